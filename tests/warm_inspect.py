@@ -51,7 +51,7 @@ def fork_from(address: str, monkeypatch: "pytest.MonkeyPatch") -> None:
     from adaptive_eval.inspect import process
 
     monkeypatch.setenv(VARIABLE, address)
-    monkeypatch.setattr(process, "BOOT", BOOT)
+    monkeypatch.setattr(process, "BOOTSTRAP", BOOT)
 
 
 def ask() -> None:

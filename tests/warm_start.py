@@ -126,7 +126,7 @@ def _run(
     if warm_inspect.VARIABLE in environment:
         from adaptive_eval.inspect import process
 
-        process.BOOT = warm_inspect.BOOT
+        process.BOOTSTRAP = warm_inspect.BOOT
     if script is not None:
         runpy.run_path(str(script), run_name="__main__")
         return

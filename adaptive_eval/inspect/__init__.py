@@ -1,1 +1,1 @@
-"""Tasks of Inspect as benchmarks: a separate process with Inspect supplies questions, answers and scores."""
+"""Tasks of Inspect as benchmarks: a separate process runs Inspect and supplies questions, answers and scores."""

@@ -1,4 +1,4 @@
-"""A model that is asked by Inspect: each trial is one sample, whose answer comes with its score."""
+"""A model asked by Inspect: each trial is a sample, whose answer comes with its score."""
 
 import asyncio
 import math
@@ -22,14 +22,14 @@ CONTEXT: Signal = "context_length"
 FINISH_REASONS = {"stop": "stop", "max_tokens": "length", "model_length": CONTEXT, "content_filter": "content_filter"}
 """Our finish reasons by Inspect's stop reasons."""
 MAX_FAILURES = 8
-"""Samples of a benchmark that may fail for good before an answer; then the others are not waited for."""
+"""Samples of a benchmark that may fail for good before one is answered."""
 FIRST_ATTEMPTS = 2
-"""Attempts at a sample whose model answers and that gets no score, until any sample of the benchmark has one."""
+"""Attempts at a sample without a score, until any sample of the benchmark has one."""
 UNSCORED = "its scorer gave it no score"
 NO_OUTPUT: Mapping[str, Any] = {"text": "", "reasoning": "", "used_tools": False, "stop": None, "limit": None}
-"""The output of a sample that counts for nothing."""
-MAX_ANSWER = 1000
-"""Most characters that are kept of an extracted answer; Inspect's log has all of it."""
+"""The output of a lost sample."""
+MAX_ANSWER_CHARACTERS = 1000
+"""Stored characters of an extracted answer; Inspect's log has all of it."""
 
 
 @dataclass
@@ -40,13 +40,13 @@ class _BenchmarkProgress:
     failed: int = 0
     """Samples that failed at every attempt."""
     refused: int = 0
-    """Those of them that the provider refused."""
+    """Failed samples that the provider refused."""
     answered: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set whenever a sample is over."""
+    """Set whenever a sample ends."""
 
     async def is_any_answered(self, *, before: bool) -> bool:
-        """Wait until some sample is answered or all others have failed, and say whether one is answered.
+        """Wait until a sample is answered or all others have failed; returns whether one is answered.
 
         If the model answered `before` this start, that counts too, unless `MAX_FAILURES` samples have failed.
         """
@@ -70,7 +70,7 @@ class _TriedSample(NamedTuple):
 
 
 class InspectEndpoint:
-    """One model of a run with a task of Inspect, which then also asks the questions of its other benchmarks."""
+    """One model of a run with a task of Inspect; it also asks the questions of other benchmarks."""
 
     def __init__(
         self,
@@ -85,9 +85,9 @@ class InspectEndpoint:
         counts_usd: bool,
         has_answered: bool = False,
     ) -> None:
-        """`asked_as`: the model's name in Inspect; `tasks` are those of the process; `seed_base` gives the seed of a
-        question's trial 0; with `counts_usd` a cap on USD needs every model's price; `has_answered` if the model did so
-        at an earlier start."""
+        """`asked_as`: the model's name in Inspect. `tasks`: those of the process. `seed_base` returns the seed of a
+        question's trial 0. `counts_usd`: a cap on USD needs the price of every model. `has_answered`: the model
+        answered at an earlier start."""
         self._number, self._process, self._asked_as, self._tasks = number, process, asked_as, tasks
         self._seed_base, self._attempts = seed_base, attempts
         self._only_right_and_wrong, self._counts_usd = only_right_and_wrong, counts_usd
@@ -95,7 +95,7 @@ class InspectEndpoint:
         self._progress = {name: _BenchmarkProgress() for name in tasks}
         self._notices: tuple[Notice, ...] = ()
         self._in_vain: list[Answer] = []
-        """Samples that count for nothing and whose usage is known."""
+        """Lost samples whose usage is known."""
         process.on_repeat[number] = partial(self._count_failure, "request_error")
 
     async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
@@ -103,8 +103,8 @@ class InspectEndpoint:
         return list(await asyncio.gather(*(self._answer(prompt, seed, again) for seed in seeds)))
 
     async def _answer(self, prompt: Prompt, seed: int, again: Again | None) -> Answer:
-        """Run a sample. If it fails at every attempt, it gets no answer if others of its benchmark are answered; else
-        the model is unavailable."""
+        """Run a sample. If all attempts fail, it gets no answer if other samples of its benchmark have one;
+        otherwise the model is unavailable."""
         question = prompt.question or ""
         benchmark = "" if "" in self._tasks else benchmark_named(question)
         progress, trial = self._progress[benchmark], (seed - self._seed_base(question)) % SEED_SPAN
@@ -121,7 +121,7 @@ class InspectEndpoint:
             return tried.answer
         progress.refused += tried.is_refused
         times = "once" if tried.attempts == 1 else f"{tried.attempts} times"
-        why = f"sample {question}#{trial} ended in an error {times}; the last one: {tried.error}"
+        why = f"sample {question}#{trial} failed {times}; the last error: {tried.error}"
         if await progress.is_any_answered(before=self._has_answered):
             flags: frozenset[Signal] = frozenset({"unanswered"})
             return Answer("", why, seed, INSPECT_LOGS, 0.0, attempts=tried.attempts, signals=flags)
@@ -135,7 +135,7 @@ class InspectEndpoint:
         """Run a sample with a limited number of attempts."""
         question, task, sent = prompt.question or "", self._tasks[benchmark], list[dict[str, str]]()
         if task is None:
-            sent = [asdict(one) for one in prompt.messages or (Message("user", prompt.text or ""),)]
+            sent = [asdict(message) for message in prompt.messages or (Message("user", prompt.text or ""),)]
         for attempt in range(1, self._attempts + 1):
             request = SampleRequest(
                 benchmark=benchmark,
@@ -146,33 +146,33 @@ class InspectEndpoint:
                 seed=seed,
             )
             if attempt > 1 and again is not None and not await again():
-                raise RetryNotAllowed("a sample was lost, and the budget does not allow running it again")
+                raise RetryNotAllowed("a sample was lost, and the budget does not allow a retry")
             self._traffic.requests += 1
-            told = await self._process.run(request)
-            if (answer := self._parse(task, told, seed, attempt)) is not None:
+            result = await self._process.run(request)
+            if (answer := self._parse(task, result, seed, attempt)) is not None:
                 return _TriedSample(answer, attempt)
-            error, is_refused = self._traffic.last_error, bool(told.get("refused"))
-            is_paid = not is_refused and self._lose(task, told, seed, attempt)
+            error, is_refused = self._traffic.last_error, bool(result.get("refused"))
+            is_paid = not is_refused and self._count_lost(task, result, seed, attempt)
             is_first = not (self._progress[benchmark].answered or self._has_answered)
             if is_first and (is_refused or (is_paid and attempt >= FIRST_ATTEMPTS)):
                 break
         return _TriedSample(None, attempt, error, is_refused)
 
-    def _lose(self, task: BenchmarkConfig | None, told: Mapping[str, Any], seed: int, attempt: int) -> bool:
-        """Count a sample that counts for nothing; returns whether its usage is known."""
+    def _count_lost(self, task: BenchmarkConfig | None, result: Mapping[str, Any], seed: int, attempt: int) -> bool:
+        """Count a lost sample; returns whether its usage is known."""
         self._traffic.lost += 1
-        is_known = bool(told.get("is_known", "error" not in told))
+        is_known = bool(result.get("is_known", "error" not in result))
         if is_known:
-            self._in_vain.append(self._answer_of(task, {**told, **NO_OUTPUT}, seed, attempt))
+            self._in_vain.append(self._build_answer(task, {**result, **NO_OUTPUT}, seed, attempt))
         return is_known
 
     def _hint(self, error: str) -> str:
-        """What to do if the provider `openai` of Inspect asks a server for what it lacks."""
+        """A hint for servers that lack the API that Inspect's provider `openai` uses."""
         name = self._asked_as.removeprefix("openai/")
         if name == self._asked_as or "404" not in error:
             return ""
         return (
-            "\n  Inspect's provider `openai` asks /v1/responses. For a server that has only /v1/chat/completions give "
+            "\n  Inspect's provider `openai` asks /v1/responses. For a server with only /v1/chat/completions, set "
             f"`args: {{responses_api: false}}`, or name the model openai-api/SERVICE/{name}"
         )
 
@@ -181,66 +181,66 @@ class InspectEndpoint:
         self._traffic.errors[kind] += 1
         self._traffic.last_error = error[:1000]
 
-    def _parse(self, task: BenchmarkConfig | None, told: Mapping[str, Any], seed: int, attempt: int) -> Answer | None:
+    def _parse(self, task: BenchmarkConfig | None, result: Mapping[str, Any], seed: int, attempt: int) -> Answer | None:
         """Convert the result of a sample to an answer; None if it failed."""
-        marks, lost = None, "error" in told
+        marks, is_lost = None, "error" in result
         try:
-            if task is not None and not lost:
+            if task is not None and not is_lost:
                 right_and_wrong = self._only_right_and_wrong
-                marks = marks_from_scores(told["scores"], task.scorer, only_right_and_wrong=right_and_wrong)
-                lost = marks is None
+                marks = marks_from_scores(result["scores"], task.scorer, only_right_and_wrong=right_and_wrong)
+                is_lost = marks is None
         except ConfigError:
-            self._lose(task, told, seed, attempt)
+            self._count_lost(task, result, seed, attempt)
             raise
-        if lost:
-            self._count_failure("sample_error" if "error" in told else "unscored", str(told.get("error", UNSCORED)))
+        if is_lost:
+            self._count_failure("sample_error" if "error" in result else "unscored", str(result.get("error", UNSCORED)))
             return None
-        answer = self._answer_of(task, told, seed, attempt)
-        self._notices = (NO_USAGE,) if told["no_usage"] else self._notices
+        answer = self._build_answer(task, result, seed, attempt)
+        self._notices = (NO_USAGE,) if result["no_usage"] else self._notices
         self._traffic.prompt_tokens += answer.prompt_tokens
         self._traffic.completion_tokens += answer.completion_tokens
         return replace(answer, marks=marks) if isinstance(answer, SampleAnswer) else answer
 
-    def _answer_of(self, task: BenchmarkConfig | None, told: Mapping[str, Any], seed: int, attempt: int) -> Answer:
+    def _build_answer(self, task: BenchmarkConfig | None, result: Mapping[str, Any], seed: int, attempt: int) -> Answer:
         """The answer of a sample, with the usage of all its models."""
-        read, written = told["own"]
-        others = [tuple(one[:2]) for one in told["others"].values()]
-        finish = FINISH_REASONS.get(told["stop"] or "", "stop") if told["limit"] is None else "length"
-        signals = text_signals(told["text"], finish, told["reasoning"], used_tools=told["used_tools"])
+        read, written = result["own"]
+        others = [tuple(usage[:2]) for usage in result["others"].values()]
+        finish = FINISH_REASONS.get(result["stop"] or "", "stop") if result["limit"] is None else "length"
+        signals = text_signals(result["text"], finish, result["reasoning"], used_tools=result["used_tools"])
         answer: dict[str, Any] = dict(
-            text=told["text"],
+            text=result["text"],
             finish_reason=finish,
             seed=seed,
-            replica=f"{INSPECT_LOGS}/{told['log']}",
-            latency=float(told["seconds"]),
-            prompt_tokens=read + sum(one[0] for one in others),
-            completion_tokens=written + sum(one[1] for one in others),
+            replica=f"{INSPECT_LOGS}/{result['log']}",
+            latency=float(result["seconds"]),
+            prompt_tokens=read + sum(usage[0] for usage in others),
+            completion_tokens=written + sum(usage[1] for usage in others),
             attempts=attempt,
             signals=frozenset({CONTEXT}) if finish == CONTEXT else signals,
         )
         if task is None:
             return Answer(**answer)
-        usd = self._usd_of_others(task, told["others"])
+        usd = self._usd_of_others(task, result["others"])
         return SampleAnswer(**answer, own=(read, written), usd_of_others=usd)
 
     def _usd_of_others(self, task: BenchmarkConfig, others: Mapping[str, Any]) -> float:
         """Cost of the other models of a sample, by configured prices or else by Inspect's."""
         total = 0.0
-        for name, (read, written, known) in others.items():
+        for name, (read, written, reported_usd) in others.items():
             price = task.prices.get(name)
-            if price is None and known is None and self._counts_usd:
+            if price is None and reported_usd is None and self._counts_usd:
                 raise ConfigError(
-                    f"budget.usd: a sample called {name}, whose price is not known; add it under benchmark.prices"
+                    f"budget.usd: a sample called {name}, whose price is unknown; add it to benchmark.prices"
                 )
-            total += price.usd(read, written) if price is not None else known or 0.0
+            total += price.usd(read, written) if price is not None else reported_usd or 0.0
         return total
 
     async def check(self) -> Health:
-        """Return no replicas: the model can only be checked by running a sample."""
+        """Return no replicas: only running a sample can check the model."""
         return Health(())
 
     async def close(self) -> None:
-        """Do nothing: the process of all models is closed elsewhere."""
+        """Do nothing: the process serves all models and is closed elsewhere."""
 
     @property
     def stats(self) -> EndpointStats:
@@ -251,42 +251,42 @@ class InspectEndpoint:
 def marks_from_scores(scores: Mapping[str, Any], scorer: str | None, *, only_right_and_wrong: bool) -> Marks | None:
     """Signals of a sample; None if its scorer gave no score (nan).
 
-    Raises `ConfigError` for a score that is no number, or with `only_right_and_wrong` for any other than 0 and 1.
+    Raises `ConfigError` if the score is not a number, or with `only_right_and_wrong` neither 0 nor 1.
     """
-    name, value, answer = _score_that_counts(scores, scorer)
-    number = _as_number(value, name)
+    name, value, answer = _chosen_score(scores, scorer)
+    number = _score_number(value, name)
     if math.isnan(number):
         return None
     if only_right_and_wrong and number not in (0.0, 1.0):
         raise ConfigError(f"scorer {name} gave {value!r}, {NEEDS_RUBRIC}")
     signals = {"score": number, "is_correct": number == 1.0, "has_answer": value != "N"}
-    return Marks(signals, answer if answer is None else str(answer)[:MAX_ANSWER])
+    return Marks(signals, answer if answer is None else str(answer)[:MAX_ANSWER_CHARACTERS])
 
 
-def _score_that_counts(scores: Mapping[str, Any], scorer: str | None) -> tuple[str, Any, Any]:
-    """Name, value and answer of the score that counts."""
+def _chosen_score(scores: Mapping[str, Any], scorer: str | None) -> tuple[str, Any, Any]:
+    """Name, value and answer of the chosen score."""
     name = scorer if scorer is not None else next(iter(scores), "")
     if name in scores:
         return name, scores[name]["value"], scores[name]["answer"]
     name, _, key = name.partition(".")
     values = scores[name]["value"] if name in scores else None
     if not isinstance(values, Mapping) or key not in values:
-        known = ", ".join(values) if isinstance(values, Mapping) else ", ".join(scores) or "no score"
-        raise ConfigError(f"benchmark.scorer: a sample has no score {scorer or name}; it has {known}")
+        names = ", ".join(values) if isinstance(values, Mapping) else ", ".join(scores) or "no score"
+        raise ConfigError(f"benchmark.scorer: a sample has no score {scorer or name}; it has {names}")
     return f"{name}.{key}", values[key], scores[name]["answer"]
 
 
-def _as_number(value: object, scorer: str) -> float:
+def _score_number(value: object, scorer: str) -> float:
     if isinstance(value, str) and value in INSPECT_LETTERS:
         return INSPECT_LETTERS[value]
     if isinstance(value, bool | int | float):
         return float(value)
     if isinstance(value, Mapping):
         raise ConfigError(
-            f"scorer {scorer} gives several values ({', '.join(map(str, value))}); name the one that counts, as in "
+            f"scorer {scorer} gives several values ({', '.join(map(str, value))}); choose one, as in "
             f"--set benchmark.scorer={scorer}.{next(iter(value), 'KEY')}"
         )
     raise ConfigError(
-        f"scorer {scorer} gave {value!r:.80}, but a trial needs one number, true or false, or C, P, I or N; "
-        "name a scorer that gives that as benchmark.scorer"
+        f"scorer {scorer} gave {value!r:.80}, but a score must be a number, true or false, or C, P, I or N; "
+        "choose another scorer as benchmark.scorer"
     )

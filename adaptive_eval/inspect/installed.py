@@ -1,7 +1,7 @@
 """Tasks of Inspect in installed packages and in the user's files, read from their sources without running code.
 
-A package declares by the entry point `inspect_ai` that it has tasks. They are its functions with the decorator `task`.
-If it has files `eval.yaml`, as inspect_evals does, these add facts, and only the tasks that they name are listed.
+A package with tasks has the entry point `inspect_ai`; the tasks are its functions with the decorator `task`. If it has
+files `eval.yaml`, as inspect_evals does, these add facts, and only the tasks that they name are listed.
 """
 
 import ast
@@ -46,8 +46,8 @@ def _tasks_of_package(root: Path, prefix: str, source: str, licence: str | None)
     functions = _find_functions(sorted(root.rglob("*.py")))
     described = _read_descriptions(root)
     for name in sorted(described or functions):
-        task, told = functions.get(name), described.get(name, {})
-        yield _describe(task, prefix + name, source=source, licence=licence, **told)
+        task, description = functions.get(name), described.get(name, {})
+        yield _describe(task, prefix + name, source=source, licence=licence, **description)
 
 
 # -- facts in eval.yaml ----------------------------------------------------------------------------------------------
@@ -55,32 +55,32 @@ def _tasks_of_package(root: Path, prefix: str, source: str, licence: str | None)
 
 def _read_descriptions(root: Path) -> dict[str, dict[str, Any]]:
     """Facts about each task in the package's files `eval.yaml`."""
-    found: dict[str, dict[str, Any]] = {}
+    descriptions: dict[str, dict[str, Any]] = {}
     for file in sorted(root.rglob("eval.yaml")):
         try:
-            told = yaml.load(file.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+            document = yaml.load(file.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         except (OSError, yaml.YAMLError):
             continue
-        for task in _mappings(told, "tasks"):
+        for task in _mappings(document, "tasks"):
             if isinstance(name := task.get("name"), str):
-                found[name] = _description_facts(told, task)
-    return found
+                descriptions[name] = _description_facts(document, task)
+    return descriptions
 
 
-def _description_facts(told: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:
-    samples, metadata = task.get("dataset_samples"), told.get("metadata")
+def _description_facts(document: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:
+    samples, metadata = task.get("dataset_samples"), document.get("metadata")
     sandbox = metadata.get("sandbox") if isinstance(metadata, dict) else None
     return {
-        "about": str(told.get("title") or task["name"]),
-        "description": " ".join(str(told.get("description") or "").split()),
+        "about": str(document.get("title") or task["name"]),
+        "description": " ".join(str(document.get("description") or "").split()),
         "questions": samples if isinstance(samples, int) else None,
         "sandbox": " and ".join(map(str, sandbox)) if isinstance(sandbox, list) and sandbox else "no",
-        "needs_hub": any(asset.get("type") == "huggingface" for asset in _mappings(told, "external_assets")),
+        "needs_hub": any(asset.get("type") == "huggingface" for asset in _mappings(document, "external_assets")),
     }
 
 
-def _mappings(told: object, key: str) -> list[dict[str, Any]]:
-    values = told.get(key) if isinstance(told, dict) else None
+def _mappings(document: object, key: str) -> list[dict[str, Any]]:
+    values = document.get(key) if isinstance(document, dict) else None
     return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
 
 
@@ -88,24 +88,24 @@ def _mappings(told: object, key: str) -> list[dict[str, Any]]:
 
 
 class _TaskFunction:
-    """The function of a task, and other functions of its file that it calls."""
+    """The function of a task, and the functions of its file that it calls."""
 
-    def __init__(self, name: str, node: ast.FunctionDef, beside: Mapping[str, ast.FunctionDef], hub: bool) -> None:
+    def __init__(self, name: str, node: ast.FunctionDef, neighbours: Mapping[str, ast.FunctionDef], hub: bool) -> None:
         self.name, self.node, self.needs_hub = name, node, hub
         called = {_called_name(call) for call in ast.walk(node) if isinstance(call, ast.Call)}
-        self._bodies = [node, *(other for name, other in beside.items() if name in called and other is not node)]
+        self._bodies = [node, *(other for name, other in neighbours.items() if name in called and other is not node)]
 
     def argument(self, key: str) -> ast.expr | None:
         """The value of a keyword argument of the function's first `Task(...)`."""
         for body in self._bodies:
             for call in ast.walk(body):
                 if isinstance(call, ast.Call) and _called_name(call) == "Task":
-                    return next((one.value for one in call.keywords if one.arg == key), None)
+                    return next((keyword.value for keyword in call.keywords if keyword.arg == key), None)
         return None
 
 
 def _find_functions(files: list[Path]) -> dict[str, _TaskFunction]:
-    found = {}
+    tasks = {}
     for file in files:
         try:
             body = file.read_bytes()
@@ -118,15 +118,15 @@ def _find_functions(files: list[Path]) -> dict[str, _TaskFunction]:
             for decorator in node.decorator_list:
                 if _called_name(decorator) == "task":
                     name = _decorator_name(decorator) or node.name
-                    found[name] = _TaskFunction(name, node, functions, hub)
-    return found
+                    tasks[name] = _TaskFunction(name, node, functions, hub)
+    return tasks
 
 
 def _describe(
-    task: _TaskFunction | None, name: str, source: str, licence: str | None = None, **told: Any
+    task: _TaskFunction | None, name: str, source: str, licence: str | None = None, **description: Any
 ) -> NamedBenchmark:
     if task is None:
-        return NamedBenchmark(name, source, licence=licence, **told)
+        return NamedBenchmark(name, source, licence=licence, **description)
     words = (ast.get_docstring(task.node) or "").strip()
     sandbox = task.argument("sandbox")
     facts: dict[str, Any] = {
@@ -135,22 +135,26 @@ def _describe(
         "sandbox": None if sandbox is None or ast.unparse(sandbox) == "None" else "solver or scorer",
         "needs_hub": task.needs_hub,
     }
-    given = task.node.args
-    defaults = zip(given.args[::-1], given.defaults[::-1], strict=False)
-    args = {one.arg: ast.unparse(value) for one, value in [*defaults][::-1]}
-    args |= {
-        one.arg: ast.unparse(value) for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value
-    }
+    arguments = task.node.args
+    defaults = zip(arguments.args[::-1], arguments.defaults[::-1], strict=False)
+    args = {argument.arg: ast.unparse(value) for argument, value in [*defaults][::-1]}
+    keyword_only = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    args |= {argument.arg: ast.unparse(value) for argument, value in keyword_only if value}
     return NamedBenchmark(
-        name, source, licence=licence, scorers=_scorer_names(task.argument("scorer")), args=args, **(facts | told)
+        name,
+        source,
+        licence=licence,
+        scorers=_scorer_names(task.argument("scorer")),
+        args=args,
+        **(facts | description),
     )
 
 
 def _scorer_names(value: ast.expr | None) -> tuple[str, ...]:
     """Names of the called scorers, as in `[f1(), exact()]` or `scorer or verify()`."""
-    values = value.elts if isinstance(value, ast.List | ast.Tuple) else [] if value is None else [value]
-    values = [one.values[-1] if isinstance(one, ast.BoolOp) else one for one in values]
-    return tuple(_called_name(one) for one in values) if all(isinstance(one, ast.Call) for one in values) else ()
+    nodes = value.elts if isinstance(value, ast.List | ast.Tuple) else [] if value is None else [value]
+    nodes = [node.values[-1] if isinstance(node, ast.BoolOp) else node for node in nodes]
+    return tuple(map(_called_name, nodes)) if all(isinstance(node, ast.Call) for node in nodes) else ()
 
 
 def _called_name(node: ast.expr) -> str:
@@ -159,6 +163,8 @@ def _called_name(node: ast.expr) -> str:
 
 
 def _decorator_name(decorator: ast.expr) -> str | None:
-    given = decorator.keywords if isinstance(decorator, ast.Call) else []
-    values = [one.value for one in given if one.arg == "name"]
-    return next((one.value for one in values if isinstance(one, ast.Constant) and isinstance(one.value, str)), None)
+    keywords = decorator.keywords if isinstance(decorator, ast.Call) else []
+    for keyword in keywords:
+        if keyword.arg == "name" and isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, str):
+            return keyword.value.value
+    return None

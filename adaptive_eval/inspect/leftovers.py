@@ -1,8 +1,8 @@
 """The temporary folder of a process of Inspect, and cleaning up after killed processes.
 
-A local sandbox is a folder with the programs that run in it. All sandboxes of a process are in its own folder, by which
-their programs are found; a lock in the folder is held while the process lives. The next process removes all folders
-that nobody holds.
+A local sandbox is a folder with the programs that run in it. All sandboxes of a process are in its temporary folder, by
+which their programs are identified; the process holds a lock in the folder while it lives. The next process removes all
+unlocked folders.
 """
 
 import fcntl
@@ -15,7 +15,7 @@ from signal import SIGKILL
 
 PREFIX, LOCK = "adaptive-eval-inspect-", "lock"
 VARIABLE = "TMPDIR"
-"""Variable with the folder, which programs inherit and are found by."""
+"""Variable with the folder, which programs inherit and which identifies them."""
 
 
 class TemporaryFolder:
@@ -24,7 +24,7 @@ class TemporaryFolder:
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
         self.lock = os.open(self.path / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
-        """Descriptor of the lock, which the process inherits, so that it holds the folder if this one is killed."""
+        """Descriptor of the lock. The child inherits it, and so holds the folder if this process is killed."""
         fcntl.flock(self.lock, fcntl.LOCK_EX)
 
     def remove(self) -> None:
@@ -34,9 +34,9 @@ class TemporaryFolder:
 
 
 def clear_leftovers() -> None:
-    """Remove the folders of processes that are gone."""
+    """Remove the folders of dead processes."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with suppress(OSError):  # in use, another user's, gone, or incomplete
+        with suppress(OSError):  # locked, another user's, removed, or incomplete
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():
                 continue
             lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW)
@@ -48,7 +48,7 @@ def clear_leftovers() -> None:
 
 
 def _remove_folder(folder: Path) -> None:
-    """Kill the programs that were started in the folder, where /proc lists them, and remove it."""
+    """Kill the programs that were started in the folder, if /proc lists them, and remove it."""
     mark = f"{VARIABLE}={folder}".encode()
     for place in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):

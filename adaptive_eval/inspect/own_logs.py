@@ -1,8 +1,8 @@
-"""Removes secrets from all that the process of Inspect writes: its logs, its traces, and what it prints.
+"""Removes secrets from everything that the process of Inspect writes: logs, traces and printed output.
 
-Inspect has no setting for it. Its logs are zip archives whose members are JSON, its traces and messages are records of
-Python's logging, and everything else is printed. So secrets are removed at these three interfaces of the standard
-library, for the life of the process. Samples are run and scored with what models really said.
+Inspect has no setting for this. Its logs are zip archives of JSON, its traces and messages are records of Python's
+logging, and everything else is printed. So secrets are removed at these three interfaces of the standard library, for
+the life of the process. Samples are run and scored with the unchanged answers.
 """
 
 import atexit
@@ -14,14 +14,14 @@ from typing import Any, BinaryIO, TextIO
 
 from adaptive_eval.endpoints.redaction import Redactor
 
-STANDARD = frozenset(vars(logging.makeLogRecord({})))
-"""Fields of every record; others are given by who logs it."""
-LONGEST_PRINT = 64 * 1024
-"""Characters without a line break that are kept back for the rest of their line."""
+RECORD_FIELDS = frozenset(vars(logging.makeLogRecord({})))
+"""Standard fields of a log record; callers may add others."""
+MAX_UNPRINTED = 64 * 1024
+"""Characters held back until the end of their line."""
 
 
 def redact_own_logs(redactor: Redactor) -> None:
-    """Remove secrets from whatever this process writes from now on, except for results that it sends to the run."""
+    """Remove secrets from everything this process writes from now on, except the results that it sends to the run."""
     write = zipfile.ZipFile.writestr
 
     def write_redacted(self: zipfile.ZipFile, name: Any, data: str | bytes, *args: Any, **options: Any) -> None:
@@ -33,10 +33,10 @@ def redact_own_logs(redactor: Redactor) -> None:
 
 
 def redact_loggers(redactor: Redactor) -> None:
-    """Remove secrets from the records of all log handlers that there are now; a second call adds nothing."""
+    """Remove secrets from the records of all current log handlers; repeated calls add nothing."""
     loggers = [logging.getLogger(), *map(logging.getLogger, list(logging.root.manager.loggerDict))]
     for handler in {handler for logger in loggers for handler in logger.handlers}:
-        if not any(isinstance(one, RecordFilter) for one in handler.filters):
+        if not any(isinstance(log_filter, RecordFilter) for log_filter in handler.filters):
             handler.addFilter(RecordFilter(redactor))
 
 
@@ -50,14 +50,14 @@ class RecordFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         try:
             record.msg, record.args = self._redactor.message(record.getMessage()), ()
-        except (KeyError, TypeError, ValueError):  # arguments that do not fit, of which the handler tells
+        except (KeyError, TypeError, ValueError):  # invalid arguments, which the handler reports
             return True
         if record.exc_info and record.exc_text is None:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
         if record.exc_text is not None:
             record.exc_text = self._redactor.message(record.exc_text)
         for name, value in vars(record).items():
-            if name not in STANDARD and isinstance(value, str):
+            if name not in RECORD_FIELDS and isinstance(value, str):
                 setattr(record, name, self._redactor.message(value))
         return True
 
@@ -71,12 +71,12 @@ class RedactedStream(io.TextIOBase):
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """That of the stream."""
+        """The encoding of the stream."""
         return self._stream.encoding
 
     @property
     def buffer(self) -> BinaryIO:
-        """Where bytes are printed as they are."""
+        """The binary stream, without redaction."""
         return self._stream.buffer
 
     def fileno(self) -> int:
@@ -89,19 +89,19 @@ class RedactedStream(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
-        whole, last, self._line = (self._line + text).rpartition("\n")
-        if last:
-            self._print(whole + last)
-        if len(self._line) > LONGEST_PRINT:
+        lines, newline, self._line = (self._line + text).rpartition("\n")
+        if newline:
+            self._print(lines + newline)
+        if len(self._line) > MAX_UNPRINTED:
             self.print_rest()
         return len(text)
 
     def flush(self) -> None:
-        """Print what was written as far as its lines have ended; what has no end yet may be half a secret."""
+        """Flush complete lines; an incomplete line may contain half a secret."""
         self._stream.flush()
 
     def print_rest(self) -> None:
-        """Print a last line that has no end."""
+        """Print the last, incomplete line."""
         line, self._line = self._line, ""
         self._print(line)
         self._stream.flush()
@@ -111,12 +111,12 @@ class RedactedStream(io.TextIOBase):
 
 
 def _redact_data(data: str | bytes, redactor: Redactor) -> str | bytes:
-    """JSON without secrets; other data stay as they are."""
+    """Remove secrets from JSON; other data are unchanged."""
     if isinstance(data, str):
         return redactor.data(data)
     try:
         text = data.decode()
     except UnicodeDecodeError:
         return data
-    found = redactor.data(text)
-    return data if found == text else found.encode()
+    redacted = redactor.data(text)
+    return data if redacted == text else redacted.encode()

@@ -1,6 +1,6 @@
-"""Start the process of Inspect: once to list a task's samples, and once for each start of a run, to run them.
+"""Start the process of Inspect: once to list a task's samples, and once per start of a run, to run them.
 
-Code that a configuration names runs only there, in the folder of the configuration and with its environment.
+Code that a configuration names runs only in that process, in the folder and environment of the configuration.
 """
 
 import asyncio
@@ -26,27 +26,27 @@ from adaptive_eval.inspect.types import InspectModel, Place, SampleRequest, Setu
 from adaptive_eval.questions.benchmark import BenchmarkConfig, NamedBenchmark, near_names
 from adaptive_eval.questions.readers import NO_HUB, hub_answers
 
-BOOT = "import sys; sys.path[:] = sys.argv[1:]; from adaptive_eval.inspect.worker import main; main()"
-"""Program of the child, which has the import path of this process, but does not import its main module."""
+BOOTSTRAP = "import sys; sys.path[:] = sys.argv[1:]; from adaptive_eval.inspect.worker import main; main()"
+"""Program of the child: it uses the import path of this process, but does not import its main module."""
 PACKAGE, MIN_VERSION = "inspect_ai", (0, 3, 285)
 EVALS_PACKAGE = "inspect_evals"
-LONGEST_LINE = 64 * 2**20
-LIST_SECONDS = 1800.0
-"""Time for a task to load its samples, which may have to be downloaded."""
-END_SECONDS = 120.0
+MAX_LINE_BYTES = 64 * 2**20
+LIST_TIMEOUT_SECONDS = 1800.0
+"""Time for a task to load its samples, perhaps after a download."""
+SHUTDOWN_TIMEOUT_SECONDS = 120.0
 """Time for Inspect to close its logs and sandboxes."""
 MAX_TAIL = 600
-TROUBLES = frozenset({"error", "ended", "repeats"})
-"""Keys of messages about what went wrong."""
+PROBLEM_KEYS = frozenset({"error", "ended", "repeats"})
+"""Keys of messages about problems."""
 
 
 def require_inspect(task: str) -> None:
-    """Raise `ConfigError` if a package is missing, and name it."""
+    """Raise `ConfigError` with the name of the package if one is missing."""
     try:
-        known = tuple(int(part) for part in version("inspect-ai").split(".")[:3] if part.isdecimal())
+        installed = tuple(int(part) for part in version("inspect-ai").split(".")[:3] if part.isdecimal())
     except PackageNotFoundError:
-        known = ()
-    if find_spec(PACKAGE) is None or known < MIN_VERSION:
+        installed = ()
+    if find_spec(PACKAGE) is None or installed < MIN_VERSION:
         needs = f"tasks of Inspect need inspect-ai {'.'.join(map(str, MIN_VERSION))} or newer"
         raise ConfigError(f"benchmark.inspect: {needs}; pip install 'adaptive-eval[inspect]'")
     if task.startswith(f"{EVALS_PACKAGE}/") and find_spec(EVALS_PACKAGE) is None:
@@ -69,68 +69,68 @@ def list_task(
     )
     try:
         done = subprocess.run(
-            python_command(BOOT),
+            python_command(BOOTSTRAP),
             input=_encode_line(setup),
             capture_output=True,
             cwd=folder,
             env=_environment([benchmark.inspect], folder, environment),
-            timeout=LIST_SECONDS,
+            timeout=LIST_TIMEOUT_SECONDS,
             start_new_session=True,
         )
     except subprocess.TimeoutExpired as error:
-        late = f"{benchmark.inspect} did not load within {LIST_SECONDS:.0f} s"
+        late = f"{benchmark.inspect} did not load within {LIST_TIMEOUT_SECONDS:.0f} s"
         raise ConfigError(f"{section}.inspect: {late}") from error
-    told = _parse_line(redactor.data(done.stdout.decode(errors="replace")))
-    if "" not in told:
-        why = told.get("problem") or _tail(done.stderr) or f"its process ended with {done.returncode}"
+    reply = _parse_line(redactor.data(done.stdout.decode(errors="replace")))
+    if "" not in reply:
+        why = reply.get("problem") or _tail(done.stderr) or f"its process ended with {done.returncode}"
         why = redactor.message(why)
-        known = [one.name for one in _known_tasks(benchmark.inspect, folder)]
-        near = "" if benchmark.inspect in known else near_names(benchmark.inspect, known)
+        names = [task.name for task in _known_tasks(benchmark.inspect, folder)]
+        near = "" if benchmark.inspect in names else near_names(benchmark.inspect, names)
         hub = f"; {NO_HUB}" if _is_hub_unreachable(benchmark.inspect, folder) else ""
         raise ConfigError(
             f"{section}.inspect: {benchmark.inspect} cannot be loaded: {why}{_arguments_hint(why)}{hub}{near}"
         )
-    _require_scorer(section, benchmark, told[""]["scorers"])
-    if note := _epochs_note(told[""]["epochs"], told[""]["reducers"]):
+    _require_scorer(section, benchmark, reply[""]["scorers"])
+    if note := _epochs_note(reply[""]["epochs"], reply[""]["reducers"]):
         warn(f"{section}.inspect: {note}", stacklevel=2)
-    rows: Sequence[Mapping[str, Any]] = told[""]["rows"]
+    rows: Sequence[Mapping[str, Any]] = reply[""]["rows"]
     return rows
 
 
 def _epochs_note(epochs: int, reducers: Sequence[str]) -> str:
-    """What becomes of a task's own repetitions; empty if it has none."""
+    """Note that the task's own repetitions are ignored; empty if it has none."""
     others = [name for name in reducers if name != "mean"]
     if others:
         return (
-            f"the task scores a sample by {' and '.join(others)} over {epochs} epochs, which is not used: each trial "
-            "counts by itself, and scores are means over trials, so that they differ from those of `inspect eval`"
+            f"the task scores a sample by {' and '.join(others)} over {epochs} epochs, which is ignored: scores are "
+            "means over single trials, and differ from those of `inspect eval`"
         )
-    return f"the task's {epochs} epochs are not used: the run decides how often a sample is asked" * (epochs > 1)
+    return f"the task's {epochs} epochs are ignored: the run decides how often a sample is asked" * (epochs > 1)
 
 
 def _arguments_hint(why: str) -> str:
-    """Say how to give missing arguments of a task."""
+    """A hint on how to give missing arguments of a task."""
     called = re.match(r"TypeError: \w+\(\) missing \d+ required .*?arguments?: ([^;\n]*)", why)
     names = re.findall(r"'(\w+)'", called[1]) if called else []
-    options = " ".join(f"-T {name}=VALUE" for name in names)
-    given = ", ".join(f"{name}: VALUE" for name in names)
-    return f"; give `{options}`, or in a configuration `args: {{{given}}}`" if names else ""
+    options = " ".join(f"--task-arg {name}=VALUE" for name in names)
+    keys = ", ".join(f"{name}: VALUE" for name in names)
+    return f"; give `{options}`, or in a configuration `args: {{{keys}}}`" if names else ""
 
 
-def _tail(said: bytes) -> str:
-    return said.decode(errors="replace").strip()[-MAX_TAIL:]
+def _tail(output: bytes) -> str:
+    return output.decode(errors="replace").strip()[-MAX_TAIL:]
 
 
 def _require_scorer(section: str, benchmark: BenchmarkConfig, scorers: Sequence[str]) -> None:
-    """Raise `ConfigError` if it is unclear which score counts."""
+    """Raise `ConfigError` unless the configuration determines one score."""
     named = None if benchmark.scorer is None else benchmark.scorer.partition(".")[0]
-    known = ", ".join(scorers)
+    listed = ", ".join(scorers)
     if not scorers:
-        raise ConfigError(f"{section}.inspect: {benchmark.inspect} has no scorer, so that no answer gets a grade")
-    if named is None and (len(scorers) > 1 or "." in known):
-        raise ConfigError(f"{section}.scorer must name one of the task's scorers: {known}")
+        raise ConfigError(f"{section}.inspect: {benchmark.inspect} has no scorer, so its answers cannot be graded")
+    if named is None and (len(scorers) > 1 or "." in listed):
+        raise ConfigError(f"{section}.scorer must name one of the task's scorers: {listed}")
     if named is not None and named not in scorers and benchmark.scorer not in scorers:
-        raise ConfigError(f"{section}.scorer: {named} is not a scorer of the task; it has {known}")
+        raise ConfigError(f"{section}.scorer: {named} is not a scorer of the task; it has {listed}")
 
 
 class InspectProcess:
@@ -147,14 +147,15 @@ class InspectProcess:
         max_retries: int | None,
         redactor: Redactor,
     ) -> None:
-        """`tasks` are those of all benchmarks, by name; `errors` is the file for their output; `redactor` is that of
-        the run."""
+        """`tasks`: those of all benchmarks, by name. `errors`: the file for their output."""
         self._redactor = redactor
-        told = {name: None if one is None else one.model_dump(mode="json") for name, one in tasks.items()}
-        self._names = [one.inspect for one in tasks.values() if one is not None]
+        tasks_by_name = {name: None if task is None else task.model_dump(mode="json") for name, task in tasks.items()}
+        self._names = [task.inspect for task in tasks.values() if task is not None]
         logs = str(log_dir.absolute())
         secrets = sorted(redactor.secrets)
-        self._setup = Setup(tasks=told, models=list(models), log_dir=logs, secrets=secrets, max_retries=max_retries)
+        self._setup = Setup(
+            tasks=tasks_by_name, models=list(models), log_dir=logs, secrets=secrets, max_retries=max_retries
+        )
         self._folder, self._environment, self._errors = folder, environment, errors.absolute()
         self._process: Process | None = None
         self._temporary: TemporaryFolder | None = None
@@ -189,7 +190,7 @@ class InspectProcess:
             return
         self._process.stdin.close()
         try:
-            async with asyncio.timeout(END_SECONDS):
+            async with asyncio.timeout(SHUTDOWN_TIMEOUT_SECONDS):
                 await self._process.wait()
         except TimeoutError:
             with suppress(ProcessLookupError):
@@ -209,24 +210,24 @@ class InspectProcess:
         environment = _environment(self._names, self._folder, self._environment)
         with self._errors.open("ab") as errors:
             process = self._process = await asyncio.create_subprocess_exec(
-                *python_command(BOOT),
+                *python_command(BOOTSTRAP),
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=errors,
                 cwd=self._folder,
                 env={**environment, VARIABLE: str(self._temporary.path)},
                 pass_fds=(self._temporary.lock,),
-                limit=LONGEST_LINE,
+                limit=MAX_LINE_BYTES,
                 start_new_session=True,  # a signal from the terminal is for this process alone
             )
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(_encode_line(self._setup))
-        told = _parse_line(await process.stdout.readline())
-        if "ready" not in told:
+        reply = _parse_line(await process.stdout.readline())
+        if "ready" not in reply:
             await process.wait()
-            why = self._redactor.message(told.get("problem") or self._exit_text(process))
+            why = self._redactor.message(reply.get("problem") or self._exit_text(process))
             raise ConfigError(f"benchmark.inspect: the task cannot be run: {why}")
-        keys = (environment[name].strip() for name in told["keys"] if name in environment)
+        keys = (environment[name].strip() for name in reply["keys"] if name in environment)
         self._redactor.add(filter(cannot_be_word, keys))
         self._reading = asyncio.create_task(self._read(process))
 
@@ -246,36 +247,38 @@ class InspectProcess:
                 self._fail_all((name, number), why)
 
     def _exit_text(self, process: Process) -> str:
-        """How the process ended, with its last line, since a dry run does not keep the file."""
+        """The exit code and last line of the process, since a dry run does not keep the file."""
         with self._errors.open("rb") as errors:
             errors.seek(max(0, self._errors.stat().st_size - MAX_TAIL))
-            said = _tail(errors.read()).splitlines()
-        last = next((line for line in reversed(said) if any(map(str.isalnum, line))), "nothing")
-        return f"the process of Inspect ended with {process.returncode}; it said last: {last} ({self._errors.name})"
+            lines = _tail(errors.read()).splitlines()
+        last = next((line for line in reversed(lines) if any(map(str.isalnum, line))), "nothing")
+        return f"the process of Inspect ended with {process.returncode}; its last line: {last} ({self._errors.name})"
 
-    def _handle_message(self, told: Mapping[str, Any]) -> None:
-        """Deliver a message: a result, or what went wrong, which is shown and so loses secrets."""
-        told = {name: self._redactor.message(one) if name in TROUBLES else one for name, one in told.items()}
-        place = (str(told.get("benchmark")), int(told.get("model", -1)))
-        if "ended" in told:
+    def _handle_message(self, message: Mapping[str, Any]) -> None:
+        """Deliver a message: a result, or a problem, from whose text secrets are removed."""
+        message = {
+            name: self._redactor.message(value) if name in PROBLEM_KEYS else value for name, value in message.items()
+        }
+        place = (str(message.get("benchmark")), int(message.get("model", -1)))
+        if "ended" in message:
             self._fail_all(
-                place, f"{f'benchmark {place[0]}: ' * bool(place[0])}{told['ended']}; Inspect's log has more"
+                place, f"{f'benchmark {place[0]}: ' * bool(place[0])}{message['ended']}; Inspect's log has more"
             )
-        if "repeats" in told:
-            self.on_repeat[place[1]](told["repeats"])
-        result = self._pending.get((place, str(told.get("id"))))
+        if "repeats" in message:
+            self.on_repeat[place[1]](message["repeats"])
+        result = self._pending.get((place, str(message.get("id"))))
         if result is not None and not result.done():
-            result.set_result(told)
+            result.set_result(message)
 
     def _fail_all(self, place: Place, why: str) -> None:
         self._ended.setdefault(place, why)
-        for (one, _), result in list(self._pending.items()):
-            if one == place and not result.done():
+        for (pending_place, _), result in list(self._pending.items()):
+            if pending_place == place and not result.done():
                 result.set_exception(Unavailable(why))
 
 
 def _environment(tasks: Sequence[str], folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """Environment of Inspect, which uses only its cache if the hub with the data does not answer."""
+    """Environment of Inspect; it uses only its cache if the hub with the data is unreachable."""
     offline = {"HF_HUB_OFFLINE": "1"} if any(_is_hub_unreachable(task, folder) for task in tasks) else {}
     return {**environment, "INSPECT_DISPLAY": "none", **offline}
 
@@ -283,7 +286,7 @@ def _environment(tasks: Sequence[str], folder: Path, environment: Mapping[str, s
 @cache
 def _is_hub_unreachable(task: str, folder: Path) -> bool:
     name = Path(task).name if "@" in task else task
-    needs_hub = any(one.needs_hub for one in _known_tasks(task, folder) if one.name == name)
+    needs_hub = any(known_task.needs_hub for known_task in _known_tasks(task, folder) if known_task.name == name)
     return needs_hub and find_spec("huggingface_hub") is not None and not hub_answers()
 
 
@@ -298,9 +301,9 @@ def _encode_line(value: object) -> bytes:
 
 
 def _parse_line(line: bytes | str) -> dict[str, Any]:
-    """Parse a line of the process; empty if it ended without one."""
+    """Parse a line of the process; empty if it is not a JSON object."""
     try:
-        told = json.loads(line)
+        value = json.loads(line)
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return value if isinstance(value, dict) else {}

@@ -21,13 +21,13 @@ class Setup(TypedDict):
     """The first line to the process of Inspect; without models it lists the samples and ends."""
 
     tasks: dict[str, dict[str, Any] | None]
-    """Tasks by name of their benchmark; None if its requests have prompts and the run grades the answers."""
+    """Tasks by benchmark; None if its requests contain prompts and the run grades the answers."""
     models: list[InspectModel]
     log_dir: str
     secrets: list[str]
-    """They are removed from whatever the process writes."""
+    """Texts to remove from everything the process writes."""
     max_retries: int | None
-    """Most retries of a request to a model; None for Inspect's default, which may wait for hours."""
+    """Maximum retries of a request to a model; None for Inspect's default, which may wait for hours."""
 
 
 class SampleRequest(TypedDict):

@@ -1,7 +1,7 @@
-"""The process of Inspect: it lists the samples of a task, or runs requested ones.
+"""The process of Inspect: it lists the samples of a task, or runs requested samples.
 
-It speaks lines of JSON: requests arrive on standard input, results leave on the original standard output. When its
-input ends, also because the run was killed, the evaluation ends, and Inspect closes its logs and sandboxes.
+Requests arrive on standard input and results leave on the original standard output, as lines of JSON. When the input
+ends, perhaps because the run was killed, the evaluation ends, and Inspect closes its logs and sandboxes.
 """
 
 import asyncio
@@ -44,33 +44,33 @@ from adaptive_eval.inspect.own_logs import redact_loggers, redact_own_logs
 from adaptive_eval.inspect.types import InspectModel, Place, SampleRequest, Setup
 from adaptive_eval.questions.benchmark import ADAPTIVE, ADAPTIVE_NOTE, BENCHMARK_OF_RUN, MODEL_OF_RUN, near_names
 
-MAX_TEXT = 1_000_000
-"""Most characters of an answer that are passed on; the log has all of it."""
-REQUEST_LIMIT = 2**20
+MAX_TEXT_CHARACTERS = 1_000_000
+"""Characters of an answer sent to the run; the log has all of it."""
+MAX_REQUEST_BYTES = 2**20
 PROBE_SECONDS = 3.0
 """Time for a host with data to accept a connection."""
-LOG_BUFFER = 10
-"""Samples per write to Inspect's log; its default depends on the number known beforehand, which is 0 here."""
+LOG_BUFFER_SAMPLES = 10
+"""Samples per write to Inspect's log; its default depends on the number of samples known at the start, 0 here."""
 
 
 # -- the task ------------------------------------------------------------------------------------------------------
 
 
 def load_task(task: Mapping[str, Any]) -> Task:
-    """Load the one task that the configuration names; raises `ValueError`."""
+    """Load the task that the configuration names; raises `ValueError`."""
     require_file(task["inspect"])
     with refuse_unreachable_hosts():
-        found = load_tasks([task["inspect"]], dict(task["args"]))
-    if len(found) != 1:
-        if not found:
+        tasks = load_tasks([task["inspect"]], dict(task["args"]))
+    if len(tasks) != 1:
+        if not tasks:
             raise ValueError("there is no task of this name; write package/task or file.py@task")
-        names = ", ".join(one.name for one in found)
-        raise ValueError(f"there must be one task of this name, but found: {names}; write file.py@task")
-    if found[0].sample_source is not None:
-        raise ValueError("its samples come from a source of its own, so that no list of questions is known beforehand")
+        names = ", ".join(loaded.name for loaded in tasks)
+        raise ValueError(f"several tasks have this name: {names}; write file.py@task")
+    if tasks[0].sample_source is not None:
+        raise ValueError("its samples come from a sample source, so its questions cannot be listed")
     if task["sandbox"] is not None:
         require_sandbox(task["sandbox"].partition(":")[0])
-    return found[0]
+    return tasks[0]
 
 
 def require_file(name: str) -> None:
@@ -86,54 +86,56 @@ def require_sandbox(kind: str) -> None:
         registry_find_sandboxenv(kind)
     except ValueError as error:
         sandboxes = registry_find(lambda info: info.type == "sandboxenv")
-        known = sorted(registry_unqualified_name(registry_info(one)) for one in sandboxes)
-        near = near_names(kind, known) or f"; known are {', '.join(known)}"
+        names = sorted(registry_unqualified_name(registry_info(sandbox)) for sandbox in sandboxes)
+        near = near_names(kind, names) or f"; available are {', '.join(names)}"
         raise ValueError(f"sandbox: {str(error).rstrip('.')}{near}") from None
 
 
 @contextmanager
 def refuse_unreachable_hosts() -> Iterator[None]:
-    """Raise `RuntimeError` when a host that did not answer is asked again: libraries retry other errors for long.
+    """Raise `RuntimeError` for a second request to an unreachable host, since libraries retry other errors for long.
 
-    This excludes this machine, where a server may be starting, and the Hugging Face hub, which has its own cache.
+    Excluded are this machine, where a server may be starting, and the Hugging Face hub, which has a cache.
     """
-    look_up, silent = socket.getaddrinfo, dict[str, OSError]()
+    look_up, unreachable = socket.getaddrinfo, dict[str, OSError]()
     hub = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname
 
-    def look_up_answering(host: Any, port: Any, *args: Any, **options: Any) -> Any:
+    def look_up_reachable(host: Any, port: Any, *args: Any, **options: Any) -> Any:
         name = host.decode() if isinstance(host, bytes) else str(host)
-        if name in silent:
-            raise RuntimeError(f"{name} cannot be reached: {silent[name]}")
+        if name in unreachable:
+            raise RuntimeError(f"{name} cannot be reached: {unreachable[name]}")
         try:
-            found = look_up(host, port, *args, **options)
-            family, *_, address = found[0]
+            addresses = look_up(host, port, *args, **options)
+            family, *_, address = addresses[0]
             if port and name != hub and address[0] not in ("127.0.0.1", "::1"):
                 with socket.socket(family) as probe:
                     probe.settimeout(PROBE_SECONDS)
                     probe.connect(address)
         except OSError as error:
-            silent.update({} if name == hub else {name: error})
+            unreachable.update({} if name == hub else {name: error})
             raise
-        return found
+        return addresses
 
-    with patch.object(socket, "getaddrinfo", look_up_answering):
+    with patch.object(socket, "getaddrinfo", look_up_reachable):
         yield
 
 
 def samples_by_id(task: Task) -> dict[str, Sample]:
-    """Samples by id; as in Inspect, samples without ids are numbered from 1."""
-    found: dict[str, Sample] = {}
+    """Samples by id; samples without ids are numbered from 1, as in Inspect."""
+    samples: dict[str, Sample] = {}
     for number, sample in enumerate(task.dataset, start=1):
         name = str(number if sample.id is None else sample.id)
-        if name in found:
+        if name in samples:
             raise ValueError(f"two of its samples have the id {name}")
-        found[name] = sample
-    return found
+        samples[name] = sample
+    return samples
 
 
 def list_samples(task: Task) -> dict[str, Any]:
-    """List the samples as rows of questions, the names of the scores, and how the task repeats samples."""
-    rows = [{**_plain(sample.metadata or {}), **as_row(name, sample)} for name, sample in samples_by_id(task).items()]
+    """Samples as rows of questions, names of the scores, epochs and reducers of a task."""
+    rows = [
+        {**_plain(sample.metadata or {}), **question_row(name, sample)} for name, sample in samples_by_id(task).items()
+    ]
     return {
         "rows": rows,
         "scorers": [name for scorer in task.scorer or () for name in score_names(scorer)],
@@ -148,12 +150,12 @@ def score_names(scorer: Scorer) -> list[str]:
     return [f"{name}.{key}" for key in metrics] if isinstance(metrics, dict) and "*" not in "".join(metrics) else [name]
 
 
-def as_row(name: str, sample: Sample) -> dict[str, Any]:
+def question_row(name: str, sample: Sample) -> dict[str, Any]:
     """Convert a sample to a question."""
     asked = (
         sample.input
         if isinstance(sample.input, str)
-        else "\n\n".join(f"{one.role}: {_content_text(one)}" for one in sample.input)
+        else "\n\n".join(f"{message.role}: {_content_text(message)}" for message in sample.input)
     )
     target = sample.target if isinstance(sample.target, str) else ", ".join(sample.target)
     return {"id": name, "prompt": asked or "(empty)", "answer": target, "choices": sample.choices or []}
@@ -173,7 +175,7 @@ def _plain(value: Any) -> Any:
 
 
 class RequestedSamples(SampleSource):
-    """Supplies the samples of one model that the run has requested."""
+    """Supplies the requested samples of one model."""
 
     def __init__(self, place: Place, model: Model, samples: Mapping[str, Sample]) -> None:
         self._place, self._model, self._samples = place, str(model), samples
@@ -181,7 +183,7 @@ class RequestedSamples(SampleSource):
         self._waiting: list[Sample] = []
         self._idle: asyncio.Future[None] | None = None
         self._context: Context | None = None
-        """Context of the running task, in which samples have to be added to it."""
+        """Context of the running task, in which samples must be added."""
         self._ending = False
         self.seeds: dict[str, int] = {}
         self.log = ""
@@ -201,7 +203,7 @@ class RequestedSamples(SampleSource):
         self._wake()
 
     def end(self) -> None:
-        """Let the task end when no sample is in flight."""
+        """End the task when no sample is in flight."""
         self._ending = True
         self._wake()
 
@@ -212,7 +214,7 @@ class RequestedSamples(SampleSource):
 
     async def next_samples(self) -> list[Sample] | None:
         if self._context is None and (feeder := asyncio.current_task()) is not None:
-            feeder.add_done_callback(self._tell_end)
+            feeder.add_done_callback(self._report_end)
         self._context = copy_context()
         if not self._waiting and not self._ending:
             self._idle = asyncio.get_running_loop().create_future()
@@ -222,51 +224,51 @@ class RequestedSamples(SampleSource):
 
     async def sample_complete(self, sample: EvalSample) -> None:
         self.seeds.pop(str(sample.id), None)
-        self.tell(log=self.log, **sample_result(sample, self._model))
+        self.send(log=self.log, **sample_result(sample, self._model))
 
     async def sample_abandoned(self, sample: Sample, epoch: int) -> None:
         self.seeds.pop(str(sample.id), None)
-        self.tell(id=str(sample.id), error="it was cancelled before it began")
+        self.send(id=str(sample.id), error="it was cancelled before it began")
 
-    def tell(self, **told: Any) -> None:
+    def send(self, **fields: Any) -> None:
         """Send a line about this model in this benchmark."""
         benchmark, model = self._place
-        send_line({"benchmark": benchmark, "model": model, **told})
+        send_line({"benchmark": benchmark, "model": model, **fields})
 
-    def _tell_end(self, feeder: asyncio.Task[Any]) -> None:
+    def _report_end(self, feeder: asyncio.Task[Any]) -> None:
         """Report why the task has ended, since Inspect has no hook for tasks that fail."""
         error = None if feeder.cancelled() else feeder.exception()
-        self.tell(ended="its task ended" if error is None else error_text(error))
+        self.send(ended="its task ended" if error is None else error_text(error))
 
     def _wake(self) -> None:
-        if self._idle is not None and not self._idle.done():  # else its task has failed
+        if self._idle is not None and not self._idle.done():  # otherwise its task has failed
             self._idle.set_result(None)
             self._idle = None
 
 
-def sample_result(sample: EvalSample, own: str) -> dict[str, Any]:
-    """Result of a sample; one with an error has no scores, even if its log has some."""
-    usage: dict[str, list[Any]] = {  # tokens read, tokens written, and USD where Inspect knows them
-        name: [max(one.total_tokens - one.output_tokens, 0), one.output_tokens, one.total_cost]
-        for name, one in sample.model_usage.items()
+def sample_result(sample: EvalSample, model: str) -> dict[str, Any]:
+    """Result of a sample; with an error it has no scores, even if its log has some."""
+    usage: dict[str, list[Any]] = {  # tokens read, tokens written, and USD if Inspect knows the price
+        name: [max(used.total_tokens - used.output_tokens, 0), used.output_tokens, used.total_cost]
+        for name, used in sample.model_usage.items()
     }
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "id": str(sample.id),
-        "no_usage": _add_unsaid(usage, sample.events),
-        "own": usage.pop(own, [0, 0, None])[:2],
+        "no_usage": _add_estimated_usage(usage, sample.events),
+        "own": usage.pop(model, [0, 0, None])[:2],
         "others": usage,
         "seconds": sample.total_time or 0.0,
     }
     if sample.error is not None:
-        told |= {"refused": is_refused(sample), "is_known": _is_usage_known(sample)}
+        result |= {"refused": is_refused(sample), "is_known": _is_usage_known(sample)}
         cause, has_cause, _ = sample.error.traceback.partition("\n\nThe above exception was the direct cause")
-        return {**told, "error": sample.error.message + (f"; {cause.splitlines()[-1]}" if has_cause else "")}
-    scores = {name: {"value": _plain(one.value), "answer": one.answer} for name, one in (sample.scores or {}).items()}
+        return {**result, "error": sample.error.message + (f"; {cause.splitlines()[-1]}" if has_cause else "")}
+    scores = sample.scores or {}
     return {
-        **told,
-        "scores": scores,
-        "text": sample.output.completion[:MAX_TEXT],
-        "reasoning": _reasoning(sample)[:MAX_TEXT],
+        **result,
+        "scores": {name: {"value": _plain(score.value), "answer": score.answer} for name, score in scores.items()},
+        "text": sample.output.completion[:MAX_TEXT_CHARACTERS],
+        "reasoning": _reasoning(sample)[:MAX_TEXT_CHARACTERS],
         "used_tools": any(getattr(message, "tool_calls", None) for message in sample.messages),
         "stop": None if sample.output.empty else sample.output.stop_reason,
         "limit": None if sample.limit is None else sample.limit.type,
@@ -274,44 +276,44 @@ def sample_result(sample: EvalSample, own: str) -> dict[str, Any]:
 
 
 def _reasoning(sample: EvalSample) -> str:
-    """What the model thought before its last message, where the log shows it."""
+    """The reasoning of the last message, if the log has it."""
     content = [] if sample.output.empty else sample.output.message.content
     return "\n".join(getattr(part, "reasoning", "") for part in content if not isinstance(part, str))
 
 
 def is_refused(sample: EvalSample) -> bool:
-    """Whether the sample ended because its provider refused a request, and Inspect saw no use in repeating it."""
+    """Whether the sample ended because its provider refused a request that Inspect did not retry."""
     calls = [event for event in sample.events if isinstance(event, ModelEvent)]
-    return bool(calls) and calls[-1].error is not None and sample.uuid not in REPEATED
+    return bool(calls) and calls[-1].error is not None and sample.uuid not in RETRIED_SAMPLES
 
 
 def _is_usage_known(sample: EvalSample) -> bool:
-    """Whether every request of the sample was answered, so that its usage is all that it has cost."""
+    """Whether every request of the sample was answered, so that its usage is complete."""
     calls = [event for event in sample.events if isinstance(event, ModelEvent)]
     return bool(calls) and all(event.error is None and not event.pending for event in calls)
 
 
-def _add_unsaid(usage: dict[str, list[Any]], events: Sequence[Event]) -> bool:
-    """Add an estimate for each reply whose provider says no usage; returns whether there is one."""
-    replies = [one for one in events if isinstance(one, ModelEvent) and one.output.choices and one.cache != "read"]
-    unsaid = [one for one in replies if one.output.usage is None]
-    for one in unsaid:
-        tokens = usage.setdefault(one.model, [0, 0, None])
-        tokens[0] += sum(_tokens(message) for message in one.input)
-        tokens[1] += sum(_tokens(choice.message) for choice in one.output.choices)
-    return bool(unsaid)
+def _add_estimated_usage(usage: dict[str, list[Any]], events: Sequence[Event]) -> bool:
+    """Add an estimate for each reply without usage; returns whether there is such a reply."""
+    calls = [event for event in events if isinstance(event, ModelEvent) and event.cache != "read"]
+    without_usage = [call for call in calls if call.output.choices and call.output.usage is None]
+    for reply in without_usage:
+        tokens = usage.setdefault(reply.model, [0, 0, None])
+        tokens[0] += sum(_tokens(message) for message in reply.input)
+        tokens[1] += sum(_tokens(choice.message) for choice in reply.output.choices)
+    return bool(without_usage)
 
 
 def _tokens(message: ChatMessage) -> int:
-    """An estimate by the text of a message, its reasoning and its calls of tools."""
+    """Estimated tokens of a message: its text, reasoning and tool calls."""
     parts = [message.text, *(getattr(part, "reasoning", "") for part in message.content)]
     parts += [json.dumps(call.arguments) for call in getattr(message, "tool_calls", None) or ()]
     return estimated_tokens(sum(len(part.encode("utf-8", "replace")) for part in parts))
 
 
 SOURCES: dict[Place, RequestedSamples] = {}
-REPEATED: set[str | None] = set()
-"""Samples, by Inspect's own ids, of which Inspect has repeated a request."""
+RETRIED_SAMPLES: set[str | None] = set()
+"""Samples, by Inspect's ids, with a request that Inspect retried."""
 REDACTOR = Redactor()
 """Removes the secrets of the run from what this process writes."""
 _messages = TypeAdapter(list[ChatMessage])
@@ -328,8 +330,8 @@ class TrialHooks(Hooks):
         redact_loggers(REDACTOR)
 
     async def on_task_start(self, data: TaskStart) -> None:
-        spec, told = data.spec, data.spec.metadata or {}
-        source = self._sources[data.eval_id] = SOURCES[told[BENCHMARK_OF_RUN], told[MODEL_OF_RUN]]
+        spec, metadata = data.spec, data.spec.metadata or {}
+        source = self._sources[data.eval_id] = SOURCES[metadata[BENCHMARK_OF_RUN], metadata[MODEL_OF_RUN]]
         name = eval_log_name(task=spec.task, task_id=spec.task_id, created=spec.created, model=spec.model)
         source.log = f"{name}.eval"
 
@@ -339,14 +341,14 @@ class TrialHooks(Hooks):
             data.config.seed = source.seeds.get(str(state.sample_id))
 
     async def on_model_retry(self, data: ModelRetry) -> None:
-        REPEATED.add(data.sample_id)
+        RETRIED_SAMPLES.add(data.sample_id)
         if (source := self._sources.get(data.eval_id or "")) is not None:
             status = "" if data.status_code is None else f" (HTTP {data.status_code})"
-            source.tell(repeats=f"{data.model_name}: {data.exception_type or 'an error'}{status}")
+            source.send(repeats=f"{data.model_name}: {data.exception_type or 'an error'}{status}")
 
 
-def _learn_keys() -> set[str]:
-    """The variables from which the providers of the models read keys, whose values are removed from now on."""
+def _redact_model_keys() -> set[str]:
+    """Redact the keys of the models' providers from now on; returns the names of their variables."""
     names = {name for source in SOURCES.values() for name in source.key_variables if name in os.environ}
     REDACTOR.add(filter(cannot_be_word, (os.environ[name].strip() for name in names)))
     return names
@@ -359,7 +361,7 @@ async def run_samples(setup: Setup) -> None:
         for name, task in setup["tasks"].items()
         for number, model in enumerate(setup["models"])
     ]
-    send_line({"ready": True, "keys": sorted(_learn_keys())})
+    send_line({"ready": True, "keys": sorted(_redact_model_keys())})
     evaluation = asyncio.create_task(
         eval_async(
             tasks,
@@ -370,7 +372,7 @@ async def run_samples(setup: Setup) -> None:
             max_retries=setup["max_retries"],
             log_dir=setup["log_dir"],
             log_format="eval",
-            log_buffer=LOG_BUFFER,
+            log_buffer=LOG_BUFFER_SAMPLES,
             log_realtime=False,
             tags=[ADAPTIVE],
             score_display=False,
@@ -389,21 +391,21 @@ async def run_samples(setup: Setup) -> None:
 
 
 def _prepare_task(benchmark: str, task: Mapping[str, Any] | None, number: int, model: InspectModel) -> Task:
-    """Prepare the task of one model with its requested samples; loaded anew, since a task may have state."""
+    """Prepare the task of one model with its requested samples; loaded for each model, since a task may have state."""
     loaded = Task(name=benchmark, solver=generate()) if task is None else load_task(task)
     config = GenerateConfig(**{"adaptive_connections": model["slots"], **model["config"]})
     asked = get_model(model["inspect"], config=config, memoize=False, **model["args"])
     source = SOURCES[benchmark, number] = RequestedSamples((benchmark, number), asked, samples_by_id(loaded))
-    other: dict[str, Any] = {} if model["token_limit"] is None else {"token_limit": model["token_limit"]}
+    options: dict[str, Any] = {} if model["token_limit"] is None else {"token_limit": model["token_limit"]}
     if task is not None:
-        other |= {name: math.ceil(limit) for name, limit in task["limits"].items()}
+        options |= {name: math.ceil(limit) for name, limit in task["limits"].items()}
     if task is not None and task["solver"] is not None:
         solver = {"name": task["solver"]} if isinstance(task["solver"], str) else dict(task["solver"])
-        other["solver"] = solver_from_spec(SolverSpec(solver=solver.pop("name"), args_passed=solver))
+        options["solver"] = solver_from_spec(SolverSpec(solver=solver.pop("name"), args_passed=solver))
     if task is not None and task["sandbox"] is not None:
-        other["sandbox"] = resolve_task_sandbox(loaded, task["sandbox"])
+        options["sandbox"] = resolve_task_sandbox(loaded, task["sandbox"])
     if task is not None and task["roles"]:
-        other["model_roles"] = {**(loaded.model_roles or {}), **task["roles"]}
+        options["model_roles"] = {**(loaded.model_roles or {}), **task["roles"]}
     metadata = {
         **(loaded.metadata or {}),
         BENCHMARK_OF_RUN: benchmark,
@@ -412,13 +414,13 @@ def _prepare_task(benchmark: str, task: Mapping[str, Any] | None, number: int, m
         ADAPTIVE: ADAPTIVE_NOTE,
     }
     return task_with(
-        loaded, dataset=source, model=asked, epochs=Epochs(1), early_stopping=None, metadata=metadata, **other
+        loaded, dataset=source, model=asked, epochs=Epochs(1), early_stopping=None, metadata=metadata, **options
     )
 
 
 async def _read_requests() -> None:
     """Read requests until the input ends."""
-    reader = asyncio.StreamReader(limit=REQUEST_LIMIT)
+    reader = asyncio.StreamReader(limit=MAX_REQUEST_BYTES)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
@@ -430,18 +432,18 @@ async def _read_requests() -> None:
 
 
 def main() -> None:
-    """Carry out the first line of input; output of tasks goes to standard error."""
+    """Run the command on the first line of input; output of tasks goes to standard error."""
     global _out
     _out = os.dup(1)
     os.dup2(2, 1)
-    told: Any = json.loads(FileIO(0, closefd=False).readline())
-    REDACTOR.add(told["secrets"])
+    setup: Any = json.loads(FileIO(0, closefd=False).readline())
+    REDACTOR.add(setup["secrets"])
     redact_own_logs(REDACTOR)
     try:
-        if told["models"]:
-            asyncio.run(run_samples(told))
+        if setup["models"]:
+            asyncio.run(run_samples(setup))
         else:
-            send_line({name: list_samples(load_task(task)) for name, task in told["tasks"].items()})
+            send_line({name: list_samples(load_task(task)) for name, task in setup["tasks"].items()})
     except Exception as error:  # the user's task may raise anything
         send_line({"problem": error_text(error)})
         raise
@@ -453,12 +455,13 @@ _out = -1
 def error_text(error: BaseException) -> str:
     """Describe an exception and its cause."""
     causes = [error] if error.__cause__ is None else [error, error.__cause__]
-    said = (render(str(one.message)) if isinstance(one, PrerequisiteError) else one for one in causes)  # with markup
-    return "; ".join(f"{type(one).__name__}: {text}" for one, text in zip(causes, said, strict=True))
+    # messages of PrerequisiteError have markup
+    texts = (render(str(cause.message)) if isinstance(cause, PrerequisiteError) else cause for cause in causes)
+    return "; ".join(f"{type(cause).__name__}: {text}" for cause, text in zip(causes, texts, strict=True))
 
 
 def send_line(message: Mapping[str, Any]) -> None:
-    """Send a line to the run, unless the run is gone."""
+    """Send a line to the run, if it is still there."""
     with suppress(BrokenPipeError):
         body = (json.dumps(message) + "\n").encode()
         while body:

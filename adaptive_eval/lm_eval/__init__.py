@@ -1,1 +1,1 @@
-"""Tasks of lm-evaluation-harness: their prompts as questions, and their own grading of what models answer."""
+"""Tasks of lm-evaluation-harness: their prompts as questions, and their grading of answers."""

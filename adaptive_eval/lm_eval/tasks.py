@@ -1,10 +1,8 @@
 """Tasks of lm-evaluation-harness as sources of questions and graders.
 
-The harness writes the prompts, few-shot examples included, and grades answers by the task's filters and its
-`process_results`; requests, retries and decisions are ours. A question keeps its document, so that an answer is graded
-as when it was asked, whatever becomes of the data set.
-
-Which tasks there are is read from the harness's files: to ask the harness takes ten seconds.
+The harness writes the prompts, with few-shot examples, and grades answers by the task's filters and `process_results`;
+requests, retries and decisions are ours. A question stores its document, so that later changes of the data set do not
+affect grading. The list of tasks is read from the harness's files, since the harness takes ten seconds to list them.
 """
 
 import json
@@ -28,20 +26,20 @@ from adaptive_eval.questions.readers import use_cache_without_hub
 from adaptive_eval.questions.types import Question
 
 FEW_SHOT_SEED = 1234
-"""The harness's own default, so that prompts have its examples."""
+"""The harness's default, so that prompts have its examples."""
 DOCUMENT = "doc"
-"""The field of a question that keeps the task's document, as JSON."""
+"""The field of a question with the task's document, as JSON."""
 GENERATES = "generate_until"
 KEYS = "task|output_type|include|dataset_path|dataset_name|unsafe_code|metric_list"
 _KEY = re.compile(rf"^({KEYS}):[ \t]*([^\n#]*)", re.MULTILINE)
 _METRIC = re.compile(r"^[ \t]*(?:-[ \t]+)?metric:[ \t]*([^\s#]+)", re.MULTILINE)
 _TITLE = re.compile(r"^#+[ \t]*(.+?)[ \t]*$", re.MULTILINE)
-LOCAL = {"json", "csv", "parquet", "text"}
-"""Kinds of files, where other tasks name a data set."""
-NO_TITLE = "Task-name"
-"""Of a README that nobody has filled in."""
-DEEPEST = 10
-"""Files that include each other."""
+FILE_KINDS = {"json", "csv", "parquet", "text"}
+"""Values of `dataset_path` for local files; others name a data set."""
+PLACEHOLDER_TITLE = "Task-name"
+"""Title of a README that was not filled in."""
+MAX_INCLUDE_DEPTH = 10
+"""Maximum depth of files that include others."""
 
 
 @cache
@@ -51,73 +49,73 @@ def load_task(task: str, num_fewshot: int | None, include_path: str | None) -> A
     manager = _manager(harness, task, include_path)
     if task not in manager.all_subtasks:
         raise ConfigError(f"lm_eval: there is no task {task!r}{_name_hint(manager, task)}")
-    told = manager.task_index[task].cfg
-    _require_text(task, told.get("output_type") or GENERATES)
-    away = "" if told.get("dataset_path") in LOCAL else use_cache_without_hub()
+    settings = manager.task_index[task].cfg
+    _require_text(task, settings.get("output_type") or GENERATES)
+    hub_hint = "" if settings.get("dataset_path") in FILE_KINDS else use_cache_without_hub()
     try:
-        found = manager.load([task])["tasks"][task]
+        loaded = manager.load([task])["tasks"][task]
     except Exception as error:  # data sets, templates and code of tasks raise errors of many libraries
-        raise ConfigError(f"lm_eval: task {task} could not be loaded: {error}{away}") from error
-    _require_text(task, found.OUTPUT_TYPE)
-    if getattr(found, "UNSAFE_CODE", False):
+        raise ConfigError(f"lm_eval: task {task} could not be loaded: {error}{hub_hint}") from error
+    _require_text(task, loaded.OUTPUT_TYPE)
+    if getattr(loaded, "UNSAFE_CODE", False):
         raise ConfigError(f"lm_eval: task {task} runs code that models write. Run it in a sandbox instead")
-    if getattr(found, "MULTIMODAL", False):
-        raise ConfigError(f"lm_eval: task {task} has images or sounds, and only text can be asked. Choose a text task")
-    found.set_config("num_fewshot", num_fewshot if num_fewshot is not None else found.config.num_fewshot or 0)
-    return found
+    if getattr(loaded, "MULTIMODAL", False):
+        raise ConfigError(f"lm_eval: task {task} has images or audio; only text is supported. Choose a text task")
+    loaded.set_config("num_fewshot", num_fewshot if num_fewshot is not None else loaded.config.num_fewshot or 0)
+    return loaded
 
 
 def _require_text(task: str, kind: str) -> None:
     if kind != GENERATES:
         raise ConfigError(
-            f"lm_eval: task {task} compares log-likelihoods ({kind}), which are the same at every trial: "
-            f"there is no sampling error to decide by. Choose a task that generates text ({GENERATES})"
+            f"lm_eval: task {task} compares log-likelihoods ({kind}), which are the same in every trial, so "
+            f"repeated trials add nothing. Choose a task that generates text ({GENERATES})"
         )
 
 
 def _manager(harness: Any, task: str, include_path: str | None) -> Any:
-    """The tasks of the folder, where the task is among them; else all of the harness as well, which takes seconds."""
+    """The tasks of the folder if the task is among them; otherwise also those of the harness, which takes seconds."""
     if include_path is not None:
         folder = str(Path(include_path).absolute())
-        own = harness.TaskManager(include_path=folder, include_defaults=False)
-        return own if task in own.all_subtasks else harness.TaskManager(include_path=folder)
+        in_folder = harness.TaskManager(include_path=folder, include_defaults=False)
+        return in_folder if task in in_folder.all_subtasks else harness.TaskManager(include_path=folder)
     return harness.TaskManager()
 
 
 def _name_hint(manager: Any, name: str) -> str:
     """A hint on how to find the name of a task."""
     if name in manager.all_groups or name in manager.all_tags:
-        return ", but a group of that name: name one of its tasks"
-    near = near_names(name, [one.name.removeprefix("lm_eval/") for one in installed_tasks()])
-    return f"{near}; `adaptive-eval benchmarks WORD` lists them, and include_path names a folder of your own"
+        return ", but a group of that name; choose one of its tasks"
+    near = near_names(name, [benchmark.name.removeprefix("lm_eval/") for benchmark in installed_tasks()])
+    return f"{near}; `adaptive-eval benchmarks WORD` lists the tasks, and include_path adds a folder of your own"
 
 
 def rows(
     task: str, num_fewshot: int | None = None, include_path: str | None = None, limit: int | None = None
 ) -> Iterator[Mapping[str, Any]]:
-    """The task's documents in its order, each with the prompt that the harness makes of it."""
-    found = load_task(task, num_fewshot, include_path)
-    found.set_fewshot_seed(FEW_SHOT_SEED)
-    for number, document in found.doc_iterator(rank=0, limit=limit, world_size=1):
-        prompt = found.fewshot_context(
-            document, num_fewshot=found.config.num_fewshot, gen_prefix=found.doc_to_prefix(document)
+    """The task's documents in order, each with the prompt that the harness makes of it."""
+    loaded = load_task(task, num_fewshot, include_path)
+    loaded.set_fewshot_seed(FEW_SHOT_SEED)
+    for number, document in loaded.doc_iterator(rank=0, limit=limit, world_size=1):
+        prompt = loaded.fewshot_context(
+            document, num_fewshot=loaded.config.num_fewshot, gen_prefix=loaded.doc_to_prefix(document)
         )
         try:
-            kept = json.dumps(document, ensure_ascii=False)
+            document_json = json.dumps(document, ensure_ascii=False)
         except TypeError as error:
             raise ConfigError(f"lm_eval: document {number} of task {task} is not plain data: {error}") from error
-        yield {"id": str(number), "prompt": prompt, "answer": _target(found, document), DOCUMENT: kept}
+        yield {"id": str(number), "prompt": prompt, "answer": _target(loaded, document), DOCUMENT: document_json}
 
 
 def generation_settings(
     task: str, num_fewshot: int | None = None, include_path: str | None = None
 ) -> Mapping[str, Any]:
-    """The task's `generation_kwargs`: how the harness would have answers generated."""
+    """The task's `generation_kwargs`: the sampling settings that the harness would use."""
     return dict(load_task(task, num_fewshot, include_path).config.generation_kwargs or {})
 
 
 def _target(task: Any, document: Mapping[str, Any]) -> str:
-    """The answer key as text, for readers: grading goes by the document."""
+    """The answer key as text, for readers; grading uses the document."""
     target = task.doc_to_target(document)
     if isinstance(target, int) and task.config.doc_to_choice is not None:
         target = task.doc_to_choice(document)[target]
@@ -133,9 +131,9 @@ def grade(
     include_path: str | None = None,
     metric: str | None = None,
 ) -> dict[str, Any]:
-    """The task's own grade of an answer, as signals; `metric` is written as the harness does, `exact_match,none`.
+    """The task's grade of an answer, as signals; `metric` is written as in the harness, `exact_match,none`.
 
-    `score` is the metric's value. Values other than 0 and 1 are neither right nor wrong: the rubric must place them.
+    `score` is the metric's value. Values other than 0 and 1 are neither right nor wrong: the rubric must weight them.
     """
     loaded = load_task(task, num_fewshot, include_path)
     values = _values(loaded, json.loads(str(question.metadata[DOCUMENT])), text)
@@ -158,7 +156,7 @@ class MetricValue(NamedTuple):
 def _values(task: Any, document: Mapping[str, Any], text: str) -> Mapping[str, MetricValue]:
     """The values of all metrics for an answer, by metric and filter, `exact_match,none`."""
     answer = task.construct_requests(doc=document, ctx="", metadata=(_name(task), 0, 1))
-    answer.resps = [_until(final_text(text), (task.config.generation_kwargs or {}).get("until"))]
+    answer.resps = [_cut_at_stop(final_text(text), (task.config.generation_kwargs or {}).get("until"))]
     task._instances = [answer]
     task.apply_filters()
     return {
@@ -179,7 +177,7 @@ def prepare(
         return
     try:
         values = _values(loaded, document, _target(loaded, document))
-    except Exception:  # code of a task, which may not expect every answer; its errors are told for real ones
+    except Exception:  # code of a task may not expect this answer; real answers report its errors
         name = next(iter(loaded.aggregation()), "") if metric is None else metric
         _require_mean(loaded, name)
         return
@@ -194,35 +192,35 @@ def _name(task: Any) -> str:
     return str(task.config.task or type(task).__name__)
 
 
-def _until(text: str, stops: str | list[str] | None) -> str:
-    """The text up to the first of the task's stop sequences, for servers that were not asked to stop there."""
+def _cut_at_stop(text: str, stops: str | list[str] | None) -> str:
+    """The text up to the task's first stop sequence, for servers that were not told to stop there."""
     for stop in [stops] if isinstance(stops, str) else stops or ():
         text = text.partition(stop)[0] if stop else text
     return text
 
 
 def _chosen_value(task: Any, values: Mapping[str, MetricValue], metric: str | None) -> tuple[str, MetricValue]:
-    """The metric that was asked for, or the task's first; raises `ConfigError` if it cannot grade single answers."""
-    wanted = [metric] if metric is not None else [*task.aggregation(), *values]
-    found = (key for name in wanted for key in values if name in (key, key.partition(",")[0]))
-    if (name := next(found, None)) is None:
+    """The requested metric, or the task's first; raises `ConfigError` if it cannot grade single answers."""
+    names = [metric] if metric is not None else [*task.aggregation(), *values]
+    keys = (key for name in names for key in values if name in (key, key.partition(",")[0]))
+    if (name := next(keys, None)) is None:
         raise ConfigError(f"lm_eval: task {_name(task)} has no metric {metric!r}; its metrics are {', '.join(values)}")
     _require_mean(task, name)
     return name, values[name]
 
 
 def _is_higher_better(task: Any, name: str) -> bool:
-    """Whether larger values of a metric are better; the harness takes this to be so of metrics without a statement."""
+    """Whether larger values of a metric are better; the harness assumes so for metrics without a declaration."""
     return task.higher_is_better().get(name.partition(",")[0]) is not False
 
 
 # -- metrics of single answers -------------------------------------------------------------------------------------
 
-GIVEN = {"score", "is_correct", "has_answer"}
+GRADE_SIGNALS = {"score", "is_correct", "has_answer"}
 """Signals of every graded answer."""
-NEAR = 1e-6
+STEP = 1e-6
 PROBES = ((1.0,), (0.0, 0.0, 1.0), (0.25, 1.0, 0.5, 0.75))
-"""Values of answers from which one sees whether an aggregation is a mean, or a multiple of one."""
+"""Values of answers that show whether an aggregation is a mean, or a multiple of one."""
 
 
 def _require_mean(task: Any, name: str) -> None:
@@ -234,11 +232,11 @@ def _require_mean(task: Any, name: str) -> None:
 
 
 def _whole_corpus(task: Any, metric: str) -> str:
-    others = [name for name, how in task.aggregation().items() if name != metric and _is_mean(how)]
-    hint = f"name another as benchmark.metric: {', '.join(others)}" if others else "choose another task"
+    others = [name for name, aggregation in task.aggregation().items() if name != metric and _is_mean(aggregation)]
+    hint = f"choose another as benchmark.metric: {', '.join(others)}" if others else "choose another task"
     return (
-        f"lm_eval: {metric} of task {_name(task)} is computed over all answers together, so that no single answer "
-        f"has a score; {hint}"
+        f"lm_eval: {metric} of task {_name(task)} is computed over all answers together, so single answers have "
+        f"no score; {hint}"
     )
 
 
@@ -246,15 +244,15 @@ def _whole_corpus(task: Any, metric: str) -> str:
 def _is_mean(aggregation: Callable[[Sequence[float]], float]) -> bool:
     """Whether an aggregation is the mean of the values of single answers, or a positive multiple of it."""
     try:
-        found = [float(aggregation(list(probe))) for probe in PROBES]
-    except Exception:  # code of a task, made for other values than numbers
+        results = [float(aggregation(list(probe))) for probe in PROBES]
+    except Exception:  # code of a task for values other than numbers
         return False
-    scale, means = found[0], [sum(probe) / len(probe) for probe in PROBES]
-    return scale > 0 and all(math.isclose(value, scale * mean) for value, mean in zip(found, means, strict=True))
+    scale, means = results[0], [sum(probe) / len(probe) for probe in PROBES]
+    return scale > 0 and all(math.isclose(value, scale * mean) for value, mean in zip(results, means, strict=True))
 
 
 def _number(task: Any, name: str, value: object) -> float:
-    """A metric's value for an answer as a number; raises `ConfigError` for one that only all answers together have."""
+    """A metric's value for an answer as a number; raises `ConfigError` if single answers have none."""
     try:
         number = float(value) if not isinstance(value, str) else None  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -283,25 +281,26 @@ def require_direction(
     if steps == {False}:
         better, worse = ("higher", "lower") if higher else ("lower", "higher")
         raise ConfigError(
-            f"rubric: of {name} of task {task} {better} values are better, but {worse} scores get larger weights here; "
+            f"rubric: {better} values of {name} of task {task} are better, but {worse} scores get larger weights; "
             f"give {better} scores the larger weights"
         )
 
 
 def _weights_by_score(rubric: Rubric, best: float) -> list[float]:
-    """The weights of scores about the limits of a rubric, in ascending order; empty if more than the score counts."""
-    if not isinstance(rubric, DeclaredRubric) or not {"score"} <= rubric.needs <= GIVEN or rubric.lacks:
+    """The weights of scores near the limits of a rubric, in ascending order; empty if other signals count, too."""
+    if not isinstance(rubric, DeclaredRubric) or not {"score"} <= rubric.needs <= GRADE_SIGNALS or rubric.lacks:
         return []
-    wanted = [category.when["score"] for category in rubric.categories if "score" in category.when]
-    limits = {limit for one in wanted if isinstance(one, SignalBounds) for limit in one.model_dump().values()}
+    conditions = [category.when["score"] for category in rubric.categories if "score" in category.when]
+    bounds = [condition for condition in conditions if isinstance(condition, SignalBounds)]
+    limits = {limit for bound in bounds for limit in bound.model_dump().values()}
     numbers = {0.0, 1.0, *(limit for limit in limits if limit is not None)}
-    around = {number + step for number in limits if number is not None for step in (-NEAR, NEAR)}
-    numbers |= around | {float(one) for one in wanted if isinstance(one, bool | int | float)}
+    around = {number + step for number in limits if number is not None for step in (-STEP, STEP)}
+    numbers |= around | {float(condition) for condition in conditions if isinstance(condition, bool | int | float)}
     facts = ({"score": score, "is_correct": score == best, "has_answer": True} for score in sorted(numbers))
-    return [rubric.weights[rubric.category(one)] for one in facts]
+    return [rubric.weights[rubric.category(signals)] for signals in facts]
 
 
-# -- which tasks there are -----------------------------------------------------------------------------------------
+# -- installed tasks -----------------------------------------------------------------------------------------------
 
 
 def installed_tasks() -> Iterator[NamedBenchmark]:
@@ -328,23 +327,23 @@ def installed_tasks() -> Iterator[NamedBenchmark]:
                 licence=licence,
                 scorers=tuple(filter(None, [keys.get("metric")])),
                 sandbox="no",
-                needs_hub=keys.get("dataset_path") not in LOCAL,
+                needs_hub=keys.get("dataset_path") not in FILE_KINDS,
             )
 
 
 @cache
 def _keys(file: Path, depth: int = 0) -> Mapping[str, str]:
-    """Settings on the first level of a file, and of those that it includes."""
+    """Top-level settings of a file and the files that it includes."""
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return {}
-    found = {key: value.strip().strip("\"'") for key, value in _KEY.findall(text)}
+    keys = {key: value.strip().strip("\"'") for key, value in _KEY.findall(text)}
     if metric := _METRIC.search(text):
-        found["metric"] = metric[1]
-    if depth < DEEPEST and (more := found.get("include")):
-        return {**_keys(file.parent / more, depth + 1), **found}
-    return found
+        keys["metric"] = metric[1]
+    if depth < MAX_INCLUDE_DEPTH and (included := keys.get("include")):
+        return {**_keys(file.parent / included, depth + 1), **keys}
+    return keys
 
 
 @cache
@@ -354,6 +353,6 @@ def _title(folder: Path, root: Path) -> str | None:
         title = _TITLE.search((folder / "README.md").read_text(encoding="utf-8", errors="replace"))
     except OSError:
         title = None
-    if title is not None and title[1] != NO_TITLE:
+    if title is not None and title[1] != PLACEHOLDER_TITLE:
         return title[1]
     return None if folder == root else _title(folder.parent, root)

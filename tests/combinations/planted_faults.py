@@ -142,7 +142,7 @@ def moving_voids_the_promise() -> None:
 @planted("the cost is what was served", supply="inspect", grader="failing")
 def failed_samples_are_free() -> None:
     """Samples of Inspect that get no score are paid for, and counted nowhere."""
-    _replace("inspect.endpoint:InspectEndpoint._lose", _returning(False))
+    _replace("inspect.endpoint:InspectEndpoint._count_lost", _returning(False))
 
 
 @planted("no failure is a wrong answer", wire="doubled")

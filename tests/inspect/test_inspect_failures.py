@@ -58,7 +58,7 @@ def lost(site: Site, model: str) -> tuple[int, int]:
 def test_a_scorer_that_always_fails_is_noticed_on_the_first_samples_which_are_in_the_cost(site: Site) -> None:
     ended = run(site, "unscored", scripted("p95", "p10"))
     assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
-    assert f"ended in an error {FIRST_ATTEMPTS} times; the last one: KeyError('verdict')" in ended.output
+    assert f"failed {FIRST_ATTEMPTS} times; the last error: KeyError('verdict')" in ended.output
     assert not stored(site)
     tokens = 0
     for model in ("p95", "p10"):

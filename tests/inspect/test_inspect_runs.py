@@ -194,14 +194,14 @@ def test_a_model_whose_samples_end_in_errors_is_set_aside(site: Site) -> None:
     with RunReader.intact(site.directory()) as reader:
         lost = events_of_kind(reader.events(), ModelSetAside)
     assert {event.model for event in lost} == set(SKILLS)
-    assert all("ended in an error 3 times; the last one: ConnectionResetError" in event.reason for event in lost)
+    assert all("failed 3 times; the last error: ConnectionResetError" in event.reason for event in lost)
     assert not stored(site)
     again = run(site, config, "--set", "concurrency.attempts=4")
     assert again.exit_code in (ExitCode.REACHED, ExitCode.SPENT), again.output
     beside = run(site, write_two(site, inspect="tasks.py@faults", args={"first": 99}))
     assert beside.exit_code == ExitCode.ENDPOINTS, beside.output
     told = "p95 is set aside: no sample of benchmark code is answered: sample code/"
-    assert told in beside.output and "ended in an error 5 times" in beside.output
+    assert told in beside.output and "failed 5 times" in beside.output
     assert {record.question.partition("/")[0] for record in stored(site, "two")} == {"sums"}, "what others bought stays"
 
 
@@ -213,7 +213,7 @@ def test_a_sample_that_always_fails_has_no_answer_and_its_model_goes_on(site: Si
     assert {(record.model, record.question, record.trial) for record in failed} == {(one, "1", 0) for one in SKILLS}
     for record in failed:
         assert record.category is None and record.answer.signals == {"unanswered"}
-        assert "ended in an error 5 times; the last one: ConnectionResetError" in (record.grader_error or "")
+        assert "failed 5 times; the last error: ConnectionResetError" in (record.grader_error or "")
     assert all(record.category == expected(record) for record in stored(site) if record not in failed)
 
 
@@ -242,7 +242,7 @@ def test_a_provider_that_is_away_is_told_while_inspect_repeats_requests(
     ended = run(site, write(site, "exactly", skills=("late-p95", "late-p10")))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     assert "(errors so far: request error " in ended.output
-    assert re.search(r"the last one: late-p(95|10): ConnectionResetError\)", ended.output)  # whichever is told first
+    assert re.search(r"the last error: late-p(95|10): ConnectionResetError\)", ended.output)  # whichever is told first
 
 
 @pytest.mark.slow
@@ -321,8 +321,8 @@ def test_an_exported_run_goes_on_elsewhere_with_the_scores_that_inspect_gave(sit
 @pytest.mark.parametrize(
     ("reducer", "told"),
     [
-        ("max", "the task scores a sample by max over 3 epochs, which is not used: each trial counts by itself"),
-        ("mean", "the task's 3 epochs are not used: the run decides how often a sample is asked"),
+        ("max", "the task scores a sample by max over 3 epochs, which is ignored: scores are means over single trials"),
+        ("mean", "the task's 3 epochs are ignored: the run decides how often a sample is asked"),
     ],
 )
 def test_epochs_of_a_task_that_are_not_used_are_told_before_anything_is_bought(
@@ -396,7 +396,7 @@ def test_caps_count_the_tokens_of_all_models_of_a_sample(site: Site) -> None:
     del benchmark["prices"]
     unpriced = run(site, write(site, "judged", "usd", benchmark=benchmark, **(capped | {"budget": {"usd": 100}})))
     assert unpriced.exit_code == ExitCode.CONFIGURATION
-    assert "a sample called scripted/judge, whose price is not known; add it under benchmark.prices" in unpriced.output
+    assert "a sample called scripted/judge, whose price is unknown; add it to benchmark.prices" in unpriced.output
 
 
 @pytest.mark.slow
@@ -646,7 +646,7 @@ def test_a_rehearsal_does_not_wait_for_retries_of_inspect(site: Site) -> None:
     models = [{"name": name, "inspect": f"scripted/{name}"} for name in ("p95", "away")]
     told = run(site, write(site, "exactly", models=models), "--dry-run")
     assert told.exit_code == ExitCode.ENDPOINTS, told.output
-    assert re.search(r"answer  away .*\n +no answer: .* the last one: .*reset by peer", told.output), told.output
+    assert re.search(r"answer  away .*\n +no answer: .* the last error: .*reset by peer", told.output), told.output
     assert "answer  p95" in told.output
 
 
@@ -888,7 +888,7 @@ PROGRAMS = ("right", "wrong", "ends early", "ends at once", "sleeps", "floods", 
             "the task cannot be run: PrerequisiteError: ERROR: ",
             marks=pytest.mark.slow,
         ),
-        (["run.yaml", "--model", "a/a"], "--model is for tasks of Inspect; run.yaml is a configuration"),
+        (["run.yaml", "--model", "a/a"], "--model is for tasks of Inspect, and run.yaml is a configuration"),
         (["tasks.py@exactly", "--model", "a/a", "--budget", "20"], "must be a number with a unit, as in 20usd"),
     ],
 )

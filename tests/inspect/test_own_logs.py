@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from adaptive_eval.endpoints.redaction import Redactor
-from adaptive_eval.inspect.own_logs import LONGEST_PRINT, RedactedStream, redact_loggers, redact_own_logs
+from adaptive_eval.inspect.own_logs import MAX_UNPRINTED, RedactedStream, redact_loggers, redact_own_logs
 
 KEY = "sk-a1b2c3d4e5f6g7h8i9"
 DIGITS = "12345678901234567890"
@@ -56,7 +56,7 @@ def test_printed_lines_lose_a_key_that_comes_in_parts(monkeypatch: pytest.Monkey
     assert isinstance(sys.stdout, RedactedStream)
     sys.stdout.print_rest()
     assert printed.getvalue() == "it is *** and more\nnext"
-    print("x" * LONGEST_PRINT + "y", end="")
+    print("x" * MAX_UNPRINTED + "y", end="")
     assert printed.getvalue().endswith("xy"), "a line without an end is not kept for ever"
 
 

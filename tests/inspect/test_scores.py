@@ -31,7 +31,7 @@ def test_a_sample_without_a_score_is_no_trial() -> None:
 
 @pytest.mark.parametrize("value", ["yes", "", None, [1]])
 def test_what_is_no_number_is_reported(value: object) -> None:
-    with pytest.raises(ConfigError, match="but a trial needs one number, true or false, or C, P, I or N"):
+    with pytest.raises(ConfigError, match="but a score must be a number, true or false, or C, P, I or N"):
         scored(value)
 
 

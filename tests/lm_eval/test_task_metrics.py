@@ -181,7 +181,7 @@ def test_rubric_must_prefer_the_better_values(
     require_direction(rubric(right), **options)
     require_direction(open_rubric(RubricConfig()), **options)
     worse = "lower" if metric == "f1" else "higher"
-    with pytest.raises(ConfigError, match=f"of {metric} of task words .* {worse} scores get larger weights here"):
+    with pytest.raises(ConfigError, match=f"of {metric} of task words .* {worse} scores get larger weights"):
         require_direction(rubric(wrong), **options)
 
 
