@@ -1,10 +1,10 @@
 """Counts the paths of configuration keys, and lists those that no page of the guide shows.
 
-    python documents/keys.py          the count, and the paths without an example in the guide
-    python documents/keys.py --all    every path, one a line
+    python documents/keys.py          the number of paths, and the paths without an example in the guide
+    python documents/keys.py --all    every path, one per line
 
-A path is a key with all the keys around it, such as `models.launch.flags`; lists and kinds add nothing to it. What is
-written under `benchmark` and `benchmarks` is counted apart, since most of it repeats the file's own sections.
+A path is a key with its parent keys, such as `models.launch.flags`, without lists and kinds. Paths within `benchmark`
+and `benchmarks` are counted separately, since most of them repeat other sections of the file.
 """
 
 import re
@@ -16,7 +16,7 @@ from typing import Any
 from adaptive_eval.config.json_schema import json_schema
 
 GUIDE = Path(__file__).parents[1] / "docs" / "guide"
-APART = ("benchmark", "benchmarks")
+SEPARATE = ("benchmark", "benchmarks")
 
 
 def key_paths() -> list[str]:
@@ -50,11 +50,11 @@ def shown_keys() -> set[str]:
 
 def main() -> None:
     paths = key_paths()
-    inside = [path for path in paths if path.split(".")[0] in APART and "." in path]
+    inside = [path for path in paths if path.split(".")[0] in SEPARATE and "." in path]
     if "--all" in sys.argv:
         print("\n".join(path for path in paths if path not in inside))
         return
-    print(f"{len(paths) - len(inside)} paths, and {len(inside)} within {' and '.join(APART)}")
+    print(f"{len(paths) - len(inside)} paths, and {len(inside)} within {' and '.join(SEPARATE)}")
     shown = shown_keys()
     missing = sorted({path for path in paths if path.rpartition(".")[2] not in shown})
     print(f"without an example in the guide: {', '.join(missing) or 'none'}")

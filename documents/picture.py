@@ -1,8 +1,8 @@
-"""Draw docs/page.png: the page of the example of the guide, as a browser shows it.
+"""Draw docs/page.png: the report page of the quickstart example, as a browser shows it.
 
     python documents/picture.py
 
-Needs playwright and a chromium. To be called when the page looks different than the picture.
+Needs playwright and chromium. Run it when the appearance of the page has changed.
 """
 
 import shutil
@@ -19,14 +19,14 @@ PICTURE = ROOT / "docs" / "page.png"
 WIDTH, HEIGHT = 1180, 800
 
 
-def program(*arguments: object) -> None:
-    """`adaptive-eval` with these arguments; a run that leaves something undecided is no failure."""
+def run_command(*arguments: object) -> None:
+    """Run `adaptive-eval` with these arguments; an undecided run is not a failure."""
     words = [sys.executable, "-m", "adaptive_eval", *map(str, arguments)]
     subprocess.run(words, check=False, stdout=subprocess.DEVNULL)
 
 
 def draw(report: Path) -> None:
-    """The upper part of a report."""
+    """Draw the upper part of a report."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
@@ -39,6 +39,6 @@ def draw(report: Path) -> None:
 if __name__ == "__main__":
     with TemporaryDirectory() as folder:
         run, report = Path(folder, "quickstart"), Path(folder, "report.html")
-        program("run", EXAMPLE, "--run-dir", run, "--display", "none")
-        program("report", run, "--output", report)
+        run_command("run", EXAMPLE, "--run-dir", run, "--display", "none")
+        run_command("report", run, "--output", report)
         draw(report)

@@ -1,4 +1,4 @@
-"""The page with every key of the configuration, made of its JSON schema, so that it can be read wherever files can."""
+"""The page with every key of the configuration, generated from the JSON schema."""
 
 import json
 import re
@@ -11,9 +11,9 @@ from adaptive_eval.config.json_schema import json_schema
 Schema = dict[str, Any]
 HEAD = """# Configuration
 
-Every key of the YAML file, with what it may be and its default. `adaptive-eval schema` prints the same as a JSON schema
-for your editor, and `adaptive-eval validate` names every mistake in a file with its line. A dot stands between a key
-and those within it: `--set trials.max=40` changes one on the command line."""
+All keys of the YAML file, with type and default. `adaptive-eval schema` prints them as a JSON schema for your editor,
+and `adaptive-eval validate` lists all mistakes in a file with their lines. Dots separate nested keys, as in `--set
+trials.max=40` on the command line."""
 TYPES = {
     "string": "text",
     "integer": "whole number",
@@ -25,46 +25,48 @@ BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiv
 
 
 def reference() -> str:
-    """The page: the keys of the file, then those of each section, in the order in which they are named."""
+    """The page: the keys of the file, then those of each section in order."""
     schema = json_schema()
     page = _Page(schema["$defs"])
     page.name_sections(schema)
     keys, tables = list(schema["properties"]), [page.table(schema)]
-    for name, path in sorted(page.paths.items(), key=lambda one: keys.index(re.split("[.:]", one[1])[0])):
+    for name, path in sorted(page.paths.items(), key=lambda item: keys.index(re.split("[.:]", item[1])[0])):
         section = schema["$defs"][name]
         tables.append(f"## `{path}`\n\n{_paragraphs(section.get('description', ''))}\n\n{page.table(section)}")
     return "\n\n".join([HEAD, *tables])
 
 
 class _Page:
+    """Tables of keys, with links between sections."""
+
     def __init__(self, sections: dict[str, Schema]) -> None:
         self._sections = sections
         self.paths: dict[str, str] = {}
-        """The key under which each section stands, at the first place where there is one."""
+        """The key of each section, at its first occurrence."""
 
     def name_sections(self, file: Schema) -> None:
-        """Name the sections within the file, then those within each of them, and so on."""
-        within = deque([("", file)])
-        while within:
-            path, schema = within.popleft()
+        """Name the sections of the file, breadth first."""
+        pending = deque([("", file)])
+        while pending:
+            path, schema = pending.popleft()
             for key, value in schema["properties"].items():
                 for name in _references(value):
                     section = self._sections[name]
                     if name not in self.paths and section["properties"]:
                         self.paths[name] = self._unused(f"{path}{key}", section)
-                        within.append((f"{path}{key}.", section))
+                        pending.append((f"{path}{key}.", section))
 
     def _unused(self, path: str, section: Schema) -> str:
-        """The path, with the kind of the section, or what else tells it from others that stand there too."""
-        told = [value["const"] for value in section["properties"].values() if "const" in value]
+        """The path, with the kind of the section or another feature if several sections share it."""
+        distinguishing = [value["const"] for value in section["properties"].values() if "const" in value]
         if path in self.paths.values():
-            told += [*section.get("required", ()), section["title"]]
-        return f"{path}: {told[0]}" if told else path
+            distinguishing += [*section.get("required", ()), section["title"]]
+        return f"{path}: {distinguishing[0]}" if distinguishing else path
 
     def table(self, section: Schema) -> str:
         """One row for each key."""
         required = section.get("required", ())
-        rows = ["| key | value | what it is |", "|-----|-------|------------|"]
+        rows = ["| key | value | meaning |", "|-----|-------|---------|"]
         for key, value in section["properties"].items():
             cells = (f"`{key}`", self._value(value) + _default(value, key in required), value.get("description", ""))
             rows.append(f"| {' | '.join(' '.join(cell.replace('|', chr(92) + '|').split()) for cell in cells)} |")
@@ -76,8 +78,8 @@ class _Page:
             anchor = re.sub(r"[^\w -]", "", path or "").replace(" ", "-").lower()
             return "no options" if path is None else f"[{path}](#{anchor})"
         if choices := [*schema.get("anyOf", ()), *schema.get("oneOf", ())]:
-            told = [self._value(one) for one in choices if one != {"type": "null"}]
-            return " or ".join(dict.fromkeys(told))
+            values = [self._value(choice) for choice in choices if choice != {"type": "null"}]
+            return " or ".join(dict.fromkeys(values))
         if words := schema.get("enum", [schema["const"]] if "const" in schema else []):
             return ", ".join(f"`{word}`" for word in words)
         if schema.get("type") == "array":

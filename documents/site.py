@@ -1,10 +1,10 @@
-"""Build the site of the documents: the guide, the reference, and what is for those who change the code.
+"""Build the documentation site: the guide, the reference, and the pages for contributors.
 
-    python documents/site.py             # into build/site; any warning fails it
+    python documents/site.py             # into build/site; fails on any warning
 
-The documents are read as they lie in the repository, so that every link works there and on the site alike. They are put
-into build/pages beside the files that they link to, and Zensical makes pages of them. It is the maintained successor of
-MkDocs with Material, by the makers of the latter, and reads their configuration, so that either could take its place.
+The documents keep their paths, so links work both in the repository and on the site. They are copied to build/pages
+with the files that they link to, and Zensical renders them. It is the maintained successor of MkDocs with Material, by
+the makers of the latter, and reads the same configuration, so that either can be used.
 """
 
 import os
@@ -33,11 +33,11 @@ SHOWN = (
     "configs",
     "examples/*.py",
 )
-"""What is on the site: documents, and what they link to."""
+"""Documents on the site, and files that they link to."""
 
 
 def gather() -> None:
-    """Put the documents and what they link to into one folder."""
+    """Copy the documents and linked files into one folder."""
     shutil.rmtree(PAGES, ignore_errors=True)
     for pattern in SHOWN:
         for path in sorted(ROOT.glob(pattern)):
@@ -47,7 +47,7 @@ def gather() -> None:
 
 
 def spell_out_drawings() -> None:
-    """Say in text what a drawing by Mermaid shows, since a page could draw it only with a program from elsewhere."""
+    """Replace Mermaid drawings by text, since a page could draw them only with an external script."""
     for path in PAGES.rglob("*.md"):
         text = path.read_text()
         if "```mermaid" in text:
@@ -55,7 +55,7 @@ def spell_out_drawings() -> None:
 
 
 def _arrows(drawing: re.Match[str]) -> str:
-    """One line for each box with what its arrows point to."""
+    """One line per box with the targets of its arrows."""
     targets: dict[str, list[str]] = {}
     for box, target in re.findall(r"(\w+) --> (\w+)", drawing[1]):
         targets.setdefault(box, []).append(target)
@@ -64,7 +64,7 @@ def _arrows(drawing: re.Match[str]) -> str:
 
 
 def build() -> int:
-    """The exit code of the generator."""
+    """Run the generator; returns its exit code."""
     zensical = Path(sys.executable).with_name("zensical")
     command = [str(zensical), "build", "--strict", "--clean", "--config-file", str(ROOT / "mkdocs.yml")]
     return subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False).returncode
@@ -77,7 +77,7 @@ def main() -> None:
     if code := build():
         raise SystemExit(code)
     (SITE / "demo.html").write_text(demo_page(), encoding="utf-8")
-    print(f"the site is in {SITE.relative_to(ROOT)}/index.html")
+    print(f"site: {SITE.relative_to(ROOT)}/index.html")
 
 
 if __name__ == "__main__":

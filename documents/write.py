@@ -1,9 +1,9 @@
-"""Write the pages that are made of the program: the worked example, the glossary and the keys of the configuration.
+"""Write the generated pages: the worked example, the glossary and the keys of the configuration.
 
-    python documents/write.py            # writes them
-    python documents/write.py --check    # says whether they are up to date
+    python documents/write.py            # write them
+    python documents/write.py --check    # fail unless they are up to date
 
-The example is run as a reader would run it, over HTTP. Its answers depend on seeds alone: it is the same anywhere.
+The example is run as a reader would run it, over HTTP. Its answers depend only on seeds, so it is reproducible.
 """
 
 import subprocess
@@ -29,32 +29,32 @@ TEMPLATE = ROOT / "documents" / "reading-a-report.md"
 WIDTH = 120
 EXAMPLE = "configs/quickstart.yaml"
 UNDECIDED = (1, 4)
-"""The pairs of the example that its text says are close: tied with `delta`, out of reach without."""
+"""The pairs of the example that its text calls close: tied with `delta`, out of reach without."""
 
 
 def pages() -> Iterator[tuple[Path, str]]:
-    """Each page that is written, with its text."""
+    """Generated pages with their texts."""
     yield GUIDE / "glossary.md", glossary()
-    yield ROOT / "docs" / "reference" / "configuration.md", filled(reference())
+    yield ROOT / "docs" / "reference" / "configuration.md", fill_paragraphs(reference())
     yield GUIDE / "reading-a-report.md", worked_example()
 
 
 def glossary() -> str:
-    """Every term with what the page and the reports say of it."""
-    head = "The words of reports and of the page of a run. On the page, click on a word to read the same."
-    return filled(
+    """The page with all terms of reports and their explanations."""
+    head = "The terms of reports and of a run's page. On the page, click on a term to read its explanation."
+    return fill_paragraphs(
         f"# Glossary\n\n{head}\n" + "".join(f"\n## {term.name}\n\n{term.text}\n" for term in GLOSSARY.values())
     )
 
 
 def worked_example() -> str:
-    """The page that explains a report, with the numbers of a run made now."""
+    """The page that explains a report, with the numbers of a new run."""
     with TemporaryDirectory() as folder, ThreadPoolExecutor(2) as both:
-        with_delta = both.submit(example, Path(folder) / "a")
-        without = both.submit(example, Path(folder) / "b", "--set", "stopping.delta=0")
+        with_delta = both.submit(run_example, Path(folder) / "a")
+        without = both.submit(run_example, Path(folder) / "b", "--set", "stopping.delta=0")
         (a, report_a), (b, report_b) = with_delta.result(), without.result()
-    require([pair.verdict for pair in a.pairs], verdicts("tied"))
-    require([pair.verdict for pair in b.pairs], verdicts("out_of_reach"))
+    require([pair.verdict for pair in a.pairs], expected_verdicts("tied"))
+    require([pair.verdict for pair in b.pairs], expected_verdicts("out_of_reach"))
     world = coins()
     truth = dict(zip(world.models, world.truth, strict=True))
     terms = {name: term.text for name, term in GLOSSARY.items()}
@@ -69,8 +69,8 @@ def worked_example() -> str:
         horizon=round(a.cost.max_trials / len(a.models) / len(world.questions)),
         looks_a=len(a.looks),
         truth=[truth[model.name] for model in a.models],
-        said_a=said(report_a),
-        said_b=said(report_b),
+        finding_a=first_sentences(report_a),
+        finding_b=first_sentences(report_b),
         table_a=tables(report_a)[0],
         details_a=tables(report_a)[2],
         comparisons_a=tables(report_a)[3],
@@ -78,72 +78,72 @@ def worked_example() -> str:
         most_replayed=MOST_TRIALS,
         needed_b=ceil(b.pairs[-1].trials_needed or 0),
     )
-    return filled(text)
+    return fill_paragraphs(text)
 
 
-def verdicts(close: str) -> list[str]:
-    """What the text says of the five pairs, of those that are close this."""
+def expected_verdicts(close: str) -> list[str]:
+    """Verdicts of the five pairs in the text, with this verdict for close pairs."""
     return [close if pair in UNDECIDED else "resolved" for pair in range(5)]
 
 
-def filled(text: str) -> str:
-    """The text with its paragraphs filled to the width of the other pages."""
+def fill_paragraphs(text: str) -> str:
+    """Wrap the paragraphs of a text at the width of all pages."""
     parts = text.rstrip("\n").split("\n\n")
     return "\n\n".join(part if part.startswith(("#", "|", "```")) else fill(part) for part in parts) + "\n"
 
 
 def fill(paragraph: str) -> str:
-    """One paragraph, which may be a quotation."""
+    """Wrap a paragraph, which may be a quotation."""
     mark = "> " if paragraph.startswith("> ") else ""
     return textwrap.fill(
         paragraph.removeprefix(mark), WIDTH, initial_indent=mark, subsequent_indent=mark, break_on_hyphens=False
     )
 
 
-def example(run: Path, *more: str) -> tuple[Results, str]:
+def run_example(run: Path, *more: str) -> tuple[Results, str]:
     """Run the example, and report it as Markdown."""
-    adaptive_eval("run", EXAMPLE, "--run-dir", str(run), "--display", "none", *more)
+    run_command("run", EXAMPLE, "--run-dir", str(run), "--display", "none", *more)
     results = read_results(run)
     assert results is not None
-    return results, adaptive_eval("report", str(run), "--format", "md", "--output", "-")
+    return results, run_command("report", str(run), "--format", "md", "--output", "-")
 
 
-def adaptive_eval(*words: str) -> str:
-    """What a command prints; the exit code says how the run ended."""
+def run_command(*words: str) -> str:
+    """The output of a command; an undecided run is not a failure."""
     command = [sys.executable, "-m", "adaptive_eval", *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     require(done.returncode in (0, 3), True, done.stderr)
     return done.stdout
 
 
-def require(got: object, wanted: object, said: str = "") -> None:
-    """The text of the page is only true of a run that ended so."""
-    if got != wanted:
-        raise SystemExit(f"{TEMPLATE} speaks of {wanted}, but the run has {got}; change its text. {said}")
+def require(got: object, expected: object, detail: str = "") -> None:
+    """Stop if the run does not match the text of the page."""
+    if got != expected:
+        raise SystemExit(f"{TEMPLATE} describes {expected}, but the run has {got}; change its text. {detail}")
 
 
 def points(value: float | None) -> str:
-    """A difference of scores in percent, which is points and not percent of anything."""
+    """A difference of scores in percentage points."""
     return f"{100 * (value or 0.0):.1f} points"
 
 
-def said(report: str) -> str:
-    """What a report says first, and how much was decided at what cost, without what differs from run to run."""
+def first_sentences(report: str) -> str:
+    """The finding of a report, and the sentence on decided comparisons without version and date."""
     *finding, counted = (part for part in report.split("\n\n") if part.startswith("**") or " decided with " in part)
     return " ".join([*(part.strip("*") for part in finding), f"{counted.partition(' (')[0]}."])
 
 
 MEASURED = "s/answer"
-"""The column that a clock measures, and that the page leaves out."""
+"""The measured column, which differs between runs and is omitted."""
 
 
 def tables(report: str) -> list[str]:
     """The tables of a report, in order."""
-    return [without_measured(part) for part in report.split("\n\n") if part.startswith("|")]
+    return [drop_measured_column(part) for part in report.split("\n\n") if part.startswith("|")]
 
 
-def without_measured(table: str) -> str:
-    """A table without the column of what a clock measures."""
+def drop_measured_column(table: str) -> str:
+    """A table without the measured column."""
     rows = [line.split("|") for line in table.splitlines()]
     measured = [at for at, head in enumerate(rows[0]) if head.strip() == MEASURED]
     return "\n".join("|".join(cell for at, cell in enumerate(row) if at not in measured) for row in rows)
