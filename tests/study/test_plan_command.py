@@ -274,7 +274,9 @@ def test_the_forecast_of_a_gate_says_how_often_it_passes_and_what_it_takes() -> 
     }
     lead = broad["shown"].index("a build exactly as good as the baseline: PASS 100%, FAIL 0%, UNDECIDED 0%")
     cost, fixed = broad["equal"]["costs"]["usd"]["median"], broad["fixed"]["usd"]
-    assert f", {cost / fixed:.0%} of the cost of " in broad["shown"].splitlines()[0], "of the builds of which the line speaks"
+    assert f", {cost / fixed:.0%} of the cost of " in broad["shown"].splitlines()[0], (
+        "of the builds of which the line speaks"
+    )
     assert lead < broad["shown"].index("apart in true score") < broad["shown"].index("gate: PASS ")
     assert re.search(
         r"^delta     with [\d.]+ points or more an equal build passes with a chance of 80%$",
