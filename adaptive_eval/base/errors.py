@@ -1,22 +1,22 @@
-"""The tree of errors that `adaptive-eval` raises, and the exit codes of the command line."""
+"""The exceptions of `adaptive-eval`, and the exit codes of the command line."""
 
 from collections.abc import Sequence
 from enum import IntEnum
 
 
 def first_line(reason: str) -> str:
-    """A reason without its further lines, such as those of a log."""
+    """The first line of a reason, without further lines such as those of a log."""
     return reason.partition("\n")[0]
 
 
-def first_lines(lines: Sequence[str], most: int) -> list[str]:
-    """Lines of a message, indented; those beyond `most` are only counted."""
-    more = len(lines) - most
-    return [f"  {line}" for line in [*lines[:most], *([f"and {more} more"] if more > 0 else [])]]
+def first_lines(lines: Sequence[str], limit: int) -> list[str]:
+    """The first `limit` lines of a message, indented, and the number of omitted lines."""
+    omitted = len(lines) - limit
+    return [f"  {line}" for line in [*lines[:limit], *([f"and {omitted} more"] if omitted > 0 else [])]]
 
 
 class AdaptiveEvalError(Exception):
-    """The root of the tree."""
+    """Base class of all errors."""
 
 
 class ConfigError(AdaptiveEvalError):
@@ -24,7 +24,7 @@ class ConfigError(AdaptiveEvalError):
 
 
 class ForeignScorio(AdaptiveEvalError, ImportError):
-    """The package `scorio` that is found is not the one that belongs to this program."""
+    """The installed package `scorio` is not the one of this program."""
 
 
 class StoreError(AdaptiveEvalError):
@@ -36,15 +36,15 @@ class RunLocked(StoreError):
 
 
 class RunChanged(StoreError):
-    """A resume would change what the trials mean."""
+    """A resume would change the fingerprint of the run."""
 
 
 class StoreFull(StoreError):
-    """The disk or database takes no more; what was committed is intact."""
+    """The disk or database is full; committed data are intact."""
 
 
 class EndpointError(AdaptiveEvalError):
-    """A model server did not give an answer."""
+    """A model server did not answer."""
 
 
 class Retryable(EndpointError):
@@ -52,11 +52,11 @@ class Retryable(EndpointError):
 
 
 class Rejected(EndpointError):
-    """A server refuses a request, and no retry can mend that: 400, 401, 403, 404."""
+    """A server refuses a request, and a retry would not help: 400, 401, 403, 404."""
 
 
 class Unavailable(EndpointError):
-    """No replica of the model is left."""
+    """The model has no usable replica."""
 
 
 class RetryNotAllowed(EndpointError):
@@ -64,15 +64,15 @@ class RetryNotAllowed(EndpointError):
 
 
 class LaunchFailed(EndpointError):
-    """A server that the run was to start does not come up, or not again."""
+    """A server that the run launches does not start or restart."""
 
 
 class GraderError(AdaptiveEvalError):
-    """A grader failed; the answer is kept and can be graded again."""
+    """A grader failed; the answer is stored and can be graded again."""
 
 
 class GraderExhausted(GraderError):
-    """The grader's time or memory was used up, or its process ended, at every attempt: another would cost the same."""
+    """The grader ran out of time or memory, or its process ended, at every attempt; a retry would cost as much."""
 
 
 class PartialCredit(GraderError):
@@ -80,16 +80,16 @@ class PartialCredit(GraderError):
 
 
 class JudgeFailed(GraderExhausted):
-    """A judge gave no verdict, or could not be asked; asking again would cost again."""
+    """A judge gave no verdict, or did not reply; another request would cost again."""
 
     def __init__(self, reason: str, cost: object = None) -> None:
         super().__init__(reason)
         self.cost = cost
-        """What was spent nevertheless (`core.types.Cost`)."""
+        """The cost of the failed requests (`core.types.Cost`)."""
 
 
 class Alarmed(AdaptiveEvalError):
-    """The answers cannot be what was asked for; every one of them is stored, and the run can go on."""
+    """The answers are implausible, so an alarm stopped the run; all answers are stored, and the run can be resumed."""
 
 
 class ExitCode(IntEnum):
@@ -98,19 +98,19 @@ class ExitCode(IntEnum):
     REACHED = 0
     """The objective was reached: every comparison is resolved or tied."""
     FAILED = 1
-    """The run directory cannot be used, or the disk is full; what was committed is intact."""
+    """The run directory cannot be used, or the disk is full; committed data are intact."""
     CONFIGURATION = 2
     """The configuration, the questions or an argument is wrong."""
     SPENT = 3
-    """A comparison is undecided: the budget or horizon was reached, answers had no grade, or an alarm ended the run."""
+    """A comparison is undecided: the budget or horizon was reached, answers lack grades, or an alarm ended it."""
     STOPPED = 4
-    """The user stopped the run, or any command while it began."""
+    """The user stopped the run, or any command during its start."""
     ENDPOINTS = 5
     """The models' servers could not be used."""
     WORSE = 6
     """A model is worse than the baseline by more than delta, and `objective.gate` was set."""
     RUNNING = 7
-    """The run goes on; only `monitor` returns it."""
+    """The run is still running; only `monitor` returns it."""
 
 
 def error_exit_code(error: Exception) -> ExitCode:

@@ -1,7 +1,7 @@
-"""Files and folders that appear whole or not at all, even after a power failure, and locks between processes.
+"""Atomic writes of files and folders, safe even in a power failure, and locks between processes.
 
-A file is written beside its final place, and moved there at the end. A lock is the operating system's lock on a file,
-which ends with its holders however they end.
+A file is written to a temporary name in the same folder, and renamed at the end. A lock is the operating system's lock
+on a file, which is released however its holders end.
 """
 
 import errno
@@ -23,33 +23,35 @@ from adaptive_eval.base.errors import ConfigError, StoreError, StoreFull
 _held: "weakref.WeakSet[FileLock]" = weakref.WeakSet()
 
 
-MOST_HOLDER = 10_000
-"""Most bytes that are read of what a holder has written."""
+MAX_HOLDER_BYTES = 10_000
+"""Maximum bytes to read from a lock file."""
 
 
 class FileLock:
-    """A lock on a file, held until `close`; the file says who holds it."""
+    """A lock on a file, held until `close`; the file describes the holder."""
 
     def __init__(self, descriptor: int, holder: Mapping[str, object], before: Mapping[str, object]) -> None:
         self.descriptor = descriptor
-        """A process that inherits it holds the lock, too; -1 after `close`."""
+        """The open file; a process that inherits it holds the lock, too. -1 after `close`."""
         self.before = before
-        """What its last holder has left."""
-        self.said = dict(holder)
-        """What is stored for `read_holder`."""
+        """The content that the last holder stored."""
+        self.holder = dict(holder)
+        """The stored content, for `read_holder`."""
         _held.add(self)
 
     @classmethod
-    def take(cls, path: Path, *, keep: Sequence[str] = (), **said: str) -> Self:
-        """Take the lock, or raise `OSError`: `BlockingIOError` if it is held; `said` is stored for `read_holder`, and
-        what the last holder has left under the names `keep` stays."""
+    def take(cls, path: Path, *, keep: Sequence[str] = (), **details: str) -> Self:
+        """Take the lock; raises `OSError`, `BlockingIOError` if it is held.
+
+        `details` are stored for `read_holder`. Entries of the last holder are preserved for the names in `keep`.
+        """
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             since = datetime.now(UTC).isoformat("T", "seconds")
-            before = _parse_holder(os.pread(descriptor, MOST_HOLDER, 0))
-            kept = {name: before[name] for name in keep if name in before}
-            holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": since, **said, **kept}
+            before = _parse_holder(os.pread(descriptor, MAX_HOLDER_BYTES, 0))
+            inherited = {name: before[name] for name in keep if name in before}
+            holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": since, **details, **inherited}
             lock = cls(descriptor, holder, before)
             lock.note()
         except OSError:
@@ -57,12 +59,12 @@ class FileLock:
             raise
         return lock
 
-    def note(self, **said: object) -> None:
-        """Store further words of the holder."""
-        self.said |= said
-        words = json.dumps(self.said).encode()
-        os.pwrite(self.descriptor, words, 0)
-        os.ftruncate(self.descriptor, len(words))
+    def note(self, **details: object) -> None:
+        """Store more details of the holder."""
+        self.holder |= details
+        content = json.dumps(self.holder).encode()
+        os.pwrite(self.descriptor, content, 0)
+        os.ftruncate(self.descriptor, len(content))
 
     def close(self) -> None:
         """Release the lock; a second call does nothing. The file stays: removing it would race with the next holder."""
@@ -72,7 +74,7 @@ class FileLock:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether someone holds the file now."""
+    """Whether a process holds the lock on this file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
@@ -87,29 +89,29 @@ def is_locked(path: Path) -> bool:
 
 
 def read_holder(path: Path) -> Mapping[str, object]:
-    """The last holder of the lock: `pid`, `host`, `since` and its own words; empty while that is being written."""
+    """The last holder of the lock: `pid`, `host`, `since` and its details; empty while they are being written."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return {}
     try:
-        return _parse_holder(os.read(descriptor, MOST_HOLDER))
+        return _parse_holder(os.read(descriptor, MAX_HOLDER_BYTES))
     except OSError:
         return {}
     finally:
         os.close(descriptor)
 
 
-def _parse_holder(words: bytes) -> Mapping[str, object]:
+def _parse_holder(content: bytes) -> Mapping[str, object]:
     try:
-        holder = json.loads(words)
+        holder = json.loads(content)
     except (ValueError, RecursionError):
         return {}
     return holder if isinstance(holder, dict) and holder.keys() >= {"pid", "host", "since"} else {}
 
 
 def _release_in_child() -> None:
-    """A forked child shares its parent's lock: without this, a grader that outlives a killed run would hold it."""
+    """Close the locks in a forked child, since a grader that outlives a killed run would keep holding them."""
     for lock in list(_held):
         lock.close()
 
@@ -118,10 +120,10 @@ os.register_at_fork(after_in_child=_release_in_child)
 
 
 class SupportsClose(Protocol):
-    """A file or a connection, or an object that has one."""
+    """A file, a connection, or an object with one."""
 
     def close(self) -> None:
-        """Close it."""
+        """Close the object."""
 
 
 @contextmanager
@@ -136,9 +138,9 @@ def closed_on_error(opened: SupportsClose) -> Iterator[None]:
 
 @contextmanager
 def new_export(path: Path, force: bool, ending: str | None) -> Iterator[Path]:
-    """A path to write to, for a file that will appear at `path`, or for a folder of files of this `ending`.
+    """A temporary path to write to, for a file at `path`, or for a folder of files with this `ending`.
 
-    With `force` it may replace a file, or a folder that has nothing else.
+    With `force` it may replace a file, or a folder that only has such files.
     """
     _require_free(path, force, ending)
     draft, old = (path.with_name(f".{path.name}.{what}-{os.getpid()}") for what in ("draft", "old"))
@@ -146,11 +148,11 @@ def new_export(path: Path, force: bool, ending: str | None) -> Iterator[Path]:
         if ending is not None:
             draft.mkdir()
         yield draft
-        # on the disk before it gets its name, so that a power failure cannot leave an empty one
+        # sync before renaming, so that a power failure cannot leave an empty file
         for file in [draft] if ending is None else draft.iterdir():
             with file.open("rb") as written:
                 os.fsync(written.fileno())
-        if ending is not None and path.exists():  # set aside for a moment, since no folder replaces another
+        if ending is not None and path.exists():  # moved away, since a folder cannot replace another
             path.rename(old)
         try:
             draft.replace(path)
@@ -172,41 +174,41 @@ def _require_free(path: Path, force: bool, ending: str | None) -> None:
     if path.is_dir() and ending is None:
         raise ConfigError(f"{path} is a folder, but this format is one file; give another --output")
     if path.exists() and not path.is_dir() and ending is not None:
-        raise ConfigError(f"{path} is a file, but this format is a folder of files; give another --output")
+        raise ConfigError(f"{path} is a file, but this format is a folder; give another --output")
     inside = sorted(path.iterdir()) if path.is_dir() else []
     others = [file.name for file in inside if file.suffix != ending or not file.is_file()]
     if others:
-        raise ConfigError(f"{path} holds {others[0]}, which is no {ending} file; give an --output of its own")
+        raise ConfigError(f"{path} has {others[0]}, which is not a {ending} file; give another --output")
     if not force and (inside if path.is_dir() else path.exists()):
-        raise ConfigError(f"{path} exists already; replace it with --force, or give another --output")
+        raise ConfigError(f"{path} already exists; replace it with --force, or give another --output")
 
 
 def require_plain(path: Path) -> None:
     """Raise `OSError` if the path is not a plain file.
 
-    In a stranger's directory it may be a pipe that nobody writes to, or a link to an endless device.
+    In a stranger's directory it may be a pipe without a writer, or a link to an endless device.
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
-def read_whole(path: Path, most: int) -> bytes:
-    """The content of a file of at most `most` bytes; raises `OSError`."""
+def read_file(path: Path, max_bytes: int) -> bytes:
+    """The content of a file of at most `max_bytes`; raises `OSError`."""
     require_plain(path)
     with path.open("rb") as file:
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise OSError(errno.EFBIG, f"is larger than {most / 2**20:g} MiB", str(path))
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise OSError(errno.EFBIG, f"is larger than {max_bytes / 2**20:g} MiB", str(path))
     return data
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def write_whole(path: Path, data: bytes | Iterable[bytes], mend: str) -> None:
-    """Replace the file at `path`; raises `StoreFull` or `StoreError`, and then leaves the old file as it was.
+def write_atomic(path: Path, data: bytes | Iterable[bytes], hint: str) -> None:
+    """Replace the file at `path`, or leave it unchanged and raise `StoreFull` or `StoreError` with `hint`.
 
-    `data` may come in parts; `mend` tells the user what to do about a failure.
+    `data` may be an iterable of parts.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
@@ -221,12 +223,12 @@ def write_whole(path: Path, data: bytes | Iterable[bytes], mend: str) -> None:
             draft.unlink()
         what = "the disk is full" if error.errno in _FULL else f"it cannot be written: {error.strerror}"
         kind = StoreFull if error.errno in _FULL else StoreError
-        raise kind(f"{path}: {what}. {mend}") from error
+        raise kind(f"{path}: {what}. {hint}") from error
 
 
-def make_folder(folder: Path, mend: str) -> None:
-    """Make a folder unless it is there; raises `StoreError`, and `mend` tells the user what to do about it."""
+def make_folder(folder: Path, hint: str) -> None:
+    """Create a folder if it does not exist; raises `StoreError` with `hint`."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"{folder} cannot be a folder: {error.strerror}. {mend}") from error
+        raise StoreError(f"{folder} cannot be created: {error.strerror}. {hint}") from error

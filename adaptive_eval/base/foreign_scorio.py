@@ -19,7 +19,7 @@ PROJECT = "adaptive-eval"
 
 
 def foreign_scorio() -> ForeignScorio:
-    """The error, which a program that does not catch it prints without a traceback."""
+    """The error; if a program does not catch it, it is printed without a traceback."""
     earlier = sys.excepthook
 
     def print_message(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
@@ -30,10 +30,10 @@ def foreign_scorio() -> ForeignScorio:
 
     sys.excepthook = print_message
     place = _origin()
-    found = f"is another package, {place}" if place else "is missing or in part removed"
+    state = f"is another package, {place}" if place else "is missing or partly removed"
     return ForeignScorio(
-        f"adaptive_eval needs the package scorio that comes with it, but here scorio {found}: PyPI's scorio and it "
-        f"overwrite each other and cannot be installed together. This removes PyPI's and restores it:\n"
+        f"adaptive_eval needs its own package scorio, but here scorio {state}. It cannot be installed together with "
+        f"PyPI's scorio, since they overwrite each other. To remove PyPI's and restore it:\n"
         f"  {repair_command()}"
     )
 
@@ -47,14 +47,14 @@ def _origin() -> str | None:
 
 
 def repair_command() -> str:
-    """The shell command that removes the other scorio, and installs this project again as it was installed."""
+    """The shell command that removes the other scorio, and reinstalls this project from its original source."""
     pip = f"{shlex.quote(sys.executable)} -m pip"
     again = " ".join(map(shlex.quote, _installed_from()))
     return f"{pip} uninstall --yes scorio; {pip} install --force-reinstall --no-deps {again}"
 
 
 def _installed_from() -> list[str]:
-    """What `pip install` was given: a folder, an address, or the name with the version."""
+    """The arguments of the original `pip install`: a folder, an address, or the name with the version."""
     try:
         package = distribution(PROJECT)
         direct = json.loads(package.read_text("direct_url.json") or "{}")

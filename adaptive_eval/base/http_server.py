@@ -1,8 +1,8 @@
 """aiohttp's HTTP server for the pages of monitor and labels, and for simulated models.
 
-Strangers can reach a page, so what a client can occupy is bounded: connections, the length and time of a head, and
-unsent data. A connection too many ends the one whose last request is the oldest, whatever it is doing, so that nobody
-can shut others out.
+Strangers can reach a page, so the resources of a client are limited: connections, the length and time of a head, and
+unsent data. A connection beyond the limit closes the connection with the oldest last request, so that no client can
+lock out others.
 """
 
 import asyncio
@@ -17,27 +17,27 @@ from aiohttp.http import HttpProcessingError
 from aiohttp.http_exceptions import LineTooLong
 
 MAX_CONNECTIONS = 128
-"""Connections to a page."""
+"""Maximum connections to a page."""
 MAX_BODY = 64 * 1024 * 1024
-"""Bytes of a body where bodies are read at all."""
+"""Maximum bytes of a body, if bodies are read."""
 HEAD_SECONDS = 20.0
-"""Timeout for a complete head once the connection is ready for it, and so for idle connections to a page."""
+"""Timeout for receiving a head, and so for idle connections to a page."""
 SEND_SECONDS = 60.0
-"""Timeout for a client to take what a page sends it at a time, apart from what the system buffers."""
+"""Timeout for a client to read a piece of a page, apart from the system's buffers."""
 HANDLER_SECONDS = 5.0
-"""Timeout for requests to end once their connections are broken."""
+"""Timeout for requests to end after their connections are closed."""
 PIECE = 64 * 1024
-"""Bytes of a page that are given to a connection at a time, so that little is unsent if the client takes nothing."""
+"""Bytes of a page to write at a time, which bounds the unsent data of a client that reads nothing."""
 BACKLOG = 4096
-TURNS_OF_ACCEPTING = 3
-"""Turns of the event loop until an accepted connection is known to its protocol."""
+ACCEPT_TURNS = 3
+"""Iterations of the event loop until a protocol knows of its accepted connection."""
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 PageHandler = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
 
 class RefusingConnection(web.RequestHandler):
-    """One connection: what is malformed is refused without a log entry, and a client that has gone is no error."""
+    """A connection that refuses malformed requests without a log entry, and ignores disconnects."""
 
     def __init__(self, server: "HttpServer", idle: float = 3600.0) -> None:
         loop = asyncio.get_running_loop()
@@ -60,7 +60,7 @@ class RefusingConnection(web.RequestHandler):
 
 
 class HttpServer(web.Server):
-    """Serves `respond` until it is closed; work for a client that has gone is cancelled. Errors carry `headers`."""
+    """Serves `respond` until it is closed, and cancels it if the client disconnects. Errors have `headers`."""
 
     def __init__(self, respond: Handler, headers: Mapping[str, str] = MappingProxyType({})) -> None:
         self.headers = headers
@@ -76,17 +76,17 @@ class HttpServer(web.Server):
         return int(self._listener.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
-        """Stop listening and break every connection."""
+        """Stop listening and abort every connection."""
         await close_listener(self._listener)
         for connection in self.connections:
             if connection.transport is not None:
                 connection.transport.abort()
-        await asyncio.sleep(0)  # in which they are lost, and their requests cancelled
+        await asyncio.sleep(0)  # the loop closes them and cancels their requests
         await self.shutdown(HANDLER_SECONDS)
 
 
 class PageServer(HttpServer):
-    """A server for strangers: `answer` gets their requests by these methods, and every response carries `headers`."""
+    """A public server: `answer` handles requests with these methods, and every response has `headers`."""
 
     def __init__(
         self, answer: PageHandler, headers: Mapping[str, str], methods: Collection[str] = ("GET", "HEAD")
@@ -111,11 +111,11 @@ class PageServer(HttpServer):
 
     async def _respond(self, request: web.BaseRequest) -> web.Response:
         if (transport := self._by_last_request.pop(request.protocol, None)) is None:
-            raise ConnectionResetError  # it was one too many
+            raise ConnectionResetError  # it was closed because of the limit
         self._by_last_request[request.protocol] = transport
         if request.method not in self._methods:
-            known = ", ".join(self._methods)
-            response = web.Response(status=405, text=f"only {known} are served\n", headers={"Allow": known})
+            allowed = ", ".join(self._methods)
+            response = web.Response(status=405, text=f"only {allowed} are served\n", headers={"Allow": allowed})
         elif request.body_exists:
             response = web.Response(status=413, text="a request may have no body\n")
             response.force_close()
@@ -130,15 +130,14 @@ class PageServer(HttpServer):
 
 
 class _PageConnection(RefusingConnection):
-    """Is broken when the client does not take what it is sent."""
+    """A connection that is aborted if the client stops reading."""
 
     def __init__(self, server: PageServer) -> None:
         super().__init__(server, HEAD_SECONDS)
         self._cut: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # a response is then complete when nothing of it is left here; the transports of uvloop descend from no class
-        # of asyncio
+        # so a response is complete when the buffer is empty; uvloop's transports do not derive from asyncio's
         cast(asyncio.Transport, transport).set_write_buffer_limits(high=0)
         super().connection_made(transport)
 
@@ -166,10 +165,10 @@ async def _pieces(body: bytes) -> AsyncIterator[bytes]:
 
 
 async def close_listener(listener: asyncio.Server) -> None:
-    """Serve accepted connections, then stop listening: asyncio never closes one accepted by a closed listener."""
-    for taking in listener.sockets:
+    """Serve accepted connections, then stop listening: asyncio never closes those accepted by a closed listener."""
+    for listening in listener.sockets:
         with suppress(RuntimeError):  # uvloop has its own readers
-            asyncio.get_running_loop().remove_reader(taking.fileno())
-    for _ in range(TURNS_OF_ACCEPTING):
+            asyncio.get_running_loop().remove_reader(listening.fileno())
+    for _ in range(ACCEPT_TURNS):
         await asyncio.sleep(0)
     listener.close()

@@ -1,12 +1,10 @@
-"""Loading plug-ins (`package.module:attribute`) and packages of extras, and fingerprinting plug-ins without loading
-them.
+"""Loads plug-ins (`package.module:attribute`) and packages of extras, and fingerprints plug-ins without loading them.
 
-Loading a plug-in runs its code, so it is done only for a configuration given on the command line. Fingerprints are made
-by reading source files: the module's own, those that it imports from beside it, and so on. Beside it means in the
-folder where it was found, or for an installed package, in the package. Imports computed while the code runs, and data
-files, are not included.
+Loading a plug-in runs its code, so it is only done for a configuration given on the command line. A fingerprint covers
+the source files of the module and, recursively, of its imports from the same folder, or for an installed package, from
+that package. Dynamic imports and data files are not included.
 
-Optional packages are imported when they are used, and an error says how to install them.
+Optional packages are imported when they are used; if one is missing, the error has the command to install it.
 """
 
 import ast
@@ -37,62 +35,62 @@ def load_pyarrow() -> tuple[Any, Any]:
 
 
 def python_command(code: str) -> list[str]:
-    """The command of a process that runs this code, with the absolute import paths of this one as arguments."""
+    """The command for a process that runs this code, with the absolute import paths of this process as arguments."""
     return [sys.executable, "-c", code, *(str(Path(entry).absolute()) for entry in sys.path)]
 
 
 SPECIFICATION = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 DIGITS = 16
-"""Digits of a fingerprint: enough that no edit goes unnoticed by chance."""
-SAID = 200
-"""Characters kept of a plug-in's own description."""
+"""Hexadecimal digits of a fingerprint."""
+MAX_DESCRIPTION = 200
+"""Maximum characters of a plug-in's description."""
 
 
 def load_attribute(specification: str, folder: Path) -> object:
-    """The attribute `package.module:attribute`, looked up in `folder` and then among installed packages."""
+    """The attribute `package.module:attribute` from `folder` or from an installed package."""
     module_name, _, attribute = specification.partition(":")
     if (place := str(folder.resolve())) not in sys.path:
         sys.path.insert(0, place)
     try:
         module = import_module(module_name)
-    except Exception as error:  # user code: whatever it raises while being imported makes it unusable
+    except Exception as error:  # user code may raise anything
         raise ConfigError(
             f"{specification}: module {module_name} could not be imported from {folder}: {error!r}"
         ) from error
     try:
-        found: object = getattr(module, attribute)
+        value: object = getattr(module, attribute)
     except AttributeError:
         raise ConfigError(f"{specification}: module {module_name} has no attribute {attribute}") from None
-    return found
+    return value
 
 
 def fingerprints(specification: str, folder: Path) -> Mapping[str, str]:
-    """A plug-in's source files with their digests, by relative path; nothing is imported."""
+    """Digests of a plug-in's source files by relative path; nothing is imported."""
     module = specification.partition(":")[0]
-    found = _PluginFolder.of(module, folder)
-    if found is None:
+    source_folder = _PluginFolder.of(module, folder)
+    if source_folder is None:
         return {}
     files: dict[Path, str] = {}
-    waiting = list(found.files(module))
+    waiting = list(source_folder.files(module))
     while waiting:
         file = waiting.pop()
         if file in files or (body := _read(file)) is None:
             continue
         files[file] = f"sha256 {hashlib.sha256(body).hexdigest()[:DIGITS]}"
-        package = file.parent.relative_to(found.root).parts  # from which its relative imports start
-        waiting += [more for name in _imports(body, package) for more in found.files(name)]
-    return {file.relative_to(found.root).as_posix(): files[file] for file in sorted(files)}
+        package = file.parent.relative_to(source_folder.root).parts  # the base of its relative imports
+        waiting += [imported for name in _imports(body, package) for imported in source_folder.files(name)]
+    return {file.relative_to(source_folder.root).as_posix(): files[file] for file in sorted(files)}
 
 
-def first_words(specification: str, folder: Path) -> str | None:
+def docstring_summary(specification: str, folder: Path) -> str | None:
     """The first line of a plug-in's docstring; nothing is imported."""
     module, _, attribute = specification.partition(":")
-    found = _PluginFolder.of(module, folder)
-    for file in () if found is None else found.files(module):
+    source_folder = _PluginFolder.of(module, folder)
+    for file in () if source_folder is None else source_folder.files(module):
         for node in getattr(_parsed(_read(file) or b""), "body", ()):
             named = isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == attribute
-            if named and (said := ast.get_docstring(node)):
-                return said.splitlines()[0][:SAID]
+            if named and (docstring := ast.get_docstring(node)):
+                return docstring.splitlines()[0][:MAX_DESCRIPTION]
     return None
 
 
@@ -104,7 +102,7 @@ class _PluginFolder:
 
     @classmethod
     def of(cls, module: str, folder: Path) -> "_PluginFolder | None":
-        """The first of `folder` and the import path that has the module; among installed packages only its own."""
+        """The first folder of `folder` and the import path with the module; limited to its package if installed."""
         top = module.partition(".")[0]
         shared = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib", "platstdlib")}
         for entry in (folder, *map(Path, sys.path)):
@@ -115,7 +113,7 @@ class _PluginFolder:
         return None
 
     def files(self, module: str) -> Iterator[Path]:
-        """The files of a module and of the packages around it that are in this folder."""
+        """The files of a module and of its parent packages in this folder."""
         parts, path = module.split("."), [str(self.root)]
         if self._only is not None and parts[0] != self._only:
             return
@@ -144,12 +142,12 @@ def _parsed(body: bytes) -> ast.Module | None:
 
 
 def _imports(body: bytes, package: tuple[str, ...]) -> Iterator[str]:
-    """Every module that a source may import, anywhere in it; a name imported from a package may be a module, too."""
+    """All modules that a source may import; a name imported from a package may also be a module."""
     tree = _parsed(body)
     for node in () if tree is None else ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else ()
-            whole = ".".join([*base, *([node.module] if node.module else [])])
-            yield from (f"{whole}.{alias.name}" if whole else alias.name for alias in node.names)
+            base_name = ".".join([*base, *([node.module] if node.module else [])])
+            yield from (f"{base_name}.{alias.name}" if base_name else alias.name for alias in node.names)

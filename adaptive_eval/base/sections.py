@@ -1,7 +1,7 @@
-"""The common parts of configuration sections: their base class, refusing a value, and three notations for numbers.
+"""Common parts of configuration sections: the base class, the error for invalid values, and number types.
 
-Sections have no "before" validators on lists or mappings: the file is validated as JSON, in strict mode, and such a
-validator would turn strict JSON into strict Python, where a list is not a tuple.
+Sections have no "before" validators on lists or mappings: the file is validated as JSON in strict mode. Such a
+validator would validate strict Python instead, in which a list is not a tuple.
 """
 
 import re
@@ -17,27 +17,27 @@ DURATION = re.compile(
 )
 SECONDS_IN = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
 StopOnAlarm = Literal["all", "any", "never"]
-"""Which alarms end a run."""
+"""Which alarms stop a run."""
 
 
 class Section(BaseModel):
     """A part of the configuration: frozen, strict, and without unknown keys.
 
-    Its validator is built when first used, since most sections are only parts of others. The texts under its fields are
-    for the JSON schema, which reads them on demand (`config.json_schema`).
+    Its validator is built on first use, since most sections are only parts of others. The docstrings of its fields
+    become descriptions in the JSON schema (`config.json_schema`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
-def refuse(rule: str, mend: str) -> PydanticCustomError:
-    """The error for a value that breaks a rule; `rule` follows the value's name, `mend` says what to do."""
-    return PydanticCustomError("rule", "{rule}; {mend}", {"rule": rule, "mend": mend})
+def config_error(rule: str, hint: str) -> PydanticCustomError:
+    """The error for a value that breaks a rule; `rule` follows the value's name, `hint` says what to do."""
+    return PydanticCustomError("rule", "{rule}; {hint}", {"rule": rule, "hint": hint})
 
 
 def _specifies(name: str) -> str:
     if not re.fullmatch(SPECIFICATION, name):
-        raise refuse("must name an object to import", "write it as package.module:attribute")
+        raise config_error("must name an object to import", "write it as package.module:attribute")
     return name
 
 
@@ -56,7 +56,7 @@ def _seconds(value: Any) -> Any:
         return value
     match = DURATION.fullmatch(value.replace(" ", ""))
     if not match or not any(match.groups()):
-        raise refuse("must be a number of seconds or a duration", "write it like 2h30m, 45m, 90s or 1d12h")
+        raise config_error("must be a number of seconds or a duration", "write it like 2h30m, 45m, 90s or 1d12h")
     return sum(float(amount) * SECONDS_IN[unit] for unit, amount in match.groupdict().items() if amount)
 
 
@@ -73,7 +73,7 @@ Seconds = Annotated[float, BeforeValidator(_seconds), WithJsonSchema(_NUMBER_OR_
 """A time: a number of seconds, or "2h30m"."""
 
 Count = Annotated[int, BeforeValidator(_whole)]
-"""A whole number, which may be written 2e6."""
+"""An integer, which may be written 2e6."""
 
 
 MILLION = 1e6
@@ -89,7 +89,7 @@ class Price(Section):
 
     @property
     def is_zero(self) -> bool:
-        """Whether tokens cost nothing, as on a server of one's own."""
+        """Whether tokens cost nothing, as on the user's own server."""
         return self.input == self.output == 0.0
 
     def usd(self, prompt_tokens: float, completion_tokens: float) -> float:

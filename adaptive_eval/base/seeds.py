@@ -1,17 +1,17 @@
 """The seed of each trial.
 
-Seeds of one (model, question) are consecutive, so a request for n answers with seed s, which a server gives the seeds s
-.. s+n-1, is the same as n requests for one. They depend on names, never on positions: a model that joins a run later,
-or a question list in another order, changes no seed.
+Seeds of a (model, question) pair are consecutive. A server gives n answers with seed s the seeds s .. s+n-1, so such a
+request equals n requests for one answer. Seeds depend on names, never on positions: a model that joins a run later, or
+another order of questions, does not change any seed.
 """
 
 from hashlib import blake2b
 
 SEED_SPAN = 2**31
-"""Seeds are below this: the signed 32-bit range that every server accepts."""
+"""Upper limit of seeds: the non-negative 32-bit integers, which every server accepts."""
 
 SHARED = ""
-"""The name, impossible for a model, that stands for all models if they share their seeds."""
+"""Stands for all models if they share seeds; not a valid model name."""
 
 
 def hashed_base(run_seed: int, model: str, question: str) -> int:

@@ -8,7 +8,7 @@ import orjson
 import typer
 
 from adaptive_eval.base.errors import ConfigError
-from adaptive_eval.base.files import write_whole
+from adaptive_eval.base.files import write_atomic
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import Config, Overrides, report_errors, typed_command
 from adaptive_eval.config.checks import WORTH_DRAWING, may_draw
@@ -58,7 +58,7 @@ def plan(
             forecast = make_forecast(prepared, progress.to, pilot, worlds, seed)
         if json is not None:
             document = orjson.dumps(forecast, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-            write_whole(json, document, "Fix that, or give another --json")
+            write_atomic(json, document, "Fix that, or give another --json")
     settings, rule = prepared.config, prepared.config.stopping
     typer.echo(f"{QUESTION} {answer_line(forecast)}\n")
     summary = run_in_words(settings, prepared.plan)

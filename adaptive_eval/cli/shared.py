@@ -49,9 +49,9 @@ def report_errors(*runs: Path) -> Iterator[None]:
 
 def write_text(path: Path, text: str) -> None:
     """Write the file of --output, and print its path."""
-    from adaptive_eval.base.files import write_whole
+    from adaptive_eval.base.files import write_atomic
 
-    write_whole(path, text.encode("utf-8", "replace"), "Fix that, or give another --output")
+    write_atomic(path, text.encode("utf-8", "replace"), "Fix that, or give another --output")
     typer.echo(str(path))
 
 

@@ -9,7 +9,7 @@ import typer
 from adaptive_eval.cli.shared import MAX_LINE, Config, Overrides, report_errors, typed_command
 from adaptive_eval.config.checks import why_uncoupled
 from adaptive_eval.config.document import read_environment
-from adaptive_eval.config.first_round import NOTHING, TOO_FEW, first_round_problems
+from adaptive_eval.config.first_round import NO_ANSWERS, TOO_FEW, first_round_problems
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import missing_programs, prepare
 from adaptive_eval.config.run import RunConfig
@@ -32,7 +32,7 @@ def validate(config: Config, overrides: Overrides = None) -> None:
     max_trials = len(prepared.config.asked) * len(prepared.questions) * prepared.config.trials.max
     max_trials = min(max_trials, prepared.config.budget.trials or max_trials)
     first_round = list(first_round_problems(prepared))
-    in_vain = any(problem.startswith((NOTHING, TOO_FEW)) for problem in first_round)
+    in_vain = any(problem.startswith((NO_ANSWERS, TOO_FEW)) for problem in first_round)
     verdict = f"{config} is valid, but a run of it would request no answers" if in_vain else f"Yes, {config} is valid"
     typer.echo(f"{QUESTION} {verdict}: {run_in_words(prepared.config, prepared.plan)}, {max_trials:,} trials at most")
     typer.echo(f"pace: {safe_line(pace_in_words(prepared.config), MAX_LINE)}")

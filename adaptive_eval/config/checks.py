@@ -1,7 +1,7 @@
-"""Checks between sections: the functions `check_...` of this module.
+"""Checks across sections: the functions `check_...` of this module.
 
-Each check's parameters are the sections it needs, and it runs if these are valid; those with a default may be missing.
-`names` are the names of the models in the file, so that a mistake in one model does not hide another.
+The parameters of a check are the sections it needs; those with a default are optional. A check runs if its sections are
+valid. `names` are the names of all models in the file, so that a mistake in one model does not hide others.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from adaptive_eval.base.sections import Section
 from adaptive_eval.config.benchmarks import BenchmarkPart
 from adaptive_eval.config.decisions import BudgetConfig, ObjectiveConfig, StoppingConfig, TrialsConfig
-from adaptive_eval.config.listed_models import WAYS, Models, asked_models, recorded_models, valid_models
+from adaptive_eval.config.listed_models import SERVED_WITHOUT_URL, Models, asked_models, recorded_models, valid_models
 from adaptive_eval.config.normalise import INNER
 from adaptive_eval.config.pace import is_known_by, is_own_server
 from adaptive_eval.config.problems import KeyPath, Problem, did_you_mean, shown_value
@@ -34,7 +34,7 @@ from adaptive_eval.graders.comparing import REFERENCE
 from adaptive_eval.graders.frozen import LENGTH_RATIO
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import FROM, RubricConfig, open_rubric
-from adaptive_eval.graders.scoring import MOST_SUMS
+from adaptive_eval.graders.scoring import MAX_SUMS
 from adaptive_eval.graders.types import ANSWER_SIGNALS, TOKEN_MEASURES, GraderOptions
 from adaptive_eval.graders.verifier import Verifier
 from adaptive_eval.questions.benchmark import BenchmarkConfig
@@ -45,33 +45,34 @@ Names = tuple[str, ...]
 
 
 def cross_check(sections: Mapping[str, Any]) -> Iterator[Problem]:
-    """Run all checks whose required sections are given."""
-    for check in [one for name, one in globals().items() if name.startswith("check_")]:
+    """Run all checks whose required sections are valid."""
+    for check in [value for name, value in globals().items() if name.startswith("check_")]:
         parameters = signature(check).parameters
-        needed = {name for name, one in parameters.items() if one.default is Parameter.empty}
+        needed = {name for name, parameter in parameters.items() if parameter.default is Parameter.empty}
         if needed <= sections.keys():
             yield from check(**{name: sections[name] for name in parameters if name in sections})
 
 
-OTHER_WAYS = ("launch", "simulate", "batch")
+EXCLUSIVE_KEYS = ("launch", "simulate", "batch")
 
 
-def check_one_way(models: Models) -> Iterator[Problem]:
-    """Check that no model has keys for two ways to serve it."""
+def check_served_once(models: Models) -> Iterator[Problem]:
+    """Check that no model has two keys that say how it is served."""
     for number, model in valid_models(models):
-        for way, (whose, _) in [(way, told) for way, told in WAYS.items() if getattr(model, way)][:1]:
-            for key in OTHER_WAYS:
-                if key != way and getattr(model, key):
-                    yield Problem(("models", number, key), f"has no effect on {whose}", f"remove {key}, or {way}")
+        key = next((key for key in SERVED_WITHOUT_URL if getattr(model, key)), None)
+        for other in EXCLUSIVE_KEYS if key is not None else ():
+            if other != key and getattr(model, other):
+                rule = f"has no effect on {SERVED_WITHOUT_URL[str(key)].model}"
+                yield Problem(("models", number, other), rule, f"remove {other}, or {key}")
 
 
 def check_some_model_asked(objective: ObjectiveConfig, models: Models) -> Iterator[Problem]:
     recorded = list(recorded_models(models))
     if models and len(recorded) == len(models):
-        mend = "add a new model; to see the results of earlier runs use `adaptive-eval report`"
-        yield Problem(("models",), "must have a model that is asked, but all are recorded", mend)
+        hint = "add a new model; `adaptive-eval report` shows the results of earlier runs"
+        yield Problem(("models",), "must include a model to ask, but all are recorded", hint)
     if objective.kind == "place" and None not in models and not recorded:
-        rule = "place needs recorded models, to which the others are compared"
+        rule = "place needs recorded models to compare the others with"
         yield Problem(("objective", "kind"), rule, "give models `recorded: RUN`, or use the objective ranking")
 
 
@@ -90,7 +91,7 @@ def check_enough_models(objective: ObjectiveConfig, names: Names) -> Iterator[Pr
 def _given_options(
     section: Section, entries: Mapping[str, Entry[Any]], chosen: object, *types: str
 ) -> Iterator[tuple[Option, Any]]:
-    """The given options of a built-in that have one of these types."""
+    """The configured options of a built-in that have one of these types."""
     entry = entries.get(str(chosen))
     for option in () if entry is None else entry.options:
         value = getattr(section, option.name)
@@ -108,8 +109,8 @@ def check_objective_models(objective: ObjectiveConfig, names: Names) -> Iterator
             named += [((*path, at, side), name) for at, pair in enumerate(value) for side, name in enumerate(pair)]
     for path, name in named:
         if name not in names:
-            mend = did_you_mean(name, names, f"the models are {', '.join(names)}")
-            yield Problem(path, "must be the name of a model", mend, shown_value(name))
+            hint = did_you_mean(name, names, f"the models are {', '.join(names)}")
+            yield Problem(path, "must be the name of a model", hint, shown_value(name))
 
 
 def check_rules_fit_objective(
@@ -120,17 +121,17 @@ def check_rules_fit_objective(
         return
     rule, policy = RULES.get(str(stopping.rule)), POLICIES.get(str(trials.policy))
     if rule is not None and rule.only_for and asked.name not in rule.only_for:
-        said = f"{rule.name} is for the {_objectives(rule.only_for)}"
-        yield Problem(("stopping", "rule"), said, rule.instead, asked.name)
+        requirement = f"{rule.name} is for the {_objectives(rule.only_for)}"
+        yield Problem(("stopping", "rule"), requirement, rule.instead, asked.name)
     if rule is not None and rule.lenient and not stopping.delta:
-        mend = "write how far behind a pick may be, as in `delta: 2%`, or use `rule: optimal`"
-        yield Problem(("stopping", "delta"), f"must be above 0 for the rule {rule.name}", mend)
+        hint = "write how far behind a pick may be, as in `delta: 2%`, or use `rule: optimal`"
+        yield Problem(("stopping", "delta"), f"must be above 0 for the rule {rule.name}", hint)
     if stopping.familywise == "holm" and asked.own_rule is not None and not asked.own_rule.correctable:
-        mend = "every score has an interval of its own: remove familywise"
-        yield Problem(("stopping", "familywise"), "is for objectives that compare scores", mend, asked.name)
+        hint = "each score has its own interval: remove familywise"
+        yield Problem(("stopping", "familywise"), "is for objectives that compare scores", hint, asked.name)
     if policy is not None and policy.only_for and asked.name not in policy.only_for:
-        said = f"{policy.name} is for the {_objectives(policy.only_for)}"
-        yield Problem(("trials", "policy"), said, f"use {next(iter(POLICIES))}", asked.name)
+        requirement = f"{policy.name} is for the {_objectives(policy.only_for)}"
+        yield Problem(("trials", "policy"), requirement, f"use {next(iter(POLICIES))}", asked.name)
 
 
 def _objectives(names: Sequence[str]) -> str:
@@ -141,8 +142,8 @@ def check_plug_in_options(objective: ObjectiveConfig) -> Iterator[Problem]:
     for owner in OBJECTIVES.values() if str(objective.kind) not in OBJECTIVES else ():
         for option, _ in _given_options(objective, OBJECTIVES, owner.name, *get_args(OptionType)):
             rule = f"is an option of {owner.name}, not of a plug-in"
-            mend = f"write objective: {{kind: {objective.kind!r}, options: {{{option.name}: ...}}}}"
-            yield Problem(("objective", option.name), rule, mend)
+            hint = f"write objective: {{kind: {objective.kind!r}, options: {{{option.name}: ...}}}}"
+            yield Problem(("objective", option.name), rule, hint)
 
 
 def check_values_on_scale(
@@ -158,32 +159,32 @@ def check_values_on_scale(
     for path, width in widths.items():
         if width >= high - low:
             rule = f"must be a difference of scores, which run from {low:g} to {high:g}"
-            yield Problem(path, rule, "for two points in a hundred write 0.02 or 2%", f"{width:g}")
+            yield Problem(path, rule, "for two percentage points write 0.02 or 2%", f"{width:g}")
     for option, value in _given_options(objective, OBJECTIVES, objective.kind, "score"):
         if not low <= value <= high:
             rule = f"must be a score, from {low:g} to {high:g}"
-            yield Problem(("objective", option.name), rule, "for 60 in a hundred write 0.6 or 60%", f"{value:g}")
+            yield Problem(("objective", option.name), rule, "for 60 percent write 0.6 or 60%", f"{value:g}")
 
 
 def check_template_fields(questions: QuestionsConfig, prompt: PromptConfig, models: Models) -> Iterator[Problem]:
     if questions.benchmarks:  # each has fields of its own
         return
-    known = (*QUESTION_FIELDS, *questions.fields.metadata)
+    fields = (*QUESTION_FIELDS, *questions.fields.metadata)
     templates: dict[KeyPath, str] = {("prompt", "template"): prompt.template}
     for number, model in valid_models(models):
         templates[("models", number, "prompt", "template")] = model.prompt.template
     for path, template in templates.items():
-        for problem in template_problems(template, known):
+        for problem in template_problems(template, fields):
             yield Problem(path, "has a name in braces that is not a field", problem)
 
 
 def check_budget_countable(
     budget: BudgetConfig, models: Models, grader: GraderOptions | None = None
 ) -> Iterator[Problem]:
-    """Check that caps can count every model; under a cap on USD, servers of one's own cost nothing."""
+    """Check that caps can count every model; for a cap on USD, the user's own servers cost nothing."""
     asked = [model for _, model in asked_models(models)]
     asking = () if grader is None else graders_that_ask(grader).values()
-    seats = [seat for one in asking for seat in one.seats]
+    seats = [seat for grader_server in asking for seat in grader_server.seats]
     without = {
         "price": [model for model in asked if model.price is None and not is_own_server(model)],
         "gpus": [model for model in asked if model.gpus is None],
@@ -204,27 +205,27 @@ def check_budget_countable(
 
 
 def check_simulation(questions: QuestionsConfig, models: Models = ()) -> Iterator[Problem]:
-    known: tuple[str, ...] | None = None
+    world_models: tuple[str, ...] | None = None
     if questions.world is not None:
         from adaptive_eval.simulate.worlds import WORLDS  # imported here: it is slow to load
 
         if questions.world in WORLDS:
-            known = WORLDS[questions.world]().models
+            world_models = WORLDS[questions.world]().models
         else:
-            mend = did_you_mean(questions.world, WORLDS, f"the worlds are {', '.join(WORLDS)}")
+            hint = did_you_mean(questions.world, WORLDS, f"the worlds are {', '.join(WORLDS)}")
             rule = "must be a world of the simulator"
-            yield Problem(("questions", "world"), rule, mend, shown_value(questions.world))
+            yield Problem(("questions", "world"), rule, hint, shown_value(questions.world))
     for number, model in asked_models(models):
         path: KeyPath = ("models", number, "simulate")
         hosts = {urlsplit(url).hostname for url in model.replicas}
         if model.simulate and questions.world is None:
             yield Problem(path, "needs the questions of a world", "set `questions: {world: coins}`")
-        elif model.simulate and known is not None and model.model not in known:
-            rule, mend = f"needs a model of the world {questions.world}", f"its models are {', '.join(known)}"
-            yield Problem(path, rule, mend, shown_value(model.model))
+        elif model.simulate and world_models is not None and model.model not in world_models:
+            rule, hint = f"needs a model of the world {questions.world}", f"its models are {', '.join(world_models)}"
+            yield Problem(path, rule, hint, shown_value(model.model))
         elif questions.world is not None and not (model.simulate or hosts <= {"127.0.0.1", "localhost"}):
-            mend = "set `simulate: true`, give the address of an `adaptive-eval simulate`, or real questions"
-            yield Problem(path, "must be true: a world's questions mean nothing to a real model", mend)
+            hint = "set `simulate: true`, give the address of an `adaptive-eval simulate`, or real questions"
+            yield Problem(path, "must be true: a world's questions mean nothing to a real model", hint)
 
 
 # -- drawn questions and coupled seeds ---------------------------------------------------------------------------------
@@ -290,9 +291,9 @@ def check_drawn(
 COUPLED_OBJECTIVES = ("baseline", "pairs")
 """Objectives with fixed comparisons: in a ranking models stop at different times, and share few trials."""
 DRAWN_BY = ("temperature", "top_p", "top_k", "min_p", "reasoning_effort")
-"""Settings of `sampling` that change which token a random number selects."""
-WITHOUT_SEEDS = "anthropic"
-"""A batch service without seeds."""
+"""Settings of `sampling` that affect which token a random number selects."""
+BATCH_WITHOUT_SEEDS = "anthropic"
+"""The batch service that does not support seeds."""
 
 
 def check_coupled(
@@ -305,21 +306,21 @@ def check_coupled(
     """Check that comparisons are fixed, both models have trials with seeds, and variances suit differences."""
     if trials.seeds != "coupled":
         return
-    mend = "remove it, or `trials.seeds`"
+    hint = "remove it, or `trials.seeds`"
     if str(objective.kind) not in COUPLED_OBJECTIVES:
         rule = f"coupled is for the objectives {' and '.join(COUPLED_OBJECTIVES)}"
         yield Problem(("trials", "seeds"), rule, "remove it, or change objective.kind", str(objective.kind))
     if stopping.prior != "self":
         rule = "must be self with `trials.seeds: coupled`, whose variances are centred at the differences of two models"
-        yield Problem(("stopping", "prior"), rule, mend, stopping.prior)
+        yield Problem(("stopping", "prior"), rule, hint, stopping.prior)
     rule = (
         "cannot be combined with `trials.seeds: coupled`, which compares trial by trial: an earlier run only gives "
         "counts"
     )
     if prior is not None:
-        yield Problem(("prior",), rule, mend)
+        yield Problem(("prior",), rule, hint)
     for number, _ in recorded_models(models):
-        yield Problem(("models", number, "recorded"), rule, mend)
+        yield Problem(("models", number, "recorded"), rule, hint)
 
 
 def why_uncoupled(config: RunConfig) -> Iterator[str]:
@@ -328,35 +329,35 @@ def why_uncoupled(config: RunConfig) -> Iterator[str]:
         return
     models = {model.name: model for model in config.models}
     baseline, pairs = (config.objective.arguments.get(key) for key in ("baseline", "pairs"))
-    for one, other in pairs or [(name, baseline) for name in models if name != baseline]:
-        if why := _obstacle(models[one], models[other]):
+    for first, second in pairs or [(name, baseline) for name in models if name != baseline]:
+        if reason := _coupling_obstacle(models[first], models[second]):
             yield (
-                f"{one} and {other} share their seeds, but {why}: their answers will hardly be correlated, and they "
-                "are then compared as independent models"
+                f"{first} and {second} share their seeds, but {reason}: their answers will hardly be correlated, and "
+                "they are then compared as independent models"
             )
 
 
-def _obstacle(one: ModelConfig, other: ModelConfig) -> str:
+def _coupling_obstacle(first: ModelConfig, second: ModelConfig) -> str:
     """Why two models are unlikely to be coupled; empty if no reason is known."""
-    for model in (one, other):
-        if model.batch is not None and model.batch.kind == WITHOUT_SEEDS:
-            return f"the batch service of {model.name} takes none"
-    differ = [f"sampling.{key}" for key in DRAWN_BY if getattr(one.sampling, key) != getattr(other.sampling, key)]
-    differ += [key for key in ("api", "prompt") if getattr(one, key) != getattr(other, key)]
+    for model in (first, second):
+        if model.batch is not None and model.batch.kind == BATCH_WITHOUT_SEEDS:
+            return f"the batch service of {model.name} has none"
+    differ = [f"sampling.{key}" for key in DRAWN_BY if getattr(first.sampling, key) != getattr(second.sampling, key)]
+    differ += [key for key in ("api", "prompt") if getattr(first, key) != getattr(second, key)]
     return f"differ in {' and '.join(differ)}" if differ else ""
 
 
 # -- grader, rubric and questions --------------------------------------------------------------------------------------
 
 
-NAME_IT = "name the field that holds it"
+SET_KEY_FIELD = "set it to the field with the answer key"
 
 
 def check_metrics_binary(report: ReportConfig, rubric: RubricConfig) -> Iterator[Problem]:
     """Check that a report with metrics has a rubric of two categories."""
     if report.metrics and (categories := len(open_rubric(rubric).weights)) != 2:
         rule = "need a rubric of two categories, since each draw succeeds or fails"
-        yield Problem(("report", "metrics"), rule, "remove them", f"{categories} categories")
+        yield Problem(("report", "metrics"), rule, "remove the metrics", f"{categories} categories")
 
 
 def check_recorded_outcomes(models: Models, prior: PriorConfig | None) -> Iterator[Problem]:
@@ -366,20 +367,21 @@ def check_recorded_outcomes(models: Models, prior: PriorConfig | None) -> Iterat
 
 
 def check_rubric_signals(grader: GraderOptions, rubric: RubricConfig, models: Models) -> Iterator[Problem]:
-    """Check that every signal that a category uses is given."""
+    """Check that answers will have every signal that a category uses."""
     opened = open_rubric(find_rubric(grader, rubric))
-    for benchmark, one in graders_by_benchmark(grader).items():
-        known = one.gives | ANSWER_SIGNALS | {LENGTH_RATIO}
+    for benchmark, benchmark_grader in graders_by_benchmark(grader).items():
+        signals = benchmark_grader.gives | ANSWER_SIGNALS | {LENGTH_RATIO}
         answers = f"no answer to {benchmark}" if benchmark else "no answer"
-        for name in sorted(opened.needs - known) if one.gives else ():
-            mend = did_you_mean(name, known, f"this grader's are {', '.join(sorted(one.gives))}")
-            yield Problem(("rubric",), f"needs the signal {name}, which {answers} will have", mend)
+        for name in sorted(opened.needs - signals) if benchmark_grader.gives else ():
+            own_signals = ", ".join(sorted(benchmark_grader.gives))
+            hint = did_you_mean(name, signals, f"this grader's signals are {own_signals}")
+            yield Problem(("rubric",), f"needs the signal {name}, which {answers} will have", hint)
     if opened.lacks and rubric.source_run is None:
         rule = f"must be given: the rubric compares with {', '.join(opened.lacks)}"
-        mend = f"name an earlier run with these signals, as in `thresholds: {{{FROM}: runs/pilot}}`, or give numbers"
-        yield Problem(("rubric", "thresholds"), rule, mend)
+        hint = f"name an earlier run with these signals, as in `thresholds: {{{FROM}: runs/pilot}}`, or give numbers"
+        yield Problem(("rubric", "thresholds"), rule, hint)
     if not opened.lacks and rubric.source_run is not None:
-        rule = "has nothing to fit: the rubric compares with numbers alone"
+        rule = "has nothing to fit: the rubric only compares with numbers"
         yield Problem(("rubric", "thresholds", FROM), rule, "remove it")
     for number, model in asked_models(models):
         path: KeyPath = ("models", number)
@@ -392,44 +394,46 @@ def check_rubric_signals(grader: GraderOptions, rubric: RubricConfig, models: Mo
 
 
 def check_asked_grader_cost(budget: BudgetConfig, grader: GraderOptions) -> Iterator[Problem]:
-    """Check that the prices and limits are given from which caps reserve the cost of grading."""
+    """Check that there are prices and limits from which caps can reserve the cost of grading."""
     needs = (
         ("usd", budget.usd, "price"),
         ("usd", budget.usd, "sampling.max_tokens"),
         ("tokens", budget.tokens, "sampling.max_tokens"),
         ("gpu_hours", budget.gpu_hours, "gpus"),
     )
-    for benchmark, one in graders_that_ask(grader).items():
-        of = f" of {benchmark}" if benchmark else ""
+    for benchmark, asked in graders_that_ask(grader).items():
+        whose = f" of {benchmark}" if benchmark else ""
         for cap, key in ((cap, key) for cap, limit, key in needs if limit is not None):
-            for number, seat in enumerate(one.seats):
+            for number, seat in enumerate(asked.seats):
                 is_free = key == "price" and not is_known_by(seat.host)
                 if attrgetter(key)(seat) is None and not is_free:
-                    rule = f"needs {key} of the {one.kind}{of}, to reserve what a verdict may cost"
-                    at = (
+                    rule = f"needs {key} of the {asked.kind}{whose}, to reserve the cost of a verdict"
+                    key_path = (
                         f"grader.{key}"
                         if "." in key
-                        else f"grader.server{f'.{number}' if len(one.seats) > 1 else ''}.{key}"
+                        else f"grader.server{f'.{number}' if len(asked.seats) > 1 else ''}.{key}"
                     )
-                    yield Problem(("budget", cap), rule, f"add {at}, or remove budget.{cap}")
+                    yield Problem(("budget", cap), rule, f"add {key_path}, or remove budget.{cap}")
 
 
 def check_judge_inputs(grader: GraderOptions, rubric: RubricConfig, questions: QuestionsConfig) -> Iterator[Problem]:
     """Check that a judge has the answers to compare with, and few enough possible scores for categories."""
     if isinstance(grader, ByBenchmark):
-        yield from _check_each_benchmark(lambda own, one: check_judge_inputs(one, rubric, own), questions, grader)
+        yield from _check_each_benchmark(
+            lambda section, benchmark_grader: check_judge_inputs(benchmark_grader, rubric, section), questions, grader
+        )
     if not isinstance(grader, Judge):
         return
     fields = (REFERENCE, *questions.fields.metadata)
     if isinstance(grader.against, str) and grader.against not in fields:
-        mend = f"it is one of {', '.join(fields)}; name the field under questions.fields.metadata"
-        yield Problem(("grader", "against"), "must be a field of the questions that is kept", mend, grader.against)
+        hint = f"it is one of {', '.join(fields)}; name the field under questions.fields.metadata"
+        yield Problem(("grader", "against"), "must be a field of the questions that is kept", hint, grader.against)
     if grader.against == REFERENCE and questions.fields.answer is None:
-        yield Problem(("questions", "fields", "answer"), "must be given: the judge compares with it", NAME_IT)
+        yield Problem(("questions", "fields", "answer"), "must be set: the judge compares with it", SET_KEY_FIELD)
     if rubric == RubricConfig() and grader.form.needs_rubric:
-        rule = f"have more than {MOST_SUMS} different sums, too many for a category each"
-        mend = "use fewer levels, or declare a rubric with categories, as in `when: {score: {at_least: 0.8}}`"
-        yield Problem(("grader", "scores"), rule, mend)
+        rule = f"have more than {MAX_SUMS} different sums, too many for one category each"
+        hint = "use fewer levels, or declare a rubric with categories, as in `when: {score: {at_least: 0.8}}`"
+        yield Problem(("grader", "scores"), rule, hint)
 
 
 def _check_each_benchmark(
@@ -438,21 +442,21 @@ def _check_each_benchmark(
     grader: ByBenchmark,
 ) -> Iterator[Problem]:
     """Run a check for each benchmark's questions and grader."""
-    for name, own in questions.benchmarks.items():
-        for problem in check(own, grader.graders[name]) if name in grader.graders else ():
+    for name, questions_section in questions.benchmarks.items():
+        for problem in check(questions_section, grader.graders[name]) if name in grader.graders else ():
             section, *keys = problem.path
             yield problem._replace(path=(section, INNER[str(section)], name, *keys))
 
 
 def check_answer_keys_given(questions: QuestionsConfig, grader: GraderOptions) -> Iterator[Problem]:
-    """Check that a grader that compares with an answer key has one."""
+    """Check that there is an answer key if the grader compares with one."""
     if isinstance(grader, ByBenchmark):
         yield from _check_each_benchmark(check_answer_keys_given, questions, grader)
         return
     reads_key = grader.reads_key or (isinstance(grader, Verifier) and grader.key_grader is not None)
     if questions.fields.answer is None and reads_key:
         yield Problem(
-            ("questions", "fields", "answer"), "must be given: this grader compares with an answer key", NAME_IT
+            ("questions", "fields", "answer"), "must be set: this grader compares with an answer key", SET_KEY_FIELD
         )
 
 
@@ -464,13 +468,13 @@ Parts = tuple[BenchmarkPart, ...]
 
 def check_benchmark_names(benchmarks: Parts, questions: QuestionsConfig | None = None) -> Iterator[Problem]:
     """Check that names differ, and that `questions.benchmarks` is not written by hand."""
-    names = [one.name for one in benchmarks]
+    names = [part.name for part in benchmarks]
     for number, name in enumerate(names):
         if name in names[:number]:
             yield Problem(("benchmarks", number, "name"), "must differ from the other names", "rename it", repr(name))
     if questions is not None and questions.benchmarks and not benchmarks:
-        mend = "write them as `benchmarks: [{name: ..., questions: ...}]`"
-        yield Problem(("questions", "benchmarks"), "is filled in by `benchmarks`, and there is none", mend)
+        hint = "write them as `benchmarks: [{name: ..., questions: ...}]`"
+        yield Problem(("questions", "benchmarks"), "is set by `benchmarks`, but there is none", hint)
 
 
 def check_gates(
@@ -483,33 +487,37 @@ def check_gates(
         if part.gate is None:
             continue
         if not objective.gate:
-            mend = "set `objective: {kind: baseline, baseline: NAME, gate: true}`, or remove it"
-            yield Problem(path, "needs a gate of the run, too", mend)
+            hint = "set `objective: {kind: baseline, baseline: NAME, gate: true}`, or remove it"
+            yield Problem(path, "needs objective.gate as well", hint)
         if rule is not None and not rule.correctable:
             yield Problem(path, f"needs a rule with a valid p-value, which {rule.name} lacks", "use rule: optimal")
         if stopping.familywise != "none":
-            yield Problem(path, "shares the error with a model's other gates already", "remove stopping.familywise")
+            yield Problem(path, "already shares the error with a model's other gates", "remove stopping.familywise")
         if trials.seeds == "coupled":
             yield Problem(path, "cannot be combined with coupled seeds", "remove trials.seeds, or the gate")
 
 
 def check_templates(benchmarks: Parts, models: Models, questions: QuestionsConfig) -> Iterator[Problem]:
-    """Check that templates only name fields of the questions of their benchmark."""
+    """Check that templates only have fields of their benchmark's questions."""
     for number, part in enumerate(benchmarks):
-        own = questions.benchmarks.get(part.name)
-        known = (*QUESTION_FIELDS, *(() if own is None else own.fields.metadata))
+        section = questions.benchmarks.get(part.name)
+        fields = (*QUESTION_FIELDS, *(() if section is None else section.fields.metadata))
         templates = dict.fromkeys(part.complete_prompt(model.prompt).template for _, model in asked_models(models))
-        for problem in dict.fromkeys(told for one in templates for told in template_problems(one, known)):
+        for problem in dict.fromkeys(
+            template_problem for template in templates for template_problem in template_problems(template, fields)
+        ):
             yield Problem(("benchmarks", number, "prompt"), "has a name in braces that is not a field", problem)
 
 
 def check_groups(report: ReportConfig, questions: QuestionsConfig, trials: TrialsConfig) -> Iterator[Problem]:
-    """Check that scores are broken down only by kept fields, and not with drawn questions."""
-    each = [own.fields.metadata for own in (questions.benchmarks.values() if questions.benchmarks else (questions,))]
+    """Check that scores are only broken down by kept fields, and not with drawn questions."""
+    fields_by_section = [
+        section.fields.metadata for section in (questions.benchmarks.values() if questions.benchmarks else (questions,))
+    ]
     for name in report.by:
-        if not any(name in fields for fields in each):
-            mend = "name the field under questions.fields.metadata"
-            yield Problem(("report", "by"), "must be fields of the questions that are kept", mend, name)
+        if not any(name in fields for fields in fields_by_section):
+            hint = "name the field under questions.fields.metadata"
+            yield Problem(("report", "by"), "must be fields of the questions that are kept", hint, name)
     if report.by and trials.draw is not None:
         rule = "cannot be combined with trials.draw, which asks only some of the questions"
         yield Problem(("report", "by"), rule, "remove it, or trials.draw")
@@ -524,8 +532,8 @@ def check_question_weights(benchmarks: Parts, trials: TrialsConfig, report: Repo
             yield Problem(path, rule, "remove it, or run the benchmarks one by one")
 
 
-OWN_PROMPTS = "has no effect: the task of Inspect has its own prompts"
-AS_INSPECT = "write how Inspect asks it under `inspect`, such as {temperature: 0.6, max_tokens: 2000}"
+TASK_HAS_PROMPTS = "has no effect: the Inspect task has its own prompts"
+SET_UNDER_INSPECT = "put Inspect's settings under `inspect`, such as {temperature: 0.6, max_tokens: 2000}"
 
 
 def check_inspect_benchmark(
@@ -534,22 +542,22 @@ def check_inspect_benchmark(
     models: Models,
     grader: GraderOptions | None = None,
 ) -> Iterator[Problem]:
-    """Check that every model is asked by Inspect, which also gives the scores."""
-    tasks = {one.name: one.benchmark for one in benchmarks} or {"": benchmark}
+    """Check that Inspect asks every model and grades every answer."""
+    tasks = {part.name: part.benchmark for part in benchmarks} or {"": benchmark}
     if not any(tasks.values()):
         return
-    for name, one in graders_by_benchmark(grader).items() if grader is not None else ():
-        if tasks.get(name) is not None and not isinstance(one, InspectScores):
+    for name, benchmark_grader in graders_by_benchmark(grader).items() if grader is not None else ():
+        if tasks.get(name) is not None and not isinstance(benchmark_grader, InspectScores):
             path: KeyPath = ("grader", "graders", name) if name else ("grader",)
-            yield Problem(path, "has no effect: the scorer of the task grades", "remove it")
+            yield Problem(path, "has no effect: the task's own scorer grades", "remove it")
     for number, part in enumerate(benchmarks):
         if part.benchmark is not None and part.prompt != PromptConfig():
-            yield Problem(("benchmarks", number, "prompt"), OWN_PROMPTS, "remove it")
+            yield Problem(("benchmarks", number, "prompt"), TASK_HAS_PROMPTS, "remove it")
     for number, model in asked_models(models):
         path = ("models", number)
         if model.inspect is None:
-            rule, mend = "must be given: the benchmark is a task of Inspect", "write its name there, as openai/gpt-x"
-            yield Problem((*path, "inspect"), rule, mend)
+            rule, hint = "must be set: the benchmark is an Inspect task", "write its name in Inspect: openai/gpt-x"
+            yield Problem((*path, "inspect"), rule, hint)
         else:
             yield from _check_asked_model(model, path, has_prompt=None in tasks.values())
 
@@ -557,21 +565,21 @@ def check_inspect_benchmark(
 def _check_asked_model(model: ModelConfig, path: KeyPath, *, has_prompt: bool) -> Iterator[Problem]:
     """Refuse settings of prompts and sampling, which Inspect does not use."""
     if model.sampling != Sampling(max_tokens=model.sampling.max_tokens):
-        rule = "may only have max_tokens, the limit on all tokens of a sample of Inspect"
-        yield Problem((*path, "sampling"), rule, AS_INSPECT)
+        rule = "may only have max_tokens, the limit on all tokens of an Inspect sample"
+        yield Problem((*path, "sampling"), rule, SET_UNDER_INSPECT)
     if model.prompt != PromptConfig() and not has_prompt:
-        yield Problem((*path, "prompt"), OWN_PROMPTS, "remove it")
+        yield Problem((*path, "prompt"), TASK_HAS_PROMPTS, "remove it")
 
 
 def check_only_benchmark_asked(
     benchmark: BenchmarkConfig | None, benchmarks: Parts, models: Models, questions: QuestionsConfig | None = None
 ) -> Iterator[Problem]:
-    """Check that keys for Inspect tasks are only used with one."""
-    if benchmark is not None or any(one.benchmark for one in benchmarks):
+    """Check that keys for Inspect tasks are only used with such a task."""
+    if benchmark is not None or any(part.benchmark for part in benchmarks):
         return
-    mend = "add `benchmark: {inspect: package/task}`, or remove it"
+    hint = "add `benchmark: {inspect: package/task}`, or remove it"
     if questions is not None and questions.task is not None:
-        yield Problem(("questions", "task"), "is filled in by a benchmark, and there is none", mend)
+        yield Problem(("questions", "task"), "is set by `benchmark`, but there is none", hint)
     for number, model in valid_models(models):
         if model.inspect is not None:
-            yield Problem(("models", number, "inspect"), "is for tasks of Inspect, and there is no benchmark", mend)
+            yield Problem(("models", number, "inspect"), "is for Inspect tasks, but there is no benchmark", hint)

@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from adaptive_eval.base.imports import SPECIFICATION
-from adaptive_eval.base.sections import Count, Seconds, Section, Share, StopOnAlarm, refuse
+from adaptive_eval.base.sections import Count, Seconds, Section, Share, StopOnAlarm, config_error
 from adaptive_eval.config.problems import did_you_mean
 from adaptive_eval.core.entries import Entry, OptionType
 from adaptive_eval.core.near_best import MARGIN, NEAR_BEST
@@ -31,10 +31,10 @@ Entries = Mapping[str, Entry[Any]]
 
 
 def _check_pairs(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    if same := [one for one, other in pairs if one == other]:
-        raise refuse(f"may not compare {same[0]!r} with itself", "name two models")
+    if self_pairs := [model for model, other in pairs if model == other]:
+        raise config_error(f"must not compare {self_pairs[0]!r} with itself", "name two models")
     if len({frozenset(pair) for pair in pairs}) < len(pairs):
-        raise refuse("may not have a pair twice", "remove one of the two")
+        raise config_error("must not have a pair twice", "remove one of the two")
     return pairs
 
 
@@ -56,16 +56,16 @@ def _built_in_or_plug_in(entries: Entries, what: str) -> Any:
     def check_name(name: str) -> str:
         if name in entries or re.fullmatch(SPECIFICATION, name):
             return name
-        mend = did_you_mean(name.lower(), entries, "or name one of your own as package.module:attribute")
-        raise refuse(f"must be {what}: {', '.join(entries)}", mend)
+        hint = did_you_mean(name.lower(), entries, "or name your own as package.module:attribute")
+        raise config_error(f"must be {what}: {', '.join(entries)}", hint)
 
     choices = [{"enum": list(entries)}, {"type": "string", "pattern": SPECIFICATION}]
-    said = "; ".join(f"{entry.name}: {entry.gist}" for entry in entries.values())
+    descriptions = "; ".join(f"{entry.name}: {entry.gist}" for entry in entries.values())
     return Annotated[
         str,
         AfterValidator(check_name),
         WithJsonSchema({"anyOf": choices}),
-        Field(description=f"{said}; or one of your own, `package.module:attribute`."),
+        Field(description=f"{descriptions}; or your own, `package.module:attribute`."),
     ]
 
 
@@ -73,18 +73,18 @@ def _built_in_options(entry: Entry[Any], given: Mapping[str, Any]) -> dict[str, 
     """The options of a built-in, converted to their types."""
     types = {option.name: OPTION_TYPES[option.type] for option in entry.options}
     for name in given.keys() - types.keys():
-        mend = did_you_mean(name, types, f"it has {', '.join(types)}" if types else "remove it")
-        raise refuse(f"may not hold {name}, which is no option of {entry.name}", mend)
+        hint = did_you_mean(name, types, f"it has {', '.join(types)}" if types else "remove it")
+        raise config_error(f"must not have {name}, which is not an option of {entry.name}", hint)
     try:
         return {name: TypeAdapter(types[name]).validate_python(value) for name, value in given.items()}
     except ValidationError as error:
         names = ", ".join(f"{option.name}: {option.example}" for option in entry.options)
-        said = str(error.errors()[0]["msg"]).lower()
-        raise refuse(f"has a wrong value: {said}", f"write it like {{{names}}}") from None
+        message = str(error.errors()[0]["msg"]).lower()
+        raise config_error(f"has an invalid value: {message}", f"write it like {{{names}}}") from None
 
 
 def _add_option_keys(section: type[Section]) -> Any:
-    """Extend the section of the objective by a key for each option of a built-in one."""
+    """Extend the section of the objective with a key for each option of the built-in objectives."""
     options = {option.name: option for entry in OBJECTIVES.values() for option in entry.options}
 
     def check_fits_kind(given: object, info: ValidationInfo) -> object:
@@ -93,10 +93,12 @@ def _add_option_keys(section: type[Section]) -> Any:
         if entry is None:
             return given
         if given is not None and option not in entry.options:
-            owners = " and ".join(one.name for one in OBJECTIVES.values() if option in one.options)
-            raise refuse(f"is only for the objective {owners}, not for {chosen}", "remove it, or change objective.kind")
+            owners = " and ".join(owner.name for owner in OBJECTIVES.values() if option in owner.options)
+            raise config_error(
+                f"is only for the objective {owners}, not for {chosen}", "remove it, or change objective.kind"
+            )
         if given is None and option in entry.options and option.default is None:
-            raise refuse(f"must be given for the objective {chosen}", f"add `{option.name}:` to objective")
+            raise config_error(f"must be given for the objective {chosen}", f"add `{option.name}:` to objective")
         return given
 
     fields: dict[str, Any] = {
@@ -125,14 +127,14 @@ class _ObjectiveConfig(Section):
 
     kind: ObjectiveName = "ranking"
     options: Mapping[str, Any] = Field(default_factory=dict)
-    """Keyword arguments for an objective of your own."""
+    """Keyword arguments for your own objective."""
     gate: bool = False
-    """Non-inferiority test for continuous integration: a model passes if it is less than `stopping.delta` worse than
-    the baseline, and fails, with exit code 6, if it is worse by more (baseline)."""
+    """Non-inferiority test for continuous integration (objective baseline): a model passes if it is worse than the
+    baseline by less than `stopping.delta`, and fails, with exit code 6, if it is worse by more."""
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The options of the objective that the file sets."""
+        """The configured options of the objective."""
         if self.kind not in OBJECTIVES:
             return dict(self.options)
         given = {option.name: getattr(self, option.name) for option in OBJECTIVES[self.kind].options}
@@ -147,7 +149,7 @@ class _ObjectiveConfig(Section):
     @classmethod
     def _check_gate(cls, gate: bool, info: ValidationInfo) -> bool:
         if gate and info.data.get("kind", "baseline") != "baseline":
-            raise refuse("is only for the objective baseline", "remove it, or change objective.kind")
+            raise config_error("is only for the objective baseline", "remove it, or change objective.kind")
         return gate
 
 
@@ -159,13 +161,13 @@ class StoppingConfig(Section):
     """Options of the rule: for optimal {worth: 3}, how many times the cost of deciding a comparison its decision is
     worth; or those of your own rule."""
     confidence: Share = 0.95
-    """One-sided confidence in an order: the wrong order is called with probability at most 1 - confidence, a winner
-    among exact ties with at most twice that."""
+    """One-sided confidence in an order: each pair is ordered wrongly with probability at most 1 - confidence, and an
+    exact tie gets a winner with at most twice that probability."""
     delta: Share = Field(0.0, ge=0)
     """Largest difference of scores that does not matter: 0.01 or "1%". Models within it are tied; with 0 no tie can be
     certified. Under near_best, a pick is less than `delta` behind (default there: 0.02)."""
     familywise: Literal["none", "holm"] = "none"
-    """holm: `confidence` holds for all comparisons of the run together; none: for each."""
+    """holm: `confidence` holds for all comparisons of the run together; none: for each comparison."""
     prior: Literal["uniform", "self"] = Field("self", validate_default=True)
     """Prior of the variances. self: centred at each model's own shares of the categories, sharp and calibrated;
     uniform: that of the published Bayes@N, whose variances are too large if most questions are nearly always right or
@@ -186,10 +188,10 @@ class StoppingConfig(Section):
     @classmethod
     def _check_confidence(cls, confidence: float, info: ValidationInfo) -> float:
         if not 0.5 < confidence < 1.0:
-            raise refuse("must lie between 0.5 and 1", "for 95 in a hundred write 0.95 or 95%")
+            raise config_error("must be between 0.5 and 1", "for 95 percent write 0.95 or 95%")
         rule = RULES.get(str(info.data.get("rule")))
         if rule is not None and confidence > rule.surest:
-            raise refuse(f"must be at most {rule.surest:g} for the rule {rule.name}", "lower it, or use anytime")
+            raise config_error(f"must be at most {rule.surest:g} for the rule {rule.name}", "lower it, or use anytime")
         return confidence
 
     @field_validator("familywise")
@@ -197,8 +199,8 @@ class StoppingConfig(Section):
     def _check_correctable(cls, familywise: str, info: ValidationInfo) -> str:
         rule = info.data.get("rule", "optimal")
         if familywise == "holm" and rule in RULES and not RULES[rule].correctable:
-            able = " or ".join(entry.name for entry in RULES.values() if entry.correctable)
-            raise refuse(f"needs a rule with a valid p-value, which {rule} lacks", f"choose {able}")
+            correctable = " or ".join(entry.name for entry in RULES.values() if entry.correctable)
+            raise config_error(f"needs a rule with a valid p-value, which {rule} lacks", f"choose {correctable}")
         return familywise
 
     @field_validator("prior")
@@ -206,7 +208,9 @@ class StoppingConfig(Section):
     def _check_estimator(cls, prior: str, info: ValidationInfo) -> str:
         rule = RULES.get(str(info.data.get("rule")))
         if rule is not None and rule.estimator == "bayes" and prior != "uniform":
-            raise refuse(f"must be uniform for the rule {rule.name}, which compares Bayes@N", "set `prior: uniform`")
+            raise config_error(
+                f"must be uniform for the rule {rule.name}, which compares Bayes@N", "set `prior: uniform`"
+            )
         return prior
 
 
@@ -217,13 +221,13 @@ else:
 
 
 MOST_TRIALS = 1_000_000_000
-"""Largest `trials.max`, small enough for the integers of the decisions."""
+"""Maximum of `trials.max`, which keeps counts within the integer types of the decisions."""
 LEAST_TRIALS = 4
 """Default of `trials.min`, or 30% of `trials.max` if that is less (benchmarks/allocation.md)."""
 
 
 class TrialsConfig(Section):
-    """Number, order and seeds of the trials of each question by each model."""
+    """Number, order and seeds of trials per model and question."""
 
     min: Count = Field(LEAST_TRIALS, ge=1)
     """Trials of each question before the first look; default: 4, or 30% of `max` if that is less. With `favour: time`
@@ -241,7 +245,7 @@ class TrialsConfig(Section):
     are always large."""
     policy: PolicyName = "weighted"
     options: Mapping[str, Any] = Field(default_factory=dict)
-    """Keyword arguments for a policy of your own."""
+    """Keyword arguments for your own policy."""
     lookahead: int | None = Field(None, ge=0, le=64)
     """Rounds in flight while a look is pending; default: by `favour`."""
     seeds: Literal["hashed", "consecutive", "coupled"] = "hashed"
@@ -259,25 +263,27 @@ class TrialsConfig(Section):
     @classmethod
     def _default_min(cls, given: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
         """Set the default of `min`, which depends on `max`, without marking it as set."""
-        most = given.get("max") if isinstance(given, dict) and "min" not in given else None
-        if not isinstance(most, int) or most < 1:
+        max_trials = given.get("max") if isinstance(given, dict) and "min" not in given else None
+        if not isinstance(max_trials, int) or max_trials < 1:
             return validate(given)
-        trials = validate({**given, "min": min(LEAST_TRIALS, -(-3 * most // 10))})
+        trials = validate({**given, "min": min(LEAST_TRIALS, -(-3 * max_trials // 10))})
         trials.model_fields_set.discard("min")
         return trials
 
     @field_validator("max")
     @classmethod
-    def _check_max(cls, most: int, info: ValidationInfo) -> int:
-        if most < info.data.get("min", 1):
-            raise refuse(f"must be at least trials.min, which is {info.data['min']}", "raise it, or lower trials.min")
-        return most
+    def _check_max(cls, max_trials: int, info: ValidationInfo) -> int:
+        if max_trials < info.data.get("min", 1):
+            raise config_error(
+                f"must be at least trials.min, which is {info.data['min']}", "raise it, or lower trials.min"
+            )
+        return max_trials
 
     @field_validator("draw")
     @classmethod
     def _check_one_trial(cls, draw: int | None, info: ValidationInfo) -> int | None:
         if draw is not None and info.data.get("max", 1) != 1:
-            raise refuse("is for one trial of each question", "set `min: 1` and `max: 1` beside it, or remove it")
+            raise config_error("is for one trial of each question", "set `min: 1` and `max: 1` beside it, or remove it")
         return draw
 
 
@@ -285,14 +291,14 @@ class BudgetConfig(Section):
     """Hard caps on the whole run, never exceeded; default: none."""
 
     trials: Count | None = Field(None, ge=1)
-    """Answers of all models together."""
+    """Total number of answers by all models."""
     tokens: Count | None = Field(None, ge=1)
-    """Prompt and completion tokens together."""
+    """Total prompt and completion tokens."""
     usd: float | None = Field(None, gt=0)
-    """US dollars, by the models' `price`; servers of your own need none. Under this cap cheaper models get more
-    trials."""
+    """US dollars, by the models' `price`; your own servers need none. With this cap cheaper models get more trials."""
     gpu_hours: float | None = Field(None, gt=0)
-    """GPU hours: a model's `gpus` times how long the run holds its servers, or, for others, how long requests take."""
+    """GPU hours: a model's `gpus` times the time that the run holds its servers, or for other servers the time of its
+    requests."""
     wall_time: Seconds | None = Field(None, gt=0)
     """Active time of the run over all starts, such as "2h30m"."""
 
@@ -301,10 +307,10 @@ BUILT_IN = OBJECTIVES.keys() | RULES.keys() | POLICIES.keys()
 
 
 class Decisions(Section):
-    """All settings that determine decisions; the whole configuration of a replay, and a part of that of a run."""
+    """All settings that determine decisions: the configuration of a replay, and a part of that of a run."""
 
     folder: Path = Path()
-    """Folder of the file, in which relative paths and plug-ins are searched."""
+    """Folder of the file, for relative paths and plug-ins."""
     rubric: RubricConfig = RubricConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
     stopping: StoppingConfig = StoppingConfig()
@@ -342,5 +348,5 @@ class Decisions(Section):
         return {key: name for key, name in self.chosen.items() if name not in BUILT_IN}
 
     def stated(self) -> dict[str, object]:
-        """The sections repeated in results.json, so that its verdicts can be understood without the configuration."""
+        """The sections for results.json, so that its verdicts can be understood without the configuration."""
         return self.model_dump(mode="json", include={"objective", "stopping", "trials", "budget"})

@@ -1,10 +1,10 @@
 """Parses YAML files to plain values, with the line of every value, and fills in environment variables.
 
 Scalars follow YAML 1.2: `no`, `on` and `12:30` are texts, `1e-3` is a number, a date is a text. Duplicate keys, tags,
-anchors that contain themselves and numbers that are not finite are problems.
+recursive anchors and numbers that are not finite are problems.
 
-`${VAR}` and `${VAR:-default}` come from the environment and from `.env` files. They are filled in after parsing, scalar
-by scalar, so that a variable cannot add a key or a line. `$${VAR}` writes `${VAR}`; a dollar sign before anything but
+`${VAR}` and `${VAR:-default}` come from the environment and from `.env` files. They are substituted after parsing, in
+each scalar, so that a variable cannot add a key or a line. `$${VAR}` writes `${VAR}`; a dollar sign before anything but
 `{NAME` is text.
 """
 
@@ -25,10 +25,10 @@ VARIABLE = re.compile(r"(?P<escaped>\$)?\$\{(?P<name>[A-Za-z_]\w*)(?::-(?P<defau
 
 
 def read_environment(folder: Path) -> Mapping[str, str]:
-    """The environment, completed by `.env` in the current directory and then by `.env` in `folder`."""
+    """The environment, with defaults from `.env` in the current directory and then from `.env` in `folder`."""
     files = [Path(".env"), folder / ".env"]
-    found = [{name: value for name, value in dotenv_values(file).items() if value is not None} for file in files]
-    return {**found[1], **found[0], **os.environ}
+    values = [{name: value for name, value in dotenv_values(file).items() if value is not None} for file in files]
+    return {**values[1], **values[0], **os.environ}
 
 
 COLON = re.compile(r":(?:\s|$)")
@@ -39,9 +39,9 @@ AFTER_A_MISSING_COLON = (
 )
 
 MAX_NODES = 100_000
-"""Limit on the number of values, which only nested anchors exceed."""
+"""Maximum number of values; only nested anchors exceed it."""
 MAX_DIGITS = 1000
-"""Longer numbers are read as text; no setting is that long."""
+"""Maximum digits of a number; a longer one is read as text."""
 
 HALF_PAIR = re.compile("[\ud800-\udfff]")
 
@@ -72,7 +72,7 @@ class Document:
     tree: dict[str, Any] = field(default_factory=dict)
     places: dict[KeyPath, str] = field(default_factory=dict)
     origins: dict[KeyPath, KeyPath] = field(default_factory=dict)
-    """By path of a copied value, the path of the original, where its problems are reported."""
+    """The path of the original value, to report problems there, by the path of a copy."""
     raw: dict[KeyPath, str] = field(default_factory=dict)
     """The original texts of values with variables."""
     variables: dict[KeyPath, tuple[str, ...]] = field(default_factory=dict)
@@ -80,10 +80,10 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
 
     def refuse(
-        self, path: KeyPath, rule: str, mend: str = "", got: str | None = None, place: str | None = None
+        self, path: KeyPath, rule: str, hint: str = "", got: str | None = None, place: str | None = None
     ) -> None:
         """Record a problem with the value at `path`, in its line or at another `place`."""
-        self.problems.append(Problem(path, rule, mend, got, self.place(path) if place is None else place))
+        self.problems.append(Problem(path, rule, hint, got, self.place(path) if place is None else place))
 
     def origin(self, path: KeyPath) -> KeyPath:
         """The path from which the value at `path` was copied, or `path` itself."""
@@ -101,7 +101,7 @@ class Document:
         return "line 1"
 
     def got(self, path: KeyPath) -> str:
-        """The value as messages show it, without values of variables."""
+        """The value for messages, without the values of variables."""
         return repr(self.raw[self.origin(path)]) if self.origin(path) in self.raw else shown_value(self.value(path))
 
     def value(self, path: KeyPath) -> Any:
@@ -117,8 +117,8 @@ class Document:
     def entries(self, name: str) -> list[tuple[KeyPath, dict[str, Any]]]:
         """The mappings in a list of the configuration, such as `models`, with their paths."""
         listed = self.tree.get(name)
-        each = enumerate(listed if isinstance(listed, list) else ())
-        return [((name, number), entry) for number, entry in each if isinstance(entry, dict)]
+        numbered = enumerate(listed if isinstance(listed, list) else ())
+        return [((name, number), entry) for number, entry in numbered if isinstance(entry, dict)]
 
     def has(self, path: KeyPath) -> bool:
         """Whether there is a value at `path`, even null."""
@@ -126,10 +126,10 @@ class Document:
         return isinstance(parent, list) or (isinstance(parent, dict) and path[-1] in parent)
 
     def forget(self, path: KeyPath) -> None:
-        """Forget places and variables of the value at `path`, before it is replaced."""
-        for known in (self.places, self.origins, self.raw, self.variables):
-            for old in [key for key in known if key[: len(path)] == path]:
-                del known[old]
+        """Remove places and variables of the value at `path`, before it is replaced."""
+        for records in (self.places, self.origins, self.raw, self.variables):
+            for outdated in [key for key in records if key[: len(path)] == path]:
+                del records[outdated]
 
 
 def read_document(text: str, environment: Mapping[str, str]) -> Document:
@@ -139,7 +139,7 @@ def read_document(text: str, environment: Mapping[str, str]) -> Document:
     if isinstance(value, dict):
         document.tree = value
     elif not document.problems:
-        document.refuse((), "a configuration is a mapping of sections", got=shown_value(value), place="line 1")
+        document.refuse((), "must be a mapping of sections", got=shown_value(value), place="line 1")
     return document
 
 
@@ -151,9 +151,9 @@ def add_yaml(document: Document, text: str, path: KeyPath, environment: Mapping[
         return _Builder(document, loader, environment, place).build(node, path) if node is not None else None
     except yaml.MarkedYAMLError as error:
         line = f"line {_error_line(error, text)}"
-        mend = "" if place is None else "put a text with such characters into quotes of its own: key='\"text\"'"
+        hint = "" if place is None else "put such a text in its own quotes: key='\"text\"'"
         rule = f"is not YAML: {_clear_message(error, text)}"
-        document.refuse(path, rule, mend, place=place or line)
+        document.refuse(path, rule, hint, place=place or line)
     except yaml.reader.ReaderError as error:
         line = f"line {text.count(chr(10), 0, error.position) + 1}"
         rule = f"has a character that YAML does not allow (U+{ord(text[error.position]):04X})"
@@ -173,33 +173,33 @@ def yaml_value(text: str) -> Any:
 
 CLEAR_MESSAGES = {
     "mapping values are not allowed here": (
-        "a key may not begin here: indent it as the key before it, or put a text that holds a colon into quotes"
+        "unexpected key: indent it like the key before it, or put a text with a colon in quotes"
     ),
-    "found character '\\t' that cannot start any token": "there is a tab: indent with spaces alone",
-    "expected ',' or '}'": "a { before has no }, or a comma is missing",
-    "expected ',' or ']'": "a [ before has no ], or a comma is missing",
-    "found unexpected end of stream": "a quote before has no end",
+    "found character '\\t' that cannot start any token": "there is a tab: indent with spaces only",
+    "expected ',' or '}'": "a { has no }, or a comma is missing",
+    "expected ',' or ']'": "a [ has no ], or a comma is missing",
+    "found unexpected end of stream": "a quote is not closed",
 }
-"""Clearer messages by the beginning of the parser's message."""
+"""Clearer messages by prefix of the parser's message."""
 
 
 def _clear_message(error: yaml.MarkedYAMLError, text: str) -> str:
     """A clear message for an error of the YAML parser."""
-    said, here, begun = error.problem or error.context or "", error.problem_mark, error.context_mark
-    if said.startswith("expected <block end>") and here is not None and begun is not None:
-        if text.split("\n")[here.line][: here.column].strip(" -"):
-            return "there is more after the end of a value: put all of it into quotes"
-        if here.column == begun.column:
-            return f"it is indented as the dash of line {begun.line + 1}: indent what belongs to that entry further"
+    message, position, beginning = error.problem or error.context or "", error.problem_mark, error.context_mark
+    if message.startswith("expected <block end>") and position is not None and beginning is not None:
+        if text.split("\n")[position.line][: position.column].strip(" -"):
+            return "there is text after the end of a value: put all of it in quotes"
+        if position.column == beginning.column:
+            return f"it is indented like the dash in line {beginning.line + 1}: indent the rest of that entry further"
         return (
-            f"it is indented by {here.column}, and what begins in line {begun.line + 1} by {begun.column}: give the "
-            "entries of one section one indentation, and what belongs to an entry a larger one"
+            f"it is indented by {position.column}, but the block from line {beginning.line + 1} by {beginning.column}: "
+            "indent all keys of a section equally, and nested values further"
         )
-    return next((plain for begins, plain in CLEAR_MESSAGES.items() if said.startswith(begins)), said)
+    return next((plain for begins, plain in CLEAR_MESSAGES.items() if message.startswith(begins)), message)
 
 
 def _error_line(error: yaml.MarkedYAMLError, text: str) -> int:
-    """The line to correct; for a missing colon it is the one before the parser's."""
+    """The line to correct; for a missing colon, the line before the parser's."""
     mark = error.problem_mark or error.context_mark
     if error.context == "while scanning a simple key" and error.context_mark is not None:
         mark = error.context_mark
@@ -207,10 +207,10 @@ def _error_line(error: yaml.MarkedYAMLError, text: str) -> int:
         return 1
     if error.problem in AFTER_A_MISSING_COLON:
         codes = [COMMENT.sub("", line).rstrip() for line in text.split("\n")[: mark.line + 1]]
-        here = codes.pop()
+        line_text = codes.pop()
         numbered = [(number, code) for number, code in enumerate(codes, start=1) if code]
         for number, code in numbered[-1:]:
-            deeper = len(here) - len(here.lstrip()) > len(code) - len(code.lstrip())
+            deeper = len(line_text) - len(line_text.lstrip()) > len(code) - len(code.lstrip())
             if not COLON.search(code) and (deeper or not code.lstrip().startswith("-")):  # else an item that has ended
                 return number
     return int(mark.line) + 1
@@ -233,7 +233,7 @@ class _Builder:
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
         if id(node) in self._open:
-            return self._refuse(node, path, "contains itself", "remove the alias from what its anchor names")
+            return self._refuse(node, path, "contains itself", "remove the alias inside its own anchor")
         self._open.add(id(node))
         try:
             if isinstance(node, yaml.MappingNode):
@@ -250,11 +250,11 @@ class _Builder:
                     rule = f"is given twice, first in {seen[key.value]}"
                     self._refuse(key, (*path, key.value), rule, "keep one of the two")
                 seen.setdefault(key.value, self._line(key))
-        self._loader.flatten_mapping(node)  # what `<<` brings in comes first, so that a mapping's own keys win
+        self._loader.flatten_mapping(node)  # merged values come first, so that a mapping's own keys override them
         values: dict[str, Any] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                self._refuse(key, path, "has a key that is not a text", "write it in one word, or in quotes")
+                self._refuse(key, path, "has a key that is not text", "write it as a word, or in quotes")
                 continue
             self._document.places[(*path, key.value)] = self._line(key)
             values[key.value] = self.build(value, (*path, key.value))
@@ -277,8 +277,8 @@ class _Builder:
         name, default = match["name"], match["default"]
         used.append(name)
         if default is None and name not in self._environment:
-            mend = f"set it, write ${{{name}:-default}}, or $${{{name}}} for the text itself"
-            self._refuse(node, path, f"needs the environment variable {name}, which is not set", mend)
+            hint = f"set it, write ${{{name}:-default}}, or $${{{name}}} for the text itself"
+            self._refuse(node, path, f"needs the environment variable {name}, which is not set", hint)
         return self._environment.get(name) or default or ""
 
     def _convert_scalar(self, node: yaml.Node, path: KeyPath, tag: str, text: str) -> Any:
@@ -292,13 +292,13 @@ class _Builder:
             number = float(text.replace("_", ""))
             return number if math.isfinite(number) else self._refuse(node, path, "is too large for a number", "")
         if tag in (STR, MERGE) and HALF_PAIR.search(text):
-            return self._refuse(node, path, "holds half of a surrogate pair", "write the character itself")
+            return self._refuse(node, path, "has half of a surrogate pair", "write the character itself")
         if tag in (STR, MERGE):
             return text
         return self._refuse(node, path, f"has the tag {tag}", "tags are not supported: remove it")
 
-    def _refuse(self, node: yaml.Node, path: KeyPath, rule: str, mend: str) -> None:
-        self._document.refuse(path, rule, mend, place=self._line(node))
+    def _refuse(self, node: yaml.Node, path: KeyPath, rule: str, hint: str) -> None:
+        self._document.refuse(path, rule, hint, place=self._line(node))
 
     def _line(self, node: yaml.Node) -> str:
         return self._place or f"line {node.start_mark.line + 1}"

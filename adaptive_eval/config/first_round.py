@@ -1,4 +1,4 @@
-"""Checks whether the caps cover the first round in the worst case; if not, says what happens and what to change."""
+"""Checks whether the caps cover the worst case of the first round; if not, explains the effect and the fix."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -13,15 +13,15 @@ from adaptive_eval.graders.by_benchmark import grader_that_asks
 from adaptive_eval.graders.judge import Judge
 
 UNITS = {"trials": (1.0, 0), "tokens": (1.0, 0), "usd": (1.0, 2), "gpu_seconds": (3600.0, 3)}
-"""By currency of the plan, how many of its units one unit of `budget` has, and the decimals to show."""
+"""By currency of the plan: its units per unit of `budget`, and the decimals to show."""
 
-NOTHING = "no answers will be requested, since the budget does not cover one answer of each model"
+NO_ANSWERS = "no answers will be requested, since the budget does not cover one answer per model"
 TOO_FEW = "no answers will be requested, since the budget does not cover the first round"
-IN_PARTS = "the first round will be requested in parts, and there is no ranking if the budget does not cover all of it"
+IN_PARTS = "the first round will be requested in parts; there is no ranking if the budget does not cover all of it"
 
 
 def unbounded_models(plan: Plan, names: Sequence[str]) -> Iterator[str]:
-    """A sentence about models with unbounded answers, if a cap counts their cost."""
+    """A warning about models with unbounded answers, if a cap counts their cost."""
     if open_ := [name for name, worst in zip(names, plan.bench.worst_cost, strict=True) if worst.is_unbounded]:
         caps = " and ".join(f"budget.{key}" for key in ("tokens", "usd") if getattr(plan.budget, key) is not None)
         yield (
@@ -32,30 +32,32 @@ def unbounded_models(plan: Plan, names: Sequence[str]) -> Iterator[str]:
 
 
 def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
-    """A sentence for each cap that does not cover the worst case of the first round."""
+    """A warning for each cap that does not cover the worst case of the first round."""
     plan, config = prepared.plan, prepared.config
     yield from unbounded_models(plan, prepared.models)
-    there = 0 if plan.first is None else plan.first
-    trials = np.maximum(plan.opening - there, 0).sum(axis=1)
+    stored = 0 if plan.first is None else plan.first
+    trials = np.maximum(plan.opening - stored, 0).sum(axis=1)
     bounded = (cost._replace(usd=0.0) if cost.is_unbounded else cost for cost in plan.bench.worst_cost)
     worst = np.array([(1.0, *cost) for cost in bounded])
-    needs, least = trials @ worst, np.minimum(trials, 1) @ worst
-    least[0] = needs[0]
-    for (name, (unit, decimals)), need, part in zip(UNITS.items(), needs.tolist(), least.tolist(), strict=True):
+    needs, minimum = trials @ worst, np.minimum(trials, 1) @ worst
+    minimum[0] = needs[0]
+    for (name, (unit, decimals)), need, part in zip(UNITS.items(), needs.tolist(), minimum.tolist(), strict=True):
         cap = getattr(plan.budget, name)
         if cap is None or need <= cap:
             continue
-        follows = IN_PARTS if part <= cap else TOO_FEW if name == "trials" else NOTHING
-        *others, last = _keys_to_lower(config, name, of_one=follows is NOTHING)
+        follows = IN_PARTS if part <= cap else TOO_FEW if name == "trials" else NO_ANSWERS
+        *others, last = _keys_to_lower(config, name, of_one=follows is NO_ANSWERS)
         key = "gpu_hours" if name == "gpu_seconds" else name
         words = {"usd": "USD", "gpu_hours": "GPU hours"}.get(key, key)
-        one, enough = (math.ceil(round(sum_ / unit * 10**decimals, 6)) / 10**decimals for sum_ in (part, need))
-        cost = f"up to {enough:,.{decimals}f} {words}"
-        if follows is NOTHING:
-            cost = f"up to {one:,.{decimals}f}, and the first round {cost}"
+        minimum_value, full_value = (
+            math.ceil(round(sum_ / unit * 10**decimals, 6)) / 10**decimals for sum_ in (part, need)
+        )
+        cost = f"up to {full_value:,.{decimals}f} {words}"
+        if follows is NO_ANSWERS:
+            cost = f"up to {minimum_value:,.{decimals}f}, and the first round {cost}"
         yield (
             f"{follows}: it may cost {cost}, and budget.{key} is {cap / unit:,.6g}. Set budget.{key} to "
-            f"{enough:,.{decimals}f} or more, or lower {', '.join(others)}{' or ' if others else ''}{last}"
+            f"{full_value:,.{decimals}f} or more, or lower {', '.join(others)}{' or ' if others else ''}{last}"
         )
 
 

@@ -15,17 +15,19 @@ from adaptive_eval.graders.registry import STORED_ONLY
 from adaptive_eval.questions.benchmark import LmEvalConfig
 
 FILLED_IN = {"RunConfig": {"name", "questions", "grader"}, "ModelConfig": {"model", "base_url"}}
-"""Required keys that a file may omit, since loading fills them in."""
+"""Required keys that a file may omit, since loading sets them."""
 BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
-"""JSON schema's names of bounds, by pydantic's names on optional keys."""
+"""Names of bounds in JSON schemas, by pydantic's names on optional keys."""
 
 
 def json_schema() -> dict[str, Any]:
     """The schema of a configuration file."""
     schema = RunConfig.model_json_schema(mode="validation")
     sections = schema["$defs"]
-    for one in _sections(Section):
-        _describe_fields(schema if one is RunConfig else sections.get(one.__name__, {}), one)
+    for section_class in _sections(Section):
+        _describe_fields(
+            schema if section_class is RunConfig else sections.get(section_class.__name__, {}), section_class
+        )
     _drop_stored_only(schema)
     sections["LmEvalConfig"] = LmEvalConfig.model_json_schema()
     _describe_fields(sections["LmEvalConfig"], LmEvalConfig)
@@ -45,18 +47,18 @@ def json_schema() -> dict[str, Any]:
 
 
 def _sections(section: type[Section]) -> Iterator[type[Section]]:
-    """Every section that derives from this one, directly or not."""
-    for one in section.__subclasses__():
-        yield one
-        yield from _sections(one)
+    """All direct and indirect subclasses of a section."""
+    for subclass in section.__subclasses__():
+        yield subclass
+        yield from _sections(subclass)
 
 
 def _describe_fields(schema: dict[str, Any], section: type[Section]) -> None:
-    """Add the docstrings of fields as descriptions; a class that redeclares a field overrides its docstring."""
+    """Add the docstrings of fields as descriptions; redeclaring a field drops the inherited docstring."""
     texts: dict[str, str] = {}
     for base in reversed(section.__mro__):
-        anew = base.__dict__.get("__annotations__", {})
-        texts = {name: text for name, text in texts.items() if name not in anew}
+        redeclared = base.__dict__.get("__annotations__", {})
+        texts = {name: text for name, text in texts.items() if name not in redeclared}
         if issubclass(base, Section):
             texts |= _field_docstrings(base.__module__).get(base.__name__, {})
     for name, value in schema.get("properties", {}).items():
@@ -66,7 +68,7 @@ def _describe_fields(schema: dict[str, Any], section: type[Section]) -> None:
 
 @cache
 def _field_docstrings(module: str) -> dict[str, dict[str, str]]:
-    """The docstrings of fields by class; the source has none of the classes that are created from the registry."""
+    """The docstrings of fields by class, from the source, which lacks classes created from the registry."""
     parts = ast.parse(getsource(sys.modules[module])).body
     return {part.name: dict(_field_texts(part)) for part in parts if isinstance(part, ast.ClassDef)}
 
@@ -74,8 +76,8 @@ def _field_docstrings(module: str) -> dict[str, dict[str, str]]:
 def _field_texts(section: ast.ClassDef) -> Iterator[tuple[str, str]]:
     for field, text in pairwise(section.body):
         match field, text:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(said))):
-                yield name, cleandoc(said)
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(docstring))):
+                yield name, cleandoc(docstring)
 
 
 def _drop_stored_only(schema: dict[str, Any]) -> None:
@@ -88,35 +90,35 @@ def _drop_stored_only(schema: dict[str, Any]) -> None:
 
 
 def _complete_benchmarks(schema: dict[str, Any]) -> None:
-    """Add questions and grader to entries of `benchmarks`, which loading moves to common sections."""
-    sections, own = schema["$defs"], schema["$defs"]["BenchmarkPart"]["properties"]
+    """Add questions and grader to entries of `benchmarks`; loading moves them to common sections."""
+    sections, properties = schema["$defs"], schema["$defs"]["BenchmarkPart"]["properties"]
     for filled_in in ("task", "benchmarks"):
         del sections["QuestionsConfig"]["properties"][filled_in]
     for name in ("questions", "grader"):
-        own[name] = _allow_short_form(schema["properties"][name], SHORT_FORMS[name], sections)
-    own["prompt"] = _allow_short_form(own["prompt"], SHORT_FORMS["prompt"], sections)
-    own["benchmark"]["anyOf"].insert(1, {"$ref": "#/$defs/LmEvalConfig"})
+        properties[name] = _allow_short_form(schema["properties"][name], SHORT_FORMS[name], sections)
+    properties["prompt"] = _allow_short_form(properties["prompt"], SHORT_FORMS["prompt"], sections)
+    properties["benchmark"]["anyOf"].insert(1, {"$ref": "#/$defs/LmEvalConfig"})
 
 
 def _default_description(name: str, value: dict[str, Any], sections: dict[str, Any]) -> str:
-    """The description of a key without its own docstring: that of its section."""
+    """The description of a key without a docstring: that of its section."""
     if "const" in value:
         return f"The {name} of this section."
     for part in (value, value.get("items", {}), *value.get("anyOf", ())):
-        if "$ref" in part and (said := sections[_name(part["$ref"])].get("description")):
-            return str(said)
+        if "$ref" in part and (description := sections[_name(part["$ref"])].get("description")):
+            return str(description)
     return f"The {name}, by its kind." if "oneOf" in str(value) else ""
 
 
 def _allow_short_form(section: dict[str, Any], key: str, sections: dict[str, Any]) -> dict[str, Any]:
     """A schema that allows a section, or only the value of one of its keys."""
-    long = {name: value for name, value in section.items() if name not in ("description", "default")}
-    kept = {name: value for name, value in section.items() if name in ("description", "default")}
-    return {**kept, "anyOf": [*_short_form(section, key, sections), long]}
+    full_form = {name: value for name, value in section.items() if name not in ("description", "default")}
+    annotations = {name: value for name, value in section.items() if name in ("description", "default")}
+    return {**annotations, "anyOf": [*_short_form(section, key, sections), full_form]}
 
 
 def _short_form(section: dict[str, Any], key: str, sections: dict[str, Any]) -> list[dict[str, Any]]:
-    """The schema of that value; no mappings, which must be written under their key."""
+    """The schema of that value, without mappings, which must be written under their key."""
     if "discriminator" in section:
         kinds = section["discriminator"]["mapping"].items()
         return [{"enum": [kind for kind, reference in kinds if "required" not in sections[_name(reference)]]}]

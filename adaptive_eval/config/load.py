@@ -1,7 +1,7 @@
 """Loads a file as a `RunConfig`, or raises an error with all its problems.
 
 A replay has its own models and questions: `load_decisions` reads only the sections that determine decisions. Secrets
-are removed from a configuration before anything else sees it.
+are removed from a configuration before anything else reads it.
 """
 
 import json
@@ -32,7 +32,7 @@ from adaptive_eval.endpoints.secrets import (
 )
 from adaptive_eval.graders.rubric import RubricConfig
 
-BLANK = "***"
+REDACTED = "***"
 
 CONFIGURATIONS = (".yaml", ".yml", ".json")
 """Suffixes of configuration files."""
@@ -45,19 +45,22 @@ def remove_secrets(document: Document, value: Any, path: KeyPath) -> None:
         if isinstance(value[key], dict | list):
             remove_secrets(document, value[key], inner)
         elif rule := _secret_rule(document, inner, value[key]):
-            mend = "give the name of an environment variable as api_key_env; without a key, leave it out"
+            hint = "set api_key_env to the name of an environment variable; if there is no key, remove it"
             if set(inner) & set(HEADERS):
-                mend = "write ${NAME} for an environment variable"
+                hint = "write ${NAME} for an environment variable"
             elif "launch" in inner:
-                mend = INHERITED
+                hint = INHERITED
             elif "notify" in inner:
-                mend = "let the command read it from a file, as in `curl --config FILE`"
-            document.refuse(inner, rule, mend)
-            value[key] = BLANK
+                hint = "let the command read it from a file, as in `curl --config FILE`"
+            document.refuse(inner, rule, hint)
+            value[key] = REDACTED
+
+
+SECRET_IN_FILE = "has a secret, which must not be in the file"
 
 
 def _secret_rule(document: Document, path: KeyPath, value: object) -> str | None:
-    """Why a value must not be in the file; keys come from the environment, and go only into headers."""
+    """Why a value must not be in the file; keys must come from the environment, and only go into headers."""
     if value is None:
         return None
     in_header = bool(set(path) & set(HEADERS))
@@ -65,18 +68,18 @@ def _secret_rule(document: Document, path: KeyPath, value: object) -> str | None
     if in_header:
         literal = VARIABLE.sub("", document.raw.get(path, str(value)))
         named = holds_secret(str(path[-1])) and not variables
-        return "holds a secret, which must not stand in the file" if named or looks_secret(literal) else None
+        return SECRET_IN_FILE if named or looks_secret(literal) else None
     key = next((part for part in reversed(path) if isinstance(part, str)), "")
     if holds_secret(key) or looks_secret(str(value)):
-        return "holds a secret, which must not stand in the file"
+        return SECRET_IN_FILE
     if ({"launch", "command"} <= set(path) or path[0] == "notify") and (given := secret_given(str(value))):
-        return f"holds a secret ({given}), which would be stored"
+        return f"has a secret ({given}), which would be stored"
     if path[0] == "notify" and any(map(path_looks_secret, find_urls(str(value)))):
-        return "holds what looks like a key, which would be stored"
+        return "has what looks like a key, which would be stored"
     if "base_url" in path and variables and path_looks_secret(str(value)):
-        return "takes in what looks like a key, which would be stored with the results"
+        return "includes what looks like a key, which would be stored with the results"
     if path[-1] != "api_key_env" and any(SECRET_VARIABLE.search(name) for name in variables):
-        return "takes in a secret, which would be stored with the results"
+        return "includes a secret, which would be stored with the results"
     return None
 
 
@@ -93,7 +96,7 @@ def load_config(path: Path, overrides: Iterable[str] = ()) -> RunConfig:
 
 
 def config_from_mapping(settings: Mapping[str, object], overrides: Iterable[str] = ()) -> RunConfig:
-    """Load a configuration from a mapping in the form of a file, with paths relative to the current directory."""
+    """Load a configuration from a mapping with the keys of a file; paths are relative to the current directory."""
     try:
         text = json.dumps(settings, default=_to_file_text)
     except (TypeError, ValueError) as error:
@@ -116,36 +119,42 @@ def _to_file_text(value: object) -> object:
         raise TypeError(f"{value!r} is neither a plain value, a path nor a function")
     if module == "__main__" or not name.isidentifier():
         raise ConfigError(
-            f"the function {name} is defined in a notebook or another function, so that grading processes cannot "
-            "import it; put it at the top level of a file, my_graders.py, and import it from there"
+            f"the function {name} is defined in a notebook or another function, so grading processes cannot import it; "
+            "move it to the top level of a file, my_graders.py, and import it from there"
         )
     return f"{module}:{name}"
 
 
 def load_decisions(path: Path | None, overrides: Iterable[str], names: Sequence[str]) -> Decisions:
-    """Load the decisions of a file (None for an empty one) with `--set` overrides, for models with these names."""
+    """Load the decisions of a file (None for none) with `--set` overrides, for models with these names."""
     text, source = ("{}", Path()) if path is None else (_read_text(path), path)
     given = list(overrides)
-    # where nothing can need it, no .env is opened: it may lie beside the run of a stranger
-    environment = read_environment(source.parent) if path is not None or any("$" in one for one in given) else {}
+    # open a .env file only if necessary: it may be in the folder of a stranger's run
+    environment = (
+        read_environment(source.parent) if path is not None or any("$" in override for override in given) else {}
+    )
     document = _complete_document(text, source, given, environment)
     return _decisions(document, names, "--set" if path is None else str(path))
 
 
 def load_rubric(path: Path, names: Sequence[str]) -> RubricConfig:
-    """Load the rubric of a file, which may be a whole configuration; `names` are those of the models."""
+    """Load the rubric of a file, which may be a whole configuration; `names` are the models' names."""
     document = _complete_document(_read_text(path), path, (), read_environment(path.parent))
     if "rubric" not in document.tree and not document.problems:
-        raise ConfigError(f"{path} has no rubric; write it under `rubric:`, as in a configuration")
+        raise ConfigError(f"{path} has no rubric; add it under `rubric:`, as in a configuration")
     document.tree = {name: document.tree[name] for name in ("rubric", "folder") if name in document.tree}
-    document.problems = [one for one in document.problems if not one.path or one.path[0] in document.tree]
+    document.problems = [
+        problem for problem in document.problems if not problem.path or problem.path[0] in document.tree
+    ]
     return _decisions(document, names, str(path)).rubric
 
 
 def _decisions(document: Document, names: Sequence[str], source: str) -> Decisions:
     elsewhere = RunConfig.model_fields.keys() - Decisions.model_fields.keys()
     document.tree = {name: section for name, section in document.tree.items() if name not in elsewhere}
-    document.problems = [one for one in document.problems if not one.path or one.path[0] not in elsewhere]
+    document.problems = [
+        problem for problem in document.problems if not problem.path or problem.path[0] not in elsewhere
+    ]
     config, problems = _validate(document, Decisions, names)
     if config is None:
         raise ConfigError(problem_list(source, problems))
@@ -156,17 +165,17 @@ def _read_text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except IsADirectoryError as error:
-        raise ConfigError(f"{path} is a folder; name the configuration, a YAML file") from error
+        raise ConfigError(f"{path} is a folder; give the path of the configuration, a YAML file") from error
     except OSError as error:
-        close = get_close_matches(path.name, sorted(one.name for one in path.parent.glob("*.y*ml")), 1)
-        what = f"did you mean {path.parent / close[0]}?" if close else "`adaptive-eval init` writes a first one"
-        raise ConfigError(f"{path} cannot be read: {error.strerror}; {what}") from error
+        close = get_close_matches(path.name, sorted(file.name for file in path.parent.glob("*.y*ml")), 1)
+        hint = f"did you mean {path.parent / close[0]}?" if close else "`adaptive-eval init` creates one"
+        raise ConfigError(f"{path} cannot be read: {error.strerror}; {hint}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 (byte {error.start + 1}); save it as UTF-8") from error
 
 
 def _complete_document(text: str, path: Path, overrides: Iterable[str], environment: Mapping[str, str]) -> Document:
-    """Parse a text, apply overrides, fill in defaults, and remove secrets."""
+    """Parse a text, apply overrides, set defaults, and remove secrets."""
     document = read_document(text, environment)
     if document.tree or not document.problems:
         expand_short_forms(document)
@@ -215,23 +224,21 @@ def _validate(
         sections = dict(_valid_sections(document, schema))
     for problem in cross_check(sections if names is None else {**sections, "names": tuple(names)}):
         problems.append(problem._replace(path=document.origin(problem.path), place=document.place(problem.path)))
-    told = {problem.path for problem in document.problems}
-    told |= {path[:-1] for path in told if path and isinstance(path[-1], int)}  # such a list has lost entries
-    problems = document.problems + [problem for problem in problems if problem.path not in told]
+    reported = {problem.path for problem in document.problems}
+    reported |= {path[:-1] for path in reported if path and isinstance(path[-1], int)}  # such a list has lost entries
+    problems = document.problems + [problem for problem in problems if problem.path not in reported]
     return None if problems else config, tuple(sorted(dict.fromkeys(problems), key=_by_line))
 
 
 def _missing_files(document: Document) -> Iterator[Problem]:
-    """Missing files of questions, reported with other problems; without any, reading them reports it."""
+    """Missing question files, to report with other problems; otherwise reading them reports it."""
     benchmarks = document.value(("questions", "benchmarks"))
     for inner in [(), *(("benchmarks", name) for name in (benchmarks if isinstance(benchmarks, dict) else ()))]:
         path = ("questions", *inner, "path")
         given = document.value(path)
         if isinstance(given, str) and not (file := Path(document.tree["folder"], given)).exists():
-            mend = "give a path from the folder of the configuration"
-            yield Problem(
-                document.origin(path), f"names {file}, and there is no such file", mend, None, document.place(path)
-            )
+            hint = "give a path from the folder of the configuration"
+            yield Problem(document.origin(path), f"is {file}, which does not exist", hint, None, document.place(path))
 
 
 def _valid_sections(document: Document, schema: type[Schema]) -> Iterator[tuple[str, Any]]:

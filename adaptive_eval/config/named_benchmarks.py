@@ -28,7 +28,7 @@ def named_benchmarks(folder: Path) -> list[NamedBenchmark]:
 
 def _configurations(folder: Path) -> Iterable[NamedBenchmark]:
     """Configuration files with models in a folder and its subfolder `configs`, described by their first comment."""
-    for file in (found for place in CONFIGURATIONS for found in sorted((folder / place).glob("*.yaml"))):
+    for file in (file for subfolder in CONFIGURATIONS for file in sorted((folder / subfolder).glob("*.yaml"))):
         try:
             text = file.read_text(encoding="utf-8")
         except (OSError, ValueError):
@@ -40,13 +40,13 @@ def _configurations(folder: Path) -> Iterable[NamedBenchmark]:
             yield NamedBenchmark(name, "configurations here", about, scorers=scorers)
 
 
-def find_benchmark(name: str, known: Iterable[NamedBenchmark]) -> NamedBenchmark:
-    """The benchmark with this name; raises `ConfigError` suggesting similar names."""
-    by_name = {one.name: one for one in known}
+def find_benchmark(name: str, benchmarks: Iterable[NamedBenchmark]) -> NamedBenchmark:
+    """The benchmark with this name; raises `ConfigError` with similar names."""
+    by_name = {benchmark.name: benchmark for benchmark in benchmarks}
     if name in by_name:
         return by_name[name]
     package, _, task = name.partition("/")
-    if task and not any(one.startswith(f"{package}/") for one in by_name):
+    if task and not any(other.startswith(f"{package}/") for other in by_name):
         to_install = PACKAGES.get(package, f"pip install {package}")
         raise ConfigError(f"there is no benchmark {name!r}: no package {package} with tasks is installed; {to_install}")
     near = near_names(name, by_name)

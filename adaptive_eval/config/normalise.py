@@ -1,7 +1,7 @@
-"""Normalises a configuration: expands short forms, and completes models by the settings of the run.
+"""Normalises a configuration: expands short forms, and completes models with the settings of the run.
 
 Afterwards every section is a mapping, and every model has its own complete sampling, prompt and concurrency. The
-document remembers the origin of copied values, so that problems are reported where the user wrote them.
+document records the origin of copied values, so that problems are reported where the user wrote them.
 
 Settings from the command line, `--set key.path=value`, override those of the file. A path has dots between keys and
 numbers for the entries of a list (`models.0.name` or `models[0].name`); a value is YAML.
@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from adaptive_eval.config.listed_models import WAYS
+from adaptive_eval.config.listed_models import SERVED_WITHOUT_URL
 from adaptive_eval.config.problems import KeyPath, shown_value, written_path
 from adaptive_eval.questions.benchmark import LmEvalConfig
 
@@ -26,12 +26,12 @@ PART = re.compile(r"[\w-]+")
 
 
 def apply_override(document: Document, override: str, environment: Mapping[str, str]) -> None:
-    """Set one `key.path=value` in a document, or record a problem."""
+    """Set `key.path=value` in a document, or record a problem."""
     name, equals, text = override.partition("=")
     name = name.strip()
     if not equals or not PATH.fullmatch(name):
-        mend = "write --set trials.max=40, or --set models.0.sampling.temperature=0.7"
-        document.refuse((), "needs a path and a value", mend, repr(name), "--set")
+        hint = "write --set trials.max=40, or --set models.0.sampling.temperature=0.7"
+        document.refuse((), "needs a path and a value", hint, repr(name), "--set")
         return
     place = f"--set {name}"
     keys = PART.findall(name)
@@ -39,23 +39,23 @@ def apply_override(document: Document, override: str, environment: Mapping[str, 
     if path is None:
         return
     document.forget(path)
-    made = (path[:cut] for cut in range(1, len(path)) if document.value(path[:cut]) is None)  # with it
-    document.places |= dict.fromkeys((*made, path), place)
-    from adaptive_eval.config.document import add_yaml  # here, since the schema is printed without YAML
+    created = (path[:cut] for cut in range(1, len(path)) if document.value(path[:cut]) is None)
+    document.places |= dict.fromkeys((*created, path), place)
+    from adaptive_eval.config.document import add_yaml  # imported here: printing the schema does not need YAML
 
     value = add_yaml(document, text, path, environment, place)
     _parent(document, path)[path[-1]] = value
 
 
 def _resolve_path(document: Document, keys: list[str], place: str) -> KeyPath | None:
-    """The path of these keys, with positions in lists; None, with a problem, if the document has no such place."""
+    """The path of these keys, with positions in lists; records a problem and returns None if it does not exist."""
     path: KeyPath = ()
     value: Any = document.tree
     for key in keys:
         if isinstance(value, list):
             if not key.isdecimal() or int(key) >= len(value):
-                mend = f"{written_path(path)} has {len(value)} entries, from 0 to {len(value) - 1}"
-                document.refuse((*path, key), "is not an entry of the list", mend, place=place)
+                hint = f"{written_path(path)} has {len(value)} entries, from 0 to {len(value) - 1}"
+                document.refuse((*path, key), "is not an entry of the list", hint, place=place)
                 return None
             path, value = (*path, int(key)), value[int(key)]
         elif isinstance(value, dict) or value is None:
@@ -86,19 +86,19 @@ SHORT_FORMS = {
     "concurrency": "in_flight",
     "batch": "kind",
 }
-"""Sections that may be written as a single value, with the key it is for: `objective: best`."""
+"""Sections that may be written as a single value, with the key of that value: `objective: best`."""
 
 LM_EVAL = "adaptive_eval.lm_eval.tasks"
 LM_EVAL_ROWS, LM_EVAL_GRADE = f"{LM_EVAL}:rows", f"{LM_EVAL}:grade"
 INHERITED = ("sampling", "prompt", "concurrency")
-"""Sections that models have, too, and whose keys override those of the run."""
+"""Sections that models have as well; their keys override those of the run."""
 MERGED = ("extra_body",)
-"""Mappings within them that are merged key by key, too."""
+"""Mappings in these sections whose keys are merged as well."""
 
 SIMULATED_URL = "http://127.0.0.1/v1"
-"""Placeholder for servers without a known address: those that the run starts, recorded models, models of Inspect."""
+"""Placeholder address for launched servers, recorded models and models of Inspect."""
 BASE_URL = "OPENAI_BASE_URL"
-"""The variable with the address of every model without its own."""
+"""The variable with the default address of models."""
 
 
 def expand_short_forms(document: Document) -> None:
@@ -112,15 +112,15 @@ def expand_short_forms(document: Document) -> None:
 
 
 def fill_in_addresses(document: Document, environment: Mapping[str, str]) -> None:
-    """Set a missing `base_url` of models to a placeholder, or that of the environment."""
+    """Set a missing `base_url` of models to a placeholder, or to that of the environment."""
     for entry, model in document.entries("models"):
         path = (*entry, "base_url")
-        way = next((way for key, way in WAYS.items() if model.get(key) is not None), None)
-        if "base_url" in model and way is not None:
-            document.refuse(path, f"has no effect on {way[0]}", way[1])
+        served = next((served for key, served in SERVED_WITHOUT_URL.items() if model.get(key) is not None), None)
+        if "base_url" in model and served is not None:
+            document.refuse(path, f"has no effect on {served.model}", served.hint)
         elif "base_url" in model:
             continue
-        elif way is not None or model.get("simulate") is True:
+        elif served is not None or model.get("simulate") is True:
             model["base_url"] = SIMULATED_URL
         elif url := environment.get(BASE_URL):
             model["base_url"] = url
@@ -140,9 +140,9 @@ def complete_settings(document: Document, name: str) -> None:
         document.places[("name",)] = "the file's name"
     for path, model in document.entries("models"):
         for section in INHERITED:
-            general, own = tree.get(section), model.get(section)
-            if isinstance(general, dict) and (own is None or isinstance(own, dict)):
-                model[section] = _merge_over(document, general, own or {}, (section,), (*path, section))
+            general, settings = tree.get(section), model.get(section)
+            if isinstance(general, dict) and (settings is None or isinstance(settings, dict)):
+                model[section] = _merge_over(document, general, settings or {}, (section,), (*path, section))
         for source in (("launch", "model"), ("inspect", "model"), ("inspect",), ("name",)):
             value = document.value((*path, *source))
             if "model" not in model and value is not None and not isinstance(value, dict):
@@ -158,8 +158,8 @@ def _join_benchmarks(document: Document) -> None:
     shared = tree.pop("grader", None)
     for section in ("questions", "benchmark"):
         if tree.pop(section, None) is not None:
-            rule, mend = "cannot be combined with benchmarks", "give it to the entries of `benchmarks`, or remove these"
-            document.refuse((section,), rule, mend)
+            rule, hint = "cannot be combined with benchmarks", "move it to the entries of `benchmarks`, or remove these"
+            document.refuse((section,), rule, hint)
     joined: dict[str, dict[str, Any]] = {"questions": {}, "grader": {}}
     for path, entry in document.entries("benchmarks"):
         if not isinstance(entry.get("name"), str):
@@ -168,38 +168,42 @@ def _join_benchmarks(document: Document) -> None:
         if shared is not None and "grader" not in entry:
             entry["grader"] = copy.deepcopy(shared)
             document.origins[(*path, "grader")] = ("grader",)
-        for section, found in joined.items():
-            _move_out(document, entry, path, section, found)
-    worlds = {own.get("world") for own in joined["questions"].values() if isinstance(own, dict)}
+        for section, moved in joined.items():
+            _move_out(document, entry, path, section, moved)
+    worlds = {section.get("world") for section in joined["questions"].values() if isinstance(section, dict)}
     tree["questions"] = {"benchmarks": joined["questions"]}
     if len(worlds) == 1 and None not in worlds:
         tree["questions"]["world"] = worlds.pop()
     elif worlds - {None}:
-        rule, mend = "has several worlds, and the simulator serves one", "give all benchmarks questions of one world"
-        document.refuse(("benchmarks",), rule, mend)
+        rule, hint = "has several worlds, but the simulator serves one", "use questions of one world in all benchmarks"
+        document.refuse(("benchmarks",), rule, hint)
     tree["grader"] = {"kind": "by_benchmark", "graders": joined["grader"]}
 
 
 INNER = {"questions": "benchmarks", "grader": "graders"}
-"""The keys under which the common sections have those of each benchmark."""
+"""The keys of the common sections for those of each benchmark."""
 
 
-def _move_out(document: Document, entry: dict[str, Any], path: KeyPath, section: str, found: dict[str, Any]) -> None:
-    """Move a section of a benchmark to `found`."""
+def _move_out(document: Document, entry: dict[str, Any], path: KeyPath, section: str, moved: dict[str, Any]) -> None:
+    """Move a section of a benchmark to `moved`."""
     if section not in entry:
         document.refuse((*path, section), "must be given", f"add `{section}:`", place=document.place(path))
         return
-    own = found[entry["name"]] = entry.pop(section)
+    content = moved[entry["name"]] = entry.pop(section)
     document.origins[(section, INNER[section], entry["name"])] = (*path, section)
-    if section == "grader" and isinstance(own, dict) and (own.get("kind") == "verifier" or own.get("against")):
-        key = "against" if own.get("against") else "kind"
+    if (
+        section == "grader"
+        and isinstance(content, dict)
+        and (content.get("kind") == "verifier" or content.get("against"))
+    ):
+        key = "against" if content.get("against") else "kind"
         rule = "cannot grade one of several benchmarks: a verifier, or a judge that compares answers, needs its own run"
-        mend = "use a key, a function, or a judge that gives verdicts or scores; or run this benchmark by itself"
-        document.refuse((*path, "grader", key), rule, mend, str(own[key]))
+        hint = "use a key, a function, or a judge with verdicts or scores; or run this benchmark by itself"
+        document.refuse((*path, "grader", key), rule, hint, str(content[key]))
 
 
 def _expand_harness(document: Document, section: dict[str, Any], path: KeyPath) -> None:
-    """Set questions and grader for `benchmark`, a task of another harness, if there is one."""
+    """Set questions and grader for `benchmark`, a task of another harness, if present."""
     benchmark = section.get("benchmark")
     if not isinstance(benchmark, dict):
         return
@@ -220,14 +224,14 @@ def _expand_harness(document: Document, section: dict[str, Any], path: KeyPath) 
 def _lm_eval_sections(
     document: Document, benchmark: dict[str, Any], chosen: object, at: KeyPath
 ) -> dict[str, dict[str, object]]:
-    """Questions and grader for a task of lm-evaluation-harness, which are functions; `chosen` says which questions."""
+    """Questions and grader, both functions, for a task of lm-evaluation-harness; `chosen` selects questions."""
     for key in benchmark.keys() - LmEvalConfig.model_fields.keys():
-        mend = f"remove it; its keys are {', '.join(LmEvalConfig.model_fields)}"
-        document.refuse((*at, key), "is not a key of such a benchmark", mend)
+        hint = f"remove it; its keys are {', '.join(LmEvalConfig.model_fields)}"
+        document.refuse((*at, key), "is not a key of an lm_eval benchmark", hint)
     options = {"task": benchmark["lm_eval"], **{key: value for key, value in benchmark.items() if key != "lm_eval"}}
     asking = {name: value for name, value in options.items() if name != "metric"}
     if isinstance(chosen, dict) and "limit" in chosen and not chosen.get("shuffle") and not chosen.get("filter"):
-        asking["limit"] = chosen["limit"]  # so that no more prompts are made
+        asking["limit"] = chosen["limit"]  # no more prompts than necessary
     return {
         "questions": {"function": LM_EVAL_ROWS, "options": asking, "fields": {"metadata": ["doc"]}},
         "grader": {
@@ -249,13 +253,13 @@ def _require_unit(document: Document) -> None:
 
 
 def _merge_over(
-    document: Document, general: dict[str, Any], own: dict[str, Any], source: KeyPath, path: KeyPath
+    document: Document, general: dict[str, Any], override: dict[str, Any], source: KeyPath, path: KeyPath
 ) -> dict[str, Any]:
-    result = dict(own)
+    result = dict(override)
     for key, value in general.items():
-        if key not in own:
+        if key not in override:
             result[key] = copy.deepcopy(value)
             document.origins[(*path, key)] = (*source, key)
-        elif key in MERGED and isinstance(value, dict) and isinstance(own[key], dict):
-            result[key] = _merge_over(document, value, own[key], (*source, key), (*path, key))
+        elif key in MERGED and isinstance(value, dict) and isinstance(override[key], dict):
+            result[key] = _merge_over(document, value, override[key], (*source, key), (*path, key))
     return result

@@ -1,6 +1,6 @@
-"""Loads the questions of a run, with the answers of an earlier run that its judge compares with.
+"""Loads the questions of a run, and the answers of an earlier run to which its judge compares.
 
-These answers are stored with the questions: reports, labels and regrading do not need the earlier run, and a resume
+These answers are stored with the questions, so reports, labels and regrading do not need the earlier run, and a resume
 detects changes in it.
 """
 
@@ -21,7 +21,8 @@ from adaptive_eval.questions.types import QuestionsConfig
 from adaptive_eval.store import RunReader, TrialRecord
 from adaptive_eval.store.database import is_run
 
-NOT_THERE = frozenset({"timed_out", "unanswered"})
+MISSING_SIGNALS = frozenset({"timed_out", "unanswered"})
+"""Signals of trials without an answer."""
 
 
 def load_run_questions(config: RunConfig) -> tuple[Question, ...]:
@@ -35,14 +36,14 @@ def load_run_questions(config: RunConfig) -> tuple[Question, ...]:
     if not isinstance(grader, Judge) or not isinstance(grader.against, AnswersOfModel):
         return questions
     others = read_answers(grader.against.run, grader.against.model, grader.longest)
-    return tuple(replace(one, others=others.get(one.id, ())) for one in questions)
+    return tuple(replace(question, others=others.get(question.id, ())) for question in questions)
 
 
 def _samples(
     name: str, section: QuestionsConfig, task: BenchmarkConfig, config: RunConfig
 ) -> tuple[QuestionsConfig, list[FileRow]]:
     """The samples of an Inspect task as rows of questions; if any lacks a target, none has an answer key."""
-    # imported here: only runs of Inspect tasks start a process for their questions
+    # imported here: only Inspect tasks need it
     from adaptive_eval.inspect.process import list_task
 
     listed = list_task(name, task, config.folder, read_environment(config.folder))
@@ -54,21 +55,21 @@ def _samples(
 def read_answers(run: Path, model: str, longest: int) -> Mapping[str, tuple[str, ...]]:
     """The answers of a model in a run, by question, shortened to what a judge sees."""
     if not is_run(run):
-        raise ConfigError(f"grader.against.run: {run} holds no run; name the directory of one")
+        raise ConfigError(f"grader.against.run: {run} is not a run directory; give the directory of a run")
     with RunReader.intact(run) as reader:
         models = reader.header().models
         if model not in models:
-            known = ", ".join(models)
-            raise ConfigError(f"grader.against.model: {run} has no model {model!r}; it has {known}")
-        each: dict[str, list[TrialRecord]] = {}
+            names = ", ".join(models)
+            raise ConfigError(f"grader.against.model: {run} has no model {model!r}; it has {names}")
+        records_by_question: dict[str, list[TrialRecord]] = {}
         for record in reader.model_trials(model):
-            each.setdefault(record.question, []).append(record)
-    return {question: tuple(_texts(records, longest)) for question, records in each.items()}
+            records_by_question.setdefault(record.question, []).append(record)
+    return {question: tuple(_texts(records, longest)) for question, records in records_by_question.items()}
 
 
 def _texts(records: list[TrialRecord], longest: int) -> Iterator[str]:
-    """Texts in the order of trials, up to the first missing trial; a timed-out or unanswered one counts as missing."""
-    for number, record in enumerate(sorted(records, key=lambda one: one.trial)):
-        if record.trial != number or NOT_THERE & record.answer.signals:
+    """Texts in the order of trials, up to the first trial that is missing, timed out or unanswered."""
+    for number, record in enumerate(sorted(records, key=lambda record: record.trial)):
+        if record.trial != number or MISSING_SIGNALS & record.answer.signals:
             return
         yield shortened(record.answer.text, longest)

@@ -24,13 +24,13 @@ from adaptive_eval.endpoints.types import EndpointConfig
 
 Favour = Literal["answers", "time"]
 
-AHEAD, MOST_AHEAD = 360, 0.15
+AHEAD, MAX_AHEAD = 360, 0.15
 """Trials of a model in flight beyond the next look's, and their limit per question as a share of `trials.max`. A round
 of more questions than that fills the servers by itself, and nothing is asked ahead of its look."""
 OPENING = 0.15
-"""The first round at the pace `time`, as a share of `trials.max`."""
+"""Size of the first round at the pace `time`, as a share of `trials.max`."""
 SHARE_IN_BATCHES, OPENING_IN_BATCHES = 0.7, 0.3
-"""With batches, the share of a round in the least that is needed, and of the first round in `trials.max`."""
+"""With batches, a round as a share of the minimum that is needed, and the first round as a share of `trials.max`."""
 
 
 INSPECT_ON_OWN_SERVERS = ("hf", "vllm", "sglang", "ollama", "llama-cpp-python")
@@ -41,21 +41,26 @@ def choose_favour(models: Sequence[ModelConfig], trials: TrialsConfig) -> tuple[
     """Choose `time` if any model is on the user's own server, else `answers`; with the reason."""
     if trials.draw is not None:
         return "answers", "trials.draw asks the questions block by block"
-    own = [model.name for model in models if is_own_server(model)]
-    if not own:
-        what = "has a price, a key or headers" if all(map(_is_known_customer, models)) else "is on a server of others"
+    own_servers = [model.name for model in models if is_own_server(model)]
+    if not own_servers:
+        reason = "has a price, a key or headers" if all(map(_is_known_customer, models)) else "is on a server of others"
         if any(model.inspect is not None for model in models):
-            what = "is one that Inspect asks at a provider"
-        return "answers", f"every model {what}: its answers are what you pay for"
-    some = f"{own[0]} is" if len(own) == 1 else f"{own[0]} and {len(own) - 1} more are"
-    whose, beside = ("all models are", "") if len(own) == len(models) else (some, "; the others are asked ahead, too")
-    paid = "on servers of your own (no price or 0, no key), where time is what you pay for"
-    return "time", f"{whose} {paid}{beside}"
+            reason = "is one that Inspect asks at a provider"
+        return "answers", f"every model {reason}: its answers are what you pay for"
+    named = f"{own_servers[0]} is" if len(own_servers) == 1 else f"{own_servers[0]} and {len(own_servers) - 1} more are"
+    subject, addition = (
+        ("all models are", "") if len(own_servers) == len(models) else (named, "; the others are asked ahead, too")
+    )
+    explanation = "on servers of your own (no price or 0, no key), where time is what you pay for"
+    return "time", f"{subject} {explanation}{addition}"
 
 
 def is_own_server(model: ModelConfig) -> bool:
-    """Whether a model is on the user's own server: the run launches it, its GPUs are given, its price is 0, or it has
-    neither a price nor anything that identifies a customer."""
+    """Whether a model is on the user's own server.
+
+    It is if the run launches it, it has `gpus`, its price is 0, or it has neither a price nor anything that identifies
+    a customer.
+    """
     if model.batch is not None:
         return False
     if model.launch is not None or model.gpus or (model.price is not None and model.price.is_zero):
@@ -75,14 +80,14 @@ def is_known_by(server: EndpointConfig) -> bool:
 
 
 def opening_trials(trials: TrialsConfig, *, batched: bool = False) -> int:
-    """Trials a question before the first look."""
+    """Trials per question before the first look."""
     return make_pace(trials, questions=1, batched=batched).first_round(trials.min, trials.max)
 
 
 def make_pace(trials: TrialsConfig, questions: int, *, batched: bool = False) -> Pace:
-    """The pace for a number of questions; `batched` says whether any model is asked through a batch service.
+    """The pace for a number of questions; `batched` if any model uses a batch service.
 
-    An unresolved `auto`, as without models, counts as `answers`.
+    An unresolved `auto` counts as `answers`.
     """
     lookahead = trials.lookahead
     if trials.draw is not None:
@@ -93,6 +98,6 @@ def make_pace(trials: TrialsConfig, questions: int, *, batched: bool = False) ->
     if trials.favour != "time":
         return Pace(lookahead or 0)
     if lookahead is None:
-        in_rounds = min(AHEAD / questions, MOST_AHEAD * trials.max)
+        in_rounds = min(AHEAD / questions, MAX_AHEAD * trials.max)
         lookahead = max(round(in_rounds), 1) if questions <= AHEAD else 0
     return Pace(lookahead=lookahead, opening=round(OPENING * trials.max), held=True)

@@ -1,4 +1,4 @@
-"""Converts the configuration, which uses names, to the plan of the decision core, which uses positions."""
+"""Converts the configuration, which uses names, to the plan of the decision core, which uses indices."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,10 +37,10 @@ from adaptive_eval.supply.launch.types import GRACE_SECONDS
 from scorio.moments import CountArray
 
 ENDING_SECONDS = GRACE_SECONDS + 1.0
-"""Time for the run to notice that a server must end, and for the server to do so."""
-TINY = 1e-9
+"""Seconds for the run to notice that a server must end, and for the server to end."""
+MIN_GPU_SECONDS = 1e-9
 SAMPLE_MARGIN = 2
-"""Factor by which caps multiply a sample's token limit: its last call may exceed it, and its scorer may call models."""
+"""Factor on an Inspect sample's token limit for caps: its last call may exceed it, and its scorer may call models."""
 
 
 class PriorKnowledge(NamedTuple):
@@ -51,22 +51,22 @@ class PriorKnowledge(NamedTuple):
     ungraded: NDArray[np.int64] | None = None
     """(L, M): ungraded answers of recorded models."""
     unsure: NDArray[np.int64] | None = None
-    """(L, M, K): outcomes of recorded models that could have another grade, since the answer was cut off."""
+    """(L, M, K): outcomes of recorded models with uncertain grades, since the answers were cut off."""
 
 
 class RunFacts(NamedTuple):
-    """Facts about a run for its plan, besides questions and decisions."""
+    """Facts about a run that its plan needs, besides questions and decisions."""
 
     first: NDArray[np.integer] | None = None
     """(L, M): stored trials."""
     before: StageBefore | None = None
-    """The run as it stood when its settings were changed."""
+    """The state of the run when its settings were changed."""
     capped_opening: bool | None = None
     """As in `Plan`."""
     batched: bool = False
-    """Whether any model is asked through a batch service."""
+    """Whether any model uses a batch service."""
     budget: Budget | None = None
-    """The caps of a run that launches servers; None: those of any other."""
+    """The caps, if they differ from the configured ones because the run launches servers."""
     coupled: bool = False
     """As in `Plan`."""
 
@@ -80,11 +80,11 @@ def make_plan(
     questions: Sequence[Question],
     worst: Sequence[Cost],
     facts: RunFacts = NO_FACTS,
-    known: PriorKnowledge = NOTHING_KNOWN,
+    prior: PriorKnowledge = NOTHING_KNOWN,
 ) -> Plan:
-    """The plan of a configuration for these questions; `worst` is the most that a trial of each model may cost.
+    """The plan of a configuration for these questions; `worst` bounds the cost of a trial of each model.
 
-    `facts` are about the stored run, and `known` has outcomes of earlier runs.
+    `facts` are about the stored run, and `prior` has outcomes of earlier runs.
     """
     weighing = weigh_questions(config.benchmarks, [question.id for question in questions])
     bench = Bench(
@@ -93,12 +93,12 @@ def make_plan(
         weights=np.array(open_rubric(config.rubric).weights, dtype=float),
         worst_cost=tuple(worst),
         together=tuple(model.concurrency.samples_per_request for model in config.models),
-        prior_counts=known.counts,
+        prior_counts=prior.counts,
         clusters=clusters(questions),
         **({} if weighing is None else weighing._asdict()),
         recorded=config.recorded,
-        recorded_ungraded=known.ungraded,
-        recorded_unsure=known.unsure,
+        recorded_ungraded=prior.ungraded,
+        recorded_unsure=prior.unsure,
     )
     facts = facts._replace(
         batched=config.batched,
@@ -123,8 +123,8 @@ def plan_on(bench: Bench, config: Decisions, names: Sequence[str], facts: RunFac
         bench = replace(bench, gates=())
     objective, stopping = _objective(config, names, bench), config.stopping
     policy: Policy = _chosen_part(config, "trials.policy", POLICIES, Policy, config.trials.options, {})
-    known = {"confidence": stopping.confidence, "start": start, "delta": stopping.delta}
-    rule: Rule = _chosen_part(config, "stopping.rule", RULES, Rule, stopping.options, known)
+    context = {"confidence": stopping.confidence, "start": start, "delta": stopping.delta}
+    rule: Rule = _chosen_part(config, "stopping.rule", RULES, Rule, stopping.options, context)
     rubric = open_rubric(config.rubric)
     judged_by = RULES.get(str(stopping.rule)) if objective.rule is None else None
     latch = judged_by is None or judged_by.latching
@@ -159,38 +159,40 @@ def plan_on(bench: Bench, config: Decisions, names: Sequence[str], facts: RunFac
 
 
 def _block_size(trials: TrialsConfig, questions: int, first: NDArray[np.integer] | None) -> int:
-    """The number of questions in a block; 0 if questions are not drawn."""
+    """Number of questions per block; 0 if questions are not drawn."""
     if trials.draw is not None and first is not None:
         raise ConfigError(
             "trials.draw begins with questions that no model was asked, and there are trials already; remove it"
         )
     if trials.draw is not None and trials.draw > questions:
-        mend = f"there are {questions} questions; lower it, or remove it, so that all of them are asked at once"
-        raise ConfigError(f"trials.draw is {trials.draw}, but {mend}")
+        hint = f"there are {questions} questions; lower it, or remove it, so that all of them are asked at once"
+        raise ConfigError(f"trials.draw is {trials.draw}, but {hint}")
     return trials.draw or 0
 
 
 @contextmanager
 def _explain_misfit(config: Decisions) -> Iterator[None]:
-    """Turn a `ValueError` of incompatible parts of a plan into a `ConfigError` that names plug-ins, if any."""
+    """Convert a `ValueError` due to incompatible parts of a plan to a `ConfigError` that names the plug-ins."""
     try:
         yield
     except ValueError as error:
         named = ", ".join(f"{key}: {name}" for key, name in config.plug_ins.items())
-        parts = f"plug-ins do not fit together ({named})" if named else "settings do not fit together"
+        parts = f"plug-ins are incompatible ({named})" if named else "settings are incompatible"
         raise ConfigError(f"the {parts}: {error}") from error
 
 
 def core_caps(config: BudgetConfig, models: Sequence[ModelConfig] = (), groups: Sequence[ServingGroup] = ()) -> Budget:
-    """The caps in the core's units; `groups` has the models whose servers the run launches.
+    """The caps in the core's units; `groups` has the models with launched servers.
 
-    Such servers cost until they have ended, so they are stopped some time before the cap on GPU time.
+    A launched server costs GPU time until it has ended, so it is stopped before the cap is reached.
     """
     held = None
     if config.gpu_hours is not None and groups:
-        # of the servers that may be up at the same time: one at each place
-        gpus = sum(max(models[one].gpus or 0.0 for one in group.models) * max(len(group.places), 1) for group in groups)
-        held = max(3600.0 * config.gpu_hours - gpus * ENDING_SECONDS, TINY)
+        # servers that may run at the same time: one at each place
+        gpus = sum(
+            max(models[index].gpus or 0.0 for index in group.models) * max(len(group.places), 1) for group in groups
+        )
+        held = max(3600.0 * config.gpu_hours - gpus * ENDING_SECONDS, MIN_GPU_SECONDS)
     return Budget(
         trials=config.trials,
         tokens=config.tokens,
@@ -204,26 +206,26 @@ def core_caps(config: BudgetConfig, models: Sequence[ModelConfig] = (), groups: 
 def first_information(
     bench: Bench, trials: TrialsConfig, opening: int, first: NDArray[np.integer] | None = None
 ) -> float:
-    """The least information of the first look with `opening` trials a question: opening/max, or more with earlier
+    """The minimum information at the first look with `opening` trials per question: opening/max, or more with earlier
     trials or R0.
 
     The information of a pair is a mean of (n_q + D_q) / (trials.max + D_q) over its questions, weighted by their shares
-    of the uncertainty, so it is never below the least of them. A sequential rule spends its error from there on: a
-    single look at a finished design is judged as one look.
+    of the uncertainty, so it is never below the minimum over questions. A sequential rule spends its error from that
+    information on: a single look at a finished design is treated as one look.
     """
     if trials.draw is not None:
         return min(1.0, trials.draw / bench.questions)
-    at_first = np.asarray(opening) if first is None else np.maximum(first, opening)
-    known = np.asarray(0) if bench.prior_counts is None else bench.prior_counts.sum(axis=-1)
-    most = np.full(bench.questions, trials.max, dtype=float)
+    first_trials = np.asarray(opening) if first is None else np.maximum(first, opening)
+    prior = np.asarray(0) if bench.prior_counts is None else bench.prior_counts.sum(axis=-1)
+    horizon = np.full(bench.questions, trials.max, dtype=float)
     if bench.gates and bench.question_weights is not None:  # the horizon of a benchmark depends on its weight
-        most = most * np.maximum(bench.question_weights, 1.0)
-    information = np.broadcast_to((at_first + known) / (most + known), (bench.models, bench.questions))
+        horizon = horizon * np.maximum(bench.question_weights, 1.0)
+    information = np.broadcast_to((first_trials + prior) / (horizon + prior), (bench.models, bench.questions))
     return min(1.0, float(np.min(information[bench.asked])))
 
 
 def clusters(questions: Sequence[Question]) -> NDArray[np.int64] | None:
-    """Cluster labels 0..G-1, in which a question without a cluster is one by itself; None if no question has one."""
+    """Cluster labels 0..G-1; a question without a cluster is its own cluster. None if no question has a cluster."""
     if all(question.cluster is None for question in questions):
         return None
     keys = [question.cluster if question.cluster is not None else ("alone", question.id) for question in questions]
@@ -232,16 +234,16 @@ def clusters(questions: Sequence[Question]) -> NDArray[np.int64] | None:
 
 
 def trial_cost(model: ModelConfig) -> Callable[[Answer], Cost]:
-    """A function for the cost of an answer of this model: tokens, USD, and its share of GPU seconds.
+    """A function for the cost of this model's answers: tokens, USD, and the share of GPU seconds.
 
-    A replica's GPUs are shared by the answers that may be in flight there, which the server's load may reduce below the
-    configured number. An answer never costs more than was reserved for it.
+    The answers in flight at a replica share its GPUs; their number may be below the configured limit, depending on the
+    server's load. An answer never costs more than was reserved for it.
     """
 
     def cost(answer: Answer) -> Cost:
         used = (answer.prompt_tokens, answer.completion_tokens, answer.latency)
-        if isinstance(answer, SampleAnswer):  # it may include calls of other models, with other prices
-            return usage_cost(model, *used)._replace(usd=_usd(model, *answer.own) + answer.usd_of_others)
+        if isinstance(answer, SampleAnswer):  # it may include calls to other models with other prices
+            return usage_cost(model, *used)._replace(usd=_usd(model, *answer.own_tokens) + answer.usd_of_others)
         return usage_cost(model, *used, answer.abreast, batched=came_by_batch(answer.replica))
 
     return cost
@@ -268,7 +270,7 @@ def usage_cost(
 
 
 def worst_costs(config: RunConfig, questions: Sequence[Question], longest: Sequence[int]) -> tuple[Cost, ...]:
-    """The most that a trial of each model may cost, given the bytes of its longest prompt; hard caps reserve it."""
+    """Upper bound on the cost of a trial per model, given the bytes of its longest prompt; hard caps reserve it."""
     verdict = worst_verdict(config, questions)
     return tuple(
         NO_COST if model.recorded is not None else _worst_cost(model, size, config.budget).plus(verdict)
@@ -277,21 +279,21 @@ def worst_costs(config: RunConfig, questions: Sequence[Question], longest: Seque
 
 
 def worst_verdict(config: RunConfig, questions: Sequence[Question]) -> Cost:
-    """The most that grading one answer may cost, whose length is bounded by `max_tokens`."""
-    # the tokens of an Inspect sample are those of all models, some of which may be more expensive
+    """Upper bound on the cost of grading one answer of at most `max_tokens`."""
+    # the tokens of an Inspect sample include those of other models, which may be more expensive
     tokens = SAMPLE_MARGIN * max(model.sampling.max_tokens or 0 for model in config.models)
     others = [price for task in config.inspect_tasks.values() if task is not None for price in task.prices.values()]
     dearest = Cost(0, max((_dearest(price, tokens) for price in others), default=0.0))
     limits = [model.sampling.max_tokens for model in config.asked]
     written = None if not limits or None in limits else MOST_BYTES_A_TOKEN * max(limit or 0 for limit in limits)
     asked = graders_that_ask(config.grader).items()
-    each = [dearest, *(one.worst_cost(benchmark_questions(name, questions), written) for name, one in asked)]
-    return Cost(*(max(values) for values in zip(*each, strict=True)))
+    costs = [dearest, *(grader.worst_cost(benchmark_questions(name, questions), written) for name, grader in asked)]
+    return Cost(*(max(values) for values in zip(*costs, strict=True)))
 
 
 def longest_prompts(prompts: Sequence[Sequence[Prompt]]) -> tuple[int, ...]:
     """The length of each model's longest prompt in bytes."""
-    different = {id(asked): asked for asked in prompts}  # models with equal prompts share them
+    different = {id(asked): asked for asked in prompts}  # models with equal prompts share the objects
     longest = {key: max(map(prompt_bytes, asked)) for key, asked in different.items()}
     return tuple(longest[id(asked)] for asked in prompts)
 
@@ -303,7 +305,7 @@ def prompt_bytes(prompt: Prompt) -> int:
 
 def _worst_cost(model: ModelConfig, longest: int, budget: BudgetConfig) -> Cost:
     completion = model.sampling.max_tokens or 0
-    # the GPU time of launched servers is measured while they are held, and a cap stops the run in time
+    # the GPU time of launched servers is measured while the run holds them, and a cap stops the run in time
     gpu_seconds = 0.0 if model.launch is not None else _most_gpu_seconds(model)
     if not completion and (budget.tokens is not None or budget.usd is not None):
         return Cost(0, math.inf, gpu_seconds)
@@ -316,12 +318,12 @@ def _worst_cost(model: ModelConfig, longest: int, budget: BudgetConfig) -> Cost:
 
 
 def _dearest(price: Price, tokens: int) -> float:
-    """The most that a number of tokens may cost, whether prompt or completion."""
+    """The cost of tokens at the higher of the two prices."""
     return max(price.usd(tokens, 0.0), price.usd(0.0, tokens))
 
 
 def lost_cost(model: ModelConfig, worst: Cost) -> Cost:
-    """The most that a lost attempt may have cost; the GPU time in `worst` is that of all attempts."""
+    """Upper bound on the cost of a lost attempt; `worst` includes the GPU time of all attempts."""
     return worst._replace(gpu_seconds=worst.gpu_seconds / model.concurrency.attempts)
 
 
@@ -331,18 +333,18 @@ def _usd(model: ModelConfig, prompt_tokens: float, completion_tokens: float, *, 
 
 
 def _most_gpu_seconds(model: ModelConfig) -> float:
-    """The most GPU seconds of an answer over all its attempts, if its servers are full."""
+    """Upper bound on the GPU seconds of an answer over all attempts, if its servers are full."""
     share = gpu_share(model.gpus, model, model.concurrency.in_flight)
     return model.sampling.timeout * model.concurrency.attempts * share if share else 0.0  # the timeout may be infinite
 
 
 def _objective(config: Decisions, names: Sequence[str], bench: Bench) -> Objective:
-    """The configured objective, with models by position."""
+    """The configured objective, with models by index."""
     chosen = config.objective
     if chosen.kind == PLACE.name and not bench.recorded:
         raise ConfigError("objective.kind: place needs recorded models, and there are none here; use ranking")
-    known = {"models": tuple(names), "recorded": bench.recorded}
-    objective: Objective = _chosen_part(config, "objective.kind", OBJECTIVES, Objective, chosen.arguments, known)
+    context = {"models": tuple(names), "recorded": bench.recorded}
+    objective: Objective = _chosen_part(config, "objective.kind", OBJECTIVES, Objective, chosen.arguments, context)
     if chosen.gated_by is None:
         return objective
     parts = tuple(delta for _, delta in bench.gates)
@@ -355,10 +357,10 @@ def _chosen_part(
     entries: Mapping[str, Entry[Any]],
     kind: type,
     options: Mapping[str, object],
-    known: Mapping[str, object],
+    context: Mapping[str, object],
 ) -> Any:
-    """The built-in or plug-in that the configuration names under a key."""
+    """The built-in or plug-in configured under a key."""
     chosen = config.chosen[key]
     if (entry := entries.get(chosen)) is not None:
-        return make(entry.make, options, known)
-    return load_plug_in(kind, key, chosen, options, config.folder, known)
+        return make(entry.make, options, context)
+    return load_plug_in(kind, key, chosen, options, config.folder, context)

@@ -1,4 +1,4 @@
-"""Loads plug-ins: rules, policies and objectives that a configuration names, with their options."""
+"""Loads plug-ins, which are rules, policies and objectives named in a configuration, with their options."""
 
 import inspect
 from collections.abc import Mapping
@@ -12,61 +12,65 @@ from adaptive_eval.core.registry import make, parameters_of
 
 
 def load_plug_in(
-    kind: type, key: str, name: str, options: Mapping[str, object], folder: Path, known: Mapping[str, object]
+    kind: type, key: str, name: str, options: Mapping[str, object], folder: Path, context: Mapping[str, object]
 ) -> Any:
     """Load the object that a configuration names under `key`.
 
-    Classes and functions are called with their options and with every `known` value they have a parameter for; anything
-    else is returned unchanged.
+    Classes and functions are called with their options, and with those `context` values that they have parameters for.
+    Other objects are returned unchanged.
     """
-    found: Any = load_attribute(name, folder)
-    if isinstance(found, type):
-        _require_members(found, kind, key, name, methods=True)
-        found = _call_plug_in(found, key, name, options, known)
-    elif _missing_member(found, kind):
-        found = _call_plug_in(found, key, name, options, known)
+    plug_in: Any = load_attribute(name, folder)
+    if isinstance(plug_in, type):
+        _require_members(plug_in, kind, key, name, methods=True)
+        plug_in = _call_plug_in(plug_in, key, name, options, context)
+    elif _missing_member(plug_in, kind):
+        plug_in = _call_plug_in(plug_in, key, name, options, context)
     elif options:
         raise ConfigError(
-            f"{key}: {name} takes no options, since it is an object and not a class; name its class instead"
+            f"{key}: {name} has no options, since it is an object and not a class; name its class instead"
         )
-    _require_members(found, kind, key, name)
-    return found
+    _require_members(plug_in, kind, key, name)
+    return plug_in
 
 
-def _require_members(found: object, kind: type, key: str, name: str, *, methods: bool = False) -> None:
-    if lacks := _missing_member(found, kind, methods=methods):
+def _require_members(plug_in: object, kind: type, key: str, name: str, *, methods: bool = False) -> None:
+    if missing := _missing_member(plug_in, kind, methods=methods):
         raise ConfigError(
-            f"{key}: {name} is no {kind.__name__.lower()}, since it has no {lacks}; "
-            f"see adaptive_eval.core.{kind.__name__}, from which yours may inherit"
+            f"{key}: {name} is not a valid {kind.__name__.lower()}: it has no {missing}; "
+            f"inherit from adaptive_eval.core.{kind.__name__}"
         )
 
 
-def _call_plug_in(found: Any, key: str, name: str, options: Mapping[str, object], known: Mapping[str, object]) -> Any:
-    if not callable(found):
-        raise ConfigError(f"{key}: {name} must be a class, or a function that makes one, but got {found!r:.80}")
-    _check_names(found, key, name, options)
+def _call_plug_in(
+    plug_in: Any, key: str, name: str, options: Mapping[str, object], context: Mapping[str, object]
+) -> Any:
+    if not callable(plug_in):
+        raise ConfigError(f"{key}: {name} must be a class, or a factory function, but got {plug_in!r:.80}")
+    _check_names(plug_in, key, name, options)
     try:
-        return make(found, options, known)
+        return make(plug_in, options, context)
     except Exception as error:  # the user's code may raise anything
         given = f"with the options {dict(options)!r:.200}" if options else "without options"
         raise ConfigError(f"{key}: {name} could not be created {given}: {error}") from error
 
 
-def _check_names(found: Any, key: str, name: str, options: Mapping[str, object]) -> None:
-    asked = parameters_of(found)
+def _check_names(plug_in: Any, key: str, name: str, options: Mapping[str, object]) -> None:
+    parameters = parameters_of(plug_in)
     try:
-        takes_any = any(one.kind is one.VAR_KEYWORD for one in inspect.signature(found).parameters.values())
+        takes_any = any(
+            parameter.kind is parameter.VAR_KEYWORD for parameter in inspect.signature(plug_in).parameters.values()
+        )
     except ValueError:
         takes_any = True
     for option in () if takes_any else options:
-        if option not in asked:
-            mend = did_you_mean(option, asked, f"it takes {', '.join(asked) or 'none'}")
-            raise ConfigError(f"{key.partition('.')[0]}.options.{option} is not an option of {name}; {mend}")
+        if option not in parameters:
+            hint = did_you_mean(option, parameters, f"its options: {', '.join(parameters) or 'none'}")
+            raise ConfigError(f"{key.partition('.')[0]}.options.{option} is not an option of {name}; {hint}")
 
 
-def _missing_member(found: object, kind: type, *, methods: bool = False) -> str:
+def _missing_member(plug_in: object, kind: type, *, methods: bool = False) -> str:
     """The first member of a Protocol that is missing; only `methods` can be checked on a class."""
-    wanted = [
+    members = [
         name for name, value in vars(kind).items() if not name.startswith("_") and (callable(value) or not methods)
     ]
-    return next((name for name in wanted if not hasattr(found, name)), "")
+    return next((name for name in members if not hasattr(plug_in, name)), "")

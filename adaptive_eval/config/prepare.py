@@ -1,9 +1,8 @@
-"""Prepares everything of a run that needs no server: questions, prompts, plan, costs, and the meaning of trials.
+"""Prepares everything of a run that needs no server: questions, prompts, plan, costs, and the run's fingerprint.
 
-The meaning of a run's trials is the part of the configuration that a resume may not change. It includes the source
-files of a user's grading function. Everything else may change and is recorded: where models are served, concurrency,
-timeouts, objective, stopping, the choice of trials, budget, and the source files of the user's own rules and policies.
-A resume takes the looks again.
+The fingerprint is the part of the configuration that a resume must not change, including the source files of a user's
+grading function. Everything else may change and is recorded: servers, concurrency, timeouts, objective, stopping, the
+choice of trials, budget, and the source files of the user's own rules and policies. A resume repeats the looks.
 """
 
 import inspect
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple, cast
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.base.errors import ConfigError, StoreError, first_lines
-from adaptive_eval.base.imports import DIGITS, SAID, fingerprints, first_words
+from adaptive_eval.base.imports import DIGITS, MAX_DESCRIPTION, docstring_summary, fingerprints
 from adaptive_eval.base.seeds import SHARED, hashed_base
 from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.pace import choose_favour
@@ -40,115 +39,132 @@ from adaptive_eval.supply.types import Lane, TrialPrice
 
 
 def missing_programs(config: RunConfig, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The names of launched models whose program is missing, each with the problem."""
+    """The names of launched models whose program is missing, with the problems."""
     for model in config.asked:
         if model.launch is not None:
-            sees = server_environment(model.launch, model.model, "", environment)
-            problem = missing_program(server_command(model.launch, model.model), sees, config.folder)
+            program_environment = server_environment(model.launch, model.model, "", environment)
+            problem = missing_program(server_command(model.launch, model.model), program_environment, config.folder)
             if problem is not None:
                 yield model.name, problem
 
 
-SERVER_WORKINGS = {"base_url", "api_key_env", "client", "stream", "headers", "finish_reasons", "auth", "ca_file"}
-GRADER_WORKINGS: dict[str, Any] = {
+SERVER_NOT_IN_FINGERPRINT = {
+    "base_url",
+    "api_key_env",
+    "client",
+    "stream",
+    "headers",
+    "finish_reasons",
+    "auth",
+    "ca_file",
+}
+GRADER_NOT_IN_FINGERPRINT: dict[str, Any] = {
     **dict.fromkeys(("timeout", "workers", "memory", "key_is_answer", "concurrency"), True),
-    "server": {"__all__": {*SERVER_WORKINGS, "price", "gpus"}},
+    "server": {"__all__": {*SERVER_NOT_IN_FINGERPRINT, "price", "gpus"}},
     "against": {"run"},
 }
 """Settings of graders that do not change grades."""
 
-MODEL_WORKINGS = {"name", "recorded", "launch", "batch", "concurrency", "price", "gpus", "prompt_logprobs"}
-"""Settings of models that do not change answers; all other keys, but those above, are part of the meaning."""
-SAMPLING_WORKINGS = {"timeout"}
+MODEL_NOT_IN_FINGERPRINT = {"name", "recorded", "launch", "batch", "concurrency", "price", "gpus", "prompt_logprobs"}
+"""Settings of models that do not change answers; all other keys are part of the fingerprint, except those above."""
+SAMPLING_NOT_IN_FINGERPRINT = {"timeout"}
 
 PLUG_INS = "plug_ins"
-"""Key of a stored configuration for facts about plug-ins, since readers of the run do not load these."""
+"""Key of a stored configuration for facts about plug-ins, which readers of the run do not load."""
 OWN_RULE = "objective.rule"
-"""Key there for the rule that a user's objective defines."""
+"""Key in `PLUG_INS` for the rule that a user's objective defines."""
 
 
 def run_header(config: RunConfig, questions: tuple[Question, ...]) -> RunHeader:
-    """The header to store; the meaning leaves out defaults, so that a new option changes no run."""
+    """The header to store; its fingerprint omits defaults, so that a new option does not change existing runs."""
     return RunHeader(
         name=config.name,
         configuration=with_pace(config).model_dump(mode="json") | _plug_ins(config),
         meaning={
             "seed": config.seed,
             "seeds": config.trials.seeds,
-            "grader": _grader_meaning(config.grader) | _sources(config),
+            "grader": _grader_fingerprint(config.grader) | _sources(config),
             "rubric": config.rubric.model_dump(mode="json", exclude_defaults=True),
-            **_task_meaning(config.benchmark, config.folder),
-            **_benchmarks_meaning(config),
+            **_task_fingerprint(config.benchmark, config.folder),
+            **_benchmarks_fingerprint(config),
         },
-        models={model.name: _model_meaning(model) for model in config.models},
+        models={model.name: _model_fingerprint(model) for model in config.models},
         questions={question.id: _question_body(question) for question in questions},
     )
 
 
 def with_pace(config: RunConfig) -> RunConfig:
-    """The configuration with the pace that an unresolved `auto` stands for, as in an import (`pace.make_pace`)."""
+    """The configuration with an unresolved `auto` replaced by its pace (`pace.make_pace`), as for imports."""
     return with_trials(config, {"favour": "answers"}) if config.trials.favour == "auto" else config
 
 
-def _grader_meaning(grader: Any) -> dict[str, object]:
-    """The options of a grader that its grades depend on, by benchmark if there are several."""
-    told: dict[str, object] = grader.model_dump(mode="json", exclude=GRADER_WORKINGS, exclude_defaults=True)
+def _grader_fingerprint(grader: Any) -> dict[str, object]:
+    """The options of a grader that affect its grades, by benchmark if there are several."""
+    options: dict[str, object] = grader.model_dump(
+        mode="json", exclude=GRADER_NOT_IN_FINGERPRINT, exclude_defaults=True
+    )
     if isinstance(grader, ByBenchmark):
-        told["graders"] = {name: _grader_meaning(one) for name, one in grader.graders.items()}
-    return told | {"kind": grader.kind}
+        options["graders"] = {
+            name: _grader_fingerprint(benchmark_grader) for name, benchmark_grader in grader.graders.items()
+        }
+    return options | {"kind": grader.kind}
 
 
 def _sources(config: RunConfig) -> dict[str, object]:
     """Digests of the source files of a user's grading functions."""
     functions = config.grader.functions
-    found = {file: digest for name in functions for file, digest in fingerprints(name, config.folder).items()}
-    return {"sources": found} if functions else {}
+    digests = {file: digest for name in functions for file, digest in fingerprints(name, config.folder).items()}
+    return {"sources": digests} if functions else {}
 
 
-def _task_meaning(task: BenchmarkConfig | None, folder: Path) -> dict[str, object]:
-    """The settings of an Inspect task, with the digest of its file if it is in one."""
+def _task_fingerprint(task: BenchmarkConfig | None, folder: Path) -> dict[str, object]:
+    """The settings of an Inspect task, with the digest of its file, if any."""
     if task is None:
         return {}
-    said = task.model_dump(mode="json", exclude={"prices"}, exclude_defaults=True)
+    settings = task.model_dump(mode="json", exclude={"prices"}, exclude_defaults=True)
     file = folder / task.inspect.partition("@")[0]
     digest = sha256(file.read_bytes()).hexdigest()[:DIGITS] if file.is_file() else None
-    return {"benchmark": said if digest is None else {**said, "digest": digest}}
+    return {"benchmark": settings if digest is None else {**settings, "digest": digest}}
 
 
-def _benchmarks_meaning(config: RunConfig) -> dict[str, object]:
-    """The weight and the prompt of each of several benchmarks."""
-    beside = {"name", "gate", "benchmark"}
-    told = {
-        one.name: one.model_dump(mode="json", exclude=beside, exclude_defaults=True)
-        | _task_meaning(one.benchmark, config.folder)
-        for one in config.benchmarks
+def _benchmarks_fingerprint(config: RunConfig) -> dict[str, object]:
+    """The weight and the prompt of each benchmark, if there are several."""
+    excluded = {"name", "gate", "benchmark"}
+    settings = {
+        part.name: part.model_dump(mode="json", exclude=excluded, exclude_defaults=True)
+        | _task_fingerprint(part.benchmark, config.folder)
+        for part in config.benchmarks
     }
-    return {"benchmarks": told} if told else {}
+    return {"benchmarks": settings} if settings else {}
 
 
 def _plug_ins(config: RunConfig) -> dict[str, object]:
-    """Facts about each plug-in: its name, its own description, and digests of its source files."""
-    told = {
-        key: {"name": name, "says": first_words(name, config.folder), "sources": fingerprints(name, config.folder)}
+    """Facts about each plug-in: its name, its description, and digests of its source files."""
+    facts = {
+        key: {
+            "name": name,
+            "says": docstring_summary(name, config.folder),
+            "sources": fingerprints(name, config.folder),
+        }
         for key, name in config.plug_ins.items()
     }
-    return {PLUG_INS: told} if told else {}
+    return {PLUG_INS: facts} if facts else {}
 
 
-def _model_meaning(model: ModelConfig) -> dict[str, object]:
+def _model_fingerprint(model: ModelConfig) -> dict[str, object]:
     if model.recorded is not None:
         return {"recorded": True, "model": model.model}
-    beside = {*SERVER_WORKINGS, *MODEL_WORKINGS, "api", "simulate", "prompt", "sampling"}
-    told = model.model_dump(mode="json", exclude=beside, exclude_defaults=True)
+    excluded = {*SERVER_NOT_IN_FINGERPRINT, *MODEL_NOT_IN_FINGERPRINT, "api", "simulate", "prompt", "sampling"}
+    settings = model.model_dump(mode="json", exclude=excluded, exclude_defaults=True)
     if model.inspect is not None:
         limit = model.sampling.max_tokens
-        return told if limit is None else {**told, "sampling": {"max_tokens": limit}}
+        return settings if limit is None else {**settings, "sampling": {"max_tokens": limit}}
     return {
-        **told,
+        **settings,
         "api": model.api,
         "simulate": model.simulate,
         "prompt": model.prompt.model_dump(mode="json", exclude_defaults=True),
-        "sampling": model.sampling.model_dump(mode="json", exclude=SAMPLING_WORKINGS, exclude_defaults=True),
+        "sampling": model.sampling.model_dump(mode="json", exclude=SAMPLING_NOT_IN_FINGERPRINT, exclude_defaults=True),
     }
 
 
@@ -159,7 +175,7 @@ def _question_body(question: Question) -> dict[str, object]:
 
 
 def stored_config(header: RunHeader) -> RunConfig:
-    """The configuration with which a run was last started; raises `StoreError` if it cannot be read any more."""
+    """The configuration of a run's last start; raises `StoreError` if it cannot be read."""
     stored = {name: section for name, section in header.configuration.items() if name != PLUG_INS}
     try:
         body = json.dumps(stored)
@@ -173,22 +189,22 @@ def stored_config(header: RunHeader) -> RunConfig:
 
 
 def _require_number(name: str) -> float:
-    """Parse a constant of JSON; raises `ValueError` for NaN, which no limit would catch."""
+    """Parse a constant of JSON; raises `ValueError` for NaN, which passes every limit check."""
     if name == "NaN":
         raise ValueError(name)
     return float(name)
 
 
 def stored_words(header: RunHeader) -> dict[str, str]:
-    """Stored descriptions of a run's plug-ins, by key; the plug-ins are not loaded."""
-    kept = header.configuration.get(PLUG_INS)
-    told = kept.items() if isinstance(kept, dict) else ()
-    says = {str(key): one.get("says") for key, one in told if isinstance(one, dict)}
-    return {key: text for key, text in says.items() if isinstance(text, str)}
+    """Stored descriptions of a run's plug-ins by key, read without loading the plug-ins."""
+    section = header.configuration.get(PLUG_INS)
+    entries = section.items() if isinstance(section, dict) else ()
+    descriptions = {str(key): entry.get("says") for key, entry in entries if isinstance(entry, dict)}
+    return {key: text for key, text in descriptions.items() if isinstance(text, str)}
 
 
 _question_parser = cache(lambda: TypeAdapter(Question))
-"""Makes the parser of stored questions, on first use."""
+"""Creates the parser of stored questions on first use."""
 
 
 def stored_questions(header: RunHeader) -> tuple[Question, ...]:
@@ -208,17 +224,17 @@ def stored_question(key: str, body: Json) -> Question:
 
 
 class StoredSetup(NamedTuple):
-    """The newest configuration of a stored run, and its questions."""
+    """The latest configuration of a stored run, and its questions."""
 
     config: RunConfig
     questions: tuple[Question, ...]
     plug_ins: Mapping[str, str]
-    """Descriptions that plug-ins give of themselves, by key."""
+    """Descriptions of plug-ins by key."""
     roster: Roster
 
 
 def stored_setup(header: RunHeader) -> StoredSetup:
-    """The setup in a stored header, with models in the order in which they joined."""
+    """The setup in a stored header, with models in the order of joining."""
     config, questions = in_order_of_joining(stored_config(header), header), stored_questions(header)
     return StoredSetup(config, questions, stored_words(header), make_roster(config, questions))
 
@@ -229,7 +245,7 @@ CACHED_BASES = 65_536
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
-    """A run that is ready to begin."""
+    """A run that is ready to start."""
 
     config: RunConfig
     questions: tuple[Question, ...]
@@ -242,9 +258,9 @@ class PreparedRun:
     why_favoured: str | None = None
     """Why `trials.favour: auto` chose this pace; None if the pace was given."""
     arguments: tuple[str, ...] | None = None
-    """The arguments of `adaptive-eval run` that resume the run; None if no command began it."""
+    """The arguments of `adaptive-eval run` to resume the run; None if no command started it."""
     overrides: Mapping[str, Override] = field(default_factory=dict)
-    """Settings over those of the file that the run remembers, by key."""
+    """Stored settings that override those of the file, by key."""
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -255,7 +271,7 @@ class PreparedRun:
 def prepare(config: RunConfig) -> PreparedRun:
     """Load the questions and prepare the run; raises `ConfigError`."""
     if isinstance(config.grader, Logged):
-        raise ConfigError("grader.kind: logged stands for the grades of imported logs; name a grader for new answers")
+        raise ConfigError("grader.kind: logged is a placeholder for imported logs; choose a grader for new answers")
     config, questions = load_run(config)
     _require_gradable(config, questions)
     config, why = choose_pace(config)
@@ -273,17 +289,19 @@ def choose_pace(config: RunConfig) -> tuple[RunConfig, str | None]:
 
 def adopt_stored_trials(config: RunConfig, stored: RunConfig, *, at_any_pace: bool) -> RunConfig:
     """Take over `trials.min` of a stored run unless the configuration sets it, and `at_any_pace` its pace."""
-    began, kept = stored.trials, dict[str, object]()
+    stored_trials, adopted = stored.trials, dict[str, object]()
     if at_any_pace:
-        kept["favour"] = began.favour
-    if "min" not in config.trials.model_fields_set and began.min <= config.trials.max:
-        kept["min"] = began.min
-    return with_trials(config, kept)
+        adopted["favour"] = stored_trials.favour
+    if "min" not in config.trials.model_fields_set and stored_trials.min <= config.trials.max:
+        adopted["min"] = stored_trials.min
+    return with_trials(config, adopted)
 
 
 def in_order_of_joining(config: RunConfig, stored: RunHeader) -> RunConfig:
-    """The configuration with the models of a stored run in the order in which they joined it, and new ones after them:
-    so a pair of models keeps its sign, whatever their order in the file."""
+    """The configuration with a stored run's models in the order of joining, followed by new models.
+
+    So a pair of models keeps its sign, whatever their order in the file.
+    """
     order = {name: number for number, name in enumerate(stored.models)}
     models = sorted(config.models, key=lambda model: order.get(model.name, len(order)))
     return config if models == list(config.models) else config.model_copy(update={"models": tuple(models)})
@@ -305,10 +323,10 @@ def _with_own_rule(prepared: PreparedRun) -> PreparedRun:
     name = prepared.config.plug_ins.get("objective.kind")
     if name is None:
         return prepared
-    header, said = prepared.header, inspect.getdoc(prepared.plan.objective.rule) or ""
-    rule = {"name": name, "says": said.partition("\n")[0][:SAID]}
-    told = {**cast(Json, header.configuration[PLUG_INS]), OWN_RULE: rule}
-    return replace(prepared, header=replace(header, configuration={**header.configuration, PLUG_INS: told}))
+    header, docstring = prepared.header, inspect.getdoc(prepared.plan.objective.rule) or ""
+    rule = {"name": name, "says": docstring.partition("\n")[0][:MAX_DESCRIPTION]}
+    plug_ins = {**cast(Json, header.configuration[PLUG_INS]), OWN_RULE: rule}
+    return replace(prepared, header=replace(header, configuration={**header.configuration, PLUG_INS: plug_ins}))
 
 
 def with_questions(config: RunConfig, questions: tuple[Question, ...]) -> PreparedRun:
@@ -326,7 +344,7 @@ def with_questions(config: RunConfig, questions: tuple[Question, ...]) -> Prepar
 
 
 def make_roster(config: RunConfig, questions: Sequence[Question]) -> Roster:
-    """The names of a configuration's models and of these questions."""
+    """The names of the configuration's models and of the questions."""
     return Roster.of((model.name for model in config.models), (question.id for question in questions))
 
 
@@ -349,28 +367,28 @@ def make_lane(prepared: PreparedRun, number: int, endpoint: Endpoint) -> Lane:
 
 
 def _require_gradable(config: RunConfig, questions: tuple[Question, ...]) -> None:
-    """Raise `ConfigError` if the grader cannot use an answer key, since it would fail on every answer."""
-    alike: dict[str, list[str]] = {}  # by problem without the answer
+    """Raise `ConfigError` if the grader cannot use an answer key, with which it would fail on every answer."""
+    by_problem: dict[str, list[str]] = {}  # by problem without the answer
     for question in questions:
         if (problem := config.grader.key_problem(question)) is not None:
-            same = alike.setdefault(problem.replace(repr(question.answer), ""), [])
-            same.append(f"question {question.id}: {problem}")
-    if alike:
-        lines = [first + f" (and {len(others)} more alike)" * bool(others) for first, *others in alike.values()]
-        said = f"the grader {config.grader.kind} cannot use the answer key of some questions:"
-        raise ConfigError("\n".join([said, *first_lines(lines, SHOWN_PROBLEMS)]))
+            examples = by_problem.setdefault(problem.replace(repr(question.answer), ""), [])
+            examples.append(f"question {question.id}: {problem}")
+    if by_problem:
+        lines = [first + f" (and {len(others)} more)" * bool(others) for first, *others in by_problem.values()]
+        headline = f"the grader {config.grader.kind} cannot use the answer key of some questions:"
+        raise ConfigError("\n".join([headline, *first_lines(lines, SHOWN_PROBLEMS)]))
 
 
 def render_prompts(config: RunConfig, questions: tuple[Question, ...]) -> tuple[tuple[Prompt, ...], ...]:
     """Prompts by model and question."""
-    ways = [(model.api, model.prompt.model_dump_json()) for model in config.models]
-    models = dict(zip(ways, config.models, strict=True))  # one of those that are asked alike
-    rendered = {way: tuple(_prompt(model, question, config) for question in questions) for way, model in models.items()}
-    return tuple(rendered[way] for way in ways)
+    keys = [(model.api, model.prompt.model_dump_json()) for model in config.models]
+    models = dict(zip(keys, config.models, strict=True))  # the last model of those with equal prompts
+    rendered = {key: tuple(_prompt(model, question, config) for question in questions) for key, model in models.items()}
+    return tuple(rendered[key] for key in keys)
 
 
 def _prompt(model: ModelConfig, question: Question, config: RunConfig) -> Prompt:
-    """The prompt of a model for a question, which for an Inspect task is only the id."""
+    """The prompt of a model for a question; only the id if Inspect asks."""
     if asked_by_inspect(config, question):
         return Prompt(text=question.id, question=question.id)
     prompt = render(prompt_for(model.prompt, question, config.benchmarks), question, model.api)

@@ -1,4 +1,4 @@
-"""Problems of a configuration: the place, the rule, the value, and how to mend it."""
+"""Problems of a configuration: the place, the rule, the value, and how to fix it."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -15,8 +15,8 @@ class Problem(NamedTuple):
 
     path: KeyPath
     rule: str
-    """The broken rule, or what is wrong, to follow the key: `must be positive`."""
-    mend: str = ""
+    """The rule that is broken, in words that follow the key: `must be positive`."""
+    hint: str = ""
     got: str | None = None
     place: str = ""
     """The place of the value, such as `line 12`."""
@@ -24,9 +24,9 @@ class Problem(NamedTuple):
     def __str__(self) -> str:
         name = written_path(self.path)
         got = f", but got {self.got}" if self.got is not None else ""
-        mend = f"; {self.mend}" if self.mend else ""
+        hint = f"; {self.hint}" if self.hint else ""
         place = f"{self.place}: " if self.place else ""
-        return remove_patterns(f"{place}{name + ' ' if name else ''}{self.rule}{got}{mend}")
+        return remove_patterns(f"{place}{name + ' ' if name else ''}{self.rule}{got}{hint}")
 
 
 def written_path(path: KeyPath) -> str:
@@ -49,14 +49,14 @@ def shown_value(value: object) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
 
 
-def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
-    """Suggest the most similar of the `known` names, or `otherwise` if none is."""
-    close = get_close_matches(name, known, 1)
+def did_you_mean(name: str, names: Iterable[str], otherwise: str) -> str:
+    """Suggest the most similar of `names`, or return `otherwise` if none is similar."""
+    close = get_close_matches(name, names, 1)
     return f"did you mean `{close[0]}`?" if close else otherwise
 
 
 def problem_list(source: str, problems: Iterable[Problem]) -> str:
-    """All problems of a file, a line each."""
+    """All problems of a file, one per line."""
     lines = list(dict.fromkeys(str(problem) for problem in problems))
     return "\n".join(
         [f"{source}: {len(lines)} problem{'s' if len(lines) > 1 else ''}", *(f"  {line}" for line in lines)]

@@ -1,4 +1,4 @@
-"""Translates pydantic's errors to problems in terms of the configuration, with suggestions."""
+"""Converts pydantic's errors to problems of the configuration, with suggestions."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,11 +19,11 @@ from adaptive_eval.graders.registry import STORED_ONLY
 
 
 def sections_at(path: tuple[str | int, ...], kind: object) -> list[type[BaseModel]]:
-    """The possible sections at a path; where sections have kinds, such as graders, the one of this `kind`, if any."""
-    found: list[Any] = [RunConfig]
+    """The possible sections at a path; if sections have kinds, as graders do, only the one of this `kind`, if any."""
+    annotations: list[Any] = [RunConfig]
     for part in path:
-        found = [deeper for annotation in found for deeper in _types_below(annotation, part)]
-    sections = [section for section in found if isinstance(section, type) and issubclass(section, BaseModel)]
+        annotations = [deeper for annotation in annotations for deeper in _types_below(annotation, part)]
+    sections = [section for section in annotations if isinstance(section, type) and issubclass(section, BaseModel)]
     named = [(section, section.model_fields.get("kind")) for section in sections]
     return [section for section, field in named if field is not None and kind in get_args(field.annotation)] or sections
 
@@ -42,7 +42,7 @@ def _types_below(annotation: Any, part: str | int) -> Iterator[Any]:
 
 
 def _alternatives(annotation: Any) -> Iterator[Any]:
-    """The members of a union, without what `Annotated` adds."""
+    """The members of a union, without `Annotated`."""
     if get_origin(annotation) is Annotated:
         yield from _alternatives(get_args(annotation)[0])
     elif get_origin(annotation) in (Union, UnionType):
@@ -55,21 +55,21 @@ def _alternatives(annotation: Any) -> Iterator[Any]:
 def suggestion(path: KeyPath, kind: object) -> str:
     """A suggestion for an unknown key: a similar key of this section, or the same key elsewhere."""
     key = str(path[-1])
-    here = {name for section in sections_at(path[:-1], kind) for name in section.model_fields}
-    here -= {"folder"} if len(path) == 1 else set()  # that of the file, which is no key of it
-    if close := get_close_matches(key.lower(), sorted(here), 1, cutoff=0.7):
+    keys = {name for section in sections_at(path[:-1], kind) for name in section.model_fields}
+    keys -= {"folder"} if len(path) == 1 else set()  # set by loading, not by users
+    if close := get_close_matches(key.lower(), sorted(keys), 1, cutoff=0.7):
         return f"did you mean `{close[0]}`?"
-    elsewhere = [place for place in _all_paths() if place[-1] == key]
-    if elsewhere and key != "name":  # many sections have a name, so another one's is not meant
-        nearest = max(elsewhere, key=lambda place: (_common_length(place, path), -len(place)))
+    other_places = [place for place in _all_paths() if place[-1] == key]
+    if other_places and key != "name":  # many sections have a name, so another one's is not meant
+        nearest = max(other_places, key=lambda place: (_common_length(place, path), -len(place)))
         cut = _common_length(nearest, path)
         return f"did you mean {written_path((*path[:cut], *nearest[cut:]))}?"
-    return f"known keys are {', '.join(sorted(here))}" if here else ""
+    return f"known keys are {', '.join(sorted(keys))}" if keys else ""
 
 
-def _common_length(one: KeyPath, other: KeyPath) -> int:
-    """The length of the common beginning of two paths, ignoring positions in lists."""
-    pairs = zip(one, other, strict=False)
+def _common_length(path: KeyPath, other: KeyPath) -> int:
+    """The length of the common prefix of two paths, ignoring positions in lists."""
+    pairs = zip(path, other, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1] or isinstance(pair[0], int), pairs))
 
 
@@ -105,15 +105,15 @@ RULES = {
 
 def convert_errors(errors: Iterable[ErrorDetails], document: Document) -> Iterator[Problem]:
     """Convert pydantic's errors; errors of several branches of a union are combined."""
-    found: dict[KeyPath, list[Problem]] = {}
+    by_path: dict[KeyPath, list[Problem]] = {}
     for problem in _drop_echoes([_problem(error, document) for error in errors]):
-        found.setdefault(problem.path, []).append(problem)
-    for path, problems in found.items():
-        deeper = any(len(other) > len(path) and other[: len(path)] == path for other in found)
+        by_path.setdefault(problem.path, []).append(problem)
+    for path, problems in by_path.items():
+        deeper = any(len(other) > len(path) and other[: len(path)] == path for other in by_path)
         if deeper and isinstance(document.value(path), dict | list):
-            continue  # the error in the intended branch of the union says more
+            continue  # the error in the intended branch of the union is more precise
         rules = list(dict.fromkeys(problem.rule.removeprefix("must be ") for problem in problems))
-        merged = problems[0] if len(rules) == 1 else problems[0]._replace(rule=f"must be {' or '.join(rules)}", mend="")
+        merged = problems[0] if len(rules) == 1 else problems[0]._replace(rule=f"must be {' or '.join(rules)}", hint="")
         origin = document.origin(path)
         yield merged._replace(path=origin, place=document.place(path))
 
@@ -124,13 +124,14 @@ _MEANT = re.compile(r"did you mean `(\w+)`\?")
 
 def _drop_echoes(problems: Sequence[Problem]) -> Iterator[Problem]:
     """Drop problems with missing keys that are misspelt, or that default to a missing key: `model` to `name`."""
-    near = ((one.path, _MEANT.fullmatch(one.mend)) for one in problems)
-    meant = {(*path[:-1], match[1]) for path, match in near if match is not None}
-    missing = {one.path for one in problems if one.rule == MISSING}
-    for one in problems:
-        named = one.path[:1] == ("models",) and one.path[-1] == "model" and (*one.path[:-1], "name") in missing
-        if one.path not in missing or not (one.path in meant or named):
-            yield one
+    suggestions = ((problem.path, _MEANT.fullmatch(problem.hint)) for problem in problems)
+    suggested = {(*path[:-1], match[1]) for path, match in suggestions if match is not None}
+    missing = {problem.path for problem in problems if problem.rule == MISSING}
+    for problem in problems:
+        *parent, key = problem.path or ("",)
+        is_default = parent[:1] == ["models"] and key == "model" and (*parent, "name") in missing
+        if problem.path not in missing or not (problem.path in suggested or is_default):
+            yield problem
 
 
 def _problem(error: ErrorDetails, document: Document) -> Problem:
@@ -145,8 +146,10 @@ def _problem(error: ErrorDetails, document: Document) -> Problem:
         kind_of_section = section.get("kind") if isinstance(section, dict) else None
         return Problem(path, "is not a known key", suggestion(document.origin(path), kind_of_section))
     if kind == "rule":
-        told = None if isinstance(document.value(path), dict | list) else got  # the rule names what is wrong inside
-        return Problem(path, context["rule"], context["mend"], told)
+        value_text = (
+            None if isinstance(document.value(path), dict | list) else got
+        )  # the rule names what is wrong inside
+        return Problem(path, context["rule"], context["hint"], value_text)
     if kind == "value_error":
         return Problem(path, str(context["error"]))
     if kind == "literal_error":
@@ -155,32 +158,32 @@ def _problem(error: ErrorDetails, document: Document) -> Problem:
         return _grader_problem(path, context["expected_tags"], document)
     if kind == "union_tag_not_found":
         return Problem((*path, "kind"), "must be given", "such as `kind: math`")
-    rule, mend = RULES.get(kind, (re.sub(r"^\w+ should ", "must ", error["msg"]), ""))
+    rule, hint = RULES.get(kind, (re.sub(r"^\w+ should ", "must ", error["msg"]), ""))
     value = document.value(path)
-    if mend == UNQUOTED and (not isinstance(value, str) or isinstance(yaml_value(value), str)):
-        mend = ""  # without quotes it would be a text as well
-    return Problem(path, rule, mend, got)
+    if hint == UNQUOTED and (not isinstance(value, str) or isinstance(yaml_value(value), str)):
+        hint = ""  # it is a text even without quotes
+    return Problem(path, rule, hint, got)
 
 
 def _choice_problem(path: KeyPath, expected: str, document: Document) -> Problem:
     choices = [choice.strip().strip("'") for choice in expected.replace(" or ", ", ").split(",")]
     value = document.value(path)
-    mend = did_you_mean(value.lower(), choices, "") if isinstance(value, str) else ""
+    hint = did_you_mean(value.lower(), choices, "") if isinstance(value, str) else ""
     rule = f"must be {choices[0].lower()}" if len(choices) == 1 else f"must be one of {', '.join(choices)}"
-    return Problem(path, rule, mend, document.got(path))
+    return Problem(path, rule, hint, document.got(path))
 
 
 def _grader_problem(path: KeyPath, expected: str, document: Document) -> Problem:
-    """The problem of an unknown kind of grader; for a function it suggests the right form."""
+    """The problem of an unknown kind of grader; for a function, the hint has the correct form."""
     tags = [tag for tag in expected.split(", ") if tag.strip("'") not in STORED_ONLY]
-    said = _choice_problem((*path, "kind"), ", ".join(tags), document)
-    value = document.value(said.path)
-    own = isinstance(value, str) and re.fullmatch(SPECIFICATION, value) is not None
-    return said._replace(mend=f'write {{kind: python, function: "{value}"}}') if own else said
+    problem = _choice_problem((*path, "kind"), ", ".join(tags), document)
+    value = document.value(problem.path)
+    is_function = isinstance(value, str) and re.fullmatch(SPECIFICATION, value) is not None
+    return problem._replace(hint=f'write {{kind: python, function: "{value}"}}') if is_function else problem
 
 
 def _path(location: tuple[int | str, ...], document: Document) -> KeyPath:
-    """Convert pydantic's location to a path, without the names of union members in it."""
+    """Convert pydantic's location to a path, without the names of union members."""
     path: KeyPath = ()
     for part in location:
         value = document.value(path)

@@ -1,6 +1,6 @@
 """The section `report` of the configuration, and the optional metrics of a report: `pass@8`, `maj@5`, `g-pass@4:0.5`.
 
-A metric is the expected result of k fresh answers to a question. Its estimate is the mean over all draws of k of a
+A metric is the expected result of k new answers to a question. It is estimated by the mean over all draws of k from a
 question's trials (a U-statistic), which is unbiased if every question has at least k trials.
 """
 
@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from adaptive_eval.base.sections import Section, refuse
+from adaptive_eval.base.sections import Section, config_error
 
 FORM = re.compile(r"(pass@|pass\^|maj@|g-pass@|mg-pass@)([1-9]\d{0,3})(?::(0(?:\.\d+)?|1(?:\.0+)?))?")
 NAMES = "pass@8, pass^4, maj@5, g-pass@4, g-pass@4:0.5 (with its threshold) or mg-pass@4"
@@ -20,28 +20,28 @@ NAMES = "pass@8, pass^4, maj@5, g-pass@4, g-pass@4:0.5 (with its threshold) or m
 
 @dataclass(frozen=True, slots=True)
 class AskedMetric:
-    """A metric with its functions of `scorio.eval`."""
+    """A metric with its functions from `scorio.eval`."""
 
     name: str
     draws: int
     value: Callable[[Any], Any]
-    """Gives the unbiased estimate from counts."""
+    """Computes the unbiased estimate from counts."""
     summary: Callable[[Any], Any]
-    """Gives mean, sigma and interval of the posterior from counts."""
+    """Computes mean, sigma and interval of the posterior from counts."""
 
 
 def find_metric(name: str) -> AskedMetric | None:
-    """The metric with this name; None if there is none."""
+    """The metric with this name; None if it is not a metric."""
     from scorio import eval as metrics  # imported here: scipy is slow to load, and checking a name does not need it
 
-    found = read_metric(name)
-    if found is None:
+    match = read_metric(name)
+    if match is None:
         return None
-    k = int(found[2])
+    k = int(match[2])
     value: Callable[..., Any]
     summary: Callable[..., Any]
-    if found[3] is not None:
-        tau = float(found[3])
+    if match[3] is not None:
+        tau = float(match[3])
         value, summary = partial(metrics.g_pass_at_k_tau, tau=tau), partial(metrics.g_pass_at_k_tau_ci, tau=tau)
     else:
         value, summary = {
@@ -50,19 +50,19 @@ def find_metric(name: str) -> AskedMetric | None:
             "maj@": (metrics.maj_at_k, metrics.maj_at_k_ci),
             "g-pass@": (metrics.g_pass_at_k, metrics.g_pass_at_k_ci),
             "mg-pass@": (metrics.mg_pass_at_k, metrics.mg_pass_at_k_ci),
-        }[found[1]]
+        }[match[1]]
     return AskedMetric(name, k, partial(value, k=k), partial(summary, k=k))
 
 
 def read_metric(name: str) -> re.Match[str] | None:
-    """Match the family, draws and threshold (only of g-pass@) in a name; None if it is not a metric."""
-    found = FORM.fullmatch(name)
-    return None if found is None or (found[3] is not None and found[1] != "g-pass@") else found
+    """Match the family, draws and threshold (g-pass@ only) in a name; None if it is not a metric."""
+    match = FORM.fullmatch(name)
+    return None if match is None or (match[3] is not None and match[1] != "g-pass@") else match
 
 
 def _is_metric(name: str) -> str:
     if read_metric(name) is None:
-        raise refuse("must be a metric", f"write it as {NAMES}")
+        raise config_error("must be a metric", f"write it as {NAMES}")
     return name
 
 

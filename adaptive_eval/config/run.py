@@ -18,7 +18,7 @@ from pydantic import (
 from adaptive_eval.base.sections import (
     Price,
     Section,
-    refuse,
+    config_error,
 )
 from adaptive_eval.base.seeds import SEED_SPAN
 from adaptive_eval.config.benchmarks import BenchmarkPart
@@ -38,8 +38,8 @@ RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 def _check_folder_name(name: str) -> str:
     if not re.fullmatch(RUN_NAME, name):
-        rule = "must be made of letters, digits, dots, underscores and hyphens, since the run's folder has this name"
-        raise refuse(rule, "write it with hyphens, as in `name: my-benchmark`")
+        rule = "must consist of letters, digits, dots, underscores and hyphens, since it names the run's folder"
+        raise config_error(rule, "write it with hyphens, as in `name: my-benchmark`")
     return name
 
 
@@ -52,41 +52,41 @@ ModelName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max
 def _check_inspect_name(given: str | Mapping[str, Any]) -> str | Mapping[str, Any]:
     name, args = (given.get("model"), given.get("args", {})) if isinstance(given, Mapping) else (given, {})
     if not isinstance(name, str) or not 0 < len(name) <= 500 or not isinstance(args, Mapping):
-        mend = "write it like openai/gpt-x, or {model: openai/gpt-x, temperature: 0.6, args: {base_url: ...}}"
-        raise refuse("must have the model's name in Inspect, and `args` as a mapping", mend)
+        hint = "write it like openai/gpt-x, or {model: openai/gpt-x, temperature: 0.6, args: {base_url: ...}}"
+        raise config_error("must have the model's name in Inspect, and `args` as a mapping", hint)
     return given
 
 
 class ModelConfig(EndpointConfig):
-    """A model to rank: where it is served, and how it is asked.
+    """A model to rank: its server, and the settings of requests.
 
-    `model` is by default what `launch` loads, else `name`; `base_url` is the variable OPENAI_BASE_URL. `sampling`,
-    `prompt` and `concurrency` override single keys of the run's sections.
+    By default, `model` is the model of `launch`, or else `name`, and `base_url` is the variable OPENAI_BASE_URL.
+    `sampling`, `prompt` and `concurrency` override single keys of the run's sections.
     """
 
     model_config = ConfigDict(strict=True)
 
     name: ModelName
-    """Unique name of the model in results; a resume finds the model's trials by it."""
+    """Unique name of the model in results; a resume identifies the model's trials by it."""
     sampling: Sampling = Sampling()
     prompt: PromptConfig = PromptConfig()
     concurrency: Limits = Limits()
     price: Price | None = None
     gpus: float | None = Field(None, ge=0)
-    """GPUs that serve this model, all replicas together; 0 if you pay for none."""
+    """Number of GPUs that serve this model, for all replicas together; 0 if they cost nothing."""
     simulate: bool = False
-    """Ask the simulator, which has this model in `questions.world`; no `base_url` is needed."""
+    """Use the simulator; the model must be in the world of `questions.world`. No `base_url` is needed."""
     launch: LaunchConfig | None = None
     """Start a server for the model, and stop it at the end; no `base_url` is needed."""
     recorded: Path | None = None
-    """Directory of an earlier run, relative to the current directory. Its outcomes of this model are copied into this
-    run, and the model is never asked. `model` is its name there; no `base_url` is needed."""
+    """Directory of an earlier run, relative to the current directory. The model's outcomes there are copied into this
+    run, and the model is never asked. `model` is its name in that run; no `base_url` is needed."""
     inspect: Annotated[str | Mapping[str, Any], AfterValidator(_check_inspect_name)] | None = None
-    """The model's name in Inspect, such as openai/gpt-x, for tasks of Inspect; no `base_url` is needed. With options
-    for Inspect (`GenerateConfig`) and arguments of the model, as with -M: {model: openai/gpt-x, temperature: 0.6, args:
-    {...}}. `sampling.max_tokens` then limits all tokens of a sample (Inspect's `token_limit`)."""
+    """The model's name in Inspect, such as openai/gpt-x, for Inspect tasks; no `base_url` is needed. It may come with
+    options (`GenerateConfig`) and model arguments, as with -M: {model: openai/gpt-x, temperature: 0.6, args: {...}}.
+    `sampling.max_tokens` then limits all tokens of a sample (Inspect's `token_limit`)."""
     batch: BatchConfig | None = None
-    """Ask through the provider's batch service, at about half the price: `batch: openai`, anthropic or openrouter."""
+    """Use the provider's batch service, at about half the price: `batch: openai`, anthropic or openrouter."""
 
     @field_validator("batch")
     @classmethod
@@ -95,9 +95,11 @@ class ModelConfig(EndpointConfig):
         if batch is None:
             return None
         if info.data.get("launch") is not None or info.data.get("gpus"):
-            raise refuse("is for models of providers, and this one has servers of its own", "remove launch and gpus")
+            raise config_error(
+                "is for models of providers, and this one has servers of its own", "remove launch and gpus"
+            )
         if info.data.get("concurrency", Limits()).samples_per_request > 1:
-            raise refuse("asks for one answer in each request", "remove concurrency.samples_per_request")
+            raise config_error("asks for one answer in each request", "remove concurrency.samples_per_request")
         if batch.kind == "anthropic":
             _require_messages(info.data)
         return batch
@@ -120,7 +122,7 @@ class ModelConfig(EndpointConfig):
 
     @property
     def shared_addresses(self) -> tuple[str, ...]:
-        """Addresses of servers of others, which may serve further models; empty if it has none."""
+        """Addresses of external servers, which may also serve other models; empty if there are none."""
         is_at_address = self.launch is None and self.batch is None and self.inspect is None and not self.simulate
         return self.replicas if is_at_address else ()
 
@@ -134,23 +136,23 @@ def _require_messages(model: Mapping[str, Any]) -> None:
     """Refuse settings that Anthropic's Messages API does not support."""
     sampling: Sampling = model.get("sampling", Sampling())
     if model.get("api") == "completions" or model.get("prompt_logprobs") is not None:
-        raise refuse("of the kind anthropic asks in chats only", "remove api: completions and prompt_logprobs")
+        raise config_error("of the kind anthropic only supports chat", "remove api: completions and prompt_logprobs")
     unknown = sorted(name for name in UNKNOWN_TO_MESSAGES if getattr(sampling, name) not in (None, False))
     if unknown:
-        raise refuse(f"of the kind anthropic has no {', '.join(unknown)}", "remove it from sampling")
+        raise config_error(f"of the kind anthropic has no {', '.join(unknown)}", "remove it from sampling")
     if sampling.max_tokens is None and "max_tokens" not in sampling.extra_body:
-        raise refuse("of the kind anthropic needs sampling.max_tokens", "say how long an answer may be")
+        raise config_error("of the kind anthropic needs sampling.max_tokens", "set the maximum length of an answer")
 
 
 class ServersConfig(Section):
-    """Places on which the run starts model servers."""
+    """Places where the run starts model servers."""
 
     pool: PoolConfig | None = None
     sites: SitesConfig = SitesConfig()
 
 
 class ServingGroup(NamedTuple):
-    """The indices of models that the run serves at the same places."""
+    """Models, by index, that share the places of their servers."""
 
     models: tuple[int, ...]
     places: tuple[str, ...] = ()
@@ -165,21 +167,21 @@ class ServingGroup(NamedTuple):
 class PriorConfig(Section):
     """Outcomes of another run that count like trials of this run: R0 (paper, 2.8).
 
-    They are those of its first `trials.min` trials of each question, which it had before its first look: no question
-    has more of them than new trials.
+    They are its first `trials.min` trials per question, from before its first look. No question has more prior trials
+    than new trials.
     """
 
     run: Path
     """Directory of the other run, relative to the current directory."""
     models: Mapping[ModelName, ModelName] = Field(default_factory=dict)
-    """The other run's model for a model of this run, such as an older version; default: the one of the same name."""
+    """For models of this run, the other run's model, such as an older version; default: the model of the same name."""
 
 
 class RunConfig(Decisions):
-    """A whole configuration, checked."""
+    """The validated configuration of a run."""
 
     name: RunName
-    """Name of the run; default: that of the file."""
+    """Name of the run; default: the file's name."""
     seed: int = Field(0, ge=0, lt=SEED_SPAN)
     """Seed of `questions.shuffle`, and with `trials.seeds` of every trial."""
     benchmark: BenchmarkConfig | None = None
@@ -196,17 +198,20 @@ class RunConfig(Decisions):
     grader: GraderConfig
     prior: PriorConfig | None = None
     store: Path = Path("runs")
-    """Folder of all runs, relative to the current directory; each run has a directory of its name in it."""
+    """Folder of all runs, relative to the current directory, with a directory for each run."""
     concurrency: Limits = Limits()
     notify: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
-    """A program with its arguments, which the run calls when it has ended, with one line on standard input that says
-    how. It runs in the folder of the configuration, without API keys in its environment."""
+    """A program with its arguments to call when the run has ended; it gets the outcome as a line on standard input. It
+    runs in the folder of the configuration, without API keys in its environment."""
     report: ReportConfig = ReportConfig()
 
     @property
     def inspect_tasks(self) -> Mapping[str, BenchmarkConfig | None]:
-        """Inspect tasks by benchmark (empty name for a single one), None for other benchmarks; empty without any."""
-        tasks = {one.name: one.benchmark for one in self.benchmarks} or {"": self.benchmark}
+        """Inspect tasks by benchmark (with an empty name if there is one benchmark), None for other benchmarks.
+
+        Empty if there is no Inspect task.
+        """
+        tasks = {part.name: part.benchmark for part in self.benchmarks} or {"": self.benchmark}
         return tasks if any(tasks.values()) else {}
 
     @property
@@ -233,7 +238,7 @@ class RunConfig(Decisions):
     def keys(self) -> frozenset[str]:
         """The names of environment variables with API keys."""
         graders = graders_that_ask(self.grader).values()
-        servers = [*self.asked, *(server for one in graders for server in one.server)]
+        servers = [*self.asked, *(server for grader in graders for server in grader.server)]
         return frozenset(name for server in servers if (name := server.key_variable) is not None)
 
     @model_validator(mode="after")
@@ -243,9 +248,9 @@ class RunConfig(Decisions):
 
     @model_validator(mode="after")
     def _check_benchmark_graders(self) -> "RunConfig":
-        names = {one.name for one in self.benchmarks}
+        names = {part.name for part in self.benchmarks}
         if isinstance(self.grader, ByBenchmark) and not names == {*self.grader.graders} == {*self.questions.benchmarks}:
-            raise refuse("grader: by_benchmark is filled in by `benchmarks`", "give a grader to each of them")
+            raise config_error("grader: by_benchmark is filled in by `benchmarks`", "give a grader to each of them")
         return self
 
     @field_validator("models")
@@ -253,7 +258,7 @@ class RunConfig(Decisions):
     def _check_names_differ(cls, models: tuple[ModelConfig, ...]) -> tuple[ModelConfig, ...]:
         names = [model.name for model in models]
         if repeated := sorted({name for name in names if names.count(name) > 1}):
-            raise refuse(
+            raise config_error(
                 f"must have different names, but {', '.join(repeated)} is there twice", "rename one of the two"
             )
         return models
@@ -265,11 +270,11 @@ class RunConfig(Decisions):
         for number, launch in self.launched.items():
             place = (launch.exclusive,) if launch.exclusive is not None else pool and pool.place_names
             groups.setdefault(place or number, []).append(number)
-        return [ServingGroup(tuple(who), () if isinstance(at, int) else at) for at, who in groups.items()]
+        return [ServingGroup(tuple(models), () if isinstance(at, int) else at) for at, models in groups.items()]
 
     @property
     def batched(self) -> bool:
-        """Whether some models are asked through batch services."""
+        """Whether any model uses a batch service."""
         return any(model.batch is not None for model in self.asked)
 
     @model_validator(mode="after")
@@ -277,10 +282,16 @@ class RunConfig(Decisions):
         words = () if self.servers.pool is None else self.servers.pool.place_names
         launched = {model.name: model.launch for model in self.asked if model.launch is not None}
         if words and not any(model.in_pool for model in self.asked):
-            raise refuse("servers.pool: no model is served there", "give models a `launch` section without `exclusive`")
+            raise config_error(
+                "servers.pool: no model is served there", "give models a `launch` section without `exclusive`"
+            )
         for name, launch in launched.items():
             if launch.exclusive in words:
-                raise refuse(f"{name}: launch.exclusive is a place of the pool", "remove it, and the pool serves it")
+                raise config_error(
+                    f"{name}: launch.exclusive is a place of the pool", "remove it, and the pool serves it"
+                )
             if launch.names_place and not words and launch.exclusive is None:
-                raise refuse(f"{name}: launch has {{place}}, but no place", "give `servers.pool` or launch.exclusive")
+                raise config_error(
+                    f"{name}: launch has {{place}}, but no place", "give `servers.pool` or launch.exclusive"
+                )
         return self

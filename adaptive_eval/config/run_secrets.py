@@ -1,4 +1,4 @@
-"""The secrets of a run: what its servers are sent, and what the programs that it starts can read."""
+"""The secrets of a run: those sent to its servers, and those readable by the programs that it starts."""
 
 from collections.abc import Iterator
 
@@ -10,8 +10,11 @@ from adaptive_eval.graders.by_benchmark import graders_that_ask
 
 
 def run_redactor(config: RunConfig) -> Redactor:
-    """The redactor of a run: the keys and headers of its models, judges, verifiers and batch services, credentials in
-    addresses such as those of proxies, and the whole environment if a program of others can read it."""
+    """The redactor of a run.
+
+    It knows the keys and headers of its models, judges, verifiers and batch services, credentials in addresses such as
+    those of proxies, and the whole environment if a third-party program can read it.
+    """
     environment = read_environment(config.folder)
     redactor = Redactor(sent_secrets(_servers(config), environment))
     redactor.add(secrets_of_known_form(environment))

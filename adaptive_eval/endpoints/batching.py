@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from adaptive_eval.base.sections import Seconds, Section, refuse
+from adaptive_eval.base.sections import Seconds, Section, config_error
 
 BATCHED = " (batch)"
 """Suffix of the `replica` of an answer from a batch service."""
@@ -25,7 +25,9 @@ def _an_address(url: str | None) -> str | None:
         return None
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
-        raise refuse("must be http(s)://host[:port]/path, without a user, a password or a query", "write it like that")
+        raise config_error(
+            "must be http(s)://host[:port]/path, without a user, a password or a query", "write it like that"
+        )
     return url.rstrip("/")
 
 
@@ -46,7 +48,7 @@ class BatchConfig(Section):
     def _consistent(self) -> Self:
         if self.patience is not None and self.kind in CANNOT_CANCEL:
             rule = f"has a patience, but batches of {self.kind} cannot be cancelled: their answers would be paid twice"
-            raise refuse(rule, "remove `patience`")
+            raise config_error(rule, "remove `patience`")
         return self
 
     @property

@@ -25,7 +25,7 @@ from adaptive_eval.exchange.tables.reader import (
     parquet_columns,
     parquet_rows,
 )
-from adaptive_eval.record.log_files import MOST_BYTES, MOST_FILE, Archive, LogFile, open_log, parse_log_json, read_whole
+from adaptive_eval.record.log_files import MOST_BYTES, MOST_FILE, Archive, LogFile, open_log, parse_log_json, read_file
 
 Records = Iterator[Record]
 
@@ -135,7 +135,7 @@ def _read_json(file: LogFile) -> Records:
     """Read JSON lines, or a single JSON text."""
     row = _first_line(file)
     if row is None:
-        row = mapping(parse_log_json(file, read_whole(file)))
+        row = mapping(parse_log_json(file, read_file(file)))
     if harnesses.is_samples(row):
         return harnesses.read_samples(file)
     if "eval" in row:

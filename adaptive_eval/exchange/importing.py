@@ -130,12 +130,12 @@ class _Import:
                 placed.record.has_text and len(record.answer.text) > 0 and _text_size(placed) <= MAX_SAMPLED_CHARACTERS
             )
             if is_short and record.category is not None and not by_task:
-                self._sample.take(GradedAnswer(question, record.answer, record.category))
+                self._sample.offer(GradedAnswer(question, record.answer, record.category))
         self.trials += len(batch)
 
     async def compared(self) -> GraderComparison:
         """Check whether the likely grader, or that of the configuration, reproduces the grades of a sample."""
-        config, terms, sample = self._terms.request.config, self._terms, self._sample.kept
+        config, terms, sample = self._terms.request.config, self._terms, self._sample.answers
         if terms.grader is not None and config is None:
             return GraderComparison(terms.grader)
         grader = terms.grader or likely_grader(self.gathering.models.values())

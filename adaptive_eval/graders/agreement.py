@@ -17,10 +17,11 @@ from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions.types import Question
 
-SAMPLE = 256
-"""Answers that are graded again: if one in a hundred grades differs, only 8 of 100 samples agree entirely."""
-SHOWN = 3
-CUT = 100
+SAMPLE_SIZE = 256
+"""Answers to grade again: if 1% of all grades differ, only 8 of 100 samples agree entirely."""
+MAX_EXAMPLES = 3
+MAX_QUOTED = 100
+"""Characters quoted of an answer or a key."""
 
 
 class GradedAnswer(NamedTuple):
@@ -36,41 +37,39 @@ class Agreement(NamedTuple):
 
     grader: str
     compared: int
-    others: int
-    """Number of answers that got another grade."""
+    disagreements: int
+    """Number of answers whose new grade differs."""
     examples: tuple[str, ...] = ()
     tried: bool = True
-    """False for a judge or a verifier, which only runs ask: nothing is known then."""
+    """False for a judge or a verifier, which only runs can ask: then the agreement is unknown."""
 
     @property
     def all_agree(self) -> bool:
         """Whether every answer got its stored grade."""
-        return self.tried and self.others == 0
+        return self.tried and self.disagreements == 0
 
     @property
     def summary(self) -> str:
         """The agreement in one line."""
         if not self.tried:
-            return (
-                f"whether the {self.grader} gives the grades of the logs is not known, since it is asked by runs alone"
-            )
-        return f"{self.others} of {self.compared} stored answers get another grade from {self.grader}"
+            return f"it is unknown whether the {self.grader} reproduces the grades of the logs: only a run can ask it"
+        return f"{self.grader} grades {self.disagreements} of {self.compared} stored answers differently"
 
 
 class Reservoir:
-    """Draws a uniform sample of a stream of answers, reproducibly."""
+    """A uniform, reproducible sample of a stream of answers."""
 
-    def __init__(self, size: int = SAMPLE) -> None:
-        self.kept: list[GradedAnswer] = []
+    def __init__(self, size: int = SAMPLE_SIZE) -> None:
+        self.answers: list[GradedAnswer] = []
         self._size, self._seen, self._random = size, 0, random.Random(0)
 
-    def take(self, one: GradedAnswer) -> None:
+    def offer(self, answer: GradedAnswer) -> None:
         """Offer an answer, which may become part of the sample."""
         self._seen += 1
-        if len(self.kept) < self._size:
-            self.kept.append(one)
-        elif (place := self._random.randrange(self._seen)) < self._size:
-            self.kept[place] = one
+        if len(self.answers) < self._size:
+            self.answers.append(answer)
+        elif (index := self._random.randrange(self._seen)) < self._size:
+            self.answers[index] = answer
 
 
 async def agreement(
@@ -80,38 +79,38 @@ async def agreement(
     folder: Path = Path(),
     keys: Collection[str] = (),
 ) -> Agreement:
-    """Grade a sample again; an answer on which the grader fails counts as one with another grade."""
+    """Grade a sample again; an answer on which the grader fails counts as a disagreement."""
     if (asked := grader_that_asks(grader)) is not None:
         return Agreement(asked.kind, 0, 0, tried=False)
     async with GradingPool(grader, rubric, folder=folder, keys=keys) as pool:
-        found = await asyncio.gather(*(_describe_difference(pool, rubric, one) for one in sample))
-    others = [told for told in found if told is not None]
-    return Agreement(getattr(grader, "kind", ""), len(sample), len(others), tuple(others[:SHOWN]))
+        results = await asyncio.gather(*(_describe_difference(pool, rubric, answer) for answer in sample))
+    differences = [difference for difference in results if difference is not None]
+    return Agreement(getattr(grader, "kind", ""), len(sample), len(differences), tuple(differences[:MAX_EXAMPLES]))
 
 
 async def find_agreeing_graders(
     graders: Mapping[str, type[GraderOptions]], rubric: Rubric, sample: Sequence[GradedAnswer]
 ) -> list[str]:
     """The kinds of graders without required options that give every answer of a sample its stored grade."""
-    plain = [one for one in graders.values() if not any(field.is_required() for field in one.model_fields.values())]
-    tried = [options() for options in plain]
-    able = [grader for grader in tried if not any(grader.key_problem(one.question) for one in sample)]
-    found = [await agreement(grader, rubric, sample) for grader in able]
-    return [one.grader for one in found if one.all_agree]
+    candidates = [
+        kind() for kind in graders.values() if not any(field.is_required() for field in kind.model_fields.values())
+    ]
+    usable = [grader for grader in candidates if not any(grader.key_problem(answer.question) for answer in sample)]
+    results = [await agreement(grader, rubric, sample) for grader in usable]
+    return [result.grader for result in results if result.all_agree]
 
 
-async def _describe_difference(pool: GradingPool, rubric: Rubric, one: GradedAnswer) -> str | None:
-    """Describe the new grade of an answer; None if it is the stored one."""
+async def _describe_difference(pool: GradingPool, rubric: Rubric, graded: GradedAnswer) -> str | None:
+    """Describe how the new grade of an answer differs from the stored one; None if it does not."""
     try:
-        grade = await pool.grade(one.answer, one.question)
+        grade = await pool.grade(graded.answer, graded.question)
     except GraderError as error:
-        said = f"no grade ({error})"
+        outcome = f"no grade ({error})"
     else:
-        if grade.category == one.category:
+        if grade.category == graded.category:
             return None
-        graded = "no category yet" if grade.category is None else rubric.names[grade.category]
-        said = f"{graded} (found {grade.extracted!r:.{CUT}})"
-    text = one.answer.text.strip()
-    cut = text if len(text) <= CUT else f"…{text[-CUT:]}"
-    stored = rubric.names[one.category]
-    return f"{cut!r} to question {one.question.id}, key {one.question.answer!r:.{CUT}}: stored {stored}, now {said}"
+        name = "no category yet" if grade.category is None else rubric.names[grade.category]
+        outcome = f"{name} (extracted {grade.extracted!r:.{MAX_QUOTED}})"
+    text, question, stored = graded.answer.text.strip(), graded.question, rubric.names[graded.category]
+    shown = text if len(text) <= MAX_QUOTED else f"…{text[-MAX_QUOTED:]}"
+    return f"{shown!r} to question {question.id}, key {question.answer!r:.{MAX_QUOTED}}: stored {stored}, now {outcome}"

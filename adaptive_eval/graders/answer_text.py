@@ -1,4 +1,4 @@
-r"""Helpers with which graders read an answer: the text after the reasoning, the last box, the last match of a pattern.
+r"""Helpers for graders to read an answer: the text after the reasoning, the last box, the last match of a pattern.
 
 A box is `\boxed{...}` or `\fbox{...}`, with braces nested to any depth; the last one counts.
 """
@@ -11,18 +11,18 @@ OPEN = re.compile(r"\s*\{")
 BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 BARE = re.compile(r"\s*(-?\d+(?:[.,/]\d+)*)")
 MAX_BOX = 4_000
-"""Longest content of a box in characters; if none closes within, the text was cut off or the brace is no box."""
-MAX_TRIED = 20
-"""How many boxes are examined, starting with the last."""
+"""Maximum characters in a box; a box that does not close within them was cut off, or is not a box."""
+MAX_BOXES_TRIED = 20
+"""Maximum number of boxes to examine, starting with the last."""
 
 
 def last_box(text: str) -> str | None:
-    r"""Content of the last box that is closed and not empty; None if there is no such box.
+    r"""Content of the last closed box that is not empty; None if there is no such box.
 
-    Empty boxes repeat the instruction. Escaped braces, as in `\boxed{\{1, 2\}}`, do not count. Around a number the
-    braces may be missing: `\boxed 5`.
+    Empty boxes repeat the instruction. Escaped braces, as in `\boxed{\{1, 2\}}`, do not open or close a box. A number
+    needs no braces: `\boxed 5`.
     """
-    for start in reversed([match.end() for match in BOX.finditer(text)][-MAX_TRIED:]):
+    for start in reversed([match.end() for match in BOX.finditer(text)][-MAX_BOXES_TRIED:]):
         inside = _box_content(text, start)
         if inside is not None and inside.strip():
             return inside.strip()
@@ -30,7 +30,7 @@ def last_box(text: str) -> str | None:
 
 
 def _box_content(text: str, start: int) -> str | None:
-    """The text between the brace that opens at `start` and the one that closes it."""
+    """The text between the brace at `start` and its closing brace."""
     opened = OPEN.match(text, start)
     if opened is None:
         bare = BARE.match(text, start)
@@ -50,16 +50,16 @@ REASONING = {
     "[THINK]": re.compile(r"\[/THINK\]"),  # Mistral
     "<|channel|>": re.compile(r"<\|channel\|>final\b.{0,40}?<\|message\|>"),  # gpt-oss
 }
-"""Marks that begin a model's reasoning, with the patterns that end it."""
+"""Marks at the start of a model's reasoning, and the patterns at its end."""
 BEGINS = re.compile(rf"\s*({'|'.join(map(re.escape, REASONING))})")
 
 
 def final_text(text: str) -> str:
-    """The text without a model's reasoning, which some servers leave in it.
+    """The text without a model's reasoning, which some servers leave in.
 
-    Reasoning that never ends leaves no answer, just as when the server removes it.
+    If the reasoning never ends, there is no answer, just as if the server had removed it.
     """
-    if not BEGINS.match(text):  # the model's chat template may have begun it
+    if not BEGINS.match(text):  # the chat template may contain the opening mark
         text = text.rpartition(THINK_END)[2]
     while (begun := BEGINS.match(text)) is not None:
         end = last_match(REASONING[begun[1]], text)
@@ -68,6 +68,6 @@ def final_text(text: str) -> str:
 
 
 def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    """The last of the matches found from the left."""
-    found = deque(pattern.finditer(text), maxlen=1)
-    return found[0] if found else None
+    """The last match of a pattern, scanning from the left."""
+    matches = deque(pattern.finditer(text), maxlen=1)
+    return matches[0] if matches else None

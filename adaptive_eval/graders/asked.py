@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple,
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, field_validator
 
 from adaptive_eval.base.errors import GraderError
-from adaptive_eval.base.sections import Count, Price, refuse
+from adaptive_eval.base.sections import Count, Price, config_error
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import TEMPLATE_TOKENS, EndpointConfig, Limits, Sampling, gpu_share
 from adaptive_eval.graders.rubric import RubricConfig
@@ -14,18 +14,18 @@ from adaptive_eval.graders.transcript import PLACEHOLDER, TEMPLATE, Transcript
 from adaptive_eval.graders.types import GraderOptions, Marks, SignalValue
 from adaptive_eval.questions.types import Question
 
-USED = ("judge_prompt_tokens", "judge_completion_tokens", "judge_usd", "judge_gpu_seconds", "judge_seconds")
+USAGE_SIGNALS = ("judge_prompt_tokens", "judge_completion_tokens", "judge_usd", "judge_gpu_seconds", "judge_seconds")
 
 
 class ReplyUse(NamedTuple):
-    """Usage of replies: their tokens and their total duration."""
+    """Tokens and total duration of replies."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: float = 0.0
 
     def plus(self, more: "ReplyUse") -> "ReplyUse":
-        """The sum of both."""
+        """Add two usages."""
         prompt, completion = self.prompt_tokens + more.prompt_tokens, self.completion_tokens + more.completion_tokens
         return ReplyUse(prompt, completion, self.seconds + more.seconds)
 
@@ -49,7 +49,7 @@ class GraderSampling(Sampling):
 
 
 class GraderServer(EndpointConfig):
-    """A server that is asked for grades, in chats, and what it costs."""
+    """A chat server that grades answers, and its price."""
 
     api: ClassVar[Literal["chat"]] = "chat"  # type: ignore[misc]
     prompt_logprobs: ClassVar[None] = None  # type: ignore[misc]
@@ -57,20 +57,20 @@ class GraderServer(EndpointConfig):
     client: ClassVar[Literal["http"]] = "http"  # type: ignore[misc]
     finish_reasons: ClassVar[tuple[str, ...]] = ()  # type: ignore[misc]
     sampling: Mapping[str, Any] = Field(default_factory=dict)
-    """Single keys of the grader's `sampling` that differ at this server, such as {temperature: 1}."""
+    """Keys of the grader's `sampling` to override for this server, such as {temperature: 1}."""
     price: Price | None = None
     """Price of its tokens."""
     gpus: float | None = Field(None, ge=0)
-    """GPUs that serve it."""
+    """Number of GPUs that serve it."""
 
 
 class GraderLimits(Limits):
-    """Limits on requests to a server that is asked for grades, and retries."""
+    """Limits on requests to a grading server, and on retries."""
 
     samples_per_request: ClassVar[int] = 1  # type: ignore[misc]
 
 
-def _how_many(value: object) -> str:
+def _server_tag(value: object) -> str:
     return "several" if isinstance(value, list | tuple) else "one"
 
 
@@ -79,7 +79,7 @@ def _as_list(servers: "GraderServer | tuple[GraderServer, ...]") -> "tuple[Grade
 
 
 MAX_SERVERS = 9
-"""Most judges of a panel."""
+"""Maximum number of judges in a panel."""
 
 if TYPE_CHECKING:
     GraderServers = tuple[GraderServer, ...]
@@ -87,7 +87,7 @@ else:
     GraderServers = Annotated[
         Annotated[GraderServer, Tag("one")]
         | Annotated[tuple[GraderServer, ...], Field(min_length=1, max_length=MAX_SERVERS), Tag("several")],
-        Discriminator(_how_many),
+        Discriminator(_server_tag),
         AfterValidator(_as_list),
     ]
 
@@ -98,13 +98,13 @@ class AskedGrader(GraderOptions):
     reads_key = False
     kind: Literal["judge", "verifier"]
     server: GraderServers
-    """Its server and its name there; of a judge also a list, whose judges decide together."""
+    """The server, and the model's name there. For a judge also a list: these judges vote together."""
     sampling: GraderSampling
     """Sampling parameters of its replies."""
     criteria: str = ""
     """Instructions on what to grade, and how strictly."""
     template: str = TEMPLATE
-    """The request, with {question}, {reference}, {answer} and {criteria}, each of which is put between marks."""
+    """The request, with {question}, {reference}, {answer} and {criteria}; each text is put between marks."""
     longest: Count = Field(32768, ge=1024)
     """Most bytes of an answer in a request; a longer one is cut in the middle."""
     concurrency: GraderLimits = GraderLimits(in_flight=16)
@@ -113,8 +113,8 @@ class AskedGrader(GraderOptions):
     @field_validator("template")
     @classmethod
     def _check_template(cls, template: str) -> str:
-        if [one[1] for one in PLACEHOLDER.finditer(template)].count("answer") != 1:
-            raise refuse("must have {answer} once", "write {answer} where the answer is to stand")
+        if [match[1] for match in PLACEHOLDER.finditer(template)].count("answer") != 1:
+            raise config_error("must have {answer} once", "write {answer} where the answer should go")
         return template
 
     @field_validator("server")
@@ -126,13 +126,13 @@ class AskedGrader(GraderOptions):
             except ValidationError as error:
                 first = error.errors(include_url=False, include_input=False)[0]
                 key = ".".join(map(str, first["loc"]))
-                known = ", ".join(GraderSampling.model_fields)
-                raise refuse(f"has a wrong sampling.{key}: {first['msg']}", f"its keys are {known}") from None
+                keys = ", ".join(GraderSampling.model_fields)
+                raise config_error(f"has an invalid sampling.{key}: {first['msg']}", f"its keys are {keys}") from None
         return servers
 
     @property
     def host(self) -> GraderServer:
-        """The server, of several the first."""
+        """The server; the first if there are several."""
         return self.server[0]
 
     @property
@@ -142,34 +142,34 @@ class AskedGrader(GraderOptions):
 
     @property
     def gpus(self) -> float | None:
-        """The GPUs that serve it."""
+        """The number of GPUs that serve it."""
         return self.host.gpus
 
     @property
     def replies(self) -> int:
-        """Replies that one grade takes from each server."""
+        """Replies needed from each server for one grade."""
         return 1
 
     @property
     def seats(self) -> Sequence[Self]:
-        """The grader at each of its servers."""
+        """The grader once for each server, with that server's settings."""
         return tuple(
             self.model_copy(
-                update={"server": (one,), "sampling": GraderSampling(**{**self.sampling.given, **one.sampling})}
+                update={"server": (server,), "sampling": GraderSampling(**{**self.sampling.given, **server.sampling})}
             )
-            for one in self.server
+            for server in self.server
         )
 
     @property
     def own_rubric(self) -> RubricConfig | None:
-        """The categories that follow from its possible verdicts, used if the configuration declares none."""
+        """The rubric implied by its possible verdicts, for configurations that declare none."""
         return None
 
     def quick(self, text: str, question: Question) -> Marks | None:
         return None
 
     def grade(self, text: str, question: Question) -> Marks:
-        raise GraderError(f"is a {self.kind}, which only a run can ask")
+        raise GraderError(f"is a {self.kind}, which can only be asked during a run")
 
     @property
     def knows_right_answers(self) -> bool:
@@ -179,7 +179,7 @@ class AskedGrader(GraderOptions):
         return ()
 
     def transcript(self, question: Question, answer: str) -> Transcript:
-        """The text that the grader is sent about one answer."""
+        """The request to the grader about one answer."""
         raise NotImplementedError
 
     def cost(self, prompt_tokens: int, completion_tokens: int, latency: float) -> Cost:
@@ -189,31 +189,31 @@ class AskedGrader(GraderOptions):
         return Cost(prompt_tokens + completion_tokens, usd, latency * share if share else 0.0)
 
     def worst_cost(self, questions: Sequence[Question], written: int | None = None) -> Cost:
-        """The most that all replies about one answer of at most `written` bytes may cost; hard caps reserve it."""
+        """Upper bound on the cost of grading one answer of at most `written` bytes; hard caps reserve it."""
         total = NO_COST
         for seat in self.seats:
             seen = seat.longest if written is None else min(seat.longest, written)
             sent = max((seat._bytes(question, seen) for question in questions), default=0)
-            longest = seat.sampling.timeout * seat.concurrency.attempts
-            one = seat.cost(sent + TEMPLATE_TOKENS, seat.sampling.max_tokens or 0, longest)
-            total = total.plus(one.times(seat.replies))
+            max_seconds = seat.sampling.timeout * seat.concurrency.attempts
+            reply_cost = seat.cost(sent + TEMPLATE_TOKENS, seat.sampling.max_tokens or 0, max_seconds)
+            total = total.plus(reply_cost.times(seat.replies))
         return total
 
     def _bytes(self, question: Question, seen: int) -> int:
-        """Bytes of a request that shows `seen` bytes of an answer; no tokenizer makes more tokens than bytes."""
+        """Bytes of a request that shows `seen` bytes of an answer, which bound its tokens."""
         sent = self.transcript(question, "")
         return len(sent.system.encode()) + len(sent.user.encode()) + seen
 
 
 def cost_from_signals(signals: Mapping[str, SignalValue]) -> Cost | None:
-    """The cost of a grade, from its `USED` signals; None if no server was asked."""
-    if USED[0] not in signals:
+    """The cost of a grade, from its `USAGE_SIGNALS`; None if no server was asked."""
+    if USAGE_SIGNALS[0] not in signals:
         return None
-    prompt, completion, usd, gpu_seconds = (float(signals.get(name, 0.0)) for name in USED[:4])
+    prompt, completion, usd, gpu_seconds = (float(signals.get(name, 0.0)) for name in USAGE_SIGNALS[:4])
     return Cost(round(prompt + completion), usd, gpu_seconds)
 
 
 def usage_signals(used: Cost, replies: ReplyUse) -> dict[str, SignalValue]:
-    """The `USED` signals of a grade."""
+    """The `USAGE_SIGNALS` of a grade."""
     tokens = float(replies.prompt_tokens), float(replies.completion_tokens)
-    return dict(zip(USED, (*tokens, used.usd, used.gpu_seconds, replies.seconds), strict=True))
+    return dict(zip(USAGE_SIGNALS, (*tokens, used.usd, used.gpu_seconds, replies.seconds), strict=True))

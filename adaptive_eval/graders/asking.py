@@ -1,7 +1,7 @@
-"""Common base of grading by judges and verifiers, which ask a server about each answer.
+"""Base of the pools of judges and verifiers, which send each answer to a server.
 
-If no reply can be had (the server is gone, the request is refused), that is a grader error: the answer is stored
-without a grade, and the next start of the run, or `adaptive-eval regrade`, asks again.
+If there is no reply (the server is down, or refuses the request), that is a grader error: the answer is stored without
+a grade, and resuming the run or `adaptive-eval regrade` retries.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from adaptive_eval.questions.types import Question
 
 
 class GraderReply(NamedTuple):
-    """A reply, or the reason why there is none."""
+    """A reply, or the error if there is none."""
 
     answer: Answer | None
     error: GraderError | None = None
     lost: bool = False
-    """Whether a reply may have been generated that did not arrive."""
+    """Whether the server may have generated a reply that did not arrive."""
     refused: bool = False
-    """Whether the server refused the request, maybe for one of its options."""
+    """Whether the server refused the request, possibly because of one of its options."""
 
 
 class AskingPool(Grading):
@@ -42,14 +42,14 @@ class AskingPool(Grading):
     def __init__(
         self, asked: AskedGrader, rubric: Rubric, *, folder: Path, keys: Mapping[str, str], lost: Cost = NO_COST
     ) -> None:
-        """`lost` is the most that the grade of an answer may cost."""
-        self.lost, self._asked_again = lost, 0
+        """`lost` bounds the cost of grading an answer."""
+        self.lost, self._counted_lost = lost, 0
         self._asked, self._folder, self._keys = asked, folder, keys
         self.rubric = rubric
         self.at_once = asked.concurrency.in_flight * len(asked.host.replicas)
         self._slots = asyncio.Semaphore(self.at_once)
         self._endpoints: dict[bool, Endpoint] = {}
-        """Endpoints by whether the server enforces the format of replies."""
+        """Endpoints, keyed by whether the server enforces the format of replies."""
         self._notices: list[Notice] = []
 
     @property
@@ -72,41 +72,45 @@ class AskingPool(Grading):
         return Cost(-(-lost.tokens // replies), lost.usd / replies, lost.gpu_seconds / replies / attempts)
 
     def _replies_cost(self, replies: Sequence[GraderReply], lost: Cost) -> tuple[Cost, ReplyUse]:
-        """The cost of replies, counting lost ones by the worst-case cost `lost`, and the usage of those that came."""
-        came = [one.answer for one in replies if one.answer is not None]
-        each = [self._asked.cost(one.prompt_tokens, one.completion_tokens, one.latency) for one in came]
-        used = Cost(sum(one.tokens for one in each), sum(one.usd for one in each), sum(one.gpu_seconds for one in each))
-        used = used.plus(self.lost_vote(lost).times(sum(one.lost for one in replies)))
-        each_use = (ReplyUse(one.prompt_tokens, one.completion_tokens, one.latency) for one in came)
-        return used, reduce(ReplyUse.plus, each_use, NO_REPLY)
+        """The cost of replies, counting lost ones by the worst-case cost `lost`, and the usage of the others."""
+        usages = [
+            ReplyUse(reply.answer.prompt_tokens, reply.answer.completion_tokens, reply.answer.latency)
+            for reply in replies
+            if reply.answer is not None
+        ]
+        used = reduce(Cost.plus, (self._asked.cost(*usage) for usage in usages), NO_COST)
+        used = used.plus(self.lost_vote(lost).times(sum(reply.lost for reply in replies)))
+        return used, reduce(ReplyUse.plus, usages, NO_REPLY)
 
-    async def _ask(self, sent: Prompt, seed: int, again: Again | None) -> GraderReply:
+    async def _ask(self, sent: Prompt, seed: int, retry_gate: Again | None) -> GraderReply:
         async with self._slots:
-            return await self._sample(sent, seed, again)
+            return await self._sample(sent, seed, retry_gate)
 
-    async def _sample(self, sent: Prompt, seed: int, again: Again | None, *, structured: bool = False) -> GraderReply:
+    async def _sample(
+        self, sent: Prompt, seed: int, retry_gate: Again | None, *, structured: bool = False
+    ) -> GraderReply:
         """Request one reply; the caller holds a slot."""
         seed %= SEED_SPAN
-        may_repeat = None if again is None else partial(self._may_repeat, again)
+        may_retry = None if retry_gate is None else partial(self._may_retry, retry_gate)
         try:
             endpoint = self._endpoint(structured=structured)
-            (reply,) = await endpoint.sample(sent, range(seed, seed + 1), may_repeat)
+            (reply,) = await endpoint.sample(sent, range(seed, seed + 1), may_retry)
         except EndpointError as error:
-            said = GraderError(f"the {self._asked.kind} cannot be asked: {error}")
+            failure = GraderError(f"the {self._asked.kind} did not reply: {error}")
             refused = isinstance(error, Refusal) and error.status in OF_AN_OPTION
-            return GraderReply(None, said, self._has_lost_reply(), refused)
+            return GraderReply(None, failure, self._has_lost_reply(), refused)
         if "unanswered" in reply.signals:
-            said = GraderError(f"the {self._asked.kind} fails on this request every time: {reply.finish_reason}")
-            return GraderReply(None, said, self._has_lost_reply())
+            failure = GraderError(f"the {self._asked.kind} fails on this request every time: {reply.finish_reason}")
+            return GraderReply(None, failure, self._has_lost_reply())
         return GraderReply(reply, None, "timed_out" in reply.signals and self._has_lost_reply())
 
-    async def _may_repeat(self, again: Again) -> bool:
-        return not self._has_lost_reply() or await again()
+    async def _may_retry(self, retry_gate: Again) -> bool:
+        return not self._has_lost_reply() or await retry_gate()
 
     def _has_lost_reply(self) -> bool:
-        """Whether a reply was lost for good, so that no retry has counted it."""
-        lost = sum(endpoint.stats.lost for endpoint in self._endpoints.values()) > self._asked_again
-        self._asked_again += lost
+        """Whether a reply was lost that no retry has counted yet."""
+        lost = sum(endpoint.stats.lost for endpoint in self._endpoints.values()) > self._counted_lost
+        self._counted_lost += lost
         return lost
 
     def _endpoint(self, *, structured: bool) -> Endpoint:

@@ -1,6 +1,6 @@
-"""Comparison of an answer with another one, in both orders so that a judge's preference for a place moves no score.
+"""Comparison of an answer with another one, in both orders, so that a judge's position bias does not move scores.
 
-If both orders favour the same answer, that is the verdict. If not, the verdict depends on the order, and is a tie.
+If both orders favour the same answer, that is the verdict. Otherwise the verdict is a tie.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,11 @@ from typing import ClassVar
 from pydantic import Field, field_validator, model_validator
 
 from adaptive_eval.base.errors import GraderError
-from adaptive_eval.base.sections import Section, refuse
+from adaptive_eval.base.sections import Section, config_error
 from adaptive_eval.graders.ballots import VERDICT, BallotField, Levels
 from adaptive_eval.graders.judge_forms import JudgeForm, VoteResult
 from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig
-from adaptive_eval.graders.scoring import middle
+from adaptive_eval.graders.scoring import median_level
 from adaptive_eval.graders.transcript import ShownTexts, grading_words, shortened
 from adaptive_eval.graders.types import SignalValue
 from adaptive_eval.questions.types import Question
@@ -25,23 +25,24 @@ class AnswersOfModel(Section):
     """Answers of a model in an earlier run."""
 
     run: Path
-    """Directory of the earlier run, relative to the current directory; its answers are copied into this run."""
+    """Directory of the earlier run, relative to the current directory. Its answers are copied into this run."""
     model: str = Field(min_length=1)
-    """The model there. Each trial is compared with its answer of the same number, cyclically if it has fewer."""
+    """The model there. Each trial is compared with that model's answer of the same number, cyclically if it has
+    fewer."""
 
     @model_validator(mode="before")
     @classmethod
     def _fill_in_run(cls, given: object) -> object:
-        """Give the check of `run` a missing one: what to do about it takes more than to add the key."""
+        """Pass a missing `run` on to its validator, whose error explains more than "add the key"."""
         return {"run": None, **given} if isinstance(given, Mapping) else given
 
     @field_validator("run", mode="before")
     @classmethod
     def _check_run(cls, run: object) -> object:
         if run is None:
-            raise refuse(
-                "must name the run that has the model's answers",
-                "run that model by itself first, with `trials: {min: N, max: N}` for N answers to each question, and "
+            raise config_error(
+                "must name the run with the model's answers",
+                "run that model by itself first, with `trials: {min: N, max: N}` for N answers per question, and "
                 "give the directory of that run, as in {run: runs/earlier, model: NAME}",
             )
         return run
@@ -62,7 +63,7 @@ PLACES = (
     (TIE, "neither is better than the other"),
 )
 TASK = "You compare two answers to a question. The order in which they stand says nothing of them."
-COMPARED = (BallotField(VERDICT, tuple(name for name, _ in PLACES)),)
+COMPARISON_BALLOT = (BallotField(VERDICT, tuple(name for name, _ in PLACES)),)
 COMPARISON_RUBRIC = RubricConfig(
     categories=(
         CategoryConfig(name=BETTER, weight=1.0, when={VERDICT: BETTER}),
@@ -70,33 +71,36 @@ COMPARISON_RUBRIC = RubricConfig(
         CategoryConfig(name=WORSE, weight=0.0),
     )
 )
-"""Scores the share of comparisons that are won, a tie counting half."""
+"""Scores the share of comparisons won; a tie counts half."""
 
 
 def combine_orders(replies: Sequence[Levels]) -> tuple[str, bool, float]:
-    """Combine the verdicts with the graded answer first and second: the verdict, whether the orders disagree, which
-    counts as a tie, and how much more often the first place was preferred than the second, from -1 to 1."""
+    """Combine the verdicts for the two orders of the answers.
+
+    Returns the verdict, whether it depends on the order (then it is a tie), and the bias towards the first place, from
+    -1 to 1.
+    """
     ((forward,), (backward,)) = replies
-    one = {FIRST: BETTER, SECOND: WORSE}.get(forward, TIE)
-    other = {FIRST: WORSE, SECOND: BETTER}.get(backward, TIE)
-    towards = sum((said == FIRST) - (said == SECOND) for said in (forward, backward)) / 2.0
-    return one if one == other else TIE, one != other, towards
+    first = {FIRST: BETTER, SECOND: WORSE}.get(forward, TIE)
+    second = {FIRST: WORSE, SECOND: BETTER}.get(backward, TIE)
+    bias = sum((verdict == FIRST) - (verdict == SECOND) for verdict in (forward, backward)) / 2.0
+    return first if first == second else TIE, first != second, bias
 
 
 @dataclass(frozen=True)
 class ByComparison(JudgeForm):
-    """The judge says whether an answer is better or worse than a reference answer, the same for all models."""
+    """The judge compares an answer with a reference answer, the same for all models."""
 
     against: str | AnswersOfModel
     """The source of the other answer: a field of the question, `REFERENCE`, or a model."""
     longest: int
-    """Bytes of an answer that the judge sees at most."""
+    """Maximum bytes of an answer to show to the judge."""
     orders: ClassVar[int] = 2
     answers: ClassVar[tuple[str, ...]] = (FIRST, SECOND)
 
     @property
     def ballot(self) -> tuple[BallotField, ...]:
-        return COMPARED
+        return COMPARISON_BALLOT
 
     @property
     def label_ballot(self) -> tuple[BallotField, ...]:
@@ -116,13 +120,13 @@ class ByComparison(JudgeForm):
             return question.others[0] if question.others else ""
         if self.against == REFERENCE:
             return question.answer
-        said = question.metadata.get(self.against)
-        return "" if said is None else str(said)
+        value = question.metadata.get(self.against)
+        return "" if value is None else str(value)
 
     def key_problem(self, question: Question) -> str | None:
         if isinstance(self.against, AnswersOfModel):
-            where = f"{self.against.model} in {self.against.run}"
-            return None if question.others else f"has no answer of {where} to compare with; see grader.against"
+            source = f"{self.against.model} in {self.against.run}"
+            return None if question.others else f"has no answer by {source} to compare with; see grader.against"
         if self.other_answer(question).strip():
             return None
         return f"has no answer in {self.against} to compare with; see grader.against"
@@ -146,15 +150,15 @@ class ByComparison(JudgeForm):
             return VoteResult((TIE,), 1.0)
         return super().decided(question, answer) if other else VoteResult((BETTER,), 1.0)
 
-    def voted(self, votes: Sequence[Sequence[Levels]], wanted: int) -> VoteResult:
-        verdicts, dependent, towards = zip(*map(combine_orders, votes), strict=True)
-        verdict = middle(verdicts, OUTCOMES)
-        agreement = verdicts.count(verdict) / wanted
-        return VoteResult((verdict,), agreement, sum(dependent) / len(votes), sum(towards) / len(votes))
+    def voted(self, votes: Sequence[Sequence[Levels]], requested: int) -> VoteResult:
+        verdicts, dependent, biases = zip(*map(combine_orders, votes), strict=True)
+        verdict = median_level(verdicts, OUTCOMES)
+        agreement = verdicts.count(verdict) / requested
+        return VoteResult((verdict,), agreement, sum(dependent) / len(votes), sum(biases) / len(votes))
 
-    def make_signals(self, said: Levels) -> dict[str, SignalValue]:
-        return {VERDICT: said[0] if said else "", "has_answer": bool(said)}
+    def make_signals(self, levels: Levels) -> dict[str, SignalValue]:
+        return {VERDICT: levels[0] if levels else "", "has_answer": bool(levels)}
 
     def signals_of_vote(self, voted: VoteResult) -> dict[str, SignalValue]:
-        seen = {"order_dependent": voted.order_dependent, "prefers_first": voted.prefers_first}
-        return {**self.make_signals(voted.said), **seen}
+        order_signals = {"order_dependent": voted.order_dependent, "prefers_first": voted.prefers_first}
+        return {**self.make_signals(voted.levels), **order_signals}

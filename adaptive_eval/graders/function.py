@@ -1,6 +1,6 @@
 """The grader that calls a user's function, `package.module:function`.
 
-Grading processes load this module without those of other graders.
+Worker processes load only this grader's module.
 """
 
 import math
@@ -21,23 +21,24 @@ from adaptive_eval.questions.types import Question
 class Python(GraderOptions):
     """Calls `function(text, question, **options)`, which returns true or false, a number, or a mapping of signals.
 
-    The text is what the model wrote, reasoning included; `question` has id, prompt, answer, choices, cluster and
-    metadata. A number is the signal `score`, correct from 0.5 on. A mapping may have the answer that was found under
-    `extracted`. It runs in a worker process; an exception is a grader error, and printed output is dropped. If it has
-    an attribute `prepare`, that is called with the options before the first answer, outside its time limit.
+    `text` is the model's text, including reasoning; `question` has id, prompt, answer, choices, cluster and metadata.
+    A number becomes the signal `score`, and counts as correct from 0.5 on. A mapping may contain the extracted answer
+    under `extracted`. The function runs in a worker process; an exception is a grader error, and printed output is
+    dropped. If it has an attribute `prepare`, that is called with the options before the first answer, outside the
+    time limit.
     """
 
     reads_key = False
     kind: Literal["python"] = "python"
     function: Specification
-    """`package.module:function`, searched in the folder of the configuration and in installed packages."""
+    """`package.module:function`, from the folder of the configuration or an installed package."""
     options: Mapping[str, Any] = Field(default_factory=dict)
     """Keyword arguments of the function."""
     signals: tuple[str, ...] = ()
-    """Names of the function's signals, against which the rubric is then checked."""
+    """Names of the function's signals, to check the rubric against."""
     key_is_answer: bool = True
-    """Check before a run that every answer key, taken as an answer, is graded right; set it to false if keys are no
-    answers, such as the tests of a program."""
+    """Check before a run that every answer key is graded correct as an answer. Set it to false if keys are not answers,
+    such as the tests of a program."""
 
     @property
     def gives(self) -> frozenset[str]:
@@ -57,10 +58,10 @@ class Python(GraderOptions):
     def warm_up(self) -> None:
         function: Any = load_attribute(self.function, Path())
         if isinstance(function, type) or not callable(function):
-            what = "a class" if isinstance(function, type) else f"a value of type {type(function).__name__}"
+            kind = "a class" if isinstance(function, type) else f"a value of type {type(function).__name__}"
             raise ConfigError(
-                f"grader.function: {self.function} must be a function of text and question, but is {what}; "
-                "further arguments stand in grader.options"
+                f"grader.function: {self.function} must be a function of text and question, but is {kind}; "
+                "put further arguments in grader.options"
             )
         try:
             signature(function).bind("", None, **self.options)
@@ -80,16 +81,16 @@ class Python(GraderOptions):
         return usual_answers(question.answer) if question.answer.strip() else ("",)
 
 
-def make_marks(said: object, name: str) -> Marks:
+def make_marks(result: object, name: str) -> Marks:
     """Convert the return value of a user's function to marks."""
-    if isinstance(said, bool):
-        return Marks({"is_correct": said}, None)
-    if isinstance(said, int | float):
-        return Marks({"is_correct": said >= 0.5, "score": _signal(said, "score", name)}, None)
-    if not isinstance(said, Mapping):
-        raise GraderError(f"{name} must return true, false, a number or a mapping of signals, but got {said!r:.80}")
-    extracted = said.get("extracted")
-    signals = {str(key): _signal(value, str(key), name) for key, value in said.items() if key != "extracted"}
+    if isinstance(result, bool):
+        return Marks({"is_correct": result}, None)
+    if isinstance(result, int | float):
+        return Marks({"is_correct": result >= 0.5, "score": _signal(result, "score", name)}, None)
+    if not isinstance(result, Mapping):
+        raise GraderError(f"{name} must return true, false, a number or a mapping of signals, but got {result!r:.80}")
+    extracted = result.get("extracted")
+    signals = {str(key): _signal(value, str(key), name) for key, value in result.items() if key != "extracted"}
     return Marks(signals, None if extracted is None else str(extracted))
 
 
@@ -99,5 +100,5 @@ def _signal(value: object, key: str, name: str) -> SignalValue:
     if isinstance(value, int | float) and math.isfinite(value):
         return float(value)
     raise GraderError(
-        f"{name} must give true, false, a finite number or a text for signal {key}, but got {value!r:.80}"
+        f"{name} must return true, false, a finite number or a text for signal {key}, but got {value!r:.80}"
     )

@@ -1,7 +1,7 @@
-"""The ways to ask a judge: for a verdict, for levels of several criteria, or which of two answers is better.
+"""The kinds of judging: by a verdict, by levels of several criteria, or by comparing two answers.
 
-A form defines what the judge is told and shown, what its reply must contain, how votes are combined, and which signals
-the answer gets. Verdicts are here, `ByScores` is in `scoring.py`, `ByComparison` in `comparing.py`.
+A form defines the judge's instructions, the fields of its reply, how votes are combined, and the signals of the answer.
+Verdicts are here, `ByScores` is in `scoring.py`, `ByComparison` in `comparing.py`.
 """
 
 from abc import ABC, abstractmethod
@@ -24,45 +24,45 @@ LEVEL_NAME = r"^[A-Za-z0-9][A-Za-z0-9 _-]*$"
 
 
 class JudgeLevel(Section):
-    """One verdict."""
+    """A possible verdict."""
 
     name: str = Field(min_length=1, max_length=40, pattern=LEVEL_NAME)
     """Name of the verdict, for the judge and for conditions of the rubric: `when: {verdict: good}`."""
     says: str = ""
-    """Instructions on when to give it."""
+    """When to give this verdict, as an instruction to the judge."""
     correct: bool | None = None
     """Whether an answer with this verdict is correct (`is_correct`)."""
 
 
 class VoteResult(NamedTuple):
-    """The decision of all votes on an answer."""
+    """The combined votes on an answer."""
 
-    said: Levels
+    levels: Levels
     """One level for each field of the ballot; () for an empty answer."""
     agreement: float
-    """The share of the votes that agree."""
+    """The share of votes that agree."""
     order_dependent: float = 0.0
-    """In a comparison, the share of the votes that depend on the order."""
+    """In a comparison, the share of votes that depend on the order."""
     prefers_first: float = 0.0
     """In a comparison, how much more often the first place was preferred than the second."""
 
 
 EMPTY = VoteResult((), 1.0)
-"""The result for an empty answer, about which no judge is asked."""
+"""The result for an empty answer, for which no request is sent."""
 
 
 class JudgeForm(ABC):
-    """A way to ask a judge about an answer and to read its reply."""
+    """A kind of judging: how to ask about an answer and read the reply."""
 
     orders: ClassVar[int] = 1
-    """Number of requests for one vote."""
+    """Number of requests per vote."""
     answers: ClassVar[tuple[str, ...]] = ANSWER
-    """The marks between which answers are shown."""
+    """Names of the marks around the answers shown."""
 
     @property
     @abstractmethod
     def ballot(self) -> tuple[BallotField, ...]:
-        """The form that each reply must have."""
+        """The fields that each reply must have."""
 
     @property
     def label_ballot(self) -> tuple[BallotField, ...]:
@@ -72,56 +72,56 @@ class JudgeForm(ABC):
     @property
     @abstractmethod
     def gives(self) -> frozenset[str]:
-        """The names of the signals that an answer gets."""
+        """Names of the signals of an answer."""
 
     @property
     def own_rubric(self) -> RubricConfig | None:
-        """The categories that follow from the possible verdicts, used if the configuration declares none."""
+        """The rubric implied by the possible verdicts, for configurations that declare none."""
         return None
 
     @property
     def needs_rubric(self) -> bool:
-        """Whether there are too many possible replies for a category each: the configuration must declare some."""
+        """Whether the configuration must declare categories, since there are too many possible replies."""
         return False
 
     def key_problem(self, question: Question) -> str | None:
-        """Why a question cannot be judged in this form; None if it can."""
+        """Why a question cannot be judged this way; None if it can."""
         return None
 
     @abstractmethod
     def task(self, criteria: str) -> str:
-        """The judge's instructions, with the possible replies."""
+        """Instructions to the judge, with the possible replies."""
 
     def shown(self, question: Question, answer: str) -> tuple[ShownTexts, ...]:
-        """The texts that show an answer to the judge, one for each request of a vote."""
+        """The texts to show to the judge, for each request of a vote."""
         return (ShownTexts(question.prompt, question.answer, dict(zip(self.answers, (answer,), strict=True))),)
 
     def decided(self, question: Question, answer: str) -> VoteResult | None:
-        """The verdict if it is known without asking; None if the judge must be asked."""
+        """The verdict if no request is needed; None if the judge must be asked."""
         return None if answer.strip() else EMPTY
 
     @abstractmethod
-    def voted(self, votes: Sequence[Sequence[Levels]], wanted: int) -> VoteResult:
-        """The decision of the votes, out of `wanted` that were requested; raises `GraderError` if they disagree."""
+    def voted(self, votes: Sequence[Sequence[Levels]], requested: int) -> VoteResult:
+        """The decision of the votes, of which `requested` were requested; raises `GraderError` if they disagree."""
 
     @abstractmethod
-    def make_signals(self, said: Levels) -> dict[str, SignalValue]:
+    def make_signals(self, levels: Levels) -> dict[str, SignalValue]:
         """Signals of an answer with this verdict, which is () for an empty answer."""
 
     def signals_of_vote(self, voted: VoteResult) -> dict[str, SignalValue]:
-        """Signals of the decision, with statistics of all votes."""
-        return self.make_signals(voted.said)
+        """Signals of the decision, including statistics of the votes."""
+        return self.make_signals(voted.levels)
 
 
 @dataclass(frozen=True)
 class ByVerdicts(JudgeForm):
-    """The judge gives one of several verdicts."""
+    """The judge chooses one of several verdicts."""
 
     verdicts: tuple[JudgeLevel, ...]
 
     @property
     def ballot(self) -> tuple[BallotField, ...]:
-        return (BallotField(VERDICT, tuple(one.name for one in self.verdicts)),)
+        return (BallotField(VERDICT, tuple(verdict.name for verdict in self.verdicts)),)
 
     @property
     def gives(self) -> frozenset[str]:
@@ -132,19 +132,19 @@ class ByVerdicts(JudgeForm):
         return self.verdicts[0].correct is not None
 
     def task(self, criteria: str) -> str:
-        return grading_words([(one.name, one.says) for one in self.verdicts], criteria, "verdicts")
+        return grading_words([(verdict.name, verdict.says) for verdict in self.verdicts], criteria, "verdicts")
 
-    def voted(self, votes: Sequence[Sequence[Levels]], wanted: int) -> VoteResult:
+    def voted(self, votes: Sequence[Sequence[Levels]], requested: int) -> VoteResult:
         counts = Counter(replies[0] for replies in votes)
-        most, number = counts.most_common(1)[0]
-        if 2 * number <= wanted:
-            told = {said[0]: times for said, times in counts.items()}
-            raise GraderError(f"the votes of the judge differ: {told}")
-        return VoteResult(most, number / wanted)
+        majority, count = counts.most_common(1)[0]
+        if 2 * count <= requested:
+            counts_by_verdict = {levels[0]: votes_for for levels, votes_for in counts.items()}
+            raise GraderError(f"the judge's votes differ: {counts_by_verdict}")
+        return VoteResult(majority, count / requested)
 
-    def make_signals(self, said: Levels) -> dict[str, SignalValue]:
-        verdict = said[0] if said else ""
-        known: dict[str, SignalValue] = {VERDICT: verdict, "has_answer": bool(said)}
+    def make_signals(self, levels: Levels) -> dict[str, SignalValue]:
+        verdict = levels[0] if levels else ""
+        signals: dict[str, SignalValue] = {VERDICT: verdict, "has_answer": bool(levels)}
         if self._say_correct:
-            known["is_correct"] = {one.name: bool(one.correct) for one in self.verdicts}.get(verdict, False)
-        return known
+            signals["is_correct"] = {level.name: bool(level.correct) for level in self.verdicts}.get(verdict, False)
+        return signals

@@ -1,9 +1,9 @@
-"""Grading by a judge: every answer gets the verdict of the majority of votes, or the middle one.
+"""Grading by a judge: each answer gets the majority verdict of the votes, or the median level.
 
 A missing or unreadable verdict is a grader error.
 
-Whether the server can enforce the format of replies is found out by trying: one that refuses `response_format`, but
-gives a verdict without it, is asked without it from then on, and a notice says so. A refusal costs nothing.
+The first request shows whether the server can enforce the format of replies. If it refuses `response_format` but gives
+a verdict without, later requests omit it, and a notice says so. A refusal costs nothing.
 """
 
 import asyncio
@@ -30,102 +30,106 @@ from adaptive_eval.questions.types import Question
 
 UNSTRUCTURED = "the judge's server refuses response_format, so the replies of {} are read line by line ({})"
 Transcripts = Callable[[bool], Sequence[Transcript]]
-"""Gives the transcripts for one vote; its argument says whether the server enforces the format of the reply."""
+"""Returns the transcripts for one vote, given whether the server enforces the format of the reply."""
 
 
 class Vote(NamedTuple):
     """A judge's replies, one for each order, and their verdicts."""
 
     replies: Sequence[GraderReply]
-    said: Sequence[Levels] | GraderError
+    levels: Sequence[Levels] | GraderError
 
 
 class JudgePool(AskingPool):
-    """Grades answers by a judge."""
+    """Grades answers with a judge."""
 
     def __init__(
         self, judge: Judge, rubric: Rubric, *, folder: Path, keys: Mapping[str, str], lost: Cost = NO_COST
     ) -> None:
-        """`lost` is the most that the verdict on an answer may cost."""
+        """`lost` bounds the cost of the verdict on an answer."""
         super().__init__(judge, rubric, folder=folder, keys=keys, lost=lost)
         self._judge = judge
         self._structured = judge.may_be_structured
-        """Whether the server is asked to enforce the format of replies."""
-        self._further = [JudgePool(one, rubric, folder=folder, keys=keys, lost=lost) for one in judge.seats[1:]]
-        """The pools of the panel's other judges, which only give votes."""
-        for one in self._further:
-            one._notices = self._notices
-        self.at_once += sum(one.at_once for one in self._further)
+        """Whether to ask the server to enforce the format of replies."""
+        self._further = [JudgePool(pool, rubric, folder=folder, keys=keys, lost=lost) for pool in judge.seats[1:]]
+        """Pools of the panel's other judges, which only vote."""
+        for seat in self._further:
+            seat._notices = self._notices
+        self.at_once += sum(pool.at_once for pool in self._further)
 
-    async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
+    async def grade(self, answer: Answer, question: Question, retry_gate: Again | None = None) -> Grade:
         """Grade an answer; raises `JudgeFailed` with the reason and the cost if there is no grade.
 
-        `again` is called before a lost reply is requested again, and counts it; a finally lost one is in the cost.
+        `retry_gate` is called before a lost reply is requested again, and counts its cost. The cost of a lost reply
+        that is not retried is included here.
         """
         judge = self._judge
-        if (known := judge.form.decided(question, answer.text)) is not None:
-            return make_grade(answer, judge.marks(known, NO_COST, NO_REPLY), self.rubric, question.id)
+        if (decided := judge.form.decided(question, answer.text)) is not None:
+            return make_grade(answer, judge.marks(decided, NO_COST, NO_REPLY), self.rubric, question.id)
 
         @cache
         def sent(structured: bool) -> tuple[Transcript, ...]:
             return judge.transcripts(question, answer.text, structured=structured)
 
         seats = [self, *self._further]
-        found = await asyncio.gather(*(seat._votes(sent, answer.seed, again) for seat in seats))
+        votes_by_seat = await asyncio.gather(*(seat._votes(sent, answer.seed, retry_gate) for seat in seats))
         used, replies = NO_COST, NO_REPLY
-        lost = NO_COST if again is None else self.lost_with(answer.text, question)
-        for seat, given in zip(seats, found, strict=True):
-            cost, came = seat._replies_cost([reply for vote in given for reply in vote.replies], lost)
-            used, replies = used.plus(cost), replies.plus(came)
-        votes = [vote for given in found for vote in given]
-        read = [vote.said for vote in votes if not isinstance(vote.said, GraderError)]
-        errors = [vote.said for vote in votes if isinstance(vote.said, GraderError)]
+        lost = NO_COST if retry_gate is None else self.lost_with(answer.text, question)
+        for seat, seat_votes in zip(seats, votes_by_seat, strict=True):
+            cost, usage = seat._replies_cost([reply for vote in seat_votes for reply in vote.replies], lost)
+            used, replies = used.plus(cost), replies.plus(usage)
+        votes = [vote for seat_votes in votes_by_seat for vote in seat_votes]
+        read = [vote.levels for vote in votes if not isinstance(vote.levels, GraderError)]
+        errors = [vote.levels for vote in votes if isinstance(vote.levels, GraderError)]
         try:
             voted = judge.voted(read)
         except GraderError as error:
             raise JudgeFailed(str(errors[0] if errors else error), used) from None
         marks = judge.marks(voted, used, replies)
         if self._further:
-            marks = marks._replace(signals={**marks.signals, **self._judge_agreements(found, voted.said)})
+            marks = marks._replace(signals={**marks.signals, **self._judge_agreements(votes_by_seat, voted.levels)})
         return replace(make_grade(answer, marks, self.rubric, question.id), cost=used)
 
-    def _judge_agreements(self, found: Sequence[Sequence[Vote]], decided: Levels) -> dict[str, SignalValue]:
-        """For each judge that gave votes, the share of them that agree with the decision."""
+    def _judge_agreements(self, votes_by_seat: Sequence[Sequence[Vote]], decided: Levels) -> dict[str, SignalValue]:
+        """For each judge that voted, the share of its votes that agree with the decision."""
         shares: dict[str, SignalValue] = {}
-        for name, votes in zip(self._judge.agreements, found, strict=True):
-            read = [one.said for one in votes if not isinstance(one.said, GraderError)]
-            said = [self._judge.form.voted([replies], 1).said for replies in read]
-            if said:
-                shares[name] = sum(one == decided for one in said) / len(said)
+        for name, votes in zip(self._judge.agreements, votes_by_seat, strict=True):
+            ballots = [vote.levels for vote in votes if not isinstance(vote.levels, GraderError)]
+            decisions = [self._judge.form.voted([replies], 1).levels for replies in ballots]
+            if decisions:
+                shares[name] = sum(levels == decided for levels in decisions) / len(decisions)
         return shares
 
     async def close(self) -> None:
         """Close the connections of all judges."""
         await super().close()
-        for one in self._further:
-            await one.close()
+        for pool in self._further:
+            await pool.close()
 
-    async def _votes(self, sent: Transcripts, first: int, again: Again | None) -> Sequence[Vote]:
+    async def _votes(self, sent: Transcripts, first: int, retry_gate: Again | None) -> Sequence[Vote]:
         """Request the votes of this judge, each with its own seed."""
         seeds = range(first, first + self._judge.votes)
-        return await asyncio.gather(*(self._vote(sent, seed, again) for seed in seeds))
+        return await asyncio.gather(*(self._vote(sent, seed, retry_gate) for seed in seeds))
 
-    async def _vote(self, sent: Transcripts, seed: int, again: Again | None) -> Vote:
+    async def _vote(self, sent: Transcripts, seed: int, retry_gate: Again | None) -> Vote:
         orders = range(self._judge.form.orders)
-        found = await asyncio.gather(*(self._request_levels(sent, order, seed, again) for order in orders))
-        replies, errors = [reply for reply, _ in found], [said for _, said in found if isinstance(said, GraderError)]
-        return Vote(replies, errors[0] if errors else [said for _, said in found if not isinstance(said, GraderError)])
+        results = await asyncio.gather(*(self._request_levels(sent, order, seed, retry_gate) for order in orders))
+        replies = [reply for reply, _ in results]
+        errors = [levels for _, levels in results if isinstance(levels, GraderError)]
+        if errors:
+            return Vote(replies, errors[0])
+        return Vote(replies, [levels for _, levels in results if not isinstance(levels, GraderError)])
 
     async def _request_levels(
-        self, sent: Transcripts, order: int, seed: int, again: Again | None
+        self, sent: Transcripts, order: int, seed: int, retry_gate: Again | None
     ) -> tuple[GraderReply, Levels | GraderError]:
         async with self._slots:
             structured, reply = self._structured, None
             if structured:
-                reply = await self._sample(sent(True)[order].prompt, seed, again, structured=True)
+                reply = await self._sample(sent(True)[order].prompt, seed, retry_gate, structured=True)
             if reply is None or (reply.refused and self._judge.structured is None):
                 refusal, structured = reply, False
-                reply = await self._sample(sent(False)[order].prompt, seed, again)
+                reply = await self._sample(sent(False)[order].prompt, seed, retry_gate)
                 if refusal is not None and reply.answer is not None and self._structured:
                     self._structured = False
                     self._notices.append(
@@ -148,8 +152,7 @@ class JudgePool(AskingPool):
 
 
 class BenchmarksPool(Grading):
-    """In a run with several benchmarks, grades each answer with the judge of its question's benchmark, or with the
-    graders that ask no server."""
+    """Grades a run with several benchmarks: each answer by its judge, or by the graders without a server."""
 
     lasting = True
 
@@ -157,7 +160,7 @@ class BenchmarksPool(Grading):
         self._judges, self._others = judges, others
         self._all: tuple[JudgePool | GradingPool, ...] = (*judges.values(), others)
         self.lost = next(iter(judges.values())).lost
-        self.at_once = sum(one.at_once for one in judges.values())
+        self.at_once = sum(pool.at_once for pool in judges.values())
 
     def asks(self, question: Question) -> bool:
         return benchmark_named(question.id) in self._judges
@@ -171,23 +174,23 @@ class BenchmarksPool(Grading):
 
     @rubric.setter
     def rubric(self, rubric: Rubric) -> None:
-        for one in self._all:
-            one.rubric = rubric
+        for pool in self._all:
+            pool.rubric = rubric
 
     @property
     def notices(self) -> Sequence[Notice]:
-        return [*chain.from_iterable(one.notices for one in self._all)]
+        return [*chain.from_iterable(pool.notices for pool in self._all)]
 
     def lost_with(self, answer: str, question: Question) -> Cost:
         return self._pool_for(question).lost_with(answer, question)
 
     def lost_vote(self, lost: Cost) -> Cost:
-        each = [one.lost_vote(lost) for one in self._judges.values()]
-        return Cost(*(max(values) for values in zip(*each, strict=True)))
+        costs = [pool.lost_vote(lost) for pool in self._judges.values()]
+        return Cost(*(max(values) for values in zip(*costs, strict=True)))
 
-    async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
-        return await self._pool_for(question).grade(answer, question, again)
+    async def grade(self, answer: Answer, question: Question, retry_gate: Again | None = None) -> Grade:
+        return await self._pool_for(question).grade(answer, question, retry_gate)
 
     async def close(self) -> None:
-        for one in self._all:
-            await one.close()
+        for pool in self._all:
+            await pool.close()

@@ -1,4 +1,4 @@
-"""The graders that compare an answer with its key, as one configuration section."""
+"""The graders that compare an answer with its key, combined in one configuration section."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Literal
@@ -9,11 +9,11 @@ from adaptive_eval.graders import choice, mathematics, numeric, structured, text
 from adaptive_eval.graders.types import GraderOptions
 
 ByKey = text.Exact | choice.Choice | numeric.Numeric | text.Regex | text.Contains | mathematics.Math | structured.Json
-"""A new grader that compares answers with their key is added here."""
+"""Add a new grader that compares answers with their key here."""
 KeyedGrader = Annotated[ByKey, Field(discriminator="kind")]
 """One of these graders, selected by its `kind`."""
 KeyedKind = Literal["exact", "choice", "numeric", "contains", "math", "json"]
-"""Those that need no options."""
+"""The kinds without required options."""
 KEYED_GRADERS: Mapping[KeyedKind, Callable[[], GraderOptions]] = {
     "exact": text.Exact,
     "choice": choice.Choice,

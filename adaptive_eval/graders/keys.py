@@ -1,4 +1,4 @@
-"""Checks before anything is paid that a grader grades the answer keys themselves right."""
+"""Checks, before any cost, that a grader grades the answer keys themselves correct."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,77 +13,81 @@ from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions.types import Question
 
-AT_A_TIME = 256
+CHUNK_SIZE = 256
 SHOWN_PROBLEMS = 10
 PARTIAL_SAMPLE = 8
-"""Questions on which a function is tried for partial credit."""
-CUT = 60
+"""Number of questions to check for partial credit."""
+MAX_QUOTED = 60
 
 
-class KeysFound(NamedTuple):
+class KeyCheck(NamedTuple):
     """The result of grading the answer keys."""
 
     right: int
-    """Number of keys that are graded right."""
+    """Number of keys that are graded correct."""
     unknown: str | None
-    """Why nothing can be said of the others; None if all are right."""
+    """Why the other keys could not be checked; None if all are correct."""
     tried: bool = True
-    """Whether the grader could be tried on the keys."""
+    """Whether the grader could be checked on the keys."""
 
     @property
     def summary(self) -> str:
         """The result in one line."""
         if not self.tried:
-            return f"the answer keys are not tried: {self.unknown}"
-        right = f"{self.right} answer keys are graded right"
-        return right if self.unknown is None else f"{right}; the grader cannot be tried on the others: {self.unknown}"
+            return f"the answer keys are not checked: {self.unknown}"
+        right = f"{self.right} answer keys are graded correct"
+        return right if self.unknown is None else f"{right}; the others cannot be checked: {self.unknown}"
 
 
 class _KeyResult(NamedTuple):
-    finding: Literal["right", "wrong", "failed", "unsaid"]
-    """`unsaid` if the grader does not say whether an answer is correct, or there is no key."""
+    finding: Literal["right", "wrong", "failed", "undecided"]
+    """`undecided` if the grader does not report whether an answer is correct, or there is no key."""
     problem: str = ""
     has_score: bool = False
-    """Whether the grader gives a score, which may be partial credit for other answers."""
+    """Whether the grader gives a score, which may mean partial credit for other answers."""
 
 
-async def require_right_keys(grader: GraderOptions, pool: GradingPool, questions: Sequence[Question]) -> KeysFound:
-    """Grade the key of every question, as models would give it; raises `ConfigError` if one is wrongly rejected."""
+async def require_right_keys(grader: GraderOptions, pool: GradingPool, questions: Sequence[Question]) -> KeyCheck:
+    """Grade the key of every question, in the forms that models use; raises `ConfigError` if a key is rejected."""
     if isinstance(grader, InspectScores):
-        return KeysFound(0, "the scorer of the task grades", tried=False)
+        return KeyCheck(0, "the task's own scorer grades", tried=False)
     if isinstance(grader, ByBenchmark):
-        keyed = {name: one for name, one in grader.graders.items() if not isinstance(one, AskedGrader)}
-        own = {name: benchmark_questions(name, questions) for name in keyed}
-        found = [await require_right_keys(one, pool, own[name]) for name, one in keyed.items()]
-        unknown = "; ".join(dict.fromkeys(one.unknown for one in found if one.unknown is not None))
-        return KeysFound(sum(one.right for one in found), unknown or None)
-    tried: list[_KeyResult] = []
-    for start in range(0, len(questions), AT_A_TIME):
-        some = questions[start : start + AT_A_TIME]
-        tried += await asyncio.gather(*(_grade_key(grader, pool, question) for question in some))
+        checks = [
+            await require_right_keys(keyed, pool, benchmark_questions(name, questions))
+            for name, keyed in grader.graders.items()
+            if not isinstance(keyed, AskedGrader)
+        ]
+        unknown = "; ".join(dict.fromkeys(check.unknown for check in checks if check.unknown is not None))
+        return KeyCheck(sum(check.right for check in checks), unknown or None)
+    results: list[_KeyResult] = []
+    for start in range(0, len(questions), CHUNK_SIZE):
+        chunk = questions[start : start + CHUNK_SIZE]
+        results += await asyncio.gather(*(_grade_key(grader, pool, question) for question in chunk))
         if pool.refused is not None:
             raise ConfigError(f"the grader {_name(grader)} {pool.refused}")
-    right = sum(one.finding == "right" for one in tried)
-    scored = [question for question, one in zip(questions, tried, strict=True) if one.has_score]
+    right = sum(result.finding == "right" for result in results)
+    scored = [question for question, result in zip(questions, results, strict=True) if result.has_score]
     await _require_categories(grader, pool, scored[:PARTIAL_SAMPLE])
     if isinstance(grader, Python) and not grader.key_is_answer:
-        failed = [one.problem for one in tried if one.finding == "failed"]
+        failed = [result.problem for result in results if result.finding == "failed"]
         raised = f"; it fails on {len(failed)} of them: {failed[0]}" if failed else ""
-        return KeysFound(right, f"grader.key_is_answer says that they are no answers{raised}")
-    surely_wrong = {"wrong", "failed"} if grader.knows_right_answers or right else {"failed"}
-    each = zip(questions, tried, strict=True)
-    problems = [f"question {question.id}: {one.problem}" for question, one in each if one.finding in surely_wrong]
+        return KeyCheck(right, f"with grader.key_is_answer: false they are not answers{raised}")
+    rejecting = {"wrong", "failed"} if grader.knows_right_answers or right else {"failed"}
+    graded = zip(questions, results, strict=True)
+    problems = [
+        f"question {question.id}: {result.problem}" for question, result in graded if result.finding in rejecting
+    ]
     if problems:
-        raise ConfigError(_refusal(grader, problems))
-    if any(one.finding == "unsaid" for one in tried):
-        return KeysFound(right, "it does not say of every answer whether it is correct, or a question has no key")
-    return KeysFound(right, "it may want a form of answer that only you know" if right < len(tried) else None)
+        raise ConfigError(_format_problems(grader, problems))
+    if any(result.finding == "undecided" for result in results):
+        return KeyCheck(right, "the grader does not report whether every answer is correct, or a question has no key")
+    return KeyCheck(right, "the grader may require another form of answer" if right < len(results) else None)
 
 
 async def _require_categories(grader: GraderOptions, pool: GradingPool, questions: Sequence[Question]) -> None:
-    """Raise `ConfigError` if a grader gives partial credit that the rubric has no category for.
+    """Raise `ConfigError` if a grader gives partial credit and the rubric has no category for it.
 
-    The key in a sentence is an answer of which only a part is the key.
+    It may give partial credit for the key within a sentence.
     """
     for question in questions:
         for text in grader.right_answers(question):
@@ -97,7 +101,7 @@ async def _require_categories(grader: GraderOptions, pool: GradingPool, question
 
 
 async def _grade_key(grader: GraderOptions, pool: GradingPool, question: Question) -> _KeyResult:
-    """Grade the key in each usual form of an answer, until one is right."""
+    """Grade the key in each usual form of an answer, until one is graded correct."""
     wrong, failed = "", ""
     for text in grader.right_answers(question):
         try:
@@ -107,25 +111,25 @@ async def _grade_key(grader: GraderOptions, pool: GradingPool, question: Questio
             continue
         has_score = "score" in marks.signals
         if "is_correct" not in marks.signals or not question.answer.strip():
-            return _KeyResult("unsaid", has_score=has_score)
+            return _KeyResult("undecided", has_score=has_score)
         if marks.signals["is_correct"]:
             return _KeyResult("right", has_score=has_score)
-        found = "nothing is found in it" if marks.extracted is None else f"found in it: {_cut(marks.extracted)}"
-        wrong = wrong or f"the answer {_cut(text)} is graded wrong ({found})"
+        reading = "nothing extracted" if marks.extracted is None else f"extracted: {_cut(marks.extracted)}"
+        wrong = wrong or f"the answer {_cut(text)} is graded wrong ({reading})"
     return _KeyResult("wrong", wrong) if wrong else _KeyResult("failed", failed)
 
 
-def _refusal(grader: GraderOptions, problems: Sequence[str]) -> str:
+def _format_problems(grader: GraderOptions, problems: Sequence[str]) -> str:
     kind = _name(grader)
-    lines = [f"the grader {kind} does not find right what the answer keys of some questions say:"]
+    lines = [f"the grader {kind} rejects the answer keys of some questions:"]
     lines += first_lines(problems, SHOWN_PROBLEMS)
-    mend = "mend the keys, or choose another grader"
+    hint = "fix the keys, or choose another grader"
     if kind == "python":
-        mend = (
-            "it is called as function(text, question), and an answer that is the key must be right; where the keys are "
-            "no answers, such as the tests of a program, set grader.key_is_answer: false"
+        hint = (
+            "function(text, question) must accept the key as an answer; if the keys are not answers, such as the tests "
+            "of a program, set grader.key_is_answer: false"
         )
-    return "\n".join([*lines, mend])
+    return "\n".join([*lines, hint])
 
 
 def _name(grader: GraderOptions) -> str:
@@ -133,4 +137,4 @@ def _name(grader: GraderOptions) -> str:
 
 
 def _cut(text: str) -> str:
-    return repr(text if len(text) <= CUT else f"{text[:CUT]}…")
+    return repr(text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}…")

@@ -1,6 +1,9 @@
-"""Tells expressions apart by their values, without simplifying their difference: 9^9^9^9 is not 3, and at x = 1.3
-(x + y)^29 is not x^2 - 1. An integral gets its value by quadrature, where math-verify looks for an antiderivative,
-which may take a minute. Of an indefinite one, the derivative is compared."""
+"""Distinguishes expressions by their values, without simplifying their difference: 9^9^9^9 is not 3, and at x = 1.3
+(x + y)^29 is not x^2 - 1.
+
+Integrals are evaluated by quadrature; math-verify would look for an antiderivative, which may take a minute. Of
+indefinite integrals, the derivatives are compared.
+"""
 
 import math
 from collections.abc import Collection, Iterator
@@ -30,9 +33,9 @@ from sympy import (
 )
 from sympy.functions.elementary.trigonometric import InverseTrigonometricFunction, TrigonometricFunction
 
-CAP = 300.0
-"""log10 of about the largest value that a float holds."""
-PLAIN = (
+MAX_LOG10 = 300.0
+"""log10 of about the largest float."""
+EVALUATED_TYPES = (
     Add,
     Mul,
     Pow,
@@ -47,72 +50,75 @@ PLAIN = (
     Integral,
     Tuple,
 )
-MOST_PARTS = 500
+MAX_PARTS = 500
 DIGITS = 20
-APART = 1e-5
-"""Absolute and relative difference above which values differ for math-verify, too."""
+TOLERANCE = 1e-5
+"""Absolute and relative difference above which math-verify treats values as different, too."""
 QUADRATURE_ERROR = 1e-7
 """Largest relative error of an integral."""
-DEGREE = 7
-"""Most often that the places of quadrature are doubled, so that it takes a few tenths of a second."""
+MAX_DEGREE = 7
+"""Maximum degree of the quadrature, which keeps it to a few tenths of a second."""
 
 
-def values_differ(one: Any, other: Any) -> bool:
+def values_differ(expression: Any, other: Any) -> bool:
     """Whether two plain expressions have different real values at one of two points; False if that is unknown.
 
     If one is an equation and the other is not, its right side is compared.
     """
-    if isinstance(one, Eq) != isinstance(other, Eq):
-        one, other = (side.rhs if isinstance(side, Eq) else side for side in (one, other))
-    if not (_is_plain(one) and _is_plain(other)):
+    if isinstance(expression, Eq) != isinstance(other, Eq):
+        expression, other = (side.rhs if isinstance(side, Eq) else side for side in (expression, other))
+    if not (_is_plain(expression) and _is_plain(other)):
         return False
-    integrals = one.atoms(Integral) | other.atoms(Integral)
-    over = {limit[0] for integral in integrals for limit in integral.limits if len(limit) == 1}
-    for mine, others in zip(_values(one, over), _values(other, over), strict=True):
-        if mine is not None and others is not None and not _are_close(mine, others, APART):
+    integrals = expression.atoms(Integral) | other.atoms(Integral)
+    variables = {limit[0] for integral in integrals for limit in integral.limits if len(limit) == 1}
+    for value, other_value in zip(_values(expression, variables), _values(other, variables), strict=True):
+        if value is not None and other_value is not None and not _are_close(value, other_value, TOLERANCE):
             return True
     return False
 
 
-def _are_close(one: Any, other: Any, apart: float) -> bool:
-    return bool(abs(one - other) <= apart * max(1, abs(one), abs(other)))
+def _are_close(value: Any, other: Any, tolerance: float) -> bool:
+    return bool(abs(value - other) <= tolerance * max(1, abs(value), abs(other)))
 
 
 def _is_plain(expression: Any) -> bool:
-    """Whether an expression can be evaluated quickly. A single symbol may stand for a word, so it does not count."""
+    """Whether an expression can be evaluated quickly; not a single symbol, which may stand for a word."""
     if not isinstance(expression, Expr) or isinstance(expression, Symbol):
         return False
-    parts = [part for part, _ in zip(preorder_traversal(expression), range(MOST_PARTS), strict=False)]
-    return len(parts) < MOST_PARTS and all(isinstance(part, PLAIN) for part in parts)
+    parts = [part for part, _ in zip(preorder_traversal(expression), range(MAX_PARTS), strict=False)]
+    return len(parts) < MAX_PARTS and all(isinstance(part, EVALUATED_TYPES) for part in parts)
 
 
-def _values(expression: Any, over: Collection[Symbol]) -> Iterator[Any]:
-    """The value at each point, whose coordinates lie between 1 and 2; None if not real, finite and accurate enough.
+def _values(expression: Any, variables: Collection[Symbol]) -> Iterator[Any]:
+    """The value at each point, with coordinates between 1 and 2; None if not real, finite and accurate enough.
 
-    It is that of the derivative if there are variables of indefinite integrals.
+    With `variables` of indefinite integrals, the value of the derivative.
     """
     for point in "01":
         try:
-            slope = expression.diff(*over) if over else expression
-            at = {one: Rational(2**32 + crc32(f"{point}{one.name}".encode()), 2**32) for one in slope.free_symbols}
-            value = _value_at(slope, at)
-        except Exception:  # sympy may raise anything: the value is unknown then
+            slope = expression.diff(*variables) if variables else expression
+            point_values = {
+                symbol: Rational(2**32 + crc32(f"{point}{symbol.name}".encode()), 2**32)
+                for symbol in slope.free_symbols
+            }
+            value = _value_at(slope, point_values)
+        except Exception:  # sympy may raise anything
             value = None
         yield value if getattr(value, "is_Float", False) or isinstance(value, Rational) else None
 
 
-def _value_at(expression: Any, at: dict[Symbol, Rational]) -> Any:
+def _value_at(expression: Any, point: dict[Symbol, Rational]) -> Any:
     """The value at a point; None if it depends on the last digits of its integrals."""
-    integrals = {one: _quadrature(one.subs(at)) for one in expression.atoms(Integral)}
-    near = {one: value * (1.0 + QUADRATURE_ERROR) for one, value in integrals.items()}
-    found, other = (expression.xreplace(known).evalf(DIGITS, subs=at, strict=True) for known in (integrals, near))
-    return found if found == other or _are_close(found, other, APART / 100.0) else None
+    integrals = {integral: _quadrature(integral.subs(point)) for integral in expression.atoms(Integral)}
+    nudged = {integral: area * (1.0 + QUADRATURE_ERROR) for integral, area in integrals.items()}
+    value, other = (expression.xreplace(areas).evalf(DIGITS, subs=point, strict=True) for areas in (integrals, nudged))
+    return value if value == other or _are_close(value, other, TOLERANCE / 100.0) else None
 
 
 def _quadrature(integral: Any) -> Float:
-    """A definite integral over one variable; raises an error unless two divisions of the interval agree on it.
+    """A definite integral over one variable; raises an error unless two divisions of the interval agree.
 
-    One of exactly 0 is not believed: all places may have missed where the integrand is something else.
+    A result of exactly 0 is rejected: all nodes may have missed the region where the integrand is not 0.
     """
     ((variable, *ends),) = integral.limits
     low, high = map(float, ends)
@@ -123,21 +129,21 @@ def _quadrature(integral: Any) -> Float:
         return float(integral.function.evalf(subs={variable: place}))
 
     (value, error), (other, _) = (
-        quad(height, way, error=True, maxdegree=DEGREE) for way in ([low, high], [low, cut, high])
+        quad(height, points, error=True, maxdegree=MAX_DEGREE) for points in ([low, high], [low, cut, high])
     )
     if not max(error, abs(value - other)) < QUADRATURE_ERROR * abs(value):
         raise ArithmeticError("the integral is not known accurately")
     return Float(value)
 
 
-def far_apart(one: Any, other: Any) -> bool:
+def far_apart(expression: Any, other: Any) -> bool:
     """Whether one expression is a plain number and the other is too large to equal it."""
-    return _larger(one, other) or _larger(other, one)
+    return _larger(expression, other) or _larger(other, expression)
 
 
 def _larger(large: Any, plain: Any) -> bool:
-    least, size = digits_at_least(large), _digits(plain)
-    return least is not None and size is not None and least > size + 1.0
+    lower_bound, size = digits_at_least(large), _digits(plain)
+    return lower_bound is not None and size is not None and lower_bound > size + 1.0
 
 
 def _digits(number: Any) -> float | None:
@@ -172,4 +178,4 @@ def digits_at_least(expression: Any) -> float | None:
 
 def _value(digits: float) -> float:
     """10^digits, limited to what a float holds."""
-    return math.pow(10.0, min(digits, CAP))
+    return math.pow(10.0, min(digits, MAX_LOG10))

@@ -1,13 +1,13 @@
-r"""The grader of mathematics: the last box, compared as text, then as a number, then as an expression.
+r"""The grader for mathematics: compares the last box as text, then as a number, then as an expression.
 
-The first two ways decide nearly all answers to competition problems in microseconds. The rest goes to math-verify in a
-worker process, without its own time limits, which need the main thread and count a timeout as "not equal". Here a
-comparison that takes too long is a grader error.
+The first two comparisons decide nearly all answers to competition problems in microseconds. math-verify decides the
+others in a worker process. Its own time limits are off, since they need the main thread and count a timeout as "not
+equal"; here a comparison that takes too long is a grader error.
 
-Some decisions of math-verify are worth knowing (see the tests): (1,2) and [1,2] differ; the key 0.333 is not 1/3 (use
-`numeric` with a tolerance), but 0.33333333 is; 50% equals 0.5 and 50; units beside a number are ignored; x = 3 is 3.
+Some decisions of math-verify (see the tests): (1,2) and [1,2] differ; the key 0.333 is not 1/3 (use `numeric` with a
+tolerance), but 0.33333333 is; 50% equals 0.5 and 50; units after a number are ignored; x = 3 equals 3.
 
-Before LaTeX is compared as text, markup that changes only its look is removed.
+Markup that only changes the appearance is removed before LaTeX is compared as text.
 """
 
 import logging
@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.graders.answer_text import final_text, last_box
-from adaptive_eval.graders.oversized import LIGHT, oversized, sizes
+from adaptive_eval.graders.oversized import FAST_SIZES, oversized, sizes
 from adaptive_eval.graders.types import INLINE_CHARACTERS, GraderOptions, Marks, marks
 from adaptive_eval.questions.types import Question
 
@@ -40,7 +40,8 @@ MAX_DIGITS = 1_000
 def normal_form(latex: str) -> str:
     r"""The expression without spaces, sizes, `\left`, dollar signs, `\text`, degree signs and a final full stop.
 
-    A space between two digits stays: `1 2` is not 12. Case is dropped where there is no command, as \Phi is not \phi.
+    A space between two digits stays: `1 2` is not 12. Case is ignored only if there is no command, since \Phi is not
+    \phi.
     """
     text = latex.strip().replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").replace("−", "-")
     text = UNWRAPPED.sub(r"\1", REMOVED.sub("", UNWRAPPED.sub(r"\1", text)))
@@ -70,20 +71,20 @@ def rational(latex: str) -> Fraction | None:
 
 MAX_EXPRESSION = 1_000
 MAX_DEPTH = 30
-"""Longer or more deeply nested answers are compared only as text and as numbers."""
-TAIL = 1_000
-"""Without a box, the answer is searched for in this many last characters."""
+"""Maximum length and nesting to compare as expressions; other answers are compared only as text and as numbers."""
+TAIL_CHARACTERS = 1_000
+"""Without a box, only this many characters at the end are searched for an answer."""
 EMPHASIS = re.compile(r"(?<![\w*`)])(\*\*|__|\*|`)([^*_`\n]+)\1(?![\w*`(])")
-"""Markdown around an answer, which math-verify would take for a power or a part of the answer."""
-APART = 1e-5
-"""Numbers further apart than this differ for math-verify, too, which rounds to six decimals."""
+"""Markdown around an answer, which math-verify would read as a power or a part of the answer."""
+TOLERANCE = 1e-5
+"""Difference above which math-verify treats numbers as different, too; it rounds to six decimals."""
 
 
 class Math(GraderOptions):
     r"""Correct: the last box equals the answer key as text, as a number or as an expression (math-verify).
 
-    Without a box, the answer is what math-verify finds at the end of the text, unless a box is required. The signal
-    `has_box` says whether there was a box.
+    Without a box, the answer is the last expression that math-verify finds in the text, unless a box is required. The
+    signal `has_box` says whether there was a box.
     """
 
     kind: Literal["math"] = "math"
@@ -103,16 +104,21 @@ class Math(GraderOptions):
         return _mark_by_value(box, question.answer)
 
     def is_slow(self, text: str, question: Question) -> bool:
-        said = last_box(final_text(text)) or text[-TAIL:]
-        return len(said) <= MAX_EXPRESSION and oversized(said, unwrapped_key(question.answer), LIGHT) is not None
+        expression = last_box(final_text(text)) or text[-TAIL_CHARACTERS:]
+        return (
+            len(expression) <= MAX_EXPRESSION
+            and oversized(expression, unwrapped_key(question.answer), FAST_SIZES) is not None
+        )
 
     def grade(self, text: str, question: Question) -> Marks:
         final = final_text(text)
         box = last_box(final)
-        said = _last_expression(final) if box is None and self.boxed == "preferred" else box
-        if said is None:
+        expression = _last_expression(final) if box is None and self.boxed == "preferred" else box
+        if expression is None:
             return _marks(False, None, "none")
-        marked = _mark_by_value(said, question.answer) or _marks(_math_equal(question.answer, said), said, "expression")
+        marked = _mark_by_value(expression, question.answer) or _marks(
+            _math_equal(question.answer, expression), expression, "expression"
+        )
         return marked._replace(signals={**marked.signals, "has_box": box is not None})
 
     def right_answers(self, question: Question) -> tuple[str, ...]:
@@ -124,8 +130,8 @@ class Math(GraderOptions):
         _parsed("x+1")
 
 
-def _marks(correct: bool, said: str | None, method: str) -> Marks:
-    return marks(correct, said, has_box=said is not None, method=method)
+def _marks(correct: bool, extracted: str | None, method: str) -> Marks:
+    return marks(correct, extracted, has_box=extracted is not None, method=method)
 
 
 @lru_cache(maxsize=16_384)
@@ -134,15 +140,15 @@ def _read(expression: str) -> tuple[str, Fraction | None]:
     return normal_form(expression), rational(expression)
 
 
-def _mark_by_value(said: str, key: str) -> Marks | None:
-    """The marks if comparing texts or numbers decides; None otherwise."""
-    (text, given), (key_text, wanted) = _read(said), _read(unwrapped_key(key))
+def _mark_by_value(expression: str, key: str) -> Marks | None:
+    """The marks if comparing text or numbers decides; None otherwise."""
+    (text, value), (key_text, key_value) = _read(expression), _read(unwrapped_key(key))
     if text == key_text:
-        return _marks(True, said, "text")
-    if given is None or wanted is None:
+        return _marks(True, expression, "text")
+    if value is None or key_value is None:
         return None
-    if given == wanted or abs(given - wanted) > APART:
-        return _marks(given == wanted, said, "number")
+    if value == key_value or abs(value - key_value) > TOLERANCE:
+        return _marks(value == key_value, expression, "number")
     return None
 
 
@@ -153,20 +159,20 @@ def unwrapped_key(key: str) -> str:
 
 
 @lru_cache(maxsize=16_384)
-def _math_equal(key: str, said: str) -> bool:
-    """Whether math-verify finds the two expressions equal."""
+def _math_equal(key: str, expression: str) -> bool:
+    """Whether the two expressions are equal according to math-verify."""
     from adaptive_eval.graders.magnitude import far_apart, values_differ  # sympy is for worker processes only
 
-    if len(said) > MAX_EXPRESSION or sizes(said)["depth"] > MAX_DEPTH:
+    if len(expression) > MAX_EXPRESSION or sizes(expression)["depth"] > MAX_DEPTH:
         return False
-    what = oversized(said, unwrapped_key(key))
-    too_large = GraderError(f"cannot compare an answer of this size ({what}) with its key")
-    if what not in (None, "exponent", "factorial"):  # even parsing it may take minutes
+    exceeded = oversized(expression, unwrapped_key(key))
+    too_large = GraderError(f"cannot compare an answer of this size ({exceeded}) with its key")
+    if exceeded not in (None, "exponent", "factorial"):  # even parsing it may take minutes
         raise too_large
-    gold, given = _parsed(unwrapped_key(key)), _parsed(said)
+    gold, given = _parsed(unwrapped_key(key)), _parsed(expression)
     if gold and given and far_apart(gold[0], given[0]):
         return False
-    if what is not None:
+    if exceeded is not None:
         raise too_large
     if gold and given and values_differ(gold[0], given[0]):
         return False
@@ -183,9 +189,9 @@ def _parsed(expression: str) -> list[Any]:
 
 def _last_expression(final: str) -> str | None:
     """The text of the last expression that math-verify finds near the end."""
-    tail = EMPHASIS.sub(r"\2", final[-TAIL:])
-    found = _math_verify().parse(tail, parsing_timeout=None) if tail.strip() else []
-    texts = [part for part in found if isinstance(part, str) and part.strip()]
+    tail = EMPHASIS.sub(r"\2", final[-TAIL_CHARACTERS:])
+    parsed = _math_verify().parse(tail, parsing_timeout=None) if tail.strip() else []
+    texts = [part for part in parsed if isinstance(part, str) and part.strip()]
     return texts[-1] if texts else None
 
 

@@ -1,6 +1,6 @@
-r"""The grader of numbers: compares the answer's last number with the key, within a tolerance.
+r"""The grader for numbers: compares the answer's last number with the key, within a tolerance.
 
-Numbers are decimals of up to 1,000 digits, not binary fractions, so 0.1 + 0.2 is 0.3, and 1e999999999 costs nothing.
+Numbers are decimals of up to 1,000 digits, not binary floats, so 0.1 + 0.2 is 0.3, and 1e999999999 costs nothing.
 """
 
 import re
@@ -14,10 +14,10 @@ from adaptive_eval.graders.answer_text import final_text, last_box, last_match
 from adaptive_eval.graders.types import GraderOptions, Marks, marks
 from adaptive_eval.questions.types import Question
 
-DIGITS = 1_000
-SHORT = 40
-"""Characters up to which numbers in answers are cached, since answers may be of any length."""
-ARITHMETIC = Context(prec=DIGITS + 100, rounding=ROUND_HALF_EVEN, traps=[])
+MAX_DIGITS = 1_000
+MAX_CACHED = 40
+"""Maximum characters of a number in an answer for caching its value."""
+ARITHMETIC = Context(prec=MAX_DIGITS + 100, rounding=ROUND_HALF_EVEN, traps=[])
 NUMBER = re.compile(
     r"(?P<top>(?:(?<!\d)[-+])?"
     r"(?:(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|(?<!\d)\d+(?:\.\d+)?|(?<![\d.])\.\d+)(?:[eE][-+]?\d+)?)"
@@ -25,30 +25,30 @@ NUMBER = re.compile(
 )
 FRACTION = re.compile(r"(?:(-)\s*+)?\\[dt]?frac\s*\{\s*(-?\d+(?:\.\d+)?)\s*\}\s*\{\s*(\d+(?:\.\d+)?)\s*\}")
 UNITS = re.compile(r"\\(?:text|mathrm|textbf)\s*\{[^{}]*\}|\\[,!;: $]|\^\s*\\circ|\^\s*\{\\circ\}")
-"""Markup that may stand beside a number in a box without changing its value, unlike a root."""
-TOLD = re.compile(r"(?i:####|\banswer\b[^\n]{0,40}?(?:\bis\b|[:=]))")
+"""Markup in a box that does not change the value of a number, unlike a root."""
+ANSWER_PHRASE = re.compile(r"(?i:####|\banswer\b[^\n]{0,40}?(?:\bis\b|[:=]))")
 SPELLING = str.maketrans({"−": "-", "–": "-", "\u2009": "", "\u202f": "", "\u00a0": " "})
 
 
 class Numeric(GraderOptions):
     """Correct: |answer - key| <= max(absolute, relative |key|).
 
-    The answer is the number in the last box, else the first one after the last "answer is" or "####", else the last one
-    in the text. Thousands commas, fractions and currency signs are understood; 50% counts as 50 and as 0.5.
+    The answer is the number in the last box, else the first number after the last "answer is" or "####", else the last
+    number in the text. Thousands commas, fractions and currency signs are understood; 50% counts as 50 and as 0.5.
     """
 
     kind: Literal["numeric"] = "numeric"
     absolute: float = Field(0.0, ge=0)
-    """Largest absolute difference from the key."""
+    """Maximum absolute difference from the key."""
     relative: float = Field(0.0, ge=0)
-    """Largest difference from the key, as a share of the key."""
+    """Maximum difference from the key, as a share of the key."""
 
     def grade(self, text: str, question: Question) -> Marks:
-        said = _stated_number(final_text(text))
-        if said is None:
+        number = _stated_number(final_text(text))
+        if number is None:
             return marks(False, None)
-        keys, values = _known_values(question.answer), (_known_values if len(said) <= SHORT else _values)(said)
-        return marks(any(self._close(value, key) for value in values for key in keys), said)
+        keys, values = _known_values(question.answer), (_known_values if len(number) <= MAX_CACHED else _values)(number)
+        return marks(any(self._close(value, key) for value in values for key in keys), number)
 
     def key_problem(self, question: Question) -> str | None:
         values = _values(question.answer)
@@ -64,17 +64,17 @@ class Numeric(GraderOptions):
 
 
 def _stated_number(text: str) -> str | None:
-    """The number that the text gives as its answer, as written; None if there is none."""
+    """The number that the text states as its answer, as written; None if there is none."""
     box = last_box(text)
     if box is not None:
         plain_box = UNITS.sub(" ", _plain_spelling(box))
         boxed = _numbers(plain_box) if "\\" not in plain_box.replace("\\%", "") else []
         return boxed[-1] if boxed else None
-    told = last_match(TOLD, text)
-    after = _numbers(text[told.end() :].lstrip()[:DIGITS].partition("\n")[0]) if told is not None else []
+    phrase = last_match(ANSWER_PHRASE, text)
+    after = _numbers(text[phrase.end() :].lstrip()[:MAX_DIGITS].partition("\n")[0]) if phrase is not None else []
     if after:
         return after[0]
-    numbers = _numbers(text[-10 * DIGITS :])
+    numbers = _numbers(text[-10 * MAX_DIGITS :])
     return numbers[-1] if numbers else None
 
 
@@ -90,7 +90,7 @@ def _plain_spelling(text: str) -> str:
 def _values(text: str) -> tuple[Decimal, ...]:
     """The possible values of a written number: one, two for a percentage, none if it is not a number."""
     match = NUMBER.fullmatch(_plain_spelling(text).strip().lstrip("$€£¥").strip())
-    if match is None or len(match[0]) > DIGITS:
+    if match is None or len(match[0]) > MAX_DIGITS:
         return ()
     value = ARITHMETIC.create_decimal(match["top"].replace(",", ""))
     if match["bottom"]:
@@ -101,4 +101,4 @@ def _values(text: str) -> tuple[Decimal, ...]:
 
 
 _known_values = lru_cache(4096)(_values)
-"""Most answers repeat others: it saves 2% of the CPU of a trial."""
+"""Most answers repeat; caching saves 2% of the CPU time of a trial."""

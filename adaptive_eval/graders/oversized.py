@@ -1,8 +1,7 @@
-"""Recognises expressions that a computer algebra system would expand for minutes, by their size.
+"""Recognises, by their size, expressions that a computer algebra system would expand for minutes.
 
-The size is measured by the numbers in them: digits, exponents (multiplied for nested groups), the bounds of sums and
-products, factorials, binomials, and the number of parts. If the answer key exceeds a limit, its answers may do so as
-much.
+Measures are digits, exponents (multiplied for nested groups), the bounds of sums and products, factorials, binomials,
+and the number of parts. If the answer key exceeds a limit, answers may be as large as the key.
 """
 
 import math
@@ -11,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
-MOST = {
+MAX_SIZES = {
     "digits": 300,
     "power": 30,
     "exponent": 20_000,
@@ -21,8 +20,8 @@ MOST = {
     "parts": 60,
     "bars": 16,
 }
-"""Limits of an answer, unless its key has more. `power` is for groups, `exponent` for single characters."""
-LIGHT = {
+"""Limits for an answer, unless its key is larger. `power` is for groups, `exponent` for single characters."""
+FAST_SIZES = {
     "digits": 15,
     "power": 4,
     "exponent": 60,
@@ -34,10 +33,10 @@ LIGHT = {
     "functions": 2,
     "series": 0,
 }
-"""Limits below which a comparison is surely fast."""
+"""Limits below which a comparison is certainly fast."""
 _OPENING, _CLOSING = "({[", ")}]"
 _NUMBER = re.compile(r"(?<![.\d])\d+")
-"""Excludes decimals, which make nothing larger."""
+"""Excludes decimals, which do not make an expression larger."""
 _FACTORIAL = re.compile(r"(\d+)\s*!")
 _BINOMIAL = re.compile(r"\\[dt]?binom(?![a-zA-Z])")
 _NUMERIC = re.compile(r"[\d^{}()\s*+!-]+|\\cdot|\\times")
@@ -58,31 +57,31 @@ class _Group(NamedTuple):
     """The largest exponent within it."""
 
 
-def oversized(said: str, key: str, limits: Mapping[str, int] = MOST) -> str | None:
+def oversized(answer: str, key: str, limits: Mapping[str, int] = MAX_SIZES) -> str | None:
     """The first measure by which an answer exceeds both its key and the limits; None if there is none."""
-    given, wanted = sizes(said), sizes(key)
-    return next((name for name, most in limits.items() if given[name] > max(most, wanted[name])), None)
+    answer_sizes, key_sizes = sizes(answer), sizes(key)
+    return next((name for name, limit in limits.items() if answer_sizes[name] > max(limit, key_sizes[name])), None)
 
 
 def sizes(latex: str) -> dict[str, float]:
     """The largest value of each measure in an expression."""
-    found = dict.fromkeys(MOST, 0.0)
-    found["digits"] = max((len(run) for run in _NUMBER.findall(latex)), default=0)
+    largest = dict.fromkeys(MAX_SIZES, 0.0)
+    largest["digits"] = max((len(run) for run in _NUMBER.findall(latex)), default=0)
     for number in _FACTORIAL.findall(latex):
-        found["factorial"] = max(found["factorial"], _approximate_value(number))
+        largest["factorial"] = max(largest["factorial"], _approximate_value(number))
     for binomial in _BINOMIAL.finditer(latex):
-        found["binomial"] = max(found["binomial"], _approximate_value(_argument(latex, binomial.end())[0]))
-    found["parts"] = max(latex.count(","), latex.count("+") + latex.count("-"), latex.count(")"))
-    found["bars"] = latex.count("|")
-    found["depth"] = max(accumulate((sign in _OPENING) - (sign in _CLOSING) for sign in latex), default=0)
-    found["functions"], found["series"] = len(_FUNCTION.findall(latex)), len(_SERIES.findall(latex))
+        largest["binomial"] = max(largest["binomial"], _approximate_value(_argument(latex, binomial.end())[0]))
+    largest["parts"] = max(latex.count(","), latex.count("+") + latex.count("-"), latex.count(")"))
+    largest["bars"] = latex.count("|")
+    largest["depth"] = max(accumulate((sign in _OPENING) - (sign in _CLOSING) for sign in latex), default=0)
+    largest["functions"], largest["series"] = len(_FUNCTION.findall(latex)), len(_SERIES.findall(latex))
     for name, size in _sizes_of_groups("{" + latex.replace(r"\left", "").replace(r"\right", "") + "}"):
-        found[name] = max(found[name], size)
-    return found
+        largest[name] = max(largest[name], size)
+    return largest
 
 
 def _sizes_of_groups(latex: str) -> Iterator[tuple[str, float]]:
-    """Sizes of factorials and binomials, and of exponents of a character, a group or a sum's lower bound."""
+    """Sizes of factorials, binomials, and exponents of a character, a group or a sum's lower bound."""
     groups, before, at = [_Group(False)], _Group(False), 0
     grouped, text = False, ""
     while at < len(latex):
@@ -107,7 +106,7 @@ def _sizes_of_groups(latex: str) -> Iterator[tuple[str, float]]:
 
 
 def _argument(latex: str, at: int) -> tuple[str, int]:
-    """The text of the exponent or argument at this position, and where it ends."""
+    """The exponent or argument at this position, and the position of its end."""
     at = len(latex) - len(latex[at:].lstrip())
     if latex[at : at + 1] != "{":
         return latex[at : at + 1], at + 1
@@ -127,7 +126,7 @@ def _approximate_value(latex: str) -> float:
 
 
 def _power_of_numbers(latex: str) -> float:
-    """The value of a^b; infinite if it is too large, or has several powers or a factorial."""
+    """The value of a^b; infinity if it is too large, or has several powers or a factorial."""
     power = _POWER.fullmatch(latex)
     try:
         return math.inf if power is None else math.pow(float(power[1]), float(power[2]))

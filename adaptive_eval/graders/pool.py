@@ -1,14 +1,14 @@
-"""Grading for the event loop: inline if that is cheap, in a worker process if it may take time.
+"""Grading for the event loop: inline if that is cheap, else in a worker process.
 
-Worker processes are started on demand, killed when they hang, and replaced when they die. The time limit of an answer
-is measured in its worker, from when it begins with it. If a worker is silent for longer than that, the parent kills it.
-An answer that has computed until its time was up is given up. One that only waited, used up the memory or ended its
-worker is tried once more, in a fresh process, and then not again in this start of the run.
+Worker processes are started on demand, killed when they hang, and replaced when they die. The time limit for an answer
+is measured in the worker, from when it starts on that answer. If a worker is silent for longer, the parent kills it. An
+answer that used up its time computing is not retried. An answer that only waited, ran out of memory or ended its worker
+is retried once in a new process.
 
-An answer that takes longer than `PATIENCE` does not hold up others: its worker continues at lower priority. There are
-as many workers for slow answers as for others; further slow answers, and those that the grader expects to be slow, wait
+An answer that takes longer than `SLOW_AFTER` does not delay others: its worker continues at lower priority. There are
+as many workers for slow answers as for others. Further slow answers, and those that the grader expects to be slow, wait
 for one of these. If the number of workers is configured, slow answers may use all but one of them; a single worker
-takes them one at a time, between the others.
+grades them between the others.
 """
 
 import asyncio
@@ -31,36 +31,45 @@ from adaptive_eval.graders.types import (
     reads_as_refusal,
     token_facts,
 )
-from adaptive_eval.graders.worker import GradingTask, TaskFailed, TaskReply, Worker, WorkerDead, WorkerHung, took_longer
+from adaptive_eval.graders.worker import (
+    GradingTask,
+    TaskFailed,
+    TaskReply,
+    Worker,
+    WorkerDead,
+    WorkerHung,
+    timeout_reason,
+)
 from adaptive_eval.questions.types import Question
 
-START_LIMIT = 120.0
-GRACE = 2.0
-"""Seconds beyond the time limit after which a silent worker is killed."""
-PATIENCE = 0.5
+START_TIMEOUT = 120.0
+"""Seconds for a worker to start."""
+KILL_GRACE = 2.0
+"""Seconds after the time limit until a silent worker is killed."""
+SLOW_AFTER = 0.5
 """Seconds after which an answer counts as slow."""
-ATTEMPTS = 2
-CLOSED = TaskFailed("was closed before it came to this answer", over=True)
+MAX_ATTEMPTS = 2
+POOL_CLOSED = TaskFailed("was closed before it graded this answer", process_ended=True)
 
 
 class Workers:
-    """Grades in the configured number of processes, or in two to four, with as many more for slow answers."""
+    """The worker processes: the configured number, or two to four, with as many more for slow answers."""
 
     def __init__(self, grader: GraderOptions, folder: Path, keys: Collection[str]) -> None:
         self._grader, self._folder, self._keys = grader, folder, keys
-        self._count, self._beside = grader.workers or _default_workers(), grader.workers is None
-        self._most_slow = self._count if self._beside else max(1, self._count - 1)
+        self._count, self._extra_slow = grader.workers or _default_workers(), grader.workers is None
+        self._max_slow = self._count if self._extra_slow else max(1, self._count - 1)
         self._places = asyncio.Semaphore(self._count)
-        self._slow_places = asyncio.Semaphore(self._most_slow)
-        """Places of slow answers: beside the others, or of these."""
+        self._slow_places = asyncio.Semaphore(self._max_slow)
+        """Places for slow answers: additional ones, or some of `_places`."""
         self._gradings: set[asyncio.Task[Marks]] = set()
         self._live: set[Worker] = set()
         self._idle: dict[bool, list[Worker]] = {False: [], True: []}
-        """Idle workers; those under True have lower priority."""
+        """Idle workers by whether they have lower priority."""
         self._closed = False
         self._started = False
         self.refused: TaskFailed | None = None
-        """Why the grader cannot start, from its first process: further ones would fail alike."""
+        """Why the first process of the grader could not start; others would fail for the same reason."""
 
     async def grade(self, text: str, question: Question) -> Marks:
         """Grade an answer in a worker."""
@@ -70,7 +79,7 @@ class Workers:
         return await grading
 
     async def close(self) -> None:
-        """End every worker; answers not graded yet are grader errors."""
+        """End all workers; answers that are not graded yet get grader errors."""
         self._closed = True
         for worker in self._live.difference(*self._idle.values()):
             worker.kill()
@@ -78,7 +87,7 @@ class Workers:
         await asyncio.gather(*(worker.end() for worker in self._live))
 
     async def _grade(self, task: GradingTask) -> Marks:
-        """Grade an answer, if need be as a slow one, and a second time if that may help."""
+        """Grade an answer, as a slow one if necessary, and retry once if that may help."""
         slow, attempts = self._grader.is_slow(*task), 0
         while True:
             try:
@@ -91,133 +100,133 @@ class Workers:
                 raise GraderError("the grader gave no marks")
             if isinstance(reply, Marks):
                 return reply
-            if self._closed or not reply.again or attempts == ATTEMPTS:
-                told = CLOSED if self._closed else reply
-                raise (GraderExhausted if told.over else GraderError)(f"the grader {told.reason}")
+            if self._closed or not reply.may_retry or attempts == MAX_ATTEMPTS:
+                failure = POOL_CLOSED if self._closed else reply
+                raise (GraderExhausted if failure.process_ended else GraderError)(f"the grader {failure.reason}")
 
     async def _attempt(self, task: GradingTask, slow: bool) -> TaskReply:
-        """Grade with an idle or a new worker; raises `WorkerHung` if the answer is slow and needs another place."""
-        beside = slow and self._beside
-        needed = [self._slow_places] if beside else [self._slow_places, self._places] if slow else [self._places]
+        """Grade with an idle or a new worker; raises `WorkerHung` if the answer needs the place of a slow one."""
+        extra = slow and self._extra_slow
+        needed = [self._slow_places] if extra else [self._slow_places, self._places] if slow else [self._places]
         held: list[asyncio.Semaphore] = []
         try:
             for places in needed:
                 await places.acquire()
                 held.append(places)
             if self._closed or self.refused is not None:
-                return self.refused or CLOSED
-            idle = self._idle[beside] or self._idle[False]
+                return self.refused or POOL_CLOSED
+            idle = self._idle[extra] or self._idle[False]
             try:
                 worker = idle.pop() if idle else await Worker.start(self._folder, self._keys)
             except OSError as error:
-                return TaskFailed(f"cannot start: {error}", over=True)
+                return TaskFailed(f"cannot start: {error}", process_ended=True)
             ready = worker in self._live
             self._live.add(worker)
-            reply: TaskReply = CLOSED
+            reply: TaskReply = POOL_CLOSED
             try:
-                if beside:
-                    worker.give_way()
+                if extra:
+                    worker.lower_priority()
                 reply = None if ready else await self._set_up(worker)
                 if reply is None:
-                    reply = CLOSED
+                    reply = POOL_CLOSED
                     reply = await self._ask(worker, task, held, slow)
             finally:
-                over = isinstance(reply, TaskFailed) and reply.over
-                if over:
+                ended = isinstance(reply, TaskFailed) and reply.process_ended
+                if ended:
                     worker.kill()
-                if over or (worker.gives_way and sum(one.gives_way for one in self._live) > self._most_slow):
+                if ended or (worker.low_priority and sum(live.low_priority for live in self._live) > self._max_slow):
                     self._live.discard(worker)
                     await worker.end()
                 else:
-                    self._idle[worker.gives_way].append(worker)
+                    self._idle[worker.low_priority].append(worker)
             return reply
         finally:
             for places in held:
                 places.release()
 
     async def _set_up(self, worker: Worker) -> TaskReply:
-        """Give a new worker its grader."""
+        """Send its grader to a new worker."""
         if self._closed:
-            return CLOSED
+            return POOL_CLOSED
         worker.send(self._grader)
-        reply = await self._reply(worker, START_LIMIT)
+        reply = await self._reply(worker, START_TIMEOUT)
         if not isinstance(reply, TaskFailed):
             self._started = True
-        elif not (reply.again or self._started or self._closed):
+        elif not (reply.may_retry or self._started or self._closed):
             self.refused = reply
         return reply
 
     async def _ask(self, worker: Worker, task: GradingTask, held: list[asyncio.Semaphore], slow: bool) -> TaskReply:
-        """Have a worker grade; unless known as slow, an answer that takes `PATIENCE` needs the place of a slow one."""
+        """Grade with a worker; after `SLOW_AFTER` the answer needs the place of a slow one, unless it has one."""
         worker.send(task)
-        limit = self._grader.timeout + GRACE
+        limit = self._grader.timeout + KILL_GRACE
         if slow:
             return await self._reply(worker, limit)
         try:
             return await self._reply(worker, limit, patient=False)
         except WorkerHung:
-            others_wait = self._count == 1 and not self._beside and len(self._gradings) > 1
+            others_wait = self._count == 1 and not self._extra_slow and len(self._gradings) > 1
             if others_wait or self._slow_places.locked():
                 raise
         await self._slow_places.acquire()
         held.append(self._slow_places)
-        if self._beside:
-            worker.give_way()
+        if self._extra_slow:
+            worker.lower_priority()
             held.remove(self._places)
             self._places.release()
-        return await self._reply(worker, limit, waited=PATIENCE)
+        return await self._reply(worker, limit, waited=SLOW_AFTER)
 
     async def _reply(self, worker: Worker, limit: float, *, waited: float = 0.0, patient: bool = True) -> TaskReply:
-        """Wait for the next reply, which fails if the worker does not give it within `limit`, of which it has `waited`.
+        """Wait for the next reply for `limit` seconds, of which `waited` have passed; a timeout is a failure.
 
-        Unless `patient`, raises `WorkerHung` after `PATIENCE` instead.
+        Unless `patient`, raises `WorkerHung` after `SLOW_AFTER` instead.
         """
         try:
-            return await worker.receive(limit - waited if patient else PATIENCE)
+            return await worker.receive(limit - waited if patient else SLOW_AFTER)
         except WorkerHung:
             if not patient:
                 raise
-            return TaskFailed(f"was silent for {limit:g} s and was killed", over=True, again=True)
+            return TaskFailed(f"was silent for {limit:g} s and was killed", process_ended=True, may_retry=True)
         except WorkerDead as error:
-            reason = took_longer(self._grader.timeout) if error.out_of_time else str(error)
-            return TaskFailed(reason, over=True, again=not error.out_of_time)
+            reason = timeout_reason(self._grader.timeout) if error.out_of_time else str(error)
+            return TaskFailed(reason, process_ended=True, may_retry=not error.out_of_time)
 
 
-MOST_WORKERS = 4
-FEWEST_WORKERS = 2
-"""So that on a small machine, too, a slow answer does not hold up all others."""
+MAX_DEFAULT_WORKERS = 4
+MIN_DEFAULT_WORKERS = 2
+"""At least two, so that a slow answer does not block all others even on a small machine."""
 
 
 class Grading:
-    """Turns answers into grades, or raises `GraderError`. This base class asks no server."""
+    """Turns answers into grades, or raises `GraderError`. This base class sends no requests."""
 
     lasting = False
-    """Whether some grades take requests."""
+    """Whether some grades need requests."""
     lost = NO_COST
-    """The most that the requests for any grade may cost."""
+    """Upper bound on the cost of the requests for any grade."""
     at_once = 16
-    """How many answers it is given at a time, where grades take requests."""
+    """Maximum number of answers to grade at a time, if grades need requests."""
     rubric: Rubric
 
     @property
     def notices(self) -> Sequence[Notice]:
-        """Notices about the servers that are asked for grades, oldest first."""
+        """Notices about the grading servers, oldest first."""
         return ()
 
     def asks(self, question: Question) -> bool:
-        """Whether grading an answer to this question takes a request, so that it is stored before it is graded."""
+        """Whether grading an answer to this question needs a request; if so, it is stored before it is graded."""
         return False
 
     def lost_with(self, answer: str, question: Question) -> Cost:
-        """The most that the requests for the grade of this answer may cost."""
+        """Upper bound on the cost of the requests for the grade of this answer."""
         return NO_COST
 
     def lost_vote(self, lost: Cost) -> Cost:
-        """The most that one lost reply may have cost, if all requests for the grade may cost `lost`."""
+        """Upper bound on the cost of one lost reply, if all requests for the grade may cost `lost`."""
         return NO_COST
 
-    async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
-        """Grade an answer; `again` is called before a request with a lost reply is repeated."""
+    async def grade(self, answer: Answer, question: Question, retry_gate: Again | None = None) -> Grade:
+        """Grade an answer; `retry_gate` is called before a request with a lost reply is repeated."""
         raise NotImplementedError
 
     async def close(self) -> None:
@@ -237,16 +246,16 @@ class GradingPool(Grading):
     def __init__(
         self, grader: GraderOptions, rubric: Rubric, *, folder: Path = Path(), keys: Collection[str] = ()
     ) -> None:
-        """`keys` are environment variables withheld from workers, besides those named like secrets."""
+        """`keys` are environment variables to withhold from workers, besides those named like secrets."""
         self._grader, self.rubric = grader, rubric
         self._workers = Workers(grader, folder, keys)
 
-    async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
+    async def grade(self, answer: Answer, question: Question, retry_gate: Again | None = None) -> Grade:
         marks = answer.require_marks() if isinstance(answer, MarkedAnswer) else await self.marks(answer.text, question)
         return make_grade(answer, marks, self.rubric, question.id)
 
     async def marks(self, text: str, question: Question) -> Marks:
-        """The grader's marks for a text; raises `GraderError` if it gives none."""
+        """The grader's marks for a text; raises `GraderError` if there are none."""
         try:
             marks = self._grader.quick(text, question)
         except GraderError:
@@ -257,7 +266,7 @@ class GradingPool(Grading):
 
     @property
     def refused(self) -> str | None:
-        """Why the grader cannot start, whatever the answer; None if no reason is known."""
+        """Why the grader cannot start at all; None if no reason is known."""
         return None if self._workers.refused is None else self._workers.refused.reason
 
     async def close(self) -> None:
@@ -271,10 +280,10 @@ def make_grade(answer: Answer, marks: Marks, rubric: Rubric, question: str = "")
         facts["refusal"] = True
     raised = {flag: True for flag in FLAGS if facts[flag]}
     signals = {**token_facts(answer.token_logprobs), **marks.signals}
-    found = apply_rubric({**facts, **signals}, rubric, question)
-    return Grade(found.category, {**signals, **raised, **found.measured}, marks.extracted)
+    result = apply_rubric({**facts, **signals}, rubric, question)
+    return Grade(result.category, {**signals, **raised, **result.measured}, marks.extracted)
 
 
 def _default_workers() -> int:
-    """One less than there are cores, but two to four."""
-    return max(FEWEST_WORKERS, min(MOST_WORKERS, (os.cpu_count() or 2) - 1))
+    """Number of cores minus one, but two to four."""
+    return max(MIN_DEFAULT_WORKERS, min(MAX_DEFAULT_WORKERS, (os.cpu_count() or 2) - 1))

@@ -16,9 +16,9 @@ from adaptive_eval.questions.types import Question
 
 
 class Logged(GraderOptions):
-    """Stands for the unknown grader of imported logs, with which no new answer can be graded.
+    """Placeholder for the unknown grader of imported logs, which cannot grade new answers.
 
-    It occurs only in stored runs; to resume one, a grader must be chosen that gives the same grades.
+    It occurs only in stored runs; to resume one, choose a grader that gives the same grades.
     """
 
     reads_key = False
@@ -28,18 +28,18 @@ class Logged(GraderOptions):
         return self.grade(text, question)
 
     def grade(self, text: str, question: Question) -> Marks:
-        raise GraderError("is not known: the stored grades are those of the logs; choose a grader in a configuration")
+        raise GraderError("is unknown: the stored grades come from the logs; choose a grader in a configuration")
 
 
 GraderConfig = Annotated[
     ByKey | Python | Judge | Verifier | Logged | InspectScores | ByBenchmark, Field(discriminator="kind")
 ]
-"""Any grader, selected by its `kind`; a new one that reads the answer key is added to `ByKey`, any other here."""
+"""Any grader, selected by its `kind`. Add a new one that reads the answer key to `ByKey`, any other here."""
 STORED_ONLY = ("logged", "inspect", "by_benchmark")
-"""Kinds that users do not choose: they occur in stored runs, or follow from benchmarks."""
+"""Kinds that users cannot choose: they occur in stored runs, or follow from benchmarks."""
 GRADERS: dict[str, type[GraderOptions]] = {
-    one.model_fields["kind"].default: one
-    for one in get_args(get_args(GraderConfig)[0])
-    if one.model_fields["kind"].default not in STORED_ONLY and not issubclass(one, AskedGrader)
+    grader.model_fields["kind"].default: grader
+    for grader in get_args(get_args(GraderConfig)[0])
+    if grader.model_fields["kind"].default not in STORED_ONLY and not issubclass(grader, AskedGrader)
 }
-"""The graders that users can choose and that ask no server."""
+"""The graders without a server that users can choose."""

@@ -3,14 +3,14 @@
 rubric: binary                       # wrong 0, correct 1
 rubric: format_aware                 # one of the paper's twelve schemata
 rubric:
-  categories:                        # your own: the first one whose conditions all hold
+  categories:                        # your own: the first category whose conditions all hold
     - {name: cut_off, weight: 0, when: {truncated: true}}
     - {name: unboxed, weight: 0.5, when: {is_correct: true, has_box: false}}
     - {name: correct, weight: 1, when: {is_correct: true}}
-    - {name: wrong, weight: 0}       # the one without conditions: everything else
+    - {name: wrong, weight: 0}       # without conditions: all other answers
 
-A condition may compare with a percentile, as in {completion_tokens: {at_most: p33}}. `thresholds` gives its number, or
-the run on whose first round it is fitted; a rubric that still `lacks` it gives no category.
+A condition may compare with a percentile, as in {completion_tokens: {at_most: p33}}. `thresholds` has its number, or
+the run on whose first round it is fitted. A rubric that still `lacks` it gives no category.
 """
 
 import operator
@@ -24,7 +24,7 @@ import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
 from adaptive_eval.base.errors import GraderError, PartialCredit
-from adaptive_eval.base.sections import Section, refuse
+from adaptive_eval.base.sections import Section, config_error
 from adaptive_eval.core.answer_kinds import SAY_NOTHING, AnswerKind
 from adaptive_eval.core.settings import MOST_CATEGORIES
 from adaptive_eval.graders.frozen import LENGTH_RATIO, NOTHING_FROZEN, Facts, FrozenThresholds, with_length_ratio
@@ -34,8 +34,8 @@ from scorio.categorical.variables import INVALID, PERCENTILES, VARIABLES, Percen
 
 PercentileName = Annotated[str, Field(pattern=r"^p\d{1,2}(\.\d+)?$")]
 """p33 for the 33rd percentile."""
-TIMES = frozenset({"latency", "ttft", "judge_gpu_seconds", "judge_seconds"})
-"""Signals that differ between runs for the same answer, so that conditions may not use them."""
+TIMING_SIGNALS = frozenset({"latency", "ttft", "judge_gpu_seconds", "judge_seconds"})
+"""Signals that differ between runs for the same answer; conditions must not use them."""
 
 
 COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
@@ -50,13 +50,13 @@ class SignalBounds(Section):
     """Limits on a number: each a number, or a percentile of the signal such as p33 (see `rubric.thresholds`)."""
 
     above: float | PercentileName | None = None
-    """The number is larger than this."""
+    """The number is greater than this."""
     at_least: float | PercentileName | None = None
-    """The number is this or larger."""
+    """The number is greater than or equal to this."""
     below: float | PercentileName | None = None
-    """The number is smaller than this."""
+    """The number is less than this."""
     at_most: float | PercentileName | None = None
-    """The number is this or smaller."""
+    """The number is less than or equal to this."""
 
     @property
     def percentiles(self) -> Mapping[str, str]:
@@ -81,7 +81,7 @@ class CategoryConfig(Section):
     name: str = Field(min_length=1)
     """Name in reports."""
     weight: Weight
-    """Score of an answer of this category."""
+    """Score of an answer in this category."""
     when: Mapping[str, bool | float | str | SignalBounds] = Field(default_factory=dict)
     """Required values of signals: true or false, a text, a number, or limits such as {at_most: 0.5}."""
 
@@ -90,10 +90,10 @@ class CategoryConfig(Section):
     def _check_timeless(
         cls, when: Mapping[str, bool | float | str | SignalBounds]
     ) -> Mapping[str, bool | float | str | SignalBounds]:
-        if times := sorted(TIMES & when.keys()):
-            raise refuse(
-                f"may not look at {', '.join(times)}, since the same answers would have other categories another time",
-                "look at completion_tokens, or at length_ratio",
+        if times := sorted(TIMING_SIGNALS & when.keys()):
+            raise config_error(
+                f"must not use {', '.join(times)}: the same answer would get another category in another run",
+                "use completion_tokens or length_ratio",
             )
         return when
 
@@ -112,36 +112,39 @@ class RubricConfig(Section):
     """Categories of answers, and their scores."""
 
     categories: tuple[CategoryConfig, ...] = Field((), max_length=MOST_CATEGORIES)
-    """Categories in the order in which they are tried; exactly one, for all other answers, has no `when`."""
+    """Categories in the order in which they are tried. Exactly one has no `when`; it applies to all other answers."""
     name: str = "binary"
     """`binary`, or one of the paper's schemata such as `format_aware`; with `categories`, a name of your own."""
     weights: tuple[Weight, ...] | None = None
-    """Other weights for the categories of a schema, from category 0 (invalid) on."""
+    """Other weights for the categories of a schema, starting with category 0 (invalid)."""
     thresholds: Mapping[str, float | Path] = Field(default_factory=dict)
     """Values of percentiles in a schema or a condition, such as {high: 0.31}, or {completion_tokens p33: 1200}. With
-    {from: RUN}, the directory of another run, relative to the current directory, the others and the median lengths for
+    {from: RUN}, a run directory relative to the current directory, the missing percentiles and the median lengths for
     `length_ratio` are those of that run, or are fitted to its trials before its first look. They never change."""
 
     @field_validator("categories")
     @classmethod
     def _check_default_category(cls, categories: tuple[CategoryConfig, ...]) -> tuple[CategoryConfig, ...]:
         names = [category.name for category in categories]
-        rest = [category.name for category in categories if not category.when]
-        if categories and len(rest) != 1:
-            named = ", ".join(rest) or "none"
-            raise refuse(f"must have exactly one category without `when`, got {named}", "it takes what no other does")
+        defaults = [category.name for category in categories if not category.when]
+        if categories and len(defaults) != 1:
+            names_of_defaults = ", ".join(defaults) or "none"
+            rule = f"must have exactly one category without `when`, got {names_of_defaults}"
+            raise config_error(rule, "it applies to all other answers")
         if len(set(names)) < len(names):
-            raise refuse("must have a different name each", "rename one of those that are equal")
+            raise config_error("must have different names", "rename one of those that are equal")
         if categories and len({category.weight for category in categories}) < 2:
-            raise refuse("must have at least two different weights", "with equal weights every model scores the same")
+            raise config_error(
+                "must have at least two different weights", "with equal weights every model scores the same"
+            )
         return categories
 
     @field_validator("name")
     @classmethod
     def _check_name(cls, name: str, info: ValidationInfo) -> str:
-        known = ("binary", *SCHEMATA)
-        if name not in known and info.data.get("categories") == ():
-            raise refuse("must name a rubric that is there, or come with `categories`", f"those are {', '.join(known)}")
+        names = ("binary", *SCHEMATA)
+        if name not in names and info.data.get("categories") == ():
+            raise config_error("must be a known rubric, or come with `categories`", f"known are {', '.join(names)}")
         return name
 
     @field_validator("weights")
@@ -149,34 +152,35 @@ class RubricConfig(Section):
     def _check_weights(cls, weights: tuple[float, ...] | None, info: ValidationInfo) -> tuple[float, ...] | None:
         schema = SCHEMATA.get(info.data.get("name", ""))
         if weights is not None and schema is None:
-            raise refuse("are only for the paper's schemata", "give each of your categories its own `weight`")
+            raise config_error("are only for the paper's schemata", "set the `weight` of each of your categories")
         if weights is not None and schema is not None and len(weights) != len(schema.weights):
-            raise refuse(
-                f"must be {len(schema.weights)} numbers, one a category: {', '.join(schema.labels)}", "count again"
+            raise config_error(
+                f"must be {len(schema.weights)} numbers",
+                f"give one for each category: {', '.join(schema.labels)}",
             )
         return weights
 
     @property
     def percentiles(self) -> Mapping[str, Percentile]:
-        """Thresholds that are percentiles, given as a number or not."""
+        """Thresholds that are percentiles, with or without a configured number."""
         if self.categories or self.name == "binary":
             return _percentiles(self.categories)
         return {name: PERCENTILES[name] for name in SCHEMATA[self.name].thresholds}
 
     @property
     def looks_at_lengths(self) -> bool:
-        """Whether some category uses `length_ratio`."""
+        """Whether any category uses `length_ratio`."""
         return any(LENGTH_RATIO in category.when for category in self.categories)
 
     @property
     def source_run(self) -> Path | None:
-        """The run that gives the percentiles without a number."""
+        """The run to take percentiles without a number from."""
         source = self.thresholds.get(FROM)
         return source if isinstance(source, Path) else None
 
     @property
     def numbers(self) -> Mapping[str, float]:
-        """The percentiles that are given as numbers."""
+        """The percentiles that are configured as numbers."""
         return {name: value for name, value in self.thresholds.items() if not isinstance(value, Path)}
 
     @property
@@ -187,28 +191,30 @@ class RubricConfig(Section):
     @field_validator("thresholds")
     @classmethod
     def _check_thresholds(cls, values: Mapping[str, float | Path], info: ValidationInfo) -> Mapping[str, float | Path]:
-        own = _percentiles(info.data.get("categories", ()))
-        _require_known(values, (FROM, *PERCENTILES, *own))
+        declared = _percentiles(info.data.get("categories", ()))
+        _require_known(values, (FROM, *PERCENTILES, *declared))
         for name, value in values.items():
             if isinstance(value, Path) is not (name == FROM):
-                rule = f"must have the directory of a run under `{FROM}`, and a number under every other name"
-                raise refuse(f"{rule}, but got {name}: {value}", "write it like {from: runs/pilot}, or {high: 0.31}")
+                rule = f"must have a run directory under `{FROM}`, and a number under every other name"
+                raise config_error(
+                    f"{rule}, but got {name}: {value}", "write it like {from: runs/pilot}, or {high: 0.31}"
+                )
         return values
 
 
-def _require_known(values: Mapping[str, object], known: Collection[str]) -> None:
-    if unknown := sorted(values.keys() - set(known)):
-        raise refuse(f"may not name {', '.join(unknown)}", f"the names are {', '.join(known)}")
+def _require_known(values: Mapping[str, object], allowed: Collection[str]) -> None:
+    if unknown := sorted(values.keys() - set(allowed)):
+        raise config_error(f"must not have {', '.join(unknown)}", f"the names are {', '.join(allowed)}")
 
 
 def _percentiles(categories: tuple[CategoryConfig, ...]) -> dict[str, Percentile]:
-    """The percentiles that conditions compare with, by name."""
+    """The percentiles in conditions, by name."""
     return {
         percentile_name(signal, limit): Percentile(signal, float(limit[1:]))
         for category in categories
-        for signal, wanted in category.when.items()
-        if isinstance(wanted, SignalBounds)
-        for limit in wanted.percentiles.values()
+        for signal, condition in category.when.items()
+        if isinstance(condition, SignalBounds)
+        for limit in condition.percentiles.values()
     }
 
 
@@ -219,13 +225,13 @@ def percentile_name(signal: str, limit: str) -> str:
 
 @dataclass(frozen=True)
 class DeclaredRubric:
-    """Categories with conditions, of which the first applies whose conditions all hold."""
+    """Categories with conditions; the first whose conditions all hold applies."""
 
     categories: tuple[CategoryConfig, ...]
     lacks: tuple[str, ...] = ()
-    """Names of thresholds that must be fitted before it can give a category."""
+    """Names of thresholds that must still be fitted."""
     medians: Mapping[str, float] = field(default_factory=dict)
-    """Median tokens of an answer to each question, if it uses `length_ratio`."""
+    """Median tokens of an answer per question, if it uses `length_ratio`."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -245,29 +251,29 @@ class DeclaredRubric:
     def category(self, facts: Facts) -> int:
         """The category of a trial; raises `GraderError` naming a missing signal."""
         _require_fitted(self)
-        rest = 0
+        default = 0
         for number, category in enumerate(self.categories):
             if not category.when:
-                rest = number
-            elif all(_fulfils(wanted, _fact(facts, name)) for name, wanted in category.when.items()):
+                default = number
+            elif all(_fulfils(condition, _fact(facts, name)) for name, condition in category.when.items()):
                 return number
-        return rest
+        return default
 
 
-def _fulfils(wanted: bool | float | str | SignalBounds, value: SignalValue) -> bool:
-    if isinstance(wanted, SignalBounds):
-        return wanted.contains(value)
-    if isinstance(wanted, str) or isinstance(value, str):
-        return wanted == value
-    return float(wanted) == float(value)
+def _fulfils(condition: bool | float | str | SignalBounds, value: SignalValue) -> bool:
+    if isinstance(condition, SignalBounds):
+        return condition.contains(value)
+    if isinstance(condition, str) or isinstance(value, str):
+        return condition == value
+    return float(condition) == float(value)
 
 
 def _fact(facts: Facts, name: str) -> SignalValue:
     try:
         return facts[name]
     except KeyError:
-        has = ", ".join(sorted(facts))
-        raise GraderError(f"the rubric needs the signal {name}, but this trial has only {has}") from None
+        names = ", ".join(sorted(facts))
+        raise GraderError(f"the rubric needs the signal {name}, but this trial only has {names}") from None
 
 
 @dataclass(frozen=True)
@@ -296,7 +302,7 @@ class SchemaRubric:
 
     @property
     def optional(self) -> frozenset[str]:
-        """The signals that count as 0 where a trial lacks them."""
+        """The signals that count as 0 if a trial lacks them."""
         return _optional_signals(self.schema.name)
 
     def category(self, facts: Facts) -> int:
@@ -308,17 +314,19 @@ class SchemaRubric:
 
 @cache
 def _optional_signals(name: str) -> frozenset[str]:
-    """A grader's signals that a schema uses for its category 0 (invalid) alone: `verifier_c` of a verifier."""
+    """A grader's signals that a schema uses only for category 0 (invalid), such as `verifier_c` of a verifier."""
     of_invalid = frozenset(condition.signal for condition in INVALID) - ANSWER_SIGNALS
-    ways = (way for category in SCHEMATA[name].categories for way in category.rule)
-    compared = [condition for way in ways for variable in way for condition in VARIABLES[variable]]
+    alternatives = (alternative for category in SCHEMATA[name].categories for alternative in category.rule)
+    compared = [
+        condition for alternative in alternatives for variable in alternative for condition in VARIABLES[variable]
+    ]
     others = {signal for condition in compared for signal in (condition.signal, condition.bound)}
     return of_invalid - others
 
 
 @lru_cache(maxsize=4096)
 def _classified(name: str, thresholds: Thresholds, values: tuple[float, ...]) -> int:
-    """`classify` for one trial, cached: it takes 0.2 ms, and most trials have one of few combinations of signals."""
+    """`classify` for one trial, cached, since it takes 0.2 ms and trials share few combinations of signals."""
     schema = SCHEMATA[name]
     signals = Signals(**{name: np.asarray(value) for name, value in zip(schema.signals, values, strict=True)})
     return int(classify(signals, schema, thresholds))
@@ -333,77 +341,79 @@ def _number(facts: Facts, name: str) -> float:
 
 Rubric = DeclaredRubric | SchemaRubric
 """Maps signals to a category."""
-OF_CUT_ANSWERS = frozenset({"truncated", "repeated_pattern"})
-"""Signals by which a rubric says what becomes of answers that were cut off."""
+CUT_OFF_SIGNALS = frozenset({"truncated", "repeated_pattern"})
+"""Signals with which a rubric can grade answers that were cut off."""
 
 
 def grades_cut_answers(rubric: Rubric) -> bool:
-    """Whether the rubric says what becomes of answers that were cut off, so that their grades stand."""
-    return not rubric.needs.isdisjoint(OF_CUT_ANSWERS)
+    """Whether the rubric has a condition for answers that were cut off, so their grades are valid."""
+    return not rubric.needs.isdisjoint(CUT_OFF_SIGNALS)
 
 
 def says_nothing(rubric: Rubric) -> AnswerKind:
-    """Kinds of answers that hold no answer, without those that the rubric says what becomes of."""
-    if AnswerKind.EMPTY.signal in rubric.needs:  # whatever holds no answer is empty
+    """Kinds of answers without content, except those for which the rubric has a condition."""
+    if AnswerKind.EMPTY.signal in rubric.needs:  # all kinds without content are empty
         return AnswerKind(0)
     return AnswerKind(sum(kind for kind in SAY_NOTHING if kind.signal not in rubric.needs))
 
 
 def best_is_sure(rubric: Rubric) -> bool:
-    """Whether only answers are in the best category that say something: not where the share of wrong ones is scored.
+    """Whether an answer without content is never in the best category; false if the share of wrong ones is scored.
 
-    Then an answer in it that was cut off would be in it if it were whole.
+    If so, a cut-off answer in the best category would also be in it if it were complete.
     """
     return bool(rubric.lacks) or rubric.category(dict.fromkeys(rubric.needs, False)) != int(np.argmax(rubric.weights))
 
 
 def _require_fitted(rubric: Rubric) -> None:
     if rubric.lacks:
-        raise GraderError(f"the rubric gives no category without numbers for {', '.join(rubric.lacks)}")
+        raise GraderError(f"the rubric needs numbers for {', '.join(rubric.lacks)}")
 
 
 def open_rubric(config: RubricConfig, frozen: FrozenThresholds = NOTHING_FROZEN) -> Rubric:
     """Create the rubric of a configuration, with the thresholds fitted so far."""
-    known = {**frozen.values, **config.numbers}
+    numbers = {**frozen.values, **config.numbers}
     if config.categories:
-        lacks = [name for name in config.percentiles if name not in known]
+        lacks = [name for name in config.percentiles if name not in numbers]
         if config.looks_at_lengths and not frozen.medians:
             lacks.append(LENGTH_RATIO)
-        categories = tuple(_with_numbers(category, known) for category in config.categories)
+        categories = tuple(_with_numbers(category, numbers) for category in config.categories)
         return DeclaredRubric(categories, tuple(lacks), frozen.medians if config.looks_at_lengths else {})
     if config.name == "binary":
         return DeclaredRubric(BINARY)
     schema = SCHEMATA[config.name]
-    thresholds = Thresholds(**{name: value for name, value in known.items() if name in PERCENTILES})
+    thresholds = Thresholds(**{name: value for name, value in numbers.items() if name in PERCENTILES})
     return SchemaRubric(schema, config.weights or schema.weights, thresholds)
 
 
-def _with_numbers(category: CategoryConfig, known: Mapping[str, float]) -> CategoryConfig:
-    """Replace the percentiles of a category whose numbers are known."""
+def _with_numbers(category: CategoryConfig, numbers_by_name: Mapping[str, float]) -> CategoryConfig:
+    """Replace those percentiles of a category that have numbers."""
     when: dict[str, bool | float | str | SignalBounds] = dict(category.when)
-    for signal, wanted in category.when.items():
-        if isinstance(wanted, SignalBounds) and wanted.percentiles:
-            names = {side: percentile_name(signal, limit) for side, limit in wanted.percentiles.items()}
-            numbers = {side: known[name] for side, name in names.items() if name in known}
-            when[signal] = wanted.model_copy(update=numbers)
+    for signal, condition in category.when.items():
+        if isinstance(condition, SignalBounds) and condition.percentiles:
+            names = {side: percentile_name(signal, limit) for side, limit in condition.percentiles.items()}
+            numbers = {side: numbers_by_name[name] for side, name in names.items() if name in numbers_by_name}
+            when[signal] = condition.model_copy(update=numbers)
     return category.model_copy(update={"when": when})
 
 
 class RubricResult(NamedTuple):
-    """The category that a rubric gives to signals."""
+    """The category of an answer."""
 
     category: int
     measured: Facts
-    """Further signals, which depend on thresholds."""
+    """Additional signals, which depend on thresholds."""
 
 
 def apply_rubric(facts: Facts, rubric: Rubric, question: str) -> RubricResult:
-    """Apply a rubric to an answer; raises `GraderError` naming a missing signal, `PartialCredit` for a score that is
-    neither right nor wrong."""
+    """Apply a rubric to an answer.
+
+    Raises `GraderError` if a signal is missing, `PartialCredit` for a score that is neither right nor wrong.
+    """
     if "is_correct" not in facts and "score" in facts and "is_correct" in rubric.needs:
         if "score" not in rubric.needs:
             raise PartialCredit(f"the score {facts['score']!r} is neither right nor wrong, {NEEDS_RUBRIC}")
         facts = {**facts, "is_correct": False}
-    whole = with_length_ratio(facts, question, rubric.medians)
-    measured = {LENGTH_RATIO: whole[LENGTH_RATIO]} if rubric.medians and LENGTH_RATIO in whole else {}
-    return RubricResult(rubric.category(whole), measured)
+    extended = with_length_ratio(facts, question, rubric.medians)
+    measured = {LENGTH_RATIO: extended[LENGTH_RATIO]} if rubric.medians and LENGTH_RATIO in extended else {}
+    return RubricResult(rubric.category(extended), measured)

@@ -1,7 +1,7 @@
-"""Grading by several criteria: every level has a worth, and the weighted sum is the score of an answer (D.2).
+"""Grading by several criteria: each level has a worth, and the weighted sum is the score of an answer (D.2).
 
-The categories of such a rubric are the possible sums. So the correlation of the criteria within an answer is kept: the
-score of a model is the mean of the sums, and its interval accounts for their joint variation.
+The categories of such a rubric are the possible sums. This keeps the correlation of the criteria within an answer: a
+model's score is the mean of the sums, and its interval accounts for their joint variation.
 """
 
 import math
@@ -12,7 +12,7 @@ from itertools import pairwise, product
 
 from pydantic import Field, field_validator
 
-from adaptive_eval.base.sections import Section, refuse
+from adaptive_eval.base.sections import Section, config_error
 from adaptive_eval.graders.ballots import REASONING, VERDICT, BallotField, Levels
 from adaptive_eval.graders.judge_forms import JudgeForm, VoteResult
 from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig, SignalBounds
@@ -21,15 +21,15 @@ from adaptive_eval.graders.types import ANSWER_SIGNALS, SignalValue
 
 SCORE = "score"
 DIGITS = 9
-"""Digits of sums, which make them independent of the order of addition."""
-LEAST_WEIGHT, WORTH_DIGITS = 0.001, 5
-"""Smallest weight, and the digits by which the worths of levels are compared."""
-MOST_SUMS = 64
-"""Largest number of categories of a rubric."""
-MOST_CRITERIA = 12
+"""Decimal digits of sums; rounding makes them independent of the order of addition."""
+MIN_WEIGHT, WORTH_DIGITS = 0.001, 5
+"""Smallest absolute weight, and the decimal digits to which the worths of levels must differ."""
+MAX_SUMS = 64
+"""Maximum number of possible sums that become categories."""
+MAX_CRITERIA = 12
 TASK = "You grade one answer to a question. Each criterion is a matter of its own."
 _LEVEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,39}")
-_TAKEN = ANSWER_SIGNALS | {SCORE, VERDICT, REASONING, "agreement", "has_answer", "is_correct"}
+_RESERVED_NAMES = ANSWER_SIGNALS | {SCORE, VERDICT, REASONING, "agreement", "has_answer", "is_correct"}
 
 
 class JudgeCriterion(Section):
@@ -38,7 +38,7 @@ class JudgeCriterion(Section):
     name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")
     """Name of the criterion, and of the signal with its level: `when: {faithful: good}` in the rubric."""
     says: str = ""
-    """Its description for the judge."""
+    """Description for the judge."""
     weight: float = 1.0
     """Weight in the sum; negative for faults."""
     levels: Mapping[str, float] = Field(default_factory=lambda: {"not met": 0.0, "met": 1.0})
@@ -47,16 +47,17 @@ class JudgeCriterion(Section):
     @field_validator("name")
     @classmethod
     def _check_name(cls, name: str) -> str:
-        if name in _TAKEN or name.startswith("judge_"):
-            raise refuse(f"may not be {name}, which is the name of another signal", "choose another name")
+        if name in _RESERVED_NAMES or name.startswith("judge_"):
+            raise config_error(f"must not be {name}, which is the name of another signal", "choose another name")
         return name
 
     @field_validator("weight")
     @classmethod
     def _check_weight(cls, weight: float) -> float:
-        if not LEAST_WEIGHT <= abs(weight) < math.inf:
-            raise refuse(
-                f"must be a number other than zero, {LEAST_WEIGHT:g} at least", "leave out what does not count"
+        if not MIN_WEIGHT <= abs(weight) < math.inf:
+            raise config_error(
+                f"must be a number of at least {MIN_WEIGHT:g} or at most -{MIN_WEIGHT:g}",
+                "remove a criterion that does not count",
             )
         return weight
 
@@ -66,38 +67,38 @@ class JudgeCriterion(Section):
         if len({round(worth, WORTH_DIGITS) for worth in levels.values()}) < 2 or not all(
             map(math.isfinite, levels.values())
         ):
-            raise refuse("must be two or more, of different worth", "write {bad: 0, fair: 0.5, good: 1}")
+            raise config_error("must be two or more with different scores", "write {bad: 0, fair: 0.5, good: 1}")
         if len({name.casefold() for name in levels}) < len(levels):
-            raise refuse("must have different names", "rename one of those that are equal")
+            raise config_error("must have different names", "rename one of those that are equal")
         if bad := [name for name in levels if not _LEVEL.fullmatch(name)]:
             rule = f"must have names of up to 40 letters, digits, spaces, hyphens and underscores, not {bad[0]!r:.60}"
-            raise refuse(rule, "rename it")
+            raise config_error(rule, "rename it")
         return levels
 
     @property
-    def in_order(self) -> tuple[str, ...]:
+    def sorted_levels(self) -> tuple[str, ...]:
         """The levels of the criterion, in ascending order of worth."""
         return tuple(sorted(self.levels, key=lambda level: (self.levels[level], level)))
 
     @property
     def description(self) -> str:
         """Name and levels, as in a judge's instructions."""
-        return f"{self.name} ({', '.join(self.in_order)})"
+        return f"{self.name} ({', '.join(self.sorted_levels)})"
 
 
 @dataclass(frozen=True)
 class ByScores(JudgeForm):
-    """The judge says how far an answer meets each of several criteria."""
+    """The judge chooses a level for each of several criteria."""
 
     criteria: tuple[JudgeCriterion, ...]
 
     @property
     def ballot(self) -> tuple[BallotField, ...]:
-        return tuple(BallotField(one.name, one.in_order) for one in self.criteria)
+        return tuple(BallotField(criterion.name, criterion.sorted_levels) for criterion in self.criteria)
 
     @property
     def gives(self) -> frozenset[str]:
-        return frozenset({SCORE, *(one.name for one in self.criteria)})
+        return frozenset({SCORE, *(criterion.name for criterion in self.criteria)})
 
     @property
     def own_rubric(self) -> RubricConfig | None:
@@ -105,50 +106,51 @@ class ByScores(JudgeForm):
 
     @property
     def needs_rubric(self) -> bool:
-        return len(sums(self.criteria)) > MOST_SUMS
+        return len(possible_scores(self.criteria)) > MAX_SUMS
 
     def task(self, criteria: str) -> str:
-        levels = [(one.description, one.says) for one in self.criteria]
+        levels = [(criterion.description, criterion.says) for criterion in self.criteria]
         return grading_words(levels, criteria, "criteria, each with its levels,", TASK)
 
-    def voted(self, votes: Sequence[Sequence[Levels]], wanted: int) -> VoteResult:
-        said = [replies[0] for replies in votes]
-        fields = zip(self.ballot, zip(*said, strict=True), strict=True)
-        chosen = tuple(middle(levels, one.levels) for one, levels in fields)
-        return VoteResult(chosen, sum(one == chosen for one in said) / wanted)
+    def voted(self, votes: Sequence[Sequence[Levels]], requested: int) -> VoteResult:
+        ballots = [replies[0] for replies in votes]
+        fields = zip(self.ballot, zip(*ballots, strict=True), strict=True)
+        chosen = tuple(median_level(levels, field.levels) for field, levels in fields)
+        return VoteResult(chosen, sum(ballot == chosen for ballot in ballots) / requested)
 
-    def make_signals(self, said: Levels) -> dict[str, SignalValue]:
-        levels = dict(zip((one.name for one in self.criteria), said or ("",) * len(self.criteria), strict=True))
-        score = combined(self.criteria, said) if said else least(self.criteria)
-        return {**levels, SCORE: score, "has_answer": bool(said)}
+    def make_signals(self, chosen: Levels) -> dict[str, SignalValue]:
+        names = (criterion.name for criterion in self.criteria)
+        levels = dict(zip(names, chosen or ("",) * len(self.criteria), strict=True))
+        score = weighted_sum(self.criteria, chosen) if chosen else lowest_score(self.criteria)
+        return {**levels, SCORE: score, "has_answer": bool(chosen)}
 
 
-def combined(criteria: Sequence[JudgeCriterion], said: Levels) -> float:
+def weighted_sum(criteria: Sequence[JudgeCriterion], levels: Levels) -> float:
     """The sum of weight * worth over the criteria."""
-    parts = (one.weight * one.levels[level] for one, level in zip(criteria, said, strict=True))
-    return round(math.fsum(parts), DIGITS)
+    chosen = zip(criteria, levels, strict=True)
+    return round(math.fsum(criterion.weight * criterion.levels[level] for criterion, level in chosen), DIGITS)
 
 
-def least(criteria: Sequence[JudgeCriterion]) -> float:
+def lowest_score(criteria: Sequence[JudgeCriterion]) -> float:
     """The lowest possible score, which an empty answer gets."""
-    parts = (min(one.weight * worth for worth in one.levels.values()) for one in criteria)
+    parts = (min(criterion.weight * worth for worth in criterion.levels.values()) for criterion in criteria)
     return round(math.fsum(parts), DIGITS)
 
 
-def sums(criteria: Sequence[JudgeCriterion]) -> list[float]:
-    """Every possible score in ascending order; incomplete if there are more than `MOST_SUMS`."""
-    found = [0.0]
-    for one in criteria:
-        worths = {one.weight * worth for worth in one.levels.values()}
-        found = _distinct_values(sorted(known + more for known, more in product(found, worths)))
-        if len(found) > MOST_SUMS:
+def possible_scores(criteria: Sequence[JudgeCriterion]) -> list[float]:
+    """Every possible score in ascending order; incomplete if there are more than `MAX_SUMS`."""
+    totals = [0.0]
+    for criterion in criteria:
+        worths = {criterion.weight * worth for worth in criterion.levels.values()}
+        totals = _distinct_values(sorted(total + worth for total, worth in product(totals, worths)))
+        if len(totals) > MAX_SUMS:
             break
-    return [round(value, DIGITS) for value in found]
+    return [round(total, DIGITS) for total in totals]
 
 
 def score_rubric(criteria: Sequence[JudgeCriterion]) -> RubricConfig:
-    """The rubric with a category for each possible score, whose weight is that score."""
-    values = sums(criteria)
+    """The rubric with a category for each possible score, weighted by that score."""
+    values = possible_scores(criteria)
     categories = [
         CategoryConfig(name=_format_score(value), weight=value, when={SCORE: SignalBounds(above=(below + value) / 2.0)})
         for below, value in reversed(list(pairwise(values)))
@@ -165,6 +167,6 @@ def _distinct_values(values: Sequence[float]) -> list[float]:
     return [value for at, value in enumerate(values) if at == 0 or value - values[at - 1] > 10.0**-DIGITS]
 
 
-def middle(levels: Sequence[str], in_order: Sequence[str]) -> str:
-    """The median of several votes; the lower of two middle ones."""
-    return sorted(levels, key=in_order.index)[(len(levels) - 1) // 2]
+def median_level(levels: Sequence[str], sorted_levels: Sequence[str]) -> str:
+    """The median of several votes; the lower of the two middle levels if their number is even."""
+    return sorted(levels, key=sorted_levels.index)[(len(levels) - 1) // 2]

@@ -1,4 +1,4 @@
-"""The grader of JSON answers, which compares a field or the whole with the answer key."""
+"""The grader for JSON answers: compares a field or the whole document with the answer key."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from adaptive_eval.questions.types import Question
 
 FENCE = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
 MAX_FAILED = 20
-"""Number of opening brackets without JSON after which the search ends."""
+"""Maximum number of opening brackets that do not start JSON."""
 _NONE = object()
 
 
@@ -21,12 +21,12 @@ class Json(GraderOptions):
     """Correct: a field of the JSON in the answer equals the answer key.
 
     The JSON is the whole text, else the last fenced block that is JSON, else the last object or list in the text. The
-    key is compared as JSON where it is JSON, else as text; 1, 1.0 and "1" are equal, true and 1 are not.
+    key is compared as JSON if it is JSON, else as text; 1, 1.0 and "1" are equal, true and 1 are not.
     """
 
     kind: Literal["json"] = "json"
     field: str = ""
-    """Path of the answer, such as `result.value` or `items.0`; default: the whole JSON."""
+    """Path of the answer, such as `result.value` or `items.0`; default: the whole document."""
 
     @property
     def gives(self) -> frozenset[str]:
@@ -51,8 +51,8 @@ def _document(text: str) -> Any:
         value = _parsed(candidate)
         if value is not _NONE:
             return value
-    found = deque(_embedded_values(text), maxlen=1)
-    return found[0] if found else _NONE
+    values = deque(_embedded_values(text), maxlen=1)
+    return values[0] if values else _NONE
 
 
 def _parsed(text: str) -> Any:
@@ -101,7 +101,7 @@ def _equal(value: Any, key: Any, written_key: str) -> bool:
         return as_text(value).strip() == written_key.strip() or (key is not _NONE and _scalars_equal(value, key))
     try:
         return key is not _NONE and _canonical(value) == _canonical(key)
-    except RecursionError:  # too deep to be equal to the key, which could be handled
+    except RecursionError:  # nested more deeply than the key, which could be parsed
         return False
 
 

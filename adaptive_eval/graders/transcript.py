@@ -1,8 +1,8 @@
-"""Requests to judges and verifiers, in which a graded text cannot pass for instructions.
+"""Requests to judges and verifiers, built so that a graded text cannot pass for instructions.
 
-Question, reference and answers stand between marks with a number that is derived from all of them and occurs in none,
-so that no answer can close its own mark. Control tokens of chat templates are broken up, and characters that are
-invisible or change the direction of writing are spelt out. Verdicts are parsed in `ballots`.
+Question, reference and answers are between marks with a number that is derived from all of them and occurs in none, so
+no answer can close its own mark. Control tokens of chat templates are broken up. Invisible characters and those that
+change the writing direction are spelled out. Verdicts are parsed in `ballots`.
 """
 
 import re
@@ -14,7 +14,7 @@ from adaptive_eval.endpoints.types import Message, Prompt
 
 PLACEHOLDER = re.compile(r"\{(question|reference|answer|criteria)\}")
 TEMPLATE = "{question}\n\n{reference}\n\n{answer}"
-CUT = "\n[... cut ...]\n"
+CUT_MARK = "\n[... cut ...]\n"
 ANSWER = ("answer",)
 
 _TURNS = re.compile(
@@ -23,7 +23,7 @@ _TURNS = re.compile(
     re.IGNORECASE,
 )
 """Beginnings and ends of the control tokens of common chat templates."""
-_KEPT = "\n\t"
+_VISIBLE_CONTROLS = "\n\t"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class ShownTexts:
     question: str
     reference: str
     answers: Mapping[str, str]
-    """By the name of their marks: the graded answer, or the two that are compared."""
+    """The graded answer, or the two compared answers, by the name of their marks."""
 
 
 def make_transcript(
@@ -68,12 +68,12 @@ def make_transcript(
         "answer": "\n\n".join(marked[name] for name in answers),
         "criteria": criteria,
     }
-    user = PLACEHOLDER.sub(lambda found: blocks[found[1]], template)
+    user = PLACEHOLDER.sub(lambda match: blocks[match[1]], template)
     return Transcript(words(number), user, number)
 
 
 def verifying_words(labels: Sequence[tuple[str, str]], criteria: str) -> InstructionWriter:
-    """Instructions for a verifier, to reply with one letter, so that its position is known."""
+    """Instructions for a verifier to reply with a single letter, so that its position is known."""
 
     def write(number: str) -> str:
         letters = ", ".join(name for name, _ in labels[:-1]) + f" or {labels[-1][0]}"
@@ -89,9 +89,9 @@ def grading_words(
     levels: Sequence[tuple[str, str]], criteria: str, what: str, task: str = "You grade one answer to a question."
 ) -> str:
     """Instructions for a judge: its task, the criteria, and the possible replies."""
-    told = "\n".join(f"- {name}: {says}" if says else f"- {name}" for name, says in levels)
-    asked = f"\n{criteria}\n" if criteria else "\n"
-    return f"{task}{asked}\nThe {what} are:\n{told}"
+    replies = "\n".join(f"- {name}: {description}" if description else f"- {name}" for name, description in levels)
+    block = f"\n{criteria}\n" if criteria else "\n"
+    return f"{task}{block}\nThe {what} are:\n{replies}"
 
 
 def warning_words(number: str, answers: Sequence[str]) -> str:
@@ -106,31 +106,34 @@ def warning_words(number: str, answers: Sequence[str]) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with control tokens broken up and unprintable characters spelt out, as Python defines these: control,
-    format, unassigned and surrogate characters, and separators other than the space."""
-    hidden = {ord(ch): f"[U+{ord(ch):04X}]" for ch in set(text) if ch not in _KEPT and not ch.isprintable()}
+    """The text with control tokens broken up and unprintable characters spelled out.
+
+    Unprintable, as defined by Python, are control, format, unassigned and surrogate characters, and separators other
+    than the space.
+    """
+    hidden = {ord(ch): f"[U+{ord(ch):04X}]" for ch in set(text) if ch not in _VISIBLE_CONTROLS and not ch.isprintable()}
     shown = text.translate(hidden)
-    return _TURNS.sub(lambda found: f"{found[0]} " if found[0] in "<[" else f" {found[0]}", shown)
+    return _TURNS.sub(lambda match: f"{match[0]} " if match[0] in "<[" else f" {match[0]}", shown)
 
 
 def shortened(text: str, longest: int) -> str:
-    """The text, reduced to its beginning and end if it has more than `longest` bytes of UTF-8."""
+    """The text; only its beginning and end if it has more than `longest` bytes of UTF-8."""
     data = text.encode()
     if len(data) <= longest:
         return text
-    half = (longest - len(CUT)) // 2
-    return data[:half].decode(errors="ignore") + CUT + data[-half:].decode(errors="ignore")
+    half = (longest - len(CUT_MARK)) // 2
+    return data[:half].decode(errors="ignore") + CUT_MARK + data[-half:].decode(errors="ignore")
 
 
 def _number(texts: Sequence[str]) -> str:
-    """Sixteen hexadecimal digits that are derived from all texts and occur in none."""
-    turn = 0
+    """Sixteen hexadecimal digits, derived from all texts and contained in none."""
+    attempt = 0
     while True:
         digest = blake2b(digest_size=8)
         for text in texts:
             digest.update(len(text).to_bytes(8, "big") + text.encode())
-        digest.update(turn.to_bytes(8, "big"))
+        digest.update(attempt.to_bytes(8, "big"))
         number = digest.hexdigest()
         if not any(number in text for text in texts):
             return number
-        turn += 1
+        attempt += 1

@@ -1,8 +1,8 @@
 """The base class of graders, their results, and the signals of an answer that need no grader.
 
-A grader reads an answer's text and gives signals, which the rubric maps to a category. It is a frozen section of the
-configuration with a `grade` method: to write one is to write its options and that method, and it can be sent to a
-worker process. Whatever a model has written, it raises nothing but `GraderError`.
+A grader reads an answer's text and returns signals, which the rubric maps to a category. It is a frozen section of the
+configuration with a `grade` method: a new grader needs only its options and that method. It can be sent to a worker
+process. For any text, it raises nothing but `GraderError`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from adaptive_eval.questions.types import Question
 SignalValue = float | bool | str
 
 INLINE_CHARACTERS = 50_000
-"""Longer texts are graded in a worker, so as not to block the event loop."""
+"""Maximum length of a text to grade in the event loop; a longer text would block it and goes to a worker."""
 
 
 INSPECT_LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
@@ -30,7 +30,7 @@ INSPECT_LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 
 
 class Marks(NamedTuple):
-    """The result of a grader: its signals, and the answer it found in the text, if any."""
+    """The result of a grader: its signals, and the extracted answer, if any."""
 
     signals: Mapping[str, SignalValue]
     extracted: str | None
@@ -38,7 +38,7 @@ class Marks(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """The grade of a trial: its category, and the signals that led to it."""
+    """The grade of a trial: its category, and the signals behind it."""
 
     category: int
     signals: Mapping[str, SignalValue]
@@ -49,7 +49,7 @@ class Grade:
 
 @dataclass(frozen=True, slots=True)
 class MarkedAnswer(Answer):
-    """An answer that was graded on the node where it was generated."""
+    """An answer that was graded on the node that generated it."""
 
     marks: Marks | None = None
     trouble: GraderError | None = None
@@ -66,27 +66,28 @@ class MarkedAnswer(Answer):
 class SampleAnswer(MarkedAnswer):
     """The answer of an Inspect sample with its marks; tokens count all models that the sample called."""
 
-    own: tuple[int, int] = (0, 0)
+    own_tokens: tuple[int, int] = (0, 0)
     """Prompt and completion tokens of the model itself."""
     usd_of_others: float = 0.0
-    """Cost of the other models that the sample called, such as a judge."""
+    """Cost of other models that the sample called, such as a judge."""
 
 
 class GraderOptions(Section):
-    """Base class of graders, with their common options and the defaults of a cheap one."""
+    """Base class of graders, with the common options and the defaults of a cheap grader."""
 
     reads_key: ClassVar[bool] = True
     """Whether it compares an answer with the answer key of the question."""
     timeout: float = Field(10.0, gt=0, le=3600)
-    """Seconds for one answer in a worker process; more is a grader error, never a wrong answer."""
+    """Maximum seconds per answer in a worker process; a timeout is a grader error, never a wrong answer."""
     workers: int | None = Field(None, ge=1, le=64)
-    """Most worker processes; default: one per core but one, two to four, and as many more for slow answers."""
+    """Maximum worker processes; default: the number of cores minus one, but two to four, and as many more for slow
+    answers."""
     memory: float = Field(2.0, gt=0)
-    """GiB for a worker process; more is a grader error."""
+    """Maximum GiB of a worker process; exceeding it is a grader error."""
 
     @property
     def gives(self) -> frozenset[str]:
-        """The names of its signals; empty if they are not known beforehand."""
+        """Names of its signals; empty if they are not known in advance."""
         return frozenset({"is_correct", "has_answer"})
 
     @property
@@ -97,39 +98,39 @@ class GraderOptions(Section):
     def quick(self, text: str, question: Question) -> Marks | None:
         """The marks if they take well under a millisecond; None if `grade` must run in a worker.
 
-        By default `grade` itself counts as quick, except for very long texts.
+        By default this calls `grade`, except for very long texts.
         """
         return self.grade(text, question) if len(text) <= INLINE_CHARACTERS else None
 
     def is_slow(self, text: str, question: Question) -> bool:
-        """Whether `grade` is expected to be slow, so that others go first; most graders cannot tell."""
+        """Whether `grade` is expected to be slow, so that other answers go first; false by default."""
         return False
 
     def grade(self, text: str, question: Question) -> Marks:
-        """Grade an answer to a question; each grader implements this."""
+        """Grade an answer to a question."""
         raise NotImplementedError
 
     def warm_up(self) -> None:
-        """Load what `grade` needs, before any time limit starts; most graders need nothing."""
+        """Load what `grade` needs, before any time limit starts."""
 
     def key_problem(self, question: Question) -> str | None:
-        """Why no answer to this question can be graded, if so; by default only if its key is empty."""
+        """Why answers to this question cannot be graded; None if they can. By default the key must not be empty."""
         if not self.reads_key or question.answer.strip():
             return None
         return "has no answer to compare with; set questions.fields.answer"
 
     @property
     def knows_right_answers(self) -> bool:
-        """Whether one of `right_answers` must be graded right; false if the required form is unknown."""
+        """Whether one of `right_answers` must be graded correct; false if the required form is unknown."""
         return True
 
     def right_answers(self, question: Question) -> Sequence[str]:
-        """Texts that a model could give as a right answer; by default only the key."""
+        """Texts that a model could give as a correct answer; by default only the key."""
         return (question.answer,)
 
 
 def usual_answers(key: str) -> tuple[str, ...]:
-    """An answer key in the forms in which models give answers most often."""
+    """An answer key in the most common forms of models' answers."""
     return (
         key,
         rf"\boxed{{{key}}}",
@@ -142,18 +143,18 @@ def usual_answers(key: str) -> tuple[str, ...]:
 
 
 def marks(correct: bool, extracted: str | None, **signals: SignalValue) -> Marks:
-    """Build marks with the signals of every grader and further ones."""
+    """Build marks with the signals of every grader and additional ones."""
     return Marks({"is_correct": correct, "has_answer": extracted is not None, **signals}, extracted)
 
 
 def score_signals(score: float, *, higher_is_better: bool = True) -> dict[str, SignalValue]:
-    """The signals of a metric's value; `is_correct` is missing for values other than 0 and 1."""
+    """The signals for a metric's value; without `is_correct` for values other than 0 and 1."""
     best = float(higher_is_better)
     return {"score": score, **({"is_correct": score == best} if score in (0.0, 1.0) else {})}
 
 
 NEEDS_RUBRIC = (
-    "but the rubric knows right and wrong alone; declare what it is worth: "
+    "but the rubric only has right and wrong; declare a category for it: "
     "rubric: {categories: [{name: half, weight: 0.5, when: {score: {at_least: 0.5, below: 1}}}, ...]}"
 )
 """The end of a sentence about a score that is neither 0 nor 1."""
@@ -161,7 +162,7 @@ NEEDS_RUBRIC = (
 FLAGS: tuple[str, ...] = get_args(Signal)
 MEASURES = ("completion_tokens", "prompt_tokens", "token_ratio", "repeated_pattern", "completion_bpt", "prompt_bpt")
 TOKEN_MEASURES = ("worst_bpt", "last_bpt")
-"""Only for answers whose tokens are stored with log-probabilities; stored with the grader's signals."""
+"""Measures of answers with stored log-probabilities; stored with the grader's signals."""
 ANSWER_SIGNALS = frozenset({*FLAGS, *MEASURES, *TOKEN_MEASURES})
 TENTH = 10
 
@@ -219,18 +220,18 @@ def measured_facts(
 
 def token_facts(logprobs: AnswerLogprobs | None) -> dict[str, SignalValue]:
     """`TOKEN_MEASURES` in bits per token: means over the least likely tenth of the tokens, and over the last tenth."""
-    known = [] if logprobs is None else [-value / log(2.0) for value in logprobs.values if value is not None]
-    if not known:
+    bits = [] if logprobs is None else [-value / log(2.0) for value in logprobs.values if value is not None]
+    if not bits:
         return {}
-    some = -(-len(known) // TENTH)
-    return {"worst_bpt": sum(nlargest(some, known)) / some, "last_bpt": sum(known[-some:]) / some}
+    count = -(-len(bits) // TENTH)
+    return {"worst_bpt": sum(nlargest(count, bits)) / count, "last_bpt": sum(bits[-count:]) / count}
 
 
 def reads_as_refusal(text: str) -> bool:
-    """Whether a short text begins with one of the phrases above.
+    """Whether a short text begins with one of `REFUSAL_OPENINGS`.
 
-    It rather misses refusals than invents them, and is used only if the grader found no answer: a model that apologises
-    and then answers has answered.
+    It misses refusals rather than inventing them. It is used only if the grader extracted no answer: a model that
+    apologises and then answers has answered.
     """
     opening = text[: MAX_REFUSAL + 1].strip().replace("’", "'").casefold()
     return len(opening) <= MAX_REFUSAL and len(text) <= 2 * MAX_REFUSAL and opening.startswith(REFUSAL_OPENINGS)

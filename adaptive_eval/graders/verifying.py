@@ -1,4 +1,4 @@
-"""Grading by a verifier: once the scores of a request without content, then the label probabilities of each answer."""
+"""Grading by a verifier: one request without content for the baseline, then the label probabilities of each answer."""
 
 import asyncio
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from adaptive_eval.graders.types import Grade
 from adaptive_eval.graders.verifier import (
     INVALID,
     LABELS,
-    SHOWN_TOKENS,
+    TOP_TOKENS,
     LabelScores,
     Verifier,
     label_scores,
@@ -32,18 +32,18 @@ class VerifierBaseline:
     """The label scores of a request without content, and its cost."""
 
     asked_as: str
-    """Digest of the settings that they depend on."""
+    """Digest of the settings that determine the scores."""
     scores: LabelScores
     cost: Cost
 
 
 class VerifierPool(AskingPool):
-    """Grades answers by a verifier."""
+    """Grades answers with a verifier."""
 
     def __init__(
         self, verifier: Verifier, rubric: Rubric, *, folder: Path, keys: Mapping[str, str], lost: Cost = NO_COST
     ) -> None:
-        """`lost` is the most that verifying an answer may cost."""
+        """`lost` bounds the cost of verifying an answer."""
         super().__init__(verifier, rubric, folder=folder, keys=keys, lost=lost)
         self._verifier = verifier
         self._keyed = None
@@ -51,7 +51,7 @@ class VerifierPool(AskingPool):
             self._keyed = GradingPool(verifier.keyed, rubric, folder=folder, keys=keys)
         self.asked_as = verifier.asked_as
         self.scores: LabelScores | None = None
-        """Scores of the request without content; requested if nobody has set them."""
+        """Scores of the request without content; requested on first use if they are not set."""
         self._asking = asyncio.Lock()
 
     async def close(self) -> None:
@@ -60,7 +60,7 @@ class VerifierPool(AskingPool):
         if self._keyed is not None:
             await self._keyed.close()
 
-    async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
+    async def grade(self, answer: Answer, question: Question, retry_gate: Again | None = None) -> Grade:
         """Grade an answer; raises `JudgeFailed` with the reason and the cost if there is no grade."""
         keyed = None if self._keyed is None else await self._keyed.marks(answer.text, question)
         if not answer.text.strip():
@@ -68,14 +68,14 @@ class VerifierPool(AskingPool):
             return make_grade(answer, marks, self.rubric, question.id)
         baseline = await self._known_baseline()
         sent = self._verifier.transcript(question, answer.text)
-        reply = await self._ask(sent.prompt, answer.seed, again)
-        lost = NO_COST if again is None else self.lost_with(answer.text, question)
-        used, came = self._replies_cost([reply], lost)
+        reply = await self._ask(sent.prompt, answer.seed, retry_gate)
+        lost = NO_COST if retry_gate is None else self.lost_with(answer.text, question)
+        used, usage = self._replies_cost([reply], lost)
         try:
-            found = verifier_opinion(_reply_scores(reply.answer, reply.error), baseline)
+            opinion = verifier_opinion(_reply_scores(reply.answer, reply.error), baseline)
         except GraderError as error:
             raise JudgeFailed(str(error), used) from None
-        marks = self._verifier.marks(found, keyed, used, came)
+        marks = self._verifier.marks(opinion, keyed, used, usage)
         return replace(make_grade(answer, marks, self.rubric, question.id), cost=used)
 
     async def _known_baseline(self) -> LabelScores:
@@ -84,31 +84,31 @@ class VerifierPool(AskingPool):
                 self.scores = (await self.ask_baseline()).scores
             return self.scores
 
-    async def ask_baseline(self, again: Again | None = None) -> VerifierBaseline:
-        """Send the request without content, before all others so that an unsuitable server is found at once.
+    async def ask_baseline(self, retry_gate: Again | None = None) -> VerifierBaseline:
+        """Send the request without content; it is the first request, so that an unsuitable server is noticed at once.
 
-        `again` is called before a lost reply is requested again, and counts it.
+        `retry_gate` is called before a lost reply is requested again, and counts its cost.
 
-        Raises `ConfigError` if the server gives no log-probabilities, or none of the labels.
+        Raises `ConfigError` if the server returns no log-probabilities, or none for the labels.
         """
-        reply = await self._ask(self._verifier.content_free.prompt, BASELINE_SEED, again)
+        reply = await self._ask(self._verifier.content_free.prompt, BASELINE_SEED, retry_gate)
         if reply.answer is None:
             raise Unavailable(str(reply.error))
         name = self._verifier.host.model
         if not reply.answer.slot:
             raise ConfigError(
-                f"grader.server: {name!r} gives no log-probabilities of its next token, which a verifier is read by; "
-                "use a server that does, such as vLLM, SGLang or llama-server, or grader.kind: judge"
+                f"grader.server: {name!r} returns no log-probabilities, which a verifier needs; use another server, "
+                "such as vLLM, SGLang or llama-server, or grader.kind: judge"
             )
         try:
             scores = label_scores(reply.answer.slot, LABELS)
         except GraderError as error:
-            raise ConfigError(f"grader.server: {error}, in reply to a request without content") from None
+            raise ConfigError(f"grader.server: {error} (request without content)") from None
         if scores.unseen:
             unseen = ", ".join(LABELS[at] for at in sorted(scores.unseen))
             raise ConfigError(
-                f"grader.server: of a request without content the likeliest tokens that {name!r} shows are without "
-                f"{unseen}, so nothing can be subtracted; use a server that shows up to {SHOWN_TOKENS}"
+                f"grader.server: for a request without content, the most likely tokens of {name!r} do not include "
+                f"{unseen}, so verdicts cannot be calibrated; use a server that shows up to {TOP_TOKENS} tokens"
             )
         used, _ = self._replies_cost([reply], NO_COST)
         return VerifierBaseline(self.asked_as, scores, used)
@@ -121,5 +121,5 @@ def _reply_scores(reply: Answer | None, error: GraderError | None) -> LabelScore
     if reply is None:
         raise error or GraderError("the verifier gave no reply")
     if "timed_out" in reply.signals:
-        raise GraderError("the verifier gave no reply in time")
+        raise GraderError("the verifier's reply timed out")
     return label_scores(reply.slot, LABELS)

@@ -1,13 +1,13 @@
 """The worker process for grading, and its client in the event loop.
 
 The worker grades in its main thread, with limits on time and memory. It reads pickles from standard input: first the
-grader, then tasks. For each of these it writes one frame (a length of four bytes, then a pickle): None when the grader
-is ready, the marks, or `TaskFailed`. Standard output is only for frames; what a grader prints goes to standard error.
+grader, then tasks. For each it writes one frame (a length of four bytes, then a pickle): None when the grader is ready,
+the marks, or `TaskFailed`. Standard output is only for frames; a grader's own output goes to standard error.
 
-A periodic alarm raises `LimitExceeded`, which no `except Exception` swallows, when time or memory is used up; Python
-code and long integer arithmetic notice it at once. C code that does not is ended by the kernel (limits on CPU time and
-address space), and the parent kills a worker that waits for something else. Time in which a process was ready to run
-but no processor was free does not count, so that an answer gets the same grade on a busy machine.
+A periodic alarm raises `LimitExceeded` when time or memory is used up. No `except Exception` swallows it; Python code
+and long integer arithmetic stop at once. The kernel ends C code that does not (limits on CPU time and address space),
+and the parent kills a worker that hangs otherwise. Time spent waiting for a free processor does not count, so an answer
+gets the same grade on a busy machine.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ from adaptive_eval.endpoints.secrets import remove_keys
 from adaptive_eval.graders.types import GraderOptions, Marks
 from adaptive_eval.questions.types import Question
 
-LENGTH = 4
-TICK = 0.1
+HEADER_BYTES = 4
+TICK_SECONDS = 0.1
 GIB = 2**30
-CPU_GRACE = 1
-"""Additional seconds of CPU time after which the kernel ends a process that the alarm has not stopped."""
+CPU_GRACE_SECONDS = 1
+"""Seconds of CPU time after the limit until the kernel ends a process that the alarm did not stop."""
 
 
 class GradingTask(NamedTuple):
@@ -44,29 +44,29 @@ class GradingTask(NamedTuple):
 
 
 class TaskFailed(NamedTuple):
-    """A task could not be graded."""
+    """Why a task could not be graded."""
 
     reason: str
-    over: bool
+    process_ended: bool
     """Whether the process has ended."""
-    again: bool = False
-    """Whether a retry may help, since an earlier task or a busy machine may be the cause."""
+    may_retry: bool = False
+    """Whether to retry, since an earlier task or a busy machine may be the cause."""
 
 
 TaskReply = Marks | TaskFailed | None
-"""The reply to a task; None to the setup."""
+"""The reply to a task, or None after setup."""
 
 
 class LimitExceeded(BaseException):
     """Time or memory is used up."""
 
-    def __init__(self, reason: str, again: bool = True) -> None:
+    def __init__(self, reason: str, may_retry: bool = True) -> None:
         super().__init__(reason)
-        self.reason, self.again = reason, again
+        self.reason, self.may_retry = reason, may_retry
 
 
 def run_queue_seconds(process: int | str = "self") -> float:
-    """Seconds that a process has waited for a processor; 0 if the system does not tell."""
+    """Seconds that a process has waited for a processor; 0 if the system does not report it."""
     try:
         with open(f"/proc/{process}/schedstat", "rb", buffering=0) as file:  # noqa: PTH123  (read ten times a second)
             return int(file.read().split()[1]) / 1e9
@@ -90,32 +90,32 @@ class TaskLimits:
     def limited_task(self) -> Iterator[None]:
         """A context in which the limits apply."""
         self._began, self._began_cpu = time.monotonic() - run_queue_seconds(), time.process_time()
-        cpu = int(self._began_cpu + self._seconds) + CPU_GRACE
+        cpu = int(self._began_cpu + self._seconds) + CPU_GRACE_SECONDS
         resource.setrlimit(resource.RLIMIT_CPU, (cpu, resource.getrlimit(resource.RLIMIT_CPU)[1]))
         self._watching = True
-        signal.setitimer(signal.ITIMER_REAL, min(TICK, self._seconds), TICK)
+        signal.setitimer(signal.ITIMER_REAL, min(TICK_SECONDS, self._seconds), TICK_SECONDS)
         try:
             yield
         finally:
-            # the flag first: a pending alarm would raise outside of any block
+            # clear the flag first: a pending alarm would raise outside the block
             self._watching = False
             signal.setitimer(signal.ITIMER_REAL, 0.0)
 
     def _tick(self, *_: object) -> None:
         if self._watching and time.monotonic() - run_queue_seconds() - self._began >= self._seconds:
             computed = time.process_time() - self._began_cpu >= self._seconds / 2
-            raise LimitExceeded(took_longer(self._seconds), again=not computed)
+            raise LimitExceeded(timeout_reason(self._seconds), may_retry=not computed)
         if self._watching and _memory()[1] > self._gib * GIB:
             raise LimitExceeded(f"used more than {self._gib:g} GiB")
 
 
-def took_longer(seconds: float) -> str:
-    """The reason for the failure of an answer that has used up its time."""
+def timeout_reason(seconds: float) -> str:
+    """The failure reason for an answer that used up its time."""
     return f"took longer than {seconds:g} s"
 
 
 def _memory() -> tuple[int, int]:
-    """Bytes of address space, and of memory that is resident."""
+    """Bytes of address space and of resident memory."""
     try:
         with open("/proc/self/statm") as file:  # noqa: PTH123  (read ten times a second)
             space, resident = (int(field) * resource.getpagesize() for field in file.read().split()[:2])
@@ -127,7 +127,7 @@ def _memory() -> tuple[int, int]:
 def frame(value: object) -> bytes:
     """Encode a value as a frame."""
     body = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
-    return len(body).to_bytes(LENGTH, "big") + body
+    return len(body).to_bytes(HEADER_BYTES, "big") + body
 
 
 def grade(grader: GraderOptions, task: GradingTask, limits: TaskLimits) -> TaskReply:
@@ -136,13 +136,13 @@ def grade(grader: GraderOptions, task: GradingTask, limits: TaskLimits) -> TaskR
         with limits.limited_task():
             return grader.grade(task.text, task.question)
     except LimitExceeded as error:
-        return TaskFailed(error.reason, over=True, again=error.again)
+        return TaskFailed(error.reason, process_ended=True, may_retry=error.may_retry)
     except MemoryError:
-        return TaskFailed("ran out of memory", over=True, again=True)
+        return TaskFailed("ran out of memory", process_ended=True, may_retry=True)
     except GraderError as error:
-        return TaskFailed(str(error), over=False)
+        return TaskFailed(str(error), process_ended=False)
     except Exception as error:  # any exception is a grader error, never a wrong answer
-        return TaskFailed(f"raised {type(error).__name__}: {error}"[:500], over=False)
+        return TaskFailed(f"raised {type(error).__name__}: {error}"[:500], process_ended=False)
 
 
 def grade_until_closed(inbox: BinaryIO, outbox: BinaryIO) -> None:
@@ -151,14 +151,14 @@ def grade_until_closed(inbox: BinaryIO, outbox: BinaryIO) -> None:
     try:
         grader.warm_up()
     except Exception as error:
-        outbox.write(frame(TaskFailed(f"cannot start: {error}", over=True)))
+        outbox.write(frame(TaskFailed(f"cannot start: {error}", process_ended=True)))
         return
     limits, process = TaskLimits(grader.timeout, grader.memory), os.getpid()
     reply: TaskReply = None
-    while not (isinstance(reply, TaskFailed) and reply.over):
+    while not (isinstance(reply, TaskFailed) and reply.process_ended):
         outbox.write(frame(reply))
         reply = grade(grader, pickle.load(inbox), limits)
-        if os.getpid() != process:  # a fork of the grader has returned: the reply is its parent's to give
+        if os.getpid() != process:  # the grader forked, and this is the child: only the parent may reply
             os._exit(1)
     outbox.write(frame(reply))
 
@@ -172,21 +172,22 @@ def main() -> None:
         grade_until_closed(sys.stdin.buffer, outbox)
 
 
-BOOT = (
+BOOTSTRAP = (
     "import os; os.setpgrp(); import sys; sys.path[:] = sys.argv[1:]; "
     "from adaptive_eval.graders.worker import main; main()"
 )
-"""The child has the import paths of this process but, unlike with `multiprocessing`, does not import its main module.
+"""The child's code. It gets the import paths of this process but, unlike `multiprocessing`, not its main module.
 
-First it leaves the process group, since signals of the terminal are for the parent. It gets no session of its own, in
-which its niceness would not matter: Linux first divides processors among sessions. No code runs between fork and exec,
-where locks of other threads are never released.
+It first leaves the process group, since terminal signals are for the parent. It does not start a session, in which its
+niceness would have no effect: Linux first divides processors among sessions. No code runs between fork and exec, where
+locks of other threads are never released.
 """
-LATE = 0.2
-"""Seconds that the event loop may take to read a reply from the pipe."""
-END_LIMIT = 2.0
-GIVES_WAY = 10
-"""Niceness above that of this process; such a worker gets a tenth of the time of another."""
+READ_GRACE_SECONDS = 0.2
+"""Seconds for the event loop to read a reply from the pipe."""
+END_TIMEOUT = 2.0
+"""Seconds for a worker to exit after its input is closed."""
+NICENESS = 10
+"""Niceness added to that of this process; such a worker gets about a tenth of another's CPU time."""
 
 
 class WorkerHung(Exception):
@@ -199,26 +200,26 @@ class WorkerDead(Exception):
     def __init__(self, status: int) -> None:
         super().__init__(f"died (exit status {status})")
         self.out_of_time = status == -signal.SIGXCPU
-        """Whether it had used up its CPU time."""
+        """Whether it used up its CPU time."""
 
 
 class Worker:
-    """A worker process, as the event loop sees it."""
+    """A worker process, seen from the event loop."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
         assert process.stdin is not None
         assert process.stdout is not None
         self._stdin, self._stdout = process.stdin, process.stdout
-        self.gives_way = False
+        self.low_priority = False
         self._length = 0
-        """Length of a reply of which the rest is not read yet."""
+        """Length of a reply whose body is not read yet; 0 if there is none."""
 
     @classmethod
     async def start(cls, folder: Path, keys: Collection[str] = ()) -> "Worker":
-        """Start a process in `folder`, where plug-ins are searched first, without the environment variables `keys`."""
+        """Start a process in `folder`, the first place for plug-ins, without the environment variables `keys`."""
         process = await asyncio.create_subprocess_exec(
-            *python_command(BOOT),
+            *python_command(BOOTSTRAP),
             stdin=PIPE,
             stdout=PIPE,
             stderr=DEVNULL,
@@ -233,15 +234,16 @@ class Worker:
             self._stdin.write(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
 
     async def receive(self, limit: float) -> TaskReply:
-        """Wait for the next reply for `limit` seconds; after `WorkerHung` the next call continues waiting for it."""
-        end, left = self._clock() + limit, limit
+        """Wait `limit` seconds for the next reply; after `WorkerHung`, the next call continues to wait for it."""
+        end, remaining = self._clock() + limit, limit
         try:
-            while left > 0.0:
+            while remaining > 0.0:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(left):
+                    async with asyncio.timeout(remaining):
                         return await self._read()
-                left = end - self._clock()
-            async with asyncio.timeout(LATE):  # this loop may have been blocked, with the reply waiting in the pipe
+                remaining = end - self._clock()
+            # the loop may have been blocked while the reply was in the pipe
+            async with asyncio.timeout(READ_GRACE_SECONDS):
                 return await self._read()
         except TimeoutError:
             raise WorkerHung from None
@@ -249,21 +251,21 @@ class Worker:
             raise WorkerDead(await self._process.wait()) from None
 
     def _clock(self) -> float:
-        """The time in seconds without that which the worker spent waiting for a processor."""
+        """The time in seconds, excluding the worker's waits for a processor."""
         return asyncio.get_running_loop().time() - run_queue_seconds(self._process.pid)
 
     async def _read(self) -> TaskReply:
-        self._length = self._length or int.from_bytes(await self._stdout.readexactly(LENGTH), "big")
+        self._length = self._length or int.from_bytes(await self._stdout.readexactly(HEADER_BYTES), "big")
         body = await self._stdout.readexactly(self._length)
         self._length = 0
         reply: TaskReply = pickle.loads(body)
         return reply
 
     async def end(self) -> None:
-        """Close its input, and kill it if that does not end it or the wait is cancelled; returns when it has ended."""
+        """Close its input and wait until it has exited; kill it after a timeout, or if the wait is cancelled."""
         self._stdin.close()
         try:
-            async with asyncio.timeout(END_LIMIT):
+            async with asyncio.timeout(END_TIMEOUT):
                 await self._process.wait()
         except TimeoutError:
             pass
@@ -271,13 +273,13 @@ class Worker:
             self.kill()
             await self._process.wait()
 
-    def give_way(self) -> None:
-        """Lower the priority of the process from now on."""
-        self.gives_way = True
+    def lower_priority(self) -> None:
+        """Lower the priority of the process permanently."""
+        self.low_priority = True
         with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + GIVES_WAY)
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
 
     def kill(self) -> None:
-        """End the process at once."""
+        """Kill the process."""
         with suppress(ProcessLookupError):
             self._process.kill()

@@ -221,7 +221,7 @@ class InspectEndpoint:
         if task is None:
             return Answer(**answer)
         usd = self._usd_of_others(task, result["others"])
-        return SampleAnswer(**answer, own=(read, written), usd_of_others=usd)
+        return SampleAnswer(**answer, own_tokens=(read, written), usd_of_others=usd)
 
     def _usd_of_others(self, task: BenchmarkConfig, others: Mapping[str, Any]) -> float:
         """Cost of the other models of a sample, by configured prices or else by Inspect's."""

@@ -9,33 +9,33 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
-from adaptive_eval.base.sections import Price, Section, refuse
+from adaptive_eval.base.sections import Price, Section, config_error
 
-NEAR = 4
-"""Most names that are suggested for a misspelt one."""
+MAX_SUGGESTIONS = 4
+"""Maximum number of suggestions for a misspelt name."""
 
 
 @dataclass(frozen=True)
 class NamedBenchmark:
-    """A benchmark that can be run by name, with facts that are known without running its code."""
+    """A benchmark that can be run by name, with facts available without running its code."""
 
     name: str
     """The name for `init --benchmark`: inspect_evals/gpqa_diamond, lm_eval/gsm8k_cot, my_task.py@sums, or a file."""
     source: str
     """The package and its version, or the folder."""
     about: str
-    """A description in one line."""
+    """A one-line description."""
     description: str = ""
     questions: int | None = None
     """Number of questions; None if its package does not say."""
     licence: str | None = None
-    """The licence of the package. Its data may have another, which packages do not say."""
+    """The licence of the package; the licence of the data may differ."""
     scorers: tuple[str, ...] = ()
     """Names of its scorers; empty if they cannot be determined."""
     sandbox: str | None = None
-    """Which part needs a sandbox (solver, scorer), or "no"; None if that cannot be determined."""
+    """The part that needs a sandbox (solver, scorer), or "no"; None if that cannot be determined."""
     needs_hub: bool = False
-    """Whether its data come from the Hugging Face hub."""
+    """Whether it loads data from the Hugging Face hub."""
     args: Mapping[str, str] = field(default_factory=dict)
     """Arguments of an Inspect task, with their defaults."""
 
@@ -48,15 +48,16 @@ def read_licence(package: Distribution | None) -> str | None:
     return None
 
 
-def near_names(name: str, known: Iterable[str]) -> str:
-    """A clause suggesting known names that resemble this one, comparing their last parts."""
-    package = name.rpartition("/")[0]
-    names = {one: _last_part(one) for one in sorted(known, key=lambda one: (not one.startswith(package), one))}
-    asked, by_last_part = _last_part(name), {last: one for one, last in reversed(names.items())}
-    near = [one for one, last in names.items() if last.startswith(asked)][:NEAR]
-    near += [by_last_part[last] for last in get_close_matches(asked, by_last_part, NEAR)]
-    told = list(dict.fromkeys(near))[:NEAR]
-    return f"; did you mean {' or '.join(told)}?" if told else ""
+def near_names(name: str, candidates: Iterable[str]) -> str:
+    """A clause that suggests candidates with a similar last part, those of the same package first."""
+    package, part = name.rpartition("/")[0], _last_part(name)
+    ordered = sorted(candidates, key=lambda candidate: (not candidate.startswith(package), candidate))
+    last_parts = {candidate: _last_part(candidate) for candidate in ordered}
+    by_last_part = {last: candidate for candidate, last in reversed(last_parts.items())}
+    near = [candidate for candidate, last in last_parts.items() if last.startswith(part)][:MAX_SUGGESTIONS]
+    near += [by_last_part[last] for last in get_close_matches(part, by_last_part, MAX_SUGGESTIONS)]
+    suggestions = list(dict.fromkeys(near))[:MAX_SUGGESTIONS]
+    return f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""
 
 
 def _last_part(name: str) -> str:
@@ -64,7 +65,7 @@ def _last_part(name: str) -> str:
 
 
 INSPECT_LOGS = "logs/inspect"
-"""The folder of Inspect's logs in a run directory: one for each model and start of the run."""
+"""The folder of Inspect's logs in a run directory, with one log per model and start of the run."""
 
 
 def sample_name(question: str, trial: int, attempt: int) -> str:
@@ -74,18 +75,18 @@ def sample_name(question: str, trial: int, attempt: int) -> str:
 
 def parse_sample_name(sample: str) -> tuple[str, int] | None:
     """Parse an id of `sample_name` into question and trial; None for other ids."""
-    found = re.fullmatch(r"(.+)#(\d{1,9})(?:~\d+)?", sample, re.DOTALL)
-    return None if found is None else (found[1], int(found[2]))
+    match = re.fullmatch(r"(.+)#(\d{1,9})(?:~\d+)?", sample, re.DOTALL)
+    return None if match is None else (match[1], int(match[2]))
 
 
 MODEL_OF_RUN = "adaptive_eval_model"
-"""Key in the metadata of a run's Inspect logs for the number of their model; `model` has its name."""
+"""Metadata key in a run's Inspect logs for the number of the model; `model` has its name."""
 BENCHMARK_OF_RUN = "adaptive_eval_benchmark"
-"""Key there for the name of the benchmark, if the run has several."""
+"""Metadata key for the name of the benchmark, if the run has several."""
 
 
 ADAPTIVE = "adaptive-eval"
-"""Tag of a run's Inspect logs, and key in their metadata for what readers of them should know."""
+"""Tag of a run's Inspect logs, and metadata key for a note to their readers."""
 ADAPTIVE_NOTE = (
     "Sampled adaptively by adaptive-eval. A sample id is QUESTION#TRIAL, with ~ATTEMPT after a failure: trials are "
     "repeated samples of a question, not further questions, and questions have unequal numbers of them. Accuracy and "
@@ -101,37 +102,37 @@ class BenchmarkConfig(Section):
     """A task of Inspect: its samples are the questions, its solver asks the models and its scorer grades."""
 
     inspect: str = Field(min_length=1, max_length=500)
-    """The task: one of an installed package, such as inspect_evals/gpqa_diamond, or of a file in the folder of the
+    """The task: from an installed package, such as inspect_evals/gpqa_diamond, or from a file in the folder of the
     configuration, such as my_task.py@name."""
     args: Mapping[str, Any] = Field(default_factory=dict)
     """Arguments of the task, as with -T."""
     solver: str | Mapping[str, Any] | None = None
-    """Another solver or agent than the task's own: its name, or file.py@name; with its arguments, as with -S,
+    """A solver or agent to replace the task's own: its name, or file.py@name. With arguments, as with -S:
     {name: file.py@name, attempts: 3}."""
     sandbox: str | None = None
-    """Another sandbox than the task's own, such as docker, local or docker:compose.yaml."""
+    """A sandbox to replace the task's own, such as docker, local or docker:compose.yaml."""
     scorer: str | None = None
-    """The scorer that counts, if the task has several; `name.key` if it gives several values."""
+    """The scorer that counts, if the task has several; `name.key` if it returns several values."""
     roles: Mapping[str, str] = Field(default_factory=dict)
-    """Other models that the task calls, by their roles, such as {grader: openai/gpt-x}."""
+    """Other models that the task calls, by role, such as {grader: openai/gpt-x}."""
     prices: Mapping[str, Price] = Field(default_factory=dict)
     """Prices of other models that the task calls, by their names in Inspect; a cap on USD needs them."""
     limits: Mapping[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
-    """Limits after which Inspect ends a sample, which is then scored as it is: {message_limit: 50, time_limit: 600}."""
+    """Limits at which Inspect ends a sample and scores it as it is: {message_limit: 50, time_limit: 600}."""
 
     @field_validator("solver")
     @classmethod
     def _check_solver(cls, solver: str | Mapping[str, Any] | None) -> str | Mapping[str, Any] | None:
         if isinstance(solver, Mapping) and not isinstance(solver.get("name"), str):
-            raise refuse("must have the name of the solver", "write {name: file.py@name, and its arguments}")
+            raise config_error("must have the name of the solver", "write {name: file.py@name, and its arguments}")
         return solver
 
     @field_validator("limits")
     @classmethod
     def _check_limits(cls, limits: Mapping[str, float]) -> Mapping[str, float]:
         if unknown := sorted(limits.keys() - set(SAMPLE_LIMITS)):
-            mend = "write sampling.max_tokens of a model" if unknown == ["token_limit"] else "remove it"
-            raise refuse(f"may not hold {unknown[0]}; the limits are {', '.join(SAMPLE_LIMITS)}", mend)
+            hint = "set sampling.max_tokens of a model" if unknown == ["token_limit"] else "remove it"
+            raise config_error(f"must not have {unknown[0]}; the limits are {', '.join(SAMPLE_LIMITS)}", hint)
         return limits
 
 
@@ -144,17 +145,17 @@ LM_EVAL_SAMPLING = {
     "max_new_tokens": "max_tokens",
     "max_tokens": "max_tokens",
 }
-"""Our names of the sampling settings in a task's `generation_kwargs`."""
+"""Our names for the sampling settings in a task's `generation_kwargs`."""
 
 
 class LmEvalConfig(Section):
     """A task of lm-evaluation-harness: its prompts are the questions, and its own filters and metrics grade."""
 
     lm_eval: str = Field(min_length=1, max_length=500)
-    """The task, as `lm_eval ls tasks` names it: one that generates text."""
+    """The name of the task in `lm_eval ls tasks`; it must generate text."""
     num_fewshot: int | None = Field(None, ge=0)
     """Examples before each question; default: the task's own number."""
     include_path: str | None = None
-    """A folder with tasks of your own, relative to the folder of the configuration."""
+    """A folder with your own tasks, relative to the folder of the configuration."""
     metric: str | None = None
-    """The metric that counts, or metric,filter as the harness prints them; default: the task's first."""
+    """The metric that counts, or metric,filter as printed by the harness; default: the task's first metric."""

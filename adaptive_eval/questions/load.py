@@ -20,7 +20,7 @@ SHOWN_REPEATS = 10
 ID_DIGITS = 12
 MAX_CHOICES = 26
 SAFE_BITS = 63
-"""Integers with more bits are kept as text, since neither SQLite nor most JSON readers support them."""
+"""Maximum bits of an integer; a larger one is stored as text, since SQLite and most JSON readers do not support it."""
 _ABSENT = object()
 NO_ROWS: Mapping[str, Sequence[FileRow]] = {}
 
@@ -28,23 +28,23 @@ NO_ROWS: Mapping[str, Sequence[FileRow]] = {}
 def load_questions(
     config: QuestionsConfig, *, folder: Path = Path(), seed: int = 0, rows: Mapping[str, Sequence[FileRow]] = NO_ROWS
 ) -> tuple[Question, ...]:
-    """Load the questions of a run; relative paths start at `folder`, and `seed` determines the order of `shuffle`.
+    """Load the questions of a run; paths are relative to `folder`, and `seed` determines the order of `shuffle`.
 
-    `rows` has rows by benchmark for questions that are in no file. With several benchmarks, ids and clusters begin with
-    the benchmark's name.
+    `rows` has rows by benchmark for questions without a file. With several benchmarks, ids and clusters begin with the
+    benchmark's name.
     """
     if config.benchmarks:
         return tuple(
             _prefix_ids(name, question)
-            for name, own in config.benchmarks.items()
+            for name, section in config.benchmarks.items()
             for question in load_questions(
-                own, folder=folder, seed=seed, rows={"": rows[name]} if name in rows else NO_ROWS
+                section, folder=folder, seed=seed, rows={"": rows[name]} if name in rows else NO_ROWS
             )
         )
     source = str(config.dataset or config.function or config.world or config.task or folder / (config.path or ""))
     questions = _from_rows(rows[""] if "" in rows else read_rows(config, folder), config, source)
     if not questions:
-        raise ConfigError(f"{source}: no question is left; look at questions.filter, or at the file")
+        raise ConfigError(f"{source}: there are no questions; check questions.filter and the file")
     if config.shuffle:
         random.Random(seed).shuffle(questions)
     return tuple(questions[: config.limit])
@@ -56,7 +56,7 @@ def _prefix_ids(name: str, question: Question) -> Question:
 
 
 def benchmark_named(question: str) -> str:
-    """The benchmark in a question's id, in a run with several."""
+    """The benchmark in a question's id, in a run with several benchmarks."""
     return question.partition("/")[0]
 
 
@@ -64,22 +64,24 @@ def _from_rows(rows: Iterable[FileRow], config: QuestionsConfig, source: str) ->
     questions: list[Question] = []
     seen: dict[str, str] = {}
     problems: dict[str, list[str]] = {}
-    several = {name: one if isinstance(one, tuple) else (one,) for name, one in config.filter.items()}
-    wanted = {name: {as_text(value) for value in values} for name, values in several.items()}
+    filters = {name: value if isinstance(value, tuple) else (value,) for name, value in config.filter.items()}
+    accepted_values = {name: {as_text(value) for value in values} for name, values in filters.items()}
     for row in rows:
-        lacks = (name for name in wanted if _get(row.fields, name) is _ABSENT)
-        found = [f"has no field {name!r}, which questions.filter asks for" for name in lacks]
+        missing_fields = (name for name in accepted_values if _get(row.fields, name) is _ABSENT)
+        row_problems = [f"has no field {name!r}, which questions.filter asks for" for name in missing_fields]
         if row.problem is not None:
-            found = [row.problem]
-        if not found and any(as_text(_get(row.fields, name)) not in values for name, values in wanted.items()):
+            row_problems = [row.problem]
+        if not row_problems and any(
+            as_text(_get(row.fields, name)) not in values for name, values in accepted_values.items()
+        ):
             continue
-        found = found or list(_problems(row.fields, config.fields))
-        if not found:
+        row_problems = row_problems or list(_problems(row.fields, config.fields))
+        if not row_problems:
             question = _question(row.fields, config.fields)
-            found = list(_id_problems(question, row, config.fields, seen))
+            row_problems = list(_id_problems(question, row, config.fields, seen))
             seen.setdefault(question.id, row.place)
             questions.append(question)
-        for problem in found:
+        for problem in row_problems:
             problems.setdefault(problem, []).append(row.place)
     if problems:
         raise ConfigError(_format_problems(source, problems))
@@ -87,9 +89,9 @@ def _from_rows(rows: Iterable[FileRow], config: QuestionsConfig, source: str) ->
 
 
 def _format_problems(source: str, problems: Mapping[str, list[str]]) -> str:
-    """List each problem with its place, or with the first and last place and the number of occurrences."""
-    count, told = sum(map(len, problems.values())), [f"{_where(at)}: {problem}" for problem, at in problems.items()]
-    return "\n".join([f"{source}: {count} problem{'s' if count > 1 else ''}", *first_lines(told, SHOWN_PROBLEMS)])
+    """List each problem with its line, or with the first and last line and the number of occurrences."""
+    count, lines = sum(map(len, problems.values())), [f"{_where(at)}: {problem}" for problem, at in problems.items()]
+    return "\n".join([f"{source}: {count} problem{'s' if count > 1 else ''}", *first_lines(lines, SHOWN_PROBLEMS)])
 
 
 def _where(places: list[str]) -> str:
@@ -100,22 +102,22 @@ def _problems(row: Mapping[str, Any], fields: FieldsConfig) -> Iterator[str]:
     """Problems of a single row."""
     for key, name in _named_fields(fields):
         if _get(row, name) is _ABSENT:
-            known = ", ".join(map(str, row)) or "none"
-            yield f"has no field {name!r} ({key}); its fields are {known}: set questions.fields.{key}"
-    for key, told in (("prompt", "the prompt is empty"), ("answer", "has no answer")):
+            row_fields = ", ".join(map(str, row)) or "none"
+            yield f"has no field {name!r} ({key}); its fields are {row_fields}: set questions.fields.{key}"
+    for key, text in (("prompt", "the prompt is empty"), ("answer", "has no answer")):
         source = getattr(fields, key)
         value = _get(row, source) if source is not None else _ABSENT
         if value is not _ABSENT and not as_text(value).strip():
-            yield f"{told} (field {source!r}); fill it in, leave the row out, or set questions.fields.{key}"
+            yield f"{text} (field {source!r}); fill it in, leave the row out, or set questions.fields.{key}"
     if isinstance(prompt := _get(row, fields.prompt), Mapping | list | tuple):
-        mend = f"name the text in it, as questions.fields.prompt: {_last_text(prompt, fields.prompt)}"
-        yield f"the prompt (field {fields.prompt!r}) is not a text, but {as_text(prompt)[:40]} ...; {mend}"
+        hint = f"name the text in it, as questions.fields.prompt: {_last_text(prompt, fields.prompt)}"
+        yield f"the prompt (field {fields.prompt!r}) is not a text, but {as_text(prompt)[:40]} ...; {hint}"
     if (problem := _choices_problem(row, fields.choices)) is not None:
         yield problem
     try:
         json.dumps(row, default=str, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        yield "holds half of a surrogate pair (\\ud800 to \\udfff alone), which no server can be sent; mend the text"
+        yield "has half of a surrogate pair (\\ud800 to \\udfff alone), which cannot be sent; fix the text"
 
 
 def _last_text(value: Any, name: str) -> str:
@@ -128,13 +130,13 @@ def _last_text(value: Any, name: str) -> str:
 
 
 def _named_fields(fields: FieldsConfig) -> Iterator[tuple[str, str]]:
-    """Every field that a row must have, with the key of `questions.fields` that names it."""
+    """The fields that a row must have, with their keys in `questions.fields`."""
     yield "prompt", fields.prompt
     for key, names in (("id", fields.id), ("answer", fields.answer), ("cluster", fields.cluster)):
         if names is not None:
             yield key, names
-    for key, several in (("choices", fields.choices or ()), ("metadata", fields.metadata)):
-        for name in (several,) if isinstance(several, str) else several:
+    for key, field_names in (("choices", fields.choices or ()), ("metadata", fields.metadata)):
+        for name in (field_names,) if isinstance(field_names, str) else field_names:
             yield key, name
 
 
@@ -142,10 +144,10 @@ def _question(fields: Mapping[str, Any], names: FieldsConfig) -> Question:
     prompt = as_text(_get(fields, names.prompt))
     answer = as_text(_get(fields, names.answer)) if names.answer is not None else ""
     choices = _choices(fields, names.choices)
-    given = _get(fields, names.id or "id")
+    id_value = _get(fields, names.id or "id")
     cluster = as_text(_get(fields, names.cluster)) if names.cluster is not None else ""
     return Question(
-        id=as_text(given).strip() if given is not _ABSENT else content_id(prompt, answer, choices),
+        id=as_text(id_value).strip() if id_value is not _ABSENT else content_id(prompt, answer, choices),
         prompt=prompt,
         answer=answer,
         choices=choices,
@@ -172,22 +174,22 @@ def _id_problems(question: Question, row: FileRow, names: FieldsConfig, seen: Ma
 
 def repeated_questions(questions: Sequence[Question]) -> str | None:
     """A warning about questions with equal prompts and choices; None if all differ."""
-    same: dict[tuple[str, tuple[str, ...]], list[Question]] = {}
-    for one in questions:
-        same.setdefault((" ".join(one.prompt.split()), one.choices), []).append(one)
-    found = [group for group in same.values() if len(group) > 1]
-    if not found:
+    groups: dict[tuple[str, tuple[str, ...]], list[Question]] = {}
+    for question in questions:
+        groups.setdefault((" ".join(question.prompt.split()), question.choices), []).append(question)
+    repeats = [group for group in groups.values() if len(group) > 1]
+    if not repeats:
         return None
-    told = [
-        " = ".join(one.id for one in group)
-        + (" (with different answer keys)" if len({one.answer for one in group}) > 1 else "")
-        for group in found
+    lines = [
+        " = ".join(question.id for question in group)
+        + (" (with different answer keys)" if len({question.answer for question in group}) > 1 else "")
+        for group in repeats
     ]
-    more = f", and {len(told) - SHOWN_REPEATS} more" if len(told) > SHOWN_REPEATS else ""
-    repeated = sum(len(group) - 1 for group in found)
+    more = f", and {len(lines) - SHOWN_REPEATS} more" if len(lines) > SHOWN_REPEATS else ""
+    repeated = sum(len(group) - 1 for group in repeats)
     return (
         f"{repeated} {'question repeats' if repeated == 1 else 'questions repeat'} the text of another one: "
-        f"{', '.join(told[:SHOWN_REPEATS])}{more}. Each counts again in every score; remove the repeats"
+        f"{', '.join(lines[:SHOWN_REPEATS])}{more}. Each counts again in every score; remove the repeats"
     )
 
 
@@ -201,7 +203,7 @@ def _choices(fields: Mapping[str, Any], names: str | tuple[str, ...] | None) -> 
 
 
 def _choices_problem(fields: Mapping[str, Any], names: str | tuple[str, ...] | None) -> str | None:
-    """The problem with the choices of a row; None if there is none, or no choices."""
+    """The problem with the choices of a row; None if they are valid or missing."""
     value = _get(fields, names if isinstance(names, str) else "choices")
     if isinstance(names, tuple) or value is None or value is _ABSENT:
         return None
@@ -210,15 +212,15 @@ def _choices_problem(fields: Mapping[str, Any], names: str | tuple[str, ...] | N
             value = json.loads(value or "[]")
     if isinstance(value, Mapping):
         inner = next((key for key, entry in value.items() if isinstance(entry, list | tuple)), None)
-        mend = f"name the list in it, as questions.fields.choices: {names or 'choices'}.{inner}" if inner else ""
-        return f"the choices are not a list, but a mapping of {', '.join(value)}; {mend or 'write them as JSON'}"
+        hint = f"name the list in it, as questions.fields.choices: {names or 'choices'}.{inner}" if inner else ""
+        return f"the choices are not a list, but a mapping of {', '.join(value)}; {hint or 'write them as JSON'}"
     if not isinstance(value, list | tuple):
         return f"the choices are not a list, but {as_text(value)[:40]!r}; write JSON, or name one field per choice"
     return f"has {len(value)} choices, but there are {MAX_CHOICES} letters" if len(value) > MAX_CHOICES else None
 
 
 def _get(fields: Mapping[str, Any], name: str) -> Any:
-    """The field with this name or dotted path, in which numbers are list positions from 0: `input.1.content`."""
+    """The field with this name or dotted path; numbers in it are list indices from 0: `input.1.content`."""
     if name in fields:
         return fields[name]
     value: Any = fields
@@ -233,7 +235,7 @@ def _get(fields: Mapping[str, Any], name: str) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A value as text: numbers in full, true and false in lower case, null as an empty text."""
+    """A value as text: numbers in full, true and false in lower case, null as an empty string."""
     if value is None or value is _ABSENT:
         return ""
     if isinstance(value, bool):

@@ -1,10 +1,9 @@
 r"""Builds prompts from questions.
 
-A template is text with `{field}` for a field of the question: `{prompt}`, `{choices}` (lettered, one a line), `{id}`,
+A template is text with `{field}` for a field of the question: `{prompt}`, `{choices}` (lettered, one per line), `{id}`,
 `{cluster}`, and every field named in `questions.fields.metadata`. Attributes, indices, formats and code are not
-supported. Braces around anything but a name are text, so LaTeX needs no escapes (`\boxed{}`, `\frac{1}{2}`); a name
-that is not a field is an error, and `{{name}}` writes `{name}`. The value of a field is inserted unchanged, and not
-searched for fields again.
+supported. Braces around anything but a name are text, so LaTeX needs no escapes (`\boxed{}`, `\frac{1}{2}`); an unknown
+name is an error, and `{{name}}` writes `{name}`. The value of a field is inserted unchanged and not expanded again.
 """
 
 import re
@@ -15,14 +14,14 @@ from typing import Literal
 from pydantic import ValidationInfo, field_validator
 
 from adaptive_eval.base.errors import ConfigError
-from adaptive_eval.base.sections import Section, refuse
+from adaptive_eval.base.sections import Section, config_error
 from adaptive_eval.endpoints.types import Message, Prompt
 from adaptive_eval.questions.load import as_text
 from adaptive_eval.questions.types import Question
 
 QUESTION_FIELDS = ("id", "prompt", "choices", "cluster")
 PLACE = re.compile(r"\{\{(?P<literal>[^\W\d]\w*)\}\}|\{(?P<field>[^\W\d]\w*)(?P<more>[.\[!:][^{}]*)?\}")
-"""Matches `{{name}}`, or `{name}` with what Python's format strings allow after a name."""
+"""Matches `{{name}}`, or `{name}` with the suffixes of Python's format strings."""
 
 
 class FewShotExample(Section):
@@ -37,20 +36,20 @@ class FewShotExample(Section):
 
 
 class PromptConfig(Section):
-    """The prompt that is made of a question."""
+    """How to build a prompt from a question."""
 
     template: str = "{prompt}"
     r"""Text with `{prompt}`, `{choices}` or other fields of the question; braces of LaTeX are text."""
     system: str | None = None
     """System message of a chat; first paragraph of a completion."""
     few_shot: tuple[FewShotExample, ...] = ()
-    """Examples, rendered by the template, each followed by its answer."""
+    """Examples, rendered with the template, each followed by its answer."""
 
     @field_validator("template")
     @classmethod
     def _check_template(cls, template: str) -> str:
         if not template_fields(template):
-            raise refuse("must have the question in it, but names no field", "write {prompt} where the question goes")
+            raise config_error("must have a field of the question", "write {prompt} where the question should go")
         return template
 
     @field_validator("few_shot")
@@ -58,44 +57,44 @@ class PromptConfig(Section):
     def _check_examples(cls, few_shot: tuple[FewShotExample, ...], info: ValidationInfo) -> tuple[FewShotExample, ...]:
         beyond = sorted(template_fields(info.data.get("template", "")) - FewShotExample.model_fields.keys())
         if few_shot and beyond:
-            raise refuse(
+            raise config_error(
                 f"examples have no {', '.join(beyond)}, which prompt.template names", "leave it out of the template"
             )
         return few_shot
 
 
 def template_fields(template: str) -> frozenset[str]:
-    """The names in single braces of a template."""
-    return frozenset(found["field"] for found in PLACE.finditer(template) if found["field"] and not found["more"])
+    """The names in single braces in a template."""
+    return frozenset(match["field"] for match in PLACE.finditer(template) if match["field"] and not match["more"])
 
 
-def template_problems(template: str, known: Collection[str]) -> Iterator[str]:
+def template_problems(template: str, fields: Collection[str]) -> Iterator[str]:
     """Problems with the braces of a template, given the fields of questions."""
-    for field, more in dict.fromkeys((found["field"], found["more"]) for found in PLACE.finditer(template)):
-        if field in known and more:
+    for field, more in dict.fromkeys((match["field"], match["more"]) for match in PLACE.finditer(template)):
+        if field in fields and more:
             yield f"{{{field}{more}}} is more than a name; write {{{field}}}"
-        elif field is not None and field not in known and not more:
-            rule = f"{{{field}}} is none of {', '.join(f'{{{name}}}' for name in known)}"
+        elif field is not None and field not in fields and not more:
+            rule = f"{{{field}}} is none of {', '.join(f'{{{name}}}' for name in fields)}"
             yield f"{rule}: name it in questions.fields.metadata, or write {{{{{field}}}}} for the text itself"
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """Replace every `{name}` of `values` in a template, in one pass."""
+    """Replace every `{name}` in `values` in a template, in a single pass."""
 
     def text(match: re.Match[str]) -> str:
         if match["literal"] is not None:
             return f"{{{match['literal']}}}"
-        known = not match["more"] and match["field"] in values
-        return values[match["field"]] if known else match[0]
+        is_known_field = not match["more"] and match["field"] in values
+        return values[match["field"]] if is_known_field else match[0]
 
     return PLACE.sub(text, template)
 
 
 def render(prompt: PromptConfig, question: Question, api: Literal["chat", "completions"] = "chat") -> Prompt:
-    """The prompt that a model is sent for a question."""
+    """The prompt for a question."""
     asked = _fill_template(prompt.template, question)
-    examples = [Question("few_shot", one.prompt, one.answer, one.choices) for one in prompt.few_shot]
-    shown = [(_fill_template(prompt.template, one), one.answer) for one in examples]
+    examples = [Question("few_shot", example.prompt, example.answer, example.choices) for example in prompt.few_shot]
+    shown = [(_fill_template(prompt.template, example), example.answer) for example in examples]
     if api == "chat":
         system = [Message("system", prompt.system)] if prompt.system is not None else []
         turns = [turn for ask, answer in shown for turn in (Message("user", ask), Message("assistant", answer))]

@@ -1,6 +1,6 @@
-"""Reads rows of question files and data sets, each with its place so that errors can name the line.
+"""Reads rows of question files and data sets, with their places, so that errors can name the line.
 
-Values are kept as written: numbers with a decimal point are `Decimal` (0.10 stays 0.10), and integers have any size.
+Values stay as written: numbers with a decimal point are `Decimal` (0.10 stays 0.10), and integers have any size.
 """
 
 import csv
@@ -18,15 +18,15 @@ from adaptive_eval.base.imports import load_attribute, load_extra, load_pyarrow
 from adaptive_eval.questions.types import FORMATS, Format, QuestionsConfig
 
 SEPARATORS = {";": "semicolons", "\t": "tabs"}
-"""Wrong separators in files named CSV."""
+"""Other separators that occur in CSV files."""
 HUB = "Hugging Face data sets"
 HUB_SECONDS = 4.0
-"""Seconds within which the hub must respond."""
+"""Timeout for a response of the hub."""
 NO_HUB = "the Hugging Face hub cannot be reached"
 
 
 class FileRow(NamedTuple):
-    """A row with its place; `problem` says why it cannot be used, if so."""
+    """A row with its place, and the `problem` if it cannot be used."""
 
     place: str
     fields: Mapping[str, Any]
@@ -49,20 +49,20 @@ def read_rows(config: QuestionsConfig, folder: Path) -> Iterator[FileRow]:
 def _read_file(path: Path, reader: Callable[[Path], Iterator[FileRow]]) -> Iterator[FileRow]:
     try:
         if path.is_dir():
-            raise ConfigError(f"questions.path: {path} is a folder; name a file in it")
+            raise ConfigError(f"questions.path: {path} is a folder; give the path of a file")
         if not path.exists():
             raise ConfigError(
-                f"questions.path: there is no file {path}; give a path from the folder of the configuration"
+                f"questions.path: {path} does not exist; paths are relative to the folder of the configuration"
             )
         yield from reader(path)
     except OSError as error:
         raise ConfigError(
-            f"questions.path: {path} cannot be read: {error.strerror or error}; let it be read, or name another file"
+            f"questions.path: {path} cannot be read: {error.strerror or error}; allow access, or use another file"
         ) from error
 
 
 def _json(path: Path) -> Iterator[FileRow]:
-    """Read an array of objects, or one object a line."""
+    """Read an array of objects, or one object per line."""
     text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     if not text.lstrip().startswith(b"["):
         # split only at line feeds: str.splitlines would also split at U+2028, which a question may contain
@@ -74,7 +74,7 @@ def _json(path: Path) -> Iterator[FileRow]:
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from error
     for number, entry in enumerate(entries, start=1):
-        problem = None if isinstance(entry, dict) else f"holds {_type_name(entry)}, not an object"
+        problem = None if isinstance(entry, dict) else f"is {_type_name(entry)}, not an object"
         yield FileRow(f"entry {number}", {} if problem else entry, problem)
 
 
@@ -84,18 +84,18 @@ def _json_row(place: str, line: bytes) -> FileRow:
     except ValueError as error:
         return FileRow(place, {}, str(error))
     if not isinstance(value, dict):
-        return FileRow(place, {}, f"holds {_type_name(value)}, not an object; a JSONL file has one object a line")
+        return FileRow(place, {}, f"is {_type_name(value)}, not an object; a JSONL file has one object per line")
     return FileRow(place, value)
 
 
 def _parse_json(raw: bytes) -> Any:
-    """Parse JSON; the message of a `ValueError` says what is wrong, and how to mend it."""
+    """Parse JSON; the message of a `ValueError` has the problem and its fix."""
     try:
         return json.loads(raw.decode(), parse_float=Decimal, parse_int=_integer, parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
         raise ValueError(f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8") from error
     except ValueError as error:
-        raise ValueError(f"is not JSON: {error}; write an array of objects, or one object a line") from error
+        raise ValueError(f"is not JSON: {error}; write an array of objects, or one object per line") from error
     except RecursionError as error:
         raise ValueError("is nested too deeply to be read") from error
 
@@ -125,56 +125,59 @@ def _csv(path: Path) -> Iterator[FileRow]:
         raise ConfigError(f"{path}: {error}") from error
 
 
-SHOWN = 500
+MAX_SHOWN_HEADER = 500
 """Characters shown of a header."""
-MOST_COMMAS = 2**20
-"""Most commas in a row of a CSV text: a text that a model wrote has some thousands."""
+MAX_COMMAS = 2**20
+"""Maximum commas in a row of a CSV text; long answers of models have some thousands."""
 
 
 class _RowLines:
-    """The lines of a text, bounded for each row; raises `csv.Error` for a row beyond that."""
+    """The lines of a text, limited per row; raises `csv.Error` if a row exceeds a limit."""
 
-    def __init__(self, text: IO[str], most: int) -> None:
-        self._text, self._most = text, most
+    def __init__(self, text: IO[str], max_characters: int) -> None:
+        self._text, self._max_characters = text, max_characters
         self._size = self._commas = self.number = 0
 
     def begin_row(self) -> None:
-        """Count from here."""
+        """Reset the counts."""
         self._size = self._commas = 0
 
     def __iter__(self) -> "_RowLines":
         return self
 
     def __next__(self) -> str:
-        line = self._text.readline(self._most)
+        line = self._text.readline(self._max_characters)
         if not line:
             raise StopIteration
         self.number += 1
         self._size += len(line)
         self._commas += line.count(",")
-        if self._size >= self._most or self._commas > MOST_COMMAS:
-            most = f"{self._most:,} characters" if self._size >= self._most else f"{MOST_COMMAS:,} commas"
-            raise csv.Error(f"a row has more than {most}; a quotation mark may be missing")
+        if self._size >= self._max_characters or self._commas > MAX_COMMAS:
+            limit = f"{MAX_COMMAS:,} commas"
+            if self._size >= self._max_characters:
+                limit = f"{self._max_characters:,} characters"
+            raise csv.Error(f"a row has more than {limit}; a quotation mark may be missing")
         return line
 
 
-def csv_rows(text: IO[str], most: int) -> Iterator[FileRow]:
-    """The rows of a CSV text with less than `most` characters in a row; raises `ValueError` for a wrong header."""
-    lines = _RowLines(text, most)
-    limit, reader = csv.field_size_limit(most), csv.reader(lines, strict=True)
+def csv_rows(text: IO[str], max_characters: int) -> Iterator[FileRow]:
+    """The rows of a CSV text, limited to `max_characters` per row; raises `ValueError` for an invalid header."""
+    lines = _RowLines(text, max_characters)
+    limit, reader = csv.field_size_limit(max_characters), csv.reader(lines, strict=True)
     try:
         header = next(reader, [])
         if len(set(header)) < len(header):
-            raise ValueError(f"line 1: needs a header with the name of each column once, but got {str(header)[:SHOWN]}")
+            shown = str(header)[:MAX_SHOWN_HEADER]
+            raise ValueError(f"line 1: needs a header with different names for all columns, but got {shown}")
         if len(header) == 1 and (other := [name for mark, name in SEPARATORS.items() if mark in header[0]]):
-            raise ValueError(f"line 1: must separate its columns by commas, but has {other[0]}; save it so")
+            raise ValueError(f"line 1: must separate columns by commas, but has {other[0]}; save it with commas")
         end = reader.line_num
         lines.begin_row()
         for values in reader:
             place, end = f"line {end + 1}", reader.line_num
             lines.begin_row()
             if values and len(values) != len(header):
-                problem = f"has {len(values)} values, but the header has {len(header)}; quote what holds commas"
+                problem = f"has {len(values)} values, but the header has {len(header)}; quote values with commas"
                 yield FileRow(place, {}, problem)
             elif values:
                 yield FileRow(place, dict(zip(header, values, strict=True)))
@@ -208,7 +211,7 @@ def _dataset(config: QuestionsConfig) -> Iterator[FileRow]:
 
 
 def use_cache_without_hub() -> str:
-    """Use only cached data sets if the hub does not respond, to save half a minute; returns a clause that says so."""
+    """Use only cached data sets if the hub does not respond, which saves half a minute; returns a clause for errors."""
     if hub_answers():
         return ""
     hub, datasets = load_extra("huggingface_hub", "hf", HUB), load_extra("datasets", "hf", HUB)
@@ -227,7 +230,7 @@ def hub_answers() -> bool:
 
 
 def _function(name: str, options: Mapping[str, Any], folder: Path) -> Iterator[FileRow]:
-    """The rows that a user's function returns; like a grader, it is called in the configuration's folder."""
+    """The rows returned by a user's function, which is called in the configuration's folder, like a grader."""
     function: Any = load_attribute(name, folder)
     with chdir(folder):
         try:
@@ -246,7 +249,7 @@ def _world(name: str) -> Iterator[FileRow]:
     from adaptive_eval.simulate.worlds import WORLDS
 
     if name not in WORLDS:
-        raise ConfigError(f"questions.world: there is no world {name!r}; the worlds are {', '.join(WORLDS)}")
+        raise ConfigError(f"questions.world: unknown world {name!r}; the worlds are {', '.join(WORLDS)}")
     for number, fields in enumerate(question_rows(WORLDS[name]()), start=1):
         yield FileRow(f"question {number}", fields)
 

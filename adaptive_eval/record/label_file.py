@@ -13,12 +13,12 @@ from typing import NamedTuple
 import orjson
 
 from adaptive_eval.base.errors import ConfigError
-from adaptive_eval.base.files import read_whole
+from adaptive_eval.base.files import read_file
 from adaptive_eval.graders.ballots import VERDICT, BallotField
 from adaptive_eval.graders.by_benchmark import ByBenchmark, graders_by_benchmark
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.types import GraderOptions, SignalValue
-from adaptive_eval.graders.verifier import CALLED, Verifier
+from adaptive_eval.graders.verifier import VERDICTS, Verifier
 from adaptive_eval.questions.load import benchmark_named
 
 LABELS_FILE = "labels.jsonl"
@@ -60,7 +60,7 @@ def read_labels(directory: Path) -> Labels:
 def read_text(path: Path) -> str:
     """Read a file of labels; raises `ConfigError` if it cannot be read."""
     try:
-        return read_whole(path, MAX_BYTES).decode("utf-8")
+        return read_file(path, MAX_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
 
@@ -105,7 +105,7 @@ def label_fields(grader: GraderOptions) -> tuple[BallotField, ...]:
     """
     if isinstance(grader, Judge):
         return grader.form.label_ballot
-    return (BallotField(VERDICT, CALLED if isinstance(grader, Verifier) else (RIGHT, WRONG)),)
+    return (BallotField(VERDICT, VERDICTS if isinstance(grader, Verifier) else (RIGHT, WRONG)),)
 
 
 def is_label(fields: Sequence[BallotField], label: str) -> bool:
@@ -136,7 +136,7 @@ def signals_of_level(grader: GraderOptions, level: str) -> dict[str, SignalValue
 def level_from_signals(grader: GraderOptions, signals: Mapping[str, SignalValue]) -> str:
     """The level that the grader gave; "" if none, as for an empty answer."""
     if isinstance(grader, Judge):
-        return JOINED.join(grader.said_by(signals))
+        return JOINED.join(grader.levels_of(signals))
     if isinstance(grader, Verifier) and grader.key_grader is None:
         return str(signals.get(VERDICT, ""))
     return RIGHT if float(signals.get("is_correct", 0.0)) >= 0.5 else WRONG

@@ -100,7 +100,7 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def read_whole(file: LogFile) -> bytearray:
+def read_file(file: LogFile) -> bytearray:
     """Read all bytes of a file that is one JSON text, up to `MOST_FILE`."""
     with open_log(file) as handle:
         size = handle.seek(0, 2)

@@ -26,15 +26,15 @@ from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.tally import why_unjudgeable
 from adaptive_eval.graders.frozen import LENGTH_RATIO, FrozenThresholds
 from adaptive_eval.graders.many_trials import (
-    AT_ONCE,
+    CHUNK_SIZE,
     NO_CATEGORY,
     AnswerMeasures,
     SignalsBuilder,
     TrialSignals,
+    add_length_ratios,
     classify_trials,
-    completed,
-    lacking,
-    with_length_ratios,
+    fit_thresholds,
+    missing_signals,
 )
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, SchemaRubric, open_rubric
 from adaptive_eval.record.restore import StoredRun, open_run
@@ -171,14 +171,14 @@ class _Trials:
         judged = _is_judged(stored, model, question, trial)
         model, question, category = (np.ascontiguousarray(column[judged]) for column in (model, question, category))
         names = tuple(roster.models), tuple(roster.questions)
-        return cls(*names, model, question, category, gathered.whole().only(judged))
+        return cls(*names, model, question, category, gathered.build().select(judged))
 
     def tally(self, categories: NDArray[np.integer], levels: int) -> NDArray[np.int64]:
         """Trials by category (L, M, K + 1); the last column counts those without one."""
         shape = len(self.models), len(self.questions), levels + 1
         counts = np.zeros(int(np.prod(shape)), dtype=np.int64)
-        for at in range(0, len(self), AT_ONCE):
-            part = slice(at, at + AT_ONCE)
+        for at in range(0, len(self), CHUNK_SIZE):
+            part = slice(at, at + CHUNK_SIZE)
             column = np.where(categories[part] == NO_CATEGORY, levels, categories[part])
             np.add.at(counts, np.ravel_multi_index((self.model[part], self.question[part], column), shape), 1)
         return counts.reshape(shape)
@@ -235,15 +235,15 @@ def _score_by(
 ) -> RescoredRubric:
     """Score the trials by a configured rubric with thresholds of the run that it names, or else the `frozen` ones of
     this run; others are fitted on these trials. Raises `GraderError` if no trial has a signal that it needs."""
-    if absent := [signal for signal in lacking(trials.signals, open_rubric(config)) if signal != LENGTH_RATIO]:
+    if absent := [signal for signal in missing_signals(trials.signals, open_rubric(config)) if signal != LENGTH_RATIO]:
         raise GraderError(f"needs {', '.join(absent)}, which no trial has")
     if (taken := thresholds_from_run(config)) is not None:
         frozen = thresholds_from_event(taken)
     signals = trials.signals
     questions = [trials.questions[at] for at in trials.question.tolist()] if config.looks_at_lengths else ()
-    rubric, whole = completed(config, signals, questions, frozen)
+    rubric, whole = fit_thresholds(config, signals, questions, frozen)
     if config.looks_at_lengths:
-        signals = with_length_ratios(signals, questions, whole.medians)
+        signals = add_length_ratios(signals, questions, whole.medians)
     fitted = tuple(threshold for threshold in config.unfitted if threshold not in frozen.values)
     scored = _scored(look, name, rubric, trials, classify_trials(signals, rubric))
     return replace(scored, thresholds=_used_thresholds(config, whole), fitted=fitted)

@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from adaptive_eval.base.files import read_whole, write_whole
+from adaptive_eval.base.files import read_file, write_atomic
 from adaptive_eval.record.question_rows import CountedRows, WrittenRows, rows_within
 from adaptive_eval.record.results import FORMAT, Results, Unjudged
 
@@ -29,7 +29,7 @@ def read_results(directory: Path, *, rows: bool = True) -> Results | None:
     Without `rows`, the rows of questions, most of a large file, are left out unread.
     """
     try:
-        data = read_whole(directory / RESULTS_FILE, MAX_BYTES)
+        data = read_file(directory / RESULTS_FILE, MAX_BYTES)
         return _parse_file(data, rows) if data.startswith(_JUDGED) and _has_valid_checksum(data) else None
     except (OSError, ValidationError):
         return None
@@ -67,7 +67,7 @@ def write_results(directory: Path, results: Results | Unjudged) -> Path:
     path = directory / RESULTS_FILE
     # not indented: with thousands of questions the file is large, and written at every look
     parts = _append_checksum(_json_parts(results))
-    write_whole(path, parts, "What was committed is intact: mend that and run the same command")
+    write_atomic(path, parts, "What was committed is intact: mend that and run the same command")
     return path
 
 
@@ -99,7 +99,7 @@ _CHECKSUM = re.compile(rb',"checksum":([0-9]{1,10})}\n\Z')
 def is_intact(directory: Path) -> bool | None:
     """Whether the file matches its checksum; None if there is no file."""
     try:
-        return _has_valid_checksum(read_whole(directory / RESULTS_FILE, MAX_BYTES))
+        return _has_valid_checksum(read_file(directory / RESULTS_FILE, MAX_BYTES))
     except OSError:
         return None
 

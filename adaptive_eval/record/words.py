@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from unicodedata import category
 
-from adaptive_eval.base.imports import SAID
+from adaptive_eval.base.imports import MAX_DESCRIPTION
 from adaptive_eval.config.pace import choose_favour, opening_trials
 from adaptive_eval.config.prepare import OWN_RULE
 from adaptive_eval.config.run import RunConfig
@@ -325,7 +325,7 @@ FULL_WIDTH = 0xFEE0
 
 def _plug_in_quote(says: str) -> str:
     """Quote a plug-in's own description, made harmless for browsers, terminals and Markdown."""
-    plain = " ".join("".join(map(_harmless_character, says[:SAID])).split()).strip("_ ")
+    plain = " ".join("".join(map(_harmless_character, says[:MAX_DESCRIPTION])).split()).strip("_ ")
     return f" It says of itself: '{plain}'." if plain else ""
 
 

@@ -12,7 +12,7 @@ from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import ByBenchmark, graders_by_benchmark, graders_that_ask
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.judge import Judge
-from adaptive_eval.graders.keys import KeysFound, require_right_keys
+from adaptive_eval.graders.keys import KeyCheck, require_right_keys
 from adaptive_eval.graders.pool import Grading, GradingPool
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import GraderOptions
@@ -46,7 +46,7 @@ def open_graders(config: RunConfig, rubric: Rubric, lost: Cost = NO_COST) -> Gra
     return BenchmarksPool(judges, GradingPool(config.grader, rubric, folder=config.folder, keys=config.keys))
 
 
-async def check_keys(prepared: PreparedRun) -> KeysFound:
+async def check_keys(prepared: PreparedRun) -> KeyCheck:
     """Have the grader read every answer key; raises `ConfigError` where it cannot be loaded, or finds one wrong."""
     config = prepared.config
     grader: GraderOptions = config.grader
@@ -54,7 +54,7 @@ async def check_keys(prepared: PreparedRun) -> KeysFound:
         grader = grader.keyed
     _require_metric_directions(prepared)
     if isinstance(grader, AskedGrader):
-        return KeysFound(0, f"the grader is a {grader.kind}, which is asked about answers alone", tried=False)
+        return KeyCheck(0, f"the grader is a {grader.kind}, which is asked about answers alone", tried=False)
     async with GradingPool(grader, prepared.rubric, folder=config.folder, keys=config.keys) as pool:
         return await require_right_keys(grader, pool, prepared.questions)
 

@@ -57,8 +57,8 @@ def _sample(reader: RunReader, header: RunHeader, grader: GraderOptions) -> list
         if record.question in by_inspect:
             record = with_scores(record)
         if record.category is not None and (record.answer.text or isinstance(record.answer, MarkedAnswer)):
-            reservoir.take(GradedAnswer(questions[record.question], record.answer, record.category))
-    return reservoir.kept
+            reservoir.offer(GradedAnswer(questions[record.question], record.answer, record.category))
+    return reservoir.answers
 
 
 def _taken_over(stored: RunHeader, now: RunHeader) -> RunHeader:

@@ -15,7 +15,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from adaptive_eval.base.files import make_folder, write_whole
+from adaptive_eval.base.files import make_folder, write_atomic
 from adaptive_eval.base.imports import load_extra
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.record.finding import state_word
@@ -139,7 +139,7 @@ def save_figure(figure: Figure, folder: Path, name: str, hint: str, formats: tup
         path = folder / f"{name}.{kind}"
         drawn = BytesIO()
         figure.savefig(drawn, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
-        write_whole(path, drawn.getvalue(), hint)
+        write_atomic(path, drawn.getvalue(), hint)
         paths.append(path)
     return paths
 

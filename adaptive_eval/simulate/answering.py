@@ -1,13 +1,12 @@
-"""What a simulated model answers: a pure function of (world seed, model, question, request seed).
+"""Answers of simulated models: a pure function of (world seed, model, question, request seed).
 
-If a world shares its noise, all models draw from the same numbers for a question and a seed.
+If a world shares its noise, all models use the same random numbers for a question and a seed.
 
-The category is drawn from the world's probabilities, and determines the rest: a text that a grader puts into that
-category, its length and its time. So the same request gets the same answer whatever the order, load and faults.
+The category is drawn from the world's probabilities. It determines a text that a grader puts into that category, its
+length and its time. So a request always gets the same answer, independent of order, load and faults.
 
-A category's text follows from its weight, in the order of the rubric world: the largest weight is the right answer in a
-box, a partial one is the right answer without a box, the last zero is a wrong answer, and zeros before it are no answer
-at all.
+A category's text depends on its weight, as in the rubric world: the largest weight is the right answer in a box, a
+partial weight is the right answer without a box, the last zero is a wrong answer, and other zeros are no answer.
 """
 
 import re
@@ -49,7 +48,7 @@ _normal = NormalDist()
 
 
 class AnswerForm(Enum):
-    """How an answer of a category is written."""
+    """The form of a category's answers."""
 
     RIGHT = "right"
     UNBOXED = "unboxed"
@@ -59,21 +58,21 @@ class AnswerForm(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DrawnAnswer:
-    """One answer of a simulated model."""
+    """An answer of a simulated model."""
 
     category: int
     text: str
     seconds: float
     noise: int
-    """Seed for anything else that may be requested, such as log-probabilities."""
+    """Seed for further data of the response, such as log-probabilities."""
     cut_off: bool = False
-    """Whether it does not end by itself."""
+    """Whether it is cut off at its limit."""
     bits: float | None = None
-    """Bits per token, if they are defined."""
+    """Bits per token, if defined."""
 
 
 def forms(weights: tuple[float, ...]) -> tuple[AnswerForm, ...]:
-    """How each category is written."""
+    """The form of each category."""
     best = max(weights)
     last_zero = max((k for k, weight in enumerate(weights) if weight == min(weights)), default=0)
     return tuple(
@@ -115,17 +114,17 @@ class OwnQuestions(NamedTuple):
     """The user's own questions; their world has two categories, wrong and right."""
 
     asked: Mapping[str, str]
-    """The id of the question, by the prompt that a model is sent."""
+    """The id of the question by prompt."""
     right: Mapping[str, str]
-    """A text that is graded right, by id; that of a question with another key is graded wrong."""
+    """A text that is graded correct, by id. For other questions with other keys it is wrong."""
 
     def text(self, question: str, form: AnswerForm, words: int, third: int, fourth: int) -> str:
-        """An answer after thoughts, which every grader ignores."""
-        right = said = self.right[question]
+        """An answer after reasoning, which graders ignore."""
+        right = answer = self.right[question]
         if form is not AnswerForm.RIGHT:
             others = [text for text in self.right.values() if text != right] or ["I do not know."]
-            said = others[third % len(others)]
-        return f"<think>Take {fourth % 10**9} as seed. {filler(fourth, words)}</think>\n{said}"
+            answer = others[third % len(others)]
+        return f"<think>Take {fourth % 10**9} as seed. {filler(fourth, words)}</think>\n{answer}"
 
 
 class Respondent:
@@ -143,18 +142,18 @@ class Respondent:
         self.answers = {question: right_answer(question) for question in world.questions}
 
     def question_in(self, prompt: str) -> str | None:
-        """The id that a prompt carries, as `[id]` at the start of a line; the last one, after any examples.
+        """The last id in a prompt, as `[id]` at the start of a line; earlier ids are those of examples.
 
-        Raises `KeyError` if the question is not in this world. The user's own questions are recognised by the prompt.
+        Raises `KeyError` if the question is not in this world. The user's own questions are looked up by prompt.
         """
         if self._own is not None:
             return self._own.asked.get(prompt)
-        found = _QUESTION_ID.findall(prompt)
-        if not found:
+        ids = _QUESTION_ID.findall(prompt)
+        if not ids:
             return None
-        if found[-1] not in self.answers:
-            raise KeyError(found[-1])
-        return str(found[-1])
+        if ids[-1] not in self.answers:
+            raise KeyError(ids[-1])
+        return str(ids[-1])
 
     def serves(self, model: str) -> bool:
         return model in self._edges
@@ -178,7 +177,7 @@ class Respondent:
         return hashed_integers(5, self._seed, "" if self.world.shares_noise else model, question, seed)
 
     def prompt_bits(self, prompt: str) -> float | None:
-        """Bits per token of a prompt; None: undefined."""
+        """Bits per token of a prompt; None if undefined."""
         return None
 
     @staticmethod
@@ -190,7 +189,7 @@ class Respondent:
             closing = f"So the answer is \\boxed{{{answer}}}."
         elif form is AnswerForm.UNBOXED:
             closing = f"So the answer is {answer}."
-        # the number keeps the answers of different seeds apart
+        # the number makes the answers of different seeds differ
         return f"Take {fourth % 10**9} as seed. {filler(fourth, words)}{closing}"
 
 
@@ -205,25 +204,25 @@ def filler(noise: int, words: int) -> str:
     return _FILLER[_STARTS[start] : _STARTS[start + max(1, min(words, _LONGEST))]]
 
 
-# -- as a server sends it -----------------------------------------------------------------------------------------
+# -- as sent by a server ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedChoice:
-    """One answer as it is sent; a word is a token."""
+    """An answer as sent by the server; each word is a token."""
 
     text: str
     finish_reason: str
     seconds: float
     noise: int
     slot: tuple[tuple[str, float], ...] = ()
-    """Likeliest first tokens with log-probabilities, in falling order."""
+    """Most likely first tokens with log-probabilities, in descending order."""
     scored: bool = True
-    """Whether log-probabilities are given on request."""
+    """Whether log-probabilities are sent on request."""
     bits: float | None = None
     """Mean bits per token, if defined."""
     reasoning: str = ""
-    """Text that comes apart from the answer."""
+    """Reasoning, sent separately from the answer."""
 
     @property
     def tokens(self) -> int:
@@ -249,8 +248,10 @@ def split_tokens(text: str) -> list[str]:
 
 
 def draw_logprobs(noise: int, length: int, bits: float | None = None) -> list[float]:
-    """Log-probabilities -u/2 with u uniform, which depend on the answer only; eight to a hash. With `bits` they are
-    stretched to so many bits per token."""
+    """Log-probabilities -u/2 with u uniform, which depend on the answer only; eight per hash.
+
+    With `bits` they are scaled to this many bits per token.
+    """
     values: list[float] = []
     for block in range((length + 7) // 8):
         values += [-0.5 * unit_float(number) for number in hashed_integers(8, "logprob", noise, block)]
@@ -262,7 +263,7 @@ def draw_logprobs(noise: int, length: int, bits: float | None = None) -> list[fl
 
 
 def draw_prompt_logprobs(prompt: str, bits: float | None = None) -> list[float | None]:
-    """Log-probabilities of a prompt's tokens; the first has none, since nothing precedes it."""
+    """Log-probabilities of a prompt's tokens; the first has none."""
     words = len(split_tokens(prompt))
     if not words:
         return []

@@ -1,6 +1,6 @@
 """The OpenAI chat, completions and models API of a simulated world, as a function from requests to timed replies.
 
-Batch services beside it are an extra, which is imported for the first request to one.
+Batch services need an extra, which is imported on the first request to a batch service.
 """
 
 from collections import Counter
@@ -29,16 +29,16 @@ from adaptive_eval.simulate.replies import EVENTS, ApiReply, ServingSlots, whole
 BATCHES = "adaptive_eval.batches.simulated"
 """The module of simulated batch services."""
 FIRST_TOKEN = 0.1
-"""Part of an answer's time until its first token."""
+"""Share of an answer's time until its first token."""
 STREAM_PIECES = 8
-PIECES_A_SECOND = 2
-"""Minimum rate of pieces, since a server sends each token and is never silent for long."""
-ONE_WRITE_SECONDS = 0.01
-"""Pieces that come sooner after each other are one, as at a busy server."""
+PIECES_PER_SECOND = 2
+"""Minimum rate of pieces, since a real server sends each token and is never silent for long."""
+MIN_PIECE_SECONDS = 0.01
+"""Minimum time between pieces; a busy server combines tokens."""
 
 
 class ResponseShape:
-    """How the answers to one request are written."""
+    """Writes the responses to a request."""
 
     def __init__(
         self, body: dict[str, Any], prompt: str, chat: bool, count_one: bool, prompt_bits: float | None = None
@@ -65,10 +65,10 @@ class ResponseShape:
         return payload
 
     def stream(self, serial: int, choices: Sequence[SimulatedChoice], seconds: float, hang: bool) -> ApiReply:
-        """Server-sent events: the first piece at the first token, the others evenly until the end."""
+        """Server-sent events: the first piece at the first token, the others evenly spaced until the end."""
         envelope = self._envelope(serial, "chat.completion.chunk" if self._chat else "text_completion")
-        wanted = max(STREAM_PIECES, round(PIECES_A_SECOND * seconds))
-        pieces = max(2, min(wanted, round(seconds / ONE_WRITE_SECONDS), *(choice.tokens for choice in choices)))
+        piece_count = max(STREAM_PIECES, round(PIECES_PER_SECOND * seconds))
+        pieces = max(2, min(piece_count, round(seconds / MIN_PIECE_SECONDS), *(choice.tokens for choice in choices)))
         split = [self._deltas(index, choice, pieces) for index, choice in enumerate(choices)]
         parts = []
         for piece, deltas in enumerate(zip(*split, strict=True)):
@@ -91,8 +91,8 @@ class ResponseShape:
             return ends
         if not self._count_one:
             return [*ends, _event(envelope | {"choices": [], "usage": self._usage(choices)})]
-        apart = ({"usage": self._usage([one]), "timings": {"predicted_n": one.tokens}} for one in choices)
-        return [end + _event(envelope | {"choices": []} | usage) for end, usage in zip(ends, apart, strict=True)]
+        usages = ({"usage": self._usage([choice]), "timings": {"predicted_n": choice.tokens}} for choice in choices)
+        return [end + _event(envelope | {"choices": []} | usage) for end, usage in zip(ends, usages, strict=True)]
 
     def _envelope(self, serial: int, kind: str) -> dict[str, Any]:
         prefix = "chatcmpl" if self._chat else "cmpl"
@@ -104,20 +104,20 @@ class ResponseShape:
         return {"prompt_tokens": before, "completion_tokens": after, "total_tokens": before + after}
 
     def _chat_tokens(self, choice: SimulatedChoice) -> list[dict[str, Any]]:
-        words, wanted = split_tokens(choice.text), self._body.get("top_logprobs") or 0
+        words, top_count = split_tokens(choice.text), self._body.get("top_logprobs") or 0
         tokens: list[dict[str, Any]] = [
-            {"token": word, "logprob": value, "top_logprobs": [{"token": word, "logprob": value}] * min(1, wanted)}
+            {"token": word, "logprob": value, "top_logprobs": [{"token": word, "logprob": value}] * min(1, top_count)}
             for word, value in zip(words, draw_logprobs(choice.noise, len(words), choice.bits), strict=True)
         ]
         if choice.slot:
-            told = [{"token": token, "logprob": value} for token, value in choice.slot]
-            (drawn,) = (one for one in told if one["token"] == words[0])
-            tokens[0] = {**drawn, "top_logprobs": told[:wanted]}
+            candidates = [{"token": token, "logprob": value} for token, value in choice.slot]
+            (drawn,) = (candidate for candidate in candidates if candidate["token"] == words[0])
+            tokens[0] = {**drawn, "top_logprobs": candidates[:top_count]}
         return tokens
 
     def _chat_choice(self, index: int, choice: SimulatedChoice) -> dict[str, Any]:
-        wanted = self._body.get("logprobs") is True and choice.scored
-        logprobs = {"content": self._chat_tokens(choice)} if wanted else None
+        with_logprobs = self._body.get("logprobs") is True and choice.scored
+        logprobs = {"content": self._chat_tokens(choice)} if with_logprobs else None
         message = {"role": "assistant", "content": choice.text}
         if choice.reasoning:
             message["reasoning_content"] = choice.reasoning
@@ -133,7 +133,7 @@ class ResponseShape:
         return {"index": index, "text": text, "finish_reason": choice.finish_reason, "logprobs": logprobs}
 
     def _deltas(self, index: int, choice: SimulatedChoice, pieces: int) -> Iterator[dict[str, Any]]:
-        """A choice as events, one for each piece; whole words if they have probabilities."""
+        """A choice as one event per piece; split at words if they have log-probabilities."""
         tokens = self._chat_tokens(choice) if self._body.get("logprobs") is True and choice.scored else None
         words = None if tokens is None else split_tokens(choice.text)
         length = len(choice.text if words is None else words)
@@ -159,13 +159,13 @@ def _event(data: dict[str, Any]) -> bytes:
 
 MAX_N = 128
 TINY = "Say OK."
-"""A prompt to see whether a model is there."""
+"""A prompt of health checks."""
 
 _CHAT, _TEXT = "/v1/chat/completions", "/v1/completions"
 
 
 def _declined(choice: SimulatedChoice, decline: Decline | None) -> SimulatedChoice:
-    """The answer as it goes bad."""
+    """The answer with a fault of this kind."""
     match decline:
         case Decline.EMPTY:
             return replace(choice, text="\n")
@@ -178,7 +178,7 @@ def _declined(choice: SimulatedChoice, decline: Decline | None) -> SimulatedChoi
 
 
 class BadRequest(Exception):
-    """A request that no retry can mend."""
+    """An invalid request; retries fail as well."""
 
     def __init__(self, status: int, message: str, code: str | None = None) -> None:
         super().__init__(message)
@@ -257,14 +257,14 @@ class Api:
         if path == "/v1/models":
             owner = "llamacpp" if self._faults.count_one else "simulated"
             graders = ((JUDGE, self._judge), (VERIFIER, self._verifier))
-            served = (*self._respondent.world.models, *(name for name, one in graders if one is not None))
+            served = (*self._respondent.world.models, *(name for name, grader in graders if grader is not None))
             data = [{"id": model, "object": "model", "owned_by": owner} for model in served]
             return whole_reply(orjson.dumps({"object": "list", "data": data}))
         if path == "/metrics":
             return whole_reply(self._metrics(), kind="text/plain; version=0.0.4")
         at_batches = "/batches" in path or "/files" in path
         reply: ApiReply | None = self.batches.handle(method, path, body) if at_batches else None
-        return reply or _error(404, f"there is nothing at {path}")
+        return reply or _error(404, f"{path} does not exist")
 
     @cached_property
     def batches(self) -> Any:
@@ -324,7 +324,7 @@ class Api:
         return self._respondent.world.latency.median
 
     def _complete(self, path: str, raw: bytes) -> tuple[int, dict[str, Any]]:
-        """Status and body for a request in a batch, which meets no connection faults."""
+        """Status and body for a request in a batch, without connection faults."""
         body = orjson.loads(raw)
         try:
             prompt = _prompt(body, path == _CHAT)
@@ -334,8 +334,8 @@ class Api:
         return 200, self._shape(body, prompt, path == _CHAT).payload(next(self._serial), choices)
 
     def _shape(self, body: dict[str, Any], prompt: str, chat: bool) -> ResponseShape:
-        asked = "prompt_logprobs" in body or body.get("echo") is True
-        bits = self._respondent.prompt_bits(prompt) if asked else None
+        needs_prompt_bits = "prompt_logprobs" in body or body.get("echo") is True
+        bits = self._respondent.prompt_bits(prompt) if needs_prompt_bits else None
         return ResponseShape(body, prompt, chat, self._faults.count_one, bits)
 
     def _fault(self, body: dict[str, Any], prompt: str) -> Fault | None:
@@ -354,8 +354,8 @@ class Api:
         model = body.get("model")
         judge = self._judge if model == JUDGE else None
         verifier = self._verifier if model == VERIFIER else None
-        known = judge is not None or verifier is not None
-        if not isinstance(model, str) or not (known or self._respondent.serves(model)):
+        is_grader = judge is not None or verifier is not None
+        if not isinstance(model, str) or not (is_grader or self._respondent.serves(model)):
             raise BadRequest(404, f"the model {model!r} does not exist", "model_not_found")
         limit = _integer(body, "max_completion_tokens", 1, 2**31)
         limit = limit or _integer(body, "max_tokens", 0, 2**31)
@@ -377,8 +377,8 @@ class Api:
         except KeyError as error:
             raise BadRequest(400, f"{error} is not a question of the world {self._respondent.world.name}") from None
         if question is None:
-            said = "OK." if TINY in prompt else self._say_unknown(prompt)
-            return [cut_short(DrawnAnswer(0, said, 0.0, 0), limit, body.get("stop"))] * answers
+            text = "OK." if TINY in prompt else self._say_unknown(prompt)
+            return [cut_short(DrawnAnswer(0, text, 0.0, 0), limit, body.get("stop"))] * answers
         drawn = [self._respondent.answer(model, question, seed + child) for child in range(answers)]
         decline, self._asked = self._faults.declines_as(self._asked), self._asked + answers
         if decline is Decline.CONTEXT:
@@ -386,7 +386,7 @@ class Api:
         return [_declined(cut_short(answer, limit, body.get("stop")), decline) for answer in drawn]
 
     def _say_unknown(self, prompt: str) -> str:
-        """Answer a question that is not of this world; the server's owner is told of the first one."""
+        """Answer a question that is not in this world, and report the first one to the server's owner."""
         tell, self._tell_unknown = self._tell_unknown, lambda prompt: None
         tell(prompt)
         return f"I am a simulated model, and know only the questions of {self._respondent.world.name}."

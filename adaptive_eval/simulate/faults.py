@@ -1,7 +1,7 @@
-"""Faults on demand: drawn by attempt, never by answer.
+"""Faults on demand, drawn per attempt, independent of the answer.
 
-The fault of a request depends on (fault seed, request, attempt), so a repeated request succeeds sooner or later, with
-the answer that it would have had at once.
+The fault of a request depends on (fault seed, request, attempt), so a retried request eventually succeeds, with the
+answer that it would have had without the fault.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -15,7 +15,7 @@ from adaptive_eval.simulate.answering import hashed_integers, unit_float
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """A stretch of time, in seconds since the server started."""
+    """A period, in seconds since the server started."""
 
     start: float
     length: float
@@ -34,10 +34,10 @@ class Fault(StrEnum):
 
 
 class Decline(StrEnum):
-    """How answers go bad from some request on, without any request failing."""
+    """How answers degrade from some request on, without failed requests."""
 
     CONTEXT = "context"
-    """Every request is refused since it exceeds the context."""
+    """Every request is refused because it exceeds the context."""
     EMPTY = "empty"
     """Answers are empty."""
     REASONING = "reasoning"
@@ -57,27 +57,27 @@ class Faults:
     reset: float = 0.0
     """Share of requests whose connection is reset in the middle."""
     hang: float = 0.0
-    """Share of requests that never get an answer (a stream stops after its first piece)."""
+    """Share of requests that are never answered (a stream stops after its first piece)."""
     retry_after: float = 1.0
-    """Seconds that a 429 asks to wait."""
+    """Retry-After of a 429 in seconds."""
     slow: float = 1.0
     """Factor on the time of every answer."""
     storm: tuple[TimeWindow, ...] = ()
     """Times when every request is refused with 429."""
     down: tuple[TimeWindow, ...] = ()
-    """Times when nothing listens and every connection is broken."""
+    """Times when the server does not listen and every connection is aborted."""
     stuck: tuple[TimeWindow, ...] = ()
-    """Times when nothing is answered and the health check returns 503."""
+    """Times when no request is answered and the health check returns 503."""
     ignore_n: bool = False
-    """Whether one answer is given whatever `n` is."""
+    """Whether to send one answer, ignoring `n`."""
     decline: str = ""
-    """KIND:NUMBER: how answers go bad (`Decline`), and after how many of them."""
+    """KIND:NUMBER: how answers degrade (`Decline`), and after how many answers."""
     count_one: bool = False
-    """Whether to act as llama-server, whose usage covers one of `n` answers, but each in a stream."""
+    """Whether to act like llama-server, whose usage covers one of `n` answers, or each answer of a stream."""
     seed: int = 0
 
     def draw(self, request: object, attempt: int) -> Fault | None:
-        """Draw the fault of a request at its attempt (from 0)."""
+        """Draw the fault of an attempt (from 0) of a request."""
         at = unit_float(hashed_integers(1, "fault", self.seed, request, attempt)[0])
         for fault in Fault:
             at -= getattr(self, fault.value)
@@ -86,7 +86,7 @@ class Faults:
         return None
 
     def declines_as(self, answered: int) -> Decline | None:
-        """How the next answer goes bad after so many, if it does."""
+        """How the next answer degrades after this many answers; None if it does not."""
         kind, _, after = self.decline.partition(":")
         return Decline(kind) if kind and answered >= int(after) else None
 
@@ -100,7 +100,7 @@ class BatchHabits:
     """The behaviour of batches at a simulated service."""
 
     seconds: float = 1.0
-    """From the creation of a batch to its end."""
+    """Seconds from the creation of a batch to its end."""
     errored: float = 0.0
     """Share of requests that fail."""
     left_out: float = 0.0
@@ -116,13 +116,13 @@ class BatchHabits:
     refused: float = 0.0
     """Share of creations that are refused with 429."""
     lost: float = 0.0
-    """Share of creations that succeed, while their reply is lost."""
+    """Share of creations that succeed but whose reply is lost."""
     broken: float = 0.0
     """Share of other calls that get a 500."""
     seed: int = 0
 
     def meets(self, what: str, *about: object) -> bool:
-        """Whether this happens, by the id of the event."""
+        """Whether an event happens, determined by its id."""
         share: float = getattr(self, what)
         return share > 0.0 and unit_float(hashed_integers(1, "batch", self.seed, what, *about)[0]) < share
 
@@ -130,13 +130,13 @@ class BatchHabits:
 def parse_settings(what: str, defaults: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     """Parse `name=value` texts, each value with the type of its default; raises `ConfigError`.
 
-    A switch may be its name alone; a time window is START:LENGTH in seconds, and may be given several times.
+    A switch needs no value; a time window is START:LENGTH in seconds, and may occur several times.
     """
     values: dict[str, Any] = {}
     for setting in settings:
         name, _, text = setting.partition("=")
         if name not in defaults:
-            raise ConfigError(f"{what} {name!r} is not known; known are {', '.join(defaults)}")
+            raise ConfigError(f"unknown {what} {name!r}; known are {', '.join(defaults)}")
         kind = type(defaults[name])
         try:
             if kind is bool:
@@ -155,9 +155,9 @@ def parse_settings(what: str, defaults: Mapping[str, Any], settings: Iterable[st
 def require_shares(what: str, values: Mapping[str, float], unbounded: Collection[str] = ()) -> None:
     """Raise `ConfigError` if a value is below 0, or above 1 without being `unbounded`."""
     for name, value in values.items():
-        most = float("inf") if name in unbounded else 1.0
-        if not 0.0 <= value <= most:
-            raise ConfigError(f"{what} {name} must be from 0 to {most:g}, but got {value:g}")
+        limit = float("inf") if name in unbounded else 1.0
+        if not 0.0 <= value <= limit:
+            raise ConfigError(f"{what} {name} must be from 0 to {limit:g}, but got {value:g}")
 
 
 def parse_faults(settings: Iterable[str]) -> Faults:

@@ -1,4 +1,4 @@
-"""Replies of simulated servers, in timed parts, and the slots in which a server computes them."""
+"""Replies of simulated servers in timed parts, and the slots of a server for generating them."""
 
 import asyncio
 import socket
@@ -15,7 +15,7 @@ EVENTS = "text/event-stream"
 
 @dataclass(slots=True, eq=False)
 class SlotTicket:
-    """The numbers of a request's waiting and running sequences."""
+    """The waiting and running sequences of a request."""
 
     waiting: int
     started: Callable[[], None]
@@ -23,7 +23,7 @@ class SlotTicket:
 
 
 class ServingSlots:
-    """Slots served first come, first served; a sequence keeps its slot until its answer is complete."""
+    """Slots in order of arrival; a sequence holds its slot until its answer is complete."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -41,14 +41,14 @@ class ServingSlots:
         self._fill()
 
     def enter(self, sequences: Sequence[float], started: Callable[[], None]) -> SlotTicket:
-        """Queue a request's sequences, given by their seconds; `started` is called when the last of them begins."""
+        """Queue a request's sequences, given their seconds; `started` is called when the last of them starts."""
         ticket = SlotTicket(len(sequences), started)
         self._line.extend((ticket, seconds) for seconds in sequences)
         self._fill()
         return ticket
 
     def leave(self, ticket: SlotTicket) -> None:
-        """Release what is left of a request's slots and of its turn."""
+        """Remove a request's sequences from the slots and the queue."""
         if not (ticket.waiting or ticket.running):
             return
         self._line = deque(entry for entry in self._line if entry[0] is not ticket)
@@ -76,9 +76,9 @@ class ServingSlots:
 
 @dataclass(frozen=True, slots=True)
 class ApiReply:
-    """A response whose body comes in parts, each after so many seconds; without `ends` the rest never comes.
+    """A response whose body is sent in parts, each after a number of seconds; without `ends` it never completes.
 
-    A reply made of `sequences` (the seconds that each takes) begins once there are places for them all.
+    A reply with `sequences` (their durations in seconds) starts when there are slots for all of them.
     """
 
     parts: tuple[tuple[float, bytes], ...]
@@ -87,7 +87,7 @@ class ApiReply:
     headers: Mapping[str, str] = field(default_factory=dict)
     ends: bool = True
     reset_after: float | None = None
-    """Seconds after which to break the connection instead."""
+    """Seconds after which to reset the connection instead."""
     sequences: tuple[float, ...] = ()
 
 
@@ -97,7 +97,7 @@ def whole_reply(body: bytes, status: int = 200, kind: str = JSON, headers: Mappi
 
 
 async def send_reply(request: web.BaseRequest, reply: ApiReply, slots: ServingSlots | None) -> web.StreamResponse:
-    """Send the parts of a reply when they are due; a client that has gone leaves its slots."""
+    """Send the parts of a reply when they are due; a disconnect releases the slots."""
     started = asyncio.Event()
     ticket = None if slots is None else slots.enter(reply.sequences, started.set)
     try:
@@ -115,7 +115,7 @@ async def _send_parts(request: web.BaseRequest, reply: ApiReply) -> web.StreamRe
     if reply.reset_after is not None:
         await asyncio.sleep(reply.reset_after)
         if (transport := request.transport) is not None:
-            # leaves the kernel no time to linger, so that it ends the connection with a reset
+            # without linger time the kernel closes the connection with a reset
             linger = struct.pack("ii", 1, 0)
             transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             transport.abort()

@@ -1,9 +1,9 @@
-"""A simulated model server on loopback, for both the quickstart and tests.
+"""A simulated model server on loopback, for the quickstart and tests.
 
     async with SimulatedServer(world) as server:      # in this event loop
         server.base_url
 
-    with serving(SimulatedServer(world)) as base_url: # in a thread of its own
+    with serving(SimulatedServer(world)) as base_url: # in its own thread
         ...
 
 It binds to 127.0.0.1 only.
@@ -30,7 +30,7 @@ HOST = "127.0.0.1"
 
 
 class SimulatedServer:
-    """One replica that serves every model of a world."""
+    """A replica that serves every model of a world."""
 
     def __init__(
         self,
@@ -47,11 +47,11 @@ class SimulatedServer:
         respondent: Respondent | None = None,
         tell_unknown: Callable[[str], object] = lambda prompt: None,
     ) -> None:
-        """`judge` and `verifier`: it serves one besides, under that name. `respondent` answers in place of the world's
-        own. `tell_unknown` gets the first prompt that is no question of the world."""
+        """`judge` and `verifier` are served under these names. `respondent` replaces the world's own. `tell_unknown` is
+        called with the first prompt that is not a question of the world."""
         self._faults = faults or Faults()
         self.places = None if max_num_seqs is None else ServingSlots(max_num_seqs)
-        """Number of answers generated at a time, if limited."""
+        """Slots for answers, if their number is limited."""
         self._http: HttpServer | None = None
         self._planned: list[asyncio.Task[None]] = []
         self._started_at = 0.0
@@ -79,22 +79,22 @@ class SimulatedServer:
 
     @property
     def counts(self) -> Counter[str]:
-        """Requests for answers by what they got."""
+        """Number of requests for answers by outcome."""
         return self._api.counts
 
     @property
     def batch_counts(self) -> Counter[str]:
-        """Number of batches, and of the requests in them, by state."""
+        """Number of batches and of their requests by state."""
         counts: Counter[str] = self._api.batches.counts
         return counts
 
     async def listen(self) -> None:
-        """Accept connections; after `die`, on the same port."""
+        """Accept connections, after `die` on the same port."""
         self._http = HttpServer(self._respond)
         self._port = await self._http.listen(HOST, self._port)
 
     async def die(self) -> None:
-        """Stop listening and break every connection."""
+        """Stop listening and abort every connection."""
         http, self._http = self._http, None
         if http is not None:
             await http.close()
@@ -120,7 +120,7 @@ class SimulatedServer:
 
 @contextmanager
 def serving(server: SimulatedServer) -> Iterator[str]:
-    """Run a server in a thread with an event loop of its own; gives its base URL."""
+    """Run a server in a thread with its own event loop; yields its base URL."""
     ready = threading.Event()
     trouble: list[BaseException] = []
     loop = asyncio.new_event_loop()

@@ -17,8 +17,8 @@ from scorio.moments import FloatArray
 MODELS = 12
 QUESTIONS = 30
 COIN_CONCENTRATION = 5.0
-"""Spread of the coins over the questions. The paper prints the means alone, and that coins 9 and 10 take 199 trials to
-reach z = 1.645 (section 2.9): so p(1 - p) averages 0.195, which Beta profiles have at this concentration."""
+"""Spread of the coins over the questions. The paper has only the means, and that coins 9 and 10 need 199 trials to
+reach z = 1.645 (section 2.9). So p(1 - p) averages 0.195, which Beta profiles have at this concentration."""
 
 COIN_MEANS = (0.2332, 0.2545, 0.3604, 0.3642, 0.3642, 0.4466, 0.5418, 0.5276, 0.608, 0.6213, 0.7327)
 BINARY = np.array([0.0, 1.0])
@@ -32,7 +32,7 @@ class Latency:
     sigma: float = 0.5
     wrong_factor: float = 2.0
     longest: float = inf
-    """The longest answer, in medians."""
+    """Maximum answer time, in medians."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,8 +46,8 @@ class World:
     models: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
     shares_noise: bool = False
-    """Whether the random numbers of an answer depend on question and seed alone, as on servers that draw by Gumbel-max
-    with noise keyed by the seed: near copies then answer alike."""
+    """Whether the random numbers of an answer depend only on question and seed, as on servers that sample by Gumbel-max
+    with noise keyed by the seed. Near copies then give similar answers."""
 
     def __post_init__(self) -> None:
         models, questions, categories = self.p.shape
@@ -118,7 +118,7 @@ def exact_ties() -> World:
 
 
 def unequal_profiles() -> World:
-    """Equal means reached in different ways: some models are flat, others know half of the questions by heart."""
+    """Equal means with different profiles: some models are flat, others excel at half of the questions."""
     rng = np.random.default_rng(5)
     spreads = np.linspace(0.2, 5.0, MODELS)
     profiles = [with_mean(expit(rng.normal(0.0, spread, QUESTIONS)), 0.5) for spread in spreads]
@@ -139,7 +139,7 @@ def _around_difficulties(means: FloatArray, questions: int, hard: float, taste: 
 
 
 def copies(questions: int = QUESTIONS, seed: int = 9) -> World:
-    """A model and three copies of decreasing similarity, on servers that draw by the seed alone."""
+    """A model and three copies of decreasing similarity, on servers whose sampling depends only on the seed."""
     rng = np.random.default_rng(seed)
     original = with_mean(expit(rng.normal(0.0, 2.0, questions)), 0.6)
     shifts = ((0.0, 0.0), (0.01, 0.0), (0.03, -0.02), (0.06, -0.08))
@@ -190,4 +190,4 @@ WORLDS: dict[str, Callable[..., World]] = {
         rubric,
     )
 }
-"""Worlds by name, each made once: a run needs its questions, its models and their server."""
+"""Worlds by name, each created once."""

@@ -117,7 +117,7 @@ class RunDatabase:
 
     def _note_commit(self, lock: FileLock) -> None:
         """Note the last trial in the lock; after the first commit of all, once the file itself says what run it is."""
-        if database.COMMITTED not in lock.said:
+        if database.COMMITTED not in lock.holder:
             database.write_to_file(self.connection)
         try:
             lock.note(**{database.COMMITTED: database.newest_trial(self.connection)})

@@ -20,18 +20,18 @@ from adaptive_eval.testing.runs import fail_unless
 AnyGrader = GraderOptions | Callable[..., object]
 """A grader of this package, or a function of the author's."""
 RAN = "ADAPTIVE_EVAL_RAN_AN_ANSWER"
-"""The variable that is set by texts that are run as code."""
+"""The environment variable set by texts that are run as code."""
 _SETS_IT = f"__import__('os').environ.__setitem__({RAN!r},'1')"
 MAX_CPU_SECONDS = 20.0
-"""For one text: a worker of a run is ended long before."""
-DRAWS = 30
-"""How often each answer known to be right or wrong is graded, which finds a grader that draws."""
+"""Maximum CPU seconds per text; a run's worker is killed much earlier."""
+REPEATS = 30
+"""Number of times to grade each right and wrong answer, which detects random graders."""
 EMPTY = ("", " \n\t ")
 NO_NUMBER = ("nan", "-NaN")
 """Texts that Python reads as a number with which every comparison is false: `not abs(answer - key) > slack` is true."""
 REPEATED = 2_000
 MORE = "777"
-"""Digits that make another number, and another word, before or behind a key."""
+"""Digits that make another number or word of a key if put before or after it."""
 HOSTILE = (
     *EMPTY,
     *NO_NUMBER,
@@ -70,10 +70,9 @@ HOSTILE = (
 
 
 def check_grader(grader: AnyGrader, question: Question, right: Sequence[str], wrong: Sequence[str]) -> None:
-    """Raise AssertionError unless the grader, or a function that `grader: {kind: python}` calls, keeps to its contract.
+    """Raise AssertionError if the grader, or a function for `grader: {kind: python}`, breaks its contract.
 
-    `right` are answers to the question that are right, `wrong` answers that are not, and that it has to tell from
-    those:
+    `right` are correct answers to the question, `wrong` are wrong answers that the grader must distinguish from them:
 
         check_grader(grade, Question("q1", "2 + 2?", "4"), right=["It is 4."], wrong=["It is 5."])
     """
@@ -81,54 +80,61 @@ def check_grader(grader: AnyGrader, question: Question, right: Sequence[str], wr
     name = getattr(function, "__name__", type(grader).__name__)
     before = copy.deepcopy(question)
     empty_by_key = _right_if_empty(grader, question, right, wrong, name)
-    at_length = (text for one in right[:1] for text in (f"{one} " * REPEATED, one[:-1] * REPEATED))
+    at_length = (
+        text for answer_marks in right[:1] for text in (f"{answer_marks} " * REPEATED, answer_marks[:-1] * REPEATED)
+    )
     texts = (*right, *wrong, *HOSTILE, *at_length)
     os.environ.pop(RAN, None)
     marks = [_graded(grader, text, question, name) for text in texts]
     fail_unless(os.environ.pop(RAN, None) is None, f"{name} runs what a model has written as code")
-    for text, one in zip(texts, marks, strict=True):
-        _check_marks(one, text, name)
+    for text, answer in zip(texts, marks, strict=True):
+        _check_marks(answer, text, name)
     fail_unless(question == before, f"{name} changes the question that it is given")
-    for text, wanted in (*((text, True) for text in right), *((text, False) for text in wrong)):
-        graded = [_is_right(grader, text, question, name) for _ in range(DRAWS)]
+    for text, is_right in (*((text, True) for text in right), *((text, False) for text in wrong)):
+        graded = [_is_right(grader, text, question, name) for _ in range(REPEATS)]
         fail_unless(len(set(graded)) == 1, f"{name} gives {text!r:.80} other marks at times, so it remembers or draws")
-        must = "right" if wanted else "wrong"
-        fail_unless(graded[0] is wanted, f"{name} must find {text!r:.80} {must}, but says {graded[0]!r}")
+        must = "right" if is_right else "wrong"
+        fail_unless(graded[0] is is_right, f"{name} must find {text!r:.80} {must}, but says {graded[0]!r}")
     fail_unless(not empty_by_key, f"{name} calls an empty answer right for the keys {empty_by_key}: is None == None?")
     for text, problem in _never_right(right, question.answer):
         if text not in right:
             fail_unless(not _is_right(grader, text, question, name), f"{name} {problem}")
-    for text, one in reversed(list(zip(texts, marks, strict=True))):
+    for text, answer in reversed(list(zip(texts, marks, strict=True))):
         again = _graded(grader, text, question, name)
-        fail_unless(again == one, f"{name} gives other marks the second time, so it remembers or draws: {text!r:.80}")
+        fail_unless(
+            again == answer, f"{name} gives other marks the second time, so it remembers or draws: {text!r:.80}"
+        )
 
 
 def _right_if_empty(
     grader: AnyGrader, question: Question, right: Sequence[str], wrong: Sequence[str], name: str
 ) -> list[str]:
-    """Other keys by which an empty answer is right. All answers are graded by them: whoever keeps a key gives itself
-    away by the next question. A key that the grader cannot read is no bug."""
-    found = []
+    """Other keys with which an empty answer is graded correct.
+
+    All answers are graded with each key, which detects graders that remember a key. A key that the grader cannot parse
+    is not a bug.
+    """
+    accepting_keys = []
     for number, key in enumerate((*wrong, "?", "no key", "")):
         other = replace(question, id=f"{question.id}, with another key {number}", answer=key)
         for text in (*EMPTY, *right, *wrong):
             with suppress(AssertionError):
-                found += [key] * (_is_right(grader, text, other, name) and text in EMPTY and bool(key.strip()))
-    return found
+                accepting_keys += [key] * (_is_right(grader, text, other, name) and text in EMPTY and bool(key.strip()))
+    return accepting_keys
 
 
 def _never_right(right: Sequence[str], key: str) -> Iterator[tuple[str, str]]:
-    """Texts that are not right, with the problem if they are: empty, no number, or with the key in a longer word."""
+    """Texts that must be wrong, with the problem if they are not: empty, not a number, or the key in a longer word."""
     yield from ((text, f"calls an empty answer right: {text!r}") for text in EMPTY)
     yield from ((text, f"calls what is no number right: {text!r}") for text in NO_NUMBER)
-    whole = re.compile(rf"(?<![\w.]){re.escape(key)}(?!\w)")
+    whole_word = re.compile(rf"(?<![\w.]){re.escape(key)}(?!\w)")
     before = (MORE + key,) * key[:1].isalnum()  # a sign before a number begins a word of its own
     behind = (key + MORE,) * key[-1:].isalnum()
     for text in right:
         for longer in (*before, *behind):
-            if whole.search(text):
-                found = whole.sub(longer, text)
-                yield found, f"finds the key {key!r:.80} in a longer word, and calls {found!r:.80} right"
+            if whole_word.search(text):
+                altered = whole_word.sub(longer, text)
+                yield altered, f"finds the key {key!r:.80} in a longer word, and calls {altered!r:.80} right"
 
 
 def _is_right(grader: AnyGrader, text: str, question: Question, name: str) -> bool:
@@ -143,13 +149,13 @@ def _graded(grader: AnyGrader, text: str, question: Question, name: str) -> Mark
             return grader.grade(text, question)
     except AssertionError:
         raise
-    except (Exception, SystemExit) as error:  # whatever it is: no text that a model wrote may be an error
+    except (Exception, SystemExit) as error:  # no text of a model may raise an error
         raise AssertionError(f"{name} raises {error!r:.200} for the answer {text!r:.80}") from error
 
 
 @contextmanager
 def _bounded_cpu(problem: str) -> Iterator[None]:
-    """End what takes too long, by the clock of the processor: how busy the machine is does not count."""
+    """Raise AssertionError after `MAX_CPU_SECONDS` of CPU time, which does not depend on the load of the machine."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return

@@ -1,4 +1,4 @@
-"""Contract of an objective, in whatever order the models stand."""
+"""Contract of an objective, for any order of the models."""
 
 import math
 
@@ -13,7 +13,7 @@ ORDERS = 40
 
 
 def check_objective(objective: Objective, models: int = 4) -> None:
-    """Raise AssertionError unless the objective keeps to its contract, in runs of so many models.
+    """Raise AssertionError if the objective breaks its contract, in runs of this many models.
 
     >>> from adaptive_eval.core import Ranking
     >>> check_objective(Ranking())
@@ -35,23 +35,23 @@ def check_objective(objective: Objective, models: int = 4) -> None:
 def _check_order(objective: Objective, order: NDArray[np.intp], name: str) -> None:
     models, before = len(order), order.copy()
     with no_error(name, lambda: f"for the order {before.tolist()}"):
-        pairs, again = np.asarray(objective.comparisons(order)), np.asarray(objective.comparisons(before.copy()))
+        pairs, repeated = np.asarray(objective.comparisons(order)), np.asarray(objective.comparisons(before.copy()))
         family = objective.family(models)
     fail_unless(np.array_equal(order, before), f"{name} changes the order that it is shown")
     _check_pairs(pairs, "comparisons", name)
     fail_unless(len(pairs) > 0, f"{name} compares nothing in the order {order.tolist()}")
-    same = pairs[pairs[:, 0] == pairs[:, 1]].tolist()
-    fail_unless(not same, f"{name} compares a model with itself: {same[:1]}")
+    self_pairs = pairs[pairs[:, 0] == pairs[:, 1]].tolist()
+    fail_unless(not self_pairs, f"{name} compares a model with itself: {self_pairs[:1]}")
     has_reference = objective.reference is not None
     last = models if has_reference else models - 1
     outside = pairs[(pairs.min(axis=1) < 0) | (pairs[:, 0] >= models) | (pairs[:, 1] > last)].tolist()
     fail_unless(not outside, f"{name} compares what is none of the models 0 to {models - 1}: {outside[:1]}")
     others = pairs[pairs[:, 1] != models].tolist() if has_reference else []
     fail_unless(not others, f"{name} has a reference, number {models}: the second of every pair, but got {others[:1]}")
-    fail_unless(np.array_equal(again, pairs), f"{name} names other comparisons when it is asked again")
+    fail_unless(np.array_equal(repeated, pairs), f"{name} names other comparisons when it is asked again")
     if isinstance(family, int | np.integer):
-        few = f"{name}: family is {family}, but {len(pairs)} comparisons could each turn out to be wrong"
-        fail_unless(family >= 1 and (objective.rule is not None or len(pairs) <= family), few)
+        too_small = f"{name}: family is {family}, but {len(pairs)} comparisons could each turn out to be wrong"
+        fail_unless(family >= 1 and (objective.rule is not None or len(pairs) <= family), too_small)
         return
     _check_pairs(np.asarray(family), "family", name)
     members = {frozenset(pair) for pair in np.asarray(family).tolist()}
@@ -62,5 +62,5 @@ def _check_order(objective: Objective, order: NDArray[np.intp], name: str) -> No
 def _check_pairs(pairs: NDArray[np.integer], what: str, name: str) -> None:
     shaped = pairs.ndim == 2 and pairs.shape[1] == 2 and np.issubdtype(pairs.dtype, np.integer)
     fail_unless(shaped, f"{name}: {what} must be (n, 2) positions, but got {pairs.shape} of {pairs.dtype}")
-    twice = len({frozenset(pair) for pair in pairs.tolist()}) < len(pairs)
-    fail_unless(not twice, f"{name}: {what} has a pair twice: {pairs.tolist()}")
+    has_duplicates = len({frozenset(pair) for pair in pairs.tolist()}) < len(pairs)
+    fail_unless(not has_duplicates, f"{name}: {what} has a pair twice: {pairs.tolist()}")

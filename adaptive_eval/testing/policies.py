@@ -1,4 +1,4 @@
-"""Contract of a policy, whatever it is shown."""
+"""Contract of a policy, for any view."""
 
 from collections.abc import Iterator
 from copy import copy
@@ -14,7 +14,7 @@ CASES = 60
 
 
 def check_policy(policy: Policy) -> None:
-    """Raise AssertionError unless the policy, which hands out the trials of a round, keeps to its contract.
+    """Raise AssertionError if the policy, which allocates the trials of a round, breaks its contract.
 
     >>> from adaptive_eval.core import Uniform
     >>> check_policy(Uniform())
@@ -33,13 +33,13 @@ def check_allocation(policy: Policy, view: View) -> None:
     fail_unless(given.shape == shape, must)
     fail_unless(np.issubdtype(given.dtype, np.integer), f"{name}: trials must be whole numbers, but got {given.dtype}")
     fail_unless(bool(given.min() >= 0), f"{name}: trials must not be negative, but got {given.min()}")
-    aside = np.flatnonzero(given.any(axis=1) & ~view.in_play)
-    fail_unless(not len(aside), f"{name} asks for trials of a model that is not in play: {aside.tolist()}")
+    out_of_play = np.flatnonzero(given.any(axis=1) & ~view.in_play)
+    fail_unless(not len(out_of_play), f"{name} asks for trials of a model that is not in play: {out_of_play.tolist()}")
     over = np.flatnonzero(given.sum(axis=1) > view.sizes)
-    told = f"{given.sum(axis=1)[over].tolist()} where view.sizes allows {view.sizes[over].tolist()}"
-    fail_unless(not len(over), f"{name} gives models {over.tolist()} more trials than they may have: {told}")
-    again = _allocated(policy, view, name)
-    fail_unless(np.array_equal(given, again), f"{name} gives other trials when it is asked again")
+    numbers = f"{given.sum(axis=1)[over].tolist()} where view.sizes allows {view.sizes[over].tolist()}"
+    fail_unless(not len(over), f"{name} gives models {over.tolist()} more trials than they may have: {numbers}")
+    repeated = _allocated(policy, view, name)
+    fail_unless(np.array_equal(given, repeated), f"{name} gives other trials when it is asked again")
     if asks_only_open(policy):
         members = np.append(np.zeros(len(given), dtype=bool), False)
         members[view.open_pairs.ravel()] = True
@@ -60,7 +60,7 @@ def check_allocation(policy: Policy, view: View) -> None:
 
 
 def view_cases(cases: int = CASES) -> Iterator[View]:
-    """Views of all kinds, the same every time: models set aside or at their horizon, with a fixed value or without."""
+    """Reproducible views of all kinds: models set aside or at their horizon, with a fixed value or without."""
     for seed in range(cases):
         rng = np.random.default_rng(seed)
         models, questions = int(rng.integers(2, 7)), int(rng.integers(1, 9))

@@ -1,4 +1,4 @@
-"""Contract of a rule, on evidence between nothing known and more than everything."""
+"""Contract of a rule, on evidence from no information to more than the horizon."""
 
 from collections.abc import Iterator
 from dataclasses import fields, replace
@@ -15,25 +15,25 @@ from scorio.moments import FloatArray
 
 CASES = 60
 PATHS, LOOKS = 4_000, 40
-"""Pairs of exact ties, and looks at each, on which p-values are tried."""
+"""Number of exact ties, and of looks at each, for testing p-values."""
 CORRECTABLE = ("confidence", "p_value", "at_level")
 CERTAIN_Z, CERTAIN_SIGMA = 50.0, 0.01
-"""Half of the scale apart, with all the trials allowed: whoever does not call this calls nothing."""
-NOTHING_Z, NOTHING_SIGMA = 0.99, 0.5
-"""z of every third exact tie, with a standard error of half of the scale: whoever calls this calls anything."""
+"""A difference of half the scale at the horizon, which any useful rule calls."""
+UNCLEAR_Z, UNCLEAR_SIGMA = 0.99, 0.5
+"""z of every third exact tie, with a standard error of half the scale, which no valid rule calls."""
 
 
 def check_rule(rule: Rule) -> None:
-    """Raise AssertionError unless the rule keeps to its contract; its error is tried by p-values, if it has any.
+    """Raise AssertionError if the rule breaks its contract; its p-values, if any, are tested on exact ties.
 
     >>> from adaptive_eval.core import Optimal
     >>> check_rule(Optimal(confidence=0.95))
     """
     name = type(rule).__name__
-    has = [part for part in CORRECTABLE if hasattr(rule, part)]
+    members = [part for part in CORRECTABLE if hasattr(rule, part)]
     fail_unless(
-        len(has) == len(CORRECTABLE) or not (hasattr(rule, "p_value") or hasattr(rule, "at_level")),
-        f"{name} has {' and '.join(has)}, but a rule that can be corrected needs {', '.join(CORRECTABLE)}",
+        len(members) == len(CORRECTABLE) or not (hasattr(rule, "p_value") or hasattr(rule, "at_level")),
+        f"{name} has {' and '.join(members)}, but a rule that can be corrected needs {', '.join(CORRECTABLE)}",
     )
     for on in evidence_cases():
         check_boundary(rule, on)
@@ -46,7 +46,7 @@ def check_rule(rule: Rule) -> None:
 
 
 def check_boundary(rule: Rule, on: Evidence) -> None:
-    """The boundary on one piece of evidence."""
+    """Check the boundary for some evidence."""
     name = type(rule).__name__
     boundary = _boundary(rule, on, name)
     fail_unless(not np.isnan(boundary).any(), f"{name}: the boundary is nan where {_first(on, np.isnan(boundary))}")
@@ -69,7 +69,7 @@ def check_boundary(rule: Rule, on: Evidence) -> None:
 
 
 def check_p_values(rule: Correctable, on: Evidence) -> None:
-    """The p-values of one piece of evidence, beside the boundary."""
+    """Check the p-values for some evidence against the boundary."""
     name, alpha = type(rule).__name__, 1.0 - rule.confidence
     boundary = _boundary(rule, on, name)
     for sign in (1, -1):
@@ -87,8 +87,8 @@ def check_p_values(rule: Correctable, on: Evidence) -> None:
         ):
             fail_unless(not wrong.any(), f"{name}: {problem} where {_first(on, wrong)}")
     with no_error(f"{name}: at_level", lambda: f"for alpha {alpha:g} or a tenth of it"):
-        own, stricter = rule.at_level(alpha), rule.at_level(alpha / 10.0)
-    same = np.allclose(own.boundary(on), boundary, rtol=1e-9)
+        same_level, stricter = rule.at_level(alpha), rule.at_level(alpha / 10.0)
+    same = np.allclose(same_level.boundary(on), boundary, rtol=1e-9)
     fail_unless(same, f"{name}: at_level(1 - confidence) has another boundary than the rule itself")
     level = abs(stricter.confidence - (1.0 - alpha / 10.0)) < 1e-12
     fail_unless(level, f"{name}: at_level(alpha) must have confidence 1 - alpha, but has {stricter.confidence}")
@@ -99,7 +99,7 @@ def check_p_values(rule: Correctable, on: Evidence) -> None:
 
 
 def evidence_cases(cases: int = CASES) -> Iterator[Evidence]:
-    """Evidence of all kinds, the same every time."""
+    """Reproducible evidence of all kinds."""
     for seed in range(cases):
         rng = np.random.default_rng(seed)
         models, reference = int(rng.integers(1, 6)), bool(rng.random() < 0.5)
@@ -110,49 +110,49 @@ def evidence_cases(cases: int = CASES) -> Iterator[Evidence]:
         yield _evidence(models, reference, z, information, sigma)
 
 
-def _evidence(models: int, reference: bool, z: FloatArray, information: FloatArray, own: FloatArray) -> Evidence:
+def _evidence(models: int, reference: bool, z: FloatArray, information: FloatArray, sigmas: FloatArray) -> Evidence:
     first, second = pair_indices(models, reference)
-    both = np.append(own, 0.0)
+    both = np.append(sigmas, 0.0)
     sigma = np.hypot(both[first], both[second])
-    known = np.isfinite(sigma)
+    is_finite = np.isfinite(sigma)
     return Evidence(
         models=models,
         against_reference=reference,
         first=first,
         second=second,
-        difference=np.where(known, z * np.where(known, sigma, 0.0), 0.0),
+        difference=np.where(is_finite, z * np.where(is_finite, sigma, 0.0), 0.0),
         sigma=sigma,
-        z=np.where(known, z, 0.0),
-        information=np.where(known, information, 0.0),
+        z=np.where(is_finite, z, 0.0),
+        information=np.where(is_finite, information, 0.0),
     )
 
 
 def _check_extremes(rule: Rule, name: str) -> None:
-    """Check that a certain difference is called, and one that ties show by chance is not."""
-    one = np.ones(1)
-    clear = _evidence(1, True, CERTAIN_Z * one, one, CERTAIN_SIGMA * one)
+    """Check that a certain difference is called, and that a difference typical of ties is not."""
+    ones = np.ones(1)
+    clear = _evidence(1, True, CERTAIN_Z * ones, ones, CERTAIN_SIGMA * ones)
     called = _called(_boundary(rule, clear, name), clear).all()
     fail_unless(bool(called), f"{name} calls nothing, not even with all the trials allowed where {_first(clear, 0)}")
     confidence = getattr(rule, "confidence", 1.0)  # one that promises little may call what shows little
-    z = min(NOTHING_Z, float(ndtri(confidence)) / 2.0)
+    z = min(UNCLEAR_Z, float(ndtri(confidence)) / 2.0)
     for information in (0.0, 0.01, 0.1, 0.5, 1.0):
-        unclear = _evidence(1, True, z * one, information * one, NOTHING_SIGMA * one)
+        unclear = _evidence(1, True, z * ones, information * ones, UNCLEAR_SIGMA * ones)
         called = _called(_boundary(rule, unclear, name), unclear).any()
         problem = "calls a pair that differs by next to nothing, as exact ties do by chance"
         fail_unless(not called, f"{name} {problem}: {_first(unclear, 0)}")
 
 
 def _check_ties(rule: Correctable, name: str) -> None:
-    """Check that of exact ties, whose z is W(t)/sqrt(t), a share of at most alpha ever has a p-value below alpha."""
-    rng, least = np.random.default_rng(0), np.ones(PATHS)
+    """Check that at most a share alpha of exact ties, whose z is W(t)/sqrt(t), ever has a p-value below alpha."""
+    rng, smallest = np.random.default_rng(0), np.ones(PATHS)
     times, walk, before = np.linspace(0.025, 1.0, LOOKS), np.zeros(PATHS), 0.0
     for t in times:
         walk += rng.standard_normal(PATHS) * np.sqrt(t - before)
         before = t
         on = _evidence(PATHS, True, walk / np.sqrt(t), np.full(PATHS, t), np.full(PATHS, 0.03))
-        least = np.minimum(least, rule.p_value(on, 1))
+        smallest = np.minimum(smallest, rule.p_value(on, 1))
     for alpha in (0.01, 0.05, 0.2):
-        share, error = float(np.mean(least <= alpha)), 4.0 * np.sqrt(alpha * (1.0 - alpha) / PATHS)
+        share, error = float(np.mean(smallest <= alpha)), 4.0 * np.sqrt(alpha * (1.0 - alpha) / PATHS)
         fail_unless(
             share <= alpha + error,
             f"{name}: the p-values do not survive repeated looks: of exact ties, {share:.1%} have p <= {alpha:g} at "

@@ -1,4 +1,4 @@
-"""Whole small runs on made-up answers: straight ahead, and told in another order, which must give the same looks."""
+"""Small complete runs on made-up answers: in order, and in random order and batches, which must have the same looks."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,24 +22,24 @@ from adaptive_eval.core import (
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import Weighted
 
-MOST_ROUNDS = 10_000
-TRIES = 12
+MAX_ROUNDS = 10_000
+SEEDS = 12
 
 
-def fail_unless(holds: bool, said: str) -> None:
-    """Raise AssertionError unless it holds."""
-    if not holds:
-        raise AssertionError(said)
+def fail_unless(condition: bool, message: str) -> None:
+    """Raise AssertionError with the message unless the condition holds."""
+    if not condition:
+        raise AssertionError(message)
 
 
 @contextmanager
 def no_error(what: str, where: Callable[[], str]) -> Iterator[None]:
-    """Turn any exception into an AssertionError that names the values for which it was raised."""
+    """Convert any exception to an AssertionError with the values that caused it."""
     try:
         yield
     except AssertionError:
         raise
-    except Exception as error:  # whatever it is: it would end a run
+    except Exception as error:  # any exception would end a run
         written = isinstance(error, ValueError) and "read-only" in str(error)
         does = "writes into what it is shown, which raises" if written else "raises"
         raise AssertionError(f"{what} {does} {error!r:.300} {where()}") from error
@@ -52,8 +52,8 @@ def check_runs(
     policy: Policy | None = None,
     models: Sequence[int] = (2, 3, 4),
 ) -> None:
-    """Runs with these parts end, and have the same looks in whatever order and batches their answers come."""
-    for seed in range(TRIES):
+    """Check that runs with these parts end, and that looks do not depend on the order and batches of answers."""
+    for seed in range(SEEDS):
         rng = np.random.default_rng(seed)
         plan = Plan(
             Bench(int(rng.choice(models)), int(rng.integers(1, 6)), np.array([0.0, 1.0])),
@@ -85,7 +85,7 @@ def _described(plan: Plan) -> str:
 
 def _run(plan: Plan, seed: int, rng: np.random.Generator | None, what: str) -> Controller:
     controller, waiting = Controller(plan), list[Outcome]()
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         if controller.finished is not None:
             return controller
         asks = controller.ask(1 << 20 if rng is None else int(rng.integers(0, 20)))
@@ -99,6 +99,6 @@ def _run(plan: Plan, seed: int, rng: np.random.Generator | None, what: str) -> C
 
 
 def _grade(seed: int, model: int, question: int, trial: int) -> int:
-    """Right or wrong, by its place alone."""
+    """A reproducible grade of a trial: 1 or 0."""
     chance = np.random.default_rng([seed, model, question, trial]).random()
     return int(chance < 0.2 + 0.2 * model)

@@ -49,15 +49,15 @@ def test_command_line_ends_with_the_repairing_command(shadowed: Path) -> None:
     assert ended.returncode == 1 and not ended.stdout
     message, command = ended.stderr.splitlines()
     place = shadowed / "scorio" / "__init__.py"
-    assert message.startswith("error: adaptive_eval needs the package scorio that comes with it")
-    assert f"another package, {place}:" in message
+    assert message.startswith("error: adaptive_eval needs its own package scorio")
+    assert f"another package, {place}." in message
     assert command.strip() == foreign_scorio.repair_command()
 
 
 def test_removed_files_are_noticed(mixed: Path) -> None:
     ended = python(mixed, "-S", "-c", "import adaptive_eval")  # without the site, which has a whole one
     assert ended.returncode == 1
-    assert "missing or in part removed" in ended.stderr and "Traceback" not in ended.stderr
+    assert "missing or partly removed" in ended.stderr and "Traceback" not in ended.stderr
 
 
 def test_error_is_an_import_error_and_other_errors_keep_their_traceback(shadowed: Path) -> None:

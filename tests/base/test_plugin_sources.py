@@ -8,7 +8,7 @@ from live_runs import Found, Site
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.base.imports import fingerprints, first_words
+from adaptive_eval.base.imports import docstring_summary, fingerprints
 from adaptive_eval.cli import app
 from adaptive_eval.store import RunReader, SettingsChanged, events_of_kind
 
@@ -92,5 +92,5 @@ def test_of_an_installed_package_its_own_files_count(tmp_path: Path) -> None:
 
 def test_the_first_words_of_a_plug_in(tmp_path: Path) -> None:
     (tmp_path / "spoken.py").write_text("class Rule:\n    'One.\\n\\nTwo.'\n\ndef silent(): pass\n")
-    assert first_words("spoken:Rule", tmp_path) == "One."
-    assert first_words("spoken:silent", tmp_path) is None
+    assert docstring_summary("spoken:Rule", tmp_path) == "One."
+    assert docstring_summary("spoken:silent", tmp_path) is None

@@ -476,8 +476,8 @@ MOOT = (
         for name in ("addresses", "access", "api", "samples_per_request", "draw")
     ),
     Conflict(_levels(supply="inspect", wire="doubled"), "Inspect reads the responses, without their ids"),
-    Conflict(_levels(supply=("inspect", "lm_eval"), grader=("judge", "verifier")), "the task grades"),
-    Conflict(_levels(supply="lm_eval", grader="failing"), "the task grades"),
+    Conflict(_levels(supply=("inspect", "lm_eval"), grader=("judge", "verifier")), "the task's own scorer grades"),
+    Conflict(_levels(supply="lm_eval", grader="failing"), "the task's own scorer grades"),
     Conflict(_levels(supply=("inspect", "lm_eval"), benchmarks=("weighted", "grouped")), "the task has the questions"),
     Conflict(_levels(supply=("inspect", "lm_eval"), prior="earlier"), "the earlier run has questions of its own"),
     Conflict(_levels(supply="batch", wire="hangs"), "a batch service has no open requests"),

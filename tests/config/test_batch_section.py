@@ -43,7 +43,7 @@ def test_a_word_stands_for_the_section() -> None:
         ("batch: openai, gpus: 1", "has servers of its own"),
         ("batch: openai, concurrency: {samples_per_request: 4}", "one answer in each request"),
         ("batch: anthropic, sampling: {min_p: 0.1}", "has no min_p"),
-        ("batch: anthropic, api: completions", "asks in chats only"),
+        ("batch: anthropic, api: completions", "only supports chat"),
         ("batch: {kind: openai, base_url: 'ftp://a'}", "must be http"),
     ],
 )

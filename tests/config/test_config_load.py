@@ -48,7 +48,7 @@ def test_a_section_that_only_the_command_line_has_is_wrong_there() -> None:
 
 def test_a_file_name_that_cannot_name_a_run_is_told() -> None:
     (problem,) = check_text(BASE, Path("my bench.yaml"), (), {}).problems
-    assert str(problem).startswith("the file's name: name must be made of letters")
+    assert str(problem).startswith("the file's name: name must consist of letters")
 
 
 def test_a_world_may_be_asked_at_an_address_of_this_machine() -> None:
@@ -117,7 +117,7 @@ class TestShortForms:
         with pytest.raises(ConfigError) as refused:
             load_config(path)
         assert "line 6: trials.mx is not a known key" in str(refused.value)
-        assert f"line 1: questions names {tmp_path / 'q.jsonl'}, and there is no such file" in str(refused.value)
+        assert f"line 1: questions is {tmp_path / 'q.jsonl'}, which does not exist" in str(refused.value)
 
     @pytest.mark.parametrize("written", ["1x", "h", "-1h", "2:30"])
     def test_no_durations(self, written: str) -> None:
@@ -220,7 +220,7 @@ class TestOverrides:
             ("trials.max", "--set: needs a path and a value, but got 'trials.max'"),
             ("=3", "--set: needs a path and a value"),
             ("trials.max=[1", "--set trials.max: trials.max is not YAML"),
-            ("prompt.template={prompt}!", "put a text with such characters into quotes of its own"),
+            ("prompt.template={prompt}!", "put such a text in its own quotes"),
             ("seed=${GONE}", "--set seed: seed needs the environment variable GONE"),
         ],
     )
@@ -243,7 +243,7 @@ trials: {min: 9, max: 8}
 sampling: {top_p: 3}
 """
         starts = [
-            "line 1: name must be made of letters",
+            "line 1: name must consist of letters",
             "line 2: questions.limt is not a known key; did you mean `limit`?",
             "line 2: questions.path must end in one of .jsonl, .ndjson, .json, .csv, .parquet, but got 'q.txt'",
             "line 4: models[0].base_url",
@@ -251,8 +251,8 @@ sampling: {top_p: 3}
             "line 6: grader.kind must be one of exact, choice",
             "line 7: objective.k must be given for the objective top_k",
             "line 7: objective.baseline is only for the objective baseline, not for top_k, but got 'a'",
-            "line 8: stopping.confidence must lie between 0.5 and 1, but got 2; for 95 in a hundred write 0.95 or 95%",
-            "line 8: stopping.options may not hold threshold, which is no option of optimal",
+            "line 8: stopping.confidence must be between 0.5 and 1, but got 2; for 95 percent write 0.95 or 95%",
+            "line 8: stopping.options must not have threshold, which is not an option of optimal",
             "line 9: trials.max must be at least trials.min, which is 9, but got 8",
             "line 10: sampling.top_p must be less than or equal to 1, but got 3",
         ]
@@ -268,7 +268,7 @@ sampling: {top_p: 3}
         [
             ("seed: '3'", "seed must be a whole number, but got '3'; write it without quotes"),
             ("seed: true", "seed must be a whole number, but got true"),
-            ("stopping: {confidence: 95}", "for 95 in a hundred write 0.95 or 95%"),
+            ("stopping: {confidence: 95}", "for 95 percent write 0.95 or 95%"),
             ("name: two words", "as in `name: my-benchmark`"),
             ("trials: 5", "trials must be a mapping of keys, but got 5"),
             ("trials: {max: 100000000000000000000}", "trials.max must be less than or equal to 1000000000"),
@@ -279,8 +279,8 @@ sampling: {top_p: 3}
                 "needs a rule with a valid p-value, which published lacks",
             ),
             ("trials: {policy: best}", "must be a policy: weighted, unresolved_pairs"),
-            ("objective: {kind: pairs, pairs: [[a, a]]}", "may not compare 'a' with itself"),
-            ("objective: {kind: pairs, pairs: [[a, b], [b, a]]}", "may not have a pair twice"),
+            ("objective: {kind: pairs, pairs: [[a, a]]}", "must not compare 'a' with itself"),
+            ("objective: {kind: pairs, pairs: [[a, b], [b, a]]}", "must not have a pair twice"),
             ("objective: {kind: pairs, pairs: []}", "objective.pairs must not be empty"),
             ("objective: {kind: rankin}", "did you mean `ranking`?"),
             ("trials: {seeds: random}", "trials.seeds must be one of hashed, consecutive, coupled"),
@@ -295,8 +295,8 @@ sampling: {top_p: 3}
             ),
             ("temperature: 1", "temperature is not a known key; did you mean sampling.temperature?"),
             ("max_trials: 1", "max_trials is not a known key"),
-            ("prompt: {template: no field}", "prompt.template must have the question in it"),
-            ("prompt: 'no field'", "line 6: prompt must have the question in it"),
+            ("prompt: {template: no field}", "prompt.template must have a field of the question"),
+            ("prompt: 'no field'", "line 6: prompt must have a field of the question"),
             ("grader: {kind: regex}", "is given twice"),
         ],
     )
@@ -361,7 +361,7 @@ class TestBetweenSections:
             ("objective: {kind: precision, half_width: 3}", "must be a difference of scores"),
             (
                 "objective: {kind: threshold, value: 60}",
-                "must be a score, from 0 to 1, but got 60; for 60 in a hundred write",
+                "must be a score, from 0 to 1, but got 60; for 60 percent write",
             ),
             ("prompt: '{prompt} {hint}'", "{hint} is none of {id}, {prompt}, {choices}, {cluster}"),
             ("budget: {usd: 5}", "budget.usd counts nothing, since every model is on a server of your own"),
@@ -413,7 +413,7 @@ class TestBetweenSections:
             (BASE.replace("q.jsonl", "{world: coin}"), "did you mean `coins`?"),
             (
                 BASE.replace("q.jsonl", "{path: q.jsonl, world: coins}"),
-                "must be the only source, but path and world are given",
+                "must be the only source, but path and world are set",
             ),
             (BASE.replace("q.jsonl", "{limit: 3}"), "add `path: questions.jsonl`"),
             (BASE.replace("name: a,", "name: a, simulate: true,"), "needs the questions of a world"),
@@ -521,5 +521,5 @@ class TestMessagesOfTheFirstHour:
         assert only(text).startswith(f"line {line}: is not YAML: ")
 
     def test_a_folder_is_no_configuration(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigError, match="is a folder; name the configuration, a YAML file"):
+        with pytest.raises(ConfigError, match="is a folder; give the path of the configuration, a YAML file"):
             load_config(tmp_path)

@@ -33,7 +33,7 @@ def test_a_recorded_model_needs_no_address_price_or_length(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("models", "more", "said"),
     [
-        (RECORDED, "", "must have a model that is asked, but all are recorded"),
+        (RECORDED, "", "must include a model to ask, but all are recorded"),
         (NEW + "- {name: coin-03, simulate: true}\n", "objective: place\n", "place needs recorded models"),
         ("- {name: coin-01, recorded: r, base_url: 'http://x/v1'}\n" + NEW, "", "recorded model, which is never asked"),
         ("- {name: coin-01, recorded: r, simulate: true}\n" + NEW, "", "remove simulate, or recorded"),

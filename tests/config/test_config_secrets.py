@@ -44,7 +44,7 @@ def told(line: str, **environment: str) -> list[str]:
 )
 def test_a_literal_key_is_refused_without_being_shown(line: str) -> None:
     lines = told(line)
-    assert any("holds a secret, which must not stand in the file" in found for found in lines), lines
+    assert any("has a secret, which must not be in the file" in found for found in lines), lines
     assert KEY not in str(lines)
     assert "abc" not in str(lines).replace("'abc'", "")
 
@@ -73,13 +73,13 @@ def test_names_of_variables_and_harmless_words_are_not(line: str) -> None:
 )
 def test_a_secret_variable_goes_into_headers_only(line: str) -> None:
     lines = told(line, MY_KEY="harmless", HF_TOKEN="harmless", DB_PASSWORD="harmless")
-    assert any("takes in a secret, which would be stored with the results" in found for found in lines), lines
+    assert any("includes a secret, which would be stored with the results" in found for found in lines), lines
     assert "harmless" not in str(lines)
 
 
 def test_a_key_from_a_variable_of_any_name_is_recognised() -> None:
     lines = told("model: ${INNOCENT}", INNOCENT=KEY)
-    assert any("holds a secret" in found for found in lines), lines
+    assert any("has a secret" in found for found in lines), lines
     assert KEY not in str(lines)
 
 
@@ -96,7 +96,7 @@ def test_no_variable_brings_a_key_into_an_address(key: str) -> None:
         (from_the_environment, {"OPENAI_BASE_URL": f"http://a/{key}/v1"}),
     ):
         lines = [str(problem) for problem in check_text(text, Path("c.yaml"), (), values).problems]
-        assert "looks like a key" in lines[0] or "holds a secret" in lines[0], lines
+        assert "looks like a key" in lines[0] or "has a secret" in lines[0], lines
         assert key not in str(lines)
 
 
@@ -135,7 +135,7 @@ def test_a_key_as_a_key_is_not_shown_either() -> None:
 
 def test_an_override_with_a_key_is_refused() -> None:
     checked = check_text(BASE.format(line="model: m"), Path("c.yaml"), [f"models.0.api_key={KEY}"], {})
-    assert str(checked.problems[0]).startswith("--set models.0.api_key: models[0].api_key holds a secret")
+    assert str(checked.problems[0]).startswith("--set models.0.api_key: models[0].api_key has a secret")
     assert KEY not in str(list(map(str, checked.problems)))
 
 

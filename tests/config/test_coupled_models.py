@@ -30,7 +30,7 @@ def config(folder: Path, *models: dict[str, object], **changes: object) -> RunCo
     [
         ({"sampling": {"temperature": 0.2}}, "but differ in sampling.temperature"),
         ({"prompt": {"template": "Say: {prompt}"}}, "but differ in prompt"),
-        ({"batch": "anthropic"}, "but the batch service of new takes none"),
+        ({"batch": "anthropic"}, "but the batch service of new has none"),
     ],
 )
 def test_what_stands_in_the_way_is_told(tmp_path: Path, other: dict[str, object], said: str) -> None:

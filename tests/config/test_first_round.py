@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.config.first_round import IN_PARTS, NOTHING, TOO_FEW, first_round_problems
+from adaptive_eval.config.first_round import IN_PARTS, NO_ANSWERS, TOO_FEW, first_round_problems
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import worst_verdict
 from adaptive_eval.config.prepare import PreparedRun, prepare
@@ -44,7 +44,7 @@ def prepared(budget: str, grader: str = "math", most: int = 1000) -> PreparedRun
     ("key", "grader", "follows", "lowers"),
     [
         ("trials", "math", TOO_FEW, "trials.min"),
-        ("tokens", "math", NOTHING, "sampling.max_tokens"),
+        ("tokens", "math", NO_ANSWERS, "sampling.max_tokens"),
         (
             "usd",
             JUDGE,
@@ -73,7 +73,9 @@ def test_where_one_answer_of_each_model_is_too_much_no_number_of_trials_is_named
     least = re.search(r"it may cost up to ([\d,]+), and the first round up to", said)
     assert least is not None and "trials.min" not in said
     cap = int(least[1].replace(",", ""))
-    assert said.startswith(NOTHING) and next(first_round_problems(prepared(f"tokens: {cap - 1}"))).startswith(NOTHING)
+    assert said.startswith(NO_ANSWERS) and next(first_round_problems(prepared(f"tokens: {cap - 1}"))).startswith(
+        NO_ANSWERS
+    )
     assert next(first_round_problems(prepared(f"tokens: {cap}"))).startswith(IN_PARTS)
 
 
@@ -92,7 +94,7 @@ def test_a_judge_sees_no_more_of_an_answer_than_its_tokens_can_have() -> None:
 @pytest.mark.slow
 def test_who_prepares_rehearses_or_starts_a_run_is_told(site: Site) -> None:
     config = site.write(budget={"tokens": 1000})
-    said = f"{NOTHING}: it may cost up to "
+    said = f"{NO_ANSWERS}: it may cost up to "
     for command in ("validate",), ("plan", "--worlds", "10"):
         told = CliRunner().invoke(app, [*command, str(config)])
         assert told.exit_code == ExitCode.REACHED and said in told.output

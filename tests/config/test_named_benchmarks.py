@@ -184,7 +184,7 @@ def test_init_writes_a_configuration_of_it(packages: Path, name: str) -> None:
         assert config.questions.options["task"] == "gsm_cot" and "# Grade school. Data: openai/gsm8k.\n" in text
     else:
         assert config.benchmark is not None and config.benchmark.inspect == name
-    assert name != "bare_evals/given-name" or "  # scorer: verified_by_hand # the one that counts" in text
+    assert name != "bare_evals/given-name" or "  # scorer: verified_by_hand # which scorer counts" in text
     if name == "told_evals/sums":
         assert config.benchmark is not None and config.benchmark.scorer == "match"
         assert "#   level: 1, tools: None" in text and "# Sums: by hand, 1,200 questions. Adds" in text

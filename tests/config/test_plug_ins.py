@@ -147,7 +147,7 @@ def test_an_objective_brings_its_rule(folder: Path) -> None:
         ),
         (
             "stopping: {rule: 'mine:Strict', options: {x: 4}}",
-            "stopping.options.x is not an option of mine:Strict; it takes confidence, height",
+            "stopping.options.x is not an option of mine:Strict; its options: confidence, height",
         ),
         (
             "stopping: {rule: 'mine:Strict', options: {height: -1}}",
@@ -156,11 +156,11 @@ def test_an_objective_brings_its_rule(folder: Path) -> None:
         ("stopping: {rule: 'mine:strict'}", "stopping.rule: mine:strict could not be created without options"),
         (
             "stopping: {rule: 'mine:ready', options: {height: 2}}",
-            "mine:ready takes no options, since it is an object and not a class; name its class instead",
+            "mine:ready has no options, since it is an object and not a class; name its class instead",
         ),
-        ("stopping: 'mine:Frugal'", "stopping.rule: mine:Frugal is no rule, since it has no boundary"),
-        ("trials: {policy: 'mine:Strict'}", "trials.policy: mine:Strict is no policy, since it has no allocate"),
-        ("objective: 'mine:Frugal'", "objective.kind: mine:Frugal is no objective, since it has no comparisons"),
+        ("stopping: 'mine:Frugal'", "stopping.rule: mine:Frugal is not a valid rule: it has no boundary"),
+        ("trials: {policy: 'mine:Strict'}", "trials.policy: mine:Strict is not a valid policy: it has no allocate"),
+        ("objective: 'mine:Frugal'", "objective.kind: mine:Frugal is not a valid objective: it has no comparisons"),
         ("stopping: 'mine:nothing'", "stopping.rule: mine:nothing must be a class"),
         ("stopping: 'mine:Lost'", "module mine has no attribute Lost"),
         ("objective: 'mine:Itself'", "must compare two of the models 0 to 3, but got [[0, 0]]"),
@@ -177,9 +177,15 @@ def test_what_does_not_fit_is_told(folder: Path, text: str, problem: str) -> Non
     ("line", "problem"),
     [
         ("objective: {kind: 'mine:Against', k: 1}", "objective.k is an option of top_k, not of a plug-in"),
-        ("stopping: {rule: optimal, options: {wort: 4}}", "stopping.options may not hold wort, which is no option"),
-        ("stopping: {rule: optimal, options: {worth: 99}}", "stopping.options has a wrong value: input should be less"),
-        ("trials: {options: {share: 1}}", "trials.options may not hold share, which is no option of weighted"),
+        (
+            "stopping: {rule: optimal, options: {wort: 4}}",
+            "stopping.options must not have wort, which is not an option",
+        ),
+        (
+            "stopping: {rule: optimal, options: {worth: 99}}",
+            "stopping.options has an invalid value: input should be less",
+        ),
+        ("trials: {options: {share: 1}}", "trials.options must not have share, which is not an option of weighted"),
         ("stopping: {rule: [published]}", "stopping.rule must be a text"),
         ("trials: {policy: weigthed}", "did you mean `weighted`?"),
         ("grader: {kind: python, function: mine}", "grader.function must name an object to import"),

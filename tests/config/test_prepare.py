@@ -75,7 +75,7 @@ def test_a_stored_configuration_that_is_none_is_named_as_such(damage: dict[str, 
 
 def test_settings_that_somebody_has_changed_so_that_they_do_not_fit_are_told(config: RunConfig) -> None:
     objective = config.objective.model_copy(update={"kind": "top_k", "k": 10**9})
-    with pytest.raises(ConfigError, match="settings do not fit together.*TopK"):
+    with pytest.raises(ConfigError, match="settings are incompatible.*TopK"):
         prepare(config.model_copy(update={"objective": objective}))
 
 
@@ -104,6 +104,6 @@ def test_answer_keys_that_are_wrong_in_the_same_way_are_told_once(tmp_path: Path
     with pytest.raises(ConfigError) as told:
         prepare(config)
     _, first, other = str(told.value).splitlines()
-    assert first.startswith("  question q0: has no choices, and its answer 'colour 0' is no letter A to E")
-    assert first.endswith("(and 10 more alike)")
+    assert first.startswith("  question q0: has no choices, and its answer 'colour 0' is not a letter A to E")
+    assert first.endswith("(and 10 more)")
     assert other.startswith("  question odd: ")

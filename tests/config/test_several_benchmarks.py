@@ -142,7 +142,7 @@ def test_weights_are_shared_by_the_questions_that_are_there() -> None:
         (TWO + "questions: q.jsonl\n", "line 9: questions cannot be combined with benchmarks"),
         (TWO + "benchmark: {inspect: a/b}\n", "benchmark cannot be combined with benchmarks"),
         (TWO.replace("hard", "easy"), "benchmarks[1].name must differ from the other names"),
-        (TWO.replace("name: hard", "name: a/b"), "line 3: benchmarks[1].name must be made of letters"),
+        (TWO.replace("name: hard", "name: a/b"), "line 3: benchmarks[1].name must consist of letters"),
         (TWO.replace("weight: 3", "weight: 0"), "line 2: benchmarks[0].weight must be greater than 0"),
         (TWO.replace("path: h.jsonl, ", ""), "line 4: benchmarks[1].questions.world or path"),
         (TWO.replace("e.jsonl", "{path: e.jsonl, limit: 0}"), "line 2: benchmarks[0].questions.limit must"),
@@ -162,37 +162,40 @@ def test_weights_are_shared_by_the_questions_that_are_there() -> None:
         (
             TWO.replace("grader: numeric", f"grader: {JUDGE.replace('base_url', 'api_key_env: KEY, base_url')}")
             + "budget: {usd: 5}\n",
-            "budget.usd needs price of the judge of hard, to reserve what a verdict may cost",
+            "budget.usd needs price of the judge of hard, to reserve the cost of a verdict",
         ),
         (TWO.replace("grader: math\n", ""), "line 2: benchmarks[0].grader must be given"),
         (TWO.replace(", questions: e.jsonl", ""), "line 2: benchmarks[0].questions must be given"),
-        (TWO.replace(", questions: e.jsonl", ", benchmark: {inspect: a/b}"), "models[0].inspect must be given"),
+        (TWO.replace(", questions: e.jsonl", ", benchmark: {inspect: a/b}"), "models[0].inspect must be set"),
         (
             TWO.replace(", questions: e.jsonl", ", benchmark: {inspect: a/b}, grader: math"),
-            "line 2: benchmarks[0].grader has no effect: the scorer of the task grades",
+            "line 2: benchmarks[0].grader has no effect: the task's own scorer grades",
         ),
         (
             re.sub("questions: .*topic.*\n    grader: numeric", "benchmark: {inspect: a/b}", TWO),
-            "benchmarks[1].prompt has no effect: the task of Inspect has its own prompts",
+            "benchmarks[1].prompt has no effect: the Inspect task has its own prompts",
         ),
-        (TWO.replace("weight: 3", "gate: 5%"), "line 2: benchmarks[0].gate needs a gate of the run, too"),
+        (TWO.replace("weight: 3", "gate: 5%"), "line 2: benchmarks[0].gate needs objective.gate as well"),
         (GATED.replace("gate: 5%", "gate: -0.1"), "line 2: benchmarks[0].gate must be"),
         (
             GATED + "stopping: {rule: published, prior: uniform}\n",
             "benchmarks[0].gate needs a rule with a valid p-value",
         ),
-        (GATED + "stopping: {familywise: holm}\n", "benchmarks[0].gate shares the error with a model's other gates"),
+        (
+            GATED + "stopping: {familywise: holm}\n",
+            "benchmarks[0].gate already shares the error with a model's other gates",
+        ),
         (GATED + "trials: {seeds: coupled}\n", "benchmarks[0].gate cannot be combined with coupled seeds"),
         (TWO.replace("({topic})", "({level})"), "line 6: benchmarks[1].prompt has a name in braces that is not a"),
         (TWO + "trials: {draw: 100, min: 1, max: 1}\n", "trials.draw cannot be combined with several benchmarks"),
         (TWO + "report: {metrics: [pass@2]}\n", "report.metrics cannot be combined with several benchmarks"),
         (TWO + "report: {by: [level]}\n", "report.by must be fields of the questions that are kept"),
-        (TWO.replace("e.jsonl", "{world: coins}"), "has several worlds, and the simulator serves one"),
+        (TWO.replace("e.jsonl", "{world: coins}"), "has several worlds, but the simulator serves one"),
         (
             "questions: {benchmarks: {easy: {path: e.jsonl}}}\ngrader: math\n",
-            "questions.benchmarks is filled in by `benchmarks`, and there is none",
+            "questions.benchmarks is set by `benchmarks`, but there is none",
         ),
-        (TWO.replace("e.jsonl", "{path: e.jsonl, fields: {answer: null}}"), "questions.fields.answer must be given"),
+        (TWO.replace("e.jsonl", "{path: e.jsonl, fields: {answer: null}}"), "questions.fields.answer must be set"),
     ],
 )
 def test_what_cannot_be_is_told_where_it_stands(text: str, problem: str) -> None:

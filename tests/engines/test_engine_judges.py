@@ -118,7 +118,7 @@ def test_verdicts_come_in_the_form_that_the_grammar_sees_to(
     failed = [one for one in found.records if one.category is None]
     assert len(graded) > 10 and failed, (len(graded), len(failed))
     assert {one.signals["verdict"] for one in graded} <= {"correct", "wrong", ""}
-    assert all("is not the JSON object that was asked for" in str(one.grader_error) for one in failed)
+    assert all("is not the requested JSON object" in str(one.grader_error) for one in failed)
     assert sum(map(grading_tokens, found.records)) == read + written
     assert used(graded)[1] < written
     assert "response_format" not in str(found.results["warnings"])

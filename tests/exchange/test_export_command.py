@@ -33,7 +33,7 @@ def test_an_export_is_not_replaced_without_force(tmp_path: Path, form: str) -> N
     path = Path(first.output.splitlines()[0].partition(":")[0])
     assert path.parent == directory and "9 trials" not in first.output and "11 trials of 2 models" in first.output
     again = CliRunner().invoke(app, ["export", str(directory), "--format", form])
-    assert again.exit_code == 2 and "exists already; replace it with --force" in again.stderr
+    assert again.exit_code == 2 and "already exists; replace it with --force" in again.stderr
     forced = CliRunner().invoke(app, ["export", str(directory), "--format", form, "--force"])
     assert forced.exit_code == 0, forced.output
     assert not [file for file in directory.iterdir() if "draft" in file.name or "old" in file.name]

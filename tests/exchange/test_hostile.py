@@ -45,7 +45,7 @@ def refusal(path: Path, *options: str) -> str:
         (b"", "is empty"),
         (b"\xff\xfe\x00garbage", "line 1: must be UTF-8 text"),
         (b"hello there\nno table\n", "has the columns hello there, which match no supported log"),
-        (b"model,question,model,category\na,q,a,1\n", "line 1: needs a header with the name of each column once"),
+        (b"model,question,model,category\na,q,a,1\n", "line 1: needs a header with different names for all columns"),
         (b"model,question,category\na,q,1\na,q\n", "line 3: has 2 values, but the header has 3"),
         (b'{"results": {}, "config": {}}', "contains only means"),
         (b'{"some": "thing"}\n', "has the columns some, which match no supported log"),

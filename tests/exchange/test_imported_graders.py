@@ -102,7 +102,7 @@ def test_a_grader_that_gives_other_grades_is_left_out_and_not_gone_on_with(
     monkeypatch.setattr(importing, "GRADERS", tried)
     run, done = begun(tmp_path, {}, "match")
     right = sum(outcomes(run).values())
-    assert f"grades    {right} of 48 stored answers get another grade from exact, for example" in done.stdout
+    assert f"grades    exact grades {right} of 48 stored answers differently, for example" in done.stdout
     assert "key '20': stored correct, now " in done.stdout
     assert "(on a sample: " in done.stdout and "numeric" in done.stdout
     text = (run / "config.yaml").read_text()
@@ -113,7 +113,7 @@ def test_a_grader_that_gives_other_grades_is_left_out_and_not_gone_on_with(
     assert without.exit_code == ExitCode.CONFIGURATION and "grader" in without.stderr
     mixed = run_on(run, server, monkeypatch, grader="exact")
     assert mixed.exit_code == ExitCode.CONFIGURATION
-    assert f"{right} of 48 stored answers get another grade from exact" in mixed.stderr
+    assert f"exact grades {right} of 48 stored answers differently" in mixed.stderr
     assert "adaptive-eval regrade" in mixed.stderr
     assert server.asked == [] and kind_of(run) == "logged"
 
@@ -175,15 +175,15 @@ def test_a_configuration_that_is_given_is_tried_too(tmp_path: Path, server: Sayi
     config, run = tmp_path / "own.yaml", tmp_path / "run"
     config.write_text(yaml.safe_dump(tree))
     done = imported(lines(tmp_path / "log.jsonl", trials), "--to", run, "--config", config)
-    assert done.exit_code == 0 and "get another grade from exact" in done.stdout
+    assert done.exit_code == 0 and "stored answers differently" in done.stdout
     told = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(run), "--dry-run"])
-    assert told.exit_code == ExitCode.CONFIGURATION and "get another grade from exact" in told.stderr
+    assert told.exit_code == ExitCode.CONFIGURATION and "stored answers differently" in told.stderr
     config.write_text(yaml.safe_dump(tree | {"grader": "numeric"}))
     told = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(run), "--dry-run"])
     assert told.exit_code == ExitCode.REACHED, told.stderr
     assert kind_of(run) == "logged"  # a dry run changes nothing
     refused = CliRunner().invoke(app, ["validate", str(config), "--set", "grader=logged"])
-    assert refused.exit_code == ExitCode.CONFIGURATION and "stands for the grades of imported logs" in refused.stderr
+    assert refused.exit_code == ExitCode.CONFIGURATION and "is a placeholder for imported logs" in refused.stderr
 
 
 BRIEF = {
@@ -212,7 +212,7 @@ def test_what_scorers_have_said_stands_until_a_grader_is_found_that_says_the_sam
         config.write_text(yaml.safe_dump(tree))
         done = imported(*logs, "--to", run, "--config", config)
         assert done.exit_code == 0, done.stderr
-        assert ("get another grade from exact" in done.stdout) == (grader == "exact")
+        assert ("stored answers differently" in done.stdout) == (grader == "exact")
         assert kind_of(run) == kind
         right = 1 if rubric == "binary" else 0  # no tokens are logged: every right answer is brief
         assert {key: category == right for key, category in outcomes(run).items()} == {

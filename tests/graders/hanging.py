@@ -51,7 +51,7 @@ def _starve(_: str) -> bool:
     """Stand in line for a processor for a day."""
     _let_the_limit_pass(in_line=True)
     begun = time.perf_counter()
-    while time.perf_counter() - begun < 3 * worker.TICK:
+    while time.perf_counter() - begun < 3 * worker.TICK_SECONDS:
         pass
     return True
 

@@ -19,7 +19,7 @@ from adaptive_eval.graders.asked import GraderServer
 from adaptive_eval.graders.ballots import BallotField, parse_json_ballot, parse_line_ballot, reply_format
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.graders.scoring import JudgeCriterion, combined, least, score_rubric, sums
+from adaptive_eval.graders.scoring import JudgeCriterion, lowest_score, possible_scores, score_rubric, weighted_sum
 from adaptive_eval.graders.transcript import Transcript, visible
 from adaptive_eval.questions.types import Question
 from adaptive_eval.simulate.judging import SimulatedJudge
@@ -63,15 +63,15 @@ def test_levels_are_read_line_by_line_whatever_their_case_and_emphasis(lines: st
 @pytest.mark.parametrize(
     ("reply", "problem"),
     [
-        ("SOUND-{n}: met", "the lines that were asked for"),
-        ("FORM-{n}: full\nSOUND-{n}: met", "the lines that were asked for"),
-        ("SOUND-{n}: met\nFORM-{n}: full\nThat is all.", "the lines that were asked for"),
-        ("SOUND-{n}: met\nand so\nFORM-{n}: full", "the lines that were asked for"),
+        ("SOUND-{n}: met", "the lines that were requested"),
+        ("FORM-{n}: full\nSOUND-{n}: met", "the lines that were requested"),
+        ("SOUND-{n}: met\nFORM-{n}: full\nThat is all.", "the lines that were requested"),
+        ("SOUND-{n}: met\nand so\nFORM-{n}: full", "the lines that were requested"),
         ("SOUND-{n}: not met\nSOUND-{n}: met\nFORM-{n}: full", "several verdicts"),
-        ("SOUND-{n}: met\nFORM-{n}: fullest", "of form that is none of none, some, full"),
-        ("SOUND-fedcba9876543210: met\nFORM-{n}: full", "the lines that were asked for"),
-        ("I think", "the lines that were asked for: it ends with 'I think'$"),
-        (" \n", "the lines that were asked for: it is empty$"),
+        ("SOUND-{n}: met\nFORM-{n}: fullest", "of form other than none, some, full"),
+        ("SOUND-fedcba9876543210: met\nFORM-{n}: full", "the lines that were requested"),
+        ("I think", "the lines that were requested: it ends with 'I think'$"),
+        (" \n", "the lines that were requested: it is empty$"),
     ],
 )
 def test_what_are_not_the_lines_is_an_error(reply: str, problem: str) -> None:
@@ -103,29 +103,29 @@ def test_reasoning_before_a_reply_is_not_read() -> None:
         thought = lines.replace("met", "not met")
         assert parse_line_ballot(f"{begins}\n{thought}\n{ends}\n{lines}", NUMBER, BALLOT) == ("met", "full")
         if begins:
-            with pytest.raises(GraderError, match="reasoning alone"):
+            with pytest.raises(GraderError, match="has only reasoning"):
                 parse_line_ballot(f"{begins}\n{lines}", NUMBER, BALLOT)
-            with pytest.raises(GraderError, match="reasoning alone"):
+            with pytest.raises(GraderError, match="has only reasoning"):
                 parse_json_ballot(f"{begins}\n{said}", BALLOT)
 
 
 @pytest.mark.parametrize(
     ("reply", "problem"),
     [
-        ("", "not the JSON object that was asked for: it is empty$"),
-        ("7" * 99, f"not the JSON object that was asked for: it begins with '{'7' * 60}'$"),
-        ('{"sound": "met", "form": "full"} is what the answer asks for', "not the JSON object"),
+        ("", "not the requested JSON object: it is empty$"),
+        ("7" * 99, f"not the requested JSON object: it begins with '{'7' * 60}'$"),
+        ('{"sound": "met", "form": "full"} is what the answer asks for', "not the requested JSON object"),
         ('{"sound": "met", "form": "full"} {"sound": "not met", "form": "none"}', "several verdicts"),
-        ('{"so": {"sound": "met", "form": "full"}}', "not the JSON object"),
-        ('<think>{"sound": "met", "form": "full"}', "reasoning alone; .*raise grader.sampling.max_tokens"),
-        ('{"a":' * 100_000, "not the JSON object"),
-        ('{"sound": "met"}', "not the JSON object"),
-        ('{"sound": "met", "form": "full", "verdict": "correct"}', "not the JSON object"),
-        ('["met", "full"]', "not the JSON object"),
+        ('{"so": {"sound": "met", "form": "full"}}', "not the requested JSON object"),
+        ('<think>{"sound": "met", "form": "full"}', "has only reasoning; .*raise grader.sampling.max_tokens"),
+        ('{"a":' * 100_000, "not the requested JSON object"),
+        ('{"sound": "met"}', "not the requested JSON object"),
+        ('{"sound": "met", "form": "full", "verdict": "correct"}', "not the requested JSON object"),
+        ('["met", "full"]', "not the requested JSON object"),
         ('{"sound": "not met", "sound": "met", "form": "full"}', "several verdicts"),
-        ('{"sound": true, "form": "full"}', "none of not met, met"),
-        ('{"sound": "met", "form": ["full"]}', "none of none, some, full"),
-        ("[" * 100_000, "not the JSON object"),
+        ('{"sound": true, "form": "full"}', "other than not met, met"),
+        ('{"sound": "met", "form": ["full"]}', "other than none, some, full"),
+        ("[" * 100_000, "not the requested JSON object"),
     ],
 )
 def test_what_is_not_the_object_is_an_error(reply: str, problem: str) -> None:
@@ -160,27 +160,27 @@ def test_every_sum_is_a_category_that_is_worth_it(drawn: list[tuple[float, list[
     ]
     rubric, judge = open_rubric(score_rubric(criteria)), Judge(server=SERVER, scores=tuple(criteria))
     possible = []
-    for said in product(*(one.in_order for one in criteria)):
+    for said in product(*(one.sorted_levels for one in criteria)):
         truth = sum(one.weight * one.levels[level] for one, level in zip(criteria, said, strict=True))
         possible.append(truth)
         assert rubric.weights[rubric.category(judge.make_signals(said))] == pytest.approx(truth, abs=1e-8)
-    assert sums(criteria)[0] == pytest.approx(min(possible), abs=1e-8)
-    assert rubric.weights[rubric.category(judge.make_signals(()))] == pytest.approx(least(criteria), abs=1e-8)
-    assert len(rubric.weights) == len(sums(criteria)) <= len(possible)
+    assert possible_scores(criteria)[0] == pytest.approx(min(possible), abs=1e-8)
+    assert rubric.weights[rubric.category(judge.make_signals(()))] == pytest.approx(lowest_score(criteria), abs=1e-8)
+    assert len(rubric.weights) == len(possible_scores(criteria)) <= len(possible)
 
 
 def test_equal_sums_are_one_category() -> None:
     tenths = [JudgeCriterion(name=name, weight=weight) for name, weight in (("a", 0.1), ("b", 0.2), ("c", 0.3))]
-    assert sums(tenths) == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
-    assert combined(tenths, ("met", "met", "not met")) == combined(tenths, ("not met", "not met", "met")) == 0.3
+    assert possible_scores(tenths) == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+    assert weighted_sum(tenths, ("met", "met", "not met")) == weighted_sum(tenths, ("not met", "not met", "met")) == 0.3
     assert [one.name for one in score_rubric(tenths).categories] == ["0.6", "0.5", "0.4", "0.3", "0.2", "0.1", "0"]
 
 
 def test_of_several_votes_the_middle_level_of_each_criterion_counts() -> None:
     judge = Judge(server=SERVER, scores=CRITERIA, votes=3)
     voted = judge.voted([[("met", "none")], [("not met", "full")], [("met", "some")]])
-    assert voted.said == ("met", "some") and voted.agreement == pytest.approx(1 / 3)
-    assert judge.voted([[("met", "none")], [("not met", "full")]]).said == ("not met", "none"), "the lower of two"
+    assert voted.levels == ("met", "some") and voted.agreement == pytest.approx(1 / 3)
+    assert judge.voted([[("met", "none")], [("not met", "full")]]).levels == ("not met", "none"), "the lower of two"
     with pytest.raises(GraderError, match="too few"):
         judge.voted([[("met", "none")]])
 
@@ -201,7 +201,7 @@ def test_a_verdict_that_depends_on_the_order_is_a_tie(
     orders: Sequence[str], verdict: str, dependent: float, towards: float
 ) -> None:
     voted = COMPARING.voted([[(said,) for said in orders]])
-    assert (voted.said, voted.order_dependent, voted.prefers_first) == ((verdict,), dependent, towards)
+    assert (voted.levels, voted.order_dependent, voted.prefers_first) == ((verdict,), dependent, towards)
 
 
 def test_of_several_comparisons_the_middle_one_counts() -> None:
@@ -209,8 +209,8 @@ def test_of_several_comparisons_the_middle_one_counts() -> None:
     better, tie, worse = (
         [(one,), (other,)] for one, other in (("first", "second"), ("tie", "tie"), ("second", "first"))
     )
-    assert judge.voted([better, worse, tie]).said == ("tie",)
-    assert judge.voted([better, worse, better]).said == ("better",)
+    assert judge.voted([better, worse, tie]).levels == ("tie",)
+    assert judge.voted([better, worse, better]).levels == ("better",)
     assert judge.replies == 6
 
 
@@ -219,11 +219,11 @@ def test_of_several_comparisons_the_middle_one_counts() -> None:
     [
         ({"scores": CRITERIA, "against": "reference"}, "has scores and against"),
         ({"scores": (CRITERIA[0], CRITERIA[0])}, "different names"),
-        ({"scores": [{"name": "truncated"}]}, "may not be truncated"),
-        ({"scores": [{"name": "ok", "weight": 0.0}]}, "other than zero"),
-        ({"scores": [{"name": "ok", "levels": {"bad": 1.0, "good": 1.0}}]}, "of different worth"),
+        ({"scores": [{"name": "truncated"}]}, "must not be truncated"),
+        ({"scores": [{"name": "ok", "weight": 0.0}]}, "must be a number of at least 0.001"),
+        ({"scores": [{"name": "ok", "levels": {"bad": 1.0, "good": 1.0}}]}, "with different scores"),
         ({"scores": [{"name": "ok", "levels": {"a, b": 0.0, "good": 1.0}}]}, "must have names of"),
-        ({"structured": True, "sampling": {"extra_body": {"response_format": {}}}}, "say the same"),
+        ({"structured": True, "sampling": {"extra_body": {"response_format": {}}}}, "which do the same"),
     ],
 )
 def test_what_is_no_judge_is_refused(options: dict[str, object], said: str) -> None:

@@ -111,11 +111,11 @@ def test_positions_count_from_zero(key: str, letter: str) -> None:
 def test_a_position_beyond_the_choices_is_told_beforehand(key: str) -> None:
     problem = Choice(key="index").key_problem(Question("q", "?", key, CITIES.choices))
     assert problem is not None
-    assert problem.startswith("needs a position 0 to 3 as its answer")
+    assert problem.startswith("needs an index from 0 to 3 as its answer")
 
 
 @pytest.mark.parametrize("key", ["letter", "index"])
 def test_a_key_of_a_question_without_choices_names_where_they_are_told(key: Literal["letter", "index"]) -> None:
     problem = Choice(key=key).key_problem(Question("q", "?", "Paris"))
     assert problem is not None and "has no choices, and its answer 'Paris' is no" in problem
-    assert problem.endswith("name the field that holds the choices as questions.fields.choices")
+    assert problem.endswith("set questions.fields.choices to the field with the choices")

@@ -17,11 +17,11 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders import worker
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.mathematics import Math
-from adaptive_eval.graders.pool import GRACE, GradingPool, _default_workers
+from adaptive_eval.graders.pool import KILL_GRACE, GradingPool, _default_workers
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.text import Exact, Regex
 from adaptive_eval.graders.types import GraderOptions, Marks
-from adaptive_eval.graders.worker import GIVES_WAY, Worker
+from adaptive_eval.graders.worker import NICENESS, Worker
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.grading import grade_or_error
 
@@ -137,8 +137,10 @@ async def test_a_worker_that_nothing_interrupts_is_killed_and_only_its_answer_is
         for _ in range(3):  # it is put off where others wait, and then tried twice
             await until(holds.exists)
             holds.unlink()
-            let_pass(HANGS + GRACE)
-        assert [str(error) for error in await held] == [f"the grader was silent for {HANGS + GRACE:g} s and was killed"]
+            let_pass(HANGS + KILL_GRACE)
+        assert [str(error) for error in await held] == [
+            f"the grader was silent for {HANGS + KILL_GRACE:g} s and was killed"
+        ]
         assert [result.category for result in await others] == [0] * 5
         assert (await grade("pid")).extracted != before
 
@@ -180,7 +182,7 @@ async def test_a_worker_gives_way_within_the_session_of_its_parent() -> None:
     mine = os.getpriority(os.PRIO_PROCESS, 0)
     async with pool(KnownSlow(function="hanging:grade", timeout=HANGS)) as grade:
         assert (await grade("nice")).extracted == f"{mine} {os.getsid(0)} 0", "it leads a process group of its own"
-        assert (await grade("nice slow")).extracted == f"{min(19, mine + GIVES_WAY)} {os.getsid(0)} 0"
+        assert (await grade("nice slow")).extracted == f"{min(19, mine + NICENESS)} {os.getsid(0)} 0"
 
 
 @pytest.mark.slow
@@ -297,8 +299,8 @@ async def test_a_loop_that_was_held_up_itself_blames_no_grader(starts: list[Work
         (worker,) = starts
         pipe = worker._process._transport.get_pipe_transport(1).get_extra_info("pipe")  # type: ignore[attr-defined]
         assert select.select([pipe], [], [], HANGS)[0], "the reply lies in the pipe, and nobody takes it"
-        let_pass(HANGS + GRACE)
-        assert (await waiting).category == 1 and not worker.gives_way
+        let_pass(HANGS + KILL_GRACE)
+        assert (await waiting).category == 1 and not worker.low_priority
 
 
 @pytest.mark.slow
@@ -323,7 +325,7 @@ async def test_closing_ends_the_processes_and_fails_what_waits(tmp_path: Path) -
     await until(begun.exists)
     await opened.close()
     for task in waiting:
-        with pytest.raises(GraderError, match="was closed before it came to this answer"):
+        with pytest.raises(GraderError, match="was closed before it graded this answer"):
             await task
     with pytest.raises(GraderError, match="was closed"):
         await opened.grade(answers[0], QUESTION)
@@ -383,7 +385,7 @@ async def test_what_is_known_to_be_slow_never_has_the_worker_of_others(starts: l
         stuck = [asyncio.create_task(grade(f"wait {tmp_path / str(number)}")) for number in range(12)]
         pids = {(await grade("pid")).extracted for _ in range(8)}
         assert len(pids) == 1
-        await until(lambda: sum(worker.gives_way for worker in starts) == _default_workers())
+        await until(lambda: sum(worker.low_priority for worker in starts) == _default_workers())
         assert not any(task.done() for task in stuck)
     await asyncio.gather(*stuck, return_exceptions=True)
 

@@ -9,7 +9,7 @@ import pytest
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.graders.choice import Choice
 from adaptive_eval.graders.function import Python
-from adaptive_eval.graders.keys import KeysFound, require_right_keys
+from adaptive_eval.graders.keys import KeyCheck, require_right_keys
 from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.graders.numeric import Numeric
 from adaptive_eval.graders.pool import GradingPool
@@ -54,8 +54,8 @@ def tried(
     folder: Path = Path(),
     choices: tuple[str, ...] = (),
     rubric: RubricConfig = RubricConfig(),  # noqa: B008
-) -> KeysFound:
-    async def run() -> KeysFound:
+) -> KeyCheck:
+    async def run() -> KeyCheck:
         pool = GradingPool(grader.model_copy(update={"workers": 1}), open_rubric(rubric), folder=folder)
         try:
             questions = [Question(f"q{number}", "?", key, choices) for number, key in enumerate(keys)]
@@ -86,22 +86,22 @@ def folder(tmp_path: Path) -> Path:
     ],
 )
 def test_right_keys_are_found_right(grader: GraderOptions, keys: tuple[str, ...]) -> None:
-    assert tried(grader, *keys) == KeysFound(len(keys), None)
+    assert tried(grader, *keys) == KeyCheck(len(keys), None)
 
 
 def test_choices_are_named_by_letter_text_or_position() -> None:
     capitals = ("Paris", "Rome", "Oslo")
-    assert tried(Choice(), "B", "Rome", choices=capitals) == KeysFound(2, None)
-    assert tried(Choice(key="index"), "0", "2", choices=capitals) == KeysFound(2, None)
+    assert tried(Choice(), "B", "Rome", choices=capitals) == KeyCheck(2, None)
+    assert tried(Choice(key="index"), "0", "2", choices=capitals) == KeyCheck(2, None)
 
 
 def test_a_form_that_nobody_knows_cannot_be_tried() -> None:
     found = tried(Regex(pattern=r"<<(.*)>>"), "42", "43")
-    assert found.right == 0 and "it may want a form of answer that only you know" in found.summary
+    assert found.right == 0 and "the grader may require another form of answer" in found.summary
 
 
 def test_a_pattern_that_finds_some_keys_must_find_all() -> None:
-    with pytest.raises(ConfigError, match=r"question q1: the answer '12.5' is graded wrong \(found in it: '5'\)"):
+    with pytest.raises(ConfigError, match=r"question q1: the answer '12.5' is graded wrong \(extracted: '5'\)"):
         tried(Regex(pattern=r"\d+"), "42", "12.5")
 
 
@@ -118,7 +118,7 @@ def function(name: str, kind: type[Python] = Python, **more: object) -> Python:
 
 @pytest.mark.slow
 def test_a_function_of_ones_own_is_loaded_and_called(folder: Path) -> None:
-    assert tried(function("right"), "42", "43", folder=folder) == KeysFound(2, None)
+    assert tried(function("right"), "42", "43", folder=folder) == KeyCheck(2, None)
     with pytest.raises(
         ConfigError, match=r"(?s)question q0: .*'str' object has no attribute.*function\(text, question\)"
     ):
@@ -131,18 +131,18 @@ def test_a_function_of_ones_own_is_loaded_and_called(folder: Path) -> None:
 
 def test_what_a_function_of_ones_own_says_of_the_keys(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    with pytest.raises(ConfigError, match=r"question q0: the answer '42' is graded wrong \(nothing is found in it\)"):
+    with pytest.raises(ConfigError, match=r"question q0: the answer '42' is graded wrong \(nothing extracted\)"):
         tried(function("never", Here), "42")
     assert tried(function("never", Here, key_is_answer=False), "42").right == 0
     with pytest.raises(ConfigError, match=r"(?s)question q1: .*set grader.key_is_answer: false"):
         tried(function("strict", Here), "yes", "no")
     found = tried(function("strict", Here, key_is_answer=False), "yes", "no")
-    assert found.right == 1 and "says that they are no answers; it fails on 1 of them: " in found.summary
-    assert "does not say of every answer whether it is correct" in tried(function("points", Here), "42").summary
+    assert found.right == 1 and "they are not answers; it fails on 1 of them: " in found.summary
+    assert "does not report whether every answer is correct" in tried(function("points", Here), "42").summary
     assert "a question has no key" in tried(function("right", Here), "42", "").summary
     for wrong, said in (
         (function("absent", key_is_answer=False), "has no attribute absent"),
-        (function("LIMIT"), "but is a value of type int; further arguments"),
+        (function("LIMIT"), "but is a value of type int; put further arguments"),
         (Python(function="nomod:grade"), "module nomod could not be imported"),
     ):
         with pytest.raises(ConfigError, match=said):

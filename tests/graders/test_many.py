@@ -14,8 +14,8 @@ from adaptive_eval.graders.many_trials import (
     SignalsBuilder,
     TrialSignals,
     classify_trials,
-    completed,
-    lacking,
+    fit_thresholds,
+    missing_signals,
 )
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
 from adaptive_eval.graders.types import answer_facts
@@ -69,7 +69,7 @@ def stored(answers: list[Answer], said: list[dict[str, object]]) -> TrialSignals
     for one, told in zip(answers, said, strict=True):
         measures = AnswerMeasures(*(getattr(one, name) for name in AnswerMeasures._fields))
         gathered.add((json.dumps(told), " ".join(sorted(one.signals)) or None), measures)
-    return gathered.whole()
+    return gathered.build()
 
 
 def one_by_one(rubric: Rubric, answers: list[Answer], said: list[dict[str, object]]) -> list[int]:
@@ -87,7 +87,7 @@ def test_many_at_once_are_as_one_by_one(name: str) -> None:
     answers, said = drawn()
     trials = stored(answers, said)
     config = OWN if name == "own" else RubricConfig(name=name)
-    rubric, _ = completed(config, trials, ["q"] * TRIALS, NOTHING_FROZEN)
+    rubric, _ = fit_thresholds(config, trials, ["q"] * TRIALS, NOTHING_FROZEN)
     found = classify_trials(trials, rubric).tolist()
     assert found == one_by_one(rubric, answers, said)
     lacks = any(rubric.needs - answer_facts(one).keys() - told.keys() for one, told in zip(answers, said, strict=True))
@@ -97,7 +97,7 @@ def test_many_at_once_are_as_one_by_one(name: str) -> None:
 def test_a_threshold_is_the_percentile_of_the_trials_that_have_its_signal() -> None:
     answers, said = drawn(1)
     trials = stored(answers, said)
-    rubric, kept = completed(
+    rubric, kept = fit_thresholds(
         RubricConfig(name="format_confidence"), trials, ["q"] * TRIALS, FrozenThresholds({"high": 0.5})
     )
     assert kept.values == {"high": 0.5} and not rubric.lacks
@@ -117,14 +117,18 @@ def test_a_threshold_is_the_percentile_of_the_trials_that_have_its_signal() -> N
 def test_what_no_trial_has_is_named() -> None:
     answers, said = drawn(2)
     bare = stored(answers, [{"is_correct": told["is_correct"]} for told in said])
-    assert lacking(bare, open_rubric(RubricConfig(name="format_aware"))) == ("has_box",)
-    assert lacking(bare, open_rubric(RubricConfig(name="verifier_only"))) == ("verifier_a", "verifier_b", "verifier_c")
-    assert lacking(bare, open_rubric(RubricConfig())) == ()
-    assert lacking(bare, open_rubric(OWN)) == ("method",)
+    assert missing_signals(bare, open_rubric(RubricConfig(name="format_aware"))) == ("has_box",)
+    assert missing_signals(bare, open_rubric(RubricConfig(name="verifier_only"))) == (
+        "verifier_a",
+        "verifier_b",
+        "verifier_c",
+    )
+    assert missing_signals(bare, open_rubric(RubricConfig())) == ()
+    assert missing_signals(bare, open_rubric(OWN)) == ("method",)
 
 
 def test_some_of_the_trials_are_what_they_are_among_all() -> None:
     answers, said = drawn(3)
     trials, rubric = stored(answers, said), open_rubric(OWN)
     chosen = np.arange(TRIALS) % 3 == 0
-    assert (classify_trials(trials.only(chosen), rubric) == classify_trials(trials, rubric)[chosen]).all()
+    assert (classify_trials(trials.select(chosen), rubric) == classify_trials(trials, rubric)[chosen]).all()

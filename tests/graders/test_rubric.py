@@ -43,7 +43,9 @@ class TestPartialCredit:
     def test_right_and_wrong_alone_have_no_place_for_it(self) -> None:
         schema = RubricConfig(name="exact_match")
         for rubric in map(open_rubric, (RubricConfig(), schema)):
-            with pytest.raises(PartialCredit, match=r"the score 0\.7 is neither right nor wrong, but the rubric knows"):
+            with pytest.raises(
+                PartialCredit, match=r"the score 0\.7 is neither right nor wrong, but the rubric only has"
+            ):
                 make_grade(answer(), Marks({"score": 0.7}, None), rubric)
 
     def test_a_rubric_that_goes_by_scores_takes_it_for_not_right(self) -> None:
@@ -105,7 +107,7 @@ class TestDeclared:
         assert [rubric.category({"n": float(n)}) == 0 for n in range(3)] == holds
 
     def test_a_missing_signal_is_named(self) -> None:
-        with pytest.raises(GraderError, match="needs the signal completion_tokens, but this trial has only is_correct"):
+        with pytest.raises(GraderError, match="needs the signal completion_tokens, but this trial only has is_correct"):
             facts = {"truncated": False, "is_correct": False, "method": "text"}
             open_rubric(TRIAGE).category(facts)
 
@@ -114,7 +116,10 @@ class TestDeclared:
         [
             ([{"name": "a", "weight": 1, "when": {"x": True}}], "exactly one category without `when`, got none"),
             ([{"name": "a", "weight": 1}, {"name": "b", "weight": 0}], "without `when`, got a, b"),
-            ([{"name": "a", "weight": 1}, {"name": "a", "weight": 0, "when": {"x": True}}], "a different name each"),
+            (
+                [{"name": "a", "weight": 1}, {"name": "a", "weight": 0, "when": {"x": True}}],
+                "must have different names",
+            ),
             ([{"name": "a", "weight": 1}, {"name": "b", "weight": 1, "when": {"x": True}}], "two different weights"),
             ([{"name": str(at), "weight": at} for at in range(255)], "at most 254 items"),
         ],
@@ -124,7 +129,7 @@ class TestDeclared:
             RubricConfig(categories=tuple(CategoryConfig.model_validate(category) for category in categories))
 
     def test_an_unknown_name_says_which_there_are(self) -> None:
-        with pytest.raises(ValidationError, match="those are binary, exact_match, format_aware"):
+        with pytest.raises(ValidationError, match="known are binary, exact_match, format_aware"):
             RubricConfig(name="format_awere")
 
 
@@ -162,7 +167,7 @@ class TestSchemata:
         [
             ({"name": "format_aware", "weights": (0.0, 1.0)}, "must be 5 numbers"),
             ({"weights": (0.0, 1.0)}, "only for the paper's schemata"),
-            ({"thresholds": {"hihg": 1.0}}, "may not name hihg"),
+            ({"thresholds": {"hihg": 1.0}}, "must not have hihg"),
         ],
     )
     def test_refused(self, settings: dict[str, Any], rule: str) -> None:

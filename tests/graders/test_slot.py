@@ -33,7 +33,7 @@ def test_what_is_shown_is_added_up_and_what_is_not_is_bounded(shown: int) -> Non
         seen = {token for token, _ in slot}
         truth = {label: [value for token, value in whole.items() if token.strip(" ▁") == label] for label in LABELS}
         if not any(token.strip(" ▁") in LABELS for token in seen):
-            with pytest.raises(GraderError, match="none of A, B, C"):
+            with pytest.raises(GraderError, match="one of A, B, C"):
                 label_scores(slot, LABELS)
             continue
         scores = label_scores(slot, LABELS)
@@ -80,7 +80,7 @@ def test_a_token_that_comes_twice_counts_once() -> None:
         ([("A", 0.5), ("B", -1.0)], "no log-probabilities"),
         ([("A", -0.1), ("B", -0.1), ("C", -0.1)], "no log-probabilities"),
         ([("A", math.nan), ("B", math.inf)], "no log-probabilities"),
-        ([("The", -0.1), ("a", -3.0)], "with 'The'"),
+        ([("The", -0.1), ("a", -3.0)], "replied 'The'"),
     ],
 )
 def test_what_is_no_slot_of_labels_is_an_error(slot: list[tuple[str, float]], said: str) -> None:

@@ -263,7 +263,7 @@ def test_one_of_several_scores_counts_by_its_name_and_a_missing_one_is_no_trial(
     assert all(record.category == (0 if expected(record) else 1) for record in stored(site))
     refused = run(site, write(site, "partial", "binary", benchmark=named, skills=("p1", "p2")))
     assert refused.exit_code == ExitCode.CONFIGURATION
-    assert "gave 0.25, but the rubric knows right and wrong alone" in refused.output
+    assert "gave 0.25, but the rubric only has right and wrong" in refused.output
 
 
 @pytest.mark.slow
@@ -922,7 +922,7 @@ def test_what_does_not_go_with_a_task_is_refused(site: Site) -> None:
         ],
     }
     output = run(site, write(site, "exactly", **wrong)).output
-    assert "has no effect: the scorer of the task grades" in output
+    assert "has no effect: the task's own scorer grades" in output
     assert "may only have max_tokens" in output
     assert "must be given: the benchmark is a task of Inspect" in output
     alone = site.write("alone", models=[{"name": "a", "inspect": "a/a"}, {"name": "b", "inspect": "b/b"}])

@@ -21,7 +21,7 @@ def test_right_and_wrong(value: object, right: int) -> None:
 @pytest.mark.parametrize(("value", "score"), [("P", 0.5), (0.7, 0.7), (2, 2.0)])
 def test_other_numbers_need_a_rubric_that_knows_them(value: object, score: float) -> None:
     assert scored(value, binary=False) == {"score": score, "is_correct": False, "has_answer": True}
-    with pytest.raises(ConfigError, match="the rubric knows right and wrong alone; declare what it is worth"):
+    with pytest.raises(ConfigError, match="the rubric only has right and wrong; declare a category for it"):
         scored(value)
 
 

@@ -132,7 +132,7 @@ def test_partial_credit_is_neither_right_nor_wrong(tasks: Path) -> None:
     assert signals("nothing")["is_correct"] is False
     half = signals("red green")
     assert half["score"] == pytest.approx(2 / 3) and "is_correct" not in half
-    with pytest.raises(PartialCredit, match=r"score 0\.66\d+ is neither right nor wrong, but the rubric knows"):
+    with pytest.raises(PartialCredit, match=r"score 0\.66\d+ is neither right nor wrong, but the rubric only has"):
         apply_rubric(half, binary, "0")
     assert thirds.names[apply_rubric(half, thirds, "0").category or 0] == "half"
 
@@ -162,7 +162,7 @@ def test_metrics_of_all_answers_together_are_refused(tasks: Path) -> None:
 def test_validate_refuses_what_cannot_be_graded(tasks: Path, tmp_path: Path) -> None:
     code, said = validated(written(tmp_path))
     assert code == ExitCode.CONFIGURATION
-    assert "is neither right nor wrong, but the rubric knows right and wrong alone; declare what it is worth" in said
+    assert "is neither right nor wrong, but the rubric only has right and wrong; declare a category for it" in said
     assert validated(written(tmp_path, rubric=UP))[0] == ExitCode.REACHED
     assert validated(written(tmp_path, benchmark={"metric": "wrong"}))[0] == ExitCode.REACHED
     code, said = validated(written(tmp_path, task="corpus", sampling=SET))
@@ -200,9 +200,9 @@ def test_generation_kwargs_of_a_task_are_used_where_sampling_leaves_them_open(ta
     assert (first.temperature, first.top_p, first.max_tokens, first.stop) == (0.3, 0.5, 40, ("\n", "."))
     assert (second.temperature, second.top_p, second.max_tokens, second.stop) == (0.8, 0.5, 40, None)
     assert str(told[0].message) == (
-        "lm_eval: of the generation_kwargs of task words, sent where `sampling` does not say otherwise: "
+        "lm_eval: of the generation_kwargs of task words, sent unless `sampling` overrides them: "
         'max_tokens: 40, stop: ["\\n", "."], temperature: 0.8; '
-        "not used: num_beams: 2, which no setting of sampling stands for"
+        "not used: num_beams: 2, for which sampling has no setting"
     )
 
 

@@ -104,7 +104,7 @@ def test_what_a_program_gives_wrongly_is_named(place: Site) -> None:
 
     with pytest.raises(ConfigError, match="did you mean max_tokens|max_token"):
         adaptive_eval.run(place.config(sampling={"max_tokenz": 3}))
-    with pytest.raises(ConfigError, match="put it at the top level of a file"):
+    with pytest.raises(ConfigError, match="move it to the top level of a file"):
         adaptive_eval.run(place.config(grader={"kind": "python", "function": local}))
     with pytest.raises(ConfigError, match="neither a plain value"):
         adaptive_eval.run(place.config(seed=object()))

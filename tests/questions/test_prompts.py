@@ -86,7 +86,7 @@ class TestProblems:
         assert problem == f"{{prompt{more}}} is more than a name; write {{prompt}}"
 
     def test_a_template_without_the_question_is_refused(self) -> None:
-        with pytest.raises(ValidationError, match=r"write \{prompt\} where the question goes"):
+        with pytest.raises(ValidationError, match=r"write \{prompt\} where the question should go"):
             PromptConfig(template="Answer!")
 
     def test_examples_must_have_what_the_template_names(self) -> None:

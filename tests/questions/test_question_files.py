@@ -92,7 +92,7 @@ class TestJsonl:
         assert told[0] == f"{path}: 9 problems"
         expected = {
             2: "is not JSON",
-            3: "holds a list, not an object",
+            3: "is a list, not an object",
             4: "the prompt is empty",
             5: "has no answer",
             6: "has no field 'answer'",
@@ -138,16 +138,16 @@ class TestJsonl:
 
         monkeypatch.setattr(Path, "read_bytes", refuse)
         assert refusal(path) == (
-            f"questions.path: {path} cannot be read: Permission denied; let it be read, or name another file"
+            f"questions.path: {path} cannot be read: Permission denied; allow access, or use another file"
         )
 
     def test_a_folder_is_no_file(self, tmp_path: Path) -> None:
         folder = tmp_path / "folder.jsonl"
         folder.mkdir()
-        assert "is a folder; name a file in it" in refusal(folder)
+        assert "is a folder; give the path of a file" in refusal(folder)
 
     def test_a_file_without_questions_is_an_error(self, tmp_path: Path) -> None:
-        assert "no question is left" in refusal(jsonl(tmp_path))
+        assert "there are no questions" in refusal(jsonl(tmp_path))
 
     @pytest.mark.parametrize("name", ["q.json", "q.jsonl"])
     @pytest.mark.parametrize("indent", [None, 2])
@@ -164,11 +164,11 @@ class TestJsonl:
     @pytest.mark.parametrize(
         ("text", "problem"),
         [
-            ('[{"prompt": "a?", "answer": "1"}, 5]', "entry 2: holds a number, not an object"),
+            ('[{"prompt": "a?", "answer": "1"}, 5]', "entry 2: is a number, not an object"),
             ('[{"prompt": "a?"}]', "entry 1: has no field 'answer'"),
-            ('[\n{"prompt": "a?"\n', "is not JSON: .* line .*; write an array of objects, or one object a line"),
+            ('[\n{"prompt": "a?"\n', "is not JSON: .* line .*; write an array of objects, or one object per line"),
             ('[1]\n{"prompt": "a?", "answer": "1"}', "is not JSON: Extra data: .*; write an array of objects, or one"),
-            ("[]", "no question is left"),
+            ("[]", "there are no questions"),
         ],
     )
     def test_an_array_with_mistakes_says_where(self, tmp_path: Path, text: str, problem: str) -> None:
@@ -177,7 +177,7 @@ class TestJsonl:
         assert re.search(problem, refusal(path))
 
     def test_a_missing_file_is_an_error(self, tmp_path: Path) -> None:
-        assert "there is no file" in refusal(tmp_path / "none.jsonl")
+        assert "does not exist" in refusal(tmp_path / "none.jsonl")
 
     def test_deep_nesting_is_an_error_not_a_crash(self, tmp_path: Path) -> None:
         assert "nested too deeply" in refusal(jsonl(tmp_path, "[" * 100_000))
@@ -300,7 +300,7 @@ class TestSelection:
         assert len(load(path, filter={"year": (2020, 2021, 2022)})) == 9
 
     def test_a_filter_that_leaves_nothing_is_an_error(self, tmp_path: Path) -> None:
-        assert "look at questions.filter" in refusal(jsonl(tmp_path, *self.ROWS), filter={"year": 1999})
+        assert "check questions.filter" in refusal(jsonl(tmp_path, *self.ROWS), filter={"year": 1999})
 
     def test_limit_takes_the_first(self, tmp_path: Path) -> None:
         assert [q.id for q in load(jsonl(tmp_path, *self.ROWS), limit=3)] == ["0", "1", "2"]
@@ -339,7 +339,7 @@ class TestCsv:
     @pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs")])
     def test_another_separator_is_told(self, tmp_path: Path, mark: str, name: str) -> None:
         told = refusal(self.write(tmp_path, f"prompt{mark}answer\nWhat?{mark}4\n"))
-        assert f"must separate its columns by commas, but has {name}" in told
+        assert f"must separate columns by commas, but has {name}" in told
 
     def test_a_cell_may_hold_choices_as_json(self, tmp_path: Path) -> None:
         path = self.write(tmp_path, 'prompt,answer,opts\n?,A,"[""x"", ""y""]"\n')

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from adaptive_eval.base.errors import ConfigError, StoreError
-from adaptive_eval.base.files import is_locked, read_whole, write_whole
+from adaptive_eval.base.files import is_locked, read_file, write_atomic
 from adaptive_eval.labels.file import add_labels, parse_labels_file
 from adaptive_eval.record.label_file import LABELS_FILE, Labelled, read_labels
 from adaptive_eval.record.results_file import RESULTS_FILE, read_results
@@ -36,7 +36,7 @@ def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:
     for name in (DATABASE_FILE, RESULTS_FILE, LABELS_FILE, LOCK_FILE):
         os.mkfifo(tmp_path / name)
     with pytest.raises(OSError, match="not a regular file"):
-        read_whole(tmp_path / RESULTS_FILE, 10)
+        read_file(tmp_path / RESULTS_FILE, 10)
     assert read_results(tmp_path) is None
     assert not is_locked(tmp_path / LOCK_FILE)
     with pytest.raises(ConfigError, match=r"labels\.jsonl cannot be read: .*not a regular file"):
@@ -78,9 +78,9 @@ def test_a_link_to_a_device_is_not_read_and_no_more_than_can_be_expected(tmp_pat
     with pytest.raises(ConfigError, match="not a regular file"):
         read_labels(tmp_path)
     (tmp_path / "long").write_bytes(b"12345")
-    assert read_whole(tmp_path / "long", 5) == b"12345"
+    assert read_file(tmp_path / "long", 5) == b"12345"
     with pytest.raises(OSError, match="larger than") as told:
-        read_whole(tmp_path / "long", 4)
+        read_file(tmp_path / "long", 4)
     assert told.value.errno == errno.EFBIG
 
 
@@ -112,7 +112,7 @@ def test_what_is_written_whole_goes_to_no_other_file_on_its_way(tmp_path: Path) 
     secret, path = tmp_path / "profile", tmp_path / RESULTS_FILE
     secret.write_text("mine")
     (tmp_path / f".{RESULTS_FILE}.{os.getpid()}.draft").symlink_to(secret)
-    write_whole(path, b"{}", "")
+    write_atomic(path, b"{}", "")
     assert (secret.read_text(), path.read_bytes(), path.is_symlink()) == ("mine", b"{}", False)
 
 

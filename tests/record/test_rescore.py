@@ -176,7 +176,7 @@ def test_what_is_wrong_with_a_file_is_told(run: Path, site: Site) -> None:
     none, bad = site.folder / "none.yaml", site.folder / "bad.yaml"
     none.write_text("trials: {max: 8}\n")
     bad.write_text("rubric: {name: exact_mtach}\n")
-    for path, said in ((none, "has no rubric"), (bad, "must name a rubric that is there")):
+    for path, said in ((none, "has no rubric"), (bad, "must be a known rubric")):
         told = CliRunner().invoke(app, ["rescore", str(run), "--rubric", str(path)])
         assert told.exit_code != 0 and said in told.output
     twice = CliRunner().invoke(app, ["rescore", str(run), "--rubric", str(none), "--rubric", str(none)])

@@ -120,7 +120,7 @@ def test_without_a_run_it_is_told_to_run_the_model_first(site: Site, fair_url: s
     told = CliRunner().invoke(app, ["validate", str(config)])
     words = " ".join(told.output.split())
     assert told.exit_code == ExitCode.CONFIGURATION and "1 problem" in words, told.output
-    assert "grader.against.run must name the run that has the model's answers; run that model by itself first" in words
+    assert "grader.against.run must name the run with the model's answers; run that model by itself first" in words
     assert "{run: runs/earlier, model: NAME}" in words
 
 
@@ -129,7 +129,7 @@ def test_what_needs_no_judge_is_decided_without_one() -> None:
 
     def decided(answer: str, *others: str, trial: int = 0) -> tuple[str, ...] | None:
         found = form.decided(Question("q", "Which?", "7", others=others).for_trial(trial), answer)
-        return None if found is None else found.said
+        return None if found is None else found.levels
 
     assert decided("It is 7.", "It is 7.\n") == ("tie",) and decided(" ", "") == ("tie",)
     assert decided("It is 7.", "") == ("better",) and decided("", "It is 7.") == ()

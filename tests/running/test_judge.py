@@ -191,7 +191,7 @@ def test_a_judge_that_gives_no_verdict_ends_the_run_soon_and_one_that_thinks_fir
             ended = site.run(config)
             said = " ".join(ended.output.split())
             assert ended.exit_code == ExitCode.ENDPOINTS, said
-            assert re.search(r"none of the first 1\d answers could be graded.* its reply is reasoning alone", said), (
+            assert re.search(r"none of the first 1\d answers could be graded.* its reply has only reasoning", said), (
                 said
             )
             assert FIRST_ANSWERS <= len(server.asked) < 24
@@ -375,7 +375,7 @@ AWAY = {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}
         ({"votes": 2}, {}, "has an even number of votes, 2"),
         ({"template": "Grade it: {question}"}, {}, "must have {answer} once"),
         ({"verdicts": [{"name": "good"}, {"name": "Good"}]}, {}, "must have different names"),
-        ({"verdicts": [{"name": "good", "correct": True}, {"name": "bad"}]}, {}, "of all or of none"),
+        ({"verdicts": [{"name": "good", "correct": True}, {"name": "bad"}]}, {}, "either all or none"),
         ({"verdicts": [{"name": "good"}, {"name": "bad"}]}, {}, "needs the signal is_correct"),
         ({"server": {**AWAY, "api_key_env": "KEY"}}, {"budget": {"usd": 1.0}}, "needs price of the judge"),
     ],

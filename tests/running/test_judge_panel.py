@@ -72,9 +72,9 @@ def test_most_of_all_votes_decide(site: Site, judges: tuple[str, str, str]) -> N
 def test_what_the_judges_do_not_agree_on_has_no_grade_until_they_do(site: Site, judges: tuple[str, str, str]) -> None:
     right, _, wrong = judges
     undecided = site.run(site.write(**settings(right, wrong)))
-    assert undecided.exit_code == ExitCode.ENDPOINTS and "votes of the judge differ" in undecided.output
+    assert undecided.exit_code == ExitCode.ENDPOINTS and "judge's votes differ" in undecided.output
     assert {str(trial.grader_error).partition(":")[0] for trial in stored(site)} - {AWAITS_VERDICT} == {
-        "the votes of the judge differ"
+        "the judge's votes differ"
     }
     before = [trial.answer for trial in stored(site)]
     # the address of a judge changes no meaning: the next start asks the one that is there now

@@ -82,13 +82,13 @@ KEY = "Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8"
     ("notify", "said"),
     [
         ([], "notify must not be empty"),
-        (["curl", "--token=abc"], "holds a secret"),
-        (["curl", "-H", "Authorization: Bearer abc"], "holds a secret"),
-        (["curl", "https://me:word@a.com/b"], "holds a secret"),
+        (["curl", "--token=abc"], "has a secret"),
+        (["curl", "-H", "Authorization: Bearer abc"], "has a secret"),
+        (["curl", "https://me:word@a.com/b"], "has a secret"),
         (["curl", f"https://hooks.a.com/services/T0/{KEY}"], "let the command read it from a file"),
-        (["curl", f"hooks.a.com/services/T0/{KEY}"], "holds what looks like a key"),
-        (["sh", "-c", f"curl -d @- 'https://a.com/{KEY}' > said"], "holds what looks like a key"),
-        (["curl", "${A_HOOK}"], "holds what looks like a key"),
+        (["curl", f"hooks.a.com/services/T0/{KEY}"], "has what looks like a key"),
+        (["sh", "-c", f"curl -d @- 'https://a.com/{KEY}' > said"], "has what looks like a key"),
+        (["curl", "${A_HOOK}"], "has what looks like a key"),
     ],
 )
 def test_a_section_that_cannot_work_or_would_store_a_secret_is_refused(

@@ -183,7 +183,7 @@ def test_a_dry_run_shows_two_graded_answers_of_each_model(site: Site) -> None:
         assert [line.split()[2] for line in lines if line.startswith(f"answer  {name}")] == ["q0", "q1"]
     assert sum("wrote" in line and "tokens" in line for line in lines) == 6
     assert all(any(word in line for word in ("correct (1)", "incorrect (0)", "wrong (0)")) for line in found_in(lines))
-    assert "keys      8 answer keys are graded right" in told.stdout
+    assert "keys      8 answer keys are graded correct" in told.stdout
 
 
 def found_in(lines: list[str]) -> list[str]:
@@ -197,7 +197,7 @@ def test_a_grader_that_cannot_work_is_found_before_anything_is_asked(site: Site)
     (site.folder / "backwards.py").write_text("def grade(question, text):\n    return question.answer in text\n")
     for function, kind, problem in (
         ("nomod:grade", "the grader python cannot start", "module nomod could not be imported"),
-        ("backwards:grade", "does not find right what the answer keys", "no attribute"),
+        ("backwards:grade", "rejects the answer keys", "no attribute"),
     ):
         config = site.write(grader={"kind": "python", "function": function, "workers": 1})
         told = [CliRunner().invoke(app, ["validate", str(config)]), site.run(config)]

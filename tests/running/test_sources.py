@@ -2,7 +2,7 @@
 
 from adaptive_eval.config.checks import OTHER_WAYS
 from adaptive_eval.config.listed_models import WAYS
-from adaptive_eval.config.prepare import MODEL_WORKINGS
+from adaptive_eval.config.prepare import MODEL_NOT_IN_FINGERPRINT
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.running.sources import SOURCES
 
@@ -18,5 +18,5 @@ def test_every_source_is_a_key_of_a_model_that_is_refused_beside_other_ways_to_s
 
 
 def test_every_source_changes_answers_or_only_how_they_come() -> None:
-    told = "name it in `MODEL_WORKINGS` (`prepare.py`), or here if it changes answers"
-    assert SOURCES.keys() - MODEL_WORKINGS == CHANGES_ANSWERS, told
+    told = "name it in `MODEL_NOT_IN_FINGERPRINT` (`prepare.py`), or here if it changes answers"
+    assert SOURCES.keys() - MODEL_NOT_IN_FINGERPRINT == CHANGES_ANSWERS, told

@@ -232,9 +232,9 @@ def test_a_run_that_cannot_give_thresholds_is_refused(site: Site, pilot: Path) -
         (BRIEF, "compares with length_ratio"),
         ({"name": "binary", "thresholds": {"from": "runs/old"}}, "rubric.thresholds.from has nothing to fit"),
         (SHORT | {"thresholds": {"completion_tokens p40": "runs/old"}}, "a number under every other name"),
-        (SHORT | {"thresholds": {"from": 0.3}}, "must have the directory of a run under `from`"),
-        (SHORT | {"thresholds": {"high_p40": 0.3}}, "may not name high_p40; the names are from, high"),
-        (QUICK, "may not look at latency"),
+        (SHORT | {"thresholds": {"from": 0.3}}, "must have a run directory under `from`"),
+        (SHORT | {"thresholds": {"high_p40": 0.3}}, "must not have high_p40; the names are from, high"),
+        (QUICK, "must not use latency"),
     ],
 )
 def test_a_rubric_without_usable_thresholds_is_refused(site: Site, rubric: dict[str, object], said: str) -> None:

@@ -104,7 +104,7 @@ def test_without_a_key_grader_the_verifier_says_what_is_correct(site: Site, fair
 @pytest.mark.parametrize(
     ("verifier", "grader", "said"),
     [
-        (SimulatedVerifier(scored=False), {}, "gives no log-probabilities of its next token"),
+        (SimulatedVerifier(scored=False), {}, "returns no log-probabilities"),
         (
             SimulatedVerifier(leaning=(9.0, 9.0, -9.0)),
             {"sampling": {"extra_body": {"top_logprobs": 3}}},
@@ -113,7 +113,7 @@ def test_without_a_key_grader_the_verifier_says_what_is_correct(site: Site, fair
         (
             SimulatedVerifier(leaning=(-20.0,) * 3),
             {"sampling": {"extra_body": {"top_logprobs": 5}}},
-            "replied with none of A, B, C",
+            "must reply with one of A, B, C",
         ),
     ],
 )
@@ -139,7 +139,7 @@ def test_a_label_out_of_sight_has_a_bound_and_too_wide_a_bound_is_no_grade(site:
             site.run(config, "--run-dir", str(site.directory(name)))
         for trial in stored(site, name):
             if trial.category is None:
-                assert trial.grader_error == AWAITS_VERDICT or "leaves the probabilities open" in str(
+                assert trial.grader_error == AWAITS_VERDICT or "so the probabilities are uncertain" in str(
                     trial.grader_error
                 )
             elif trial.signals["verifier_open"]:
@@ -176,9 +176,9 @@ def test_a_reply_that_is_no_label_is_no_grade(site: Site) -> None:
     verifier = SimulatedVerifier(0.0, talks=12.0)
     with serving(SimulatedServer(small_world(), verifier=verifier)) as url:
         ended = site.run(site.write(**settings(url, trials={"min": 2, "max": 2}, grader=verified_by(url))))
-    assert ended.exit_code == ExitCode.ENDPOINTS and "replied with something else" in ended.output
+    assert ended.exit_code == ExitCode.ENDPOINTS and "reply is probably not a label" in ended.output
     failed = [str(trial.grader_error) for trial in stored(site) if trial.grader_error != AWAITS_VERDICT]
-    assert failed and all("replied with something else" in one for one in failed)
+    assert failed and all("reply is probably not a label" in one for one in failed)
 
 
 @pytest.mark.slow
@@ -204,10 +204,10 @@ AWAY = {"base_url": "http://127.0.0.1:9/v1", "model": "verifier"}
 @pytest.mark.parametrize(
     ("grader", "changes", "said"),
     [
-        (shown(2), {}, "must show three tokens"),
+        (shown(2), {}, "must request at least three tokens"),
         ({"sampling": {"logprobs": False}}, {}, "grader.sampling.logprobs"),
         ({"key_grader": "judge"}, {}, "grader.key_grader"),
-        ({"server": [AWAY, AWAY]}, {}, "is a single one"),
+        ({"server": [AWAY, AWAY]}, {}, "must be a single server"),
         ({"template": "Grade it: {question}"}, {}, "must have {answer} once"),
         ({"server": {**AWAY, "api_key_env": "KEY"}}, {"budget": {"usd": 1.0}}, "needs price of the verifier"),
         ({}, {"rubric": "format_aware"}, "needs the signal has_box"),

@@ -82,8 +82,8 @@ def test_it_plays_a_configuration_and_tells_once_what_it_does_not_know(tmp_path:
     ("arguments", "why"),
     [
         (["atlantis"], "WORLD must be one of coins"),
-        (["coins", "--fault", "rest=0.1"], "'rest' is not known"),
-        (["coins", "--judge", "kind=1"], "'kind' is not known; known are right, wrong"),
+        (["coins", "--fault", "rest=0.1"], "unknown fault 'rest'"),
+        (["coins", "--judge", "kind=1"], "unknown judge 'kind'; known are right, wrong"),
         (["coins", "--judge", "right=often"], "judge right needs a number, but got 'often'"),
         (["coins", "--judge", "mute=2"], "judge mute must be from 0 to 1"),
     ],

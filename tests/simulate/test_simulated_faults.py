@@ -43,7 +43,7 @@ def test_faults_are_asked_for_by_name() -> None:
 @pytest.mark.parametrize(
     ("setting", "why"),
     [
-        ("rest=0.1", "not known"),
+        ("rest=0.1", "unknown fault"),
         ("reset=often", "a number"),
         ("down=10", "START:LENGTH"),
         ("ignore_n=maybe", "no value"),

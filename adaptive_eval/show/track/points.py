@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 import yaml
 
 from adaptive_eval.base.errors import ConfigError, StoreError
-from adaptive_eval.base.files import FileLock, write_whole
+from adaptive_eval.base.files import FileLock, write_atomic
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import VERDICTS_OF_LOOKS
 from adaptive_eval.exchange.inspect.writer import make_distinct
@@ -123,8 +123,8 @@ def flatten(value: object, path: str = "") -> Iterator[tuple[str, str]]:
 def write_files(view: RunView, run: Path, folder: Path) -> list[Path]:
     """Write results, report, configuration, and figures if matplotlib is installed."""
     report, configuration = folder / "report.md", folder / "configuration.yaml"
-    write_whole(report, markdown(view).encode("utf-8", "replace"), WRITE_HINT)
-    write_whole(configuration, yaml.safe_dump(dict(settings(view)), sort_keys=False).encode(), WRITE_HINT)
+    write_atomic(report, markdown(view).encode("utf-8", "replace"), WRITE_HINT)
+    write_atomic(configuration, yaml.safe_dump(dict(settings(view)), sort_keys=False).encode(), WRITE_HINT)
     paths = [report, configuration]
     if (results := run / RESULTS_FILE).is_file() and not results.is_symlink():
         paths.append(results)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from adaptive_eval.base.sections import Seconds, Section, refuse
+from adaptive_eval.base.sections import Seconds, Section, config_error
 
 FLAG = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 OWN_FLAGS = ("host", "port", "model", "served-model-name")
@@ -29,7 +29,7 @@ FlagValue = Scalar | tuple[Scalar, ...] | Mapping[str, object] | None
 def require_variables(env: Mapping[str, VariableValue]) -> Mapping[str, VariableValue]:
     """Check that all variables have valid names."""
     if wrong := [name for name in env if not re.fullmatch(r"[A-Za-z_]\w*", name)]:
-        raise refuse(f"must hold names of variables, but {wrong[0]!r} is none", "use letters, digits and _")
+        raise config_error(f"must hold names of variables, but {wrong[0]!r} is none", "use letters, digits and _")
     return env
 
 
@@ -37,7 +37,7 @@ def require_amounts(resources: Mapping[str, float] | None) -> Mapping[str, float
     """Check that all resources have amounts that a node could have."""
     for word, amount in (resources or {}).items():
         if not word.strip() or not 0 <= amount < float("inf"):
-            raise refuse(f"must hold amounts, but got {word!r}: {amount}", "write it as in {GPU: 8, CPU: 4}")
+            raise config_error(f"must hold amounts, but got {word!r}: {amount}", "write it as in {GPU: 8, CPU: 4}")
     return resources
 
 
@@ -66,17 +66,19 @@ class PoolConfig(Section):
             return places
         words = [str(place) for place in places]
         if wrong := [word for word in words if not re.fullmatch(ONE_LINE, word) or len(word) > LONGEST_PLACE]:
-            raise refuse(f"must be words of one line each, but {wrong[0]!r} is none", "such as places: [0, 1]")
+            raise config_error(f"must be words of one line each, but {wrong[0]!r} is none", "such as places: [0, 1]")
         if repeated := sorted({word for word in words if words.count(word) > 1}):
-            raise refuse(f"must have different names, but {repeated[0]} is there twice", "name each place once")
+            raise config_error(f"must have different names, but {repeated[0]} is there twice", "name each place once")
         return places
 
     @model_validator(mode="after")
     def _check_places(self) -> "PoolConfig":
         if self.on_cluster and self.most is None:
-            raise refuse("has places: cluster, but not `most`", "say how many it may have at a time, as in most: 8")
+            raise config_error(
+                "has places: cluster, but not `most`", "say how many it may have at a time, as in most: 8"
+            )
         if not self.on_cluster and self.most is not None:
-            raise refuse("has most beside named places", "remove it, or write places: cluster")
+            raise config_error("has most beside named places", "remove it, or write places: cluster")
         return self
 
     @property
@@ -147,14 +149,18 @@ class LaunchConfig(Section):
         words = _split_command(command)
         texts = (*words, *map(str, info.data.get("env", {}).values()))
         if not any("{port}" in text for text in texts):
-            raise refuse("must have {port}, since the run chooses a port that is free", "add it, as in --port {port}")
+            raise config_error(
+                "must have {port}, since the run chooses a port that is free", "add it, as in --port {port}"
+            )
         return command
 
     @field_validator("model", "flags")
     @classmethod
     def _goes_with_vllm(cls, given: object, info: ValidationInfo) -> object:
         if info.data.get("command") is not None and given:
-            raise refuse("is for vLLM, which `command` replaces", "write it into the command, or remove the command")
+            raise config_error(
+                "is for vLLM, which `command` replaces", "write it into the command, or remove the command"
+            )
         return given
 
     @field_validator("flags")
@@ -162,11 +168,11 @@ class LaunchConfig(Section):
     def _are_flags(cls, flags: Mapping[str, FlagValue]) -> Mapping[str, FlagValue]:
         for name in flags:
             if not re.fullmatch(FLAG, name):
-                raise refuse(f"must hold names of flags, but got {name!r}", "leave the dashes out: max-model-len")
+                raise config_error(f"must hold names of flags, but got {name!r}", "leave the dashes out: max-model-len")
             if spelled_flag(name) in OWN_FLAGS:
-                raise refuse(f"may not hold {name}, which the run sets itself", "remove it")
+                raise config_error(f"may not hold {name}, which the run sets itself", "remove it")
         if len({spelled_flag(name) for name in flags}) < len(flags):
-            raise refuse("has a flag twice, with - and with _", "keep one of the two")
+            raise config_error("has a flag twice, with - and with _", "keep one of the two")
         return flags
 
     @property
@@ -189,7 +195,9 @@ def _split_command(command: str | tuple[str, ...]) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(command)) if isinstance(command, str) else command
     except ValueError as error:
-        raise refuse(f"cannot be split into words: {error}", "close the quotes, or write a list of words") from None
+        raise config_error(
+            f"cannot be split into words: {error}", "close the quotes, or write a list of words"
+        ) from None
     if not words or not words[0] or any("\0" in word for word in words):
-        raise refuse("must be a command and its arguments", "such as `llama-server -m x.gguf --port {port}`")
+        raise config_error("must be a command and its arguments", "such as `llama-server -m x.gguf --port {port}`")
     return words
