@@ -28,9 +28,9 @@ from tables import Check, arguments, machine, markdown, publish
 
 from adaptive_eval.endpoints.client import Reply
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
-from adaptive_eval.endpoints.overdue import Heartbeat
 from adaptive_eval.endpoints.redaction import NOTHING_SECRET
-from adaptive_eval.endpoints.replicas import ProbeTrouble
+from adaptive_eval.endpoints.replica import ProbeTrouble
+from adaptive_eval.endpoints.traffic import Attempt
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Message, Prompt, Sampling
 from adaptive_eval.simulate.answering import hashed_integers
 
@@ -96,7 +96,7 @@ class Wire:
     async def ask(self, base_url: str, body: Mapping[str, Any]) -> Reply:
         return await self.send(base_url, body)
 
-    async def send(self, base_url: str, body: Mapping[str, Any], pulse: Heartbeat | None = None) -> Reply:
+    async def send(self, base_url: str, body: Mapping[str, Any], pulse: Attempt | None = None) -> Reply:
         loop, server, seed = asyncio.get_running_loop(), self._server, body["seed"]
         attempt = server.sent[seed]
         server.sent[seed] += 1

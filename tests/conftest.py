@@ -30,11 +30,11 @@ from hypothesis.internal.conjecture import providers
 from live_runs import EndedRuns, Site, small_world
 from patient_time import HANGS, PatientLoop
 from ports import held_port
-from tenacity import wait_random_exponential
 from thoroughness import THOROUGH, examples
 
 from adaptive_eval import cli
-from adaptive_eval.endpoints import checking, client, failures, replica_care, replicas, servers, transport
+from adaptive_eval.endpoints import client, transport
+from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.record import build
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
@@ -147,12 +147,8 @@ def unused_tcp_port() -> Iterator[int]:
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is refused, loses an answer, or finds nobody, asks again soon: how long the pauses are has tests of its
     own."""
-    for module in (failures, replica_care, checking):
-        monkeypatch.setattr(module, "REFUSED_PAUSE", 0.02)
-    monkeypatch.setattr(servers, "TRY_AGAIN", (0.02, 0.04))
-    monkeypatch.setattr(failures, "_backoff", wait_random_exponential(multiplier=0.01, max=0.04))
-    for name in ("LONGEST_PAUSE", "PROBE_AGAIN"):
-        monkeypatch.setattr(replicas, name, 0.02)
+    short = EndpointSettings(tick=0.02, backoff=0.01, longest_backoff=0.04, longest_pause=0.02, probe_again=0.02)
+    monkeypatch.setattr("adaptive_eval.endpoints.settings.DEFAULT", short)
 
 
 @pytest.fixture

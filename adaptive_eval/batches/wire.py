@@ -22,14 +22,15 @@ from adaptive_eval.endpoints.failures import (
     Failure,
     FailureKind,
     Refusal,
-    RetryDecision,
     error_signal,
     safe_excerpt,
 )
 from adaptive_eval.endpoints.parsing import parse_server_json
 from adaptive_eval.endpoints.redaction import request_redactor
-from adaptive_eval.endpoints.retry_after import RetryAfterPolicy
+from adaptive_eval.endpoints.retry import Retries, believed_wait
 from adaptive_eval.endpoints.server_access import ServerAccess
+from adaptive_eval.endpoints.settings import DEFAULT
+from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.transport import MOST_BYTES, httpx_timeouts
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Notice, Sampling
 
@@ -42,7 +43,6 @@ ANSWER_BYTES = 16 * 1024 * 1024
 RESULT_BYTES = 1024**3
 LONGEST_WAIT = 600.0
 """Seconds for which one call waits out refusals for lack of room; pollers ask again anyway."""
-SHOWN_OF_A_WAIT = 60
 CONFLICT = 409
 """Status for a request that does not fit the state of a batch; a retry is useless."""
 
@@ -81,9 +81,6 @@ class BatchWire:
         """Failed calls by kind."""
         self.last_error = ""
         self._clock = asyncio.get_running_loop().time
-        self._waits = RetryAfterPolicy(
-            LONGEST_WAIT, self._clock, self.note, lambda text: safe_excerpt(text, self.redactor, SHOWN_OF_A_WAIT)
-        )
 
     def note(self, notice: Notice) -> None:
         """Add a notice for readers, once."""
@@ -139,8 +136,7 @@ class BatchWire:
 
     async def _retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Retry a call until it is answered, or has failed for as long as the limits allow."""
-        attempts = self._limits.attempts
-        decision = RetryDecision(self._limits, attempts, attempts, LONGEST_WAIT, self._clock)
+        retries = Retries(self._limits, LONGEST_WAIT, DEFAULT, self._clock, Traffic())
 
         async def counted_attempt() -> T:
             try:
@@ -148,15 +144,12 @@ class BatchWire:
             except Failure as failure:
                 self.errors[failure.kind.value] = self.errors.get(failure.kind.value, 0) + 1
                 self.last_error = str(failure)
-                failure.wait = self._waits.believed_seconds(self._root, failure.retry_after, self._clock())
-                if failure.wait:
-                    await asyncio.sleep(failure.wait)
-                elif failure.kind in _PAUSED:
-                    await asyncio.sleep(PAUSE)
+                failure.wait = believed_wait(failure, LONGEST_WAIT, DEFAULT, self.redactor, self.note)
+                await asyncio.sleep(failure.wait or (PAUSE if failure.kind in _PAUSED else 0.0))
                 raise
 
         try:
-            result: T = await decision.retrying(asyncio.sleep)(counted_attempt)
+            result: T = await retries.retrying(asyncio.sleep)(counted_attempt)
             return result
         except Failure as failure:
             raise Unavailable(f"its batch service at {self._root}: {failure.kind}: {failure}") from None

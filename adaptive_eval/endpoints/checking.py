@@ -7,9 +7,10 @@ from dataclasses import replace
 from adaptive_eval.base.errors import EndpointError, Rejected
 from adaptive_eval.endpoints.answers import ResponseOrigin
 from adaptive_eval.endpoints.client import PROBE_SECONDS, Caller
-from adaptive_eval.endpoints.failures import REFUSED_PAUSE, Failure, FailureKind, Refusal
+from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal
 from adaptive_eval.endpoints.sender import ReplyReader
 from adaptive_eval.endpoints.servers import IdentifiedServers
+from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.types import EndpointConfig, Message, Prompt, ReplicaHealth
 
 NOT_SENT = frozenset({FailureKind.UNREACHABLE, FailureKind.OUT_OF_FILES})
@@ -36,6 +37,7 @@ class ServerCheck:
         prompt: Prompt,
         body: Mapping[str, object],
         sleep: Callable[[float], Awaitable[None]],
+        settings: EndpointSettings,
     ) -> None:
         """`prompt` and `body` belong to a tiny request."""
         self._caller = caller
@@ -44,7 +46,7 @@ class ServerCheck:
         self._prompt = prompt
         self._body = body
         self._sleep = sleep
-        self._asked: set[str] = set()
+        self._pause = 2.0 * settings.backoff
 
     async def health(self, url: str) -> ReplicaHealth:
         """Ask a server once, or twice if it refuses or fails, since one such reply says little.
@@ -58,7 +60,7 @@ class ServerCheck:
                 except (Refusal, Failure) as error:
                     if isinstance(error, Failure) and error.kind in NOT_SENT:
                         raise
-                    await self._sleep(REFUSED_PAUSE)
+                    await self._sleep(self._pause)
                     found = await self._ask(url)
                     return replace(found, detail=f"{found.detail}, asked again after: {error}")
         except TimeoutError:
@@ -67,18 +69,13 @@ class ServerCheck:
             return ReplicaHealth(url, False, str(error), refuses=isinstance(error, Rejected))
 
     async def answers_now(self, url: str) -> bool:
-        """Whether a server answers a tiny request at once; False if one is already under way there."""
-        if url in self._asked:
-            return False
-        self._asked.add(url)
+        """Whether a server answers a tiny request at once."""
         try:
             async with asyncio.timeout(PROBE_SECONDS):
                 await self._ask(url)
             return True
         except (TimeoutError, Failure, EndpointError):
             return False
-        finally:
-            self._asked.discard(url)
 
     async def _ask(self, url: str) -> ReplicaHealth:
         server = await self._servers.identify(url)

@@ -24,11 +24,11 @@ from adaptive_eval.endpoints.failures import (
     web_page,
 )
 from adaptive_eval.endpoints.open_files import is_out_of_files
-from adaptive_eval.endpoints.overdue import Heartbeat
 from adaptive_eval.endpoints.parsing import StreamReader, is_comment, parse_server_json
 from adaptive_eval.endpoints.redaction import Redactor, request_redactor
-from adaptive_eval.endpoints.replicas import ProbeTrouble
+from adaptive_eval.endpoints.replica import ProbeTrouble
 from adaptive_eval.endpoints.server_access import ServerAccess, is_direct
+from adaptive_eval.endpoints.traffic import Attempt
 from adaptive_eval.endpoints.transport import ExchangeError, Incoming, httpx_timeouts, incoming_response
 from adaptive_eval.endpoints.types import DEFAULT_KEY, EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import MAX_BODY, PATHS, longest_response
@@ -141,14 +141,14 @@ class Caller:
             async with asyncio.timeout(self._limit):
                 return await self.send(base_url, body)
 
-    async def send(self, base_url: str, body: Mapping[str, object], pulse: Heartbeat | None = None) -> Reply:
-        """Send one request, without a time limit; `pulse` records each piece of a stream."""
+    async def send(self, base_url: str, body: Mapping[str, object], attempt: Attempt | None = None) -> Reply:
+        """Send one request, without a time limit; `attempt` records each piece of a stream."""
         reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
         content = orjson.dumps(body)
         begun = perf_counter()
         with convert_failures(self.redactor, self._limit):
             came = await self._posters[base_url].post(content, longest_response(body, len(content)))
-            whole = await read_to_end(came, reader, pulse)
+            whole = await read_to_end(came, reader, attempt)
         return make_reply(came, whole, reader, begun, perf_counter(), self.redactor)
 
     async def models(self, base_url: str) -> Reply:
@@ -215,27 +215,27 @@ def probe_trouble(failure: Failure) -> ProbeTrouble:
 # -- what both clients share -------------------------------------------------------------------------------------
 
 
-async def read_to_end(came: Incoming, reader: StreamReader | None, pulse: Heartbeat | None = None) -> bytes:
+async def read_to_end(came: Incoming, reader: StreamReader | None, attempt: Attempt | None = None) -> bytes:
     """Read a response to its end: a stream of events is fed to the reader as it arrives, any other body is returned."""
     if reader is None or not is_success(came.status):
         return await came.read()
     if came.rest is None:
-        _feed(reader, came.body, pulse)
+        _feed(reader, came.body, attempt)
         return b""
     try:
         async for part in came.rest:
-            _feed(reader, part, pulse)
+            _feed(reader, part, attempt)
     finally:
         await came.rest.aclose()
     return b""
 
 
-def _feed(reader: StreamReader, part: bytes, pulse: Heartbeat | None) -> None:
-    """Feed a piece to the reader, and record its arrival in `pulse`, unless it has nothing but comments (`: ping`): a
+def _feed(reader: StreamReader, part: bytes, attempt: Attempt | None) -> None:
+    """Feed a piece to the reader, and record its arrival in `attempt`, unless it has nothing but comments (`: ping`): a
     proxy sends them for a server that hangs."""
     reader.feed(part)
-    if pulse is not None and reader.first_token_at is not None and not is_comment(part):
-        pulse.beat(asyncio.get_running_loop().time())
+    if attempt is not None and reader.first_token_at is not None and not is_comment(part):
+        attempt.beat(asyncio.get_running_loop().time())
 
 
 def make_reply(

@@ -1,6 +1,6 @@
 """The `Endpoint` of one model: sends its requests to its replicas, and retries them.
 
-Every attempt has the same seeds, so it does not matter which one counts. Tenacity is only used after a failure.
+Every attempt has the same seeds, so it does not matter which one counts.
 """
 
 import asyncio
@@ -11,18 +11,18 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from adaptive_eval.base.errors import ConfigError, EndpointError, Rejected, RetryNotAllowed, Unavailable
+from adaptive_eval.base.errors import ConfigError, EndpointError, RetryNotAllowed, Unavailable
 from adaptive_eval.endpoints import open_files
+from adaptive_eval.endpoints import settings as defaults
 from adaptive_eval.endpoints.answers import ResponseOrigin, answers_without_text
 from adaptive_eval.endpoints.checking import ServerCheck, tiny_prompt
 from adaptive_eval.endpoints.client import NOT_SENDABLE, Caller, is_sendable
-from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, Refused, RetryDecision
-from adaptive_eval.endpoints.load import LoadWatch
-from adaptive_eval.endpoints.lone_failures import LoneFailures, can_blame
-from adaptive_eval.endpoints.replica_care import OF_ONE
-from adaptive_eval.endpoints.replicas import MISSES, PROBE_AGAIN
+from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, Refused
+from adaptive_eval.endpoints.retry import Retries, can_blame
 from adaptive_eval.endpoints.sender import ReplyReader, RequestSender
 from adaptive_eval.endpoints.servers import IdentifiedServers
+from adaptive_eval.endpoints.settings import EndpointSettings
+from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.traffic import AttemptedRequest
 from adaptive_eval.endpoints.types import (
     Again,
@@ -36,7 +36,7 @@ from adaptive_eval.endpoints.types import (
     Prompt,
     Sampling,
 )
-from adaptive_eval.endpoints.wire import BodyBuilder, unstreamed
+from adaptive_eval.endpoints.wire import BodyBuilder
 
 STRAY = "one of its requests was refused ({}), and answered when it was asked again"
 
@@ -51,10 +51,11 @@ class ModelEndpoint:
         limits: Limits,
         caller: Caller,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        loads: LoadWatch | None = None,
+        shared_time: SharedTime | None = None,
         ready: bool = False,
         notices: Sequence[Notice] = (),
         has_answered: bool = False,
+        settings: EndpointSettings | None = None,
     ) -> None:
         """`ready`: its servers are known to be up, and get patience from the first request on. `has_answered`: the
         model has answered at an earlier start of the run."""
@@ -63,28 +64,36 @@ class ModelEndpoint:
         self._limits = limits
         self._caller = caller
         self._sleep = sleep
+        self._settings = settings = settings or defaults.DEFAULT
         self._bodies = BodyBuilder(config, sampling)
         prompt = tiny_prompt(config)
         tiny = self._bodies.tiny(prompt)
-        self._servers = IdentifiedServers(caller, config, sampling, tiny)
+        self._servers = IdentifiedServers(caller, config, sampling, tiny, settings)
         for notice in notices:
             self._servers.note(notice)
         replies = ReplyReader(config, sampling, caller, self._servers)
-        self._check = ServerCheck(caller, self._servers, replies, prompt, tiny, sleep)
-        self._loads = loads or LoadWatch()
-        shared_time = self._loads.shared_time
+        self._check = ServerCheck(caller, self._servers, replies, prompt, tiny, sleep, settings)
         self._sender = RequestSender(
-            config, sampling, limits, caller, self._servers, replies, self._bodies, sleep, shared_time
+            config,
+            sampling,
+            limits,
+            caller,
+            self._servers,
+            replies,
+            self._bodies,
+            sleep,
+            shared_time or SharedTime(),
+            settings,
         )
         self._sender.traffic.has_answered = has_answered
         for replica in self._sender.replicas.replicas if ready else ():
             replica.answered_at = self._sender.clock()
         self._together = limits.samples_per_request
         self._started = False
-        self._probes: dict[str, asyncio.Task[bool]] = {}
-        """Tiny requests under way that caps count, by address."""
-        self._silent: dict[str, int] = {}
-        """By address: how many requests had been answered when a tiny one that caps count was not."""
+        self._tiny: dict[str, asyncio.Task[bool]] = {}
+        """Tiny requests under way, by address."""
+        self._unanswered: dict[str, int] = {}
+        """By address: how many requests had been answered when a tiny one was not."""
 
     # -- the protocol --------------------------------------------------------------------------------------------
 
@@ -103,9 +112,9 @@ class ModelEndpoint:
     async def unreachable(self) -> str | None:
         urls = [replica.url for replica in self._sender.replicas.replicas]
         troubles: list[str | None] = []
-        for attempt in range(MISSES):
+        for attempt in range(self._settings.probe_misses):
             if attempt:
-                await self._sleep(PROBE_AGAIN)
+                await self._sleep(self._settings.probe_again)
             troubles = list(await asyncio.gather(*map(self._caller.connect_trouble, urls)))
             if None in troubles:
                 return None
@@ -114,11 +123,10 @@ class ModelEndpoint:
 
     async def close(self) -> None:
         """Stop watching and close every connection."""
-        for probe in list(self._probes.values()):
-            probe.cancel()
+        for tiny in list(self._tiny.values()):
+            tiny.cancel()
         await self._sender.close()
         await self._servers.close()
-        await self._loads.leave(self._sender.replicas)
         await self._caller.close()
 
     @property
@@ -126,7 +134,7 @@ class ModelEndpoint:
         sender = self._sender
         return replace(
             sender.traffic.stats(),
-            oldest=sender.overdue.oldest,
+            oldest=sender.oldest,
             replicas=sender.replicas.stats,
             notices=self._servers.notices,
         )
@@ -136,10 +144,6 @@ class ModelEndpoint:
     def _start(self) -> None:
         self._started = True
         self._sender.start()
-        self._loads.join(self._sender.replicas, self._metrics, self._together)
-
-    async def _metrics(self, url: str) -> tuple[int, bytes]:
-        return await self._caller.fetch_outside_api(url, "/metrics")
 
     async def _request_all(self, prompt: Prompt, groups: list[range], again: Again | None) -> list[Answer]:
         """Send several requests at once, and wait for all of them even if one fails, so that none is orphaned."""
@@ -159,13 +163,8 @@ class ModelEndpoint:
                 answers = await self._sender.send(request)
             except Failure as failure:
                 answers = await self._retry(request, failure)
-        except Rejected as error:
-            known = self._sender.is_known_to_stream
-            if not isinstance(error, Refusal) or not request.concerns_option(error, known):
-                raise
-            if not known and request.body.get("stream") and "stream" in str(error).lower():
-                return await self._retry_unstreamed(request, error)
-            if len(seeds) == 1:
+        except Refusal as error:
+            if len(seeds) == 1 or not request.concerns_option(error):
                 raise
             return await self._request_fewer(request, seeds, len(seeds), f"refuses n = {len(seeds)}: {error}")
         if len(answers) == len(seeds):
@@ -177,16 +176,6 @@ class ModelEndpoint:
             self._sender.traffic.lost += len(answers)
             raise
 
-    async def _retry_unstreamed(self, request: AttemptedRequest, refusal: Rejected) -> list[Answer]:
-        """Retry without streaming, since a server that never streamed seems to refuse it."""
-        request = AttemptedRequest(request.prompt, request.seeds, unstreamed(request.body), request.again, request.lost)
-        try:
-            return await self._sender.send(request)
-        except Failure as failure:
-            return await self._retry(request, failure)
-        except Rejected:
-            raise refusal from None
-
     async def _request_fewer(self, request: AttemptedRequest, seeds: range, refused: int, why: str) -> list[Answer]:
         """Ask for fewer answers at a time from now on, because the server refuses or ignores n."""
         together = self._servers.fewer_answers(refused)
@@ -196,51 +185,55 @@ class ModelEndpoint:
             self._servers.note(Notice("fewer_together", f"its server {why}; it is asked for {together} at a time"))
         return answers
 
-    async def _retry(self, request: AttemptedRequest, first: Failure) -> list[Answer]:
+    async def _retry(self, request: AttemptedRequest, failure: Failure) -> list[Answer]:
         """Retry a failed request until it is answered or given up."""
-        pending: Failure | None = first
-        # the first timeout splits a request for several answers, lest a long answer cost the others
-        timeouts = 1 if len(request.seeds) > 1 else self._limits.attempts
-        streams = self._sender.is_known_to_stream
-        mendable = isinstance(first, Refused) and request.concerns_option(first.refusal, streams)
-        refusals = 2 if mendable else max(OF_ONE, self._limits.attempts)
-        lone = LoneFailures(self._sender.traffic)
         sender = self._sender
-        decision = RetryDecision(self._limits, timeouts, refusals, sender.longest_refusal, sender.clock, lone.judge)
+        retries = Retries(self._limits, sender.longest_refusal, self._settings, sender.clock, sender.traffic)
+        if len(request.seeds) > 1:  # lest a long answer cost the others
+            retries.timeouts = 1
+        refusal = failure.refusal if isinstance(failure, Refused) else None
+        if refusal is not None and request.concerns_option(refusal) and not request.concerns_stream(refusal):
+            retries.refusals = 2
+        pending: Failure | None = failure
 
         async def attempt() -> list[Answer]:
             nonlocal pending
             if pending is not None:
-                failure, pending = pending, None
-                raise failure
-            if request.refusal is not None and len(request.seeds) > self._together:
-                raise request.refusal.copy()  # by now the server is known to refuse this many
-            if lone.lacks_another:
-                await self._ask_tiny(request, lone)
-            await _require_allowed(request)
-            self._sender.traffic.retries += 1
-            if sender.streaming is not None:  # other requests have shown meanwhile whether the servers stream
-                request.body = self._bodies.body(request.prompt, request.seeds, sender.streaming)
-            return await self._sender.send(request)
+                first, pending = pending, None
+                raise first
+            return await self._ask_again(request, retries)
 
         try:
-            answers: list[Answer] = await decision.retrying(self._sleep)(attempt)
-        except Refused as failure:
-            raise failure.refusal from None
-        except Failure as failure:
-            return await self._give_up(request, failure, is_lone=lone.is_certain)
+            answers: list[Answer] = await retries.retrying(self._sleep)(attempt)
+        except Refused as refused:
+            raise refused.refusal from None
+        except Failure as last:
+            return await self._give_up(request, last, is_alone=retries.is_alone)
         finally:
-            lone.close()
-        if request.refusal is not None and all(one.fit for one in sender.replicas.replicas):
+            retries.close()
+        if request.refusal is not None and all(replica.is_fit for replica in sender.replicas.replicas):
             self._servers.note_first(Notice("stray_refusal", STRAY.format(request.refusal)))
         return answers
 
-    async def _give_up(self, request: AttemptedRequest, failure: Failure, *, is_lone: bool) -> list[Answer]:
+    async def _ask_again(self, request: AttemptedRequest, retries: Retries) -> list[Answer]:
+        """Make another attempt at a request."""
+        sender = self._sender
+        if request.refusal is not None and len(request.seeds) > self._together:
+            raise request.refusal.copy()  # by now the server is known to refuse this many
+        if retries.needs_proof:
+            retries.is_proven = await self._is_server_proven(request)
+        await _require_allowed(request)
+        sender.traffic.retries += 1
+        if sender.streaming is not None:  # other requests have shown meanwhile whether the servers stream
+            request.body = self._bodies.body(request.prompt, request.seeds, sender.streaming)
+        return await sender.send(request)
+
+    async def _give_up(self, request: AttemptedRequest, failure: Failure, *, is_alone: bool) -> list[Answer]:
         """Answers without text for a request that timed out or fails alone; raises `Unavailable` otherwise."""
         replica = request.replica.url if request.replica is not None else ""
         timed_out = failure.kind is FailureKind.TIMED_OUT
         may_blame = can_blame(failure.kind, self._sender.traffic)
-        if not (timed_out or is_lone or (may_blame and await self._answers(request))):
+        if not (timed_out or is_alone or (may_blame and await self._is_tiny_answered(request, replica))):
             raise Unavailable(
                 f"model {self._model!r} at {replica}: given up after {request.attempts} attempts; "
                 f"the last one failed with {failure.kind}: {failure}"
@@ -253,44 +246,41 @@ class ModelEndpoint:
             return answers_without_text("timed_out", request.seeds, arrival)
         return answers_without_text("unanswered", request.seeds, arrival, reason=str(failure))
 
-    async def _ask_tiny(self, request: AttemptedRequest, lone: LoneFailures) -> None:
-        """Ask a tiny request in place of others: after each failure, under caps when chance does not explain them."""
-        traffic, url = self._sender.traffic, "" if request.replica is None else request.replica.url
-        if request.again is None:
-            answers = await self._check.answers_now(url)
-            traffic.answered += answers  # after the wait, in which others may have been answered
-        elif lone.is_beyond_chance and not lone.is_proven and self._silent.get(url) != traffic.answered:
-            lone.is_proven = await self._answers(request)
-            if not lone.is_proven:
-                self._silent[url] = traffic.answered
+    # -- tiny requests, which show whether a server answers ------------------------------------------------------
 
-    async def _answers(self, request: AttemptedRequest) -> bool:
-        """Whether the server of a request answers a tiny one, which caps count as a lost answer; False without caps.
+    async def _is_server_proven(self, request: AttemptedRequest) -> bool:
+        """Whether the server of a request answers a tiny one, which is asked once until another is answered."""
+        url, answered = "" if request.replica is None else request.replica.url, self._sender.traffic.answered
+        if self._unanswered.get(url) == answered:
+            return False
+        is_answered = await self._is_tiny_answered(request, url)
+        if not is_answered:
+            self._unanswered[url] = self._sender.traffic.answered
+        return is_answered
+
+    async def _is_tiny_answered(self, request: AttemptedRequest, url: str) -> bool:
+        """Whether a server answers a tiny request, which caps count as a lost answer.
 
         Requests that ask this meanwhile go by the same one.
         """
-        if request.again is None or request.replica is None:
-            return False
-        url = request.replica.url
-        if url not in self._probes:
-            self._probes[url] = probe = asyncio.create_task(self._ask_counted(request, url))
-            probe.add_done_callback(partial(self._on_probe_end, url))
-        return await asyncio.shield(self._probes[url])
+        if url not in self._tiny:
+            self._tiny[url] = tiny = asyncio.create_task(self._ask_tiny(request, url))
+            tiny.add_done_callback(partial(self._on_tiny_end, url))
+        return await asyncio.shield(self._tiny[url])
 
-    async def _ask_counted(self, request: AttemptedRequest, url: str) -> bool:
-        """Count a lost answer, and send a tiny request instead if the caps allow it."""
-        assert request.again is not None
-        if not await request.again():
-            raise RetryNotAllowed("the budget does not allow asking whether the server answers")
-        self._sender.traffic.lost += 1
-        request.lost = True
-        await _require_allowed(request)
+    async def _ask_tiny(self, request: AttemptedRequest, url: str) -> bool:
+        if request.again is not None:
+            if not await request.again():
+                raise RetryNotAllowed("the budget does not allow asking whether the server answers")
+            self._sender.traffic.lost += 1
+            request.lost = True
+            await _require_allowed(request)
         return await self._check.answers_now(url)
 
-    def _on_probe_end(self, url: str, probe: asyncio.Task[bool]) -> None:
-        del self._probes[url]
-        if not probe.cancelled():
-            probe.exception()  # marks it as retrieved, in case no request waits any more
+    def _on_tiny_end(self, url: str, tiny: asyncio.Task[bool]) -> None:
+        del self._tiny[url]
+        if not tiny.cancelled():
+            tiny.exception()  # marks it as retrieved, in case no request waits any more
 
 
 async def _require_allowed(request: AttemptedRequest) -> None:
@@ -310,7 +300,7 @@ def open_endpoint(
     limits: Limits,
     *,
     keys: Mapping[str, str],
-    loads: LoadWatch | None = None,
+    shared_time: SharedTime | None = None,
     ready: bool = False,
     folder: Path = Path(),
     notices: Sequence[Notice] = (),
@@ -319,7 +309,7 @@ def open_endpoint(
     """Open the endpoint of one model; needs a running event loop.
 
     `keys` is the environment; `folder` has the files and plug-ins named in `config`. Endpoints on the same servers
-    share their `loads`. For the others see `ModelEndpoint`.
+    divide their time (`shared_time`). For the others see `ModelEndpoint`.
     """
     if (problem := config.missing_key(keys)) is not None:
         raise ConfigError(problem)
@@ -330,7 +320,14 @@ def open_endpoint(
     open_files.allow(open_files.wanted_for(limits.in_flight * len(config.replicas), len(config.replicas)))
     caller = _caller(config, sampling, SecretStr(key) if key else None, folder)
     return ModelEndpoint(
-        config, sampling, limits, caller, loads=loads, ready=ready, notices=notices, has_answered=has_answered
+        config,
+        sampling,
+        limits,
+        caller,
+        shared_time=shared_time,
+        ready=ready,
+        notices=notices,
+        has_answered=has_answered,
     )
 
 

@@ -1,24 +1,17 @@
 """Classifies requests without an answer: failures to retry, answers without text, and errors that no retry can mend.
 
 an unfinished answer, an error within a 200    repeat
-429                                            refused for now: wait as told, ask for less at once
+429                                            refused for now: wait as told, ask for less at once (`retry_after`)
+503, 529                                       repeat, and ask for less at once
 408, 409, 425, 5xx, a body that is no answer   repeat
 connection refused, reset, stalled, timed out  repeat
 no open file left on this machine              repeat for as long as it takes (`open_files`)
 prompt longer than the context, content filter an answer with its own signal
-any other 3xx and 4xx, a used-up quota         no retry mends it, if meant (`replica_care`); no redirect is followed
+any other 3xx and 4xx, a used-up quota         no retry mends it, if meant (`replica`); no redirect is followed
 an unknown finish reason                       repeat; if the first answers all end so, no retry mends it, but a line
                                                in the configuration
 
-A failed request is given up after `attempts` failures, but not before it has failed for `patience` seconds: servers
-restart in minutes, and every long run has requests with a few quick failures in a row. Refusals (429) are waited out
-for as long as one answer may take. A failure to connect does not count here: the replica is set aside, and health
-checks decide whether one is left. A request that fails every time while others are answered is given up alone, and has
-no answer (`lone_failures`). A request over its time limit is sent again `attempts` times; then its caller turns it into
-an answer.
-
-Waits grow exponentially with full jitter. A Retry-After holds for the replica that sent it (`ReplicaSet.pause`):
-requests that were told the same are only spread a little, and may go to another replica.
+When a request is sent again stands in `retry`, what a failure does to its replica in `replica`.
 
 An answer counts only if its server says that it is finished. The finish reasons are those of the OpenAI API and of
 compatible servers: vLLM, SGLang, llama.cpp, TGI, Azure, OpenRouter, DeepSeek, Mistral, Zhipu and Together, and those of
@@ -32,19 +25,17 @@ finished.
 
 import re
 from codecs import BOM_UTF8
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import orjson
-import tenacity
 
 from adaptive_eval.base.errors import Rejected, Retryable
 from adaptive_eval.endpoints.redaction import NOTHING_SECRET, Redactor
 from adaptive_eval.endpoints.retry_after import RetryAfter, read_retry_after
-from adaptive_eval.endpoints.types import Limits, Signal
+from adaptive_eval.endpoints.types import Signal
 
 NO_REASON = "none"
 """Stands for a missing finish reason in the configuration."""
@@ -95,6 +86,7 @@ def finish_reason_option(reason: str) -> str:
 
 
 _REPEATABLE = frozenset({408, 409, 425})
+_OVERLOADED = frozenset({503, 529})
 _QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _FILTER_CODES = frozenset({"content_filter", "content_policy_violation", "responsibleaipolicyviolation"})
 _CONTEXT_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"})
@@ -121,6 +113,8 @@ class FailureKind(StrEnum):
     """How a request failed."""
 
     RATE_LIMITED = "rate_limited"
+    OVERLOADED = "overloaded"
+    """The server has no room for the request now (503, 529)."""
     SERVER_ERROR = "server_error"
     BAD_RESPONSE = "bad_response"
     """A success without an answer: not JSON, no choices, wrong types."""
@@ -128,7 +122,7 @@ class FailureKind(StrEnum):
     """No connection was made, so nothing was sent."""
     RESET = "reset"
     STALLED = "stalled"
-    """Nothing arrived for longer than an answer should take."""
+    """Nothing arrived for far longer than for any other answer, and a second request was answered (`late`)."""
     TIMED_OUT = "timed_out"
     REPLICA_LOST = "replica_lost"
     """A health check found the replica dead while the request was in flight."""
@@ -148,26 +142,29 @@ class Handling(NamedTuple):
     counts: bool
     """It counts towards the attempts after which a request is given up."""
     own: bool
-    """The request itself may cause it (`lone_failures`), or a server that cannot stream."""
-    window: Literal["halve", "cluster", "keep"]
-    """The window of its replica is halved at once, or when failures cluster, or not."""
+    """The request itself may cause it (`retry`), or a server that cannot stream."""
+    halves: bool
+    """The window of its replica is halved: fewer requests in flight may help."""
+    trouble: bool
+    """Its replica is in trouble if nothing else comes, and gets requests one by one, after pauses."""
     health: Literal["fine", "suspect", "gone"]
     """Its replica is used as before, probed soon, or sent nothing until a probe succeeds."""
 
 
 _K = FailureKind
 HANDLING: Mapping[FailureKind, Handling] = {
-    #                         may_have_cost  at_once  counts   own    window     health
-    _K.RATE_LIMITED: Handling(False,         False,   False,   False, "halve",   "fine"),
-    _K.SERVER_ERROR: Handling(False,         False,   True,    True,  "cluster", "suspect"),
-    _K.BAD_RESPONSE: Handling(True,          False,   True,    True,  "cluster", "suspect"),
-    _K.UNREACHABLE:  Handling(False,         True,    False,   False, "cluster", "gone"),
-    _K.RESET:        Handling(True,          False,   True,    True,  "cluster", "suspect"),
-    _K.STALLED:      Handling(True,          True,    True,    False, "cluster", "suspect"),
-    _K.TIMED_OUT:    Handling(True,          True,    False,   False, "cluster", "suspect"),
-    _K.REPLICA_LOST: Handling(True,          True,    True,    False, "keep",    "fine"),
-    _K.OUT_OF_FILES: Handling(False,         False,   False,   False, "halve",   "fine"),
-    _K.REFUSED:      Handling(False,         False,   False,   False, "keep",    "fine"),
+    #                         may_have_cost  at_once  counts   own    halves  trouble  health
+    _K.RATE_LIMITED: Handling(False,         False,   False,   False, True,   True,  "fine"),
+    _K.OVERLOADED:   Handling(False,         False,   True,    True,  True,   True,  "suspect"),
+    _K.SERVER_ERROR: Handling(False,         False,   True,    True,  False,  True,  "suspect"),
+    _K.BAD_RESPONSE: Handling(True,          False,   True,    True,  False,  True,  "suspect"),
+    _K.UNREACHABLE:  Handling(False,         True,    False,   False, False,  True,  "gone"),
+    _K.RESET:        Handling(True,          False,   True,    True,  False,  True,  "suspect"),
+    _K.STALLED:      Handling(True,          True,    True,    False, False,  False, "fine"),
+    _K.TIMED_OUT:    Handling(True,          True,    False,   False, False,  True,  "suspect"),
+    _K.REPLICA_LOST: Handling(True,          True,    True,    False, False,  False, "fine"),
+    _K.OUT_OF_FILES: Handling(False,         False,   False,   False, True,   False, "fine"),
+    _K.REFUSED:      Handling(False,         False,   False,   False, False,  True,  "fine"),
 }  # fmt: skip
 """What is done about each kind of failure, in one place."""
 
@@ -335,77 +332,7 @@ def error_signal(
     if status == 400 and (codes & _FILTER_CODES or _FILTER_TEXT.search(message)):
         return "content_filter"
     if status >= 500 or status in _REPEATABLE:
-        raise Failure(FailureKind.SERVER_ERROR, shown, read_retry_after(headers))
+        kind = FailureKind.OVERLOADED if status in _OVERLOADED else FailureKind.SERVER_ERROR
+        raise Failure(kind, shown, read_retry_after(headers))
     hint = redirect_message(headers, redactor) if status < 400 else {**_HINTS, 401: unauthorized}.get(status, "")
     raise Refusal(status, f"{shown} ({hint})" if hint else shown)
-
-
-SLOWEST = 2.0
-"""The longest wait of a request. A replica in trouble is protected by its own pause."""
-APART = 0.5
-SOONEST = 0.25
-REFUSED_PAUSE = 0.5
-
-_backoff = tenacity.wait_random_exponential(multiplier=SOONEST, max=SLOWEST)
-_apart = tenacity.wait_random(0.0, APART)
-
-
-class RetryDecision:
-    """Tenacity's retry decisions for one request that has failed once."""
-
-    def __init__(
-        self,
-        limits: Limits,
-        timeouts: int,
-        refusals: int,
-        longest_refusal: float,
-        clock: Callable[[], float],
-        lone: Callable[[FailureKind], bool | None] = lambda kind: None,
-    ) -> None:
-        """The request is given up after `timeouts` timeouts or `refusals` refusals. `lone` gets each failure, and
-        returns whether the request itself is certain to fail; None without evidence."""
-        self._limits = limits
-        self._lone = lone
-        self._timeouts = timeouts
-        self._refusals = refusals
-        self._longest_refusal = longest_refusal
-        self._clock = clock
-        self._began = clock()
-        self._counts: Counter[FailureKind] = Counter()
-
-    def retrying(self, sleep: Callable[[float], Awaitable[None]]) -> tenacity.AsyncRetrying:
-        """Tenacity's retry loop; it raises the last failure."""
-        return tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(Failure), stop=self.stop, wait=self.wait, sleep=sleep, reraise=True
-        )
-
-    def stop(self, state: tenacity.RetryCallState) -> bool:
-        """Whether to give the request up; called once for each failure."""
-        failure = _failure(state)
-        self._counts[failure.kind] += 1
-        waited = self._clock() - self._began
-        if failure.kind is FailureKind.TIMED_OUT:
-            return self._counts[FailureKind.TIMED_OUT] >= self._timeouts
-        if failure.kind is FailureKind.RATE_LIMITED:
-            return waited + failure.wait > self._longest_refusal
-        if isinstance(failure, Refused):
-            return failure.believed or self._counts[FailureKind.REFUSED] >= self._refusals
-        if (certain := self._lone(failure.kind)) is not None:
-            return certain and self._counts[failure.kind] >= self._limits.attempts
-        counted = sum(count for kind, count in self._counts.items() if HANDLING[kind].counts)
-        return counted >= self._limits.attempts and waited >= self._limits.patience
-
-    def wait(self, state: tenacity.RetryCallState) -> float:
-        """Seconds until the next attempt."""
-        failure = _failure(state)
-        if failure.kind is FailureKind.RATE_LIMITED and failure.wait:
-            return _apart(state)
-        if failure.kind is FailureKind.REFUSED:
-            return min(SLOWEST, REFUSED_PAUSE * 2.0 ** (self._counts[FailureKind.REFUSED] - 1))
-        return 0.0 if HANDLING[failure.kind].at_once else _backoff(state)
-
-
-def _failure(state: tenacity.RetryCallState) -> Failure:
-    error = state.outcome.exception() if state.outcome is not None else None
-    assert isinstance(error, Failure)
-    return error

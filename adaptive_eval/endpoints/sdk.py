@@ -22,9 +22,9 @@ from adaptive_eval.endpoints.client import (
     read_to_end,
     request_headers,
 )
-from adaptive_eval.endpoints.overdue import Heartbeat
 from adaptive_eval.endpoints.parsing import StreamReader
 from adaptive_eval.endpoints.server_access import ServerAccess
+from adaptive_eval.endpoints.traffic import Attempt
 from adaptive_eval.endpoints.transport import MOST_BYTES, ExchangeError, httpx_timeouts, incoming_response
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import MAX_BODY, longest_response
@@ -55,7 +55,7 @@ class SdkCaller(Caller):
             for base_url in config.replicas
         }
 
-    async def send(self, base_url: str, body: Mapping[str, object], pulse: Heartbeat | None = None) -> Reply:
+    async def send(self, base_url: str, body: Mapping[str, object], attempt: Attempt | None = None) -> Reply:
         """Send one request through the SDK."""
         client = self._clients[base_url]
         resource: Any = client.chat.completions if self._chat else client.completions
@@ -70,7 +70,7 @@ class SdkCaller(Caller):
             try:
                 async with asking as opened:
                     came = incoming_response(opened.http_response)
-                    whole = await read_to_end(came, reader, pulse)
+                    whole = await read_to_end(came, reader, attempt)
             except openai.APIStatusError as error:
                 came = incoming_response(error.response)
                 whole = came.body  # already read by the SDK

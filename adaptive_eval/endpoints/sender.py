@@ -2,31 +2,32 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from math import inf
 
+from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
 from adaptive_eval.endpoints.client import Caller, Reply
 from adaptive_eval.endpoints.failures import (
     HANDLING,
     Failure,
     FailureKind,
+    ModelNotServed,
     Refusal,
     Refused,
     UnknownFinish,
     error_signal,
 )
-from adaptive_eval.endpoints.overdue import Heartbeat, OverdueWatch, ResponseTimes
+from adaptive_eval.endpoints.late import ResponseTimes, SecondRequests, Superseded
 from adaptive_eval.endpoints.pacing import RateLimits
-from adaptive_eval.endpoints.replica_care import ReplicaCare
-from adaptive_eval.endpoints.replicas import Replica, ReplicaSet
+from adaptive_eval.endpoints.replica import Replica
+from adaptive_eval.endpoints.replicas import ReplicaSet
 from adaptive_eval.endpoints.response_ids import ResponseIds
-from adaptive_eval.endpoints.second_requests import SecondRequests, Superseded
+from adaptive_eval.endpoints.retry import believed_wait
 from adaptive_eval.endpoints.servers import IdentifiedServers
+from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.sharing import SharedTime
-from adaptive_eval.endpoints.time_limit import EndableBlock
-from adaptive_eval.endpoints.traffic import AttemptedRequest, Traffic
-from adaptive_eval.endpoints.types import KEEP_TOKENS, Answer, EndpointConfig, Limits, Prompt, Sampling
+from adaptive_eval.endpoints.traffic import Attempt, AttemptedRequest, Traffic
+from adaptive_eval.endpoints.types import KEEP_TOKENS, Answer, EndpointConfig, Limits, Notice, Prompt, Sampling
 from adaptive_eval.endpoints.wire import BodyBuilder, stream_several, unstreamed
 
 
@@ -71,45 +72,63 @@ class RequestSender:
         bodies: BodyBuilder,
         sleep: Callable[[float], Awaitable[None]],
         shared_time: SharedTime,
+        settings: EndpointSettings,
     ) -> None:
-        self.clock = asyncio.get_running_loop().time
+        self.clock = clock = asyncio.get_running_loop().time
         self._shared_time = shared_time
         self.traffic = Traffic()
         self.streaming: bool | None = config.stream
         """Whether the servers stream; None while unknown."""
-        self.replicas = ReplicaSet(config.replicas, limits.in_flight, self.clock)
+        self.replicas = ReplicaSet(config.replicas, limits, caller.probe, self._metrics, shared_time, settings, clock)
         self.longest_refusal = max(sampling.timeout, limits.patience)
         """Seconds for which one request waits out refusals."""
         self._caller = caller
         self._servers = servers
         self._replies = replies
         self._bodies = bodies
+        self._settings = settings
         self._streams_since = -inf
         self._ids = ResponseIds(servers.note)
-        self._care = ReplicaCare(self.replicas, servers, caller, limits, self.longest_refusal, self.clock)
         self._limit = sampling.timeout
-        self._times = ResponseTimes(sampling.timeout, sampling.longest_answer)
-        other = self.replicas.has_alternative
-        self._second = SecondRequests(self._attempt, self.replicas, self.traffic, servers.note_first, self._stream)
-        late, doubt = self._second.consider, self._care.watch.suspect
-        self.overdue = OverdueWatch(self._times, sampling.timeout, other, self.clock, late, doubt)
-        self._pacer = RateLimits(limits.requests_per_minute, limits.tokens_per_minute, self.clock, sleep)
+        self._times = ResponseTimes(sampling.longest_answer, settings)
+        self._second = SecondRequests(
+            self._attempt, self.replicas, self._times, self.traffic, settings, servers.note_first, self._stream
+        )
+        self._pacer = RateLimits(limits.requests_per_minute, limits.tokens_per_minute, clock, sleep)
+        self._watching: asyncio.Task[None] | None = None
 
     @property
-    def is_known_to_stream(self) -> bool:
-        """Whether it is known that the servers stream."""
-        return self.streaming is True
+    def oldest(self) -> float:
+        """Age in seconds of the oldest attempt in flight."""
+        first = next((attempt for attempt in self.replicas.attempts if attempt.is_sent), None)
+        return 0.0 if first is None else self.clock() - first.sent_at
 
     def start(self) -> None:
         """Begin to watch replicas and attempts."""
-        self._care.watch.start()
-        self.overdue.start()
+        self._watching = asyncio.create_task(self._watch())
+
+    async def _metrics(self, url: str) -> bytes:
+        status, body = await self._caller.fetch_outside_api(url, "/metrics")
+        return body if status == 200 else b""
+
+    async def _watch(self) -> None:
+        try:
+            while True:
+                now = self.clock()
+                self.replicas.tick(now)
+                self._second.tick(now)
+                await asyncio.sleep(self._settings.tick)
+        except Exception as error:  # no request may wait for a replica that nobody watches
+            self.replicas.give_up(f"the watch of its replicas broke: {error!r}")
+            raise
 
     async def close(self) -> None:
         """Stop watching."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
         await self._second.close()
-        await self._care.watch.close()
-        await self.overdue.close()
+        await self.replicas.close()
 
     async def send(self, request: AttemptedRequest) -> list[Answer]:
         """Send a request once; if it is late, it is sent a second time meanwhile."""
@@ -129,62 +148,57 @@ class RequestSender:
 
     async def _attempt(self, request: AttemptedRequest) -> list[Answer]:
         replica = request.replica = await self.replicas.acquire(avoid=request.replica)
-        self.traffic.in_flight += not request.is_second
-        self.traffic.requests += 1
+        traffic, now = self.traffic, self.clock()
+        traffic.in_flight += not request.is_second
+        traffic.requests += 1
         request.attempts += 1
         expected = 0.0
-        late: asyncio.TimerHandle | None = None
-        mark = self._shared_time.enter(replica.url, id(self), self.clock())
-        accepted = partial(self._care.on_accepted, replica)
-        pulse = Heartbeat(self.clock(), bool(request.body.get("stream")), request.cuts, accepted)
+        timer: asyncio.TimerHandle | None = None
+        mark = self._shared_time.enter(replica.url, id(self), now)
+        attempt = Attempt(request, replica, now)
+        self.replicas.attempts[attempt] = None
         try:
-            with EndableBlock() as lease:
-                replica.leases[lease] = request.ended
+            with attempt:
                 server = self._servers.known_identity(replica.url)
                 if server is None or not self._pacer.unlimited:
                     server = server or await self._servers.identify(replica.url)
-                    expected = await self._pacer.wait(len(request.seeds) * self.traffic.tokens_per_answer)
-                    pulse.send(self.clock())
-                body: Mapping[str, object] = request.body
-                if server.llama:
-                    body = stream_several(body)
-                    pulse.streamed = bool(body.get("stream"))
-                self.overdue.enter(lease, replica, pulse, request)
-                late = asyncio.get_running_loop().call_later(self._limit, self._end_late, lease)
-                reply = await self._caller.send(replica.url, body, pulse)
+                    expected = await self._pacer.wait(len(request.seeds) * traffic.tokens_per_answer)
+                body: Mapping[str, object] = stream_several(request.body) if server.llama else request.body
+                attempt.send(self.clock(), bool(body.get("stream")))
+                timer = asyncio.get_running_loop().call_later(self._limit, self._end_late, attempt)
+                reply = await self._caller.send(replica.url, body, attempt)
             if request.taken is not None:
                 raise Superseded
-            answers = self._read(request, replica, reply, mark.part(self.clock()))
+            now = self.clock()
+            answers = self._read(request, replica, reply, mark.part(now))
+            replica.on_answer(attempt.sent_at, now)
         except Refusal as refusal:
-            raise self._on_refused(request, replica, refusal, pulse.sent_at) from None
+            raise self._on_refused(request, replica, refusal, attempt.sent_at) from None
         except Failure as failure:
-            self._on_failed(request, replica, failure, pulse.sent_at)
+            self._on_failed(request, replica, failure, attempt.sent_at)
             raise
         except UnknownFinish:
             self._count_lost(request)
             raise
         finally:
             mark.leave(self.clock())
-            self.traffic.in_flight -= not request.is_second
-            replica.leases.pop(lease, None)
-            self.overdue.leave(lease)
-            if late is not None:
-                late.cancel()
+            traffic.in_flight -= not request.is_second
+            del self.replicas.attempts[attempt]
+            if timer is not None:
+                timer.cancel()
             self.replicas.release(replica)
-        now = self.clock()
-        self._learn(request, answers, reply, pulse, now)
-        used = self.traffic.count_answers(answers, request.attempts)
-        self._care.on_answer(replica, pulse.sent_at, now)
+        self._learn(request, answers, reply, attempt, now)
+        used = traffic.count_answers(answers, request.attempts)
         if expected:
             self._pacer.correct(expected, used)
         return answers
 
-    def _end_late(self, lease: EndableBlock) -> None:
-        lease.end(Failure(FailureKind.TIMED_OUT, f"no answer within {self._limit:g} s"))
+    def _end_late(self, attempt: Attempt) -> None:
+        attempt.end(Failure(FailureKind.TIMED_OUT, f"no answer within {self._limit:g} s"))
 
     def _read(self, request: AttemptedRequest, replica: Replica, reply: Reply, part: float) -> list[Answer]:
         """The answers in a reply to a request, whose model has had this part of the server's time."""
-        abreast = round(replica.window.size * len(request.seeds) / part)
+        abreast = round(replica.window * len(request.seeds) / part)
         origin = ResponseOrigin(replica.url, reply.latency, reply.ttft, request.attempts, abreast)
         if reply.status == 200:
             self._ids.require_new(replica.url, reply.payload, request.prompt, request.seeds)
@@ -196,16 +210,17 @@ class RequestSender:
             raise
 
     def _learn(
-        self, request: AttemptedRequest, answers: list[Answer], reply: Reply, pulse: Heartbeat, now: float
+        self, request: AttemptedRequest, answers: list[Answer], reply: Reply, attempt: Attempt, now: float
     ) -> None:
         """Update response times, and whether the server can stream."""
         if reply.status == 200:
-            self._times.on_answer(max([answer.completion_tokens for answer in answers]), pulse, now)
-        told = pulse.sent_at >= self._streams_since and not request.is_second  # others were not asked to stream
-        if pulse.first_at is not None:
+            self._times.on_answer(max([answer.completion_tokens for answer in answers]), attempt, now)
+        told = attempt.sent_at >= self._streams_since and not request.is_second  # others were not asked to stream
+        if attempt.first_at is not None:
             self.streaming = True
         elif self.streaming is None and told and reply.status == 200 and any(answer.text for answer in answers):
-            self.streaming = None if self.overdue.streams else False  # one in flight may still show that it can
+            # one in flight may still show that it can
+            self.streaming = None if any(other.streamed for other in self.replicas.attempts) else False
 
     def _stream(self) -> None:
         """Stream from now on, where nothing speaks against it."""
@@ -213,28 +228,42 @@ class RequestSender:
             self.streaming, self._streams_since = None, self.clock()
 
     def _on_refused(self, request: AttemptedRequest, replica: Replica, refusal: Refusal, sent_at: float) -> Refused:
-        """The failure of a refused request, which is repeated unless the refusal is believed."""
+        """The failure of a refused request, which is repeated unless the whole model is believed to refuse."""
         self.traffic.on_failure(FailureKind.REFUSED, refusal)
         request.refusal = refusal
-        if request.concerns_option(refusal, self.is_known_to_stream):
+        if self.streaming is not True and request.concerns_stream(refusal):
+            if request.attempts > 1:
+                request.body = unstreamed(request.body)
             return Refused(refusal, believed=False)
-        return Refused(refusal, self._care.on_refusal(replica, refusal, sent_at, self.overdue.pending(replica)))
+        if request.concerns_option(refusal):
+            return Refused(refusal, believed=False)
+        has_refused = replica.refuses
+        is_certain = isinstance(refusal, ModelNotServed)
+        replica.on_refusal(str(refusal), sent_at, self.clock(), is_certain=is_certain)
+        if self.replicas.all_refuse:
+            self.replicas.refuse(refusal)
+        elif replica.refuses and not has_refused:
+            text = f"its server at {replica.url} refuses everything, so its others are asked: {refusal}"
+            self._servers.note(Notice("replica_refuses", text))
+        return Refused(refusal, self.replicas.all_refuse)
 
     def _on_failed(self, request: AttemptedRequest, replica: Replica, failure: Failure, sent_at: float) -> None:
+        handling, now = HANDLING[failure.kind], self.clock()
+        note, redactor = self._servers.note_first, self._caller.redactor
+        failure.wait = believed_wait(failure, self.longest_refusal, self._settings, redactor, note)
+        replica.on_failure(failure.kind, sent_at, now, failure.wait)
         if failure.kind is FailureKind.OUT_OF_FILES:  # it was not sent
             request.attempts -= 1
             self.traffic.requests -= 1
-            self._care.on_unsent(replica, sent_at)
+            self._servers.note_first(Notice("out_of_files", open_files.shortage_message()))
             return
         self.traffic.on_failure(failure.kind, failure)
-        if HANDLING[failure.kind].may_have_cost:
+        if handling.may_have_cost:
             self._count_lost(request)
-        if failure.kind is FailureKind.REPLICA_LOST:
-            request.ended += 1
-            return
-        request.cuts += failure.kind is FailureKind.STALLED
-        self._care.on_failure(replica, failure, sent_at)
-        if self.streaming is None and HANDLING[failure.kind].own and request.attempts > 1:
+        if handling.health == "gone":
+            self._servers.forget(replica.url)
+        request.ended += failure.kind is FailureKind.REPLICA_LOST
+        if self.streaming is None and handling.own and request.attempts > 1:
             request.body = unstreamed(request.body)
 
     def _count_lost(self, request: AttemptedRequest) -> None:

@@ -22,14 +22,13 @@ from adaptive_eval.endpoints.failures import (
     error_signal,
     safe_excerpt,
 )
+from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.types import EndpointConfig, Notice, Sampling
 
 LLAMA_OWNER = "llamacpp"
 """What llama-server reports as the owner of its models."""
 LLAMA_CUTS = {"top_k": 40, "top_p": 0.95, "min_p": 0.05}
 """Its default cuts of the distribution; `/props` has the actual ones."""
-TRY_AGAIN = (0.5, 1.0)
-"""Seconds until it is asked again whether it really refuses, since one refusal may be an accident."""
 NO_LIST = frozenset({404, 405, 501})
 """Statuses of a server without a list of models."""
 NAMED = 10
@@ -125,8 +124,17 @@ def _number(value: object, otherwise: float) -> float:
 class IdentifiedServers:
     """The servers of one model; each is identified before its first request, and again after an absence."""
 
-    def __init__(self, caller: Caller, config: EndpointConfig, sampling: Sampling, tiny: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        caller: Caller,
+        config: EndpointConfig,
+        sampling: Sampling,
+        tiny: Mapping[str, object],
+        settings: EndpointSettings,
+    ) -> None:
         """`tiny` is a request that costs next to nothing, for a server whose list of models lacks the name."""
+        self._pauses = (2.0 * settings.backoff, 4.0 * settings.backoff)
+        """Before it is asked again whether it really refuses, since one refusal may be an accident."""
         self._caller, self._sampling, self._tiny = caller, sampling, tiny
         self._model = config.model
         self._servers: dict[str, ServerIdentity] = {}
@@ -225,7 +233,7 @@ class IdentifiedServers:
         try:
             reply = await self._caller.models(url)
             if reply.status >= 300 and reply.status not in NO_LIST:
-                await asyncio.sleep(TRY_AGAIN[0])
+                await asyncio.sleep(self._pauses[0])
                 reply = await self._caller.models(url)
             entries = list(_entries(reply))
         except Failure as failure:
@@ -249,7 +257,7 @@ class IdentifiedServers:
         known = ", ".join(served[:NAMED]) + (f" and {len(served) - NAMED} more" if len(served) > NAMED else "")
         mend = "set `model` to one of these, or base_url to a server that does"
         rule = f"it does not serve {self._model!r} but {known}: {mend}"
-        for pause in (*TRY_AGAIN, None):
+        for pause in (*self._pauses, None):
             reply = await self._caller.ask(url, self._tiny)
             if reply.status == 200:
                 break

@@ -33,6 +33,11 @@ class SharedTime:
         server.in_flight[model] += 1
         return ShareMark(server, model, now)
 
+    def in_flight(self, url: str) -> int:
+        """Requests in flight at a server, of all models."""
+        server = self._servers.get(url)
+        return 0 if server is None else server.in_flight.total()
+
 
 class ShareMark:
     """A request in flight at a server."""

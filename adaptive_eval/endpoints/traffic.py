@@ -1,11 +1,12 @@
-"""One request over all its attempts, and the totals of a model's requests."""
+"""One request, one attempt at it, and the totals of a model's requests."""
 
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 
 from adaptive_eval.endpoints.failures import OF_AN_OPTION, Failure, FailureKind, Refusal
-from adaptive_eval.endpoints.replicas import Replica
+from adaptive_eval.endpoints.replica import Replica
+from adaptive_eval.endpoints.time_limit import EndableBlock
 from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Again, Answer, EndpointStats, Prompt
 
 FIRST_GUESS = 1000.0
@@ -24,8 +25,6 @@ class AttemptedRequest:
     lost: bool = False
     """Whether the last attempt may have generated an answer in vain."""
     attempts: int = 0
-    cuts: int = 0
-    """Number of attempts cut because they were overdue."""
     ended: int = 0
     """Number of attempts ended because their replica was silent."""
     replica: Replica | None = None
@@ -35,7 +34,7 @@ class AttemptedRequest:
     is_second: bool = False
     """Whether another request for the same answers is in flight, or was when this one was sent."""
     second: asyncio.Task[None] | None = None
-    """Sends this request a second time (`second_requests`)."""
+    """Sends this request a second time (`late`)."""
     resend_after: float = 0.0
     """Seconds of waiting after which the present attempt is sent a second time again."""
     first_failed: bool = False
@@ -43,10 +42,47 @@ class AttemptedRequest:
     taken: list[Answer] | None = None
     """The answers to the second request, if it was answered first."""
 
-    def concerns_option(self, refusal: Refusal, streams_known: bool) -> bool:
-        """Whether the refusal may concern an option of this request, which can be omitted."""
-        told = not streams_known and bool(self.body.get("stream")) and "stream" in str(refusal).lower()
-        return refusal.status in OF_AN_OPTION and (told or len(self.seeds) > 1 or RESPONSE_FORMAT in self.body)
+    def concerns_option(self, refusal: Refusal) -> bool:
+        """Whether the refusal may concern an option of this request, which its caller can omit."""
+        return refusal.status in OF_AN_OPTION and (len(self.seeds) > 1 or RESPONSE_FORMAT in self.body)
+
+    def concerns_stream(self, refusal: Refusal) -> bool:
+        """Whether the refusal seems to concern the stream that was asked for."""
+        return refusal.status in OF_AN_OPTION and bool(self.body.get("stream")) and "stream" in str(refusal).lower()
+
+
+class Attempt(EndableBlock):
+    """One attempt at a request, with the times at which pieces of its response arrived. It can be ended from outside.
+
+    `Caller.send` records the pieces.
+    """
+
+    __slots__ = ("first_at", "heard_at", "is_sent", "longest", "replica", "request", "sent_at", "streamed")
+
+    def __init__(self, request: AttemptedRequest, replica: Replica, now: float) -> None:
+        super().__init__()
+        self.request = request
+        self.replica = replica
+        self.is_sent = False
+        self.sent_at = self.heard_at = now
+        self.first_at: float | None = None
+        self.longest = 0.0
+        """The longest silence after the first piece."""
+        self.streamed = False
+
+    def send(self, now: float, streamed: bool) -> None:
+        """Start the time of the attempt now that it is sent."""
+        self.is_sent, self.streamed = True, streamed
+        self.sent_at = self.heard_at = now
+
+    def beat(self, now: float) -> None:
+        """Record the arrival of a piece."""
+        if self.first_at is None:
+            self.first_at = now
+            self.replica.on_accepted(self.sent_at)
+        else:
+            self.longest = max(self.longest, now - self.heard_at)
+        self.heard_at = now
 
 
 @dataclass(slots=True)
@@ -65,7 +101,7 @@ class Traffic:
     has_answered: bool = False
     """Whether the model has answered a request of the run, even at an earlier start."""
     answered: int = 0
-    """Answered requests, including tiny ones that stand in for others."""
+    """Answered requests."""
     failed_before: int = 0
     """Failed attempts of requests that were answered in the end."""
     aside: int = 0

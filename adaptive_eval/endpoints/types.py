@@ -41,7 +41,7 @@ Signal = Literal[
     "truncated", "empty", "reasoning_only", "refusal", "content_filter", "context_length", "timed_out", "unanswered"
 ]
 """`reasoning_only`: empty, although the model reasoned and ended by itself. `unanswered`: no answer, since the server
-fails this request every time (`lone_failures`); the finish reason says how."""
+fails this request every time (`retry`); the finish reason says how."""
 
 
 def _base_urls(value: str | tuple[str, ...]) -> tuple[str, ...]:

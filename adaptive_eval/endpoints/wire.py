@@ -29,8 +29,7 @@ STREAM_FROM = 1024
 """`max_tokens` from which answers are streamed by default.
 
 Each streamed token costs tens of microseconds of CPU (some 3% of a core at 1,000 tokens a second), an unstreamed
-response 200 in all; shorter ones are streamed as soon as one takes far longer than the others
-(`second_requests`).
+response 200 in all; shorter ones are streamed as soon as one takes far longer than the others (`late`).
 """
 _STREAM = {"stream": True, "stream_options": {"include_usage": True}}
 SERVER_DEFAULT = "server default"

@@ -11,8 +11,8 @@ from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.endpoint import open_endpoint
-from adaptive_eval.endpoints.load import LoadWatch
 from adaptive_eval.endpoints.redaction import Redactor
+from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Notice, Prompt
 from adaptive_eval.running.sources import OpenedHosts, SourceContext, open_sources
 from adaptive_eval.supply.hosts import ServerHost
@@ -64,7 +64,7 @@ async def opened_endpoints(
     async with AsyncExitStack() as stack:
         config = await _with_simulator(config, stack)
         notices = allow_open_files(config)
-        opener = partial(open_endpoint, keys=keys, loads=LoadWatch(), folder=config.folder, notices=notices)
+        opener = partial(open_endpoint, keys=keys, shared_time=SharedTime(), folder=config.folder, notices=notices)
         context = SourceContext(config, keys, redactor, logs, notices, elsewhere, opener, stack, patient, answered)
         endpoints: dict[int, Endpoint] = {}
         hosts, supplies = list[ServerHost](), list[OpenSupply]()

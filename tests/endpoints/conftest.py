@@ -9,12 +9,14 @@ import pytest
 from endpoint_opener import Opener, opened_caller
 
 from adaptive_eval.endpoints import client as http_calls
-from adaptive_eval.endpoints import replica_care, retry_after, servers
-from adaptive_eval.endpoints import replicas as health
 from adaptive_eval.endpoints import sdk as sdk_calls
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
-from adaptive_eval.endpoints.load import LoadWatch
+from adaptive_eval.endpoints.settings import EndpointSettings
+from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
+
+QUICK = EndpointSettings(tick=0.1, backoff=0.01, probe_every=0.1, probe_again=0.02)
+"""What takes seconds takes fractions of one."""
 
 
 @pytest.fixture
@@ -26,13 +28,8 @@ def waits() -> list[float]:
 @pytest.fixture
 async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Opener]:
     """Opens an endpoint; keywords go to whichever of the three configurations knows them."""
-    monkeypatch.setattr(health, "PROBE_EVERY", 0.1)
-    monkeypatch.setattr(health, "PROBE_AGAIN", 0.02)
     for calls in (http_calls, sdk_calls):
         monkeypatch.setattr(calls, "perf_counter", asyncio.get_running_loop().time)
-    monkeypatch.setattr(replica_care, "REFUSED_PAUSE", 0.02)
-    monkeypatch.setattr(retry_after, "FIRST_PAUSE", 0.02)
-    monkeypatch.setattr(servers, "TRY_AGAIN", (0.02, 0.04))
 
     async def pass_quickly(seconds: float) -> None:
         waits.append(seconds)
@@ -43,9 +40,10 @@ async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> Async
         def opener(
             *base_urls: str,
             key: str | None = None,
-            loads: LoadWatch | None = None,
+            shared_time: SharedTime | None = None,
             ready: bool = False,
             has_answered: bool = False,
+            settings: EndpointSettings = QUICK,
             **values: Any,
         ) -> ModelEndpoint:
             def of(kind: Any) -> dict[str, Any]:
@@ -58,7 +56,15 @@ async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> Async
             limits = Limits(**{"patience": 0.0} | of(Limits))
             caller = opened_caller(base_urls, client, sampling, key or None, **told)
             made = ModelEndpoint(
-                config, sampling, limits, caller, pass_quickly, loads, ready, has_answered=has_answered
+                config,
+                sampling,
+                limits,
+                caller,
+                pass_quickly,
+                shared_time,
+                ready,
+                has_answered=has_answered,
+                settings=settings,
             )
             opened.push_async_callback(made.close)
             return made

@@ -22,11 +22,18 @@ def error(message: str, **fields: object) -> bytes:
     return orjson.dumps({"error": {"message": message, **fields}})
 
 
-@pytest.mark.parametrize("status", [500, 502, 503, 504, 529, 408, 409, 425])
-def test_server_errors_are_repeated(status: int) -> None:
-    with pytest.raises(Failure) as caught:
-        error_signal(status, b"<html>oops</html>", {})
-    assert caught.value.kind is FailureKind.SERVER_ERROR
+@pytest.mark.parametrize(
+    ("statuses", "kind"),
+    [
+        ((500, 502, 504, 520, 408, 409, 425), FailureKind.SERVER_ERROR),
+        ((503, 529), FailureKind.OVERLOADED),
+    ],
+)
+def test_server_errors_are_repeated(statuses: tuple[int, ...], kind: FailureKind) -> None:
+    for status in statuses:
+        with pytest.raises(Failure) as caught:
+            error_signal(status, b"<html>oops</html>", {})
+        assert caught.value.kind is kind
 
 
 def test_a_refusal_carries_how_long_to_wait() -> None:

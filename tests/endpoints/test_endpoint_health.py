@@ -12,9 +12,12 @@ from raw_servers import CHAT, Exchange, RawServer, raw_server
 from adaptive_eval.base.errors import Unavailable
 from adaptive_eval.endpoints import client
 from adaptive_eval.endpoints.failures import Failure, FailureKind
-from adaptive_eval.endpoints.replicas import MISSES, ProbeTrouble, Replica
-from adaptive_eval.endpoints.time_limit import EndableBlock
-from adaptive_eval.endpoints.types import Message, Prompt
+from adaptive_eval.endpoints.replica import ProbeTrouble
+from adaptive_eval.endpoints.replicas import ReplicaSet
+from adaptive_eval.endpoints.settings import DEFAULT
+from adaptive_eval.endpoints.sharing import SharedTime
+from adaptive_eval.endpoints.traffic import Attempt, AttemptedRequest
+from adaptive_eval.endpoints.types import Limits, Message, Prompt
 from adaptive_eval.simulate.faults import Faults, TimeWindow
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import Latency, World, binary
@@ -110,7 +113,7 @@ async def test_a_server_that_takes_connections_and_is_silent_may_be_busy(
     async def health(asked: Exchange) -> None:
         nonlocal silent
         silent += 1
-        if silent > 2 * MISSES:
+        if silent > 2 * DEFAULT.probe_misses:
             free.set()
         await free.wait()
         await asked.reply(200, b"")
@@ -119,41 +122,51 @@ async def test_a_server_that_takes_connections_and_is_silent_may_be_busy(
         asking = endpoint(server.base_url, patience=patience, timeout=60.0)
         if waited_for:
             (answer,) = await asyncio.wait_for(asking.sample(CHAT, range(1)), HANGS)
-            assert answer.text == "42" and silent > MISSES
+            assert answer.text == "42" and silent > DEFAULT.probe_misses
         else:
             with pytest.raises(Unavailable, match="no answer within"):
                 await asyncio.wait_for(asking.sample(CHAT, range(1)), HANGS)
 
 
 async def test_a_request_that_is_being_cut_off_is_not_ended_a_second_time() -> None:
-    """As when both watches find out in the same turn of the loop that nothing comes: the health check broke by it."""
-    loop, replica, ends = asyncio.get_running_loop(), Replica("http://127.0.0.1/v1", 4), list[str]()
+    """As when its time is over in the turn of the loop in which its replica is found dead: the health check broke."""
+    loop = asyncio.get_running_loop()
+
+    async def probe(url: str) -> ProbeTrouble | None:
+        return None
+
+    async def no_metrics(url: str) -> bytes:
+        return b""
+
+    urls = ("http://127.0.0.1/v1",)
+    replicas = ReplicaSet(urls, Limits(in_flight=4), probe, no_metrics, SharedTime(), DEFAULT, loop.time)
+    (replica,), ends = replicas.replicas, list[str]()
+    attempts: dict[str, Attempt] = {}
 
     async def asked(name: str) -> None:
+        attempts[name] = attempt = Attempt(AttemptedRequest(CHAT, range(1), {}, None), replica, 0.0)
+        replicas.attempts[attempt] = None
         try:
-            with EndableBlock() as lease:
-                replica.leases[lease] = 0
-                leases[name] = lease
+            with attempt:
                 await asyncio.Event().wait()
         except Failure as failure:
             ends.append(f"{name}: {failure.kind}")
 
-    leases: dict[str, EndableBlock] = {}
-    tasks = [asyncio.create_task(asked(name)) for name in ("overdue", "other")]
+    tasks = [asyncio.create_task(asked(name)) for name in ("late", "other")]
     await asyncio.sleep(0)
     trouble: list[BaseException] = []
 
     def interrupted() -> None:
         assert not tasks[0].done()
         try:
-            replica.interrupt()
+            replicas.give_up("it burnt down")
         except RuntimeError as error:
             trouble.append(error)
 
-    leases["overdue"].end(Failure(FailureKind.STALLED, "nothing came"))
+    attempts["late"].end(Failure(FailureKind.TIMED_OUT, "nothing came"))
     loop.call_soon(interrupted)
     await asyncio.wait(tasks, timeout=HANGS)
-    assert not trouble and sorted(ends) == ["other: replica_lost", "overdue: stalled"]
+    assert not trouble and sorted(ends) == ["late: timed_out", "other: replica_lost"]
 
 
 # -- servers that are slow, and not dead ----------------------------------------------------------------------------
@@ -272,11 +285,11 @@ async def test_a_request_that_was_ended_once_is_given_twice_as_many_probes(endpo
             silences.append(url)
             return ProbeTrouble("no answer", silent=True)
 
-        model._sender._care.watch._probe = probe
+        model._sender.replicas._probe = probe
         asking = asyncio.create_task(model.sample(CHAT, range(1)))
         await until(lambda: len(first.seen) == 2)
         asking.cancel()
-    assert silences == [first.base_url] * MISSES + [second.base_url] * 2 * MISSES
+    assert silences == [first.base_url] * DEFAULT.probe_misses + [second.base_url] * 2 * DEFAULT.probe_misses
 
 
 async def test_one_that_was_known_to_be_ready_does(endpoint: Opener, unused_tcp_port: int) -> None:
@@ -307,13 +320,26 @@ async def test_one_bad_health_check_kills_nobody(endpoint: Opener) -> None:
 
     async with raw_server(slowly) as server:
         model = endpoint(server.base_url)
-        probe, said = model._sender._care.watch._probe, iter([None, "ill", "ill", None, "ill", "ill", None])
+        ill = ProbeTrouble("ill")
+        probe, said = model._sender.replicas._probe, iter([None, ill, ill, None, ill, ill, None])
 
-        async def sometimes(url: str) -> str | None:
+        async def sometimes(url: str) -> ProbeTrouble | None:
             return next(said, None) or await probe(url)
 
-        model._sender._care.watch._probe = sometimes
+        model._sender.replicas._probe = sometimes
         assert (await model.sample(CHAT, range(1)))[0].attempts == 1
+
+
+async def test_a_health_check_that_breaks_gives_the_model_up(endpoint: Opener, unused_tcp_port: int) -> None:
+    """As by an error of a plug-in that signs requests: nobody waits for a replica that nobody watches."""
+    model = endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1", patience=3600.0)
+
+    async def broken(url: str) -> ProbeTrouble | None:
+        raise ValueError("no signature")
+
+    model._sender.replicas._probe = broken
+    with pytest.raises(Unavailable, match="its health check broke: ValueError"):
+        await model.sample(question(1), range(1))
 
 
 # -- check -------------------------------------------------------------------------------------------------------

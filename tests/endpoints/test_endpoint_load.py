@@ -1,21 +1,14 @@
 """What a server says of its load, and what follows from it, without any server."""
 
 from collections import deque
-from math import ceil
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_eval.endpoints.load import (
-    DOUBT_SECONDS,
-    MARGIN,
-    ServerLoad,
-    Steering,
-    grow_ceilings,
-    parse_load,
-)
-from adaptive_eval.endpoints.replicas import RequestWindow
+from adaptive_eval.endpoints.load import ServerLoad, Steering, parse_load
+from adaptive_eval.endpoints.settings import DEFAULT
 
 VLLM = b"""# HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
@@ -61,28 +54,13 @@ def test_any_bytes_may_come(junk: bytes) -> None:
     assert load is None or (load.running >= 15.0 and load.waiting >= 14.0)
 
 
-def resized(ceiling: int, in_flight: int, factor: float | None) -> int:
-    """What becomes of a window that is alone at its server."""
-    if factor is None or factor > 1.0:
-        return ceiling if factor is None else grow_ceilings([ceiling], factor - 1.0)[0]
-    return min(ceiling, ceil(in_flight * factor)) if factor < 1.0 else ceiling
-
-
-def test_windows_grow_by_one_share_together_and_the_smallest_first() -> None:
-    assert grow_ceilings([8], 1 / 8) == [9]
-    assert grow_ceilings([64, 64], 1.0) == [128, 128]
-    assert grow_ceilings([3, 2, 3, 2], 1 / 8) == [3, 3, 3, 2]
-    assert grow_ceilings([1, 1, 1], 1.0) == [2, 2, 2]
-
-
 class Server:
     """A server of `places` whose answers all take `seconds` polls, and one client that keeps its window full."""
 
     def __init__(self, places: int, configured: int, start: int, polls: int = 3, others: int = 0) -> None:
         self.places, self.polls, self.others = places, polls, others
-        self.window = RequestWindow(configured)
-        self.window.steer(start)
-        self.steering = Steering()
+        self.steering = Steering(configured, DEFAULT)
+        self.steering.limit(start)
         self.ages: deque[int] = deque()
         self.now = 0.0
         self.idle = 0
@@ -94,15 +72,12 @@ class Server:
             self.ages[at] += 1
         while self.ages and self.ages[0] >= self.polls:
             self.ages.popleft()
-        self.ages += [0] * (self.window.ceiling - len(self.ages))
+        self.ages += [0] * (self.steering.ceiling - len(self.ages))
         inside = len(self.ages) + self.others
         load = ServerLoad(float(min(inside, self.places)), float(max(0, inside - self.places)))
         self.idle += max(0, self.places - inside)
         self.now += 1.0
-        move = self.steering.read(load, len(self.ages), len(self.ages) >= self.window.ceiling, self.now)
-        if move is None:
-            self.window.steer(self.window.configured)
-        self.window.steer(resized(self.window.ceiling, len(self.ages), move))
+        self.steering.on_load(load, len(self.ages), len(self.ages), self.now, is_warm=True)
         return load
 
 
@@ -136,33 +111,66 @@ def test_the_configured_concurrency_is_the_most() -> None:
     server = Server(500, 48, 32)
     for _ in range(30):
         server.poll()
-    assert server.window.ceiling == 48
+    assert server.steering.ceiling == 48
+
+
+def ceilings(readings: Iterable[ServerLoad], start: int = 64, in_flight: int | None = None) -> list[int]:
+    """The ceilings of a window that is full, after each of these readings."""
+    steering, seen = Steering(1024, DEFAULT), list[int]()
+    steering.limit(start)
+    for now, load in enumerate(readings):
+        asked = steering.ceiling if in_flight is None else in_flight
+        steering.on_load(load, asked, asked, now, is_warm=True)
+        seen.append(steering.ceiling)
+    return seen
+
+
+CALM = ServerLoad(4.0, 0.0)
 
 
 def test_one_reading_alone_moves_nothing() -> None:
-    steering = Steering()
-    busy, calm = ServerLoad(4.0, 20.0), ServerLoad(4.0, 0.0)
-    assert [steering.read(load, 24, True, 0.0) for load in (busy, calm, busy, calm)] == [1.0] * 4
-    assert (steering.read(calm, 24, True, 0.0) or 0.0) > 1.0
+    busy = ServerLoad(4.0, 20.0)
+    assert ceilings([busy, CALM, busy, CALM]) == [64] * 4
+    assert ceilings([CALM, CALM]) == [64, 128]
 
 
 def test_a_window_that_does_not_limit_is_left_alone() -> None:
-    steering = Steering()
-    assert {steering.read(load, 3, False, 0.0) for load in [ServerLoad(4.0, 0.0), ServerLoad(4.0, 50.0)] * 5} == {1.0}
+    assert set(ceilings([CALM, ServerLoad(4.0, 50.0)] * 5, in_flight=3)) == {64}
+
+
+def test_a_window_of_a_server_that_has_not_answered_is_not_made_smaller() -> None:
+    steering = Steering(64, DEFAULT)
+    for now in range(9):
+        steering.on_load(ServerLoad(1.0, 60.0), 64, 64, now, is_warm=False)
+    assert steering.ceiling == 64
 
 
 def test_growth_is_careful_after_a_queue_was_seen() -> None:
-    steering = Steering()
-    steering.read(ServerLoad(8.0, 1.0), 9, True, 0.0)
-    moves = [steering.read(ServerLoad(8.0, 0.0), 9, True, 0.0) for _ in range(10)]
-    assert moves == [1.0, 1.125, 1.0, 1.25, 1.0, 1.5, 1.0, 2.0, 1.0, 2.0]
+    assert ceilings([ServerLoad(8.0, 1.0), *[CALM] * 10]) == [64, 64, 72, 72, 90, 90, 135, 135, 270, 270, 540]
 
 
 def test_a_window_shrinks_by_half_at_most() -> None:
-    steering = Steering()
-    moves = [steering.read(ServerLoad(1.0, 1000.0), 64, True, 0.0) for _ in range(2)]
-    assert moves == [1.0, 0.5]
-    assert resized(64, 64, moves[1]) == 32
+    assert ceilings([ServerLoad(1.0, 1000.0)] * 2) == [64, 32]
+
+
+def test_readings_become_rare_where_they_fail_and_end_where_none_was_ever_made() -> None:
+    steering = Steering(64, DEFAULT)
+    steering.limit(8)
+    assert steering.needs_reading(0.0, is_asked=False), "the first one"
+    steering.on_failure(0.0, is_warm=True)
+    assert steering.ceiling == 64, "it is as configured where no load is known"
+    assert not steering.needs_reading(1.9, is_asked=True) and steering.needs_reading(2.0, is_asked=True)
+    for now in (2.0, 6.0):
+        steering.on_failure(now, is_warm=True)
+    assert not steering.needs_reading(1e9, is_asked=True)
+    steering = Steering(64, DEFAULT)
+    steering.limit(8)
+    steering.on_load(CALM, 8, 8, 0.0, is_warm=True)
+    for now in range(1, 10):
+        assert steering.ceiling == (8 if now <= DEFAULT.probe_misses else 64)
+        steering.on_failure(now, is_warm=True)
+    assert steering.needs_reading(now + DEFAULT.read_rarely, is_asked=True)
+    assert not steering.needs_reading(1e9, is_asked=False)
 
 
 def test_others_who_fill_the_server_are_made_room_for_in_proportion() -> None:
@@ -170,22 +178,20 @@ def test_others_who_fill_the_server_are_made_room_for_in_proportion() -> None:
     server = Server(40, 1024, 64, others=24)
     for _ in range(40):
         server.poll()
-    assert 16 <= server.window.ceiling <= 16 + 40 / 4
+    assert 16 <= server.steering.ceiling <= 16 + 40 / 4
 
 
 def test_a_reading_that_does_not_follow_is_not_believed() -> None:
     """A gauge that stands still, while there is nothing that it could mean."""
-    window, steering, now = RequestWindow(64), Steering(), 0.0
-    sizes = []
-    for _ in range(20):
-        now += 1.0
-        move = steering.read(ServerLoad(4.0, 5.0), window.ceiling, True, now)
-        window.steer(64 if move is None else resized(window.ceiling, window.ceiling, move))
-        sizes.append(window.ceiling)
+    steering, still, sizes = Steering(64, DEFAULT), ServerLoad(4.0, 5.0), list[int]()
+    for now in range(20):
+        steering.on_load(still, steering.ceiling, steering.ceiling, now, is_warm=True)
+        sizes.append(steering.ceiling)
     assert sizes[:4] == [64, 32, 32, 64] and set(sizes[4:]) == {64}
-    assert steering.read(ServerLoad(4.0, 5.0), 64, True, now) == 1.0
-    late = now + DOUBT_SECONDS
-    assert [steering.read(ServerLoad(4.0, 5.0), 64, True, late + i) for i in range(2)] == [1.0, 0.5]
+    late = 20.0 + DEFAULT.doubt
+    for number in range(2):
+        steering.on_load(still, 64, 64, late + number, is_warm=True)
+    assert steering.ceiling == 32
 
 
 def test_among_many_others_nothing_is_gained_by_staying_away() -> None:
@@ -195,24 +201,9 @@ def test_among_many_others_nothing_is_gained_by_staying_away() -> None:
     for _ in range(30):
         server.ages.clear()  # answers come back in their turn, whoever else is there
         server.poll()
-        sizes.append(server.window.ceiling)
+        sizes.append(server.steering.ceiling)
     assert sizes[-1] == 64 and min(sizes) == 32
 
 
-def test_a_steered_window_still_halves_when_refused() -> None:
-    window = RequestWindow(64)
-    window.steer(32)
-    window.on_refusal(1.0, 2.0)
-    assert (window.size, window.ceiling) == (16, 32)
-    window.steer(40)
-    assert (window.size, window.ceiling) == (16, 40)
-    window.steer(8)
-    assert (window.size, window.ceiling) == (8, 8)
-    window.steer(0)
-    assert window.size == 1
-
-
 def test_after_a_queue_a_share_of_what_runs_is_to_wait() -> None:
-    steering = Steering()
-    move = [steering.read(ServerLoad(64.0, 30.0), 94, True, 0.0) for _ in range(2)][1]
-    assert resized(94, 94, move) == round(64 * (1 + MARGIN))
+    assert ceilings([ServerLoad(64.0, 30.0)] * 2, start=94)[1] == round(64 * (1 + DEFAULT.queue_left))

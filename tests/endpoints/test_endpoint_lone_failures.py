@@ -1,7 +1,6 @@
 """A request that its server fails every time, while it answers others: it has no answer, and the model goes on."""
 
 import asyncio
-from typing import Any
 
 import pytest
 from endpoint_opener import CLIENTS, Opener
@@ -9,12 +8,12 @@ from patient_time import HANGS
 from raw_servers import CHAT, Exchange, Script, raw_server
 
 from adaptive_eval.base.errors import RetryNotAllowed, Unavailable
-from adaptive_eval.endpoints import replicas
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
-from adaptive_eval.endpoints.failures import FailureKind
-from adaptive_eval.endpoints.lone_failures import LoneFailures
+from adaptive_eval.endpoints.failures import Failure, FailureKind
+from adaptive_eval.endpoints.retry import Retries
+from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.traffic import Traffic
-from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.endpoints.types import Answer, Limits
 
 WORDS = {"error": {"message": "does not match the expected format", "code": 500}}
 BAD = 3
@@ -109,27 +108,23 @@ async def test_under_caps_one_tiny_request_is_asked_and_counted(endpoint: Opener
     assert sum(asked.body["max_tokens"] != 500 for asked in server.seen) == 1
 
 
-@pytest.fixture
-def unpaused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that only fails is asked again at once."""
-    monkeypatch.setattr(replicas, "LONGEST_PAUSE", 0.001)
+UNPAUSED = EndpointSettings(tick=0.1, backoff=0.01, longest_pause=0.001, probe_every=0.1, probe_again=0.02)
+"""A server that only fails is asked again at once."""
 
 
-async def test_under_caps_a_request_that_fails_alone_does_not_take_all_the_patience(
-    endpoint: Opener, unpaused: None
-) -> None:
+async def test_under_caps_a_request_that_fails_alone_does_not_take_all_the_patience(endpoint: Opener) -> None:
     async def again() -> bool:
         return True
 
     async with raw_server(failing(BAD)) as server:
-        model = endpoint(server.base_url, max_tokens=500, patience=300.0)
+        model = endpoint(server.base_url, max_tokens=500, patience=300.0, settings=UNPAUSED)
         await model.sample(CHAT, range(1), again)
         (answer,) = await asyncio.wait_for(model.sample(CHAT, range(BAD, BAD + 1), again), HANGS)
-    assert answer.signals == {"unanswered"} and answer.attempts == 22, "as often as no chance explains, and once more"
+    assert answer.signals == {"unanswered"} and answer.attempts == 6, "five, and one after the tiny request"
     assert model.stats.lost == 1 == sum(asked.body["max_tokens"] != 500 for asked in server.seen)
 
 
-async def test_under_caps_one_tiny_request_is_asked_of_a_server_that_is_down(endpoint: Opener, unpaused: None) -> None:
+async def test_under_caps_one_tiny_request_is_asked_of_a_server_that_is_down(endpoint: Opener) -> None:
     """However many requests wait for it, until it answers again."""
     down = 6 * 30
 
@@ -145,7 +140,7 @@ async def test_under_caps_one_tiny_request_is_asked_of_a_server_that_is_down(end
         return True
 
     async with raw_server(script) as server:
-        model = endpoint(server.base_url, max_tokens=500, patience=300.0)
+        model = endpoint(server.base_url, max_tokens=500, patience=300.0, settings=UNPAUSED)
         await model.sample(CHAT, range(1), again)
         asked = [asyncio.create_task(model.sample(CHAT, range(seed, seed + 1), again)) for seed in range(1, 7)]
         answers = [answer for one in await asyncio.wait_for(asyncio.gather(*asked), HANGS) for answer in one]
@@ -170,7 +165,7 @@ async def test_under_caps_requests_that_fail_at_the_same_time_go_by_one_tiny_req
         return True
 
     async with raw_server(script) as server:
-        model = endpoint(server.base_url, max_tokens=500)
+        model = endpoint(server.base_url, max_tokens=500, settings=UNPAUSED)
         await model.sample(CHAT, range(1), again)
         asked = [asyncio.create_task(model.sample(CHAT, range(seed, seed + 1), again)) for seed in range(1, 7)]
         answers = [answer for one in await asyncio.gather(*asked) for answer in one]
@@ -256,43 +251,46 @@ async def test_a_server_that_fails_everything_loses_the_model(endpoint: Opener, 
             await model.sample(CHAT, range(BAD, BAD + 1))
 
 
-def judged(answered: int, failed: int, failures: int, kind: FailureKind = FailureKind.SERVER_ERROR) -> list[Any]:
-    """What is said of a request after each failure, where so many others are answered and failed between two."""
-    traffic = Traffic(has_answered=True)
-    lone = LoneFailures(traffic)
-    said = []
-    for _ in range(failures):
-        said.append(lone.judge(kind))
-        traffic.answered += answered
-        traffic.failed_before += failed
-    return said
+class Played:
+    """A request that fails again and again, while others are answered."""
+
+    def __init__(self) -> None:
+        self.traffic = Traffic(has_answered=True)
+        limits = Limits(attempts=5, patience=3600.0)
+        self.retries = Retries(limits, 3600.0, EndpointSettings(), lambda: 0.0, self.traffic)
+
+    def given_up(self, answered: int, failed: int, kind: FailureKind = FailureKind.SERVER_ERROR) -> int | None:
+        """After how many failures it is given up, if so many others are answered and failed between two."""
+        for number in range(1, 31):
+            if self.retries.give_up(Failure(kind, "it says so")):
+                return number
+            self.traffic.answered += answered
+            self.traffic.failed_before += failed
+        return None
 
 
 def test_chance_is_excluded_by_how_often_others_fail() -> None:
-    assert judged(100, 0, 5) == [None, False, False, True, True]
-    assert judged(1, 0, 9) == [None, *[False] * 6, True, True]
-    half = judged(8, 8, 30)
-    assert half[:20] == [None, *[False] * 19] and half[-1] is True
-    assert judged(0, 5, 9) == [None] * 9, "nobody is answered"
-    assert judged(9, 0, 9, FailureKind.STALLED) == [None] * 9, "a long answer may be cut"
+    assert Played().given_up(100, 0) == 5
+    assert Played().given_up(1, 0) == 8
+    assert Played().given_up(8, 8) == 21
+    assert Played().given_up(0, 5) is None, "nobody is answered"
+    assert Played().given_up(9, 0, FailureKind.STALLED) is None, "a long answer may be cut"
 
 
 def test_another_kind_of_failure_begins_anew() -> None:
-    traffic = Traffic(has_answered=True)
-    lone = LoneFailures(traffic)
+    played = Played()
     for kind in [FailureKind.SERVER_ERROR, FailureKind.RESET] * 20:
-        assert lone.judge(kind) is None
-        traffic.answered += 100
-    assert traffic.aside == 0
+        assert not played.retries.give_up(Failure(kind, "it says so"))
+        played.traffic.answered += 100
+    assert played.traffic.aside == 0
 
 
 def test_requests_that_stand_aside_are_counted_until_they_end() -> None:
-    traffic = Traffic(has_answered=True)
-    lone = LoneFailures(traffic)
-    lone.judge(FailureKind.SERVER_ERROR)
-    traffic.answered += 1
-    assert traffic.aside == 0
-    lone.judge(FailureKind.SERVER_ERROR)
-    assert traffic.aside == 1
-    lone.close()
-    assert traffic.aside == 0
+    played, failure = Played(), Failure(FailureKind.SERVER_ERROR, "it says so")
+    played.retries.give_up(failure)
+    played.traffic.answered += 1
+    assert played.traffic.aside == 0
+    played.retries.give_up(failure)
+    assert played.traffic.aside == 1
+    played.retries.close()
+    assert played.traffic.aside == 0

@@ -11,14 +11,17 @@ from typing import Any
 
 import pytest
 from endpoint_opener import CLIENTS, Opener
-from patient_time import HANGS
 from raw_servers import CHAT, Exchange, raw_server
 
 from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.open_files import is_out_of_files, is_spare, wanted_for
-from adaptive_eval.endpoints.replicas import HealthWatch, ProbeTrouble, ReplicaSet
+from adaptive_eval.endpoints.replica import ProbeTrouble
+from adaptive_eval.endpoints.replicas import ReplicaSet
+from adaptive_eval.endpoints.settings import EndpointSettings
+from adaptive_eval.endpoints.sharing import SharedTime
+from adaptive_eval.endpoints.types import Limits
 
 OUT = [OSError(errno.EMFILE, "Too many open files"), OSError(errno.ENFILE, "Too many open files in system")]
 
@@ -114,6 +117,9 @@ async def test_a_server_that_comes_back_while_files_run_out_is_found(endpoint: O
     """No probe can be sent at first, and no request is left that would suspect the server again."""
     tries = 0
 
+    async def no_metrics(url: str) -> bytes:
+        return b""
+
     async def probe(url: str) -> ProbeTrouble | None:
         nonlocal tries
         tries += 1
@@ -121,13 +127,18 @@ async def test_a_server_that_comes_back_while_files_run_out_is_found(endpoint: O
             raise Failure(FailureKind.OUT_OF_FILES, "no open file is left")
         return None
 
-    replicas = ReplicaSet(("http://one",), 1, asyncio.get_running_loop().time)
+    clock = asyncio.get_running_loop().time
+    replicas = ReplicaSet(
+        ("http://one",), Limits(in_flight=1), probe, no_metrics, SharedTime(), EndpointSettings(), clock
+    )
     (replica,) = replicas.replicas
-    watch = HealthWatch(replicas, probe, 60.0, asyncio.get_running_loop().time)
-    watch.mark_unreachable(replica)
-    watch.start()
-    assert await asyncio.wait_for(replicas.acquire(), HANGS) is replica and tries == 2
-    await watch.close()
+    replica.on_failure(FailureKind.UNREACHABLE, clock(), clock())
+    waiting = asyncio.create_task(replicas.acquire())
+    while not waiting.done():
+        await asyncio.sleep(0.5)
+        replicas.tick(clock())
+    assert waiting.result() is replica and tries == 2
+    await replicas.close()
 
 
 async def test_a_check_says_whose_trouble_it_is(endpoint: Opener, monkeypatch: pytest.MonkeyPatch) -> None:

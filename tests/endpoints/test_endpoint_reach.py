@@ -18,8 +18,6 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.endpoints.client import BESIDE_BYTES, Caller
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
-from adaptive_eval.endpoints.load import LoadWatch
-from adaptive_eval.endpoints.replicas import ReplicaSet
 from adaptive_eval.endpoints.server_access import ServerAccess, is_direct
 from adaptive_eval.endpoints.transport import ClientPoster, DirectPoster, Poster
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
@@ -445,13 +443,6 @@ async def test_an_answer_that_never_ends_is_over_its_time_limit(client: str, str
         await asking.close()
 
 
-class Unread(LoadWatch):
-    """Reads no server's load: that would be a request, too."""
-
-    def join(self, replicas: ReplicaSet, fetch: object, answers: int) -> None:
-        pass
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("client", ["http", pytest.param("openai", marks=pytest.mark.slow)])
 async def test_a_thousand_requests_at_once(client: str) -> None:
@@ -467,7 +458,7 @@ async def test_a_thousand_requests_at_once(client: str) -> None:
 
     async with raw_server(together) as server:
         config = EndpointConfig.model_validate({"base_url": server.base_url, "model": "m", "client": client})
-        model = open_endpoint(config, Sampling(timeout=60.0), Limits(in_flight=many), keys={}, loads=Unread())
+        model = open_endpoint(config, Sampling(timeout=60.0), Limits(in_flight=many), keys={})
         answers = await asyncio.gather(*(model.sample(CHAT, range(seed, seed + 1)) for seed in range(many)))
         assert {answer.text for (answer,) in answers} == {"42"}
         assert model.stats.retries == 0

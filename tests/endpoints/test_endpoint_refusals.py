@@ -9,10 +9,11 @@ from endpoint_opener import Opener
 from raw_servers import CHAT, Exchange, Script, raw_server
 
 from adaptive_eval.base.errors import Rejected, Unavailable
-from adaptive_eval.endpoints import replica_care
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
-from adaptive_eval.endpoints.replica_care import AT_FIRST, LATER, OF_ONE
+from adaptive_eval.endpoints.settings import DEFAULT, EndpointSettings
 
+LATER = DEFAULT.refusals
+AT_FIRST = LATER // 2
 CLIENTS = pytest.mark.parametrize("client", ["http", "openai"])
 
 
@@ -81,12 +82,16 @@ async def test_a_server_that_was_mended_is_asked_again(endpoint: Opener) -> None
         assert model.stats.replicas[0].healthy
 
 
-async def test_without_patches_that_takes_seconds(endpoint: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replica_care, "REFUSED_PAUSE", 0.5)
-    async with raw_server(refusing(lambda asked: True, 404)) as server:
+@pytest.mark.parametrize(("has_answered", "seconds"), [(False, 1.0), (True, 8.0)])
+async def test_a_refusal_is_believed_after_seconds(endpoint: Opener, has_answered: bool, seconds: float) -> None:
+    """A server that has answered gets more time: gateways lose a route for a moment."""
+    async with raw_server(refusing(lambda asked: not has_answered or asked.index > 0, 404)) as server:
+        model = endpoint(server.base_url, in_flight=8, settings=EndpointSettings())
+        if has_answered:
+            await model.sample(CHAT, range(1))
         began = asyncio.get_running_loop().time()
-        await ask(endpoint(server.base_url, in_flight=8), 8)
-        assert 1.4 < asyncio.get_running_loop().time() - began < 8.0
+        assert all(isinstance(outcome, Rejected) for outcome in await ask(model, 8))
+        assert seconds - 0.5 < asyncio.get_running_loop().time() - began < seconds + 1.0
 
 
 async def test_one_that_has_answered_gets_more_time(endpoint: Opener) -> None:
@@ -108,7 +113,7 @@ async def test_a_request_that_is_refused_alone_is_told_and_others_go_on(endpoint
         more = await ask(model, 6)
     assert [seed for seed, one in enumerate(told + more) if isinstance(one, Rejected)] == [7]
     counts = Counter(asked.body["seed"] for asked in server.seen)
-    assert LATER <= counts[7] <= OF_ONE
+    assert counts[7] == LATER
 
 
 async def test_a_replica_that_refuses_everything_is_left_alone_until_it_does_not(endpoint: Opener) -> None:

@@ -5,68 +5,26 @@ import asyncio
 import pytest
 
 from adaptive_eval.base.errors import Unavailable
-from adaptive_eval.endpoints.replicas import LONGEST_PAUSE, ONLY_FAILURES, STEPS, TOGETHER, ReplicaSet, RequestWindow
+from adaptive_eval.endpoints.failures import FailureKind
+from adaptive_eval.endpoints.replica import ProbeTrouble
+from adaptive_eval.endpoints.replicas import ReplicaSet
+from adaptive_eval.endpoints.settings import DEFAULT
+from adaptive_eval.endpoints.sharing import SharedTime
+from adaptive_eval.endpoints.types import Limits
+
+
+async def is_well(url: str) -> ProbeTrouble | None:
+    return None
+
+
+async def no_metrics(url: str) -> bytes:
+    return b""
 
 
 def replica_set(count: int = 2, ceiling: int = 2) -> ReplicaSet:
-    return ReplicaSet(tuple(f"http://{i}/v1" for i in range(count)), ceiling, asyncio.get_running_loop().time)
-
-
-def test_a_window_is_halved_once_for_all_that_was_on_its_way() -> None:
-    window = RequestWindow(64)
-    window.on_refusal(sent_at=1.0, now=2.0)
-    window.on_refusal(sent_at=1.5, now=2.1)
-    assert window.size == 32
-    window.on_refusal(sent_at=2.0, now=3.0)
-    assert window.size == 16
-    for _ in range(20):
-        window.on_refusal(sent_at=window._halved_at + 1, now=window._halved_at + 2)
-    assert window.size == 1
-
-
-def test_a_window_grows_by_steps_up_to_its_ceiling() -> None:
-    window = RequestWindow(64)
-    window.on_refusal(sent_at=1.0, now=2.0)
-    for _ in range(32):
-        window.on_answer()
-    assert window.size == 32 + 64 // STEPS
-    for _ in range(64 * STEPS):
-        window.on_answer()
-    assert window.size == 64
-
-
-def test_failures_now_and_then_leave_a_window_as_it_is() -> None:
-    window = RequestWindow(64)
-    for moment in range(40):
-        window.on_failure(moment, moment + 0.5)
-        for _ in range(9):
-            window.on_answer()
-    assert window.size == 64
-
-
-def test_failures_that_come_together_halve_it_and_answers_soon_bring_it_back() -> None:
-    window = RequestWindow(64)
-    for moment in range(TOGETHER - 1):
-        window.on_failure(moment, moment + 0.5)
-    assert window.size == 64
-    for moment in range(TOGETHER, 2 * TOGETHER):
-        window.on_failure(moment, moment + 0.5)
-    assert window.size == 1
-    for _ in range(63):
-        window.on_answer()
-    assert window.size == 64
-
-
-def test_a_replica_of_failures_alone_is_asked_with_short_pauses() -> None:
-    window, pauses = RequestWindow(64), []
-    for moment in range(40):
-        window.on_failure(moment, moment + 0.5)
-        pauses.append(window.pause)
-    assert set(pauses[: ONLY_FAILURES - 1]) == {0.0}
-    assert pauses == sorted(pauses)
-    assert pauses[-1] == LONGEST_PAUSE
-    window.on_answer()
-    assert window.pause == 0.0
+    urls = tuple(f"http://{i}/v1" for i in range(count))
+    clock = asyncio.get_running_loop().time
+    return ReplicaSet(urls, Limits(in_flight=ceiling), is_well, no_metrics, SharedTime(), DEFAULT, clock)
 
 
 async def test_the_least_loaded_replica_is_chosen_and_none_above_its_window() -> None:
@@ -95,7 +53,7 @@ async def test_a_retry_goes_elsewhere_if_it_can() -> None:
     first, second = replicas.replicas
     assert await replicas.acquire(avoid=first) is second
     assert await replicas.acquire(avoid=first) is second
-    second.healthy = False
+    second.on_failure(FailureKind.UNREACHABLE, 0.0, 0.0)
     assert await replicas.acquire(avoid=first) is first
 
 
@@ -115,10 +73,12 @@ async def test_who_waits_is_served_in_line_and_may_leave_it() -> None:
 
 
 async def test_a_paused_replica_gets_nothing_until_its_time() -> None:
-    replicas = replica_set(1, 4)
+    replicas = replica_set(1, 16)
     begun = asyncio.get_running_loop().time()
-    replicas.pause(replicas.replicas[0], 0.05)
-    replicas.pause(replicas.replicas[0], 0.01)
+    (replica,) = replicas.replicas
+    replica.on_failure(FailureKind.RATE_LIMITED, begun, begun, wait=0.05)
+    replica.on_failure(FailureKind.RATE_LIMITED, begun, begun, wait=0.01)
+    replica.on_answer(begun, begun)
     await asyncio.wait_for(asyncio.gather(*(replicas.acquire() for _ in range(3))), 1.0)
     assert asyncio.get_running_loop().time() - begun >= 0.05
 
@@ -128,7 +88,7 @@ async def test_a_smaller_window_lets_nobody_in_until_enough_have_left() -> None:
     (replica,) = replicas.replicas
     for _ in range(4):
         await replicas.acquire()
-    replica.window.on_refusal(1.0, 2.0)
+    replica.on_failure(FailureKind.RATE_LIMITED, 1.0, 2.0)
     waiting = asyncio.create_task(replicas.acquire())
     for left in (3, 2):
         replicas.release(replica)
@@ -140,7 +100,7 @@ async def test_a_smaller_window_lets_nobody_in_until_enough_have_left() -> None:
 
 async def test_a_model_that_is_given_up_tells_everyone() -> None:
     replicas = replica_set(1, 1)
-    replicas.replicas[0].healthy = False
+    replicas.replicas[0].on_failure(FailureKind.UNREACHABLE, 0.0, 0.0)
     waiting = asyncio.create_task(replicas.acquire())
     await asyncio.sleep(0)
     replicas.give_up("no replica is left (it burnt down)")

@@ -7,8 +7,11 @@ from endpoint_opener import Opener
 from raw_servers import CHAT, Exchange, Script, raw_server
 
 from adaptive_eval.base.errors import Unavailable
-from adaptive_eval.endpoints import retry_after
-from adaptive_eval.endpoints.retry_after import FIRST_PAUSE, LONGEST, RetryAfter, RetryAfterPolicy
+from adaptive_eval.endpoints.failures import Failure, FailureKind
+from adaptive_eval.endpoints.redaction import NOTHING_SECRET
+from adaptive_eval.endpoints.retry import believed_wait
+from adaptive_eval.endpoints.retry_after import RetryAfter
+from adaptive_eval.endpoints.settings import DEFAULT, EndpointSettings
 from adaptive_eval.endpoints.types import Notice
 
 UNREADABLE = ("1e9", "-1", "NaN", "soon", "")
@@ -37,26 +40,24 @@ async def test_an_absurd_wait_is_not_believed(endpoint: Opener, client: str, sta
         async with asyncio.timeout(4.0):
             (answer,) = await model.sample(CHAT, range(1))
     assert answer.attempts == 4
-    kind = {"absurd_wait"} if told in ABSURD else {"unreadable_wait"} if told in UNREADABLE else set()
-    assert {notice.kind for notice in model.stats.notices} == kind
+    kinds = {"absurd_wait"} if told in (*UNREADABLE, *ABSURD) else set()
+    assert {notice.kind for notice in model.stats.notices} == kinds
 
 
 @pytest.mark.parametrize(
-    ("seconds", "waited", "kinds"),
+    ("seconds", "waited", "is_noted"),
     [
-        (0.0, 0.0, set()),
-        (LONGEST / 2, LONGEST / 2, set()),
-        (LONGEST, LONGEST, set()),
-        (LONGEST + 1, LONGEST, {"long_wait"}),
-        (600.0, LONGEST, {"long_wait"}),
-        (601.0, FIRST_PAUSE, {"absurd_wait"}),
+        (0.0, 0.0, False),
+        (30.0, 30.0, False),
+        (DEFAULT.longest_wait + 1, DEFAULT.longest_wait, False),
+        (601.0, 0.0, True),
     ],
 )
-def test_up_to_a_minute_it_is_waited_as_long_as_is_said(seconds: float, waited: float, kinds: set[str]) -> None:
+def test_a_wait_is_believed_up_to_a_minute_at_a_time(seconds: float, waited: float, is_noted: bool) -> None:
     notices: list[Notice] = []
-    waits = RetryAfterPolicy(600.0, lambda: 0.0, notices.append, str)
-    assert waits.believed_seconds("url", RetryAfter(seconds, f"{seconds:g}"), 0.0) == waited
-    assert {notice.kind for notice in notices} == kinds
+    failure = Failure(FailureKind.RATE_LIMITED, "HTTP 429", RetryAfter(seconds, f"{seconds:g}"))
+    assert believed_wait(failure, 600.0, DEFAULT, NOTHING_SECRET, notices.append) == waited
+    assert [notice.kind for notice in notices] == ["absurd_wait"] * is_noted
 
 
 async def test_one_absurd_wait_among_answers_costs_a_moment(endpoint: Opener) -> None:
@@ -75,17 +76,15 @@ async def test_nobody_waits_for_tomorrow_and_asks_ever_less(endpoint: Opener) ->
         assert 8 < len(server.seen) < 40
     (notice,) = model.stats.notices
     assert notice.text == (
-        "the Retry-After of its server ('86400') is not believed: it is asked again after pauses of 60 s at most"
+        "the Retry-After of its server ('86400') is not believed: it is asked again after pauses of a few seconds"
     )
 
 
-async def test_a_long_wait_is_believed_for_a_minute_at_a_time(
-    endpoint: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retry_after, "LONGEST", 0.3)
+async def test_a_long_wait_is_believed_for_a_minute_at_a_time(endpoint: Opener) -> None:
+    short = EndpointSettings(backoff=0.01, longest_wait=0.3)
     async with raw_server(telling(2, 429, "4")) as server:
-        model = endpoint(server.base_url, timeout=5.0)
+        model = endpoint(server.base_url, timeout=5.0, settings=short)
         began = asyncio.get_running_loop().time()
         await model.sample(CHAT, range(1))
         assert 0.6 <= asyncio.get_running_loop().time() - began < 4.0
-    assert [notice.kind for notice in model.stats.notices] == ["long_wait"]
+    assert not model.stats.notices

@@ -10,7 +10,7 @@ from raw_servers import CHAT, TEXT, Exchange, raw_server
 
 from adaptive_eval.base.errors import ConfigError, Rejected, Unavailable
 from adaptive_eval.endpoints.endpoint import open_endpoint
-from adaptive_eval.endpoints.replica_care import AT_FIRST
+from adaptive_eval.endpoints.settings import DEFAULT
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 
 
@@ -72,7 +72,8 @@ async def reset(asked: Exchange) -> None:
 
 FAILURES = {
     "rate_limited": lambda asked: status(asked, 429),
-    "server_error": lambda asked: status(asked, 503),
+    "server_error": lambda asked: status(asked, 500),
+    "overloaded": lambda asked: status(asked, 503),
     "reset": reset,
     "html": lambda asked: asked.reply(200, b"<html><body>Bad gateway</body></html>"),
     "error_in_200": lambda asked: asked.reply(200, {"error": {"message": "upstream", "code": 502}}),
@@ -87,6 +88,7 @@ KINDS = {
     "rate_limited": "rate_limited",
     "reset": "reset",
     "server_error": "server_error",
+    "overloaded": "overloaded",
     "error_in_200": "server_error",
     "aborted": "server_error",
     "html": "refused",
@@ -125,7 +127,7 @@ async def test_what_no_retry_mends_is_told_soon(endpoint: Opener, client: str, c
     async with raw_server(failing(99, lambda asked: status(asked, code))) as server:
         with pytest.raises(Rejected, match=f"HTTP {code}: not now"):
             await endpoint(server.base_url, client=client).sample(CHAT, range(1))
-        assert len(server.seen) == AT_FIRST
+        assert len(server.seen) == DEFAULT.refusals // 2
 
 
 @CLIENTS

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_eval.endpoints.endpoint import open_endpoint
-from adaptive_eval.endpoints.load import LoadWatch
 from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Message, Prompt, Sampling, gpu_share
 from adaptive_eval.simulate.server import SimulatedServer
@@ -59,8 +58,8 @@ async def test_answers_of_models_at_one_server_cost_its_time_once() -> None:
     prompt = Prompt(messages=(Message("user", f"[{world.questions[0]}] Which integer?"),))
     async with SimulatedServer(world) as server:
         config = [EndpointConfig(base_url=server.base_url, model=world.models[0]) for _ in range(6)]
-        loads, limits, sampling = LoadWatch(), Limits(in_flight=4), Sampling(max_tokens=500)
-        endpoints = [open_endpoint(one, sampling, limits, keys={}, loads=loads) for one in config]
+        loads, limits, sampling = SharedTime(), Limits(in_flight=4), Sampling(max_tokens=500)
+        endpoints = [open_endpoint(one, sampling, limits, keys={}, shared_time=loads) for one in config]
         begun = asyncio.get_running_loop().time()
         answers = await asyncio.gather(
             *(one.sample(prompt, range(seed, seed + 1)) for one in endpoints for seed in range(4))

@@ -13,7 +13,6 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-import tenacity
 import yaml
 from contrary_server import Asked, Said, listening
 from gated import GatedServer
@@ -23,7 +22,7 @@ from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.endpoints import checking, failures, replica_care, servers
+from adaptive_eval.endpoints import settings
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency, World, binary, with_mean
@@ -69,10 +68,8 @@ class Stage:
 
     def short_pauses(self) -> None:
         """Failed requests are repeated at once: how long the pauses are has tests of its own."""
-        self.exits.enter_context(patch.object(failures, "_backoff", tenacity.wait_none()))
-        for module in (failures, replica_care, checking):
-            self.exits.enter_context(patch.object(module, "REFUSED_PAUSE", 0.02))
-        self.exits.enter_context(patch.object(servers, "TRY_AGAIN", (0.02, 0.04)))
+        short = settings.EndpointSettings(tick=0.02, backoff=0.01, longest_backoff=0.02)
+        self.exits.enter_context(patch.object(settings, "DEFAULT", short))
 
     def short_polls(self) -> None:
         """Batches are polled as soon as they may have ended."""

@@ -19,9 +19,8 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.client import Reply
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
-from adaptive_eval.endpoints.overdue import Heartbeat
 from adaptive_eval.endpoints.redaction import NOTHING_SECRET
-from adaptive_eval.endpoints.replicas import ProbeTrouble
+from adaptive_eval.endpoints.replica import ProbeTrouble
 from adaptive_eval.running.serving import Serving
 
 MAX_TOKENS = 2000
@@ -108,7 +107,7 @@ class SpendingWire:
     async def ask(self, base_url: str, body: Mapping[str, Any]) -> Reply:
         return await self.send(base_url, body)
 
-    async def send(self, base_url: str, body: Mapping[str, Any], pulse: Heartbeat | None = None) -> Reply:
+    async def send(self, base_url: str, body: Mapping[str, Any], pulse: object = None) -> Reply:
         world, loop = self._world, asyncio.get_running_loop()
         world.start.moment()
         if self._gone:

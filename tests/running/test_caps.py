@@ -39,7 +39,7 @@ from thoroughness import examples, only_drawn
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.account import SEEN_MARGIN
-from adaptive_eval.endpoints import overdue, second_requests
+from adaptive_eval.endpoints import settings
 from adaptive_eval.scheduler.scheduler import TICK_SECONDS
 from adaptive_eval.store import AnswersLost, ModelSetAside, RunReader, events_of_kind
 
@@ -214,10 +214,11 @@ def test_some_budgets_hold_where_nothing_bounds_an_answer(**chosen: Any) -> None
 @contextmanager
 def much_is_sent_twice() -> Iterator[None]:
     """Requests that take a little longer than the shortest answers are sent a second time."""
+    soon = settings.EndpointSettings(
+        tick=0.1, late_least=0.7, late_factor=0.3, late_share=100.0, late_after=2, late_free=1000
+    )
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"LEAST": 0.7, "FAR": 0.3, "RARE": 100.0, "KNOWN": 2, "LOOK_EVERY": 0.1}.items():
-            patch.setattr(overdue, name, value)
-        patch.setattr(second_requests, "FEW", 1000)
+        patch.setattr(settings, "DEFAULT", soon)
         yield
 
 

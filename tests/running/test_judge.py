@@ -10,7 +10,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-import tenacity
 from contrary_server import Asked, Said, listening
 from gated import GatedServer
 from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials, wait_until
@@ -21,8 +20,9 @@ from warm_start import WarmProcess
 from adaptive_eval.base.errors import ExitCode, JudgeFailed
 from adaptive_eval.cli import app
 from adaptive_eval.config.first_round import IN_PARTS
-from adaptive_eval.endpoints import connection, failures, replicas
+from adaptive_eval.endpoints import connection
 from adaptive_eval.endpoints.redaction import Redactor
+from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.asked import GraderLimits, GraderServer
 from adaptive_eval.graders.judge import Judge
@@ -423,8 +423,8 @@ def test_a_judge_that_repeats_its_key_has_it_in_no_stored_error(tmp_path: Path, 
 def test_a_tiny_request_that_shows_that_the_judge_answers_counts_as_one_lost_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failures, "_backoff", tenacity.wait_none())
-    monkeypatch.setattr(replicas, "LONGEST_PAUSE", 0.001)
+    short = EndpointSettings(backoff=0.01, longest_backoff=0.01, longest_pause=0.001)
+    monkeypatch.setattr("adaptive_eval.endpoints.settings.DEFAULT", short)
     counted: list[int] = []
 
     def script(asked: Asked) -> Said | None:

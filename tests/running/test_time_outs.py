@@ -19,7 +19,7 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.endpoints.client import Caller, Reply, convert_failures
-from adaptive_eval.endpoints.overdue import Heartbeat
+from adaptive_eval.endpoints.traffic import Attempt
 from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.store import ModelSetAside, RunReader, events_of_kind
 
@@ -88,12 +88,12 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
     send = Caller.send
 
     async def patient_send(
-        self: Caller, base_url: str, body: Mapping[str, object], pulse: Heartbeat | None = None
+        self: Caller, base_url: str, body: Mapping[str, object], attempt: Attempt | None = None
     ) -> Reply:
         limit = SOON if listening.hangs(body) else HANGS
         with convert_failures(self.redactor, limit):
             async with asyncio.timeout(limit):
-                return await send(self, base_url, body, pulse)
+                return await send(self, base_url, body, attempt)
 
     monkeypatch.setattr(Caller, "send", patient_send)
     with Hanging() as listening:

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tenacity
 from contrary_server import Asked, Said, listening, write_config
 from test_strays import found
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.endpoints import failures, replicas
+from adaptive_eval.endpoints import settings
 
 RUNNER = CliRunner()
 WORDS = "The model produced output that does not match the expected format"
@@ -20,9 +19,8 @@ WORDS = "The model produced output that does not match the expected format"
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "_backoff", tenacity.wait_none())
-    monkeypatch.setattr(replicas, "FIRST_PAUSE", 0.02)
-    monkeypatch.setattr(replicas, "LONGEST_PAUSE", 0.02)
+    short = settings.EndpointSettings(tick=0.02, backoff=0.01, longest_backoff=0.01, longest_pause=0.02)
+    monkeypatch.setattr(settings, "DEFAULT", short)
 
 
 def run(config: Path) -> tuple[int, str]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-import tenacity
 from live_runs import MODELS, Found, Site
 from near_sites import NearCluster
 from patient_time import HANGS
@@ -19,7 +18,7 @@ from adaptive_eval.base.errors import ConfigError, ExitCode, LaunchFailed
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.types import Look
-from adaptive_eval.endpoints import failures
+from adaptive_eval.endpoints import settings
 from adaptive_eval.record.sites import SiteRow, answers_by_site
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.execute import execute
@@ -124,7 +123,7 @@ def test_what_a_lost_site_had_is_asked_again_there_or_elsewhere(site: Site, at_h
 def test_what_a_model_answered_at_an_earlier_start_counts_where_nothing_else_is_open(
     site: Site, at_sites: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failures, "_backoff", tenacity.wait_none())
+    monkeypatch.setattr(settings, "DEFAULT", settings.EndpointSettings(backoff=0.01, longest_backoff=0.01))
     for cap in (24, 720):
         config = site.write(
             models=models(site, None, "picky"),

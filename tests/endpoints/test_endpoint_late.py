@@ -3,29 +3,31 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import replace
 from math import inf, sqrt
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from patient_time import PatientLoop
 from raw_servers import CHAT
 
-from adaptive_eval.endpoints import second_requests
 from adaptive_eval.endpoints.client import Reply
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
-from adaptive_eval.endpoints.overdue import FAR, KNOWN, LEAST, RARE, Heartbeat, ResponseTimes
+from adaptive_eval.endpoints.late import ResponseTimes
 from adaptive_eval.endpoints.redaction import NOTHING_SECRET
-from adaptive_eval.endpoints.replicas import ProbeTrouble
-from adaptive_eval.endpoints.second_requests import LateRequest
-from adaptive_eval.endpoints.time_limit import EndableBlock
-from adaptive_eval.endpoints.traffic import AttemptedRequest
+from adaptive_eval.endpoints.replica import ProbeTrouble, Replica
+from adaptive_eval.endpoints.settings import DEFAULT, EndpointSettings
+from adaptive_eval.endpoints.traffic import Attempt, AttemptedRequest
 from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits, Sampling
 
 Times = Callable[[int, int], float]
 """Seconds of a request, by its seed and how often it was sent before; infinite if it hangs."""
 PIECE = 0.25
-SECONDS, LATE = 2.0, 2.0 * sqrt(1.0 / (RARE * KNOWN))
+KNOWN, LEAST = DEFAULT.late_after, DEFAULT.late_least
+SECONDS, LATE = 2.0, 2.0 * sqrt(1.0 / (DEFAULT.late_share * KNOWN))
 """What answers take, and when one is late after `KNOWN` others."""
 LOOK = 2.0
 """More than passes until what is late is noticed."""
@@ -52,7 +54,7 @@ class Wire:
     async def ask(self, base_url: str, body: Mapping[str, Any]) -> Reply:
         return await self.send(base_url, body)
 
-    async def send(self, base_url: str, body: Mapping[str, Any], pulse: Heartbeat | None = None) -> Reply:
+    async def send(self, base_url: str, body: Mapping[str, Any], pulse: Attempt | None = None) -> Reply:
         loop, seed = asyncio.get_running_loop(), body["seed"]
         attempt = self.sent[seed]
         self.sent[seed] += 1
@@ -73,7 +75,7 @@ class Wire:
         usage = {"prompt_tokens": 5, "completion_tokens": 3}
         return Reply(200, {}, b"", {"choices": [choice], "usage": usage}, loop.time() - begun, None)
 
-    async def _generate(self, seconds: float, pulse: Heartbeat | None) -> None:
+    async def _generate(self, seconds: float, pulse: Attempt | None) -> None:
         loop = asyncio.get_running_loop()
         ends = loop.time() + seconds
         while pulse is not None and loop.time() + PIECE < ends:
@@ -119,6 +121,7 @@ def carry_out(
     places: int = 8,
     counts: bool = False,
     max_tokens: int = 32768,
+    settings: EndpointSettings = DEFAULT,
     **sampling: Any,
 ) -> float:
     """Run this in virtual time, after answers of two seconds; returns how long it took."""
@@ -126,7 +129,8 @@ def carry_out(
     async def run() -> float:
         wire = Wire(lambda seed, attempt: SECONDS if seed < KNOWN else times(seed, attempt), counts)
         config = EndpointConfig.model_validate({"base_url": "http://one/v1", "model": "m", "stream": stream})
-        model = ModelEndpoint(config, Sampling(max_tokens=max_tokens, **sampling), Limits(in_flight=places), wire)  # type: ignore[arg-type]
+        values = Sampling(max_tokens=max_tokens, **sampling)
+        model = ModelEndpoint(config, values, Limits(in_flight=places), wire, settings=settings)  # type: ignore[arg-type]
         asked = Asked(wire, model)
         await asyncio.gather(*map(asked.answer, range(KNOWN)))
         begun = asyncio.get_running_loop().time()
@@ -245,9 +249,9 @@ def test_several_that_hang_are_soon_sent_together() -> None:
         answers = await asyncio.gather(*map(asked.answer, range(KNOWN, KNOWN + 7)))
         assert [answer.attempts for answer in answers] == [2] * 7
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(second_requests, "FEW", 100)
-        assert carry_out(test, once(inf), places=16) <= LATE * SECONDS / 2.0 + LOOK + 3.0 * (SECONDS + LOOK)
+    many = replace(DEFAULT, late_free=100)
+    seconds = carry_out(test, once(inf), places=16, settings=many)
+    assert seconds <= LATE * SECONDS / 2.0 + LOOK + 3.0 * (SECONDS + LOOK)
 
 
 def test_few_answers_come_from_second_requests_for_whole_answers_and_the_user_is_told() -> None:
@@ -255,7 +259,7 @@ def test_few_answers_come_from_second_requests_for_whole_answers_and_the_user_is
         asking = [asyncio.create_task(asked.answer(seed)) for seed in range(KNOWN, KNOWN + 7)]
         await asyncio.sleep(300.0)
         done = [task.result() for task in asking if task.done()]
-        assert len(done) == second_requests.FEW + 1
+        assert len(done) == DEFAULT.late_free + 1
         assert [notice.kind for notice in asked.model.stats.notices] == ["sent_twice", "many_late"]
         for task in asking:
             task.cancel()
@@ -329,21 +333,84 @@ def test_a_request_that_is_cancelled_takes_its_second_one_with_it() -> None:
     carry_out(test, lambda seed, attempt: inf)
 
 
-@pytest.mark.parametrize(("number", "factor"), [(KNOWN, sqrt(1.0 / (RARE * KNOWN))), (1000, FAR)])
+def test_what_takes_longer_than_any_answer_can_is_sent_a_second_time_however_many_were() -> None:
+    """Answers have three tokens at most, and take two seconds: none takes longer than eight."""
+
+    async def test(asked: Asked) -> None:
+        answers = await asyncio.gather(*map(asked.answer, range(KNOWN, KNOWN + 7)))
+        assert [answer.attempts for answer in answers] == [2] * 7
+
+    assert carry_out(test, once(inf), max_tokens=3) <= 60.0
+
+
+# -- when an answer is late --------------------------------------------------------------------------------------
+
+
+def times_after(
+    number: int, max_tokens: int | None = 4000, tokens: int = 100, seconds: float = 1.0, **stream: float
+) -> ResponseTimes:
+    """After so many answers; `first` and `gap` are seconds of a stream."""
+    times = ResponseTimes(max_tokens, DEFAULT)
+    for _ in range(number):
+        record(times, tokens, seconds, **stream)
+    return times
+
+
+def record(times: ResponseTimes, tokens: int, seconds: float, *, first: float | None = None, gap: float = 0.0) -> None:
+    attempt = Attempt(AttemptedRequest(CHAT, range(1), {}, None), Replica("http://one/v1", 1), 0.0)
+    attempt.send(0.0, first is not None)
+    if first is not None:
+        attempt.beat(first)
+        attempt.beat(first + gap)
+    times.on_answer(tokens, attempt, seconds)
+
+
+@pytest.mark.parametrize(
+    ("number", "factor"), [(KNOWN, sqrt(1.0 / (DEFAULT.late_share * KNOWN))), (1000, DEFAULT.late_factor)]
+)
 def test_the_fewer_answers_are_known_the_longer_one_may_take(number: int, factor: float) -> None:
-    times = ResponseTimes(1800.0, 32768)
-    for at in range(number):
-        assert times.late().whole == (inf if at < KNOWN else pytest.approx(10.0 * max(FAR, sqrt(1.0 / (RARE * at)))))
-        pulse = Heartbeat(0.0, False, 0)
-        times.on_answer(10, pulse, 10.0)
-    assert times.late().whole == pytest.approx(10.0 * factor)
+    assert times_after(number, seconds=10.0).whole == pytest.approx(10.0 * factor)
+
+
+def test_until_answers_are_known_only_a_silent_stream_is_late() -> None:
+    times = times_after(KNOWN - 1, first=0.1, gap=0.1)
+    assert (times.whole, times.first, times.hopeless, times.silence) == (inf, inf, inf, DEFAULT.late_stream)
+    record(times, 100, 1.0, first=0.1, gap=0.1)
+    assert max(times.whole, times.first, times.silence) < 10.0 and times.hopeless == 4.0 * 40.0
+
+
+@given(
+    answers=st.lists(st.tuples(st.integers(1, 4000), st.floats(0.001, 0.2)), min_size=KNOWN, max_size=600),
+    slowest=st.floats(0.001, 0.2),
+)
+def test_no_full_length_answer_at_the_slowest_known_pace_is_hopeless(
+    answers: list[tuple[int, float]], slowest: float
+) -> None:
+    times = ResponseTimes(4000, DEFAULT)
+    for tokens, pace in answers:
+        record(times, tokens, tokens * max(pace, slowest))
+    assert times.hopeless >= 4000 * slowest
+
+
+def test_without_a_longest_answer_nothing_is_hopeless() -> None:
+    assert times_after(KNOWN, max_tokens=None).hopeless == inf
+
+
+def test_streams_that_are_held_back_until_the_end_are_given_the_time_of_a_whole_response() -> None:
+    times = times_after(KNOWN, first=0.99)
+    assert times.held_back and times.first == times.whole
 
 
 def test_what_has_just_been_answered_is_not_sent_again_before_its_first_request_is_ended() -> None:
     async def test(asked: Asked) -> None:
-        second = asked.model._sender._second
+        sender = asked.model._sender
+        (replica,) = sender.replicas.replicas
         request = AttemptedRequest(CHAT, range(KNOWN, KNOWN + 1), {"seed": KNOWN}, None, taken=[])
-        second.consider([LateRequest(request, EndableBlock(), 60.0, by_age=True)])
+        attempt = Attempt(request, replica, -100.0)
+        attempt.send(-100.0, streamed=False)
+        sender.replicas.attempts[attempt] = None
+        sender._second.tick(asyncio.get_running_loop().time())
+        del sender.replicas.attempts[attempt]
         assert request.second is None
 
     carry_out(test, once(SECONDS))
