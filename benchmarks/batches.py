@@ -2,7 +2,7 @@
 
 The real controller on recorded and simulated outcomes. A fixed design asks every model for the most trials; a run
 through batches costs its trials at `price_factor` of the list price, and one waits for it once a look. Calls are beside
-those of `favour: answers`, the default for hosted models that are asked directly.
+those of `optimize: cost`, the default for hosted models that are asked directly.
 
     python benchmarks/batches.py [--quick] [--runs 100] [--json PATH] [--markdown PATH]
 """
@@ -20,14 +20,14 @@ import numpy as np
 from scenarios import Scenario, at_pace, paced, recorded, simulated
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
-from adaptive_eval.config.pace import Favour
+from adaptive_eval.config.pace import Optimize
 from adaptive_eval.core import Controller, Pace
 from adaptive_eval.endpoints.batching import BatchConfig
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import judge_replay
 
 BATCH_PRICE = float(BatchConfig(kind="openai").price_factor)
-FAVOURS: tuple[Favour, ...] = ("answers", "time")
+FAVOURS: tuple[Optimize, ...] = ("cost", "time")
 ALIKE = 0.1
 """Mean calls that differ by less are as many."""
 OTHERS = (
@@ -80,10 +80,10 @@ def replay(job: tuple[Scenario, dict[str, Any], int]) -> Found:
 
 
 def paces(scenario: Scenario) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The choices of a plan by what `trials.favour` means, and in other shapes of rounds for batches."""
-    for favour in FAVOURS:
-        yield f"`{favour}`", paced(scenario, favour)
-    yield "`batches`", paced(scenario, "answers", batched=True)
+    """The choices of a plan by what `trials.optimize` means, and in other shapes of rounds for batches."""
+    for optimize in FAVOURS:
+        yield f"`{optimize}`", paced(scenario, optimize)
+    yield "`batches`", paced(scenario, "cost", batched=True)
     for name, pace in OTHERS:
         yield name, at_pace(scenario, pace)
 

@@ -37,7 +37,7 @@ WORST_CAP = 320
 HEADER = ("set", "picked", "rule", "units", "of all", "regret", "fixed design of this size", "behind", "undecided")
 
 EXPLAINED = """\
-{runs} seeded runs per row, `favour: answers`. *Of all*: share of the trials that are allowed. *Behind*: runs that end
+{runs} seeded runs per row, `optimize: cost`. *Of all*: share of the trials that are allowed. *Behind*: runs that end
 with a pick although a model that is left out is better than a picked one by 2 points or more. *Undecided*: runs that
 end without a pick, though they have a leader. *At the margin*: equal rivals, all behind the best by exactly 2 points,
 with up to 320 trials per question. Its goals are for each rival, as the promise is. Machine: {machine}."""
@@ -57,7 +57,7 @@ def picked(scenario: Scenario, picks: int, rule: str, runs: int) -> Picked:
     """Seeded replays, and fixed designs of their size."""
     truth, w = scenario.world.truth, scenario.world.w
     models, questions, _ = scenario.world.p.shape
-    choices = {**paced(scenario, "answers"), "objective": PICKS[picks]}
+    choices = {**paced(scenario, "cost"), "objective": PICKS[picks]}
     if rule == "near_best":
         choices["rule"] = NearBest(start=scenario.start)
     most, rows = np.sort(truth)[::-1][:picks].mean(), list[tuple[float, ...]]()

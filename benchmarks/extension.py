@@ -159,7 +159,7 @@ def _raised_rows(runs: int) -> Iterator[tuple[object, ...]]:
     """Whole runs of four models that end at their horizon; each goes on with so many times what the rest needs."""
     for delta in (0.0, 0.04):
         for horizon in (12, 24):
-            settings = [f"stopping.delta={delta}", "trials.min=4", f"trials.max={horizon}", "trials.favour=answers"]
+            settings = [f"stopping.delta={delta}", "trials.min=4", f"trials.max={horizon}", "trials.optimize=cost"]
             plan = plan_on(Bench(len(MODELS), QUESTIONS, WEIGHTS), load_decisions(None, settings, MODELS), MODELS)
             decided, further = Counter[float](), Counter[float]()
             for tape, ended, needed in islice(_short_runs(plan), runs):

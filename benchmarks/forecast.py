@@ -6,8 +6,8 @@ Worlds differ in kind: models of random ability on questions as those of AIME, c
 their own, models within three points of each other, four categories, and subsets of the models of a recorded AIME'24
 study (read from ../shared/data where it is present). Without a pilot, worlds and forecast come from the stated prior.
 
-At `favour: time` what is asked ahead depends on how long answers take. Without a pilot the forecast takes wrong ones to
-be twice as long; the run has them so, or alike, or four times as long.
+At `optimize: time` what is asked ahead depends on how long answers take. Without a pilot the forecast takes wrong ones
+to be twice as long; the run has them so, or alike, or four times as long.
 
     python benchmarks/forecast.py [--quick] [--worlds 100] [--json PATH] [--markdown PATH]
 """
@@ -31,7 +31,7 @@ from scipy.special import expit
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.config.decisions import Decisions
-from adaptive_eval.config.pace import Favour
+from adaptive_eval.config.pace import Optimize
 from adaptive_eval.config.planning import RunFacts
 from adaptive_eval.core import Bench, Budget, Controller, StageBefore
 from adaptive_eval.core.stack import can_stand_side_by_side
@@ -124,7 +124,7 @@ class Case(NamedTuple):
     kind: Kind
     pilot: int = 0
     """Its trials a question; 0: none, worlds are drawn from the stated prior."""
-    favour: Favour = "answers"
+    optimize: Optimize = "cost"
     wrong: float = GUESSED_WRONG
     """How many times as long wrong answers take in the run."""
     raised: bool = False
@@ -152,7 +152,7 @@ def tried(case: Case, seed: int) -> Trial:
     """A forecast, and the run."""
     rng = np.random.default_rng([seed, case.pilot])
     world = case.kind(rng)
-    decisions = Decisions.model_validate({"trials": {"min": 4, "max": HORIZON, "favour": case.favour}})
+    decisions = Decisions.model_validate({"trials": {"min": 4, "max": HORIZON, "optimize": case.optimize}})
     bench = Bench(MODELS, QUESTIONS, world.weights)
     names = tuple(f"model-{number}" for number in range(MODELS))
     scenario = Scenario(bench, decisions, names, _served(world.weights, case.wrong), seed)
@@ -222,7 +222,7 @@ class Row(NamedTuple):
         realised = np.mean([one.realised for one in self.trials])
         case, times = self.case, f"{self.case.wrong:g}x as long"
         return (
-            case.name, case.favour, times if case.favour == "time" else "", case.known, self.coverage(1),
+            case.name, case.optimize, times if case.optimize == "time" else "", case.known, self.coverage(1),
             self.coverage(0), below, above, f"{median:.0f}", f"{low:.0f}-{high:.0f}", f"{realised:.0f}",
         )  # fmt: skip
 
@@ -244,7 +244,7 @@ def _recorded(data: Path) -> Iterator[Case]:
 
 def check(row: Row) -> Iterator[Check]:
     case, goal = row.case, f"of {len(row.trials)}"
-    what = f"{case.name}, {case.favour}, wrong answers {case.wrong:g} times as long, pilot {case.known}: cost in the "
+    what = f"{case.name}, {case.optimize}, wrong answers {case.wrong:g} times as long, pilot {case.known}: cost in the "
     for interval, end, least, most in ((80, 1, 0.7, 0.9), (90, 0, 0.85, 1.0)):
         share = row.coverage(end)
         yield Check(f"{what}{interval}% interval", round(share, 3), f"{least}-{most} {goal}", least <= share <= most)
@@ -260,10 +260,11 @@ def main() -> None:
         cases += [Case("prior", typical), Case("coins", coins, 4), Case("close models", close, 4)]
         cases += [*_recorded(options.data), Case("aime-like", aime_like, 12), Case("coins", coins, 12)]
         cases += [Case("four categories", four_categories, 4), Case("coins", coins, raised=True)]
-        cases += [Case("prior", typical, favour="time", wrong=wrong) for wrong in (1.0, 2.0, 4.0)]
+        cases += [Case("prior", typical, optimize="time", wrong=wrong) for wrong in (1.0, 2.0, 4.0)]
         cases += [Case(name, kind, 4, "time") for name, kind in (("aime-like", aime_like), ("coins", coins))]
         cases += [
-            Case(name, kind, favour="time", raised=True) for name, kind in (("aime-like", aime_like), ("coins", coins))
+            Case(name, kind, optimize="time", raised=True)
+            for name, kind in (("aime-like", aime_like), ("coins", coins))
         ]
     worlds = 10 if options.quick else options.worlds
     start = time.perf_counter()

@@ -28,7 +28,7 @@ from scenarios import CAP, Scenario, paced, recorded, simulated
 from shared_engine import SharedEngine
 from tables import Check, add_data, arguments, machine, markdown, publish
 
-from adaptive_eval.config.pace import Favour
+from adaptive_eval.config.pace import Optimize
 from adaptive_eval.core import Budget, Controller, Pace, Trials
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.policies import Uniform
@@ -56,16 +56,16 @@ HEADER = (
     "wall, smallest", "held, smallest",
 )  # fmt: skip
 EXPLAINED = """\
-For what share of the fixed design's time are servers held by a run at `favour: time`? Simulated clock,
+For what share of the fixed design's time are servers held by a run at `optimize: time`? Simulated clock,
 {scenario}, answers log-normal and twice as long when wrong, starts of a minute included; means of {runs} runs,
 the same worlds in each row. *Slots* are requests at a time a model. *Tail*: sigma of the logarithm of an answer's
 length, and at how many medians it is cut. *Spread*: the slowest model takes 8 times as long as the fastest.
 
 *wall*, *held* (with its standard error) and *asked* are shares of those of the fixed design on the same servers, and
-*over `answers`* is what is asked in what `favour: answers` asks in the same worlds. *called* are comparisons of
-neighbours that were called. Last but two is what `answers` holds. The last two columns compare `favour: time` with the
-smallest fixed design that calls as many pairs, {smallest} trials a question ([as_many_calls](as_many_calls.md)), which
-nobody knows beforehand. {machine}."""
+*over `answers`* is what is asked in what `optimize: cost` asks in the same worlds. *called* are comparisons of
+neighbours that were called. Last but two is what `answers` holds. The last two columns compare `optimize: time` with
+the smallest fixed design that calls as many pairs, {smallest} trials a question ([as_many_calls](as_many_calls.md)),
+which nobody knows beforehand. {machine}."""
 
 
 class Setting(NamedTuple):
@@ -178,8 +178,8 @@ def capped(scenario: Scenario, caps: list[int], runs: int) -> str:
     whole = scenario.cap * scenario.world.p.shape[0] * scenario.world.p.shape[1]
     for cap in caps:
         cells = list[str]()
-        for favour in ("answers", "time"):
-            choices = {**paced(scenario, favour), "budget": Budget(trials=cap)}
+        for optimize in ("cost", "time"):
+            choices = {**paced(scenario, optimize), "budget": Budget(trials=cap)}
             ran = [replay(scenario, SETTINGS[1], choices, seed) for seed in range(runs)]
             called, asked, wall = (float(np.mean([getattr(one, of) for one in ran])) for of in CAPPED)
             cells.append(f"{called:.2f}, {asked * whole:,.0f}, {wall / 3600:.1f}")
@@ -190,16 +190,16 @@ def capped(scenario: Scenario, caps: list[int], runs: int) -> str:
 
 def shares(scenario: Scenario, setting: Setting, runs: int, smallest: int) -> Shares:
     """The means over the first worlds; `smallest` is the number of trials of the smallest fixed design."""
-    found: dict[Favour, list[FloatArray]] = {"answers": [], "time": []}
+    found: dict[Optimize, list[FloatArray]] = {"answers": [], "time": []}
     small, few = list[Hours](), Trials(min(scenario.trials.min, smallest), smallest)
     for seed in range(runs):
         fixed = replay(scenario, setting, FIXED, seed)
         small.append(replay(scenario, setting, {**FIXED, "trials": few}, seed))
-        for favour in found:
-            one = np.array(replay(scenario, setting, paced(scenario, favour), seed))
+        for optimize in found:
+            one = np.array(replay(scenario, setting, paced(scenario, optimize), seed))
             beside = one[:2] / (small[-1].wall, small[-1].held)
             one[:2] /= (fixed.wall, fixed.held)
-            found[favour].append(np.concatenate([one, beside]))
+            found[optimize].append(np.concatenate([one, beside]))
     answers, time = (np.mean(some, axis=0).tolist() for some in found.values())
     error = float(np.std(found["time"], axis=0)[1] / np.sqrt(max(runs - 1, 1)))
     own = len(Hours._fields)
@@ -241,7 +241,7 @@ def few_rows(runs: int) -> Iterator[tuple[tuple[object, ...], Check]]:
             fixed, answers, time = (
                 np.mean([replay(scenario, setting, choices, seed) for seed in range(runs)], axis=0)
                 for choices in (
-                    {**FIXED, "trials": scenario.trials}, paced(scenario, "answers"), paced(scenario, "time")
+                    {**FIXED, "trials": scenario.trials}, paced(scenario, "cost"), paced(scenario, "time")
                 )
             )  # fmt: skip
             held, over = (one[1] / fixed[1] for one in (answers, time)), time[1] / answers[1]
@@ -281,7 +281,7 @@ def main() -> None:
         print(*rows[-1], flush=True)
     few = list(few_rows(2 if options.quick else runs))
     told += [check for _, check in few]
-    beside = f"`favour: answers` asks {answers.asked:.3f} and calls {answers.called:.2f}, whatever the servers are."
+    beside = f"`optimize: cost` asks {answers.asked:.3f} and calls {answers.called:.2f}, whatever the servers are."
     name = "AIME'24's twelve best" if there else "the coins"
     explained = EXPLAINED.format(scenario=name, runs=runs, smallest=smallest, machine=f"Machine: {machine()}")
     parts = (

@@ -78,7 +78,7 @@ def by_controller(folder: Path, url: str, epochs: int) -> tuple[float, int]:
             {"name": name, "inspect": f"openai-api/sim/{name}", "config": {"temperature": 0.6}} for name in MODELS
         ],
         "concurrency": SLOTS,
-        "trials": {"min": 4, "max": epochs, "favour": "answers"},
+        "trials": {"min": 4, "max": epochs, "optimize": "cost"},
     }
     (folder / f"{run}.yaml").write_text(json.dumps(config))
     words = [sys.executable, "-m", "adaptive_eval", "run", f"{run}.yaml", "--run-dir", run, "--display", "none"]

@@ -27,11 +27,11 @@ from scorio.moments import FloatArray
 
 BINARY, QUESTIONS = np.array([0.0, 1.0]), 30
 RULE: Mapping[str, object] = {"rule": "published", "prior": "uniform"}
-TRIALS: Mapping[str, object] = {"policy": "unresolved_pairs", "lookahead": 0, "favour": "answers"}
+TRIALS: Mapping[str, object] = {"policy": "unresolved_pairs", "lookahead": 0, "optimize": "cost"}
 PUBLISHED: Mapping[str, object] = {"stopping": RULE, "trials": TRIALS}
 SETTINGS: Mapping[str, Mapping[str, object]] = {
     "published": PUBLISHED,
-    "default": {"trials": {"favour": "answers"}},
+    "default": {"trials": {"optimize": "cost"}},
 }
 ONE_LOOK = {"stopping": RULE, "trials": {**TRIALS, "min": CAP, "max": CAP}}
 
@@ -146,7 +146,7 @@ def _document(
     head = ["two copies of", "published, one look", "published, every round", "default"]
     parts = [
         "# The published procedure",
-        f"What `benchmarks/published.py` prints. The rule `published` and the default (`trials.favour: answers`), 4 to "
+        f"What `benchmarks/published.py` prints. The rule `published` and the default (`trials.optimize: cost`), 4 to "
         f"{CAP} trials a question; {runs} runs for each two copies.",
         check_table(checks),
         "## Winners named between exact ties",

@@ -152,11 +152,11 @@ def run_live(world: World, schema: Schema, seed: int, url: str, folder: Path, be
             "key_grader": beside,
             "concurrency": {"in_flight": 64},
         },
-        "trials": {"min": LEAST, "max": MOST, "favour": "answers"},
+        "trials": {"min": LEAST, "max": MOST, "optimize": "cost"},
     }
     rubric: dict[str, Any] = {"name": schema.name}
     if schema.thresholds:
-        few = {"trials": {"min": LEAST, "max": LEAST, "favour": "answers"}}
+        few = {"trials": {"min": LEAST, "max": LEAST, "optimize": "cost"}}
         adaptive_eval.run(settings | few | {"seed": PILOT + seed}, directory=folder / "pilot", display="none")
         rubric["thresholds"] = {"from": str(folder / "pilot")}
     settings["rubric"] = rubric

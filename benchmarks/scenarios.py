@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.config.decisions import TrialsConfig
-from adaptive_eval.config.pace import Favour, make_pace
+from adaptive_eval.config.pace import Optimize, make_pace
 from adaptive_eval.core import Bench, Controller, Optimal, Pace, Plan, Trials
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Cost, Verdict
@@ -74,9 +74,9 @@ def simulated(name: str) -> Scenario:
     return Scenario(name, WORLDS[name]())
 
 
-def paced(scenario: Scenario, favour: Favour, *, batched: bool = False) -> dict[str, Any]:
+def paced(scenario: Scenario, optimize: Optimize, *, batched: bool = False) -> dict[str, Any]:
     """The choices of the default plan of a configuration that favours this."""
-    trials = TrialsConfig(max=scenario.cap, favour=favour)
+    trials = TrialsConfig(max=scenario.cap, optimize=optimize)
     return at_pace(scenario, make_pace(trials, scenario.world.p.shape[1], batched=batched))
 
 

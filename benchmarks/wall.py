@@ -77,7 +77,7 @@ async def run(design: str, slots: int, median: float, most: int, seed: int) -> R
                 "models": [{"name": model, "base_url": server.base_url} for model, server in servers.items()],
                 "grader": "math",
                 "seed": seed,
-                "trials": {"min": most, "favour": "time"} if design == "fixed" else {"favour": design},
+                "trials": {"min": most, "optimize": "time"} if design == "fixed" else {"optimize": design},
                 "concurrency": slots,
             }
             settings["trials"] |= {"max": most}  # type: ignore[operator]

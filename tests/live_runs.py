@@ -88,7 +88,7 @@ class Site:
         models, trials = found["models"], found["trials"]
         if not (isinstance(models, list) and isinstance(trials, dict)) or any(one.keys() & PAID for one in models):
             return found
-        return found | {"trials": {"favour": "answers", **trials}}
+        return found | {"trials": {"optimize": "cost", **trials}}
 
     def write(self, name: str = "run", **changes: object) -> Path:
         """The same as a file."""

@@ -3,7 +3,7 @@
     create                      the answer came: it is taken
       the answer was lost       the list of batches has one with the key: it is taken
                                 it has none (openai): it is created anew; else what was in it is lost
-    poll, with a growing pause  ended, or too late for `patience`: it is cancelled, and what it has is collected
+    poll, with a growing pause  ended, or older than `cancel_after`: it is cancelled, and what it has is collected
 
 Anthropic and OpenRouter keep no metadata: there every batch of the time that nobody knows and that has as many requests
 is waited for and recognised by the ids among its results.
@@ -232,17 +232,17 @@ class BatchCalls:
         """Poll with a growing pause until a batch has ended; cancel the given one when patience ends."""
         pause = self.first_poll
         while state.stage is BatchStage.RUNNING:
-            await asyncio.sleep(pause if batch is None else min(pause, self._patience_left(batch) or pause))
+            await asyncio.sleep(pause if batch is None else min(pause, self._seconds_left(batch) or pause))
             pause = min(GROWTH * pause, self.longest_poll)
-            if batch is not None and not self._patience_left(batch):
+            if batch is not None and not self._seconds_left(batch):
                 await self.cancel(batch)
                 pause = self.retry_pause
             state = await self.service.format.state(state.id)
         return state
 
-    def _patience_left(self, batch: CarriedBatch) -> float:
+    def _seconds_left(self, batch: CarriedBatch) -> float:
         """Seconds after which a batch is to be cancelled; endless if it was, or there is no limit."""
-        patience = self.service.settings.patience
+        patience = self.service.settings.cancel_after
         if patience is None or batch.record.cancelled:
             return inf
         return max(0.0, batch.record.since + patience - self.now())

@@ -42,7 +42,7 @@ Prices = Annotated[
     list[str] | None,
     typer.Option("--price", help="USD per million tokens read/written of --model.", metavar="NAME=IN/OUT"),
 ]
-MaxTrials = Annotated[int | None, typer.Option("--max", help="Trials of a question at most.", min=1)]
+MaxTrials = Annotated[int | None, typer.Option("--max-trials", help="Trials of a question at most.", min=1)]
 Budget = Annotated[str | None, typer.Option(help="A cap: 20usd, 500000tokens, 3000trials or 2h.")]
 _ALIAS = re.compile(r"(?P<name>[^=/]+)=(?P<model>.+)")
 """A name, and a model of Inspect."""
@@ -62,7 +62,7 @@ class TaskOptions(NamedTuple):
     def typed(self) -> list[str]:
         """The options as typed."""
         given: dict[str, Sequence[str]] = {"--model": self.models, "--task-arg": self.args, "--price": self.prices}
-        given["--max"] = [] if self.max_trials is None else [str(self.max_trials)]
+        given["--max-trials"] = [] if self.max_trials is None else [str(self.max_trials)]
         given["--budget"] = [] if self.budget is None else [self.budget]
         return [word for option, values in given.items() for value in values for word in (option, value)]
 
@@ -269,7 +269,7 @@ def _open_sites(address: str | None, config: RunConfig, directory: Path) -> Iter
 
     require_sites(config)
     run = keeper_name(config, directory)
-    with join_cluster(address) as ray, sites_of_run(ray, run, config.servers.sites.keep) as cluster:
+    with join_cluster(address) as ray, sites_of_run(ray, run, config.servers.sites.orphan_timeout) as cluster:
         yield RunSites(cluster)
 
 

@@ -239,7 +239,7 @@ points."""
 
 def may_draw(config: RunConfig) -> bool:
     """Whether trials.draw could be set without a conflict."""
-    trials = config.trials.model_copy(update={"draw": LEAST_DRAWN, "favour": "answers"})
+    trials = config.trials.model_copy(update={"draw": LEAST_DRAWN, "optimize": "cost"})
     beginning = config.models, config.prior, config.report
     return config.trials.draw is None and not [*check_drawn(trials, config.objective, config.stopping, *beginning)]
 
@@ -257,9 +257,9 @@ def check_drawn(
     if trials.draw is None:
         return
     remove, change = "remove it, or trials.draw", "change it, or remove trials.draw"
-    if trials.favour not in ("auto", "answers"):
+    if trials.optimize not in ("auto", "cost"):
         rule = "must be answers with trials.draw, which asks all models block by block"
-        yield Problem(("trials", "favour"), rule, "remove it", trials.favour)
+        yield Problem(("trials", "optimize"), rule, "remove it", trials.optimize)
     entry = OBJECTIVES.get(str(objective.kind))
     if entry is not None and (entry.own_rule is not None or entry.name in ("threshold", "place")):
         rule = "must compare models that are all asked, since trials.draw compares their answers question by question"
@@ -425,10 +425,12 @@ def check_judge_inputs(grader: GraderOptions, rubric: RubricConfig, questions: Q
     if not isinstance(grader, Judge):
         return
     fields = (REFERENCE, *questions.fields.metadata)
-    if isinstance(grader.against, str) and grader.against not in fields:
+    if isinstance(grader.compare_to, str) and grader.compare_to not in fields:
         hint = f"it is one of {', '.join(fields)}; name the field under questions.fields.metadata"
-        yield Problem(("grader", "against"), "must be a field of the questions that is kept", hint, grader.against)
-    if grader.against == REFERENCE and questions.fields.answer is None:
+        yield Problem(
+            ("grader", "compare_to"), "must be a field of the questions that is kept", hint, grader.compare_to
+        )
+    if grader.compare_to == REFERENCE and questions.fields.answer is None:
         yield Problem(("questions", "fields", "answer"), "must be set: the judge compares with it", SET_KEY_FIELD)
     if rubric == RubricConfig() and grader.form.needs_rubric:
         rule = f"have more than {MAX_SUMS} different sums, too many for one category each"
@@ -514,13 +516,13 @@ def check_groups(report: ReportConfig, questions: QuestionsConfig, trials: Trial
     fields_by_section = [
         section.fields.metadata for section in (questions.benchmarks.values() if questions.benchmarks else (questions,))
     ]
-    for name in report.by:
+    for name in report.group_by:
         if not any(name in fields for fields in fields_by_section):
             hint = "name the field under questions.fields.metadata"
-            yield Problem(("report", "by"), "must be fields of the questions that are kept", hint, name)
-    if report.by and trials.draw is not None:
+            yield Problem(("report", "group_by"), "must be fields of the questions that are kept", hint, name)
+    if report.group_by and trials.draw is not None:
         rule = "cannot be combined with trials.draw, which asks only some of the questions"
-        yield Problem(("report", "by"), rule, "remove it, or trials.draw")
+        yield Problem(("report", "group_by"), rule, "remove it, or trials.draw")
 
 
 def check_question_weights(benchmarks: Parts, trials: TrialsConfig, report: ReportConfig) -> Iterator[Problem]:

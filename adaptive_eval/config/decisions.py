@@ -230,7 +230,7 @@ class TrialsConfig(Section):
     """Number, order and seeds of trials per model and question."""
 
     min: Count = Field(LEAST_TRIALS, ge=1)
-    """Trials of each question before the first look; default: 4, or 30% of `max` if that is less. With `favour: time`
+    """Trials of each question before the first look; default: 4, or 30% of `max` if that is less. With `optimize: time`
     it is at least 15% of `max`, with batches 30%."""
     max: Count = Field(80, ge=1, le=MOST_TRIALS)
     """Most trials of each question (on average over the questions): the horizon."""
@@ -238,8 +238,8 @@ class TrialsConfig(Section):
     """Questions between two looks, for benchmarks of thousands of questions: each is asked once (min and max are 1), in
     random order (`questions.shuffle`). The run ends when its comparisons are decided, usually long before the last
     question; scores are estimates for all questions. `questions.limit` is the most to ask."""
-    favour: Literal["auto", "answers", "time"] = "auto"
-    """What to save. answers: request only what the next look needs; time: keep servers busy, and release each as soon
+    optimize: Literal["auto", "cost", "time"] = "auto"
+    """What to save. cost: request only what the next look needs; time: keep servers busy, and release each as soon
     as its model is done; auto: time if any model is on a server of your own (the run starts it, it has `gpus`, its
     `price` is 0, or it has neither `price` nor key), else answers. A resume keeps the first choice. With `batch` rounds
     are always large."""
@@ -247,7 +247,7 @@ class TrialsConfig(Section):
     options: Mapping[str, Any] = Field(default_factory=dict)
     """Keyword arguments for your own policy."""
     lookahead: int | None = Field(None, ge=0, le=64)
-    """Rounds in flight while a look is pending; default: by `favour`."""
+    """Rounds in flight while a look is pending; default: by `optimize`."""
     seeds: Literal["hashed", "consecutive", "coupled"] = "hashed"
     """Seed of trial i. hashed: i + a hash of the run's `seed`, model and question; consecutive: `seed` + i; coupled:
     i + a hash of `seed` and question, the same for all models, which are compared trial by trial if their answers are

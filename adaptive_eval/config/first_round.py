@@ -67,7 +67,7 @@ def _keys_to_lower(config: RunConfig, name: str, of_one: bool) -> Iterator[str]:
     if name != "trials":
         yield "sampling.timeout" if timed else "sampling.max_tokens"
         if (grader := grader_that_asks(config.grader)) is not None:
-            yield "grader.sampling.timeout" if timed else "grader.longest"
+            yield "grader.sampling.timeout" if timed else "grader.max_answer_bytes"
             if not timed and (grader.sampling.max_tokens or 0) > 1:
                 yield "grader.sampling.max_tokens"
             if isinstance(grader, Judge) and grader.votes > 1:

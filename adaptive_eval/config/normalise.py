@@ -194,9 +194,9 @@ def _move_out(document: Document, entry: dict[str, Any], path: KeyPath, section:
     if (
         section == "grader"
         and isinstance(content, dict)
-        and (content.get("kind") == "verifier" or content.get("against"))
+        and (content.get("kind") == "verifier" or content.get("compare_to"))
     ):
-        key = "against" if content.get("against") else "kind"
+        key = "compare_to" if content.get("compare_to") else "kind"
         rule = "cannot grade one of several benchmarks: a verifier, or a judge that compares answers, needs its own run"
         hint = "use a key, a function, or a judge with verdicts or scores; or run this benchmark by itself"
         document.refuse((*path, "grader", key), rule, hint, str(content[key]))

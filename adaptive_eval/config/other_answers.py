@@ -33,9 +33,9 @@ def load_run_questions(config: RunConfig) -> tuple[Question, ...]:
             sections[name], rows[name] = _samples(name, sections[name], task, config)
     section = sections.get("") or config.questions.model_copy(update={"benchmarks": sections})
     questions, grader = load_questions(section, folder=config.folder, seed=config.seed, rows=rows), config.grader
-    if not isinstance(grader, Judge) or not isinstance(grader.against, AnswersOfModel):
+    if not isinstance(grader, Judge) or not isinstance(grader.compare_to, AnswersOfModel):
         return questions
-    others = read_answers(grader.against.run, grader.against.model, grader.longest)
+    others = read_answers(grader.compare_to.run, grader.compare_to.model, grader.max_answer_bytes)
     return tuple(replace(question, others=others.get(question.id, ())) for question in questions)
 
 
@@ -55,12 +55,12 @@ def _samples(
 def read_answers(run: Path, model: str, longest: int) -> Mapping[str, tuple[str, ...]]:
     """The answers of a model in a run, by question, shortened to what a judge sees."""
     if not is_run(run):
-        raise ConfigError(f"grader.against.run: {run} is not a run directory; give the directory of a run")
+        raise ConfigError(f"grader.compare_to.run: {run} is not a run directory; give the directory of a run")
     with RunReader.intact(run) as reader:
         models = reader.header().models
         if model not in models:
             names = ", ".join(models)
-            raise ConfigError(f"grader.against.model: {run} has no model {model!r}; it has {names}")
+            raise ConfigError(f"grader.compare_to.model: {run} has no model {model!r}; it has {names}")
         records_by_question: dict[str, list[TrialRecord]] = {}
         for record in reader.model_trials(model):
             records_by_question.setdefault(record.question, []).append(record)

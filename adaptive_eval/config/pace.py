@@ -1,4 +1,4 @@
-"""The pace of a run, which `trials.favour` determines: how large rounds are, and how far they run ahead of looks.
+"""The pace of a run, which `trials.optimize` determines: how large rounds are, and how far they run ahead of looks.
 
 `answers`, for paid answers: all models go from round to round together, with one trial a question each, and nothing is
 asked that the next look does not need.
@@ -22,7 +22,7 @@ from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.settings import Pace
 from adaptive_eval.endpoints.types import EndpointConfig
 
-Favour = Literal["answers", "time"]
+Optimize = Literal["cost", "time"]
 
 AHEAD, MAX_AHEAD = 360, 0.15
 """Trials of a model in flight beyond the next look's, and their limit per question as a share of `trials.max`. A round
@@ -37,16 +37,16 @@ INSPECT_ON_OWN_SERVERS = ("hf", "vllm", "sglang", "ollama", "llama-cpp-python")
 """Prefixes of models in Inspect that run on the user's own servers."""
 
 
-def choose_favour(models: Sequence[ModelConfig], trials: TrialsConfig) -> tuple[Favour, str]:
+def choose_optimize(models: Sequence[ModelConfig], trials: TrialsConfig) -> tuple[Optimize, str]:
     """Choose `time` if any model is on the user's own server, else `answers`; with the reason."""
     if trials.draw is not None:
-        return "answers", "trials.draw asks the questions block by block"
+        return "cost", "trials.draw asks the questions block by block"
     own_servers = [model.name for model in models if is_own_server(model)]
     if not own_servers:
         reason = "has a price, a key or headers" if all(map(_is_known_customer, models)) else "is on a server of others"
         if any(model.inspect is not None for model in models):
             reason = "is one that Inspect asks at a provider"
-        return "answers", f"every model {reason}: its answers are what you pay for"
+        return "cost", f"every model {reason}: its answers are what you pay for"
     named = f"{own_servers[0]} is" if len(own_servers) == 1 else f"{own_servers[0]} and {len(own_servers) - 1} more are"
     subject, addition = (
         ("all models are", "") if len(own_servers) == len(models) else (named, "; the others are asked ahead, too")
@@ -95,7 +95,7 @@ def make_pace(trials: TrialsConfig, questions: int, *, batched: bool = False) ->
     if batched:
         opening = round(OPENING_IN_BATCHES * trials.max)
         return Pace(lookahead=lookahead or 0, share=SHARE_IN_BATCHES, opening=opening, even=True)
-    if trials.favour != "time":
+    if trials.optimize != "time":
         return Pace(lookahead or 0)
     if lookahead is None:
         in_rounds = min(AHEAD / questions, MAX_AHEAD * trials.max)

@@ -313,7 +313,7 @@ def _worst_cost(model: ModelConfig, longest: int, budget: BudgetConfig) -> Cost:
         tokens = SAMPLE_MARGIN * completion
         return Cost(tokens, 0.0 if model.price is None else _dearest(model.price, tokens), gpu_seconds)
     prompt_tokens = longest + TEMPLATE_TOKENS if completion else 0
-    patient = model.batch is not None and model.batch.patience is None  # else it may be asked directly in the end
+    patient = model.batch is not None and model.batch.cancel_after is None  # else it may be asked directly in the end
     return Cost(prompt_tokens + completion, _usd(model, prompt_tokens, completion, batched=patient), gpu_seconds)
 
 

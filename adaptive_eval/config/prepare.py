@@ -20,7 +20,7 @@ from adaptive_eval.base.errors import ConfigError, StoreError, first_lines
 from adaptive_eval.base.imports import DIGITS, MAX_DESCRIPTION, docstring_summary, fingerprints
 from adaptive_eval.base.seeds import SHARED, hashed_base
 from adaptive_eval.config.benchmarks import prompt_for
-from adaptive_eval.config.pace import choose_favour
+from adaptive_eval.config.pace import choose_optimize
 from adaptive_eval.config.planning import longest_prompts, lost_cost, make_plan, trial_cost, worst_costs
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.config.task_sampling import load_run
@@ -61,7 +61,7 @@ SERVER_NOT_IN_FINGERPRINT = {
 GRADER_NOT_IN_FINGERPRINT: dict[str, Any] = {
     **dict.fromkeys(("timeout", "workers", "memory", "key_is_answer", "concurrency"), True),
     "server": {"__all__": {*SERVER_NOT_IN_FINGERPRINT, "price", "gpus"}},
-    "against": {"run"},
+    "compare_to": {"run"},
 }
 """Settings of graders that do not change grades."""
 
@@ -95,7 +95,7 @@ def run_header(config: RunConfig, questions: tuple[Question, ...]) -> RunHeader:
 
 def with_pace(config: RunConfig) -> RunConfig:
     """The configuration with an unresolved `auto` replaced by its pace (`pace.make_pace`), as for imports."""
-    return with_trials(config, {"favour": "answers"}) if config.trials.favour == "auto" else config
+    return with_trials(config, {"optimize": "cost"}) if config.trials.optimize == "auto" else config
 
 
 def _grader_fingerprint(grader: Any) -> dict[str, object]:
@@ -255,8 +255,8 @@ class PreparedRun:
     plan: Plan
     header: RunHeader
     roster: Roster
-    why_favoured: str | None = None
-    """Why `trials.favour: auto` chose this pace; None if the pace was given."""
+    why_optimized: str | None = None
+    """Why `trials.optimize: auto` chose this pace; None if the pace was given."""
     arguments: tuple[str, ...] | None = None
     """The arguments of `adaptive-eval run` to resume the run; None if no command started it."""
     overrides: Mapping[str, Override] = field(default_factory=dict)
@@ -275,23 +275,23 @@ def prepare(config: RunConfig) -> PreparedRun:
     config, questions = load_run(config)
     _require_gradable(config, questions)
     config, why = choose_pace(config)
-    prepared = replace(with_questions(config, questions), why_favoured=why)
+    prepared = replace(with_questions(config, questions), why_optimized=why)
     return prepared if prepared.plan.objective.rule is None else _with_own_rule(prepared)
 
 
 def choose_pace(config: RunConfig) -> tuple[RunConfig, str | None]:
-    """Replace `trials.favour: auto` by a pace, with the reason; None as reason if the pace was given."""
-    if config.trials.favour != "auto":
+    """Replace `trials.optimize: auto` by a pace, with the reason; None as reason if the pace was given."""
+    if config.trials.optimize != "auto":
         return config, None
-    favour, why = choose_favour(config.asked, config.trials)
-    return with_trials(config, {"favour": favour}), why
+    optimize, why = choose_optimize(config.asked, config.trials)
+    return with_trials(config, {"optimize": optimize}), why
 
 
 def adopt_stored_trials(config: RunConfig, stored: RunConfig, *, at_any_pace: bool) -> RunConfig:
     """Take over `trials.min` of a stored run unless the configuration sets it, and `at_any_pace` its pace."""
     stored_trials, adopted = stored.trials, dict[str, object]()
     if at_any_pace:
-        adopted["favour"] = stored_trials.favour
+        adopted["optimize"] = stored_trials.optimize
     if "min" not in config.trials.model_fields_set and stored_trials.min <= config.trials.max:
         adopted["min"] = stored_trials.min
     return with_trials(config, adopted)

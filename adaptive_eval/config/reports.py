@@ -71,5 +71,5 @@ class ReportConfig(Section):
 
     metrics: tuple[Annotated[str, Field(max_length=40), AfterValidator(_is_metric)], ...] = ()
     """Metrics of k draws, for rubrics of two categories: pass@8, pass^4, maj@5, g-pass@4, g-pass@4:0.5, mg-pass@4."""
-    by: tuple[str, ...] = ()
+    group_by: tuple[str, ...] = ()
     """Fields of the questions' metadata, such as topic or level, by which scores are broken down."""

@@ -40,15 +40,17 @@ class BatchConfig(Section):
     """API root of the service; default: the model's `base_url`, for openrouter with `/beta` instead of `/v1`."""
     price_factor: float = Field(0.5, ge=0, le=1)
     """Price of an answer in a batch, as a share of the model's `price`."""
-    patience: Seconds | None = Field(None, gt=0)
+    cancel_after: Seconds | None = Field(None, gt=0)
     """Age at which a batch is cancelled, and its unanswered requests are sent directly, at the full price; default:
     never. Not for openrouter, whose batches cannot be cancelled."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.patience is not None and self.kind in CANNOT_CANCEL:
-            rule = f"has a patience, but batches of {self.kind} cannot be cancelled: their answers would be paid twice"
-            raise config_error(rule, "remove `patience`")
+        if self.cancel_after is not None and self.kind in CANNOT_CANCEL:
+            rule = (
+                f"has `cancel_after`, but batches of {self.kind} cannot be cancelled: their answers would be paid twice"
+            )
+            raise config_error(rule, "remove `cancel_after`")
         return self
 
     @property

@@ -51,7 +51,7 @@ class ReplicaSet:
         self._probe = probe
         self._metrics = metrics
         self._shared_time = shared_time
-        self._patience = limits.patience
+        self._patience = limits.retry_for
         self._settings = settings
         self._clock = clock
         self._waiting: deque[tuple[asyncio.Future[Replica], Replica | None]] = deque()

@@ -80,7 +80,7 @@ class RequestSender:
         self.streaming: bool | None = config.stream
         """Whether the servers stream; None while unknown."""
         self.replicas = ReplicaSet(config.replicas, limits, caller.probe, self._metrics, shared_time, settings, clock)
-        self.longest_refusal = max(sampling.timeout, limits.patience)
+        self.longest_refusal = max(sampling.timeout, limits.retry_for)
         """Seconds for which one request waits out refusals."""
         self._caller = caller
         self._servers = servers

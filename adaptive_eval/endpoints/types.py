@@ -125,7 +125,7 @@ class Limits(_Section):
     """Rate limit on tokens of prompts and answers together."""
     attempts: int = Field(5, ge=1)
     """Failures and timeouts after which a request is given up."""
-    patience: float = Field(300.0, ge=0)
+    retry_for: float = Field(300.0, ge=0)
     """Seconds for which a failing model is retried, whatever the number of attempts: servers may restart."""
     samples_per_request: int = Field(1, ge=1)
     """Most answers to one question per request (`n`), so that the server reads its prompt once."""

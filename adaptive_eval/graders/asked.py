@@ -105,7 +105,7 @@ class AskedGrader(GraderOptions):
     """Instructions on what to grade, and how strictly."""
     template: str = TEMPLATE
     """The request, with {question}, {reference}, {answer} and {criteria}; each text is put between marks."""
-    longest: Count = Field(32768, ge=1024)
+    max_answer_bytes: Count = Field(32768, ge=1024)
     """Most bytes of an answer in a request; a longer one is cut in the middle."""
     concurrency: GraderLimits = GraderLimits(in_flight=16)
     """Limits on requests to each of its servers, and retries."""
@@ -192,7 +192,7 @@ class AskedGrader(GraderOptions):
         """Upper bound on the cost of grading one answer of at most `written` bytes; hard caps reserve it."""
         total = NO_COST
         for seat in self.seats:
-            seen = seat.longest if written is None else min(seat.longest, written)
+            seen = seat.max_answer_bytes if written is None else min(seat.max_answer_bytes, written)
             sent = max((seat._bytes(question, seen) for question in questions), default=0)
             max_seconds = seat.sampling.timeout * seat.concurrency.attempts
             reply_cost = seat.cost(sent + TEMPLATE_TOKENS, seat.sampling.max_tokens or 0, max_seconds)

@@ -49,7 +49,7 @@ class AnswersOfModel(Section):
 
 
 REFERENCE = "reference"
-"""The value of `against` for the answer key."""
+"""The value of `compare_to` for the answer key."""
 
 FIRST, SECOND = "first", "second"
 """The places of the two answers in a transcript."""
@@ -91,7 +91,7 @@ def combine_orders(replies: Sequence[Levels]) -> tuple[str, bool, float]:
 class ByComparison(JudgeForm):
     """The judge compares an answer with a reference answer, the same for all models."""
 
-    against: str | AnswersOfModel
+    compare_to: str | AnswersOfModel
     """The source of the other answer: a field of the question, `REFERENCE`, or a model."""
     longest: int
     """Maximum bytes of an answer to show to the judge."""
@@ -116,34 +116,34 @@ class ByComparison(JudgeForm):
 
     def other_answer(self, question: Question) -> str:
         """The answer to compare with; "" if there is none."""
-        if not isinstance(self.against, str):
+        if not isinstance(self.compare_to, str):
             return question.others[0] if question.others else ""
-        if self.against == REFERENCE:
+        if self.compare_to == REFERENCE:
             return question.answer
-        value = question.metadata.get(self.against)
+        value = question.metadata.get(self.compare_to)
         return "" if value is None else str(value)
 
     def key_problem(self, question: Question) -> str | None:
-        if isinstance(self.against, AnswersOfModel):
-            source = f"{self.against.model} in {self.against.run}"
-            return None if question.others else f"has no answer by {source} to compare with; see grader.against"
+        if isinstance(self.compare_to, AnswersOfModel):
+            source = f"{self.compare_to.model} in {self.compare_to.run}"
+            return None if question.others else f"has no answer by {source} to compare with; see grader.compare_to"
         if self.other_answer(question).strip():
             return None
-        return f"has no answer in {self.against} to compare with; see grader.against"
+        return f"has no answer in {self.compare_to} to compare with; see grader.compare_to"
 
     def task(self, criteria: str) -> str:
         return grading_words(PLACES, criteria, "verdicts", TASK)
 
     def shown(self, question: Question, answer: str) -> tuple[ShownTexts, ...]:
         other = self.other_answer(question)
-        reference = "" if self.against == REFERENCE else question.answer
+        reference = "" if self.compare_to == REFERENCE else question.answer
         return tuple(
             ShownTexts(question.prompt, reference, dict(zip(self.answers, texts, strict=True)))
             for texts in ((answer, other), (other, answer))
         )
 
     def decided(self, question: Question, answer: str) -> VoteResult | None:
-        if isinstance(self.against, AnswersOfModel) and (problem := self.key_problem(question)) is not None:
+        if isinstance(self.compare_to, AnswersOfModel) and (problem := self.key_problem(question)) is not None:
             raise GraderError(problem)
         other = self.other_answer(question).strip()
         if shortened(answer.strip(), self.longest) == other:

@@ -33,7 +33,7 @@ class Judge(AskedGrader):
     that agree (with several judges also `agreement_1`, `agreement_2` ..., each judge's agreement with the decision);
     and the usage: `judge_prompt_tokens`, `judge_completion_tokens`, `judge_usd`, `judge_gpu_seconds`, `judge_seconds`.
     With `scores` each criterion's level is a signal of its name, in place of a verdict, and `score` is their weighted
-    sum. With `against` the verdict is better, tie or worse; `order_dependent` is the share of votes that change with
+    sum. With `compare_to` the verdict is better, tie or worse; `order_dependent` is the share of votes that change with
     the order, and `prefers_first` how much more often the first place was preferred. An empty answer has the verdict
     "" without a request. A missing or unreadable verdict is a grader error.
     """
@@ -45,7 +45,7 @@ class Judge(AskedGrader):
     """The possible verdicts; default: correct and wrong."""
     scores: tuple[JudgeCriterion, ...] = Field((), max_length=MAX_CRITERIA)
     """Criteria to score separately, instead of verdicts. Without a `rubric` each weighted sum is a category."""
-    against: Annotated[str, Field(min_length=1)] | AnswersOfModel | None = None
+    compare_to: Annotated[str, Field(min_length=1)] | AnswersOfModel | None = None
     """Another answer to compare with in both orders, instead of verdicts: `reference`, the answer key; a field of the
     questions (`questions.fields.metadata`) with the answers of another model or a person; or the answers of a model in
     an earlier run, trial by trial. Without a `rubric` better scores 1, a tie 0.5, worse 0."""
@@ -72,11 +72,11 @@ class Judge(AskedGrader):
 
     @model_validator(mode="after")
     def _check_one_reply_kind(self) -> "Judge":
-        defaults = {name: Judge.model_fields[name].default for name in ("verdicts", "scores", "against")}
+        defaults = {name: Judge.model_fields[name].default for name in ("verdicts", "scores", "compare_to")}
         given = [name for name, default in defaults.items() if getattr(self, name) != default]
         if len(given) > 1:
             raise config_error(f"has {' and '.join(given)}, which exclude each other", "keep one of them")
-        if not (len(self.server) > 1 or self.scores or self.against) and self.votes % 2 == 0:
+        if not (len(self.server) > 1 or self.scores or self.compare_to) and self.votes % 2 == 0:
             hint = "use 1 or 3: if half of the votes are for and half against, an answer has no grade"
             raise config_error(f"has an even number of votes, {self.votes}", hint)
         if self.structured and RESPONSE_FORMAT in self.sampling.extra_body:
@@ -90,7 +90,11 @@ class Judge(AskedGrader):
         """The kind of reply to request: scores, a comparison, or a verdict."""
         if self.scores:
             return ByScores(self.scores)
-        return ByVerdicts(self.verdicts) if self.against is None else ByComparison(self.against, self.longest)
+        return (
+            ByVerdicts(self.verdicts)
+            if self.compare_to is None
+            else ByComparison(self.compare_to, self.max_answer_bytes)
+        )
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
@@ -134,7 +138,9 @@ class Judge(AskedGrader):
             return f"{form.task(self.criteria)}\n\n{warning_words(number, form.answers)}\n\n{reply_instructions}"
 
         return tuple(
-            make_transcript(shown, words=words, criteria=self.criteria, template=self.template, longest=self.longest)
+            make_transcript(
+                shown, words=words, criteria=self.criteria, template=self.template, longest=self.max_answer_bytes
+            )
             for shown in form.shown(question, answer)
         )
 
@@ -142,7 +148,7 @@ class Judge(AskedGrader):
         forms = (False, True) if self.may_be_structured else (False,)
         transcripts = [transcript for form in forms for transcript in self.transcripts(question, "", structured=form)]
         structured = len(orjson.dumps(reply_format(self.form.ballot))) if self.may_be_structured else 0
-        answers = seen + (self.longest if isinstance(self.against, AnswersOfModel) else 0)
+        answers = seen + (self.max_answer_bytes if isinstance(self.compare_to, AnswersOfModel) else 0)
         return (
             max(len(transcript.system.encode()) + len(transcript.user.encode()) for transcript in transcripts)
             + answers

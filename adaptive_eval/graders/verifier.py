@@ -104,7 +104,9 @@ class Verifier(AskedGrader):
         """The request to the verifier about one answer."""
         words = verifying_words(tuple(zip(LABELS, LABEL_DESCRIPTIONS, strict=True)), self.criteria)
         shown = ShownTexts(question.prompt, question.answer, {"answer": answer})
-        return make_transcript(shown, words=words, criteria=self.criteria, template=self.template, longest=self.longest)
+        return make_transcript(
+            shown, words=words, criteria=self.criteria, template=self.template, longest=self.max_answer_bytes
+        )
 
     @property
     def content_free(self) -> Transcript:

@@ -34,7 +34,7 @@ def texts_to_label(grader: GraderOptions, question: Question, answer: str) -> di
     texts = {"question": question.prompt, "reference": question.answer, "answer": answer}
     form = grader.form if isinstance(grader, Judge) else None
     if isinstance(form, ByComparison):
-        if form.against == REFERENCE:
+        if form.compare_to == REFERENCE:
             del texts["reference"]
         texts["compared with"] = form.other_answer(question)
     return texts

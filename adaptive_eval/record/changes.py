@@ -4,7 +4,7 @@ Looks that were taken stand, and so do the calls that they made; a change holds 
 trial leaves a score because of it.
 
 - Caps and `trials.max` may change, but not to less than what is used; models may join and leave; who gets the next
-  trials (`trials.policy`, `lookahead`, `favour`) may change: the promise stands.
+  trials (`trials.policy`, `lookahead`, `optimize`) may change: the promise stands.
 - Another rule, confidence, delta, prior or objective judges all comparisons anew from the next look on, and the
   promise does not cover a choice that was made after looks.
 - Refused is what contradicts what was done: a limit below what is used, and another first round.
@@ -45,7 +45,7 @@ class Effect(Enum):
 
 
 def effect_of_changes(before: RunConfig, now: RunConfig) -> Effect:
-    """What follows from going on with other settings after looks; a pace that was not chosen is `answers`."""
+    """What follows from going on with other settings after looks; a pace that was not chosen is `cost`."""
     before, now = with_pace(before), with_pace(now)
     if _promise_settings(before) != _promise_settings(now):
         return Effect.NEW_PROMISE
@@ -161,4 +161,4 @@ def _first_look_problems(stored: RunConfig, now: RunConfig) -> Iterator[str]:
 
 
 def _pace_text(config: RunConfig) -> str:
-    return "a model with a batch" if config.batched else f"trials.favour {config.trials.favour}"
+    return "a model with a batch" if config.batched else f"trials.optimize {config.trials.optimize}"

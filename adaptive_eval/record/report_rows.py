@@ -34,7 +34,9 @@ BENCHMARK = "benchmark"
 def question_groups(config: RunConfig, questions: Sequence[Question]) -> dict[str, tuple[str, ...]]:
     """Label of each question, for each way to group them."""
     groups = {BENCHMARK: tuple(benchmark_named(one.id) for one in questions)} if config.benchmarks else {}
-    return groups | {by: tuple(as_text(one.metadata.get(by)) or "-" for one in questions) for by in config.report.by}
+    return groups | {
+        by: tuple(as_text(one.metadata.get(by)) or "-" for one in questions) for by in config.report.group_by
+    }
 
 
 def group_rows(

@@ -444,7 +444,7 @@ class Results:
     metrics: tuple[MetricRow, ...] = ()
     """Metrics of `report.metrics`, metric by metric, with the best model first."""
     groups: tuple[GroupRow, ...] = ()
-    """Scores by benchmark, if there are several, and by the fields of `report.by`: group by group, best model first."""
+    """Scores by benchmark, if there are several, and by `report.group_by`: group by group, best model first."""
     early_end: EarlyEnd | None = None
     """None while the run goes on, and if all of its trials were there at its first look."""
     labelled: LabelledRun | None = None

@@ -74,14 +74,16 @@ def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint
 
 def _begin_as_before(prepared: PreparedRun, reader: RunReader) -> PreparedRun:
     """Keep the settings that the run began with where the configuration leaves them open."""
-    stored, chosen = with_pace(stored_config(reader.header())), prepared.why_favoured is not None
+    stored, chosen = with_pace(stored_config(reader.header())), prepared.why_optimized is not None
     config = in_order_of_joining(adopt_stored_trials(prepared.config, stored, at_any_pace=chosen), reader.header())
     if config.models != prepared.config.models:
-        prepared = replace(with_questions(config, prepared.questions), why_favoured=prepared.why_favoured)
+        prepared = replace(with_questions(config, prepared.questions), why_optimized=prepared.why_optimized)
     if config.trials == prepared.config.trials:
         return prepared
-    why = prepared.why_favoured if config.trials.favour == prepared.config.trials.favour else "the run began with it"
-    return replace(with_decisions(prepared, config), why_favoured=why)
+    why = (
+        prepared.why_optimized if config.trials.optimize == prepared.config.trials.optimize else "the run began with it"
+    )
+    return replace(with_decisions(prepared, config), why_optimized=why)
 
 
 class _StoredBeginning(NamedTuple):

@@ -305,7 +305,7 @@ def order_sentence(reader: RunReader, config: RunConfig) -> str | None:
     Each is asked in both orders, and counts as a tie where these disagree. None if nothing was compared.
     """
     grader = config.grader
-    if not isinstance(grader, Judge) or grader.against is None:
+    if not isinstance(grader, Judge) or grader.compare_to is None:
         return None
     counts = reader.comparisons()
     compared = sum(one.trials for one in counts)

@@ -7,7 +7,7 @@ from typing import Any, cast
 from unicodedata import category
 
 from adaptive_eval.base.imports import MAX_DESCRIPTION
-from adaptive_eval.config.pace import choose_favour, opening_trials
+from adaptive_eval.config.pace import choose_optimize, opening_trials
 from adaptive_eval.config.prepare import OWN_RULE
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.entries import Entry, Option
@@ -296,11 +296,11 @@ def pace_in_words(config: RunConfig) -> str:
     """The pace, with the reason if `auto` would take it too."""
     if config.batched:
         return "of batches: rounds are as large as the need, since each waits for batches"
-    chosen, reason = choose_favour(config.asked, config.trials)
-    why = f", since {reason}" if chosen == config.trials.favour else ""
-    if config.trials.favour == "time":
+    chosen, reason = choose_optimize(config.asked, config.trials)
+    why = f", since {reason}" if chosen == config.trials.optimize else ""
+    if config.trials.optimize == "time":
         return f"time{why}: servers are kept busy with answers requested ahead"
-    return f"answers{why}"
+    return f"cost{why}"
 
 
 def _prior(config: RunConfig) -> str:

@@ -33,7 +33,7 @@ async def take_baseline(grading: Grading, store: Store, bears: Callable[[Cost], 
 
     if not await reserve():
         raise ConfigError(
-            "budget: does not cover even one request to the verifier; raise it, or set grader.longest lower"
+            "budget: does not cover even one request to the verifier; raise it, or set grader.max_answer_bytes lower"
         )
     found = await grading.ask_baseline(reserve)
     over = found.cost.plus(grading.lost.times(-1))

@@ -98,7 +98,7 @@ async def regrade(
         if config is None:
             header, config, questions = None, _config_without_code(as_stored, directory), stored_questions(stored)
         else:
-            config = adopt_stored_trials(config, as_stored, at_any_pace=config.trials.favour == "auto")
+            config = adopt_stored_trials(config, as_stored, at_any_pace=config.trials.optimize == "auto")
             config, questions = load_run(config)
             header = run_header(config, questions)
             as_now = _regraded_header(stored, header)

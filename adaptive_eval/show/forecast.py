@@ -201,8 +201,8 @@ def _faster_settings(forecast: Forecast) -> Iterator[str]:
     """Settings that would take less time."""
     if draws_questions(forecast.decisions):
         yield "larger blocks (trials.draw) take less time, but more trials"
-    elif setting(forecast.decisions, "trials", "favour") not in (None, "time"):
-        yield "trials.favour: time keeps its servers busy"
+    elif setting(forecast.decisions, "trials", "optimize") not in (None, "time"):
+        yield "trials.optimize: time keeps its servers busy"
 
 
 def _remaining_costs(forecast: Forecast) -> Iterator[str]:

@@ -313,7 +313,7 @@ class RayCluster:
                 waited = time.monotonic() - began
                 if waited >= awaited.seconds and not awaited.longer():
                     missing = await asyncio.to_thread(missing_resources, self.ray, resources)
-                    mend = "raise sites.wait, ask for less in launch.resources, or give the cluster more"
+                    mend = "raise sites.resource_timeout, ask for less in launch.resources, or give the cluster more"
                     raise LaunchFailed(f"no place with {asked} was had in {awaited.seconds:g} s: {missing}; {mend}")
                 if waited >= TELL_SECONDS and not told:
                     awaited.tell(asked, await asyncio.to_thread(missing_resources, self.ray, resources))

@@ -44,7 +44,7 @@ def require_sites(config: RunConfig) -> None:
 def _require_one_site(model: ModelConfig, launch: LaunchConfig, *, in_pool: bool) -> None:
     """Raise `ConfigError` if a model with a shared place asks for several sites."""
     if launch.sites > 1:
-        many = "servers.pool.most says how many"
+        many = "servers.pool.max_places says how many"
         shares = many if in_pool else "exclusive says that it shares one place with others"
         key = f"models.{model.name}.launch.sites"
         raise ConfigError(f"{key} asks for {launch.sites} servers, but {shares}: remove it")
@@ -81,10 +81,10 @@ class RunSites:
         config = prepared.config
         digest = _digest(f"{store.directory.resolve()}\0{store.reader.created}", size=6)
         run = f"{config.name}-{digest}/"
-        served, silence = SiteServices(prepared, store), config.servers.sites.silence
+        served, silence = SiteServices(prepared, store), config.servers.sites.heartbeat_timeout
         left, hosts = self._cluster.sites_left_by(run), list[SiteHost]()
         for group in config.serving_groups:
-            together = SiteGroup(config.servers.sites.wait)
+            together = SiteGroup(config.servers.sites.resource_timeout)
             for place in _group_places(config, group):
                 name = run + place.name
                 plan = SitePlan(place.site, name, resources_of_group(config, group), served.at(group, place), silence)

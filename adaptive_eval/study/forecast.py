@@ -88,7 +88,7 @@ def make_forecast(
     return replace(
         found,
         basis=(*found.basis, *same_seed_sentences(prepared, pilot, found.need.costs.trials.median)),
-        why_favoured=prepared.why_favoured,
+        why_optimized=prepared.why_optimized,
         as_many=fixed_with_as_many(configured, worlds, runs, scenario.served, scenario.seed, confidence),
     )
 
@@ -225,7 +225,7 @@ def _asked_ahead(scenario: Scenario, *, measured: bool) -> Iterator[str]:
     lengths = f"log-normal, of sigma {sigma}" + ("" if measured else ", twice as long if wrong: a guess")
     alike = "" if served.usage.knows_seconds else ", and as long for each model"
     yield (
-        f"answers that `favour: time` requests ahead are counted for {slots} requests in flight per model; times of "
+        f"answers that `optimize: time` requests ahead are counted for {slots} requests in flight per model; times of "
         f"answers are {lengths}{alike}"
     )
 

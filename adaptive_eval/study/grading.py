@@ -87,7 +87,7 @@ def _cost_in_pilot(grader: AskedGrader, seen: JudgeUse) -> Cost:
 
 def _guessed_cost(questions: Sequence[Question], grader: AskedGrader, usage: AnswerUsage) -> Cost:
     """A request contains the question and the answer; a reply has a fixed share of its maximum."""
-    answer = min(float(np.nanmean(usage.completion_tokens)) if usage.knows_tokens else 0.0, grader.longest)
+    answer = min(float(np.nanmean(usage.completion_tokens)) if usage.knows_tokens else 0.0, grader.max_answer_bytes)
     return reduce(Cost.plus, (_guessed_seat_cost(seat, questions, answer) for seat in grader.seats))
 
 

@@ -162,8 +162,8 @@ class Forecast:
     limits: SmallestDifferences
     equal: Outlook | None = None
     """The outlook within the budget if each model of a gate had the baseline's true scores; None without a gate."""
-    why_favoured: str | None = None
-    """Why `trials.favour: auto` chose what the decisions name; None if it was given."""
+    why_optimized: str | None = None
+    """Why `trials.optimize: auto` chose what the decisions name; None if it was given."""
     as_many: FixedWithAsMany | None = None
     """Cost of the run within the budget, relative to the fixed design that calls as many pairs; None if neighbours are
     not compared, outcomes are known beforehand, or it would take too long."""

@@ -29,7 +29,7 @@ def opened(url: str, kind: str = "openai", **settings: object) -> BatchService:
     return open_batches(
         EndpointConfig(base_url=url, model="ada", api_key_env="KEY"),
         Sampling(max_tokens=2000, stop="###"),
-        Limits(attempts=2, patience=0.0),
+        Limits(attempts=2, retry_for=0.0),
         BatchConfig(kind=kind, **settings),  # type: ignore[arg-type]
         keys={"KEY": KEY},
     )

@@ -233,7 +233,7 @@ async def test_what_failed_and_what_was_lost_is_asked_again_in_one_batch() -> No
 
 
 async def test_where_patience_ends_the_batch_is_cancelled_and_the_rest_asked_directly() -> None:
-    desk = Desk("openai", ServiceInMemory(seconds=10 * HOUR), patience=5 * HOUR)
+    desk = Desk("openai", ServiceInMemory(seconds=10 * HOUR), cancel_after=5 * HOUR)
     endpoint = desk.open()
     answers = await ask_all(endpoint, range(40))
     assert [answer.text for answer in answers] == [truth(1, seed) for seed in range(40)]
@@ -246,7 +246,7 @@ async def test_where_patience_ends_the_batch_is_cancelled_and_the_rest_asked_dir
 
 @pytest.mark.slow
 async def test_a_batch_that_cannot_be_cancelled_now_is_polled_with_pauses() -> None:
-    desk = Desk("openai", ServiceInMemory(seconds=10 * HOUR), patience=5 * HOUR)
+    desk = Desk("openai", ServiceInMemory(seconds=10 * HOUR), cancel_after=5 * HOUR)
     endpoint, clock, refused = desk.open(), asyncio.get_running_loop().time, [0]
     begun, post = clock(), desk.wire.post
 
@@ -264,7 +264,7 @@ async def test_a_batch_that_cannot_be_cancelled_now_is_polled_with_pauses() -> N
 
 
 async def test_what_is_asked_directly_and_cut_off_is_lost() -> None:
-    desk = Desk("openai", ServiceInMemory(seconds=10 * HOUR), patience=5 * HOUR)
+    desk = Desk("openai", ServiceInMemory(seconds=10 * HOUR), cancel_after=5 * HOUR)
     endpoint, never = desk.open(), asyncio.Event()
 
     async def hang(*_: object) -> list[Answer]:

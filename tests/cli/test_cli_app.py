@@ -54,7 +54,7 @@ def test_a_configuration_can_be_pointed_at_it(server: "subprocess.Popen[str]", t
     result = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(tmp_path / "run"), "--display", "plain"])
     assert re.search(r"^ *1 +coin-11", result.output, re.MULTILINE)
     decisions = json.loads((tmp_path / "run" / "results.json").read_bytes())["decisions"]
-    assert decisions["trials"].items() >= {"min": 2, "max": 2, "draw": None, "favour": "time"}.items()
+    assert decisions["trials"].items() >= {"min": 2, "max": 2, "draw": None, "optimize": "time"}.items()
     assert (decisions["objective"]["kind"], decisions["stopping"]["confidence"]) == ("ranking", 0.95)
     assert httpx2.get(found[0] + "/models", timeout=HANGS).json()["data"][0]["id"] == "coin-01"
     assert 'result="server_error"' in httpx2.get(found[0].removesuffix("/v1") + "/metrics", timeout=HANGS).text

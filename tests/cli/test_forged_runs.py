@@ -141,7 +141,7 @@ def forgery(name: str, url: str, folder: Path) -> tuple[Settings, Sequence[Setti
             changes = {"questions": {"path": f"{canary}/q.jsonl"}, "prior": {"run": canary}, "rubric": rubric}
             return changes | {"folder": canary}, [{"ca_file": f"{canary}/ca.pem"}] * 3
         case _:
-            pool = {"places": "cluster", "most": 2}
+            pool = {"places": "cluster", "max_places": 2}
             grader = {"kind": "verifier", "server": judge["server"]}
             changes = {"store": canary, "grader": grader}
             return changes | {"questions": {"dataset": f"{CANARY}/data"}, "servers": {"pool": pool}}, [started] * 3

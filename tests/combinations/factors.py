@@ -288,9 +288,9 @@ def seeds(setup: Setup, level: str) -> None:
     setup.section("trials")["seeds"] = level
 
 
-@factor("auto", "answers", "time")
+@factor("auto", "cost", "time")
 def optimize(setup: Setup, level: str) -> None:
-    setup.section("trials")["favour"] = level
+    setup.section("trials")["optimize"] = level
 
 
 @factor("weighted", "unresolved_pairs", "uniform")
@@ -448,7 +448,7 @@ REFUSED = (
     Conflict(_levels(rubric="partial", metrics="several_draws"), "report.metrics need a rubric of two categories"),
     Conflict(_levels(benchmarks="weighted", metrics="several_draws"), "report.metrics cannot be combined with several"),
     Conflict(_levels(benchmarks="weighted", draw="some"), "trials.draw cannot be combined with several benchmarks"),
-    Conflict(_levels(benchmarks="grouped", draw="some"), "report.by cannot be combined with trials.draw"),
+    Conflict(_levels(benchmarks="grouped", draw="some"), "report.group_by cannot be combined with trials.draw"),
     Conflict(_levels(metrics="several_draws", draw="some"), "report.metrics cannot be combined with trials.draw"),
     Conflict(_levels(objective=("threshold", "place"), draw="some"), "objective.kind must compare models"),
     Conflict(_levels(rule="published", draw="some"), "stopping.rule compares Bayes@N"),

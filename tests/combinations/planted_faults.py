@@ -134,7 +134,9 @@ def moving_voids_the_promise() -> None:
     _replace("config.prepare:with_pace", lambda _: lambda config: config)
     _replace("config.prepare:adopt_stored_trials", lambda _: lambda config, *_, **__: config)
     _replace("record.changes:changes_promise", _returning(True))
-    _replace("record.changes:_promise_settings", lambda old: lambda config: [*old(config), {"": config.trials.favour}])
+    _replace(
+        "record.changes:_promise_settings", lambda old: lambda config: [*old(config), {"": config.trials.optimize}]
+    )
     module: Any = import_module("adaptive_eval.exchange.run_directory")
     module.choose_pace = lambda config: (config, None)  # a run still chooses one
 

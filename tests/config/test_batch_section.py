@@ -6,7 +6,7 @@ import pytest
 from checked_text import check_text
 
 from adaptive_eval.config.decisions import TrialsConfig
-from adaptive_eval.config.pace import choose_favour, make_pace
+from adaptive_eval.config.pace import choose_optimize, make_pace
 from adaptive_eval.config.planning import RunFacts, make_plan, trial_cost, usage_cost, worst_costs
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.optimal import Optimal
@@ -32,14 +32,14 @@ def model(options: str) -> ModelConfig:
 def test_a_word_stands_for_the_section() -> None:
     short, long = model("batch: openai"), model("batch: {kind: openai}")
     assert short.batch == long.batch and short.batch is not None
-    assert (short.batch.price_factor, short.batch.most_requests, short.batch.patience) == (0.5, 50_000, None)
+    assert (short.batch.price_factor, short.batch.most_requests, short.batch.cancel_after) == (0.5, 50_000, None)
 
 
 @pytest.mark.parametrize(
     ("options", "why"),
     [
         ("batch: azure", "openai, anthropic, openrouter"),
-        ("batch: {kind: openrouter, patience: 2h}", "cannot be cancelled"),
+        ("batch: {kind: openrouter, cancel_after: 2h}", "cannot be cancelled"),
         ("batch: openai, gpus: 1", "has servers of its own"),
         ("batch: openai, concurrency: {samples_per_request: 4}", "one answer in each request"),
         ("batch: anthropic, sampling: {min_p: 0.1}", "has no min_p"),
@@ -65,7 +65,7 @@ def test_prices_are_those_of_the_way_an_answer_came() -> None:
     assert [trial_cost(batched)(one).usd for one in answers] == [4.0, 2.0]
     assert trial_cost(direct)(answers[0]).usd == 4.0
     assert usage_cost(batched, 1e6, 1e6, 1.0).usd == 2.0, "a forecast counts at batch prices"
-    patient = model("batch: {kind: openai, patience: 1h}")
+    patient = model("batch: {kind: openai, cancel_after: 1h}")
     config = check_text(HEAD + MODEL.format("batch: openai"), Path("b.yaml")).config
     assert config is not None
     config = config.model_copy(update={"models": [batched, direct, patient]})
@@ -103,9 +103,9 @@ def test_no_gpu_time_is_reserved_on_servers_of_the_run_itself() -> None:
 
 def test_auto_takes_few_large_rounds() -> None:
     models = [model("batch: openai"), model("api_key_env: K")]
-    assert choose_favour(models, TrialsConfig())[0] == "answers"
-    for favour in ("answers", "time"):
-        pace = make_pace(TrialsConfig(favour=favour), 30, batched=True)  # type: ignore[arg-type]
+    assert choose_optimize(models, TrialsConfig())[0] == "cost"
+    for optimize in ("cost", "time"):
+        pace = make_pace(TrialsConfig(optimize=optimize), 30, batched=True)  # type: ignore[arg-type]
         assert pace == Pace(share=0.7, opening=24, even=True), "it is a property of the service"
     with pytest.raises(ValueError, match="even needs a share"):
         Pace(even=True)

@@ -255,7 +255,7 @@ class TestCommands:
     def test_validate_tells_the_first_round_that_a_cap_leaves(self) -> None:
         """Without one it has 12 trials at this pace, which 4,000 trials do not pay for twice."""
         file = str(ROOT / "configs" / "quickstart.yaml")
-        code, out, _ = self.run("validate", file, "--set", "trials.favour=time", "--set", "budget.trials=4000")
+        code, out, _ = self.run("validate", file, "--set", "trials.optimize=time", "--set", "budget.trials=4000")
         assert code == 0 and "4 to 80 trials a question, 4,000 trials at most" in out
 
     def test_validate_tells_what_is_wrong(self) -> None:

@@ -35,7 +35,7 @@ def test_the_plan_is_one_of_blocks(tmp_path: Path) -> None:
     assert (plan.drawn, plan.trials.min, plan.trials.max) == (100, 1, 1)
     assert plan.opening.sum(axis=1).tolist() == [100, 100, 100] and plan.opening[:, :100].all()
     assert getattr(plan.rule, "start", None) == pytest.approx(100 / 2000)
-    assert prepared.config.trials.favour == "answers"
+    assert prepared.config.trials.optimize == "cost"
     words = decisions_in_words(prepared.config, {}, began_at=1, imported=False)
     assert words.allocation.endswith("one trial of each in an order of chance, with a look after every 100.")
     assert words.prior.startswith("Questions were drawn at random")
@@ -55,7 +55,7 @@ def test_looks_of_the_rule_optimal_lie_as_blocks_do(tmp_path: Path) -> None:
         ({"trials": {"min": 1, "max": 4, "draw": 100}}, "trials.draw is for one trial of each question"),
         ({"trials": {"draw": 100}}, "set `min: 1` and `max: 1` beside it"),
         ({"trials": {"min": 1, "max": 1, "draw": 10}}, "trials.draw"),
-        ({"trials": {"min": 1, "max": 1, "draw": 100, "favour": "time"}}, "trials.favour must be answers"),
+        ({"trials": {"min": 1, "max": 1, "draw": 100, "optimize": "time"}}, "trials.optimize must be answers"),
         ({"objective": {"kind": "threshold", "value": 0.5}}, "objective.kind must compare models"),
         ({"objective": {"kind": "precision", "half_width": 0.05}}, "objective.kind must compare models"),
         ({"stopping": {"rule": "published", "prior": "uniform"}}, "stopping.rule compares Bayes@N"),
@@ -99,7 +99,7 @@ def test_no_more_are_drawn_than_there_are(tmp_path: Path) -> None:
     ("changes", "may"),
     [
         ({"trials": {"min": 4, "max": 8}}, True),
-        ({"trials": {"min": 4, "max": 8, "favour": "time"}, "questions": {"world": "many_questions"}}, True),
+        ({"trials": {"min": 4, "max": 8, "optimize": "time"}, "questions": {"world": "many_questions"}}, True),
         ({}, False),  # it does
         ({"trials": {}, "objective": {"kind": "precision", "half_width": 0.05}}, False),
         ({"trials": {}, "stopping": {"prior": "uniform"}}, False),

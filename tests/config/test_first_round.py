@@ -49,7 +49,7 @@ def prepared(budget: str, grader: str = "math", most: int = 1000) -> PreparedRun
             "usd",
             JUDGE,
             IN_PARTS,
-            "sampling.max_tokens, grader.longest, grader.sampling.max_tokens, grader.votes or trials.min",
+            "sampling.max_tokens, grader.max_answer_bytes, grader.sampling.max_tokens, grader.votes or trials.min",
         ),
     ],
 )

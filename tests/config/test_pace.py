@@ -1,4 +1,4 @@
-"""What `trials.favour: auto` takes, by what is paid for, and the names that paces had before."""
+"""What `trials.optimize: auto` takes, by what is paid for, and the names that paces had before."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from checked_text import check_text
 
 from adaptive_eval.config.decisions import TrialsConfig
 from adaptive_eval.config.load import load_config
-from adaptive_eval.config.pace import choose_favour, make_pace
+from adaptive_eval.config.pace import choose_optimize, make_pace
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core import Pace
 
@@ -19,7 +19,7 @@ FREE = "price: {input: 0, output: 0}"
 def chosen(models: str, more: str = "sampling: {max_tokens: 32000}\n") -> tuple[str, str]:
     config = check_text(f"{HEAD}{more}models:\n{models}", Path("bench.yaml"), (), {}).config
     assert config is not None
-    return choose_favour(config.models, config.trials)
+    return choose_optimize(config.models, config.trials)
 
 
 def two(options: str) -> str:
@@ -49,7 +49,7 @@ def test_answers_are_paid_for_where_every_model_has_a_price_or_something_to_be_k
         two("headers: {x-key: abc}"),
         two("auth: my.signs:Auth"),
     ):
-        assert chosen(models)[0] == "answers"
+        assert chosen(models)[0] == "cost"
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,10 @@ def test_one_model_with_a_key_does_not_slow_the_others_down_and_the_reason_names
 
 
 def test_a_model_with_a_batch_is_on_no_server_of_yours_and_growing_rounds_are_rounds_of_all_models() -> None:
-    of_others = ("answers", "every model is on a server of others: its answers are what you pay for")
+    of_others = ("cost", "every model is on a server of others: its answers are what you pay for")
     assert chosen(two("batch: openai")) == of_others
     keyed = "every model has a price, a key or headers: its answers are what you pay for"
-    assert chosen(two("batch: openai, api_key_env: KEY")) == chosen(two(PRICE)) == ("answers", keyed)
+    assert chosen(two("batch: openai, api_key_env: KEY")) == chosen(two(PRICE)) == ("cost", keyed)
 
 
 @pytest.mark.parametrize(
@@ -100,10 +100,10 @@ def test_neither_caps_nor_judges_change_the_pace(tmp_path: Path, settings: tuple
     (tmp_path / "q.jsonl").write_text('{"id": "q", "prompt": "What is 1?", "answer": "1"}\n')
     (tmp_path / "run.yaml").write_text(f"{HEAD}sampling: {{max_tokens: 2000}}\nmodels:\n{TWO}")
     found = prepare(load_config(tmp_path / "run.yaml", settings))
-    assert found.config.trials.favour == "time" and "servers of your own" in str(found.why_favoured)
+    assert found.config.trials.optimize == "time" and "servers of your own" in str(found.why_optimized)
     assert found.plan.pace == Pace(lookahead=12, opening=12, held=True)
 
 
 @pytest.mark.parametrize(("questions", "ahead"), [(30, 12), (150, 2), (360, 1), (361, 0), (5000, 0)])
 def test_rounds_that_fill_the_servers_alone_are_not_asked_ahead(questions: int, ahead: int) -> None:
-    assert make_pace(TrialsConfig(favour="time"), questions) == Pace(lookahead=ahead, opening=12, held=True)
+    assert make_pace(TrialsConfig(optimize="time"), questions) == Pace(lookahead=ahead, opening=12, held=True)

@@ -152,8 +152,8 @@ def test_weights_are_shared_by_the_questions_that_are_there() -> None:
             "line 5: benchmarks[1].grader.kind cannot grade one of several benchmarks: a verifier, or a judge",
         ),
         (
-            TWO.replace("grader: numeric", f"grader: {JUDGE[:-1]}, against: reference}}"),
-            "line 5: benchmarks[1].grader.against cannot grade one of several benchmarks",
+            TWO.replace("grader: numeric", f"grader: {JUDGE[:-1]}, compare_to: reference}}"),
+            "line 5: benchmarks[1].grader.compare_to cannot grade one of several benchmarks",
         ),
         (
             TWO.replace("grader: numeric", f"grader: {JUDGE[:-1]}, scores: [{SCORE}]}}"),
@@ -189,7 +189,7 @@ def test_weights_are_shared_by_the_questions_that_are_there() -> None:
         (TWO.replace("({topic})", "({level})"), "line 6: benchmarks[1].prompt has a name in braces that is not a"),
         (TWO + "trials: {draw: 100, min: 1, max: 1}\n", "trials.draw cannot be combined with several benchmarks"),
         (TWO + "report: {metrics: [pass@2]}\n", "report.metrics cannot be combined with several benchmarks"),
-        (TWO + "report: {by: [level]}\n", "report.by must be fields of the questions that are kept"),
+        (TWO + "report: {group_by: [level]}\n", "report.group_by must be fields of the questions that are kept"),
         (TWO.replace("e.jsonl", "{world: coins}"), "has several worlds, but the simulator serves one"),
         (
             "questions: {benchmarks: {easy: {path: e.jsonl}}}\ngrader: math\n",

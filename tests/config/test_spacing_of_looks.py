@@ -15,11 +15,11 @@ BENCH = Bench(2, 10, np.array([0.0, 1.0]))
 @pytest.mark.parametrize(
     ("more", "spacing"),
     [
-        ("trials.max=50 trials.favour=answers", (0.0, 0.04, 0.01)),
-        ("trials.max=50 trials.favour=answers trials.lookahead=3", (0.0, 0.04, 0.01)),
-        ("trials.max=50 trials.favour=answers budget.usd=5", (0.0, 0.16, 0.01)),
-        ("trials.max=50 trials.favour=answers budget.tokens=500", (0.0, 0.16, 0.01)),
-        ("trials.max=50 trials.favour=time", (0.0, 0.04, 0.01)),
+        ("trials.max=50 trials.optimize=cost", (0.0, 0.04, 0.01)),
+        ("trials.max=50 trials.optimize=cost trials.lookahead=3", (0.0, 0.04, 0.01)),
+        ("trials.max=50 trials.optimize=cost budget.usd=5", (0.0, 0.16, 0.01)),
+        ("trials.max=50 trials.optimize=cost budget.tokens=500", (0.0, 0.16, 0.01)),
+        ("trials.max=50 trials.optimize=time", (0.0, 0.04, 0.01)),
     ],
     ids=["round by round", "rounds ahead", "by price", "by tokens", "rounds of its own"],
 )

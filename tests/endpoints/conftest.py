@@ -53,7 +53,7 @@ async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> Async
             told = {"model": "m", "stream": False} | of(EndpointConfig)
             config = EndpointConfig(base_url=base_urls, **told)
             sampling = Sampling(**{"timeout": 5.0} | of(Sampling))
-            limits = Limits(**{"patience": 0.0} | of(Limits))
+            limits = Limits(**{"retry_for": 0.0} | of(Limits))
             caller = opened_caller(base_urls, client, sampling, key or None, **told)
             made = ModelEndpoint(
                 config,

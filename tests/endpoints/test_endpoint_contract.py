@@ -161,7 +161,7 @@ async def test_a_rare_unknown_finish_reason_costs_one_answer_at_most(
         await reply(asked, {"choices": [choice("42", reason if odd[seed] >= 0 else "stop")], "model": "m"})
 
     async with raw_server(script) as server:
-        model = endpoint(server.base_url, client=client, stream=stream, in_flight=2, patience=300.0)
+        model = endpoint(server.base_url, client=client, stream=stream, in_flight=2, retry_for=300.0)
         answers = [(await model.sample(CHAT, range(seed, seed + 1)))[0] for seed in range(11)]
         rest = await asyncio.gather(*(model.sample(CHAT, range(seed, seed + 1)) for seed in range(11, 40)))
     assert [one.text for one in answers] == ["42"] * 11 and [answers[at].attempts for at in (0, 1, 7)] == [2, 1, 2]

@@ -34,7 +34,7 @@ async def test_a_request_in_flight_on_a_stuck_replica_is_sent_elsewhere(endpoint
         SimulatedServer(WORLD, faults=Faults(stuck=(TimeWindow(0.0, 60.0),))) as stuck,
         SimulatedServer(WORLD) as well,
     ):
-        model = endpoint(stuck.base_url, well.base_url, timeout=60.0, patience=60.0)
+        model = endpoint(stuck.base_url, well.base_url, timeout=60.0, retry_for=60.0)
         begun = asyncio.get_running_loop().time()
         answers = await asyncio.gather(*(model.sample(question(1), range(i, i + 1)) for i in range(8)))
         assert asyncio.get_running_loop().time() - begun < 5.0
@@ -47,7 +47,7 @@ async def test_a_replica_that_dies_leaves_its_work_to_the_other_and_comes_back(
     endpoint: Opener, unused_tcp_port: int
 ) -> None:
     async with SimulatedServer(WORLD, port=unused_tcp_port) as first, SimulatedServer(WORLD) as second:
-        model = endpoint(first.base_url, second.base_url, in_flight=4, patience=60.0)
+        model = endpoint(first.base_url, second.base_url, in_flight=4, retry_for=60.0)
         work = [asyncio.create_task(model.sample(question(1 + i % 4), range(i, i + 1))) for i in range(60)]
         await asyncio.sleep(0.1)
         await first.die()
@@ -68,7 +68,7 @@ async def test_a_replica_that_dies_leaves_its_work_to_the_other_and_comes_back(
 
 async def test_a_single_replica_that_restarts_is_waited_for(endpoint: Opener, unused_tcp_port: int) -> None:
     async with SimulatedServer(WORLD, port=unused_tcp_port) as server:
-        model = endpoint(server.base_url, in_flight=4, attempts=2, patience=30.0)
+        model = endpoint(server.base_url, in_flight=4, attempts=2, retry_for=30.0)
         await model.sample(question(1), range(1))
         work = [asyncio.create_task(model.sample(question(1), range(i, i + 1))) for i in range(30)]
         await asyncio.sleep(0.02)
@@ -82,7 +82,7 @@ async def test_a_single_replica_that_restarts_is_waited_for(endpoint: Opener, un
 
 async def test_the_last_replica_gone_for_good_is_told_to_everyone(endpoint: Opener, unused_tcp_port: int) -> None:
     async with SimulatedServer(WORLD, port=unused_tcp_port) as server:
-        model = endpoint(server.base_url, in_flight=2, patience=0.2)
+        model = endpoint(server.base_url, in_flight=2, retry_for=0.2)
         await model.sample(question(1), range(1))
         work = [asyncio.create_task(model.sample(question(1), range(i, i + 1))) for i in range(6)]
         await asyncio.sleep(0.01)
@@ -94,12 +94,12 @@ async def test_the_last_replica_gone_for_good_is_told_to_everyone(endpoint: Open
 
 
 async def test_a_model_that_never_answered_gets_no_patience(endpoint: Opener, unused_tcp_port: int) -> None:
-    model = endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1", patience=3600.0)
+    model = endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1", retry_for=3600.0)
     with pytest.raises(Unavailable, match="no connection"):
         await asyncio.wait_for(model.sample(question(1), range(1)), 10.0)
 
 
-@pytest.mark.parametrize(("patience", "waited_for"), [(3600.0, True), (0.0, False)])
+@pytest.mark.parametrize(("retry_for", "waited_for"), [(3600.0, True), (0.0, False)])
 async def test_a_server_that_takes_connections_and_is_silent_may_be_busy(
     endpoint: Opener, monkeypatch: pytest.MonkeyPatch, patience: float, waited_for: bool
 ) -> None:
@@ -119,7 +119,7 @@ async def test_a_server_that_takes_connections_and_is_silent_may_be_busy(
         await asked.reply(200, b"")
 
     async with raw_server(reply, pages={"/health": health, "/v1/models": reply}) as server:
-        asking = endpoint(server.base_url, patience=patience, timeout=60.0)
+        asking = endpoint(server.base_url, retry_for=patience, timeout=60.0)
         if waited_for:
             (answer,) = await asyncio.wait_for(asking.sample(CHAT, range(1)), HANGS)
             assert answer.text == "42" and silent > DEFAULT.probe_misses
@@ -203,7 +203,7 @@ async def test_a_slow_server_keeps_its_requests_where_nobody_else_can_have_them(
     """Silent for most of the time, it has answered in the end all that it was asked, once each."""
     starved = Starved()
     async with starved.server() as server:
-        model = endpoint(server.base_url, timeout=1800.0, patience=300.0, in_flight=4)
+        model = endpoint(server.base_url, timeout=1800.0, retry_for=300.0, in_flight=4)
         work = [asyncio.create_task(model.sample(CHAT, range(i, i + 1))) for i in range(40)]
         for _ in range(3):
             await asyncio.sleep(1.0)
@@ -223,7 +223,7 @@ async def test_so_does_the_last_one_whose_fellow_is_dead(
 ) -> None:
     starved = Starved()
     async with starved.server() as server:
-        model = endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1", server.base_url, timeout=1800.0, patience=300.0)
+        model = endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1", server.base_url, timeout=1800.0, retry_for=300.0)
         asking = asyncio.create_task(model.sample(CHAT, range(1)))
         await asyncio.sleep(1.0)
         assert not any(replica.healthy for replica in model.stats.replicas)
@@ -236,7 +236,7 @@ async def test_what_a_silent_server_kept_goes_to_the_one_that_comes_back(
     endpoint: Opener, short_probes: None, unused_tcp_port: int
 ) -> None:
     async with Starved().server() as silent, SimulatedServer(WORLD, port=unused_tcp_port) as other:
-        model = endpoint(silent.base_url, other.base_url, timeout=1800.0, patience=300.0)
+        model = endpoint(silent.base_url, other.base_url, timeout=1800.0, retry_for=300.0)
         await other.die()
         asking = asyncio.create_task(model.sample(question(1), range(1)))
         await asyncio.sleep(1.0)
@@ -248,7 +248,7 @@ async def test_what_a_silent_server_kept_goes_to_the_one_that_comes_back(
 
 async def test_a_silent_server_is_given_up_with_all_that_it_has(endpoint: Opener, short_probes: None) -> None:
     async with Starved().server() as server:
-        model = endpoint(server.base_url, timeout=1800.0, patience=3.0)
+        model = endpoint(server.base_url, timeout=1800.0, retry_for=3.0)
         begun = asyncio.get_running_loop().time()
         with pytest.raises(Unavailable, match="is lost.*no answer within"):
             await model.sample(CHAT, range(1))
@@ -265,7 +265,7 @@ async def test_answers_are_signs_of_life_where_no_health_check_is_answered(
         await asked.answer("42")
 
     async with raw_server(slowly, pages={"/health": Starved().health}) as server:
-        model = endpoint(server.base_url, timeout=1800.0, patience=3.0)
+        model = endpoint(server.base_url, timeout=1800.0, retry_for=3.0)
         answers = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(4)))
     assert [answer.attempts for (answer,) in answers] == [1] * 4
 
@@ -275,7 +275,7 @@ async def test_a_request_that_was_ended_once_is_given_twice_as_many_probes(endpo
     silences: list[str] = []
 
     async with Starved().server() as first, Starved().server() as second:
-        model = endpoint(first.base_url, second.base_url, timeout=1800.0, patience=300.0)
+        model = endpoint(first.base_url, second.base_url, timeout=1800.0, retry_for=300.0)
 
         async def probe(url: str) -> ProbeTrouble | None:
             asked = first if len(second.seen) == 0 else second if len(first.seen) == 1 else None
@@ -293,7 +293,7 @@ async def test_a_request_that_was_ended_once_is_given_twice_as_many_probes(endpo
 
 
 async def test_one_that_was_known_to_be_ready_does(endpoint: Opener, unused_tcp_port: int) -> None:
-    model = endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1", patience=0.4, ready=True)
+    model = endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1", retry_for=0.4, ready=True)
     began = asyncio.get_running_loop().time()
     with pytest.raises(Unavailable, match="no connection"):
         await asyncio.wait_for(model.sample(question(1), range(1)), 10.0)
@@ -332,7 +332,7 @@ async def test_one_bad_health_check_kills_nobody(endpoint: Opener) -> None:
 
 async def test_a_health_check_that_breaks_gives_the_model_up(endpoint: Opener, unused_tcp_port: int) -> None:
     """As by an error of a plug-in that signs requests: nobody waits for a replica that nobody watches."""
-    model = endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1", patience=3600.0)
+    model = endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1", retry_for=3600.0)
 
     async def broken(url: str) -> ProbeTrouble | None:
         raise ValueError("no signature")

@@ -39,7 +39,7 @@ async def ask(model: ModelEndpoint, number: int) -> list[Answer]:
 @CLIENTS
 async def test_it_has_no_answer_and_others_have_theirs(endpoint: Opener, client: str) -> None:
     async with raw_server(failing(BAD)) as server:
-        model = endpoint(server.base_url, client=client, in_flight=2, max_tokens=500, patience=300.0)
+        model = endpoint(server.base_url, client=client, in_flight=2, max_tokens=500, retry_for=300.0)
         answers = await ask(model, 40)
     (unanswered,) = [one for one in answers if one.signals]
     assert (unanswered.seed, unanswered.text, unanswered.signals) == (BAD, "", {"unanswered"})
@@ -54,7 +54,7 @@ async def test_where_nothing_else_is_asked_a_tiny_request_stands_for_others(
     endpoint: Opener, at_an_earlier_start: bool
 ) -> None:
     async with raw_server(failing(BAD)) as server:
-        model = endpoint(server.base_url, max_tokens=500, patience=300.0, has_answered=at_an_earlier_start)
+        model = endpoint(server.base_url, max_tokens=500, retry_for=300.0, has_answered=at_an_earlier_start)
         if not at_an_earlier_start:
             await model.sample(CHAT, range(1))
         (answer,) = await model.sample(CHAT, range(BAD, BAD + 1))
@@ -81,7 +81,7 @@ async def test_answers_that_come_while_a_tiny_request_is_asked_count(endpoint: O
         await asked.reply(500, WORDS)
 
     async with raw_server(script) as server:
-        model = endpoint(server.base_url, max_tokens=500, patience=300.0)
+        model = endpoint(server.base_url, max_tokens=500, retry_for=300.0)
         await model.sample(CHAT, range(1))
         first = asyncio.create_task(model.sample(CHAT, range(BAD, BAD + 1)))
         await is_asked.wait()
@@ -117,7 +117,7 @@ async def test_under_caps_a_request_that_fails_alone_does_not_take_all_the_patie
         return True
 
     async with raw_server(failing(BAD)) as server:
-        model = endpoint(server.base_url, max_tokens=500, patience=300.0, settings=UNPAUSED)
+        model = endpoint(server.base_url, max_tokens=500, retry_for=300.0, settings=UNPAUSED)
         await model.sample(CHAT, range(1), again)
         (answer,) = await asyncio.wait_for(model.sample(CHAT, range(BAD, BAD + 1), again), HANGS)
     assert answer.signals == {"unanswered"} and answer.attempts == 6, "five, and one after the tiny request"
@@ -140,7 +140,7 @@ async def test_under_caps_one_tiny_request_is_asked_of_a_server_that_is_down(end
         return True
 
     async with raw_server(script) as server:
-        model = endpoint(server.base_url, max_tokens=500, patience=300.0, settings=UNPAUSED)
+        model = endpoint(server.base_url, max_tokens=500, retry_for=300.0, settings=UNPAUSED)
         await model.sample(CHAT, range(1), again)
         asked = [asyncio.create_task(model.sample(CHAT, range(seed, seed + 1), again)) for seed in range(1, 7)]
         answers = [answer for one in await asyncio.wait_for(asyncio.gather(*asked), HANGS) for answer in one]
@@ -229,7 +229,7 @@ async def test_of_several_answers_in_one_request_one_is_missing(endpoint: Opener
         await failing(*([asked.body["seed"]] if BAD in seeds else []))(asked)  # type: ignore[list-item]
 
     async with raw_server(script) as server:
-        model = endpoint(server.base_url, max_tokens=500, patience=300.0, samples_per_request=4)
+        model = endpoint(server.base_url, max_tokens=500, retry_for=300.0, samples_per_request=4)
         await model.sample(CHAT, range(4, 8))
         answers = await model.sample(CHAT, range(4))
     assert [bool(one.signals) for one in answers] == [False, False, False, True]
@@ -256,7 +256,7 @@ class Played:
 
     def __init__(self) -> None:
         self.traffic = Traffic(has_answered=True)
-        limits = Limits(attempts=5, patience=3600.0)
+        limits = Limits(attempts=5, retry_for=3600.0)
         self.retries = Retries(limits, 3600.0, EndpointSettings(), lambda: 0.0, self.traffic)
 
     def given_up(self, answered: int, failed: int, kind: FailureKind = FailureKind.SERVER_ERROR) -> int | None:

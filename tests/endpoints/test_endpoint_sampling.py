@@ -117,7 +117,7 @@ async def test_failures_use_up_the_attempts(endpoint: Opener, waits: list[float]
 
 async def test_attempts_do_not_run_out_before_patience(endpoint: Opener) -> None:
     async with raw_server(failing(7, FAILURES["server_error"])) as server:
-        (answer,) = await endpoint(server.base_url, attempts=2, patience=30.0).sample(CHAT, range(1))
+        (answer,) = await endpoint(server.base_url, attempts=2, retry_for=30.0).sample(CHAT, range(1))
     assert answer.attempts == 8
 
 

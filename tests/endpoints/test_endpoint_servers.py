@@ -166,7 +166,7 @@ async def test_a_list_is_asked_for_once_however_many_begin(endpoint: Opener) -> 
 
 async def test_a_server_that_was_gone_is_met_anew(endpoint: Opener) -> None:
     async with SimulatedServer(WORLD) as server:
-        model = endpoint(server.base_url, patience=30.0)
+        model = endpoint(server.base_url, retry_for=30.0)
         await model.sample(QUESTION, range(1))
         port = int(server.base_url.removesuffix("/v1").rpartition(":")[2])
     work = asyncio.create_task(model.sample(QUESTION, range(1, 2)))

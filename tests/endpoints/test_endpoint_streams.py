@@ -78,7 +78,7 @@ async def test_time_in_which_its_server_shows_no_sign_of_life_makes_no_request_l
         await asked.reply(200, b"", "Connection: close")
 
     async with raw_server(script, pages={"/health": health}) as server:
-        model = endpoint(server.base_url, timeout=1800.0, patience=300.0, max_tokens=100)
+        model = endpoint(server.base_url, timeout=1800.0, retry_for=300.0, max_tokens=100)
         for seed in range(KNOWN):
             await model.sample(CHAT, range(seed, seed + 1))
         assert model._sender._times.whole == DEFAULT.late_least

@@ -49,7 +49,7 @@ def test_sampling_refuses(values: dict[str, object]) -> None:
         Sampling(**values)
 
 
-@pytest.mark.parametrize("values", [{"in_flight": 0}, {"in_flight": 1025}, {"attempts": 0}, {"patience": -1}])
+@pytest.mark.parametrize("values", [{"in_flight": 0}, {"in_flight": 1025}, {"attempts": 0}, {"retry_for": -1}])
 def test_limits_refuse(values: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         Limits(**values)

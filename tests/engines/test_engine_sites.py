@@ -21,7 +21,7 @@ pytestmark = pytest.mark.engine
 
 THREE = tuple(checkpoints())[:3]
 FIXED = {
-    "trials": {"min": 4, "max": 16, "favour": "answers"},  # else how far ahead is asked depends on who is faster
+    "trials": {"min": 4, "max": 16, "optimize": "cost"},  # else how far ahead is asked depends on who is faster
     "concurrency": 1,
     "sampling": {"temperature": 1.0, "max_tokens": 8, "extra_body": {"cache_prompt": False}},
 }

@@ -79,7 +79,7 @@ def make_run(folder: Path, records: Iterable[TrialRecord], **settings: object) -
         "prompt": {"template": "{prompt} Think.", "system": "Be brief."},
         "sampling": {"temperature": 0.6, "max_tokens": 100},
         "grader": "math",
-        "trials": {"min": 2, "max": 5, "favour": "answers"},
+        "trials": {"min": 2, "max": 5, "optimize": "cost"},
     }
     path = folder / "made.yaml"
     config |= settings

@@ -169,7 +169,7 @@ def test_a_configuration_that_is_given_is_tried_too(tmp_path: Path, server: Sayi
         "questions": "questions.jsonl",
         "models": models,
         "grader": "exact",
-        "trials": {"min": 4, "max": 6, "favour": "answers"},
+        "trials": {"min": 4, "max": 6, "optimize": "cost"},
     }
     tree |= {"sampling": {"temperature": 0.5, "max_tokens": 99}}
     config, run = tmp_path / "own.yaml", tmp_path / "run"

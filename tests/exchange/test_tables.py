@@ -141,7 +141,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "questions": "questions.jsonl",
         "models": models,
         "grader": "exact",
-        "trials": {"min": 3, "max": 30, "favour": "answers"},
+        "trials": {"min": 3, "max": 30, "optimize": "cost"},
     }
     (folder / "config.yaml").write_text(json.dumps(config))
     rows = [

@@ -117,7 +117,7 @@ def several_answers_a_request(stage: Stage) -> None:
     stage.run(stage.config(stage.serve(), concurrency=limits))
 
 
-TIME: dict[str, Any] = {"trials": {"favour": "time", "lookahead": 1}}
+TIME: dict[str, Any] = {"trials": {"optimize": "time", "lookahead": 1}}
 
 
 @case(parts=(*SAME, "event"), ahead=True)
@@ -480,7 +480,7 @@ def model_set_aside(stage: Stage) -> None:
     """A model is refused by its server; the others are ranked."""
     world = small_world((0.7, 0.5, 0.2), ("ada", "bob", "dot"))
     url = stage.serve(world)
-    limits = {"in_flight": 8, "attempts": 2, "patience": 0}
+    limits = {"in_flight": 8, "attempts": 2, "retry_for": 0}
     stage.run(stage.config(url, models=("ada", "bob", "dot"), concurrency=limits, trials={"min": 2, "max": 8}))
 
 

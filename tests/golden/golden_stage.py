@@ -126,7 +126,7 @@ class Stage:
             "trials": {
                 "min": 4,
                 "max": 16,
-                "favour": "answers",
+                "optimize": "cost",
                 "policy": "weighted",
                 "lookahead": 0,
                 "seeds": "hashed",

@@ -217,7 +217,7 @@ def test_of_several_comparisons_the_middle_one_counts() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"scores": CRITERIA, "against": "reference"}, "has scores and against"),
+        ({"scores": CRITERIA, "compare_to": "reference"}, "has scores and compare_to"),
         ({"scores": (CRITERIA[0], CRITERIA[0])}, "different names"),
         ({"scores": [{"name": "truncated"}]}, "must not be truncated"),
         ({"scores": [{"name": "ok", "weight": 0.0}]}, "must be a number of at least 0.001"),

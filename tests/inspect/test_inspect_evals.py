@@ -102,7 +102,7 @@ def test_a_task_of_the_package_is_asked_and_graded_by_the_seeds_of_its_trials(ta
     settings = {
         "models": [{"name": name, "inspect": f"openai-api/own/{name}"} for name in SKILLS],
         "questions": {"limit": 3},
-        "trials": {"min": 4, "max": 4, "favour": "answers"},
+        "trials": {"min": 4, "max": 4, "optimize": "cost"},
         "stopping": {"on_alarm": "never"},
         **TASKS[task],
         "benchmark": {"inspect": f"inspect_evals/{task}", **TASKS[task]["benchmark"]},

@@ -35,7 +35,7 @@ def run(site: Site, task: str, models: list[dict[str, object]], **changes: objec
     settings = {
         "benchmark": {"inspect": f"tasks.py@{task}", "args": args},
         "models": models,
-        "trials": {"min": 4, "max": 8, "favour": "answers"},
+        "trials": {"min": 4, "max": 8, "optimize": "cost"},
         "stopping": {"on_alarm": "never"},
         **changes,
     }

@@ -77,7 +77,7 @@ def write(site: Site, task: str, name: str = "run", skills: tuple[str, ...] = SK
     settings = {
         "benchmark": benchmark,
         "models": [{"name": skill, "inspect": f"scripted/{skill}"} for skill in skills],
-        "trials": {"min": 2, "max": 4, "favour": "answers"},
+        "trials": {"min": 2, "max": 4, "optimize": "cost"},
         "stopping": {"on_alarm": "never"},
         "store": str(site.folder / "runs"),
         **more,
@@ -149,7 +149,7 @@ def questions(site: Site) -> list[str]:
 def test_looks_are_those_of_the_run_that_asks_the_same_servers_itself(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, trials = coins(), {"min": 4, "max": 6, "favour": "answers"}
+    world, trials = coins(), {"min": 4, "max": 6, "optimize": "cost"}
     names = [f"coin-{number:02}" for number in (6, 7, 9)]
     (site.folder / "questions.jsonl").write_text("\n".join(map(json.dumps, question_rows(world))))
     with serving(SimulatedServer(world)) as url:
@@ -421,7 +421,7 @@ def test_under_a_cap_samples_that_cost_a_hundred_times_as_much_are_asked_less_of
         ended = run(site, write(site, "exactly", name, skills=(), **given, budget=caps))  # type: ignore[arg-type]
         assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
         with RunReader.intact(site.directory(name)) as reader:
-            assert reader.header().configuration["trials"]["favour"] == "answers"  # type: ignore[index, call-overload]
+            assert reader.header().configuration["trials"]["optimize"] == "cost"  # type: ignore[index, call-overload]
         records = stored(site, name)
         asked[name] = [sum(record.model == one for record in records) / len(records) for one in names]
         tokens = {record.model: record.cost.tokens for record in records}
@@ -434,19 +434,19 @@ def test_under_a_cap_samples_that_cost_a_hundred_times_as_much_are_asked_less_of
 def test_a_run_goes_on_at_the_pace_that_auto_took_when_it_began(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """An earlier version took models that Inspect asks for servers of one's own."""
 
-    def favour() -> str:
+    def optimize() -> str:
         with RunReader.intact(site.directory()) as reader:
-            return stored_config(reader.header()).trials.favour
+            return stored_config(reader.header()).trials.optimize
 
     trials = {"min": 2, "max": 8}
     with monkeypatch.context() as earlier:
-        earlier.setattr("adaptive_eval.config.prepare.choose_favour", lambda *_: ("time", "they are yours"))
+        earlier.setattr("adaptive_eval.config.prepare.choose_optimize", lambda *_: ("time", "they are yours"))
         run(site, write(site, "exactly", trials=trials, budget={"trials": 12}))
-    assert favour() == "time"
+    assert optimize() == "time"
     begun = len(stored(site))
     ended = run(site, write(site, "exactly", trials=trials, budget={"trials": 40}))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-    assert favour() == "time" and len(stored(site)) > begun
+    assert optimize() == "time" and len(stored(site)) > begun
     told = CliRunner().invoke(app, ["plan", str(write(site, "exactly", "fresh", trials=trials, budget={"trials": 12}))])
     assert "every model is one that Inspect asks at a provider" in " ".join(told.output.split()), told.output
 
@@ -454,7 +454,7 @@ def test_a_run_goes_on_at_the_pace_that_auto_took_when_it_began(site: Site, monk
 def asked_of_servers(site: Site, name: str, least: int = 6) -> Path:
     """A configuration of a task whose models are on the server of the tests."""
     models = [{"name": one, "inspect": f"openai-api/sim/{one}"} for one in MODELS]
-    trials = {"min": least, "max": least + 4, "favour": "answers"}
+    trials = {"min": least, "max": least + 4, "optimize": "cost"}
     return write(site, "small", name, skills=(), models=models, trials=trials, concurrency=SLOTS)
 
 
@@ -769,7 +769,7 @@ def test_another_rubric_takes_the_scores_that_came_with_the_samples(site: Site) 
 def test_one_command_ranks_models_on_a_task(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(site.folder)
     words = ["run", "tasks.py@exactly", "--model", "best=scripted/p95", "--model", "scripted/p10", "-T", "number=3"]
-    words += ["--max", "6", "--budget", "1usd", "--display", "plain", "--price", "scripted/p95=1/2"]
+    words += ["--max-trials", "6", "--budget", "1usd", "--display", "plain", "--price", "scripted/p95=1/2"]
     refused = CliRunner().invoke(app, words)
     assert refused.exit_code == ExitCode.CONFIGURATION and "scripted/p10 has none; add it (" in refused.output
     ended = CliRunner().invoke(app, [*words, "--price", "scripted/p10=0/0.5", "--price", "a/judge=3/4"])
@@ -844,7 +844,7 @@ def test_hostile_programs_are_wrong_and_a_sandbox_that_fails_is_no_answer(site: 
     (site.folder / "code_task.py").write_text(f"{task.replace('timeout=30', seconds)}\nimport tasks\n")
     most = len(PROGRAMS) if sandbox == "local" else 2
     benchmark = {"inspect": "code_task.py@double", "sandbox": sandbox, "solver": "tasks.py@hostile"}
-    config = write(site, "unused", benchmark=benchmark, trials={"min": most, "max": most, "favour": "answers"})
+    config = write(site, "unused", benchmark=benchmark, trials={"min": most, "max": most, "optimize": "cost"})
     ended = run(site, config)
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     records = {(record.model, record.trial): record for record in stored(site)}

@@ -106,7 +106,7 @@ def test_no_file_and_no_output_has_the_key(
     settings = {
         "benchmark": {"inspect": "tasks.py@echoed"},
         "models": [{"name": one, "inspect": {"model": f"openai-api/say/{one}", "logprobs": True}} for one in "ab"],
-        "trials": {"min": 4, "max": 4, "favour": "answers"},
+        "trials": {"min": 4, "max": 4, "optimize": "cost"},
         "stopping": {"on_alarm": "never"},
         "notify": ["sh", "-c", "cat >> told.jsonl"],
     }

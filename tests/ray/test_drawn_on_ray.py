@@ -27,7 +27,7 @@ def written(site: Site, *flags: str, **changes: object) -> Path:
         "models": [{"name": name, "launch": launch} for name in MODELS],
         "questions": {"path": "questions.jsonl", "shuffle": True},
         "trials": {"min": 1, "max": 1, "draw": 50},
-        "servers": {"sites": {"silence": HANGS}},
+        "servers": {"sites": {"heartbeat_timeout": HANGS}},
     }
     return site.write(**(settings | changes))
 

@@ -34,9 +34,12 @@ def models(site: Site, *flags: str, nodes: bool = False) -> list[dict[str, objec
 
 
 def written(site: Site, served: list[dict[str, object]]) -> Path:
-    trials = {"min": TRIALS, "max": TRIALS, "favour": "answers"}
+    trials = {"min": TRIALS, "max": TRIALS, "optimize": "cost"}
     return site.write(
-        models=served, trials=trials, concurrency=16, servers={"sites": {"silence": HANGS, "keep": HANGS}}
+        models=served,
+        trials=trials,
+        concurrency=16,
+        servers={"sites": {"heartbeat_timeout": HANGS, "orphan_timeout": HANGS}},
     )
 
 

@@ -40,8 +40,8 @@ def models(site: Site, *flags: str, **more: object) -> list[dict[str, object]]:
 
 def written(site: Site, *, sites: dict[str, float] | None = None, **changes: object) -> Path:
     """A run whose sites may be as slow as a busy machine makes them, unless `sites` says otherwise."""
-    trials = {"min": 4, "max": 8, "favour": "answers"}
-    patient = {"silence": HANGS, **(sites or {})}
+    trials = {"min": 4, "max": 8, "optimize": "cost"}
+    patient = {"heartbeat_timeout": HANGS, **(sites or {})}
     return site.write(**{"trials": trials, "concurrency": 4, "servers": {"sites": patient}, **changes})
 
 
@@ -134,7 +134,7 @@ def test_a_site_that_hangs_is_begun_anew(site: Site, at_home: Found, raylets: Ra
         hung.append(next(one.pid for one in events(site, SitePlaced) if one.model == "bob" and one.pid))
         stop(hung[0])
 
-    config = written(site, models=models(site, "held"), concurrency=16, sites={"silence": 10})
+    config = written(site, models=models(site, "held"), concurrency=16, sites={"heartbeat_timeout": 10})
     try:
         run_with(site, config, raylets, deed)
     finally:
@@ -168,7 +168,11 @@ def test_what_a_head_that_never_comes_back_has_taken_is_given_back(site: Site, r
     settings = models(site, "held")
     settings[1]["launch"] = {**settings[1]["launch"], "resources": {"nowhere": 1}}  # type: ignore[dict-item]
     process = site.start(
-        written(site, models=settings, sites={"keep": 5}), "--run-dir", str(site.directory()), "--ray", raylets.address
+        written(site, models=settings, sites={"orphan_timeout": 5}),
+        "--run-dir",
+        str(site.directory()),
+        "--ray",
+        raylets.address,
     )
     assert wait_for_trials(site.directory(), 20, process), process.communicate()
     kill(process)
@@ -237,7 +241,7 @@ def test_a_head_that_reads_its_run_for_long_is_known_to_live(
 
 
 def test_a_place_that_cannot_be_had_is_told(site: Site, raylets: Raylets) -> None:
-    config = written(site, models=models(site, resources={"CPU": 2, "GPU": 8}), sites={"wait": 2})
+    config = written(site, models=models(site, resources={"CPU": 2, "GPU": 8}), sites={"resource_timeout": 2})
     ended = site.run(config, "--ray", raylets.address)
     assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
     told = " ".join(ended.output.split())

@@ -26,10 +26,10 @@ def written(site: Site, *flags: str, pool: dict[str, object] | None = None, **ch
     command = [sys.executable, "-S", str(SERVER), "{port}", *flags, str(site.folder)]
     section = {"command": command, "timeout": HANGS, "resources": {"CPU": 1, "slot": 1}}
     models = [{"name": name, "launch": section} for name in MODELS]
-    settings: dict[str, object] = {"trials": {"min": 4, "max": 8, "favour": "answers"}, "concurrency": 4}
-    places = {"places": "cluster", "most": 4} if pool is None else pool
+    settings: dict[str, object] = {"trials": {"min": 4, "max": 8, "optimize": "cost"}, "concurrency": 4}
+    places = {"places": "cluster", "max_places": 4} if pool is None else pool
     return site.write(
-        **{**settings, "models": models, "servers": {"pool": places, "sites": {"silence": HANGS}}, **changes}
+        **{**settings, "models": models, "servers": {"pool": places, "sites": {"heartbeat_timeout": HANGS}}, **changes}
     )
 
 

@@ -29,7 +29,7 @@ def test_a_run_asks_servers_that_submitit_started_and_ends_them(
     servers.write_text(yaml.safe_dump({
         "jobs": {"timeout_min": 60}, "servers": {variable: {"command": command} for variable in names.values()}
     }))  # fmt: skip
-    trials = {"min": 4, "max": 8, "favour": "answers"}
+    trials = {"min": 4, "max": 8, "optimize": "cost"}
     models = [{"name": name, "base_url": f"${{{variable}}}"} for name, variable in names.items()]
     config = site.write(models=models, trials=trials)
     launch = {"command": [sys.executable, "-S", str(SERVER), "{port}", str(site.folder)]}

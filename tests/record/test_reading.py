@@ -105,7 +105,7 @@ def test_a_run_that_was_killed_is_read_up_to_its_last_commit(site: Site) -> None
 def test_a_model_that_was_set_aside_is_set_aside_for_the_reader(site: Site) -> None:
     models = [{"name": name, "base_url": site.base_url} for name in MODELS]
     site.run(site.write(models=models, budget={"trials": 96}))
-    gone = {"name": MODELS[-1], "base_url": "http://127.0.0.1:9/v1", "concurrency": {"attempts": 1, "patience": 0}}
+    gone = {"name": MODELS[-1], "base_url": "http://127.0.0.1:9/v1", "concurrency": {"attempts": 1, "retry_for": 0}}
     site.run(site.write(models=[*models[:-1], gone]))
     as_published = published(site.directory())
     (site.directory() / RESULTS_FILE).unlink()

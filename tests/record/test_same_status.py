@@ -201,7 +201,7 @@ def config_of(folder: Path, changes: Mapping[str, object]) -> RunConfig:
         "concurrency": 4,
     } | changes
     if isinstance(trials := settings["trials"], dict):
-        settings["trials"] = {"favour": "answers", **trials}
+        settings["trials"] = {"optimize": "cost", **trials}
     path = folder / "life.yaml"
     path.write_text(yaml.safe_dump(settings))
     return load_config(path)

@@ -70,7 +70,7 @@ class Place:
             "prompt": "{prompt}",
             "sampling": {"temperature": 0.6, "max_tokens": 100},
             "grader": "numeric",
-            "trials": {"min": 4, "max": 8, "favour": "answers"},
+            "trials": {"min": 4, "max": 8, "optimize": "cost"},
         }
         path = self.folder / "run.yaml"
         path.write_text(yaml.safe_dump(settings | changes))
@@ -361,7 +361,7 @@ def test_a_cache_that_starts_in_the_middle_is_found_by_short_answers(
     place: Place, server: Saying, models: tuple[str, ...]
 ) -> None:
     server.says = Cache(models, 8)
-    sections = {"trials": {"min": 4, "max": 60, "favour": "answers"}, "stopping": {"delta": 0.01}}
+    sections = {"trials": {"min": 4, "max": 60, "optimize": "cost"}, "stopping": {"delta": 0.01}}
     ended = place.run(**sections)
     alarms = {(one.model, one.fault) for one in place.alarms()}
     assert alarms == {(name, AnswerFault.REPEATED) for name in models}
@@ -384,7 +384,7 @@ def test_a_cache_that_starts_in_the_middle_is_found_by_short_answers(
 @pytest.mark.slow
 def test_short_answers_of_honest_models_raise_no_alarm_later(place: Place, server: Saying) -> None:
     server.says = short
-    place.run(trials={"min": 4, "max": 24, "favour": "answers"}, stopping={"delta": 0.01})
+    place.run(trials={"min": 4, "max": 24, "optimize": "cost"}, stopping={"delta": 0.01})
     assert place.alarms() == [] and "repeats" not in dict(place.warnings())
 
 

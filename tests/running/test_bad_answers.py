@@ -59,7 +59,7 @@ class Place:
             "prompt": "{prompt}",
             "sampling": {"temperature": 0.6, "max_tokens": LIMIT},
             "grader": "numeric",
-            "trials": {"min": 6, "max": 20, "favour": "answers"},
+            "trials": {"min": 6, "max": 20, "optimize": "cost"},
         }
         path = self.folder / "run.yaml"
         path.write_text(yaml.safe_dump(settings | changes))

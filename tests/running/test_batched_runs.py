@@ -99,7 +99,7 @@ def test_a_batched_run_finds_what_a_direct_one_finds(site: Site) -> None:
         config = site.write(models=batched(url), trials=TRIALS)
         found = ended_well(site, config, site.directory())
     models = [{"name": name, "base_url": site.base_url} for name in MODELS]
-    config = site.write("direct", models=models, trials={**TRIALS, "favour": "answers"})
+    config = site.write("direct", models=models, trials={**TRIALS, "optimize": "cost"})
     direct = ended_well(site, config, site.directory("direct")).outcomes
     assert found.outcomes.keys() & direct.keys()
     assert all(found.outcomes[key] == direct[key] for key in found.outcomes.keys() & direct.keys())
@@ -108,7 +108,7 @@ def test_a_batched_run_finds_what_a_direct_one_finds(site: Site) -> None:
     assert server.batch_counts["created"] == created <= len(MODELS) * (len(found.looks) + 1)
     assert server.counts == {} and server.batch_counts["answered"] == len(found.outcomes)
     with closing(RunReader.open(site.directory())) as reader:
-        assert reader.header().configuration["trials"]["favour"] == "answers"  # type: ignore[index]
+        assert reader.header().configuration["trials"]["optimize"] == "cost"  # type: ignore[index]
     assert len(found.looks) < 10, "few large rounds"
 
 
@@ -182,7 +182,7 @@ def test_models_with_and_without_batches_are_in_one_run(site: Site) -> None:
 def test_where_patience_ends_the_rest_is_asked_directly_at_the_full_price(site: Site) -> None:
     price = {"price": {"input": 1.0, "output": 10.0}}
     with aged(HOUR / 2) as (server, url):
-        models = [one | price for one in batched(url, patience=0.2)]
+        models = [one | price for one in batched(url, cancel_after=0.2)]
         ended_well(site, site.write(models=models, trials={"min": 4, "max": 4}), site.directory())
     assert events_of_kind(events(site.directory()), BatchCancelled)
     assert server.counts["answered"] + server.batch_counts["answered"] == len(MODELS) * 8 * 4
@@ -208,7 +208,7 @@ def test_a_cap_reserves_the_worst_case_at_batch_prices(site: Site) -> None:
         spent = json.loads((site.directory() / "results.json").read_text())["cost"]
         assert 0.0 < spent["usd"] <= 0.13 and spent["trials"] == server.batch_counts["answered"] >= 96
         full = [{"name": name, "base_url": url} | price for name in MODELS]
-        trials = {"min": 4, "max": 16, "favour": "auto"}
+        trials = {"min": 4, "max": 16, "optimize": "auto"}
         whole = site.write("full", models=full, trials=trials, budget={"usd": 0.13})
         told = [CliRunner().invoke(app, ["validate", str(path)]).output for path in (config, whole)]
         assert ["the first round will be requested in parts" in one for one in told] == [False, True]

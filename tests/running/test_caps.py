@@ -85,9 +85,9 @@ def config_of(
             "prior": "uniform",
             "on_alarm": "never",
         },
-        "trials": {"min": 1, "max": 8, "favour": "answers"},
+        "trials": {"min": 1, "max": 8, "optimize": "cost"},
         "budget": {key: f"{cap:.6f}s" if key == "wall_time" else cap for key, cap in budget.items()},
-        "concurrency": {"in_flight": slots, "samples_per_request": samples, "attempts": 3, "patience": 5.0},
+        "concurrency": {"in_flight": slots, "samples_per_request": samples, "attempts": 3, "retry_for": 5.0},
     }
     (folder / "run.yaml").write_text(json.dumps(document))
     return load_config(folder / "run.yaml")

@@ -30,7 +30,7 @@ def fair_url() -> Iterator[str]:
 
 def settings(site: Site, url: str, **changes: object) -> dict[str, object]:
     against = {"run": str(site.directory("earlier")), "model": BASELINE}
-    grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}, "against": against}
+    grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}, "compare_to": against}
     models = [{"name": name, "base_url": url} for name in MODELS]
     return {"models": models, "grader": grader, "trials": {"min": 2, "max": 5}} | changes
 
@@ -83,7 +83,7 @@ def test_answers_that_have_changed_since_are_no_longer_the_same_run(site: Site, 
     moved = site.directory("elsewhere")
     site.directory("earlier").rename(moved)
     against = {"run": str(moved), "model": BASELINE}
-    grader = {**settings(site, fair_url)["grader"], "against": against}  # type: ignore[dict-item]
+    grader = {**settings(site, fair_url)["grader"], "compare_to": against}  # type: ignore[dict-item]
     again = site.write(**settings(site, fair_url, grader=grader, trials={"min": 2, "max": 3}))
     assert site.run(again).exit_code in ENDED, "where they lie does not matter"
     earlier_run(site, fair_url, 3)
@@ -94,9 +94,9 @@ def test_answers_that_have_changed_since_are_no_longer_the_same_run(site: Site, 
 @pytest.mark.parametrize(
     ("against", "why"),
     [
-        ({"run": "nowhere", "model": BASELINE}, "grader.against.run: nowhere holds no run"),
+        ({"run": "nowhere", "model": BASELINE}, "grader.compare_to.run: nowhere holds no run"),
         ({"model": "eve"}, "has no model 'eve'; it has ada, bob"),
-        ({"model": ""}, "grader.against"),
+        ({"model": ""}, "grader.compare_to"),
         ({"model": BASELINE}, "has no answer of bob in"),
     ],
 )
@@ -115,12 +115,12 @@ def test_what_is_not_there_is_told_before_anything_is_asked(
 
 
 def test_without_a_run_it_is_told_to_run_the_model_first(site: Site, fair_url: str) -> None:
-    grader = {**settings(site, fair_url)["grader"], "against": {"model": BASELINE}}  # type: ignore[dict-item]
+    grader = {**settings(site, fair_url)["grader"], "compare_to": {"model": BASELINE}}  # type: ignore[dict-item]
     config = site.write(**settings(site, fair_url, grader=grader))
     told = CliRunner().invoke(app, ["validate", str(config)])
     words = " ".join(told.output.split())
     assert told.exit_code == ExitCode.CONFIGURATION and "1 problem" in words, told.output
-    assert "grader.against.run must name the run with the model's answers; run that model by itself first" in words
+    assert "grader.compare_to.run must name the run with the model's answers; run that model by itself first" in words
     assert "{run: runs/earlier, model: NAME}" in words
 
 

@@ -13,7 +13,7 @@ from adaptive_eval.running import event_loop
 CONFIG = """
 questions: {world: coins}
 grader: math
-trials: {min: 2, max: 4, favour: answers}  # which goes by no clock
+trials: {min: 2, max: 4, optimize: cost}  # which goes by no clock
 models:
   - {name: coin-11, simulate: true}
   - {name: coin-01, simulate: true, stream: true}

@@ -31,17 +31,17 @@ def forecast_trials(site: Site, **changes: object) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("favour", "seconds"), [("answers", 0.004), pytest.param("time", 0.1, marks=pytest.mark.release)]
+    ("optimize", "seconds"), [("cost", 0.004), pytest.param("time", 0.1, marks=pytest.mark.release)]
 )
 def test_the_forecast_counts_every_answer_that_the_run_asks(
-    favour: str, seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    optimize: str, seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the world of the servers, and in no other: worlds differ by far more than this. Wrong answers take twice as
     long, as the forecast says that it assumes."""
     p = binary(np.array([with_mean(np.linspace(0.02, 0.98, 8), mean) for mean in (0.85, 0.5, 0.15)]))
     world = replace(small_world(), p=p, latency=Latency(median=seconds))
     monkeypatch.setattr("adaptive_eval.study.forecast.prior_chances", lambda *_: iter([world.p] * 10))
-    pace = {"trials": {"min": 4, "max": 80, "favour": favour}, "concurrency": 16}
+    pace = {"trials": {"min": 4, "max": 80, "optimize": optimize}, "concurrency": 16}
     with serving(SimulatedServer(world)) as url:
         site, asked = Site.make(tmp_path, url), list[int]()
         for seed in range(3):

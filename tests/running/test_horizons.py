@@ -89,27 +89,29 @@ def test_where_the_first_look_lay_is_kept_when_the_horizon_that_gave_it_is_raise
 def test_the_first_look_stays_as_large_as_it_was(site: Site) -> None:
     """Rounds as large as the need begin with a part of the horizon."""
     run_to(site, 20)
-    refused = site.run(site.write(trials={"min": 2, "max": 20, "favour": "time"}))
+    refused = site.run(site.write(trials={"min": 2, "max": 20, "optimize": "time"}))
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "took its first look with 2 trials a question" in refused.stderr
-    assert "cannot begin with 3 after it, as trials.favour time does; keep trials.favour answers, or" in refused.stderr
+    assert (
+        "cannot begin with 3 after it, as trials.optimize time does; keep trials.optimize answers, or" in refused.stderr
+    )
 
 
 @pytest.mark.slow
 def test_a_run_that_chooses_its_pace_keeps_the_one_it_began_with(site: Site) -> None:
     """`auto` would take another now: GPUs are named, and the stored run says what it began with."""
     gpus = [{"name": name, "base_url": site.base_url, "gpus": 1} for name in ("ada", "bob", "cyd")]
-    begun = site.run(site.write(trials={"min": 2, "max": 10, "favour": "answers"}, models=gpus))
+    begun = site.run(site.write(trials={"min": 2, "max": 10, "optimize": "cost"}, models=gpus))
     assert begun.exit_code in FINISHED, begun.stderr
     again = site.run(site.write(trials={"min": 2, "max": 10}, models=gpus))
     assert again.exit_code in FINISHED, again.stderr
     with closing(RunReader.open(site.directory())) as reader:
-        assert reader.header().configuration["trials"]["favour"] == "answers"
+        assert reader.header().configuration["trials"]["optimize"] == "cost"
     folder = str(site.directory("fresh"))
     fresh = site.run(site.write(trials={"min": 2, "max": 10}, models=gpus), "--run-dir", folder)
     assert fresh.exit_code in FINISHED, fresh.stderr
     with closing(RunReader.open(site.directory("fresh"))) as reader:
-        assert reader.header().configuration["trials"]["favour"] == "time"
+        assert reader.header().configuration["trials"]["optimize"] == "time"
 
 
 @pytest.mark.slow

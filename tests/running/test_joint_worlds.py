@@ -41,7 +41,7 @@ def known_settings(url: str, site: Site) -> dict[str, object]:
         "models": models,
         "sampling": {"temperature": 0.6, "max_tokens": 2000, "logprobs": True},
         "grader": {"kind": "verifier", "server": server, "key_grader": "math"},
-        "trials": {"min": 3, "max": 4, "favour": "answers"},
+        "trials": {"min": 3, "max": 4, "optimize": "cost"},
     }
 
 
@@ -49,7 +49,7 @@ def known_settings(url: str, site: Site) -> dict[str, object]:
 @pytest.mark.parametrize("name", ["concision_high_conf", "ood_robustness"])
 def test_all_that_was_drawn_is_stored_and_gives_the_category(name: str, site: Site, known_url: str) -> None:
     settings, pilot = known_settings(known_url, site), site.directory("pilot")
-    first = site.write("pilot", **settings | {"trials": {"min": 3, "max": 3, "favour": "answers"}})
+    first = site.write("pilot", **settings | {"trials": {"min": 3, "max": 3, "optimize": "cost"}})
     assert site.run(first, "--run-dir", str(pilot)).exit_code in ENDED
     config = site.write(**settings, rubric={"name": name, "thresholds": {"from": str(pilot)}})
     ended = site.run(config)

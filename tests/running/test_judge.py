@@ -290,7 +290,7 @@ def test_what_the_judge_has_lost_ends_a_run_at_its_cap(
 @pytest.mark.slow
 def test_judging_anew_stays_within_the_caps_or_is_confirmed(site: Site, fair_url: str) -> None:
     """Nothing is sent where a cap might not bear it; what it has used is spent, with replies that were lost."""
-    limits = {"sampling": {"max_tokens": 20}, "concurrency": {"in_flight": 64, "patience": 0.0}}
+    limits = {"sampling": {"max_tokens": 20}, "concurrency": {"in_flight": 64, "retry_for": 0.0}}
     assert site.run(site.write(**settings(fair_url, grader="math", trials={"min": 2, "max": 2}))).exit_code in ENDED
     before = stored(site)
     faults = Faults(reset=0.1, seed=3)
@@ -326,7 +326,11 @@ def test_a_regrade_that_is_ended_has_spent_what_it_has_asked(site: Site, fair_ur
     assert site.run(site.write(**keyed)).exit_code in ENDED
     before = stored(site)
     gated = GatedServer(small_world(), 70, judge=SimulatedJudge())
-    limits = {"sampling": {"max_tokens": 20}, "longest": 1024, "cost": {"price": {"input": 1.0, "output": 2.0}}}
+    limits = {
+        "sampling": {"max_tokens": 20},
+        "max_answer_bytes": 1024,
+        "cost": {"price": {"input": 1.0, "output": 2.0}},
+    }
     models = [{"name": name, "base_url": fair_url, "price": {"input": 1.0, "output": 2.0}} for name in MODELS]
     anew = {"models": models, "trials": {"min": 4, "max": 4}, "budget": {"tokens": 10**7, "usd": 50.0}}
     with serving(gated) as url:
@@ -447,7 +451,7 @@ def test_a_tiny_request_that_shows_that_the_judge_answers_counts_as_one_lost_ver
 
     with listening(script) as server:
         asked = GraderServer(base_url=server.base_url, model="ada")
-        limits = GraderLimits(patience=300.0)
+        limits = GraderLimits(retry_for=300.0)
         said = asyncio.run(asked_twice(Judge(server=asked, structured=False, concurrency=limits)))
     assert "gave no verdict" in said[0] and "fails on this request every time: HTTP 500: no" in said[1]
     assert len(counted) == 1 and server.said[counted[0] :] == [200, 500]

@@ -25,7 +25,7 @@ CRITERIA = [
     {"name": "form", "says": "its answer stands in a box", "weight": 0.3},
 ]
 SCORES = {"scores": CRITERIA}
-AGAINST = {"against": "other"}
+AGAINST = {"compare_to": "other"}
 
 
 @pytest.fixture(scope="module")
@@ -154,8 +154,8 @@ def test_a_judge_that_likes_a_place_is_seen_and_moves_no_score(site: Site, bias:
 @pytest.mark.parametrize(
     ("grader", "changes", "said"),
     [
-        ({"against": "nothing"}, {}, "must be a field of the questions that is kept"),
-        ({"against": "reference", **SCORES}, {}, "has scores and against"),
+        ({"compare_to": "nothing"}, {}, "must be a field of the questions that is kept"),
+        ({"compare_to": "reference", **SCORES}, {}, "has scores and compare_to"),
         ({"scores": [{"name": f"c{at}", "weight": 2.0**at} for at in range(7)]}, {}, "more than 64 different sums"),
         (
             SCORES,

@@ -34,7 +34,11 @@ def write(site: Site, url: str, name: str = "run", judge_url: str = "", **change
     for benchmark, some in (("exact", rows[::2]), ("open", rows[1::2])):
         (site.folder / f"{benchmark}.jsonl").write_text("\n".join(map(json.dumps, some)))
     server = {"base_url": judge_url, "model": "judge"}
-    judge = {"grader": {"kind": "judge", "server": {**server, "price": PRICE}, "longest": 1024}} if judge_url else {}
+    judge = (
+        {"grader": {"kind": "judge", "server": {**server, "price": PRICE}, "max_answer_bytes": 1024}}
+        if judge_url
+        else {}
+    )
     config = site.config(
         benchmarks=[
             {"name": "exact", "questions": "exact.jsonl"},

@@ -91,10 +91,10 @@ def judged_config(
             "gpus": JUDGE_GPUS,
         },
         "sampling": {"temperature": 0.5, "max_tokens": REPLY_TOKENS, "timeout": TIMEOUT},
-        "longest": 1024,
+        "max_answer_bytes": 1024,
         "votes": votes,
         "structured": structured,
-        "concurrency": {"in_flight": JUDGE_SLOTS, "attempts": 3, "patience": 5.0},
+        "concurrency": {"in_flight": JUDGE_SLOTS, "attempts": 3, "retry_for": 5.0},
         **how,
     }
     document: dict[str, Any] = {
@@ -105,7 +105,7 @@ def judged_config(
         "stopping": UNDECIDED | {"on_alarm": "never"},  # budgets end it
         "trials": {"min": 1, "max": horizon},
         "budget": dict(budget),
-        "concurrency": {"in_flight": slots, "attempts": 3, "patience": 5.0},
+        "concurrency": {"in_flight": slots, "attempts": 3, "retry_for": 5.0},
     }
     (folder / "run.yaml").write_text(json.dumps(document))
     return load_config(folder / "run.yaml")

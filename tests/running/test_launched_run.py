@@ -35,7 +35,7 @@ from adaptive_eval.store import (
 )
 
 SERVER = Path(__file__).with_name("small_server.py")
-TRIALS = {"min": 4, "max": 12, "favour": "answers"}
+TRIALS = {"min": 4, "max": 12, "optimize": "cost"}
 AHEAD = {**TRIALS, "lookahead": 3}
 STARTING = ("--dry-run", "--start-servers")
 Kind = TypeVar("Kind", bound=Event)
@@ -326,7 +326,7 @@ def test_a_dry_run_starts_nothing_and_says_what_would_be_started(site: Site) -> 
 
 def test_a_dry_run_says_what_would_be_started_on_a_cluster_and_joins_none(site: Site) -> None:
     launch = {"command": "no-such-server --port {port}"}
-    shared = {"pool": {"places": "cluster", "most": 3}}
+    shared = {"pool": {"places": "cluster", "max_places": 3}}
     would = "would be started on the cluster: no-such-server --port PORT"
     for sites, servers, where in ((1, {}, "1 site"), (3, {}, "3 sites"), (1, shared, "a shared site")):
         models = [{"name": name, "launch": launch | {"sites": sites}} for name in ("ada", "cyd")]

@@ -138,7 +138,7 @@ def test_what_resets_and_a_kill_have_lost_counts_and_is_told(tmp_path: Path, met
     site = Site.make(tmp_path, f"http://127.0.0.1:{meter.server_port}/v1")
     config = site.write(
         budget={"tokens": CAP},
-        trials={"min": 2, "max": 60, "favour": "answers"},
+        trials={"min": 2, "max": 60, "optimize": "cost"},
         sampling={"temperature": 0.6, "max_tokens": 100},
         stopping={"rule": "published", "options": {"threshold": 50}, "prior": "uniform", "on_alarm": "never"},
     )

@@ -43,7 +43,7 @@ def earlier() -> Path:
     write_questions(folder)
     models = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in OLD]
     (folder / "old.yaml").write_text(
-        json.dumps({**SETTINGS, "models": models, "trials": {"min": 2, "max": 4, "favour": "answers"}})
+        json.dumps({**SETTINGS, "models": models, "trials": {"min": 2, "max": 4, "optimize": "cost"}})
     )
     assert World().run(load_config(folder / "old.yaml"), folder / "old", Start()) is not None
     return folder / "old"
@@ -72,7 +72,7 @@ class RecordedLives(RuleBasedStateMachine):
             **SETTINGS,
             "seed": run_seed,
             "objective": objective,
-            "trials": {"min": least, "max": 4, "favour": "answers"},
+            "trials": {"min": least, "max": 4, "optimize": "cost"},
             "concurrency": {"in_flight": slots, "samples_per_request": samples},
         }
         self.settings |= {} if budget is None else {"budget": {"trials": budget}}

@@ -43,7 +43,7 @@ class Folder:
             "questions": str(path / "questions.jsonl"),
             "sampling": {"temperature": 0.6, "max_tokens": 100},
             "grader": "exact",
-            "trials": {"min": 2, "max": 4, "favour": "answers"},
+            "trials": {"min": 2, "max": 4, "optimize": "cost"},
         }
 
     def write_questions(self, keys: tuple[str, ...], answer: str = "right") -> None:
@@ -121,7 +121,7 @@ def test_outcomes_of_the_earlier_run_stand_and_only_the_new_model_is_asked(folde
 def test_an_earlier_run_that_goes_on_changes_nothing(folder: Folder) -> None:
     folder.run(folder.placing())
     before = read_counts(folder.path / "new").cells.tolist()
-    folder.run(folder.earlier(trials={"min": 2, "max": 8, "favour": "answers"}), name="old")
+    folder.run(folder.earlier(trials={"min": 2, "max": 8, "optimize": "cost"}), name="old")
     folder.run(folder.placing())
     assert read_counts(folder.path / "new").cells.tolist() == before
 
@@ -169,7 +169,7 @@ def test_a_gate_that_the_error_of_its_baseline_limits_says_how_long_a_recording_
         {"name": "bob", "recorded": str(folder.path / "base")},
         {"name": NEW, "base_url": "http://127.0.0.1:9/v1"},
     ]
-    trials = {"min": 4, "max": most, "favour": "answers"}
+    trials = {"min": 4, "max": most, "optimize": "cost"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SKILLS, NEW, 0.55)
         ended = folder.run(folder.config("new", models, objective=gate, stopping={"delta": 0.02}, trials=trials))

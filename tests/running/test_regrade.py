@@ -80,7 +80,7 @@ def test_a_grader_that_fails_on_every_answer_changes_no_grade(site: Site, fragil
 
 
 def test_another_grader_grades_every_answer_and_the_run_goes_on_with_it(site: Site) -> None:
-    trials = {"min": 2, "max": 2, "favour": "auto"}
+    trials = {"min": 2, "max": 2, "optimize": "auto"}
     site.run(site.write(trials=trials))
     before = Found.of(site.directory())
     contains = site.write(trials=trials, grader="contains")

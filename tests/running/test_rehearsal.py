@@ -211,7 +211,7 @@ def test_a_grader_that_cannot_work_is_found_before_anything_is_asked(site: Site)
 
 @pytest.mark.usefixtures("short_pauses")
 def test_the_servers_of_judges_are_asked_too(site: Site) -> None:
-    away, verdicts = {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}, {"attempts": 1, "patience": 0}
+    away, verdicts = {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}, {"attempts": 1, "retry_for": 0}
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:
         there = {"base_url": url, "model": "judge"}
         models = [{"name": name, "base_url": url} for name in MODELS]

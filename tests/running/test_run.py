@@ -292,7 +292,7 @@ def test_a_model_that_thinks_for_long_does_not_keep_a_refusal_back(
 @pytest.mark.usefixtures("short_pauses")
 def test_servers_that_cannot_be_reached_are_exit_code_5(site: Site) -> None:
     nobody = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in MODELS]
-    ended = site.run(site.write(models=nobody, concurrency={"in_flight": 2, "patience": 0.5}))
+    ended = site.run(site.write(models=nobody, concurrency={"in_flight": 2, "retry_for": 0.5}))
     assert ended.exit_code == ExitCode.ENDPOINTS
     assert "ada: no connection to its server can be made" in ended.stderr
 
@@ -301,7 +301,7 @@ def test_servers_that_cannot_be_reached_are_exit_code_5(site: Site) -> None:
 @pytest.mark.usefixtures("short_pauses")
 def test_one_server_that_cannot_be_reached_ends_a_new_run_and_comes_back(site: Site) -> None:
     models = [*site.config()["models"][:2], {"name": "cyd", "base_url": "http://127.0.0.1:9/v1"}]  # type: ignore[index]
-    ended = site.run(site.write(models=models, concurrency={"in_flight": 8, "patience": 0.5}))
+    ended = site.run(site.write(models=models, concurrency={"in_flight": 8, "retry_for": 0.5}))
     assert ended.exit_code == ExitCode.ENDPOINTS
     assert "cyd: no connection to its server can be made" in ended.stderr and "127.0.0.1:9" in ended.stderr
     assert not trials_in(site.directory())
@@ -427,7 +427,7 @@ def test_two_processes_cannot_write_one_run_by_two_paths(site: Site) -> None:
 def test_servers_that_never_answered_have_finished_nothing(site: Site) -> None:
     with serving(SimulatedServer(small_world(), faults=Faults(server_error=1.0))) as url:
         models = [{"name": name, "base_url": url} for name in MODELS]
-        ended = site.run(site.write(models=models, concurrency={"patience": 0, "attempts": 1}))
+        ended = site.run(site.write(models=models, concurrency={"retry_for": 0, "attempts": 1}))
     assert ended.exit_code == ExitCode.ENDPOINTS
     assert "Stopped: no answer came from any model: " in ended.stdout and "Finished" not in ended.stdout
     assert "no model has a score" in ended.stdout and "first ada" not in ended.stdout

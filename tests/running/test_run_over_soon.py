@@ -18,16 +18,16 @@ from adaptive_eval.store import RunFinished, RunReader, events_of_kind
 from adaptive_eval.store.looks import trials_at
 
 TRIALS = {"min": 4, "max": 30}
-AHEAD = {**TRIALS, "favour": "time"}
+AHEAD = {**TRIALS, "optimize": "time"}
 
 
 @pytest.mark.slow
 def test_without_a_price_it_is_the_default_and_every_answer_that_was_asked_for_is_counted(site: Site) -> None:
-    config = site.write("time", trials={**TRIALS, "favour": "auto"}, concurrency=64)
+    config = site.write("time", trials={**TRIALS, "optimize": "auto"}, concurrency=64)
     ended = site.run(config, "--run-dir", str(site.directory("time")))
     assert ended.exit_code in ENDED, ended.stderr
     results = json.loads((site.directory("time") / "results.json").read_text())
-    assert results["decisions"]["trials"]["favour"] == "time"
+    assert results["decisions"]["trials"]["optimize"] == "time"
     assert results["cost"]["trials"] == len(Found.of(site.directory("time")).outcomes)
     assert not results["cost"]["beside"]
     report = CliRunner().invoke(app, ["report", str(site.directory("time")), "--format", "md", "--output", "-"])

@@ -116,7 +116,7 @@ def run(folder: Path, server: Hanging, *options: str, **changes: object) -> tupl
             {"name": "bob", "base_url": server.base_url, "sampling": {"timeout": HANGS}},
         ],
         "grader": "numeric",
-        "trials": {"min": 4, "max": 8, "favour": "answers"},
+        "trials": {"min": 4, "max": 8, "optimize": "cost"},
         "concurrency": {"in_flight": 64, "attempts": 1},
     }
     path = folder / "run.yaml"
@@ -213,7 +213,7 @@ def test_a_gate_calls_nobody_worse_for_what_timed_out(tmp_path: Path, server: Ha
         server,
         models=models,
         objective=gate,
-        trials={"min": 4, "max": 8, "favour": "answers", "seeds": "consecutive"},
+        trials={"min": 4, "max": 8, "optimize": "cost", "seeds": "consecutive"},
     )
     assert code == ExitCode.SPENT, output
     assert (

@@ -74,7 +74,7 @@ def test_what_the_model_answered_at_an_earlier_start_counts_where_nothing_else_i
 
     with listening(lambda asked: None) as server:
         for cap in (12, 60):
-            more = {"trials": {"min": 1, "max": 8}, "concurrency": {"in_flight": 1, "patience": 2}}
+            more = {"trials": {"min": 1, "max": 8}, "concurrency": {"in_flight": 1, "retry_for": 2}}
             more |= {"budget": {"trials": cap}, "stopping": {"on_alarm": "never", "confidence": 0.999}}
             code, told = run(write_config(tmp_path, server, **more))
             server.script = script

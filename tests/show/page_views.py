@@ -79,7 +79,7 @@ def configuration(models: Sequence[str], name: str, sections: dict[str, object])
         "models": [{"name": model, "base_url": "http://127.0.0.1:8000/v1"} for model in models],
         "sampling": {"temperature": 0.6, "max_tokens": 2000},
         "grader": "numeric",
-        "trials": {"min": 4, "max": 30, "favour": "answers"},
+        "trials": {"min": 4, "max": 30, "optimize": "cost"},
     }
     checked = check_text(yaml.safe_dump(settings | sections), Path("run.yaml"), (), {})
     assert checked.config is not None, checked.problems

@@ -625,11 +625,11 @@ async def test_the_cost_says_how_many_trials_were_allowed(tmp_path: Path) -> Non
             SettingsChanged(
                 changes=(
                     Change("models", [{"name": "ada", "gpus": 1}, {"name": "bob"}], [{"name": "ada", "gpus": 2}]),
-                    Change("report.by", [], ["topic"]),
+                    Change("report.group_by", [], ["topic"]),
                     Change("models", [{"name": "ada"}, {"name": "bob"}], [{"name": "bob"}, {"name": "ada"}]),
                 )
             ),
-            "settings changed: models.ada.gpus, models.bob, report.by, models",
+            "settings changed: models.ada.gpus, models.bob, report.group_by, models",
         ),
     ],
 )

@@ -345,7 +345,7 @@ def test_which_answers_the_scores_are_of_is_said_where_more_were_asked(view: Run
     shown = replace(view, results=ahead)
     assert all(told in write(shown) for write in (markdown, summary, pull_request))
     late = replace(whole.models[0], stored_trials=whole.models[0].stored_trials + 2)
-    decisions = {"trials": {"favour": "time", "seeds": "hashed"}}
+    decisions = {"trials": {"optimize": "time", "seeds": "hashed"}}
     finished = replace(whole.run, status="finished")
     killed = replace(whole, models=(late, *whole.models[1:]), decisions={**whole.decisions, **decisions}, run=finished)
     left = "Scores leave out 2 answers of rounds that are incomplete."
@@ -355,8 +355,8 @@ def test_which_answers_the_scores_are_of_is_said_where_more_were_asked(view: Run
     changed = replace(killed, warnings=(Caution("uncounted", None, "1 of 9 stored trials are in no score yet"),))
     assert counted_sentence(changed) == left.replace("incomplete", "incomplete, or asked under earlier settings")
     assert counted_sentence(replace(killed, run=replace(finished, status="stopped"))) == left
-    for favour, seeds in (("time", "coupled"), ("answers", "hashed")):
-        pace = {**killed.decisions, "trials": {"favour": favour, "seeds": seeds}}
+    for optimize, seeds in (("time", "coupled"), ("cost", "hashed")):
+        pace = {**killed.decisions, "trials": {"optimize": optimize, "seeds": seeds}}
         assert counted_sentence(replace(killed, decisions=pace)) == left
     assert all(left in write(replace(view, results=killed)) for write in (markdown, summary, pull_request))
     stopped = replace(shown, ended="Stopped.", next_steps=(Advice("go on."),))

@@ -86,7 +86,7 @@ def live(site: Site) -> Iterator[LiveRun]:
     gated = GatedServer(small_world(), 10)
     with serving(gated) as url, serving(SimulatedServer(small_world())) as others:
         models = [{"name": name, "base_url": url if name == MODELS[0] else others} for name in MODELS]
-        trials = {"min": 4, "max": 40, "favour": "answers"}
+        trials = {"min": 4, "max": 40, "optimize": "cost"}
         process = site.start(site.write(models=models, concurrency=4, trials=trials))
         assert wait_for_trials(site.directory(), 1, process)
         yield LiveRun(site.directory(), gated)

@@ -34,7 +34,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory, base_url: str, inspect_addre
     settings = {
         "benchmark": {"inspect": "tasks.py@afterword"},
         "models": [{"name": skill, "inspect": f"scripted/{skill}"} for skill in ("p95", "p10")],
-        "trials": {"min": 2, "max": 2, "favour": "answers"},
+        "trials": {"min": 2, "max": 2, "optimize": "cost"},
         "stopping": {"on_alarm": "never"},
         "store": str(site.folder / "runs"),
     }

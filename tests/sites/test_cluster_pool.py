@@ -34,8 +34,8 @@ def written(site: Site, *flags: str, pool: dict[str, object] | None = None, **ch
     """Three models on a pool, which has two places unless something else is said."""
     command = [sys.executable, "-S", str(SERVER), "{port}", *flags, str(site.folder)]
     models = [{"name": name, "launch": {"command": command, "timeout": HANGS}} for name in MODELS]
-    settings: dict[str, object] = {"trials": {"min": 4, "max": 8, "favour": "answers"}, "concurrency": 2}
-    places = {"places": "cluster", "most": 2} if pool is None else pool
+    settings: dict[str, object] = {"trials": {"min": 4, "max": 8, "optimize": "cost"}, "concurrency": 2}
+    places = {"places": "cluster", "max_places": 2} if pool is None else pool
     return site.write(**{**settings, "models": models, "servers": {"pool": places}, **changes})
 
 
@@ -89,7 +89,7 @@ def test_models_that_share_a_place_of_the_cluster_take_turns(site: Site, at_home
     launch = {"command": command, "timeout": HANGS, "exclusive": "gpu0", "env": {"SHARD": "{place}"}}
     cluster = NearCluster()
     config = written(site, models=[{"name": name, "launch": launch} for name in MODELS])
-    config.write_text(config.read_text().replace("servers:\n  pool:\n    most: 2\n    places: cluster\n", ""))
+    config.write_text(config.read_text().replace("servers:\n  pool:\n    max_places: 2\n    places: cluster\n", ""))
     assert run_at(cluster, config, site) == ExitCode.SPENT
     assert cluster.most == 1 and {one.on for one in events(site, ServerLaunched)} == {"gpu0"}
     assert Found.of(site.directory()) == at_home
@@ -108,7 +108,7 @@ def test_sites_are_not_left_out_silently_where_there_is_no_cluster(site: Site, o
     """Several servers of a model are refused; how sites work with their head is said to have no effect."""
     launch = {"command": [sys.executable, "-S", str(SERVER), "{port}", str(site.folder)], "timeout": HANGS}
     models = [{"name": name, "launch": launch | {"sites": 2 if name == "bob" else 1}} for name in MODELS]
-    config = site.write(models=models, servers={"sites": {"keep": 30}})
+    config = site.write(models=models, servers={"sites": {"orphan_timeout": 30}})
     refused = site.run(config, *options)
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "models.bob.launch.sites: 2 needs a cluster: run it with --ray, or remove it" in refused.output
@@ -119,8 +119,8 @@ def test_sites_are_not_left_out_silently_where_there_is_no_cluster(site: Site, o
     ("pool", "said"),
     [
         ({"places": "cluster"}, "has places: cluster, but not `most`"),
-        ({"places": [0], "most": 2}, "has most beside named places"),
-        ({"places": "clutter", "most": 2}, "places"),
+        ({"places": [0], "max_places": 2}, "has max_places beside named places"),
+        ({"places": "clutter", "max_places": 2}, "places"),
     ],
 )
 def test_what_a_pool_cannot_be_is_told(site: Site, pool: dict[str, object], said: str) -> None:

@@ -29,7 +29,7 @@ def places_of_its_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def judged(site: Site, url: str, name: str, **more: object) -> Path:
     grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}}
-    trials = {"min": 4, "max": 8, "favour": "answers"}
+    trials = {"min": 4, "max": 8, "optimize": "cost"}
     sites = {"bob": 2} if name == "run" else None
     return site.write(name, models=models(site, sites), grader=grader, trials=trials, concurrency=2, **more)
 

@@ -55,7 +55,7 @@ def models(site: Site, sites: dict[str, int] | None = None, *flags: str, **more:
 
 
 def written(site: Site, **changes: object) -> Path:
-    return site.write(trials={"min": 4, "max": 8, "favour": "answers"}, concurrency=2, **changes)
+    return site.write(trials={"min": 4, "max": 8, "optimize": "cost"}, concurrency=2, **changes)
 
 
 def run_at(cluster: NearCluster, config: Path, site: Site, *watchers: Watcher) -> ExitCode:
@@ -127,9 +127,9 @@ def test_what_a_model_answered_at_an_earlier_start_counts_where_nothing_else_is_
     for cap in (24, 720):
         config = site.write(
             models=models(site, None, "picky"),
-            trials={"min": 1, "max": 30, "favour": "answers"},
+            trials={"min": 1, "max": 30, "optimize": "cost"},
             budget={"trials": cap},
-            concurrency={"in_flight": 1, "patience": 2},
+            concurrency={"in_flight": 1, "retry_for": 2},
             stopping={"on_alarm": "never"},
         )
         code = run_at(NearCluster(), config, site) if at_sites else site.run(config).exit_code
@@ -267,9 +267,9 @@ def test_what_a_site_takes(
         (
             {
                 "models": [{"name": "ada", "launch": {"sites": 3}}],
-                "servers": {"pool": {"places": "cluster", "most": 4}},
+                "servers": {"pool": {"places": "cluster", "max_places": 4}},
             },
-            "models.ada.launch.sites asks for 3 servers, but servers.pool.most says how many",
+            "models.ada.launch.sites asks for 3 servers, but servers.pool.max_places says how many",
         ),
     ],
 )

@@ -233,27 +233,27 @@ def test_the_time_beside_a_fixed_number_is_said_in_words_where_it_is_not_known()
 @pytest.mark.slow
 def test_the_pace_that_is_taken_is_named_with_the_reason() -> None:
     found = forecast(str(write_config(Path())), timed=True)
-    taken = found["decisions"]["trials"]["favour"]
-    assert f"pace      {taken}, since {found['why_favoured']}" in found["shown"]
-    given = forecast(str(write_config(Path())), "--set", "trials.favour=answers", timed=True)
-    assert given["why_favoured"] is None and "pace      answers\n" in given["shown"]
+    taken = found["decisions"]["trials"]["optimize"]
+    assert f"pace      {taken}, since {found['why_optimized']}" in found["shown"]
+    given = forecast(str(write_config(Path())), "--set", "trials.optimize=cost", timed=True)
+    assert given["why_optimized"] is None and "pace      cost\n" in given["shown"]
 
 
 @pytest.mark.slow
 def test_many_slots_take_longer_than_a_fixed_number() -> None:
-    words = (str(write_config(Path())), "--set", "trials.favour=answers", "--set", "stopping.options.worth=50")
+    words = (str(write_config(Path())), "--set", "trials.optimize=cost", "--set", "stopping.options.worth=50")
     few, many = (forecast(*words, "--set", f"concurrency={slots}") for slots in (1, 64))
     assert few["times_as_long"] < 1.0 < many["times_as_long"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("taken", ["answers", "time"])
+@pytest.mark.parametrize("taken", ["cost", "time"])
 def test_what_takes_longer_names_the_pace_that_takes_less_time(taken: str) -> None:
     """Unless the run has it already."""
-    words = (str(write_config(Path())), "--set", "concurrency=256", "--set", f"trials.favour={taken}")
+    words = (str(write_config(Path())), "--set", "concurrency=256", "--set", f"trials.optimize={taken}")
     found = forecast(*words, "--set", "stopping.options.worth=50", timed=True)
     assert found["times_as_long"] > 1.0
-    assert ("trials.favour: time keeps its servers busy" in found["shown"]) == (taken == "answers")
+    assert ("trials.optimize: time keeps its servers busy" in found["shown"]) == (taken == "answers")
 
 
 @pytest.mark.slow

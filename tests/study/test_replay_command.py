@@ -171,10 +171,10 @@ def test_a_study_tells_what_runs_cost_and_got_wrong() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("favour", ["answers", "time"])
-def test_what_was_asked_ahead_is_in_the_cost_and_in_the_scores(favour: str) -> None:
+@pytest.mark.parametrize("optimize", ["cost", "time"])
+def test_what_was_asked_ahead_is_in_the_cost_and_in_the_scores(optimize: str) -> None:
     """In a replay all of it has come, and a study tells the same cost as its replays one by one."""
-    pace = (*SMALL, "--set", f"trials.favour={favour}")
+    pace = (*SMALL, "--set", f"trials.optimize={optimize}")
     assert replayed("coins", *pace, "--runs", "2", "--output", "study").exit_code == ExitCode.REACHED
     with Path("study", "runs.csv").open() as file:
         told = [int(row["trials"]) for row in csv.DictReader(file)]
@@ -183,7 +183,7 @@ def test_what_was_asked_ahead_is_in_the_cost_and_in_the_scores(favour: str) -> N
     found = [results(f"one-{seed}") for seed in (0, 1)]
     assert told == [one["cost"]["trials"] for one in found]
     assert told == [sum(row["trials"] for row in one["models"]) for one in found], "nothing is left out of the scores"
-    assert (favour == "time") == any(one["cost"]["trials"] > one["looks"][-1]["trials"] for one in found)
+    assert (optimize == "time") == any(one["cost"]["trials"] > one["looks"][-1]["trials"] for one in found)
 
 
 def test_a_directory_of_a_real_run_is_left_alone() -> None:

@@ -1,4 +1,4 @@
-"""The deciding sections of a configuration alone, and the pace that `trials.favour` means."""
+"""The deciding sections of a configuration alone, and the pace that `trials.optimize` means."""
 
 from pathlib import Path
 
@@ -74,15 +74,15 @@ def test_decisions_alone_make_a_plan() -> None:
     [(30, 80, 12), (15, 80, 12), (1, 80, 12), (30, 16, 2), (30, 4, 1), (90, 80, 4), (450, 80, 0), (10_000, 80, 0)],
 )
 def test_rounds_run_ahead_by_trials_and_by_a_part_of_the_horizon(questions: int, most: int, lookahead: int) -> None:
-    trials = TrialsConfig(min=1, max=most, favour="time")
+    trials = TrialsConfig(min=1, max=most, optimize="time")
     held = Pace(lookahead=lookahead, opening=round(0.15 * most), held=True)
     assert make_pace(trials, questions) == held
-    assert make_pace(trials.model_copy(update={"favour": "answers"}), questions) == Pace()
+    assert make_pace(trials.model_copy(update={"optimize": "cost"}), questions) == Pace()
 
 
 def test_a_pace_that_is_given_holds() -> None:
-    assert make_pace(TrialsConfig(favour="answers", lookahead=3), 30) == Pace(3)
-    given = make_pace(TrialsConfig(favour="time", lookahead=0), 30)
+    assert make_pace(TrialsConfig(optimize="cost", lookahead=3), 30) == Pace(3)
+    given = make_pace(TrialsConfig(optimize="time", lookahead=0), 30)
     assert given == Pace(opening=12, held=True)
-    rule = plan_on(Bench(3, 30, np.array([0.0, 1.0])), decided("trials.favour=time"), NAMES).rule
+    rule = plan_on(Bench(3, 30, np.array([0.0, 1.0])), decided("trials.optimize=time"), NAMES).rule
     assert isinstance(rule, Optimal) and rule.start == 12 / 80

@@ -55,7 +55,7 @@ def test_every_run_of_a_forecast_counts_what_was_asked_ahead() -> None:
     worlds = [level(0.6, 0.5 - 0.002 * number) for number in range(30)]
     for usage in (known, unknown):
         whole = scenario(served=served(2, slots=32)._replace(usage=usage))
-        trials = whole.decisions.trials.model_copy(update={"favour": "time"})
+        trials = whole.decisions.trials.model_copy(update={"optimize": "time"})
         soon = replace(whole, decisions=whole.decisions.model_copy(update={"trials": trials}))
         cap = Budget(trials=500)
         found = simulate_all(soon, worlds, cap, lambda *_, **__: None)

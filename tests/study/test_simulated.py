@@ -203,7 +203,7 @@ def test_a_run_whose_settings_were_changed_is_simulated_from_where_it_stood() ->
 
 @pytest.mark.parametrize(("trials", "size"), [(24, 12), (23, 2), (6, 2)])
 def test_calls_begin_with_the_first_round_that_the_cap_allows(trials: int, size: int) -> None:
-    one = scenario(decisions=Decisions.model_validate({"trials": {"min": 2, "max": 80, "favour": "time"}}))
+    one = scenario(decisions=Decisions.model_validate({"trials": {"min": 2, "max": 80, "optimize": "time"}}))
     cap = Budget(trials=2 * QUESTIONS * trials)
     for budget, opening in ((cap, size), (uncapped(cap), 12)):
         made = one.plan(budget)

@@ -56,7 +56,7 @@ class PoolConfig(Section):
     """Names of the places, such as [0, 1, 2, 3], or ["0,1", "2,3"] if a model takes two GPUs. Other runs of the same
     user on this machine wait for places of the same name until this run has ended. `cluster`: with `--ray`, places on
     the cluster's nodes as they become free."""
-    most: int | None = Field(None, ge=1, le=1024)
+    max_places: int | None = Field(None, ge=1, le=1024)
     """On a cluster: most places of the run at a time."""
 
     @field_validator("places")
@@ -73,12 +73,12 @@ class PoolConfig(Section):
 
     @model_validator(mode="after")
     def _check_places(self) -> "PoolConfig":
-        if self.on_cluster and self.most is None:
+        if self.on_cluster and self.max_places is None:
             raise config_error(
-                "has places: cluster, but not `most`", "say how many it may have at a time, as in most: 8"
+                "has places: cluster, but not `max_places`", "say how many it may have at a time, as in max_places: 8"
             )
-        if not self.on_cluster and self.most is not None:
-            raise config_error("has most beside named places", "remove it, or write places: cluster")
+        if not self.on_cluster and self.max_places is not None:
+            raise config_error("has max_places beside named places", "remove it, or write places: cluster")
         return self
 
     @property
@@ -90,7 +90,7 @@ class PoolConfig(Section):
     def place_names(self) -> tuple[str, ...]:
         """Names of the places."""
         if isinstance(self.places, str):
-            return tuple(f"place {number}" for number in range(1, (self.most or 0) + 1))
+            return tuple(f"place {number}" for number in range(1, (self.max_places or 0) + 1))
         return tuple(str(place) for place in self.places)
 
     @property
@@ -102,11 +102,11 @@ class PoolConfig(Section):
 class SitesConfig(Section):
     """Timeouts between the head of the run and its sites on the nodes of a cluster, with `--ray`."""
 
-    wait: Seconds = Field(900.0, gt=0)
+    resource_timeout: Seconds = Field(900.0, gt=0)
     """Longest wait of a site for its resources; then its model is given up, unless other sites serve it."""
-    silence: Seconds = Field(60.0, ge=5)
+    heartbeat_timeout: Seconds = Field(60.0, ge=5)
     """Time without a message from a site after which it is restarted, on any node with room."""
-    keep: Seconds = Field(600.0, ge=5)
+    orphan_timeout: Seconds = Field(600.0, ge=5)
     """Time without a message from the head after which sites end; until then a resumed run finds them again."""
 
 

@@ -284,7 +284,7 @@ def test_vllm_is_told_that_it_may_sleep() -> None:
     assert server_environment(launch, "m", "8000", {})["VLLM_SERVER_DEV_MODE"] == "1"
 
 
-@pytest.mark.parametrize("settings", ["trials: {favour: time}", "trials: {favour: answers}"])
+@pytest.mark.parametrize("settings", ["trials: {optimize: time}", "trials: {optimize: cost}"])
 def test_models_that_are_served_in_turn_have_the_pace_of_those_with_servers_of_their_own(settings: str) -> None:
     bench = Bench(4, 30, np.array([0.0, 1.0]))
     turned, own = (_config(text + settings) for text in (TURNS, TURNS.replace("exclusive: gpu0", "")))
