@@ -1,8 +1,8 @@
 """When a failed request is sent again, and when it is given up.
 
 A request is given up after `attempts` failures, but not before it has failed for `retry_for` seconds: servers restart
-in minutes, and every long run has requests with a few quick failures in a row. Refusals for lack of room (429) are waited out
-for as long as one answer may take. A failure to connect does not count: the replica is set aside, and probes decide
+in minutes, and every long run has requests with a few quick failures in a row. Refusals for lack of room (429) are
+waited out for as long as one answer may take. A failure to connect does not count: the replica is set aside, and probes decide
 whether one is left. A request over its time limit is sent again `attempts` times; then its caller turns it into an
 answer. A request that is refused `refusals` times is given up, too.
 

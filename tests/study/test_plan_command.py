@@ -253,7 +253,7 @@ def test_what_takes_longer_names_the_pace_that_takes_less_time(taken: str) -> No
     words = (str(write_config(Path())), "--set", "concurrency=256", "--set", f"trials.optimize={taken}")
     found = forecast(*words, "--set", "stopping.options.worth=50", timed=True)
     assert found["times_as_long"] > 1.0
-    assert ("trials.optimize: time keeps its servers busy" in found["shown"]) == (taken == "answers")
+    assert ("trials.optimize: time keeps its servers busy" in found["shown"]) == (taken == "cost")
 
 
 @pytest.mark.slow
