@@ -2,9 +2,9 @@
 
 A request is given up after `attempts` failures, but not before it has failed for `retry_for` seconds: servers restart
 in minutes, and every long run has requests with a few quick failures in a row. Refusals for lack of room (429) are
-waited out for as long as one answer may take. A failure to connect does not count: the replica is set aside, and probes decide
-whether one is left. A request over its time limit is sent again `attempts` times; then its caller turns it into an
-answer. A request that is refused `refusals` times is given up, too.
+waited out for as long as one answer may take. A failure to connect does not count: the replica is set aside, and probes
+decide whether one is left. A request over its time limit is sent again `attempts` times; then its caller turns it into
+an answer. A request that is refused `refusals` times is given up, too.
 
 Some requests fail at every attempt, while others are answered: a server that cannot parse what a seed makes its model
 say returns 500 each time. Such a request is given up alone, and has no answer. A failure counts towards this if other
