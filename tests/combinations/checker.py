@@ -115,6 +115,9 @@ class Record:
             said = ANSWER.search(self.life.setup.world.answer(*self.asked(trial)).text)  # a table brings no texts
             outcomes = ("served",) if said and trial["extracted"] == said[1] else ("empty", "context", "cut")
         lines = self.outcomes.get(self.asked(trial), [])
+        if not text and trial["extracted"] is None and self.row["supply"] == "lm_eval":  # its filters are not stored
+            outcomes = ("served", "empty", "context", "cut")
+            lines = [line for line in lines if line.get("completion_tokens", 0) == trial["completion_tokens"]]
         return next((line for line in lines if line["sent"] and line["outcome"] in outcomes), None)
 
     def is_doubtful(self, trial: Mapping[str, Any]) -> bool:
