@@ -89,4 +89,4 @@ def test_habits_are_read_and_mistakes_told() -> None:
         with pytest.raises(ConfigError, match=why):
             parse_habits([text])
     told = CliRunner().invoke(app, ["simulate", "coins", "--batch", "haste=1"])
-    assert told.exit_code == 2 and "batch 'haste' is not known" in told.stderr
+    assert told.exit_code == 2 and "unknown batch 'haste'" in told.stderr

@@ -223,7 +223,7 @@ def benchmarks(setup: Setup, level: str) -> None:
         setup.config["benchmarks"] = parts
     elif level == "grouped":
         setup.config["questions"] = {"path": "questions.jsonl", "fields": {"metadata": ["topic"]}}
-        setup.config["report"] = {"by": ["topic"]}
+        setup.config["report"] = {"group_by": ["topic"]}
 
 
 @factor("none", "some")

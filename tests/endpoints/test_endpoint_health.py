@@ -101,7 +101,7 @@ async def test_a_model_that_never_answered_gets_no_patience(endpoint: Opener, un
 
 @pytest.mark.parametrize(("retry_for", "waited_for"), [(3600.0, True), (0.0, False)])
 async def test_a_server_that_takes_connections_and_is_silent_may_be_busy(
-    endpoint: Opener, monkeypatch: pytest.MonkeyPatch, patience: float, waited_for: bool
+    endpoint: Opener, monkeypatch: pytest.MonkeyPatch, retry_for: float, waited_for: bool
 ) -> None:
     monkeypatch.setattr(client, "PROBE_SECONDS", 0.05)
     free, silent = asyncio.Event(), 0
@@ -119,7 +119,7 @@ async def test_a_server_that_takes_connections_and_is_silent_may_be_busy(
         await asked.reply(200, b"")
 
     async with raw_server(reply, pages={"/health": health, "/v1/models": reply}) as server:
-        asking = endpoint(server.base_url, retry_for=patience, timeout=60.0)
+        asking = endpoint(server.base_url, retry_for=retry_for, timeout=60.0)
         if waited_for:
             (answer,) = await asyncio.wait_for(asking.sample(CHAT, range(1)), HANGS)
             assert answer.text == "42" and silent > DEFAULT.probe_misses

@@ -58,7 +58,7 @@ def test_a_hole_in_a_csv_file_is_not_read(
 
 @pytest.mark.parametrize("row", [b"," * 500, b'"a\n",' * 500], ids=["one line", "many lines"])
 def test_a_row_of_a_csv_file_has_few_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: bytes) -> None:
-    monkeypatch.setattr(readers, "MOST_COMMAS", 400)
+    monkeypatch.setattr(readers, "MAX_COMMAS", 400)
     path = tmp_path / "t.csv"
     path.write_bytes(b"model,question,category\na,q,1\n" + row + b"\n")
     assert "is not CSV: a row has more than 400 commas" in refusal(path)

@@ -79,7 +79,7 @@ def test_a_folder_with_anything_else_in_it_is_never_replaced(tmp_path: Path) -> 
     (folder / "thesis.tex").write_text("years of work")
     options = ["--format", "inspect", "--output", str(folder), "--force"]
     told = CliRunner().invoke(app, ["export", str(directory), *options])
-    assert told.exit_code == 2 and "holds thesis.tex, which is no .eval file" in told.stderr
+    assert told.exit_code == 2 and "has thesis.tex, which is not a .eval file" in told.stderr
     assert (folder / "thesis.tex").read_text() == "years of work"
 
 
@@ -93,7 +93,7 @@ def test_a_folder_with_anything_else_in_it_is_never_replaced(tmp_path: Path) -> 
             ["--format", "csv", "--output", "-"],
             "cannot be written to standard output; give a file or folder as --output",
         ),
-        (["--format", "inspect", "--output", "made.yaml"], "is a file, but this format is a folder of files"),
+        (["--format", "inspect", "--output", "made.yaml"], "is a file, but this format is a folder"),
     ],
 )
 def test_what_cannot_be_done_is_said_before_it_is_begun(

@@ -31,7 +31,7 @@ CRITERIA = (
 )
 PLAIN = Judge(server=SERVER)
 SCORED = Judge(server=SERVER, scores=CRITERIA)
-COMPARING = Judge(server=SERVER, against="other")
+COMPARING = Judge(server=SERVER, compare_to="other")
 QUESTION = Question("q1", "[q1] Which integer?", "417", metadata={"other": "So it is \\boxed{417}."})
 BALLOT = SCORED.form.ballot
 
@@ -205,7 +205,7 @@ def test_a_verdict_that_depends_on_the_order_is_a_tie(
 
 
 def test_of_several_comparisons_the_middle_one_counts() -> None:
-    judge = Judge(server=SERVER, against="reference", votes=3)
+    judge = Judge(server=SERVER, compare_to="reference", votes=3)
     better, tie, worse = (
         [(one,), (other,)] for one, other in (("first", "second"), ("tie", "tie"), ("second", "first"))
     )
@@ -247,7 +247,7 @@ def test_no_hostile_answer_changes_what_a_judge_says_or_is_told(judge: Judge, wa
             other = plain[place]
             # the system says what it says of any answer, and all else stands where it stood
             assert sent.system.replace(sent.number, "#") == other.system.replace(other.number, "#")
-            name = "answer" if judge.against is None else ("first", "second")[place]
+            name = "answer" if judge.compare_to is None else ("first", "second")[place]
             found = re.findall(rf"<{name}-{sent.number}>\n(.*?)\n</{name}-{sent.number}>", sent.user, flags=re.DOTALL)
             assert found == [visible(answer)]
             rest = sent.user.replace(visible(answer), "#").replace(sent.number, "#")
@@ -277,7 +277,7 @@ def test_a_judge_that_can_be_talked_over_is() -> None:
 
 
 def test_the_reserve_covers_both_orders_both_forms_and_every_vote() -> None:
-    judge = Judge(server=SERVER, against="other", votes=3)
+    judge = Judge(server=SERVER, compare_to="other", votes=3)
     longest = "\u202e" * 4096  # each is spelt out in eight bytes
     most = max(
         len(sent.system.encode()) + len(sent.user.encode())
@@ -290,5 +290,5 @@ def test_the_reserve_covers_both_orders_both_forms_and_every_vote() -> None:
 def test_of_a_comparison_every_question_must_have_the_other_answer() -> None:
     assert COMPARING.key_problem(QUESTION) is None
     assert "has no answer in other" in str(COMPARING.key_problem(Question("q2", "?", "1")))
-    assert Judge(server=SERVER, against="reference").key_problem(Question("q2", "?", " ")) is not None
+    assert Judge(server=SERVER, compare_to="reference").key_problem(Question("q2", "?", " ")) is not None
     assert BallotField("verdict", ("first", "second", "tie")) == COMPARING.form.ballot[0]

@@ -924,6 +924,6 @@ def test_what_does_not_go_with_a_task_is_refused(site: Site) -> None:
     output = run(site, write(site, "exactly", **wrong)).output
     assert "has no effect: the task's own scorer grades" in output
     assert "may only have max_tokens" in output
-    assert "must be given: the benchmark is a task of Inspect" in output
+    assert "must be set: the benchmark is an Inspect task" in output
     alone = site.write("alone", models=[{"name": "a", "inspect": "a/a"}, {"name": "b", "inspect": "b/b"}])
-    assert "is for tasks of Inspect, and there is no benchmark" in run(site, alone).output
+    assert "is for Inspect tasks, but there is no benchmark" in run(site, alone).output

@@ -68,7 +68,7 @@ def test_a_run_that_was_refused_says_so_and_keeps_the_key(refusing: Site) -> Non
     assert "Stopped by an error: ada: " in looked.stdout and "check the variable SOME_KEY" in looked.stdout
     written = CliRunner().invoke(app, ["report", str(run), "--format", "md", "-o", "-"]).stdout
     assert "Stopped by an error: ada: " in written
-    assert "stopped by an error" in written.split("What happened")[1]
+    assert "stopped by an error" in written.split("Events:")[1]
     for path in run.iterdir():
         assert KEY.encode() not in path.read_bytes(), path.name
     assert KEY not in written + looked.stdout + ended.output

@@ -163,11 +163,11 @@ def test_the_report_of_a_large_run_names_the_command_which_reads_every_answer(
 
 def test_a_terminal_shows_no_markup_and_a_file_has_it(run: Path, tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["rescore", str(run)]).stdout
-    assert "length_robust" in shown and "No trial has verifier_c: taken for 0 by" in shown
+    assert "length_robust" in shown and "No trial has verifier_c:" in shown and "assume 0." in shown
     assert not set("|\\#") & set(shown) and "---" not in shown
     path = tmp_path / "rescored.md"
     assert CliRunner().invoke(app, ["rescore", str(run), "--output", str(path)]).stdout == f"{path}\n"
-    assert "No trial has verifier_c: taken for 0 by exact\\_match" in path.read_text()
+    assert "No trial has verifier_c: exact\\_match" in path.read_text()
     again = CliRunner().invoke(app, ["rescore", str(run), "--format", "md"])
     assert again.stdout == path.read_text()
 

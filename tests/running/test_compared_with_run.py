@@ -94,10 +94,10 @@ def test_answers_that_have_changed_since_are_no_longer_the_same_run(site: Site, 
 @pytest.mark.parametrize(
     ("against", "why"),
     [
-        ({"run": "nowhere", "model": BASELINE}, "grader.compare_to.run: nowhere holds no run"),
+        ({"run": "nowhere", "model": BASELINE}, "grader.compare_to.run: nowhere is not a run directory"),
         ({"model": "eve"}, "has no model 'eve'; it has ada, bob"),
         ({"model": ""}, "grader.compare_to"),
-        ({"model": BASELINE}, "has no answer of bob in"),
+        ({"model": BASELINE}, "has no answer by bob in"),
     ],
 )
 def test_what_is_not_there_is_told_before_anything_is_asked(
@@ -108,7 +108,7 @@ def test_what_is_not_there_is_told_before_anything_is_asked(
     more = lines[0].replace("q0", "q1000")
     (site.folder / "more.jsonl").write_text("\n".join([*lines, more]))
     grader = {**settings(site, fair_url)["grader"]}  # type: ignore[dict-item]
-    grader["against"] = {"run": str(site.directory("earlier")), **against}
+    grader["compare_to"] = {"run": str(site.directory("earlier")), **against}
     refused = site.run(site.write(**settings(site, fair_url, grader=grader, questions="more.jsonl")))
     assert refused.exit_code == ExitCode.CONFIGURATION and why in refused.output, refused.output
     assert not site.directory().exists()

@@ -281,7 +281,7 @@ def test_what_the_judge_has_lost_ends_a_run_at_its_cap(
     """A judge that loses everything: no more is asked of it than the budget bears at its worst."""
     judge = forgetful(1.0)
     with serving(judge) as url:
-        grader = judged_by(url, longest=1024, **ABREAST)
+        grader = judged_by(url, max_answer_bytes=1024, **ABREAST)
         config = site.write(**settings(fair_url, grader=grader, budget={"tokens": 400_000}))
         assert site.run(config).exit_code == ExitCode.SPENT
     assert 0 < judge.counts["reset"] * 1000 < 400_000

@@ -126,7 +126,7 @@ def test_caps_need_what_every_judge_may_cost(site: Site, judges: tuple[str, str,
     [
         ([server(AWAY), server(AWAY, api="completions")], "grader.server[1].api is not a known key"),
         ([server(AWAY), server(AWAY, votes=3)], "grader.server[1].votes is not a known key"),
-        ([server(AWAY, sampling={"temprature": 1})], "wrong sampling.temprature"),
+        ([server(AWAY, sampling={"temprature": 1})], "sampling.temprature"),
     ],
 )
 def test_what_is_wrong_in_a_panel_is_told(site: Site, panel: list[dict[str, object]], message: str) -> None:

@@ -42,7 +42,7 @@ def test_it_says_before_while_and_after_what_it_does_not_promise(site: Site) -> 
     view = read_view(site.directory())
     text = markdown(view)
     assert "As published with Bayes@N" in view.words.rule and "Models are compared and ranked by Bayes@N" in text
-    assert "made by Bayes@N" in text and "made by avg@N" not in text
+    assert "Decisions use Bayes@N." in text and "use avg@N" not in text
     assert latest(site)["decisions"]["stopping"]["rule"] == "published"
 
 

@@ -39,7 +39,7 @@ def ended_once(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
         "stopping": {"rule": "published", "prior": "uniform", "confidence": 0.999},
         "trials": {"min": 4, "max": 300},
     }
-    config = site.config(benchmarks=benchmarks, report={"by": ["level"]}, **more)
+    config = site.config(benchmarks=benchmarks, report={"group_by": ["level"]}, **more)
     del config["questions"]
     path = site.folder / "run.yaml"
     path.write_text(json.dumps(config))

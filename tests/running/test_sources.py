@@ -1,7 +1,7 @@
 """A key by which models are answered stands in every list that asks what a key of a model means."""
 
-from adaptive_eval.config.checks import OTHER_WAYS
-from adaptive_eval.config.listed_models import WAYS
+from adaptive_eval.config.checks import EXCLUSIVE_KEYS
+from adaptive_eval.config.listed_models import SERVED_WITHOUT_URL
 from adaptive_eval.config.prepare import MODEL_NOT_IN_FINGERPRINT
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.running.sources import SOURCES
@@ -12,8 +12,8 @@ CHANGES_ANSWERS = {"inspect"}
 
 def test_every_source_is_a_key_of_a_model_that_is_refused_beside_other_ways_to_serve_it() -> None:
     assert SOURCES.keys() <= ModelConfig.model_fields.keys()
-    assert SOURCES.keys() <= {*WAYS, *OTHER_WAYS}, (
-        "name it in `WAYS`, `OTHER_WAYS` or both (`listed_models.py`, `checks.py`)"
+    assert SOURCES.keys() <= {*SERVED_WITHOUT_URL, *EXCLUSIVE_KEYS}, (
+        "name it in `SERVED_WITHOUT_URL`, `EXCLUSIVE_KEYS` or both (`listed_models.py`, `checks.py`)"
     )
 
 

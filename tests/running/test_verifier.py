@@ -108,7 +108,7 @@ def test_without_a_key_grader_the_verifier_says_what_is_correct(site: Site, fair
         (
             SimulatedVerifier(leaning=(9.0, 9.0, -9.0)),
             {"sampling": {"extra_body": {"top_logprobs": 3}}},
-            "are without C",
+            "do not include C",
         ),
         (
             SimulatedVerifier(leaning=(-20.0,) * 3),

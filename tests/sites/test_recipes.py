@@ -24,7 +24,7 @@ def test_the_configuration_asks_for_the_gpus_that_its_servers_use() -> None:
     require_sites(config)
     taken = {one.name: site_resources(one, one.launch)["GPU"] for one in config.models if one.launch}
     assert taken == {"Qwen3-32B": 4.0, "QwQ-32B": 4.0, "Qwen3-14B": 2.0, "Qwen3-8B": 1.0}
-    assert config.servers.sites.orphan_timeout == 1800.0 > SitesConfig().keep
+    assert config.servers.sites.orphan_timeout == 1800.0 > SitesConfig().orphan_timeout
 
 
 def test_the_pool_has_fewer_places_than_models() -> None:
