@@ -229,7 +229,7 @@ def judge_against_a_model(stage: Stage) -> None:
     alone = {"objective": {"kind": "precision", "half_width": 0.001}, "trials": {"min": 2, "max": 2}}
     stage.run(stage.config(url, "bob", models=("bob",), **alone), "bob")
     against = {"run": str(stage.directory("bob")), "model": "bob"}
-    stage.run(stage.config(url, models=("ada", "cyd"), **judged(url, votes=1, against=against)))
+    stage.run(stage.config(url, models=("ada", "cyd"), **judged(url, votes=1, compare_to=against)))
 
 
 @case()

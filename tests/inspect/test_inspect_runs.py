@@ -242,7 +242,7 @@ def test_a_provider_that_is_away_is_told_while_inspect_repeats_requests(
     ended = run(site, write(site, "exactly", skills=("late-p95", "late-p10")))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     assert "(errors so far: request error " in ended.output
-    assert re.search(r"the last error: late-p(95|10): ConnectionResetError\)", ended.output)  # whichever is told first
+    assert re.search(r"the last one: late-p(95|10): ConnectionResetError\)", ended.output)  # whichever is told first
 
 
 @pytest.mark.slow

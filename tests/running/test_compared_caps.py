@@ -78,7 +78,7 @@ def lead_compared(
         first = earlier_run(folder)
         against = {"run": str(first), "model": BASELINE}
         for start in (*starts, Start()):
-            config = judged_config(folder, budget, slots, votes, structured, against=against)
+            config = judged_config(folder, budget, slots, votes, structured, compare_to=against)
             ended = servers.run(config, folder / "run", start)
         reason = None if ended is None else str(ended.reason)
         rows, others = stored_rows(folder / "run"), stored_rows(first)

@@ -51,7 +51,7 @@ def test_the_default_says_there_what_it_does_promise(site: Site) -> None:
     config = site.write()
     checked = CliRunner().invoke(app, ["validate", str(config)])
     assert "promise: per pair, at most 5% risk of a wrong order" in checked.stdout
-    assert "made by avg@N" in markdown(read_view(site.directory())) if site.run(config) else False
+    assert "Decisions use avg@N." in markdown(read_view(site.directory())) if site.run(config) else False
 
 
 def test_what_was_called_is_told_with_the_look_since_which_it_holds() -> None:

@@ -64,7 +64,7 @@ def test_the_time_of_servers_is_told_where_the_report_tells_it(site: Site, run_a
     view, counts = read_view(directory), read_counts(directory)
     assert view.results is not None and view.results.cost.server_seconds
     told = changes_markdown(diff_runs(view, counts, view, counts), view.weights)
-    assert ("held for" in told) == ("server time" in markdown(view)) == (gpus is not None)
+    assert ("server time of all models" in told) == ("server time" in markdown(view)) == (gpus is not None)
 
 
 @pytest.mark.slow
