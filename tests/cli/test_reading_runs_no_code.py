@@ -329,7 +329,7 @@ def test_the_page_to_label_its_answers_on_runs_no_code(stranger: Stranger) -> No
             out, err = process.communicate(timeout=HANGS)
         finally:
             process.kill()
-    assert process.returncode == ExitCode.REACHED and "1 answer has a label" in out
+    assert process.returncode == ExitCode.REACHED and "1 label stored" in out
     assert err == "choosing the answers to label ...\n"
     assert not stranger.ran
 

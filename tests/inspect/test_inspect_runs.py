@@ -654,7 +654,7 @@ def test_a_rehearsal_does_not_wait_for_retries_of_inspect(site: Site) -> None:
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        ({"sandbox": "podmn"}, "type 'podmn' not recognized; known are "),
+        ({"sandbox": "podmn"}, "type 'podmn' not recognized; available are "),
         ({"sandbox": "dokcer:compose.yaml"}, "type 'dokcer' not recognized; did you mean docker?"),
     ],
 )
@@ -869,7 +869,7 @@ PROGRAMS = ("right", "wrong", "ends early", "ends at once", "sleeps", "floods", 
         (["tasks.py@exactly"], "name the models to rank: --model openai/gpt-x --model ..."),
         pytest.param(
             ["tasks.py@fetched", "--model", "scripted/p1", "--model", "scripted/p2"],
-            "'port'; give `-T port=VALUE`, or in a configuration `args: {port: VALUE}`",
+            "'port'; give `--task-arg port=VALUE`, or in a configuration `args: {port: VALUE}`",
             marks=pytest.mark.slow,
         ),
         pytest.param(

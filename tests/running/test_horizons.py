@@ -92,9 +92,7 @@ def test_the_first_look_stays_as_large_as_it_was(site: Site) -> None:
     refused = site.run(site.write(trials={"min": 2, "max": 20, "optimize": "time"}))
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "took its first look with 2 trials a question" in refused.stderr
-    assert (
-        "cannot begin with 3 after it, as trials.optimize time does; keep trials.optimize cost, or" in refused.stderr
-    )
+    assert "cannot begin with 3 after it, as trials.optimize time does; keep trials.optimize cost, or" in refused.stderr
 
 
 @pytest.mark.slow

@@ -365,7 +365,7 @@ def test_of_very_many_questions_some_are_proposed() -> None:
         Path("many.yaml").write_text(f"{world}\nmodels:\n{models}\ngrader: numeric\ntrials: {{min: 4, max: 8}}\n")
         done = planned("many.yaml", *IN_STEP, "--worlds", "10")
         assert done.exit_code == ExitCode.REACHED, done.output
-        return "hint      the first look needs 16,000 trials, with `trials: {min: 1, max: 1, draw: 200}` only 400" in (
+        return "hint      the first look needs 16,000 trials; with `trials: {min: 1, max: 1, draw: 200}` only 400" in (
             done.stdout
         )
 
