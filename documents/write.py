@@ -6,6 +6,7 @@
 The example is run as a reader would run it, over HTTP. Its answers depend only on seeds, so it is reproducible.
 """
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -128,8 +129,10 @@ def points(value: float | None) -> str:
 
 
 def first_sentences(report: str) -> str:
-    """The finding of a report, and the sentence on decided comparisons without version and date."""
+    """The finding of a report, and the sentence on decided comparisons without version and date, and without the
+    requests that were sent twice, since that depends on the machine."""
     *finding, counted = (part for part in report.split("\n\n") if part.startswith("**") or " decided with " in part)
+    counted = re.sub(r", and [\d,]+ lost answers?", "", counted)
     return " ".join([*(part.strip("*") for part in finding), f"{counted.partition(' (')[0]}."])
 
 
