@@ -187,7 +187,7 @@ def test_rubric_must_prefer_the_better_values(
 
 def test_validate_refuses_a_rubric_that_prefers_worse_values(tasks: Path, tmp_path: Path) -> None:
     code, said = validated(written(tmp_path, rubric=UP, benchmark={"metric": "errors"}))
-    assert code == ExitCode.CONFIGURATION and "errors of task words lower values are better" in said
+    assert code == ExitCode.CONFIGURATION and "lower values of errors of task words are better" in said
 
 
 def test_generation_kwargs_of_a_task_are_used_where_sampling_leaves_them_open(tasks: Path, tmp_path: Path) -> None:
