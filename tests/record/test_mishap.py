@@ -77,12 +77,13 @@ def test_a_run_that_was_refused_says_so_and_keeps_the_key(refusing: Site) -> Non
 @pytest.mark.slow
 @pytest.mark.usefixtures("short_pauses")
 def test_a_resume_makes_it_past_and_it_stays_among_the_events(refusing: Site, base_url: str) -> None:
-    refusing.run(refusing.write(models=keyed(refusing)))
-    config = refusing.write(models=[{"name": name, "base_url": base_url} for name in MODELS])
-    refusing.run(config)
+    one_at_a_time = {"concurrency": 1}  # else the first refusal may leave other requests in flight, which are lost
+    refusing.run(refusing.write(models=keyed(refusing), **one_at_a_time))
+    models = [{"name": name, "base_url": base_url} for name in MODELS]
+    refusing.run(refusing.write(models=models, **one_at_a_time))
     view = read_view(refusing.directory())
     assert view.error is None and view.results is not None and view.results.run.status == "finished"
-    assert [event.kind for event in view.events if event.kind not in ("configured", "settled", "answers_lost")] == [
+    assert [event.kind for event in view.events if event.kind not in ("configured", "settled")] == [
         "started",
         "stopped",
         "resumed",

@@ -72,10 +72,7 @@ def test_each_answer_is_compared_with_that_of_its_number(site: Site, fair_url: s
     shutil.rmtree(site.directory("earlier"))
     assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).exit_code == 0
     gone = site.run(site.write(**settings(site, fair_url)))
-    assert (
-        gone.exit_code == ExitCode.CONFIGURATION
-        and "is not a run directory" in gone.output
-    )
+    assert gone.exit_code == ExitCode.CONFIGURATION and "is not a run directory" in gone.output
 
 
 @pytest.mark.slow
