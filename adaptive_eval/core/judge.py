@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.evidence import Estimator, Evidence
+from adaptive_eval.core.near_best import slack_of
 from adaptive_eval.core.objectives import Objective
 from adaptive_eval.core.rules import (
     Correctable,
@@ -312,8 +313,7 @@ def times_needed(ahead: PairForecast, evidence: Evidence, rule: Rule) -> FloatAr
     """The multiple u of today's trials at which today's difference d, with standard error s, is called, or certified as
     tied if that is sooner: u = (b(u)/z)^2, or u = (b(u) s/(delta - |d|))^2."""
     if is_lenient(rule):  # by (|d| + margin)/s, since the boundary on |z| falls faster than the root of information
-        with np.errstate(divide="ignore"):
-            lead = np.where(np.isfinite(evidence.sigma), np.abs(evidence.z) + rule.margin / evidence.sigma, 0.0)
+        lead = np.where(np.isfinite(evidence.sigma), np.abs(evidence.z) + slack_of(rule.margin, evidence), 0.0)
         at_horizon = rule.strict_boundary(_with_information(evidence, ahead.horizon))
         return _times_to_cross(evidence, lead, rule.strict_boundary, at_horizon)
     called = _times_to_cross(evidence, evidence.z, rule.boundary, ahead.boundary)

@@ -7,7 +7,6 @@ from pathlib import Path
 from adaptive_eval.base.errors import RunChanged
 from adaptive_eval.config.prepare import PreparedRun, stored_config, stored_questions
 from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreement
-from adaptive_eval.graders.by_benchmark import InspectScores, find_grader
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.types import GraderOptions, MarkedAnswer
 from adaptive_eval.running.regrade import with_scores
@@ -51,11 +50,8 @@ async def require_agreement(prepared: PreparedRun, directory: Path) -> Agreement
 
 def _sample(reader: RunReader, header: RunHeader, grader: GraderOptions) -> list[GradedAnswer]:
     questions = {question.id: question for question in stored_questions(header)}
-    by_inspect = {one.id for one in questions.values() if isinstance(find_grader(grader, one), InspectScores)}
     reservoir = Reservoir()
-    for record in reader.trials():
-        if record.question in by_inspect:
-            record = with_scores(record)
+    for record in with_scores(reader.trials(), questions.values(), grader):
         if record.category is not None and (record.answer.text or isinstance(record.answer, MarkedAnswer)):
             reservoir.offer(GradedAnswer(questions[record.question], record.answer, record.category))
     return reservoir.answers

@@ -29,7 +29,7 @@ from adaptive_eval.endpoints.types import Again, Answer
 from adaptive_eval.graders.asked import cost_from_signals
 from adaptive_eval.graders.by_benchmark import InspectScores, find_grader, grader_that_asks
 from adaptive_eval.graders.rubric import Rubric, open_rubric
-from adaptive_eval.graders.types import MarkedAnswer, Marks
+from adaptive_eval.graders.types import GraderOptions, MarkedAnswer, Marks
 from adaptive_eval.questions import Question
 from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.record.results import Results
@@ -148,9 +148,8 @@ class _Regrading:
     def _to_grade(self) -> Iterator[TrialRecord]:
         """The stored answers that are graded anew."""
         grader, only_ungraded = self._config.grader, self._header is None
-        by_inspect = {one.id for one in self._questions if isinstance(find_grader(grader, one), InspectScores)}
-        for record in self._store.reader.trials("ungraded" if only_ungraded else "all"):
-            yield with_scores(record) if record.question in by_inspect else record
+        records = self._store.reader.trials("ungraded" if only_ungraded else "all")
+        yield from with_scores(records, self._questions, grader)
 
     async def _grade(
         self, rubric: Rubric, records: Iterator[TrialRecord], beyond_caps: bool
@@ -209,8 +208,16 @@ class _Regrading:
         return done._replace(before=before, after=after)
 
 
-def with_scores(record: TrialRecord) -> TrialRecord:
-    """The answer to a sample of Inspect with its stored scores, since Inspect does not score again."""
+def with_scores(
+    records: Iterable[TrialRecord], questions: Iterable[Question], grader: GraderOptions
+) -> Iterator[TrialRecord]:
+    """The records, those of Inspect's samples with their stored scores, since Inspect does not score again."""
+    by_inspect = {question.id for question in questions if isinstance(find_grader(grader, question), InspectScores)}
+    for record in records:
+        yield _with_scores(record) if record.question in by_inspect else record
+
+
+def _with_scores(record: TrialRecord) -> TrialRecord:
     signals = {name: value for name, value in record.signals.items() if name in InspectScores().gives}
     given = {field.name: getattr(record.answer, field.name) for field in fields(Answer)}
     marks = Marks(signals, record.extracted)
