@@ -99,8 +99,11 @@ def number(page: "Page", expression: str) -> int:
 
 
 def draw_all(page: "Page") -> None:
-    """See every section of the page, since each is drawn when it comes near."""
-    for section in page.locator("main > section").all():
+    """Open and see every section that has something to say."""
+    for section in page.locator("main > section:not([hidden])").all():
+        fold = section.locator("> details")
+        if fold.count():
+            fold.evaluate("fold => { fold.open = true; }")
         section.scroll_into_view_if_needed()
         until(page, f"document.querySelector('#{section.get_attribute('id')} .body').textContent.length > 0")
 
