@@ -55,10 +55,14 @@ class Controller:
         outside_plan: SpentBefore = NOTHING_SPENT,
         followed: bool = False,
         most_looks: float = math.inf,
+        settles_losses: bool = True,
     ) -> None:
         """`outside_plan` is what was spent outside the plan's trials: it counts against the caps from the start.
-        `followed`: the run may go on with other settings, in a plan whose `before` it is, after `most_looks`."""
+        `followed`: the run may go on with other settings, in a plan whose `before` it is, after `most_looks`.
+        `settles_losses`: requested trials of a model that is set aside count as lost at once; else `lose` reports each
+        loss, and `take` each answer that still arrives."""
         self.plan = plan
+        self._settles_losses = settles_losses
         self.finished: Reason | None = None
         self.taker = LookTaker(plan, keep=keep_looks, followed=followed)
         self.looks = self.taker.looks
@@ -479,7 +483,7 @@ class Controller:
             return
         self.set_aside[event.model] = Lost(event.cause, event.reason)
         for batch in self._drop_batches(event.model):
-            came, lost = batch.size - batch.missing, batch.asked_and_missing()
+            came, lost = batch.size - batch.missing, batch.asked_and_missing() if self._settles_losses else 0
             self._flight.account.settle(batch, came, batch.total_cost(), lost)
 
     def _drop_batches(self, model: int) -> Sequence[Batch]:
@@ -545,7 +549,10 @@ class Controller:
             self.set_aside[model] = Lost(Cause.GRADER, reason)
             self._tally.forget_arrivals(model)
             for batch in self._drop_batches(model):
-                self._flight.account.settle(batch, 0, NO_COST, lost=batch.size)
+                if self._settles_losses:
+                    self._flight.account.settle(batch, 0, NO_COST, lost=batch.size)
+                else:
+                    self._flight.account.settle(batch, batch.size - batch.missing, batch.total_cost())
 
     def _raise_alarms(self, done: Sequence[Batch]) -> bool:
         """Raise alarms about the models of these batches; returns whether they end the run.

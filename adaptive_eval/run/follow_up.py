@@ -1,0 +1,72 @@
+"""What follows from each kind of failure of a request."""
+
+from enum import StrEnum
+
+
+class FailureKind(StrEnum):
+    """Why a request has no answer. A supply names it; what follows is in `FOLLOW_UP`."""
+
+    REFUSED = "refused"
+    """Its servers refuse it, and would refuse it again."""
+    UNAVAILABLE = "unavailable"
+    """No server could be reached, or every attempt has failed."""
+    NOT_ALLOWED = "not_allowed"
+    """An attempt was lost, and it may not be repeated."""
+    CUT_OFF = "cut_off"
+    """It was cancelled while a server had it."""
+    NOT_SENT = "not_sent"
+    """It was cancelled before any server had it."""
+    LOST = "lost"
+    """It may have been answered, and the answer is lost; the supply does not repeat it itself."""
+    GONE = "gone"
+    """A supply does not have it any more: an earlier start has sent it."""
+
+
+class FollowUp(StrEnum):
+    """What the machine does about a failed request."""
+
+    ASK_AGAIN = "ask again"
+    SET_ASIDE = "set aside"
+    END_RUN = "end the run"
+
+
+FOLLOW_UP: dict[FailureKind, FollowUp] = {
+    FailureKind.REFUSED: FollowUp.SET_ASIDE,
+    FailureKind.UNAVAILABLE: FollowUp.SET_ASIDE,
+    FailureKind.NOT_ALLOWED: FollowUp.ASK_AGAIN,
+    FailureKind.CUT_OFF: FollowUp.ASK_AGAIN,
+    FailureKind.NOT_SENT: FollowUp.ASK_AGAIN,
+    FailureKind.LOST: FollowUp.ASK_AGAIN,
+    FailureKind.GONE: FollowUp.ASK_AGAIN,
+}
+MAY_HAVE_COST = frozenset({FailureKind.CUT_OFF, FailureKind.LOST, FailureKind.GONE})
+"""Failures after which an answer may have been generated that nobody gets."""
+
+
+def follow_up(kind: FailureKind, *, has_answered: bool, is_paused: bool) -> FollowUp:
+    """What follows from a failure of a model that has answered before or not, and that is paused or not.
+
+    Nobody waits for a paused model, so its failure is not held against it. A refusal of the very first request means
+    that the configuration is wrong.
+    """
+    if is_paused:
+        return FollowUp.ASK_AGAIN
+    if kind is FailureKind.REFUSED and not has_answered:
+        return FollowUp.END_RUN
+    return FOLLOW_UP[kind]
+
+
+REFUSALS_SECONDS = 2.0
+"""How long a run goes on after a refusal that ends it, to report those of other models, too."""
+FIRST_ANSWERS = 12
+"""A grader that has failed on this many answers of a start, and has graded none, is taken to fail on all."""
+FIRST_IN_FLIGHT = 4
+"""Answers in flight of a model whose answers are lost without a grade, until one of its answers has one."""
+EXCEEDED = (
+    "an answer used {} tokens with its prompt, and at most {} were reserved for it (prompt and max_tokens): its server "
+    "does not keep to max_tokens, so no cap can hold. Fix the server and start over, or remove the caps"
+)
+VERDICT_EXCEEDED = (
+    "a verdict used {} tokens, and at most {} were reserved for it: the server of the judge does not keep to "
+    "grader.sampling.max_tokens, so no cap can hold. Fix it and run the same command, or remove the caps"
+)

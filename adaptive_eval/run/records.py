@@ -1,0 +1,58 @@
+"""What the log of a run consists of: rows of a sequence number and a record, in the order in which decisions follow.
+
+A trial, a look and a stored value have one row, the newest: an earlier one of the same key is overwritten.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from adaptive_eval.run.charges import Charge
+from adaptive_eval.run.trial import Key, Trial
+
+Json = Mapping[str, Any]
+
+
+class Dropped(NamedTuple):
+    """A trial has no row any more: it is asked again later, or never."""
+
+    key: Key
+
+
+class LookTaken(NamedTuple):
+    """A look, with all that it has found as plain values."""
+
+    number: int
+    body: Json
+
+
+class LooksForgotten(NamedTuple):
+    """The looks from this number on do not follow from the log as it is now."""
+
+    number: int
+
+
+class Note(NamedTuple):
+    """An event: its kind, the model it is about, and whatever else it says."""
+
+    kind: str
+    model: int | None = None
+    body: Json = {}
+
+
+SET_ASIDE = "set_aside"
+"""A model whose servers cannot be used; body: reason."""
+CORE_SET_ASIDE = "core_set_aside"
+"""A model that the core goes on without; body: cause and reason. It follows from the log."""
+BEGUN = "begun"
+"""A start; body: verdicts_at_once."""
+SETTINGS = "settings"
+"""The settings were changed; body: configuration."""
+FINISHED = "finished"
+"""A start has come to its end; body: reason."""
+STOPPED = "stopped"
+"""A start has ended without being finished."""
+SETTLED = "settled"
+"""No comparison can need a model again under the settings of today."""
+
+Record = Trial | Dropped | Charge | LookTaken | LooksForgotten | Note
+Row = tuple[int, Record]
