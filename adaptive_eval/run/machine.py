@@ -106,9 +106,9 @@ EVERYTHING = 2**31
 class Machine:
     """State of a run, and what follows from each event."""
 
-    def __init__(self, setting: Setting, *, spent: Cost = NO_COST, has_grades: bool = False) -> None:
-        """`spent`: what the account of the store says, for a machine that grades stored answers and replays nothing;
-        `has_grades`: whether the grader has graded any answer of this run."""
+    def __init__(self, setting: Setting, *, seq: int = 0, spent: Cost = NO_COST, has_grades: bool = False) -> None:
+        """For a machine that grades stored answers and replays nothing: the newest sequence number, what the account of
+        the store says, and whether the grader has graded any answer of this run."""
         self.account = Account()
         self.account.add_outside(spent)
         self.trials: dict[Key, Trial] = {}
@@ -125,7 +125,7 @@ class Machine:
         """Models that are asked nothing more because of their servers, and why."""
         self.refused: dict[int, str] = {}
         """Models that have refused their first request, and why."""
-        self.seq = 0
+        self.seq = seq
         """The newest sequence number."""
         self.unwritten = 0
         """Rows that are not on disk yet."""
@@ -414,7 +414,7 @@ class Machine:
         for key, trial in self._unclaimed.items():
             if trial.state is JUDGING:
                 is_unjudged = is_unjudged or trial.model in self.position
-            elif key in event.claimed:
+            elif key in event.claimed and trial.model in self.position:
                 self._claim(trial)
             else:
                 lost[trial.model].append(trial)
@@ -429,7 +429,7 @@ class Machine:
                 self._write(charge, *dropped)
             else:
                 self._write(*dropped)
-        if is_unjudged and not self._stop:  # the caps do not pay for their verdicts
+        if is_unjudged and not (self._stop or self._is_out_of_time):  # the caps do not pay for their verdicts
             self.controller.end_over_budget()
         self._note_settled()
         self._follow()
@@ -467,7 +467,6 @@ class Machine:
         """Grade stored answers: what an earlier attempt has cost is charged, and their rows stay in their places."""
         self.is_live = self.is_regrading = True
         for seq, trial, reserve, was_asked in answers:
-            self.seq = max(self.seq, seq)
             is_judged = trial.question in self.setting.judged
             if trial.state is JUDGING and not was_asked:  # nobody was asked: what was reserved is free again
                 self.account.add_outside(trial.verdict.times(-1))

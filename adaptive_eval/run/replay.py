@@ -1,8 +1,8 @@
 """A machine brought to the end of a stored log: the same for a start, a test and whoever wants to look into a run.
 
-A *stage* is a configuration under which looks were taken, and that decides otherwise than the next one. A model that was
-set aside because of its servers comes back with the next start, as if it had never been away; only in a stage that is
-over, whose looks stand, it stays away as its last start has left it.
+A *stage* is a configuration under which looks were taken, and that decides otherwise than the next one. A model that
+was set aside because of its servers comes back with the next start, as if it had never been away; only in a stage that
+is over, whose looks stand, it stays away as its last start has left it.
 """
 
 from bisect import bisect_left
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from adaptive_eval.run.events import Replayed, Setting, StageBegun
 from adaptive_eval.run.machine import Machine
-from adaptive_eval.run.records import BEGUN, SET_ASIDE, Note, Row
+from adaptive_eval.run.records import BEGUN, CORE_SET_ASIDE, SET_ASIDE, Note, Row
 from adaptive_eval.run.trial import Trial
 
 
@@ -44,6 +44,18 @@ def void_notes(notes: Sequence[tuple[int, Note]], stages: Sequence[Stage]) -> se
     return void
 
 
+def needs_commits(notes: Sequence[tuple[int, Note]], stages: Sequence[Stage]) -> bool:
+    """Whether the log has to be replayed commit by commit, as it was told.
+
+    How many answers the core is told at a time can matter only under caps, if it keeps answers that no round has asked
+    for, or if nothing bounds what an answer costs: then caps are checked after each `tell`.
+    """
+    plans = [stage.setting.plan for stage in stages if stage.setting.plan.budget.bought]
+    is_unbounded = any(cost.is_unbounded for plan in plans for cost in plan.bench.worst_cost)
+    aside = any(note.kind in (SET_ASIDE, CORE_SET_ASIDE) for _, note in notes)
+    return bool(plans) and (is_unbounded or aside or len(stages) > 1)
+
+
 def replay(
     blocks: Iterable[Sequence[Row]],
     stages: Sequence[Stage],
@@ -52,7 +64,7 @@ def replay(
 ) -> Machine:
     """A machine that has taken in the whole log, stage by stage.
 
-    `blocks`: the log in its order, one commit at a time if a cap counts what is lost, else as many rows as may be;
+    `blocks`: the log in its order, one commit at a time if that matters (`needs_commits`);
     `notes`: all notes of the log.
     """
     void = void_notes(notes, stages)

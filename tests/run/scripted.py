@@ -16,6 +16,8 @@ from operator import itemgetter
 import numpy as np
 
 from adaptive_eval.core import Bench, Budget, Pace, Plan, Trials
+from adaptive_eval.core.optimal import Optimal
+from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.run.charges import Charge
 from adaptive_eval.run.events import (
@@ -48,8 +50,8 @@ from adaptive_eval.run.events import (
 from adaptive_eval.run.follow_up import FailureKind
 from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.records import BEGUN, SETTINGS, Dropped, Json, LooksForgotten, LookTaken, Note, Record, Row
-from adaptive_eval.run.replay import Stage, replay
-from adaptive_eval.run.trial import JUDGING, RESERVED, UNGRADED, GradeDetails, Key, Trial
+from adaptive_eval.run.replay import Stage, needs_commits, replay
+from adaptive_eval.run.trial import DONE, JUDGING, RESERVED, UNGRADED, GradeDetails, Key, Trial
 
 LONGEST, VERDICT, VOTE = 25, 6, 3
 """The most tokens of an answer, of a verdict, and of a reply of the judge."""
@@ -82,10 +84,14 @@ class Disk:
     configuration: int = 0
     forgotten: int = 0
     """How often looks were replaced by others."""
+    _sums: tuple[int, int] | None = None
 
     def commit(self, rows: Iterable[Row]) -> None:
         self.commits += 1
+        self._sums = None
         for seq, record in rows:
+            in_place = isinstance(record, Trial) and self.trials.get(record.key, (0,))[0] == seq
+            assert in_place or seq > self.last, "a sequence number was used before"
             self.at.setdefault(seq, self.commits)
             match record:
                 case Trial():
@@ -109,7 +115,7 @@ class Disk:
 
     @property
     def last(self) -> int:
-        return max(self.at, default=0)
+        return next(reversed(self.at), 0)
 
     def log(self, most: int | None = None) -> Iterator[list[Row]]:
         """The log commit by commit, or in blocks of a size."""
@@ -132,20 +138,17 @@ class Disk:
     # -- sums, made anew from the rows ----------------------------------------------------------------------------
 
     @property
-    def paid(self) -> int:
-        """Tokens of answers, verdicts and charges, without reserves."""
-        total = sum(charge.cost.tokens for _, charge in self.charges if not charge.estimated)
-        for _, trial in self.trials.values():
-            if trial.state is not RESERVED:
-                total += trial.cost.tokens + trial.verdict.tokens * (trial.state is not JUDGING)
-        return total
-
-    @property
-    def held(self) -> int:
-        """Tokens that are reserved."""
-        trials = [trial for _, trial in self.trials.values()]
-        reserved = sum(trial.total.tokens for trial in trials if trial.state is RESERVED)
-        return reserved + sum(trial.verdict.tokens for trial in trials if trial.state is JUDGING)
+    def sums(self) -> tuple[int, int]:
+        """Tokens that are paid or charged, and that are reserved."""
+        if self._sums is None:
+            paid = sum(charge.cost.tokens for _, charge in self.charges if not charge.estimated)
+            held = 0
+            for _, trial in self.trials.values():
+                cost, verdict = trial.cost.tokens, trial.verdict.tokens
+                paid += cost * (trial.state is not RESERVED) + verdict * (trial.state in (DONE, UNGRADED))
+                held += cost * (trial.state is RESERVED) + verdict * (trial.state in (RESERVED, JUDGING))
+            self._sums = paid, held
+        return self._sums
 
     def stages(self, settings: Sequence[Setting]) -> list[Stage]:
         """The stages of the run, the last with the settings of today."""
@@ -180,6 +183,8 @@ class Kind:
     """Share of the answers on which the grader fails, the first time."""
     wall: float | None
     stops: bool
+    is_optimal: bool
+    """Whether the default rule decides, which takes more time."""
 
     @classmethod
     def drawn(cls, seed: int) -> "Kind":
@@ -197,6 +202,7 @@ class Kind:
             broken=chance.choice([0.0, 0.0, 0.0, 0.03]),
             wall=chance.choice([None] * 9 + [300.0]),
             stops=chance.random() < 0.3,
+            is_optimal=chance.random() < 0.1,
         )
 
     @property
@@ -257,7 +263,8 @@ class World:
             models, self.questions, np.array([0.0, 1.0]), (worst,) * models, together=(kind.samples,) * models
         )
         budget = Budget(tokens=cap, wall_seconds=kind.wall)
-        plan = Plan(bench, trials=trials, pace=kind.pace, budget=budget, stops_on_alarm=False)
+        rule = Optimal() if kind.is_optimal else ZScore()
+        plan = Plan(bench, rule=rule, trials=trials, pace=kind.pace, budget=budget, stops_on_alarm=False)
         return Setting(
             plan,
             tuple(roster),
@@ -296,9 +303,8 @@ class Start:
         self.groups: list[Sequence[Row]] = []
         self.hesitating: dict[int, Send] = {}
         """Requests that wait for permission to be repeated."""
-        self.sent: dict[int, list[Key]] = {}
         self.judging: dict[Key, Trial] = {}
-        self.moments = 0
+        self.moments = self.stopped = 0
         self.seconds = 0.0
         self.ended = ""
         self.events: Counter[str] = Counter()
@@ -309,10 +315,10 @@ class Start:
         if self.moments == self.kill_at:
             raise Killed
         if self.world.kind.is_capped and self.world.kind.bounded:
-            cap = self.settings[-1].plan.budget.tokens
+            cap, (paid, held) = self.settings[-1].plan.budget.tokens, self.disk.sums
             assert cap is not None
-            assert self.disk.paid <= cap, "a cap is exceeded"
-            assert self.world.generated <= self.disk.paid + self.disk.held, "something generated is not counted"
+            assert paid <= cap, "a cap is exceeded"
+            assert self.world.generated <= paid + held, "something generated is not counted"
             assert self.world.generated <= cap, "servers have generated more than the cap"
 
     # -- a start's beginning --------------------------------------------------------------------------------------
@@ -337,20 +343,24 @@ class Start:
         self.regrade()
         self.machine = self.replayed()
         self.moment()
+        if self.stopped:
+            self.do(Stop(at_once=self.stopped > 1))
+        self.do(Tick(self.seconds))
         claims = [key for key, (_, trial) in disk.trials.items() if trial.state is RESERVED and key in self.world.jobs]
         self.do(Opened(claims))
 
-    def replayed(self, most: int | None = None) -> Machine:
-        disk = self.disk
-        return replay(disk.log(most), disk.stages(self.settings), disk.notes, disk.known)
+    def replayed(self) -> Machine:
+        disk, stages = self.disk, self.disk.stages(self.settings)
+        most = None if needs_commits(disk.notes, stages) else self.chance.choice([7, 50, 999])
+        return replay(disk.log(most), stages, disk.notes, disk.known)
 
     def regrade(self) -> None:
         roster = self.settings[-1].roster
         rows = [row for row in self.disk.ungraded() if row[1].model in roster]
         if not rows:
             return
-        spent = Cost(self.disk.paid + self.disk.held, (self.disk.paid + self.disk.held) / 1024)
-        self.machine = Machine(self.settings[-1], spent=spent, has_grades=True)
+        spent = sum(self.disk.sums)
+        self.machine = Machine(self.settings[-1], seq=self.disk.last, spent=Cost(spent, spent / 1024), has_grades=True)
         asked = 0
         answers = []
         for seq, trial in rows:
@@ -369,7 +379,9 @@ class Start:
         self.moment()
         drawn, kind, machine = self.chance.random(), self.world.kind, self.machine
         if self.is_troubled and kind.stops and drawn < 0.004:
-            self.do(Stop(at_once=self.chance.random() < 0.3))
+            at_once = self.chance.random() < 0.3
+            self.stopped = 2 if at_once or self.stopped else 1
+            self.do(Stop(at_once))
         elif self.is_troubled and drawn < 0.02 and not kind.remembers:
             model = self.chance.choice(machine.setting.roster)
             self.do(Capacity(model, self.chance.choice([0, 1, 4])))
@@ -410,7 +422,7 @@ class Start:
                 self.world.jobs.pop(record.key, None)
         self.moment()  # dies between the commit and its news
         self.do(Committed(rows))
-        if self.machine.is_live and not self.machine.is_regrading and self.chance.random() < 0.03:
+        if self.machine.is_live and not self.machine.is_regrading and self.chance.random() < 0.01:
             self.audit()
 
     def do(self, event: Event) -> None:
@@ -438,10 +450,8 @@ class Start:
     # -- servers --------------------------------------------------------------------------------------------------
 
     def send(self, send: Send) -> None:
-        request, world = send.request, self.world
-        keys = request.keys
-        self.sent[request.id] = keys
-        for key in keys:
+        request = send.request
+        for key in request.keys:
             stored = self.disk.trials.get(key)
             is_reserved = stored is not None and stored[1].state is RESERVED
             waits = self.machine.is_capped or request.model in self.machine.setting.remembers
@@ -540,7 +550,7 @@ class Start:
         """What the machine knows is what a new one reads from the disk, and what counts made anew say."""
         machine, again = (
             self.machine,
-            self.replayed(None if self.machine.is_capped else self.chance.choice([1, 7, 999])),
+            self.replayed(),
         )
         states = Counter(trial.state for trial in machine.trials.values())
         assert +machine.counts == states, "a count differs from the table"
@@ -549,9 +559,7 @@ class Start:
         assert decisions(machine) == decisions(again), "live and replay differ"
         if not machine.unwritten:
             assert sums(machine) == sums(again), "the sums of live and replay differ"
-            paid, held = self.disk.paid, self.disk.held
-            if machine.is_capped:
-                assert machine.account.total.tokens == paid + held
+            assert not machine.is_capped or machine.account.total.tokens == sum(self.disk.sums)
         self.events["audits"] += 1
 
 
@@ -562,7 +570,7 @@ def decisions(machine: Machine) -> list[object]:
         (look.index, look.trials, look.order, look.tiers, look.scores, look.comparisons) for look in controller.looks
     ]
     return [
-        looks,
+        repr(looks),  # some numbers are nan
         controller.finished,
         sorted(controller.set_aside.items()),
         controller.counts_with_kept.tolist(),
