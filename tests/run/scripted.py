@@ -351,7 +351,7 @@ class Start:
 
     def replayed(self) -> Machine:
         disk, stages = self.disk, self.disk.stages(self.settings)
-        most = None if needs_commits(disk.notes, stages) else self.chance.choice([7, 50, 999])
+        most = None if needs_commits(disk.notes, stages) else (7, 50, 999)[self.moments % 3]
         return replay(disk.log(most), stages, disk.notes, disk.known)
 
     def regrade(self) -> None:
@@ -573,7 +573,7 @@ def decisions(machine: Machine) -> list[object]:
         repr(looks),  # some numbers are nan
         controller.finished,
         sorted(controller.set_aside.items()),
-        controller.counts_with_kept.tolist(),
+        controller.counts.tolist(),
         controller.most_issued,
         controller._flight.account.spent(),
     ]

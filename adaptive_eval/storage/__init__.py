@@ -1,0 +1,1 @@
+"""The directory of a run, safe against kills, crashes and full disks."""

@@ -1,0 +1,22 @@
+"""What a run is: its name, its configuration, and what its trials depend on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RunHeader:
+    """Name and configuration of a run, and what its trials depend on."""
+
+    name: str
+    configuration: Json
+    """The whole configuration as plain values, without secrets."""
+    meaning: Json
+    """Settings that every trial depends on: seed, prompt, grader, rubric."""
+    models: Mapping[str, Json]
+    """Settings that the trials of each model depend on: its served name and sampling."""
+    questions: Mapping[str, Json]
+    """Every question by id, with everything a grader or a report needs."""

@@ -1,0 +1,229 @@
+"""Writing a run: rows of the log, committed by one thread of one process at a time."""
+
+import time
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from adaptive_eval import __version__
+from adaptive_eval.base.errors import StoreError
+from adaptive_eval.base.files import closed_on_error
+from adaptive_eval.endpoints.redaction import Redactor
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.run.charges import Charge
+from adaptive_eval.run.records import SETTINGS, Dropped, LooksForgotten, LookTaken, Note, Record, Row
+from adaptive_eval.run.trial import Trial
+from adaptive_eval.storage.database import RunDatabase
+from adaptive_eval.storage.header import RunHeader
+from adaptive_eval.storage.lock import make_directory
+from adaptive_eval.storage.packing import (
+    dump_json,
+    pack_json,
+    pack_logprobs,
+    pack_text,
+    real,
+    valid_text,
+)
+from adaptive_eval.storage.read import RunReader
+from adaptive_eval.storage.redact import redact_note, redact_trial
+from adaptive_eval.storage.schema import COVERED, Stored, insert_into, sealed
+
+TICK_SECONDS = 1e-6
+"""Between two commits, if a clock says that the second came before the first."""
+_INSERT = {table: insert_into(table) for table in COVERED}
+_DROP = "DELETE FROM trials WHERE model = ? AND question = ? AND number = ?"
+_IN_PLACE = "SELECT model, question, number FROM trials WHERE seq = ?"
+
+
+class OpenedStore(NamedTuple):
+    """A store that is ready for writing."""
+
+    store: "RunStore"
+    is_resumed: bool
+
+
+class RunStore:
+    """Commits rows; a row counts once `commit` has returned."""
+
+    def __init__(self, directory: Path, database: RunDatabase, redactor: Redactor | None = None) -> None:
+        self.directory = directory
+        self.redactor = Redactor() if redactor is None else redactor
+        """Removes the secrets of the run from whatever is written."""
+        self.reader = RunReader(directory, database)
+        """Reads through the writer's connection, before and after writing."""
+        self._database = database
+        self._names = {*self.reader.models(), *self.reader.questions()}
+        self._configuration = self.reader.newest_configuration()
+        self._last_at = self.reader.newest_at()
+        self.last_seq = database.last_seq()
+        """The newest sequence number."""
+        self._is_closed = False
+
+    @classmethod
+    def open(cls, directory: Path, header: RunHeader, redactor: Redactor | None = None) -> OpenedStore:
+        """Begin a run in `directory`, or open the one there.
+
+        Raises `RunLocked`, `StoreFull` or `StoreError`. Whether `header` fits a run that is there is for the caller.
+        """
+        make_directory(directory)
+        database, is_begun = RunDatabase.open_to_write(directory)
+        with closed_on_error(database):
+            if is_begun:
+                database.require_intact()
+            else:
+                _begin(database, header)
+            return OpenedStore(cls(directory, database, redactor), is_begun)
+
+    def commit(
+        self, rows: Sequence[Row], *, elapsed: float | None = None, held: Mapping[str, Any] | None = None
+    ) -> list[Row]:
+        """Write rows atomically; returns them as they were written, without secrets.
+
+        `elapsed`: seconds that the run was active; `held`: for how long servers were held, as plain values.
+        """
+        written = [(seq, self._redacted(record)) for seq, record in rows]
+        at = self._last_at = max(time.time(), self._last_at + TICK_SECONDS)
+        trials: dict[object, tuple[Stored, ...]] = {}
+        others: dict[str, list[tuple[Stored, ...]]] = {"charges": [], "notes": [], "looks": []}
+        dropped: list[tuple[int, int, int]] = []
+        with self._database.transaction() as connection:
+            for seq, record in written:
+                self._require_new(seq, record)
+                if type(record) is Trial:
+                    trials[record.key] = _trial_row(seq, record, at)
+                elif type(record) is Dropped:
+                    trials.pop(record.key, None)
+                    dropped.append(record.key)
+                elif type(record) is Charge:
+                    kind, what, model, number, cost, is_estimated = record
+                    values = (seq, kind.value, what, model, number, *_costs(cost), int(is_estimated), at)
+                    others["charges"].append(sealed(*values))
+                elif type(record) is LookTaken:
+                    row = sealed(record.number, seq, self._configuration, at, pack_json(record.body))
+                    others["looks"].append(row)
+                elif type(record) is LooksForgotten:
+                    others["looks"] = [row for row in others["looks"] if int(row[0] or 0) < record.number]
+                    connection.execute("DELETE FROM looks WHERE number >= ?", (record.number,))
+                elif type(record) is Note:
+                    others["notes"].append(sealed(seq, record.kind, record.model, at, dump_json(record.body)))
+            connection.executemany(_DROP, dropped)
+            connection.executemany(_INSERT["trials"], trials.values())
+            for table, values_of in others.items():
+                if values_of:
+                    connection.executemany(_INSERT[table], values_of)
+            for key, value in (("elapsed", elapsed), ("held", None if held is None else dump_json(held))):
+                if value is not None:
+                    connection.execute(_INSERT["run"], sealed(key, value))
+        self.last_seq = max(self.last_seq, *(seq for seq, _ in rows), 0) if rows else self.last_seq
+        return written
+
+    def append(self, *records: Record) -> list[Row]:
+        """Write records at the end of the log, in one commit."""
+        return self.commit([*enumerate(records, self.last_seq + 1)])
+
+    def change_settings(self, header: RunHeader, changes: Sequence[Sequence[object]]) -> list[Row]:
+        """Go on with another configuration, which the log says; models that join are entered."""
+        known, at = self.reader.models(), time.time()
+        joining = [name for name in header.models if name not in known]
+        with self._database.transaction() as connection:
+            for number, name in enumerate(joining, len(known)):
+                connection.execute(_INSERT["models"], sealed(number, name, dump_json(header.models[name])))
+            self._configuration += 1
+            row = sealed(self._configuration, at, dump_json(header.configuration))
+            connection.execute(_INSERT["configurations"], row)
+        self._names.update(joining)
+        return self.append(Note(SETTINGS, None, {"configuration": self._configuration, "changes": list(changes)}))
+
+    def close(self) -> None:
+        """Close the database and release the run directory."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._database.close()
+
+    def _redacted(self, record: Record) -> Record:
+        if type(record) is Trial and record.answer is not None:
+            return redact_trial(record, record.answer, self.redactor) if self.redactor else record
+        if type(record) is Note:
+            return redact_note(record, self.redactor, self._names)
+        return record
+
+    def _require_new(self, seq: int, record: Record) -> None:
+        """A row takes a new place, or that of the same trial."""
+        if seq > self.last_seq:
+            return
+        found = [*self._database.rows(_IN_PLACE, seq)]
+        if type(record) is not Trial or found != [record.key]:
+            raise StoreError(f"{self.directory}: record {seq} is written already, and another would replace it")
+
+
+def _begin(database: RunDatabase, header: RunHeader) -> None:
+    now = time.time()
+    values: dict[str, Stored] = {"name": header.name, "created": now, "version": __version__, "elapsed": 0.0}
+    values |= {"held": "{}", "meaning": dump_json(header.meaning)}
+    models = [sealed(at, name, dump_json(meaning)) for at, (name, meaning) in enumerate(header.models.items())]
+    questions = [sealed(at, key, dump_json(body)) for at, (key, body) in enumerate(header.questions.items())]
+    with database.transaction() as connection:
+        connection.executemany(_INSERT["run"], [sealed(key, value) for key, value in values.items()])
+        connection.execute(_INSERT["configurations"], sealed(0, now, dump_json(header.configuration)))
+        connection.executemany(_INSERT["models"], models)
+        connection.executemany(_INSERT["questions"], questions)
+
+
+def _costs(cost: tuple[int, float, float]) -> tuple[int, float, float]:
+    return cost[0], cost[1] + 0.0, cost[2] + 0.0
+
+
+_NO_ANSWER: tuple[Stored, ...] = (None,) * 12
+
+
+def _trial_row(seq: int, trial: Trial, at: float) -> tuple[Stored, ...]:
+    """The values of a trial, in the order of the columns."""
+    grade, answer = trial.grade, trial.answer
+    signals = dump_json(grade.signals) if grade is not None and grade.signals else None
+    texts: tuple[Stored, ...] = (None, None, None)
+    of_answer = _NO_ANSWER
+    if answer is not None:
+        of_answer = (
+            " ".join(sorted(answer.signals)) or None,
+            answer_digest(answer),
+            answer.seed,
+            answer.finish_reason,
+            answer.prompt_tokens,
+            answer.completion_tokens,
+            real(answer.latency),
+            real(answer.ttft),
+            answer.replica,
+            answer.attempts,
+            real(answer.completion_bpt),
+            real(answer.prompt_bpt),
+        )
+        texts = pack_logprobs(answer.token_logprobs), pack_text(answer.text), pack_text(answer.reasoning)
+    return sealed(
+        seq,
+        *trial.key,
+        trial.round,
+        trial.state.value,
+        *_costs(trial.cost),
+        *_costs(trial.verdict),
+        trial.category,
+        signals,
+        None if grade is None else valid_text(grade.extracted),
+        None if grade is None else valid_text(grade.error),
+        *of_answer,
+        at,
+        *texts,
+    )
+
+
+def answer_digest(answer: Answer) -> int | None:
+    """A 64-bit digest of text and reasoning as a signed integer, by which identical answers are found.
+
+    None for an empty answer, which does not count as a repeat.
+    """
+    if not answer.text and not answer.reasoning:
+        return None
+    digest = blake2b(answer.text.encode("utf-8", "surrogatepass"), digest_size=8)
+    if answer.reasoning:
+        digest.update(b"\0" + answer.reasoning.encode("utf-8", "surrogatepass"))
+    return int.from_bytes(digest.digest(), "big", signed=True)

@@ -1,0 +1,19 @@
+"""Whatever befalls a run: live, resume and whoever reads the log find the same, and caps hold."""
+
+import pytest
+from lives import life
+from thoroughness import THOROUGH
+
+LIVES_EACH = 400 if THOROUGH else 40
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_killed_runs_find_what_unkilled_runs_find(seed: int) -> None:
+    life(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(10))
+def test_many_killed_runs_find_what_unkilled_runs_find(part: int) -> None:
+    for seed in range(part * LIVES_EACH, (part + 1) * LIVES_EACH):
+        life(seed)
