@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from adaptive_eval.run.events import Replayed, Setting, StageBegun
 from adaptive_eval.run.machine import Machine
-from adaptive_eval.run.records import BEGUN, CORE_SET_ASIDE, SET_ASIDE, Note, Row
+from adaptive_eval.run.records import BEGUN, SET_ASIDE, Note, Row
 from adaptive_eval.run.trial import Trial
 
 
@@ -44,29 +44,30 @@ def void_notes(notes: Sequence[tuple[int, Note]], stages: Sequence[Stage]) -> se
     return void
 
 
-def needs_commits(notes: Sequence[tuple[int, Note]], stages: Sequence[Stage]) -> bool:
-    """Whether the log has to be replayed commit by commit, as it was told.
+Log = Callable[[bool], Iterable[Sequence[Row]]]
+"""Gives the rows of the log in their order: in whole commits, or in larger blocks."""
 
-    How many answers the core is told at a time can matter only under caps, if it keeps answers that no round has asked
-    for, or if nothing bounds what an answer costs: then caps are checked after each `tell`.
+
+def replay(log: Log, stages: Sequence[Stage], notes: Sequence[tuple[int, Note]], known: KnownAnswers) -> Machine:
+    """A machine that has taken in the whole log, stage by stage; `notes`: all notes of the log.
+
+    How many answers the core is told at a time can matter only under caps, and only if it keeps answers that no round
+    has asked for, or nothing bounds what an answer costs: then the log is replayed commit by commit, as it was told.
     """
-    plans = [stage.setting.plan for stage in stages if stage.setting.plan.budget.bought]
+    plans = [stage.setting.plan for stage in stages]
+    is_capped = any(plan.budget.bought for plan in plans)
     is_unbounded = any(cost.is_unbounded for plan in plans for cost in plan.bench.worst_cost)
-    aside = any(note.kind in (SET_ASIDE, CORE_SET_ASIDE) for _, note in notes)
-    return bool(plans) and (is_unbounded or aside or len(stages) > 1)
+    has_returned = len(stages) > 1 or any(note.kind == SET_ASIDE for _, note in notes)
+    in_commits = is_capped and (is_unbounded or has_returned)
+    machine = _replay(log(in_commits), stages, notes, known)
+    if is_capped and not in_commits and machine.controller.set_aside:
+        return _replay(log(True), stages, notes, known)
+    return machine
 
 
-def replay(
-    blocks: Iterable[Sequence[Row]],
-    stages: Sequence[Stage],
-    notes: Sequence[tuple[int, Note]],
-    known: KnownAnswers,
+def _replay(
+    blocks: Iterable[Sequence[Row]], stages: Sequence[Stage], notes: Sequence[tuple[int, Note]], known: KnownAnswers
 ) -> Machine:
-    """A machine that has taken in the whole log, stage by stage.
-
-    `blocks`: the log in its order, one commit at a time if that matters (`needs_commits`);
-    `notes`: all notes of the log.
-    """
     void = void_notes(notes, stages)
     machine, following = Machine(stages[0].setting), iter(zip(stages, stages[1:], strict=False))
     stage = next(following, None)

@@ -20,20 +20,20 @@ def horizons(world: World) -> list[tuple[Sequence[int], Trials]]:
     some = some if len(some) > 1 else everyone
     match world.kind.special:
         case "raised":
-            return [(everyone, Trials(4, 8)), (everyone, Trials(4, 13))]
+            return [(everyone, Trials(3, 6)), (everyone, Trials(3, 10))]
         case "leaves":
-            return [(everyone, Trials(4, 12)), (some, Trials(4, 12))]
+            return [(everyone, Trials(3, 9)), (some, Trials(3, 9))]
         case "joins":
-            return [(some, Trials(4, 12)), (everyone, Trials(4, 12))]
+            return [(some, Trials(3, 9)), (everyone, Trials(3, 9))]
         case "returns":
-            return [(everyone, Trials(4, 12)), (some, Trials(4, 12)), (everyone, Trials(4, 12))]
-    return [(everyone, Trials(4, 12))]
+            return [(everyone, Trials(3, 9)), (some, Trials(3, 9)), (everyone, Trials(3, 9))]
+    return [(everyone, Trials(3, 9))]
 
 
-def live(seed: int, kills: int, length: int = 0) -> tuple[Disk, Start, Counter[str]]:
+def live(seed: int, kills: int, length: int = 0, disk: Disk | None = None) -> tuple[Disk, Start, Counter[str]]:
     """Starts, some of which are killed or stopped, until the run is finished under its last configuration."""
-    kind = Kind.drawn(seed)
-    world, disk, chance = World(seed, kind), Disk(), random.Random(f"{seed} {kills}")
+    kind, disk = Kind.drawn(seed), Disk() if disk is None else disk
+    world, chance = World(seed, kind), random.Random(f"{seed} {kills}")
     happened, settings = Counter[str](), list[Setting]()
     changes = horizons(world)
     for number, (roster, trials) in enumerate(changes):

@@ -19,6 +19,7 @@ from adaptive_eval.core import Bench, Budget, Pace, Plan, Trials
 from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.run.charges import Charge
 from adaptive_eval.run.events import (
     Abort,
@@ -50,7 +51,7 @@ from adaptive_eval.run.events import (
 from adaptive_eval.run.follow_up import FailureKind
 from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.records import BEGUN, SETTINGS, Dropped, Json, LooksForgotten, LookTaken, Note, Record, Row
-from adaptive_eval.run.replay import Stage, needs_commits, replay
+from adaptive_eval.run.replay import Stage, replay
 from adaptive_eval.run.trial import DONE, JUDGING, RESERVED, UNGRADED, GradeDetails, Key, Trial
 
 LONGEST, VERDICT, VOTE = 25, 6, 3
@@ -129,6 +130,9 @@ class Disk:
             for start in range(0, len(rows), most):
                 yield rows[start : start + most]
 
+    def all_notes(self) -> list[tuple[int, Note]]:
+        return self.notes
+
     def known(self, models: Collection[int], before: int) -> list[Trial]:
         return [trial for seq, trial in self.trials.values() if trial.model in models and seq < before]
 
@@ -200,7 +204,7 @@ class Kind:
             samples=chance.choice([1, 1, 1, 2, 3]),
             special=special,
             broken=chance.choice([0.0, 0.0, 0.0, 0.03]),
-            wall=chance.choice([None] * 9 + [300.0]),
+            wall=chance.choice([None] * 9 + [20.0]),
             stops=chance.random() < 0.3,
             is_optimal=chance.random() < 0.1,
         )
@@ -221,7 +225,7 @@ class World:
 
     def __init__(self, seed: int, kind: Kind) -> None:
         self.seed, self.kind, self.chance = seed, kind, random.Random(seed)
-        self.models, self.questions = self.chance.choice([(3, 5), (4, 4), (2, 7)])
+        self.models, self.questions = self.chance.choice([(3, 3), (3, 2), (2, 4)])
         shape = self.models, self.questions
         self.p = np.random.default_rng(seed).beta(0.7, 0.7, shape) * np.linspace(1, 0.4, self.models)[:, None]
         self.generated = 0
@@ -233,7 +237,8 @@ class World:
     def received(self, key: Key) -> Received:
         tokens = 1 + int(LONGEST * share_of(self.seed, "tokens", key) * 0.999)
         seconds = 1.0 + key[0] * 2 + round(share_of(self.seed, "seconds", key), 3)
-        return Received(key[2], None, Cost(tokens, tokens / 1024), seconds, reserve=self.verdict)
+        answer = Answer(f"answer {key}", "stop", key[2], "here", seconds, completion_tokens=tokens)
+        return Received(key[2], answer, Cost(tokens, tokens / 1024), seconds, reserve=self.verdict)
 
     def category(self, key: Key) -> int:
         return int(share_of(self.seed, key) < self.p[key[:2]])
@@ -250,21 +255,23 @@ class World:
         return Cost(VERDICT, VERDICT / 1024) if self.kind.judged and self.kind.is_capped else NO_COST
 
     def is_dead(self, key: Key) -> bool:
-        return self.kind.special in ("refuses", "down") and key[0] == self.models - 1 and key[2] >= 5
+        return self.kind.special in ("refuses", "down") and key[0] == self.models - 1 and key[2] >= 4
 
     def setting(self, roster: Sequence[int], trials: Trials) -> Setting:
         kind, models = self.kind, len(roster)
         worst = Cost(LONGEST, LONGEST / 1024).plus(self.verdict)
         if not kind.bounded and kind.is_capped:
             worst = Cost(usd=float("inf"))
-        first = self.models * self.questions * 4 * (LONGEST + self.verdict.tokens)
+        first = self.models * self.questions * 3 * (LONGEST + self.verdict.tokens)
         cap = None if kind.cap is None else int(min(AMPLE, kind.cap * first))
         bench = Bench(
             models, self.questions, np.array([0.0, 1.0]), (worst,) * models, together=(kind.samples,) * models
         )
         budget = Budget(tokens=cap, wall_seconds=kind.wall)
         rule = Optimal() if kind.is_optimal else ZScore()
-        plan = Plan(bench, rule=rule, trials=trials, pace=kind.pace, budget=budget, stops_on_alarm=False)
+        plan = Plan(
+            bench, rule=rule, prior="uniform", trials=trials, pace=kind.pace, budget=budget, stops_on_alarm=False
+        )
         return Setting(
             plan,
             tuple(roster),
@@ -351,8 +358,8 @@ class Start:
 
     def replayed(self) -> Machine:
         disk, stages = self.disk, self.disk.stages(self.settings)
-        most = None if needs_commits(disk.notes, stages) else (7, 50, 999)[self.moments % 3]
-        return replay(disk.log(most), stages, disk.notes, disk.known)
+        most = (7, 50, 999)[self.moments % 3]
+        return replay(lambda whole: disk.log(None if whole else most), stages, disk.all_notes(), disk.known)
 
     def regrade(self) -> None:
         roster = self.settings[-1].roster
@@ -575,7 +582,7 @@ def decisions(machine: Machine) -> list[object]:
         sorted(controller.set_aside.items()),
         controller.counts.tolist(),
         controller.most_issued,
-        controller._flight.account.spent(),
+        controller._flight.account.spent() if machine.is_capped else None,
     ]
 
 
