@@ -16,12 +16,13 @@ while the log is replayed it is only compared with what the log has of it, and t
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from json import dumps
 
 from adaptive_eval.core.account import BudgetAccount, trial_reserve
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.plan import SpentBefore
 from adaptive_eval.core.stages import StageBefore
-from adaptive_eval.core.types import NO_COST, Cost, Loss, Outcome, Reason, SetAside
+from adaptive_eval.core.types import NO_COST, Cost, Loss, Outcome, SetAside
 from adaptive_eval.run.charges import Account, Charge, ChargeKind
 from adaptive_eval.run.events import (
     Abort,
@@ -137,8 +138,8 @@ class Machine:
         self._last_request = 0
         self._unsent: dict[Key, Request] = {}
         """Requests that are sent once the row of their last trial is on disk, by that trial."""
-        self._permits: dict[int, int | Key] = {}
-        """Requests and verdicts that wait for a charge to be on disk, by its sequence number."""
+        self._permits: defaultdict[int, list[tuple[int | Key, int]]] = defaultdict(list)
+        """Requests and verdicts that wait for a charge to be on disk, by its sequence number, each with its model."""
         self._queues: defaultdict[int, deque[Key]] = defaultdict(deque)
         self._paid: dict[Key, Cost] = {}
         """Cost of the answers that are being graded; the table still has what is reserved for them."""
@@ -267,8 +268,8 @@ class Machine:
                 else:
                     self._judging.discard(record.key)
                     self._places.pop(record.key, None)
-            elif type(record) is Charge and seq in self._permits:
-                self._permit(self._permits.pop(seq), record.model)
+            for target, model in self._permits.pop(seq, ()) if self._permits else ():
+                self._permit(target, model)
         self._judge_more()
         self._fill_all()
 
@@ -450,7 +451,7 @@ class Machine:
         looks = {record.number: record for record in owed if isinstance(record, LookTaken)}
         first, stored = self.controller.first_look, self._recorded
         known = [number for number in stored if number >= first]
-        differs = min((n for n in known if n not in looks or looks[n].body != stored[n]), default=None)
+        differs = min((n for n in known if n not in looks or not _is_same(looks[n].body, stored[n])), default=None)
         if differs is not None:
             again = [look for number, look in looks.items() if number >= differs]
             self._write(LooksForgotten(differs), *again)
@@ -737,14 +738,17 @@ class Machine:
 
     def _on_wasted(self, event: Wasted) -> None:
         """Charge answers that came to nothing; a request that is to be repeated waits until that is on disk."""
-        if event.cost is not None:
-            charge = Charge(ChargeKind.WASTED, "answer", event.model, event.answers, event.cost)
+        model, answers, cost, request = event
+        if cost is not None:
+            charge = Charge(ChargeKind.WASTED, "answer", model, answers, cost)
             self.account.charge(charge)
-        else:
-            charge = self._charge(ChargeKind.LOST, event.model, [self._reserve(event.model)] * event.answers)
-        self._write(charge)
-        if event.request is not None:
-            self._permits[self.seq] = event.request
+            self._write(charge)
+        elif answers:
+            self._write(self._charge(ChargeKind.LOST, model, [self._reserve(model)] * answers))
+        if request is not None and self.unwritten:
+            self._permits[self.seq].append((request, model))
+        elif request is not None:
+            self._permit(request, model)
 
     def _charge(self, kind: ChargeKind, model: int, reserved: Sequence[Cost]) -> Charge:
         """Charge answers at what was reserved for them, or at the mean cost of answers if no cap counts them."""
@@ -830,7 +834,7 @@ class Machine:
         self.account.charge(charge)
         self._write(charge)
         if event.asks:
-            self._permits[self.seq] = event.key
+            self._permits[self.seq].append((event.key, model))
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -927,7 +931,27 @@ class Machine:
             raise RuntimeError("the decision core is neither finished nor asks for trials")
         return all(self.slots.get(model, 0) == 0 for model in waiting)
 
-    @property
-    def reason(self) -> Reason | None:
-        """Why the run is finished; None if it can go on."""
-        return self.controller.finished
+    # -- what supplies go by ---------------------------------------------------------------------------------------
+
+    def waiting(self, model: int) -> int:
+        """Trials of a model that could be sent if it had free slots."""
+        return len(self._queues[model]) if self._may_ask(model) else 0
+
+    def is_owed(self, model: int) -> bool:
+        """Whether a trial that was asked of this model, or is to be, is not stored yet."""
+        return self._is_wanted(model) and bool(self.busy[model] or self._queues[model])
+
+    def is_settled(self, model: int) -> bool:
+        """Whether this model has nothing in flight, and nothing can want it again under the settings of today."""
+        is_done = (SETTLED, model) in self._noted or not self._is_wanted(model)
+        return is_done and not self.in_flight[model]
+
+    def is_parked(self, model: int) -> bool:
+        """Whether nothing is asked of this model until trials of others want it again."""
+        is_paused = model in self.position and self.controller.is_paused(self.position[model])
+        return is_paused and not self.busy[model]
+
+
+def _is_same(look: Json, stored: Json) -> bool:
+    """Whether two looks are the same; some of their numbers are nan."""
+    return dumps(look, sort_keys=True) == dumps(stored, sort_keys=True)

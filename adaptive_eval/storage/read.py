@@ -191,6 +191,14 @@ class RunReader:
         rows = self._rows("SELECT model, question, number FROM trials WHERE state = 'reserved'")
         return {(_whole_number(model), _whole_number(question), _whole_number(n)) for model, question, n in rows}
 
+    def has_grades(self) -> bool:
+        """Whether any answer has a grade."""
+        return any(self._rows("SELECT 1 FROM trials WHERE category IS NOT NULL LIMIT 1"))
+
+    def looked(self) -> set[int]:
+        """Configurations under which looks were taken."""
+        return {_whole_number(number) for (number,) in self._rows("SELECT DISTINCT configuration FROM looks")}
+
     def account(self) -> list[AccountLine]:
         """What was paid, what is reserved and what was charged: the one place where costs are summed in the store."""
         lines = []

@@ -1,0 +1,178 @@
+"""Where answers come from: the interface of a supply, and servers of others behind it.
+
+A supply is given requests, and posts events. It knows the machine only by these values. One that starts servers, or
+hands requests to a batch service, also answers which trials of earlier starts it still has (`claims`), and is told what
+each model needs (`Demand`).
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from adaptive_eval.base.errors import EndpointError, Rejected, RetryNotAllowed
+from adaptive_eval.core.answer_kinds import answer_kinds
+from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, Prompt
+from adaptive_eval.run.events import Answered, Event, Failed, Received, Wasted
+from adaptive_eval.run.follow_up import FailureKind
+from adaptive_eval.run.trial import Key, Request
+
+Post = Callable[[Event], None]
+"""Gives the machine an event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a model needs of its servers."""
+
+    waiting: int = 0
+    """Trials that could be sent now."""
+    in_flight: int = 0
+    """Requests that its servers have."""
+    is_owed: bool = False
+    """Whether a trial that was asked of it is not stored yet."""
+    is_settled: bool = False
+    """Whether nothing can want it again, as far as anybody can know."""
+    is_parked: bool = False
+    """Whether nothing is asked of it until trials of others want it again."""
+
+
+class Supply(Protocol):
+    """A source of answers of some models."""
+
+    def claims(self, keys: Collection[Key]) -> Collection[Key]:
+        """Those of these trials, which an earlier start has sent, that will still be answered."""
+
+    def submit(self, request: Request, *, claimed: bool) -> None:
+        """Send a request; `Answered` or `Failed` follow until all its trials have left it."""
+
+    def allow(self, request: int, allowed: bool) -> None:
+        """A lost request may be repeated, or not."""
+
+    def cancel(self, requests: Collection[int]) -> None:
+        """Cancel requests: `Failed` follows for each that was not answered before."""
+
+    def on_stored(self, keys: Sequence[Key]) -> None:
+        """Answers of these trials are on disk."""
+
+    def serve(self, demand: Mapping[int, Demand]) -> None:
+        """Start and stop servers as models need them; called after each commit, and twice a second."""
+
+    async def close(self) -> None:
+        """Begin nothing more, and give up what is under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedModel:
+    """A model at servers of others: what it is asked, and what its answers cost."""
+
+    endpoint: Endpoint
+    prompt: Callable[[int], Prompt]
+    """The prompt of a question."""
+    seed: Callable[[int, int], int]
+    """The seed of a question's trial."""
+    cost: Callable[[Answer], Cost]
+    reserve: Callable[[Answer, int, int], Cost] = field(default=lambda answer, question, number: NO_COST)
+    """The most that the grade of an answer may cost."""
+
+
+class EndpointSupply:
+    """Servers of others: each request is a task that waits for its endpoint."""
+
+    def __init__(self, models: Mapping[int, AskedModel], post: Post, *, is_capped: bool) -> None:
+        self._models, self._post, self._is_capped = models, post, is_capped
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._hesitating: dict[int, asyncio.Future[bool]] = {}
+        """Lost requests that wait for permission to be repeated."""
+        self._lost: dict[int, int] = dict.fromkeys(models, 0)
+        """Lost answers that were posted, by model."""
+        self._in_vain: dict[int, int] = dict.fromkeys(models, 0)
+        """Those of them whose usage was known."""
+
+    def claims(self, keys: Collection[Key]) -> Collection[Key]:
+        """None: connections end with the process."""
+        return ()
+
+    def submit(self, request: Request, *, claimed: bool) -> None:
+        """Ask the model's endpoint in a task."""
+        self._tasks[request.id] = asyncio.create_task(self._ask(request))
+
+    def allow(self, request: int, allowed: bool) -> None:
+        """Resume a request that waits for permission."""
+        if (waiting := self._hesitating.pop(request, None)) is not None and not waiting.done():
+            waiting.set_result(allowed)
+
+    def cancel(self, requests: Collection[int]) -> None:
+        """Cancel the tasks of these requests."""
+        for number in requests:
+            if (task := self._tasks.get(number)) is not None:
+                task.cancel()
+
+    def on_stored(self, keys: Sequence[Key]) -> None:
+        """Do nothing: a connection is over with its answer."""
+
+    def serve(self, demand: Mapping[int, Demand]) -> None:
+        """Do nothing: these servers are always there."""
+
+    async def close(self) -> None:
+        """Cancel all requests."""
+        self.cancel(list(self._tasks))
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _ask(self, request: Request) -> None:
+        model = self._models[request.model]
+        first = model.seed(request.question, request.first)
+        seeds = range(first, first + request.size)
+        again = partial(self._may_repeat, request) if self._is_capped else None
+        failed: Failed | None = None
+        try:
+            answers = await model.endpoint.sample(model.prompt(request.question), seeds, again)
+        except asyncio.CancelledError:
+            # one that waits for permission has its loss charged already, and no server has it
+            is_waiting = self._hesitating.pop(request.id, None) is not None
+            failed = Failed(request.id, FailureKind.NOT_SENT if is_waiting else FailureKind.CUT_OFF)
+            raise
+        except RetryNotAllowed as error:
+            failed = Failed(request.id, FailureKind.NOT_ALLOWED, str(error))
+        except Rejected as error:
+            failed = Failed(request.id, FailureKind.REFUSED, str(error))
+        except EndpointError as error:
+            failed = Failed(request.id, FailureKind.UNAVAILABLE, str(error))
+        else:
+            self._post_losses(request.model)
+            received = [self._received(model, request, *pair) for pair in zip(request.numbers, answers, strict=True)]
+            self._post(Answered(request.id, received))
+        finally:
+            del self._tasks[request.id]
+            if failed is not None:
+                self._post_losses(request.model, cut_off=request.size * (failed.kind is FailureKind.CUT_OFF))
+                self._post(failed)
+
+    def _received(self, model: AskedModel, request: Request, number: int, answer: Answer) -> Received:
+        kinds = answer_kinds(" ".join(sorted(answer.signals))) if answer.signals else 0
+        reserve = model.reserve(answer, request.question, number)
+        return Received(number, answer, model.cost(answer), answer.latency, kinds, reserve)
+
+    async def _may_repeat(self, request: Request) -> bool:
+        """Whether a lost request may be repeated: its loss has to be on disk, and within the caps."""
+        waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._hesitating[request.id] = waiting
+        self._post_losses(request.model, asks=request.id)
+        return await waiting
+
+    def _post_losses(self, model: int, *, asks: int | None = None, cut_off: int = 0) -> None:
+        """Post the answers that were lost since the last call; those of a request that was cut off are counted with
+        its failure."""
+        stats: EndpointStats = self._models[model].endpoint.stats
+        lost, in_vain = stats.lost - self._lost[model] - cut_off, stats.in_vain[self._in_vain[model] :]
+        self._lost[model], self._in_vain[model] = stats.lost, len(stats.in_vain)
+        if in_vain:
+            cost = NO_COST
+            for answer in in_vain:
+                cost = cost.plus(self._models[model].cost(answer))
+            self._post(Wasted(model, len(in_vain), cost))
+        unknown = max(lost - len(in_vain), 0)
+        if unknown or asks is not None:
+            self._post(Wasted(model, unknown, None, asks))
