@@ -217,7 +217,7 @@ class Machine:
                 self.slots[model] = slots
                 self._fill(model)
             case Unservable(model, reason):
-                if self._answered:
+                if self._answered or self._is_finished:
                     self._set_aside(model, reason)
                 else:
                     self._abort(AbortKind.UNSERVABLE, {model: reason})

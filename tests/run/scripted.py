@@ -487,7 +487,7 @@ class Start:
         request, world, drawn = send.request, self.world, self.chance.random()
         received = [world.received(key) for key in request.keys]
         if any(map(world.is_dead, request.keys)):
-            if world.kind.special == "down":
+            if world.kind.special == "down" and self.machine._answered:  # else it is an error of the run
                 self.inbox.append(Unservable(request.model, "all its servers are gone"))
             self.inbox.append(Failed(request.id, FailureKind.UNAVAILABLE, "its server refuses requests"))
             return

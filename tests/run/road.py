@@ -1,0 +1,152 @@
+"""A run by the machine from a configuration file: what `running` will do once it is the only way."""
+
+import asyncio
+import sys
+import time
+from collections import Counter
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+from adaptive_eval.base.seeds import trial_seed
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.planning import trial_cost
+from adaptive_eval.config.prepare import PreparedRun, prepare, run_header, seed_bases
+from adaptive_eval.config.run_secrets import run_redactor
+from adaptive_eval.core.types import NO_COST, Cost, Look, Reason
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.graders.pool import Grading
+from adaptive_eval.run.driver import Driver
+from adaptive_eval.run.events import Setting
+from adaptive_eval.run.records import Json, LookTaken, Note
+from adaptive_eval.run.resume import begin, stored_stages
+from adaptive_eval.run.supply import AskedModel, EndpointSupply
+from adaptive_eval.run.trial import Trial
+from adaptive_eval.running.answer_keys import open_run_graders
+from adaptive_eval.running.serving import Serving, opened_endpoints
+from adaptive_eval.storage.header import RunHeader
+from adaptive_eval.storage.read import RunReader
+from adaptive_eval.storage.write import RunStore
+from adaptive_eval.store.looks import plain_look
+
+
+class Clock:
+    """The time since a start, which begins where the one before has ended."""
+
+    def __init__(self, before: float) -> None:
+        self._start = time.monotonic() - before
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self._start
+
+    def held(self) -> float:
+        return 0.0
+
+
+class Seen:
+    """Looks and notes as they are shown."""
+
+    def __init__(self) -> None:
+        self.looks: list[int] = []
+        self.notes: Counter[str] = Counter()
+
+    def on_look(self, look: LookTaken) -> None:
+        self.looks.append(look.number)
+
+    def on_note(self, note: Note) -> None:
+        self.notes[note.kind] += 1
+
+
+def plain(prepared: PreparedRun, look: Look) -> Json:
+    return dict(plain_look(look, prepared.models, capped_opening=prepared.plan.has_capped_opening).body)
+
+
+def header_of(prepared: PreparedRun) -> RunHeader:
+    header = run_header(prepared.config, prepared.questions)
+    return RunHeader(header.name, header.configuration, header.meaning, header.models, header.questions)
+
+
+def setting_of(prepared: PreparedRun, reader: RunReader, grading: Grading) -> Setting:
+    """The settings of a run, by the numbers of its store."""
+    numbers = reader.models()
+    models = {numbers[model.name]: model for model in prepared.config.models}
+    bases = {number: seed_bases(prepared, model) for number, model in models.items()}
+    asks = [number for number, question in enumerate(prepared.questions) if grading.asks(question)]
+    is_capped = prepared.plan.budget.bought and grading.lasting
+    return Setting(
+        prepared.plan,
+        tuple(models),
+        slots={number: model.concurrency.in_flight * len(model.replicas) for number, model in models.items()},
+        samples={number: model.concurrency.samples_per_request for number, model in models.items()},
+        judged=frozenset(asks),
+        verdict=grading.lost if is_capped else NO_COST,
+        vote=grading.lost_vote(grading.lost) if is_capped else NO_COST,
+        verdicts_at_once=grading.at_once,
+        seed=lambda model, question, trial: trial_seed(bases[model](question), trial),
+        describe=partial(plain, prepared),
+    )
+
+
+def open_supply(
+    prepared: PreparedRun, setting: Setting, serving: Serving, grading: Grading, driver: Driver
+) -> EndpointSupply:
+    is_capped = prepared.plan.budget.bought
+
+    def reserve(answer: Answer, question: int, number: int) -> Cost:
+        asked = prepared.questions[question]
+        return grading.lost_with(answer.text, asked.for_trial(number)) if is_capped and grading.lasting else NO_COST
+
+    models = {
+        number: AskedModel(
+            serving.endpoints[at],
+            prepared.prompts[at].__getitem__,
+            lambda question, trial, number=number: setting.seed(number, question, trial),  # type: ignore[misc]
+            trial_cost(prepared.config.models[at]),
+            reserve,
+        )
+        for at, number in enumerate(setting.roster)
+    }
+    return EndpointSupply(models, driver.post, is_capped=is_capped)
+
+
+async def start(config: Path, directory: Path, stop_after: int | None = None) -> tuple[Reason | None, Seen]:
+    """One start of a run; `stop_after`: stop it once so many trials are stored."""
+    prepared = prepare(load_config(config, ()))
+    redactor, seen = run_redactor(prepared.config), Seen()
+    store, _ = RunStore.open(directory, header_of(prepared), redactor)
+    with closing(store):
+        reader = store.reader
+        async with (
+            opened_endpoints(prepared.config, directory / "logs", redactor=redactor) as serving,
+            open_run_graders(prepared) as grading,
+        ):
+            setting = setting_of(prepared, reader, grading)
+            patience = max(model.sampling.timeout for model in prepared.config.models)
+            clock = Clock(reader.elapsed)
+            driver = Driver(store, grading, prepared.questions, clock, patience=patience, observer=seen)
+            supply = open_supply(prepared, setting, serving, grading, driver)
+            driver.use(dict.fromkeys(setting.roster, supply))
+            stages = stored_stages(reader, reader.newest_configuration(), setting, lambda number: setting)
+
+            def reserve_of(trial: Trial) -> Cost:
+                assert trial.answer is not None
+                question = prepared.questions[trial.question].for_trial(trial.number)
+                return grading.lost_with(trial.answer.text, question) if grading.lasting else NO_COST
+
+            machine, first = await begin(driver, store, reader, stages, reserve_of)
+            running = asyncio.create_task(driver.run(machine, first))
+            if stop_after is not None:
+                while not running.done() and sum(one.answers for one in machine.account.models.values()) < stop_after:
+                    await asyncio.sleep(0.01)
+                driver.stop()
+            try:
+                return await running, seen
+            finally:
+                await driver.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(start(Path(sys.argv[1]), Path(sys.argv[2])))
