@@ -10,6 +10,7 @@ The past is rewritten only here, and before the log is replayed, so that this st
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from enum import StrEnum
 from itertools import islice
 from typing import Any, Protocol
 
@@ -23,6 +24,17 @@ from adaptive_eval.run.trial import JUDGING, Key, Trial
 
 AT_A_TIME = 256
 """Answers that are graded again at once: a bound for the memory that their texts take."""
+
+
+class Change(StrEnum):
+    """What a change of the settings means for looks that were taken."""
+
+    NONE = "none"
+    """Both decide alike."""
+    DECISIONS = "decisions"
+    """Looks stand, and the run goes on otherwise."""
+    PROMISE = "promise"
+    """Looks stand, and every pair is judged anew from the next look on."""
 
 
 class StoredLog(Protocol):
@@ -67,17 +79,34 @@ class Appendable(Protocol):
 
 SettingOf = Callable[[int], Setting]
 """The settings of a configuration, by its number."""
+ChangeBetween = Callable[[int, int], Change]
+"""What differs between two configurations, by their numbers."""
 ReserveOf = Callable[[Trial], Cost]
 """The most that the grade of a stored answer may cost."""
 
 
-def stored_stages(reader: StoredLog, today: int, setting: Setting, setting_of: SettingOf) -> list[Stage]:
-    """The stages of a run: configurations under which looks were taken, and then that of today."""
+def stored_stages(
+    reader: StoredLog, today: int, setting: Setting, setting_of: SettingOf, change_between: ChangeBetween
+) -> list[Stage]:
+    """The stages of a run: configurations under which looks were taken, and then that of today.
+
+    Configurations that decide alike are one stage.
+    """
     looked, ends = reader.looked(), reader.settings_ends()
-    return [
-        *(Stage(replace(setting_of(one), is_followed=True), ends[one]) for one in sorted(looked) if one < today),
-        Stage(setting),
-    ]
+    numbers: list[int] = []
+    for number in sorted(number for number in looked if number < today):
+        if numbers and change_between(numbers[-1], number) is Change.NONE:
+            numbers.pop()  # the later one has the same settings, and lasts longer
+        numbers.append(number)
+    if numbers and change_between(numbers[-1], today) is Change.NONE:
+        numbers.pop()
+    stages, before = list[Stage](), None
+    for number in (*numbers, today):
+        own = setting if number == today else replace(setting_of(number), is_followed=True)
+        stands = before is None or change_between(before, number) is not Change.PROMISE
+        stages.append(Stage(replace(own, verdicts_stand=stands), None if number == today else ends[number]))
+        before = number
+    return stages
 
 
 async def begin(

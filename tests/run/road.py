@@ -1,25 +1,37 @@
 """A run by the machine from a configuration file: what `running` will do once it is the only way."""
 
 import asyncio
+import signal
 import sys
 import time
 from collections import Counter
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from adaptive_eval.base.seeds import trial_seed
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import trial_cost
-from adaptive_eval.config.prepare import PreparedRun, prepare, run_header, seed_bases
+from adaptive_eval.config.prepare import (
+    PreparedRun,
+    prepare,
+    run_header,
+    seed_bases,
+    stored_setup,
+    with_questions,
+)
+from adaptive_eval.config.run import RunConfig
 from adaptive_eval.config.run_secrets import run_redactor
 from adaptive_eval.core.types import NO_COST, Cost, Look, Reason
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import Grading
+from adaptive_eval.record.changes import Effect, effect_of_changes
+from adaptive_eval.record.starting_point import load_starting_point
 from adaptive_eval.run.driver import Driver
 from adaptive_eval.run.events import Setting
 from adaptive_eval.run.records import Json, LookTaken, Note
-from adaptive_eval.run.resume import begin, stored_stages
+from adaptive_eval.run.resume import Change, begin, stored_stages
 from adaptive_eval.run.supply import AskedModel, EndpointSupply
 from adaptive_eval.run.trial import Trial
 from adaptive_eval.running.answer_keys import open_run_graders
@@ -27,7 +39,12 @@ from adaptive_eval.running.serving import Serving, opened_endpoints
 from adaptive_eval.storage.header import RunHeader
 from adaptive_eval.storage.read import RunReader
 from adaptive_eval.storage.write import RunStore
+from adaptive_eval.store import RunHeader as OldHeader
 from adaptive_eval.store.looks import plain_look
+from adaptive_eval.store.same_meaning import differences
+
+CHANGES = {Effect.NONE: Change.NONE, Effect.NEW_PROMISE: Change.PROMISE}
+CHANGES |= {effect: Change.DECISIONS for effect in Effect if effect not in CHANGES}
 
 
 class Clock:
@@ -112,13 +129,24 @@ def open_supply(
     return EndpointSupply(models, driver.post, is_capped=is_capped)
 
 
-async def start(config: Path, directory: Path, stop_after: int | None = None) -> tuple[Reason | None, Seen]:
-    """One start of a run; `stop_after`: stop it once so many trials are stored."""
-    prepared = prepare(load_config(config, ()))
-    redactor, seen = run_redactor(prepared.config), Seen()
-    store, _ = RunStore.open(directory, header_of(prepared), redactor)
+def prepared_for(config: Path, directory: Path) -> PreparedRun:
+    """What runs, with outcomes of earlier runs that it begins with."""
+    return load_starting_point(prepare(load_config(config, ())), directory.with_name("nothing there")).prepared
+
+
+def _fields(header: RunHeader) -> dict[str, Any]:
+    return {name: getattr(header, name) for name in ("name", "configuration", "meaning", "models", "questions")}
+
+
+async def start(config: Path, directory: Path) -> tuple[Reason | None, Seen]:
+    """One start of a run."""
+    prepared = prepared_for(config, directory)
+    redactor, seen, header = run_redactor(prepared.config), Seen(), header_of(prepared)
+    store, is_resumed = RunStore.open(directory, header, redactor)
     with closing(store):
         reader = store.reader
+        if is_resumed and (changes := [*differences(reader.header().configuration, header.configuration)]):
+            store.change_settings(header, changes)
         async with (
             opened_endpoints(prepared.config, directory / "logs", redactor=redactor) as serving,
             open_run_graders(prepared) as grading,
@@ -129,7 +157,19 @@ async def start(config: Path, directory: Path, stop_after: int | None = None) ->
             driver = Driver(store, grading, prepared.questions, clock, patience=patience, observer=seen)
             supply = open_supply(prepared, setting, serving, grading, driver)
             driver.use(dict.fromkeys(setting.roster, supply))
-            stages = stored_stages(reader, reader.newest_configuration(), setting, lambda number: setting)
+
+            def config_of(number: int) -> RunConfig:
+                stored = {**_fields(header), "configuration": reader.configurations()[number]}
+                return stored_setup(OldHeader(**stored)).config
+
+            def earlier(number: int) -> Setting:
+                return setting_of(with_questions(config_of(number), prepared.questions), reader, grading)
+
+            def change_between(one: int, other: int) -> Change:
+                return CHANGES[effect_of_changes(config_of(one), config_of(other))]
+
+            today = reader.newest_configuration()
+            stages = stored_stages(reader, today, setting, earlier, change_between)
 
             def reserve_of(trial: Trial) -> Cost:
                 assert trial.answer is not None
@@ -137,11 +177,8 @@ async def start(config: Path, directory: Path, stop_after: int | None = None) ->
                 return grading.lost_with(trial.answer.text, question) if grading.lasting else NO_COST
 
             machine, first = await begin(driver, store, reader, stages, reserve_of)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, driver.stop)
             running = asyncio.create_task(driver.run(machine, first))
-            if stop_after is not None:
-                while not running.done() and sum(one.answers for one in machine.account.models.values()) < stop_after:
-                    await asyncio.sleep(0.01)
-                driver.stop()
             try:
                 return await running, seen
             finally:
