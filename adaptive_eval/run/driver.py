@@ -31,10 +31,10 @@ from adaptive_eval.run.events import (
     Committed,
     Event,
     Finish,
-    Grade,
+    GradeAnswer,
     Graded,
     GradingCutOff,
-    Judge,
+    JudgeAnswer,
     Send,
     Stop,
     Tick,
@@ -181,9 +181,9 @@ class Driver:
                 case Send(request, claimed):
                     supply = self._sent[request.id] = self._supply_of[request.model]
                     supply.submit(request, claimed=claimed)
-                case Grade(trial):
+                case GradeAnswer(trial):
                     self._start_grading(trial, is_asked=False)
-                case Judge(trial):
+                case JudgeAnswer(trial):
                     self._start_grading(trial, is_asked=True)
                 case Allow(target, allowed):
                     self._on_allowed(target, allowed)

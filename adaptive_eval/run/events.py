@@ -8,7 +8,7 @@ from typing import NamedTuple
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.types import NO_COST, Cost, Look, Reason
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.run.follow_up import FailureKind
+from adaptive_eval.run.follow_up import RequestFailure
 from adaptive_eval.run.records import Json, Note, Row
 from adaptive_eval.run.trial import GradeDetails, Key, Request, Trial
 
@@ -130,7 +130,7 @@ class Failed(NamedTuple):
     """A request gets no further answers."""
 
     request: int
-    kind: FailureKind
+    kind: RequestFailure
     reason: str = ""
 
 
@@ -269,13 +269,13 @@ class Cancel(NamedTuple):
     gradings: Sequence[Key] = ()
 
 
-class Grade(NamedTuple):
+class GradeAnswer(NamedTuple):
     """Grade an answer at once."""
 
     trial: Trial
 
 
-class Judge(NamedTuple):
+class JudgeAnswer(NamedTuple):
     """Have a stored answer judged by requests."""
 
     trial: Trial
@@ -302,4 +302,4 @@ class Finish(NamedTuple):
     reason: Reason | None
 
 
-Action = Write | Send | Cancel | Grade | Judge | Allow | Abort | Finish
+Action = Write | Send | Cancel | GradeAnswer | JudgeAnswer | Allow | Abort | Finish

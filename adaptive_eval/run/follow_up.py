@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 
-class FailureKind(StrEnum):
+class RequestFailure(StrEnum):
     """Why a request has no answer. A supply names it; what follows is in `FOLLOW_UP`."""
 
     REFUSED = "refused"
@@ -30,20 +30,20 @@ class FollowUp(StrEnum):
     END_RUN = "end the run"
 
 
-FOLLOW_UP: dict[FailureKind, FollowUp] = {
-    FailureKind.REFUSED: FollowUp.SET_ASIDE,
-    FailureKind.UNAVAILABLE: FollowUp.SET_ASIDE,
-    FailureKind.NOT_ALLOWED: FollowUp.ASK_AGAIN,
-    FailureKind.CUT_OFF: FollowUp.ASK_AGAIN,
-    FailureKind.NOT_SENT: FollowUp.ASK_AGAIN,
-    FailureKind.LOST: FollowUp.ASK_AGAIN,
-    FailureKind.GONE: FollowUp.ASK_AGAIN,
+FOLLOW_UP: dict[RequestFailure, FollowUp] = {
+    RequestFailure.REFUSED: FollowUp.SET_ASIDE,
+    RequestFailure.UNAVAILABLE: FollowUp.SET_ASIDE,
+    RequestFailure.NOT_ALLOWED: FollowUp.ASK_AGAIN,
+    RequestFailure.CUT_OFF: FollowUp.ASK_AGAIN,
+    RequestFailure.NOT_SENT: FollowUp.ASK_AGAIN,
+    RequestFailure.LOST: FollowUp.ASK_AGAIN,
+    RequestFailure.GONE: FollowUp.ASK_AGAIN,
 }
-MAY_HAVE_COST = frozenset({FailureKind.CUT_OFF, FailureKind.LOST, FailureKind.GONE})
+MAY_HAVE_COST = frozenset({RequestFailure.CUT_OFF, RequestFailure.LOST, RequestFailure.GONE})
 """Failures after which an answer may have been generated that nobody gets."""
 
 
-def follow_up(kind: FailureKind, *, has_answered: bool, is_paused: bool) -> FollowUp:
+def follow_up(kind: RequestFailure, *, has_answered: bool, is_paused: bool) -> FollowUp:
     """What follows from a failure of a model that has answered before or not, and that is paused or not.
 
     Nobody waits for a paused model, so its failure is not held against it. A refusal of the very first request means
@@ -51,7 +51,7 @@ def follow_up(kind: FailureKind, *, has_answered: bool, is_paused: bool) -> Foll
     """
     if is_paused:
         return FollowUp.ASK_AGAIN
-    if kind is FailureKind.REFUSED and not has_answered:
+    if kind is RequestFailure.REFUSED and not has_answered:
         return FollowUp.END_RUN
     return FOLLOW_UP[kind]
 

@@ -36,11 +36,11 @@ from adaptive_eval.run.events import (
     Event,
     Failed,
     Finish,
-    Grade,
+    GradeAnswer,
     Graded,
     GradingCutOff,
     Hopeless,
-    Judge,
+    JudgeAnswer,
     Noted,
     Opened,
     Received,
@@ -64,8 +64,8 @@ from adaptive_eval.run.follow_up import (
     MAY_HAVE_COST,
     REFUSALS_SECONDS,
     VERDICT_EXCEEDED,
-    FailureKind,
     FollowUp,
+    RequestFailure,
     follow_up,
 )
 from adaptive_eval.run.records import (
@@ -701,7 +701,7 @@ class Machine:
                 reserve = received.reserve if self.is_capped else NO_COST
                 self._store_ungraded(trial.key, reserve)
             else:
-                self._actions.append(Grade(self.trials[trial.key]))
+                self._actions.append(GradeAnswer(self.trials[trial.key]))
         self._fill(model)
 
     def _store_ungraded(self, key: Key, reserve: Cost) -> None:
@@ -723,7 +723,7 @@ class Machine:
         model, kind = trials[0].model, event.kind
         charges: list[Record] = []
         if kind in MAY_HAVE_COST:
-            why = ChargeKind.LOST if kind is FailureKind.LOST else ChargeKind.KILLED
+            why = ChargeKind.LOST if kind is RequestFailure.LOST else ChargeKind.KILLED
             charges.append(self._charge(why, model, [trial.cost for trial in trials]))
         paused = model in self.position and self.controller.is_paused(self.position[model])
         then = follow_up(kind, has_answered=model in self._answered, is_paused=paused or self._stop > 0)
@@ -784,7 +784,7 @@ class Machine:
             if trial is not None and trial.state is JUDGING:
                 self._judging.add(key)
                 asks = trial.question in self.setting.judged
-                self._actions.append(Judge(trial) if asks else Grade(trial))
+                self._actions.append(JudgeAnswer(trial) if asks else GradeAnswer(trial))
 
     def _on_graded(self, event: Graded) -> None:
         key, category = event.key, event.category

@@ -16,7 +16,7 @@ from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, Prompt
 from adaptive_eval.run.events import Answered, Event, Failed, Received, Wasted
-from adaptive_eval.run.follow_up import FailureKind
+from adaptive_eval.run.follow_up import RequestFailure
 from adaptive_eval.run.trial import Key, Request
 
 Post = Callable[[Event], None]
@@ -132,14 +132,14 @@ class EndpointSupply:
         except asyncio.CancelledError:
             # one that waits for permission has its loss charged already, and no server has it
             is_waiting = self._hesitating.pop(request.id, None) is not None
-            failed = Failed(request.id, FailureKind.NOT_SENT if is_waiting else FailureKind.CUT_OFF)
+            failed = Failed(request.id, RequestFailure.NOT_SENT if is_waiting else RequestFailure.CUT_OFF)
             raise
         except RetryNotAllowed as error:
-            failed = Failed(request.id, FailureKind.NOT_ALLOWED, str(error))
+            failed = Failed(request.id, RequestFailure.NOT_ALLOWED, str(error))
         except Rejected as error:
-            failed = Failed(request.id, FailureKind.REFUSED, str(error))
+            failed = Failed(request.id, RequestFailure.REFUSED, str(error))
         except EndpointError as error:
-            failed = Failed(request.id, FailureKind.UNAVAILABLE, str(error))
+            failed = Failed(request.id, RequestFailure.UNAVAILABLE, str(error))
         else:
             self._post_losses(request.model)
             received = [self._received(model, request, *pair) for pair in zip(request.numbers, answers, strict=True)]
@@ -147,7 +147,7 @@ class EndpointSupply:
         finally:
             del self._tasks[request.id]
             if failed is not None:
-                self._post_losses(request.model, cut_off=request.size * (failed.kind is FailureKind.CUT_OFF))
+                self._post_losses(request.model, cut_off=request.size * (failed.kind is RequestFailure.CUT_OFF))
                 self._post(failed)
 
     def _received(self, model: AskedModel, request: Request, number: int, answer: Answer) -> Received:

@@ -31,10 +31,10 @@ from adaptive_eval.run.events import (
     Event,
     Failed,
     Finish,
-    Grade,
+    GradeAnswer,
     Graded,
     GradingCutOff,
-    Judge,
+    JudgeAnswer,
     Opened,
     Received,
     Regrade,
@@ -48,7 +48,7 @@ from adaptive_eval.run.events import (
     Wasted,
     Write,
 )
-from adaptive_eval.run.follow_up import FailureKind
+from adaptive_eval.run.follow_up import RequestFailure
 from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.records import BEGUN, SETTINGS, Dropped, Json, LooksForgotten, LookTaken, Note, Record, Row
 from adaptive_eval.run.replay import Stage, replay
@@ -439,9 +439,9 @@ class Start:
                     self.groups.append(rows)
                 case Send():
                     self.send(action)
-                case Grade(trial):
+                case GradeAnswer(trial):
                     self.inbox.append(self.world.graded(trial.key)._replace(cost=NO_COST))
-                case Judge(trial):
+                case JudgeAnswer(trial):
                     self.judging[trial.key] = trial
                     self.judge(trial.key)
                 case Allow(target, allowed):
@@ -475,7 +475,7 @@ class Start:
         for key in request.keys:
             if send.claimed and self.chance.random() < 0.1:  # it has lost it
                 world.jobs.pop(key, None)
-                self.inbox.append(Failed(request.id, FailureKind.GONE))
+                self.inbox.append(Failed(request.id, RequestFailure.GONE))
                 continue
             if key not in world.jobs:
                 world.jobs[key] = world.received(key)
@@ -489,7 +489,7 @@ class Start:
         if any(map(world.is_dead, request.keys)):
             if world.kind.special == "down" and self.machine._answered:  # else it is an error of the run
                 self.inbox.append(Unservable(request.model, "all its servers are gone"))
-            self.inbox.append(Failed(request.id, FailureKind.UNAVAILABLE, "its server refuses requests"))
+            self.inbox.append(Failed(request.id, RequestFailure.UNAVAILABLE, "its server refuses requests"))
             return
         world.generated += sum(one.cost.tokens for one in received)
         for key in request.keys:
@@ -503,7 +503,7 @@ class Start:
             else:
                 self.ask(send)
         elif drawn < 0.04 * self.is_troubled:
-            self.inbox.append(Failed(request.id, FailureKind.LOST))
+            self.inbox.append(Failed(request.id, RequestFailure.LOST))
         else:
             self.inbox.append(Answered(request.id, received))
 
@@ -523,7 +523,7 @@ class Start:
                 if allowed:
                     self.ask(send)
                 else:
-                    self.inbox.append(Failed(target, FailureKind.NOT_ALLOWED))
+                    self.inbox.append(Failed(target, RequestFailure.NOT_ALLOWED))
         elif allowed:
             self.judge(target)
         else:
@@ -537,12 +537,12 @@ class Start:
                 self.inbox = [one for one in self.inbox if one not in waiting] + [
                     one._replace(request=None) for one in waiting
                 ]
-                self.inbox.append(Failed(number, FailureKind.NOT_SENT))
+                self.inbox.append(Failed(number, RequestFailure.NOT_SENT))
                 continue
             pending = [one for one in self.inbox if isinstance(one, Answered | Failed) and one.request == number]
             if pending and self.chance.random() < 0.7:
                 self.inbox = [one for one in self.inbox if one not in pending]
-                self.inbox.append(Failed(number, FailureKind.CUT_OFF))
+                self.inbox.append(Failed(number, RequestFailure.CUT_OFF))
         for key in gradings:
             pending = [one for one in self.inbox if isinstance(one, Graded) and one.key == key]
             asked = [one for one in self.inbox if isinstance(one, VerdictWasted) and one.key == key]
