@@ -57,6 +57,8 @@ from adaptive_eval.run.trial import DONE, JUDGING, RESERVED, UNGRADED, GradeDeta
 LONGEST, VERDICT, VOTE = 25, 6, 3
 """The most tokens of an answer, of a verdict, and of a reply of the judge."""
 AMPLE = 10**9
+AT_ONCE = 2
+"""Answers that the judge is given at a time."""
 
 
 class Killed(BaseException):
@@ -281,7 +283,7 @@ class World:
             judged=frozenset(range(self.questions) if kind.judged else ()),
             verdict=self.verdict,
             vote=Cost(VOTE, VOTE / 1024) if kind.judged else NO_COST,
-            verdicts_at_once=5,
+            verdicts_at_once=AT_ONCE,
             seed=lambda model, question, number: number if number < 6 else number + 100,
         )
 
@@ -371,7 +373,7 @@ class Start:
         asked = 0
         answers = []
         for seq, trial in rows:
-            was_asked = trial.state is JUDGING and asked < 5
+            was_asked = trial.state is JUDGING and asked < AT_ONCE
             asked += was_asked
             answers.append(Ungraded(seq, trial, self.world.verdict, was_asked))
         self.do(Regrade(answers))
@@ -477,6 +479,7 @@ class Start:
                 world.jobs.pop(key, None)
                 self.inbox.append(Failed(request.id, RequestFailure.GONE))
                 continue
+            assert send.claimed or key not in world.jobs, "the service is asked for what it still has"
             if key not in world.jobs:
                 world.jobs[key] = world.received(key)
                 world.generated += world.jobs[key].cost.tokens
