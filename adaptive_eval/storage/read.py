@@ -18,7 +18,7 @@ from adaptive_eval.storage.errors import damaged
 from adaptive_eval.storage.header import RunHeader
 from adaptive_eval.storage.packing import parse_object, unpack_json, unpack_logprobs, unpack_text
 
-BLOCK = 65_536
+BLOCK = 16_384
 """Rows that a machine is given at a time where commits do not matter."""
 STATES = {state.value: state for state in TrialState}
 _PLACE = "seq, model, question, number, round, state, tokens, usd, gpu_seconds, v_tokens, v_usd, v_gpu_seconds"

@@ -558,10 +558,10 @@ class Start:
 
     def audit(self) -> None:
         """What the machine knows is what a new one reads from the disk, and what counts made anew say."""
-        machine, again = (
-            self.machine,
-            self.replayed(),
-        )
+        machine, again = self.machine, self.replayed()
+        if machine.controller.finished is not None and again.controller.finished is None:
+            again.handle(Tick(self.seconds))  # it ends where nothing is in flight, and no trial fits or no time is left
+            again.handle(Opened())
         states = Counter(trial.state for trial in machine.trials.values())
         assert +machine.counts == states, "a count differs from the table"
         in_flight = Counter(request.model for request, _ in machine.requests.values())
