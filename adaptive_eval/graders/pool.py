@@ -225,6 +225,10 @@ class Grading:
         """Upper bound on the cost of one lost reply, if all requests for the grade may cost `lost`."""
         return NO_COST
 
+    def grade_now(self, answer: Answer, question: Question) -> Grade | None:
+        """The grade of an answer if that takes no waiting; raises `GraderError` if the grader fails."""
+        return None
+
     async def grade(self, answer: Answer, question: Question, retry_gate: Again | None = None) -> Grade:
         """Grade an answer; `retry_gate` is called before a request with a lost reply is repeated."""
         raise NotImplementedError
@@ -254,15 +258,26 @@ class GradingPool(Grading):
         marks = answer.require_marks() if isinstance(answer, MarkedAnswer) else await self.marks(answer.text, question)
         return make_grade(answer, marks, self.rubric, question.id)
 
+    def grade_now(self, answer: Answer, question: Question) -> Grade | None:
+        if isinstance(answer, MarkedAnswer):
+            marks: Marks | None = answer.require_marks()
+        else:
+            marks = self._quick_marks(answer.text, question)
+        return None if marks is None else make_grade(answer, marks, self.rubric, question.id)
+
     async def marks(self, text: str, question: Question) -> Marks:
-        """The grader's marks for a text; raises `GraderError` if there are none."""
+        """The grader's marks for a text; raises `GraderError` if it gives none."""
+        marks = self._quick_marks(text, question)
+        return marks if marks is not None else await self._workers.grade(text, question)
+
+    def _quick_marks(self, text: str, question: Question) -> Marks | None:
+        """Marks that the grader gives at once; None if it needs a worker."""
         try:
-            marks = self._grader.quick(text, question)
+            return self._grader.quick(text, question)
         except GraderError:
             raise
         except Exception as error:  # any failure of a grader is a grader error, not a wrong answer
             raise GraderError(f"the grader raised {type(error).__name__}: {error}") from error
-        return marks if marks is not None else await self._workers.grade(text, question)
 
     @property
     def refused(self) -> str | None:

@@ -8,6 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -133,6 +134,11 @@ class Driver:
         self._events.append(event)
         self._arrived.set()
 
+    def fail(self, error: BaseException) -> None:
+        """End the run by an error that nobody has foreseen."""
+        self._failure = self._failure or error
+        self._arrived.set()
+
     def stop(self) -> None:
         """Ask nothing more, and let what is in flight come back while patience lasts; called again, stop at once."""
         self.stops += 1
@@ -223,8 +229,7 @@ class Driver:
             commit = partial(self._log.commit, rows, elapsed=self._clock.elapsed())
             written = await asyncio.get_running_loop().run_in_executor(thread, commit)
         except Exception as error:  # nothing can be written any more
-            self._failure = error
-            self._arrived.set()
+            self.fail(error)
         else:
             self._writing = None
             self.post(Committed(written))
@@ -272,6 +277,14 @@ class Driver:
     # -- grading ---------------------------------------------------------------------------------------------------
 
     def _start_grading(self, trial: Trial, *, is_asked: bool) -> None:
+        """Grade an answer at once if that takes no waiting; else, or if the grader fails, in a task."""
+        answer = trial.answer
+        if not is_asked and answer is not None and "unanswered" not in answer.signals:
+            question = self._questions[trial.question].for_trial(trial.number)
+            with suppress(GraderError):
+                if (grade := self._grading.grade_now(answer, question)) is not None:
+                    self.post(Graded(trial.key, grade.category, GradeDetails(grade.signals, grade.extracted)))
+                    return
         task = self._gradings[trial.key] = asyncio.create_task(self._grade(trial, is_asked=is_asked))
         task.add_done_callback(partial(self._on_graded, trial.key))
 
@@ -280,8 +293,7 @@ class Driver:
         if task.cancelled():
             self.post(GradingCutOff(key))
         elif (error := task.exception()) is not None:  # a bug of this program
-            self._failure = error
-            self._arrived.set()
+            self.fail(error)
 
     async def _grade(self, trial: Trial, *, is_asked: bool) -> None:
         """Have an answer graded; a failure of the grader says nothing about the answer."""

@@ -85,6 +85,7 @@ from adaptive_eval.run.records import (
 from adaptive_eval.run.trial import (
     DONE,
     GRADING,
+    HELD,
     IN_FLIGHT,
     JUDGING,
     LOST,
@@ -511,25 +512,25 @@ class Machine:
         """Change the state of a trial: every count and sum follows here; `entered`: the account has it already."""
         key, state = after[:3], after.state
         before = self.trials.get(key)
-        if state not in STEPS[None if before is None else before.state]:
-            raise RuntimeError(f"trial {key} is {before and before.state}, and now {state}")
-        account, counts = self.account, self.counts
-        if before is not None:
-            counts[before.state] -= 1
-            if not entered:
-                account.enter(before, -1)
-            if before.state in IN_FLIGHT and state not in IN_FLIGHT:
+        was = None if before is None else before.state
+        if state not in STEPS[was]:
+            raise RuntimeError(f"trial {key} is {was}, and now {state}")
+        was_busy, is_busy = was in HELD, state in HELD
+        if not entered and not (was_busy and is_busy):  # else the same is reserved for it as before
+            if before is not None and was is not QUEUED:
+                self.account.enter(before, -1)
+            if state is not QUEUED:
+                self.account.enter(after)
+        if was is not None:
+            self.counts[was] -= 1
+            if was in IN_FLIGHT and state not in IN_FLIGHT:
                 self._leave_request(key)
-            if before.state in IN_FLIGHT or before.state is GRADING:
-                self.busy[after.model] -= 1
-        if state in IN_FLIGHT or state is GRADING:
-            self.busy[after.model] += 1
-        if not entered:
-            account.enter(after)
+        if was_busy is not is_busy:
+            self.busy[after.model] += 1 if is_busy else -1
         if state in OVER:
             self.trials.pop(key, None)
         else:
-            counts[state] += 1
+            self.counts[state] += 1
             self.trials[key] = after
 
     def _leave_request(self, key: Key) -> None:
@@ -694,14 +695,15 @@ class Machine:
                 raise RuntimeError(f"request {request} was answered twice for trial {received.number}")
             trial = self.trials[model, question, received.number]
             self._require_within_reserve(trial, received)
-            trial = trial._replace(answer=received.answer, kinds=received.kinds, seconds=received.seconds)
-            self._move(trial._replace(state=GRADING))
+            trial = trial._replace(
+                state=GRADING, answer=received.answer, kinds=received.kinds, seconds=received.seconds
+            )
+            self._move(trial)
             self._paid[trial.key] = received.cost
             if is_judged:
-                reserve = received.reserve if self.is_capped else NO_COST
-                self._store_ungraded(trial.key, reserve)
+                self._store_ungraded(trial.key, received.reserve if self.is_capped else NO_COST)
             else:
-                self._actions.append(GradeAnswer(self.trials[trial.key]))
+                self._actions.append(GradeAnswer(trial))
         self._fill(model)
 
     def _store_ungraded(self, key: Key, reserve: Cost) -> None:

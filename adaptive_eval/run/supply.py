@@ -81,9 +81,19 @@ class AskedModel:
 class EndpointSupply:
     """Servers of others: each request is a task that waits for its endpoint."""
 
-    def __init__(self, models: Mapping[int, AskedModel], post: Post, *, is_capped: bool) -> None:
-        self._models, self._post, self._is_capped = models, post, is_capped
+    def __init__(
+        self,
+        models: Mapping[int, AskedModel],
+        post: Post,
+        on_error: Callable[[BaseException], None],
+        *,
+        is_capped: bool,
+    ) -> None:
+        """`on_error` is given an error that nobody has foreseen."""
+        self._models, self._post, self._on_error, self._is_capped = models, post, on_error, is_capped
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._sent: set[int] = set()
+        """Requests in flight whose tasks have begun."""
         self._hesitating: dict[int, asyncio.Future[bool]] = {}
         """Lost requests that wait for permission to be repeated."""
         self._lost: dict[int, int] = dict.fromkeys(models, 0)
@@ -97,7 +107,8 @@ class EndpointSupply:
 
     def submit(self, request: Request, *, claimed: bool) -> None:
         """Ask the model's endpoint in a task."""
-        self._tasks[request.id] = asyncio.create_task(self._ask(request))
+        task = self._tasks[request.id] = asyncio.create_task(self._ask(request))
+        task.add_done_callback(partial(self._on_done, request))
 
     def allow(self, request: int, allowed: bool) -> None:
         """Resume a request that waits for permission."""
@@ -122,33 +133,40 @@ class EndpointSupply:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _ask(self, request: Request) -> None:
+        self._sent.add(request.id)
         model = self._models[request.model]
         first = model.seed(request.question, request.first)
         seeds = range(first, first + request.size)
         again = partial(self._may_repeat, request) if self._is_capped else None
-        failed: Failed | None = None
         try:
             answers = await model.endpoint.sample(model.prompt(request.question), seeds, again)
-        except asyncio.CancelledError:
-            # one that waits for permission has its loss charged already, and no server has it
-            is_waiting = self._hesitating.pop(request.id, None) is not None
-            failed = Failed(request.id, RequestFailure.NOT_SENT if is_waiting else RequestFailure.CUT_OFF)
-            raise
         except RetryNotAllowed as error:
-            failed = Failed(request.id, RequestFailure.NOT_ALLOWED, str(error))
+            self._fail(request, RequestFailure.NOT_ALLOWED, str(error))
         except Rejected as error:
-            failed = Failed(request.id, RequestFailure.REFUSED, str(error))
+            self._fail(request, RequestFailure.REFUSED, str(error))
         except EndpointError as error:
-            failed = Failed(request.id, RequestFailure.UNAVAILABLE, str(error))
+            self._fail(request, RequestFailure.UNAVAILABLE, str(error))
         else:
             self._post_losses(request.model)
             received = [self._received(model, request, *pair) for pair in zip(request.numbers, answers, strict=True)]
             self._post(Answered(request.id, received))
-        finally:
-            del self._tasks[request.id]
-            if failed is not None:
-                self._post_losses(request.model, cut_off=request.size * (failed.kind is RequestFailure.CUT_OFF))
-                self._post(failed)
+
+    def _on_done(self, request: Request, task: asyncio.Task[None]) -> None:
+        """Forget a request; one that was cancelled may never have begun, or may wait for permission to be repeated:
+        then no server has it, and its loss is charged already."""
+        del self._tasks[request.id]
+        is_waiting = self._hesitating.pop(request.id, None) is not None
+        was_sent = request.id in self._sent
+        self._sent.discard(request.id)
+        if task.cancelled():
+            is_at_server = was_sent and not is_waiting
+            self._fail(request, RequestFailure.CUT_OFF if is_at_server else RequestFailure.NOT_SENT)
+        elif (error := task.exception()) is not None:  # a bug of this program
+            self._on_error(error)
+
+    def _fail(self, request: Request, kind: RequestFailure, reason: str = "") -> None:
+        self._post_losses(request.model, cut_off=request.size * (kind is RequestFailure.CUT_OFF))
+        self._post(Failed(request.id, kind, reason))
 
     def _received(self, model: AskedModel, request: Request, number: int, answer: Answer) -> Received:
         kinds = answer_kinds(" ".join(sorted(answer.signals))) if answer.signals else 0

@@ -126,7 +126,7 @@ def open_supply(
         )
         for at, number in enumerate(setting.roster)
     }
-    return EndpointSupply(models, driver.post, is_capped=is_capped)
+    return EndpointSupply(models, driver.post, driver.fail, is_capped=is_capped)
 
 
 def prepared_for(config: Path, directory: Path) -> PreparedRun:

@@ -355,6 +355,8 @@ class Start:
         if self.stopped:
             self.do(Stop(at_once=self.stopped > 1))
         self.do(Tick(self.seconds))
+        for key in [key for key in self.world.jobs if key[0] not in self.settings[-1].roster]:
+            del self.world.jobs[key]  # of a model that was taken out, which nobody collects
         claims = [key for key, (_, trial) in disk.trials.items() if trial.state is RESERVED and key in self.world.jobs]
         self.do(Opened(claims))
 

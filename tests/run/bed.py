@@ -1,0 +1,131 @@
+"""A run directory with fake servers, in which the machine is driven again and again."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from fakes import QUESTIONS, SKILLS, FakeEndpoint, FakeGrading, plan
+
+from adaptive_eval.core import Plan
+from adaptive_eval.core.types import Cost, Reason
+from adaptive_eval.endpoints.types import Answer, Message, Prompt
+from adaptive_eval.questions.types import Question
+from adaptive_eval.run.driver import Driver
+from adaptive_eval.run.events import Setting
+from adaptive_eval.run.machine import Machine
+from adaptive_eval.run.records import LookTaken, Note
+from adaptive_eval.run.replay import Stage
+from adaptive_eval.run.resume import begin
+from adaptive_eval.run.supply import AskedModel, EndpointSupply
+from adaptive_eval.storage.header import Json, RunHeader
+from adaptive_eval.storage.read import RunReader
+from adaptive_eval.storage.write import RunStore
+
+
+class StillClock:
+    """A clock that tests move."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> float:
+        return self.seconds
+
+    def elapsed(self) -> float:
+        return self.seconds
+
+    def held(self) -> float:
+        return 0.0
+
+
+class Remembering:
+    """An observer that remembers."""
+
+    def __init__(self) -> None:
+        self.looks: list[LookTaken] = []
+        self.notes: list[Note] = []
+
+    def on_look(self, look: LookTaken) -> None:
+        self.looks.append(look)
+
+    def on_note(self, note: Note) -> None:
+        self.notes.append(note)
+
+
+def cost_of(answer: Answer) -> Cost:
+    return Cost(answer.prompt_tokens + answer.completion_tokens)
+
+
+class MachineBed:
+    """A run directory with fake servers."""
+
+    def __init__(
+        self,
+        directory: Path,
+        the_plan: Plan | None = None,
+        slots: int = 8,
+        samples: int = 1,
+        questions: Sequence[Question] = QUESTIONS,
+    ) -> None:
+        given = the_plan or plan()
+        self.plan = replace(given, bench=replace(given.bench, together=(samples,) * len(SKILLS)))
+        self.directory, self.questions, self.slots, self.samples = directory, questions, slots, samples
+        self.endpoints = {name: FakeEndpoint(name, skill, delay=0.002) for name, skill in SKILLS.items()}
+        self.grading, self.observer, self.clock = FakeGrading(), Remembering(), StillClock()
+        self.patience = 0.0
+        self.header = RunHeader("fake", {}, {}, dict.fromkeys(SKILLS, {}), {one.id: {} for one in questions})
+
+    async def start(self, during: Callable[[Driver], object] | None = None) -> Machine:
+        """Run until it ends; `during` gets the driver before."""
+        store, _ = RunStore.open(self.directory, self.header)
+        with closing(store):
+            driver = Driver(
+                store,
+                self.grading,  # type: ignore[arg-type]
+                self.questions,
+                self.clock,
+                patience=self.patience,
+                observer=self.observer,
+            )
+            numbers = range(len(SKILLS))
+            setting = Setting(
+                self.plan,
+                tuple(numbers),
+                slots=dict.fromkeys(numbers, self.slots),
+                samples=dict.fromkeys(numbers, self.samples),
+            )
+            models = {number: self._model(name) for number, name in enumerate(SKILLS)}
+            supply = EndpointSupply(models, driver.post, driver.fail, is_capped=self.plan.budget.bought)
+            driver.use(dict.fromkeys(numbers, supply))
+            if during is not None:
+                during(driver)
+            machine, first = await begin(driver, store, store.reader, [Stage(setting)])
+            try:
+                self.reason: Reason | None = await driver.run(machine, first)
+            finally:
+                await driver.close()
+        return machine
+
+    def _model(self, name: str) -> AskedModel:
+        base = 1000 * [*SKILLS].index(name)
+        return AskedModel(
+            self.endpoints[name],
+            lambda question: Prompt((Message("user", self.questions[question].prompt),)),
+            lambda question, trial: base + trial,
+            cost_of,
+        )
+
+    def looks(self) -> list[Json]:
+        with closing(RunReader.open(self.directory)) as reader:
+            return [look.body for look in reader.looks()]
+
+    def outcomes(self) -> dict[object, object]:
+        with closing(RunReader.open(self.directory)) as reader:
+            return {trial.key: (trial.state, trial.category) for _, trial in reader.trials()}
+
+
+async def stop_after(driver: Driver, seconds: float) -> None:
+    await asyncio.sleep(seconds)
+    driver.stop()
