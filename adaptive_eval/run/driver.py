@@ -150,7 +150,8 @@ class Driver:
         Whatever ends it, all that was graded is committed. Raises what made the run impossible.
         """
         self.machine, self._abort = machine, None
-        for event in first:
+        self._events.clear()  # what was asked for meanwhile is in `stops`
+        for event in (*([Stop(at_once=self.stops > 1)] if self.stops else ()), *first):
             self.post(event)
         with ThreadPoolExecutor(1, thread_name_prefix="store-writer") as thread:
             ticking = asyncio.create_task(self._tick())

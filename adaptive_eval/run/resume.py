@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.run.driver import Driver
-from adaptive_eval.run.events import Opened, Regrade, Setting, Stop, Tick, Ungraded
+from adaptive_eval.run.events import Event, Opened, Regrade, Setting, Tick, Ungraded
 from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.records import BEGUN, Note, Record, Row
 from adaptive_eval.run.replay import Stage, replay
@@ -117,17 +117,13 @@ async def begin(
     reserve_of: ReserveOf = lambda trial: NO_COST,
     *,
     about: dict[str, Any] | None = None,
-) -> tuple[Machine, list[Opened | Stop | Tick]]:
+) -> tuple[Machine, list[Event]]:
     """Bring a run to where it can go on; returns its machine, and the first events for it."""
     setting = stages[-1].setting
     store.append(Note(BEGUN, None, {**(about or {}), "verdicts_at_once": setting.verdicts_at_once}))
     await _regrade(driver, store, reader, setting, reserve_of)
     machine = replay(lambda whole: reader.log(in_whole_commits=whole), stages, reader.notes(), reader.known_answers)
-    first: list[Opened | Stop | Tick] = []
-    if driver.stops:  # asked for while answers were graded
-        first.append(Stop(at_once=driver.stops > 1))
-    first += [Tick(*driver.clock_times()), Opened(driver.claims(reader.reserved()))]
-    return machine, first
+    return machine, [Tick(*driver.clock_times()), Opened(driver.claims(reader.reserved()))]
 
 
 async def _regrade(
