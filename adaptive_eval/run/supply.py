@@ -6,6 +6,7 @@ each model needs (`Demand`).
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -94,6 +95,8 @@ class EndpointSupply:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._sent: set[int] = set()
         """Requests in flight whose tasks have begun."""
+        self._running: Counter[int] = Counter()
+        """Requests in flight, by model."""
         self._hesitating: dict[int, asyncio.Future[bool]] = {}
         """Lost requests that wait for permission to be repeated."""
         self._lost: dict[int, int] = dict.fromkeys(models, 0)
@@ -107,6 +110,7 @@ class EndpointSupply:
 
     def submit(self, request: Request, *, claimed: bool) -> None:
         """Ask the model's endpoint in a task."""
+        self._running[request.model] += 1
         task = self._tasks[request.id] = asyncio.create_task(self._ask(request))
         task.add_done_callback(partial(self._on_done, request))
 
@@ -125,7 +129,9 @@ class EndpointSupply:
         """Do nothing: a connection is over with its answer."""
 
     def serve(self, demand: Mapping[int, Demand]) -> None:
-        """Do nothing: these servers are always there."""
+        """Post what was lost meanwhile without an end of its request, such as the slower one of two requests."""
+        for model in self._models:
+            self._post_losses(model)
 
     async def close(self) -> None:
         """Cancel all requests."""
@@ -147,7 +153,6 @@ class EndpointSupply:
         except EndpointError as error:
             self._fail(request, RequestFailure.UNAVAILABLE, str(error))
         else:
-            self._post_losses(request.model)
             received = [self._received(model, request, *pair) for pair in zip(request.numbers, answers, strict=True)]
             self._post(Answered(request.id, received))
 
@@ -158,6 +163,9 @@ class EndpointSupply:
         is_waiting = self._hesitating.pop(request.id, None) is not None
         was_sent = request.id in self._sent
         self._sent.discard(request.id)
+        self._running[request.model] -= 1
+        if not self._running[request.model]:
+            self._post_losses(request.model)
         if task.cancelled():
             is_at_server = was_sent and not is_waiting
             self._fail(request, RequestFailure.CUT_OFF if is_at_server else RequestFailure.NOT_SENT)
@@ -165,7 +173,7 @@ class EndpointSupply:
             self._on_error(error)
 
     def _fail(self, request: Request, kind: RequestFailure, reason: str = "") -> None:
-        self._post_losses(request.model, cut_off=request.size * (kind is RequestFailure.CUT_OFF))
+        self._post_losses(request.model)
         self._post(Failed(request.id, kind, reason))
 
     def _received(self, model: AskedModel, request: Request, number: int, answer: Answer) -> Received:
@@ -180,11 +188,11 @@ class EndpointSupply:
         self._post_losses(request.model, asks=request.id)
         return await waiting
 
-    def _post_losses(self, model: int, *, asks: int | None = None, cut_off: int = 0) -> None:
-        """Post the answers that were lost since the last call; those of a request that was cut off are counted with
-        its failure."""
+    def _post_losses(self, model: int, *, asks: int | None = None) -> None:
+        """Post the answers that were lost since the last call. Those of requests that are cut off are not among them:
+        the machine charges these."""
         stats: EndpointStats = self._models[model].endpoint.stats
-        lost, in_vain = stats.lost - self._lost[model] - cut_off, stats.in_vain[self._in_vain[model] :]
+        lost, in_vain = stats.lost - self._lost[model], stats.in_vain[self._in_vain[model] :]
         self._lost[model], self._in_vain[model] = stats.lost, len(stats.in_vain)
         if in_vain:
             cost = NO_COST
