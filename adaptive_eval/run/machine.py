@@ -621,11 +621,11 @@ class Machine:
             self._write(*trials)
             request = self._new_request(model, trials)
             for trial in trials:
-                self._move(trial)
+                self._move(trial if waits else trial._replace(state=RUNNING))
             if waits:
                 self._unsent[trials[-1].key] = request
             else:
-                self._send(request)
+                self._actions.append(Send(request))
 
     def _take_from_queue(self, model: int) -> list[Trial]:
         """Remove and return the next trials that fit into one request and the caps, reserved."""

@@ -43,14 +43,15 @@ QUEUED, RESERVED, RUNNING, GRADING, JUDGING, DONE, UNGRADED, LOST = TrialState
 
 STEPS: Mapping[TrialState | None, frozenset[TrialState]] = {
     None: frozenset({QUEUED}),
-    QUEUED: frozenset({RESERVED, LOST}),
+    QUEUED: frozenset({RESERVED, RUNNING, LOST}),
     RESERVED: frozenset({RUNNING, QUEUED, LOST}),
     RUNNING: frozenset({GRADING, QUEUED, LOST}),
     GRADING: frozenset({JUDGING, DONE, UNGRADED}),
     JUDGING: frozenset({JUDGING, DONE, UNGRADED}),
     UNGRADED: frozenset({JUDGING}),
 }
-"""Legal transitions, from None for a trial that is not in the table. UNGRADED is left only before a log is replayed."""
+"""Legal transitions, from None for a trial that is not in the table. A request that does not wait for its rows to be on
+disk is RUNNING at once. UNGRADED is left only before a log is replayed."""
 
 OVER = frozenset({DONE, UNGRADED, LOST})
 """States in which a trial leaves the table."""
