@@ -13,7 +13,7 @@ from adaptive_eval.run import replay as replay_module
 from adaptive_eval.run.charges import Charge, ChargeKind
 from adaptive_eval.run.events import Allow, JudgeAnswer, Opened
 from adaptive_eval.run.machine import Machine
-from adaptive_eval.run.trial import Key, Request, Trial
+from adaptive_eval.run.trial import Key, Request
 
 
 class CountsLossesAtOnce(Machine):
@@ -70,10 +70,10 @@ class AsksAllVerdictsAtOnce(Machine):
 
 
 class ForgetsReserves(Machine):
-    """A verdict is not reserved."""
+    """A verdict is asked for, and nothing is reserved for it."""
 
-    def _verdict_reserve(self, trial: Trial) -> Cost:
-        return NO_COST
+    def _store_ungraded(self, key: Key, reserve: Cost) -> None:
+        super()._store_ungraded(key, NO_COST)
 
 
 class AsksClaimedAgain(Machine):
@@ -99,7 +99,7 @@ FAULTY: Sequence[tuple[type[Machine], object]] = [
     (TakesLossesToBeFree, lambda kind: kind.is_capped and kind.bounded),
     (RepeatsUnasked, lambda kind: kind.is_capped and kind.bounded),
     (AsksAllVerdictsAtOnce, lambda kind: kind.judged and kind.is_capped and kind.bounded),
-    (ForgetsReserves, lambda kind: kind.judged and kind.bounded and kind.cap is not None and kind.cap < 4),
+    (ForgetsReserves, lambda kind: kind.judged and kind.is_capped and kind.bounded),
     (AsksClaimedAgain, lambda kind: kind.remembers),
     (ForgetsToRelease, lambda kind: kind.stops),
 ]
