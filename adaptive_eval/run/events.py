@@ -73,6 +73,8 @@ class Opened(NamedTuple):
     """Trials that a supply still has, from an earlier start."""
     killed: bool = True
     """Whether the others may have been generated."""
+    last: int = 0
+    """The newest sequence number, also of what has no row any more."""
 
 
 class Ungraded(NamedTuple):

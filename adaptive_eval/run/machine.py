@@ -410,7 +410,7 @@ class Machine:
 
     def _on_opened(self, event: Opened) -> None:
         """Go on from the end of the log: claim, or give up, what earlier starts had in flight."""
-        self.is_live = True
+        self.is_live, self.seq = True, max(self.seq, event.last)
         lost: defaultdict[int, list[Trial]] = defaultdict(list)
         is_unjudged = False
         for key, trial in self._unclaimed.items():

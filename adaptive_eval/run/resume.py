@@ -3,22 +3,27 @@
 The past is rewritten only here, and before the log is replayed, so that this start and all later ones read the same:
 
     1. the note that a start has begun
-    2. stored answers without a grade are graded, in their places
-    3. the log is replayed, stage by stage
-    4. what earlier starts had in flight is claimed by its supply, or charged (`Opened`)
+    2. requests without an answer, of models that were set aside for that, are forgotten, to be asked again
+    3. stored answers without a grade are graded, in their places
+    4. the log is replayed, stage by stage
+    5. what earlier starts had in flight is claimed by its supply, or charged (`Opened`)
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from itertools import islice
 from typing import Any, Protocol
 
-from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.core.answer_kinds import AnswerKind
+from adaptive_eval.core.rounds import enough_answers
+from adaptive_eval.core.types import NO_COST, Cause, Cost
+from adaptive_eval.run.charges import Charge, ChargeKind
 from adaptive_eval.run.driver import Driver
 from adaptive_eval.run.events import Event, Opened, Regrade, Setting, Tick, Ungraded
 from adaptive_eval.run.machine import Machine
-from adaptive_eval.run.records import BEGUN, Note, Record, Row
+from adaptive_eval.run.records import BEGUN, CORE_SET_ASIDE, SET_ASIDE, Dropped, Note, Record, Row
 from adaptive_eval.run.replay import Stage, replay
 from adaptive_eval.run.trial import JUDGING, Key, Trial
 
@@ -121,9 +126,32 @@ async def begin(
     """Bring a run to where it can go on; returns its machine, and the first events for it."""
     setting = stages[-1].setting
     store.append(Note(BEGUN, None, {**(about or {}), "verdicts_at_once": setting.verdicts_at_once}))
+    if forgotten := [*_unanswered(reader, store.last_seq)]:
+        store.append(*forgotten)
     await _regrade(driver, store, reader, setting, reserve_of)
     machine = replay(lambda whole: reader.log(in_whole_commits=whole), stages, reader.notes(), reader.known_answers)
-    return machine, [Tick(*driver.clock_times()), Opened(driver.claims(reader.reserved()))]
+    opened = Opened(driver.claims(reader.reserved()), last=store.last_seq)
+    return machine, [Tick(*driver.clock_times()), opened]
+
+
+def _unanswered(reader: StoredLog, last: int) -> Iterator[Record]:
+    """Records that forget the requests which were not answered, of models that were set aside: time-outs of rounds with
+    too few answers, and requests that fail every time. What they have cost stays charged."""
+    notes = (note for _, note in reader.notes() if note.kind in (SET_ASIDE, CORE_SET_ASIDE))
+    aside = {note.model for note in notes if note.model is not None and note.body.get("cause") != Cause.ANSWERS}
+    rounds: defaultdict[tuple[int, int], list[Trial]] = defaultdict(list)
+    for trial in reader.known_answers(aside, last + 1) if aside else ():
+        rounds[trial.model, trial.round].append(trial)
+    for (model, _), trials in rounds.items():
+        late = [trial for trial in trials if trial.kinds & AnswerKind.TIMED_OUT]
+        missing = [trial for trial in trials if trial.kinds & AnswerKind.UNANSWERED]
+        missing += [] if enough_answers(len(late), len(trials)) else late
+        cost = NO_COST
+        for trial in missing:
+            cost = cost.plus(trial.total)
+            yield Dropped(trial.key)
+        if cost != NO_COST:
+            yield Charge(ChargeKind.DISCARDED, "answer", model, len(missing), cost)
 
 
 async def _regrade(

@@ -93,6 +93,17 @@ async def test_model_that_fails_later_is_set_aside(tmp_path: Path) -> None:
     assert not again.controller.set_aside
 
 
+async def test_model_without_answers_is_asked_again_by_the_next_start(tmp_path: Path, reference: MachineBed) -> None:
+    bed = MachineBed(tmp_path / "run")
+    bed.endpoints["cyd"].late = lambda question, seed: True
+    machine = await bed.start()
+    assert set(machine.controller.set_aside) == {2}
+    bed.endpoints["cyd"].late = lambda question, seed: False
+    again = await bed.start()
+    assert not again.controller.set_aside
+    assert (bed.looks(), bed.outcomes()) == (reference.looks(), reference.outcomes())
+
+
 async def test_first_refusal_ends_the_run(tmp_path: Path) -> None:
     bed = MachineBed(tmp_path / "run")
     for name in SKILLS:
