@@ -33,7 +33,7 @@ TICK_SECONDS = 1e-6
 """Between two commits, if a clock says that the second came before the first."""
 _INSERT = {table: insert_into(table) for table in COVERED}
 _DROP = "DELETE FROM trials WHERE model = ? AND question = ? AND number = ?"
-_IN_PLACE = "SELECT model, question, number FROM trials WHERE seq = ?"
+_IN_PLACE = "SELECT model, question, number, at FROM trials WHERE seq = ?"
 
 
 class OpenedStore(NamedTuple):
@@ -89,9 +89,9 @@ class RunStore:
         dropped: list[tuple[int, int, int]] = []
         with self._database.transaction() as connection:
             for seq, record in written:
-                self._require_new(seq, record)
+                stored_at = self._require_new(seq, record)
                 if type(record) is Trial:
-                    trials[record.key] = _trial_row(seq, record, at)
+                    trials[record.key] = _trial_row(seq, record, at if stored_at is None else stored_at)
                 elif type(record) is Dropped:
                     trials.pop(record.key, None)
                     dropped.append(record.key)
@@ -148,13 +148,15 @@ class RunStore:
             return redact_note(record, self.redactor, self._names)
         return record
 
-    def _require_new(self, seq: int, record: Record) -> None:
-        """A row takes a new place, or that of the same trial."""
+    def _require_new(self, seq: int, record: Record) -> float | None:
+        """When the row was written that this one replaces: a trial that is graded again keeps its place, and counts as
+        part of the same commit. None for a new row; raises `StoreError` if it would replace another."""
         if seq > self.last_seq:
-            return
+            return None
         found = [*self._database.rows(_IN_PLACE, seq)]
-        if type(record) is not Trial or found != [record.key]:
+        if type(record) is not Trial or [place[:3] for place in found] != [record.key]:
             raise StoreError(f"{self.directory}: record {seq} is written already, and another would replace it")
+        return float(str(found[0][3]))
 
 
 def _begin(database: RunDatabase, header: RunHeader) -> None:
