@@ -135,6 +135,8 @@ class Machine:
         """Whether the log was replayed, or is not to be."""
         self.is_regrading = False
         """Whether it only grades stored answers."""
+        self.has_others = False
+        """Whether the log has answers of models that are not in the run."""
         self._request_of: dict[Key, int] = {}
         self._last_request = 0
         self._unsent: dict[Key, Request] = {}
@@ -327,6 +329,7 @@ class Machine:
             at = position.get(trial.model)
             if at is None:
                 controller.spend_outside_plan(1, trial.total)
+                self.has_others = True
                 continue
             outcomes.append(
                 Outcome(at, trial.question, trial.number, trial.category, trial.total, trial.kinds, trial.seconds)

@@ -52,7 +52,7 @@ def replay(log: Log, stages: Sequence[Stage], notes: Sequence[tuple[int, Note]],
     """A machine that has taken in the whole log, stage by stage; `notes`: all notes of the log.
 
     How many answers the core is told at a time can matter only under caps, and only if it keeps answers that no round
-    has asked for, or nothing bounds what an answer costs: then the log is replayed commit by commit, as it was told.
+    has asked for, others' answers count, or nothing bounds what an answer costs: then the log is replayed commit by commit, as it was told.
     """
     plans = [stage.setting.plan for stage in stages]
     is_capped = any(plan.budget.bought for plan in plans)
@@ -60,7 +60,7 @@ def replay(log: Log, stages: Sequence[Stage], notes: Sequence[tuple[int, Note]],
     has_returned = len(stages) > 1 or any(note.kind == SET_ASIDE for _, note in notes)
     in_commits = is_capped and (is_unbounded or has_returned)
     machine = _replay(log(in_commits), stages, notes, known)
-    if is_capped and not in_commits and machine.controller.set_aside:
+    if is_capped and not in_commits and (machine.controller.set_aside or machine.has_others):
         return _replay(log(True), stages, notes, known)
     return machine
 

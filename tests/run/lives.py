@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from scripted import Disk, Killed, Kind, Start, World, decisions
 
 from adaptive_eval.core import Trials
-from adaptive_eval.run.events import Finish, Opened, Send, Setting, Write
+from adaptive_eval.run.events import Finish, Opened, Send, Setting, Tick, Write
 from adaptive_eval.run.records import LooksForgotten, LookTaken
 from adaptive_eval.run.trial import RESERVED
 
@@ -77,6 +77,7 @@ def check_end(start: Start) -> None:
     again = start.replayed()
     if start.world.kind.special not in ("refuses", "down"):  # such a model is asked again
         assert decisions(again)[0] == decisions(machine)[0]
+        again.handle(Tick(start.seconds))
         actions = again.handle(Opened())
         if not again.is_capped and again.controller.finished is None and start.world.kind.wall is not None:
             return
