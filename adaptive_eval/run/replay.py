@@ -52,7 +52,8 @@ def replay(log: Log, stages: Sequence[Stage], notes: Sequence[tuple[int, Note]],
     """A machine that has taken in the whole log, stage by stage; `notes`: all notes of the log.
 
     How many answers the core is told at a time can matter only under caps, and only if it keeps answers that no round
-    has asked for, others' answers count, or nothing bounds what an answer costs: then the log is replayed commit by commit, as it was told.
+    has asked for, answers of other models count, or nothing bounds what an answer costs: then the log is replayed
+    commit by commit, as it was told.
     """
     plans = [stage.setting.plan for stage in stages]
     is_capped = any(plan.budget.bought for plan in plans)
