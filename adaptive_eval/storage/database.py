@@ -151,7 +151,7 @@ class RunDatabase:
         """Note the newest row in the lock; after the first commit of all, once the file itself says what run it is."""
         if (lock := self._lock) is None:
             return
-        if COMMITTED not in lock.said:
+        if COMMITTED not in lock.holder:
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         try:
             lock.note(**{COMMITTED: _last_seq(self.connection)})
