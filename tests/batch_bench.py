@@ -24,12 +24,12 @@ from adaptive_eval.endpoints.types import (
     Prompt,
     Sampling,
 )
+from adaptive_eval.notes.batches import PendingBatch, pending_batches
 from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.faults import BatchHabits, Faults
 from adaptive_eval.simulate.replies import ApiReply
 from adaptive_eval.store import Event
-from adaptive_eval.store.events.batches import PendingBatch, pending_batches
 
 RESPONDENT = Respondent(small_world())
 CONFIG = EndpointConfig(base_url="http://service/v1", model="ada")

@@ -23,6 +23,7 @@ LAYERS: list[str] = [
     "scorio",
     "adaptive_eval.base",
     "adaptive_eval.core",
+    "adaptive_eval.notes",
     "adaptive_eval.simulate",
     "adaptive_eval.endpoints",
     "adaptive_eval.questions",

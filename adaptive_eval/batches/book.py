@@ -11,8 +11,8 @@ from adaptive_eval.batches.types import BatchResult, BatchStage, BatchState
 from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, safe_excerpt
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Answer, Notice, Prompt
+from adaptive_eval.notes.batches import PendingBatch
 from adaptive_eval.store import BatchEnded
-from adaptive_eval.store.events.batches import PendingBatch
 
 CANCEL_SECONDS = 10.0
 """How long a run that ends waits for the service to cancel a batch."""

@@ -22,8 +22,8 @@ from adaptive_eval.batches.types import BatchResult, BatchStage, BatchState
 from adaptive_eval.batches.wire import MaybeCreated
 from adaptive_eval.endpoints.failures import Failure, Refusal
 from adaptive_eval.endpoints.types import Answer, Prompt
+from adaptive_eval.notes.batches import PendingBatch
 from adaptive_eval.store import BatchCancelled, BatchEnded, BatchPlanned, BatchTaken, Event
-from adaptive_eval.store.events.batches import PendingBatch
 from adaptive_eval.supply.types import Journal
 
 

@@ -19,6 +19,7 @@ from adaptive_eval.core.drawn import drawn_pairs
 from adaptive_eval.core.types import Reason
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
+from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.record.build import finite_or_none
 from adaptive_eval.record.ending import find_ending
@@ -44,7 +45,6 @@ from adaptive_eval.record.words import (
     objective_view,
 )
 from adaptive_eval.store import Event, JudgeUse, ReplicaTraffic, RunReader, Spending, StoredLook, is_held
-from adaptive_eval.store.events.batches import pending_batches
 from adaptive_eval.store.looks import changed_horizons, read_look
 from adaptive_eval.store.thresholds import kept_thresholds
 from scorio.sinf.compare import compare

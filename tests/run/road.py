@@ -31,7 +31,7 @@ from adaptive_eval.record.starting_point import load_starting_point
 from adaptive_eval.run.driver import Driver
 from adaptive_eval.run.events import Setting
 from adaptive_eval.run.records import Json, LookTaken, Note
-from adaptive_eval.run.resume import Change, begin, stored_stages
+from adaptive_eval.run.resume import SettingsEffect, begin, stored_stages
 from adaptive_eval.run.supply import AskedModel, EndpointSupply
 from adaptive_eval.run.trial import Trial
 from adaptive_eval.running.answer_keys import open_run_graders
@@ -43,8 +43,8 @@ from adaptive_eval.store import RunHeader as OldHeader
 from adaptive_eval.store.looks import plain_look
 from adaptive_eval.store.same_meaning import differences
 
-CHANGES = {Effect.NONE: Change.NONE, Effect.NEW_PROMISE: Change.PROMISE}
-CHANGES |= {effect: Change.DECISIONS for effect in Effect if effect not in CHANGES}
+CHANGES = {Effect.NONE: SettingsEffect.NONE, Effect.NEW_PROMISE: SettingsEffect.PROMISE}
+CHANGES |= {effect: SettingsEffect.DECISIONS for effect in Effect if effect not in CHANGES}
 
 
 class Clock:
@@ -165,7 +165,7 @@ async def start(config: Path, directory: Path) -> tuple[Reason | None, Seen]:
             def earlier(number: int) -> Setting:
                 return setting_of(with_questions(config_of(number), prepared.questions), reader, grading)
 
-            def change_between(one: int, other: int) -> Change:
+            def change_between(one: int, other: int) -> SettingsEffect:
                 return CHANGES[effect_of_changes(config_of(one), config_of(other))]
 
             today = reader.newest_configuration()
