@@ -26,8 +26,8 @@ from adaptive_eval.config.run_secrets import run_redactor
 from adaptive_eval.core.types import NO_COST, Cost, Look, Reason
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import Grading
-from adaptive_eval.record.changes import Effect, effect_of_changes
-from adaptive_eval.record.starting_point import load_starting_point
+from adaptive_eval.report.changes import Effect, effect_of_changes
+from adaptive_eval.report.old.starting_point import load_starting_point
 from adaptive_eval.run.driver import Driver
 from adaptive_eval.run.events import Setting
 from adaptive_eval.run.records import Json, LookTaken, Note

@@ -13,8 +13,8 @@ from adaptive_eval import store
 from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.notes import CLASSES
-from adaptive_eval.record.event_words import event_sentence
-from adaptive_eval.record.view import event_view
+from adaptive_eval.report.event_words import event_sentence
+from adaptive_eval.report.view import event_view
 from adaptive_eval.store import (
     AlarmRaised,
     AnswersLost,
