@@ -24,14 +24,17 @@ from adaptive_eval.run.events import (
     Abort,
     AbortKind,
     Allow,
+    Answered,
     Cancel,
     Committed,
     Event,
+    Failed,
     Finish,
     GradeAnswer,
     Graded,
     GradingCutOff,
     JudgeAnswer,
+    Noted,
     Send,
     Stop,
     Tick,
@@ -39,12 +42,14 @@ from adaptive_eval.run.events import (
     Write,
 )
 from adaptive_eval.run.machine import Machine
-from adaptive_eval.run.records import LookTaken, Note, Row
+from adaptive_eval.run.records import Json, LookTaken, Note, Row
 from adaptive_eval.run.supply import Demand, Supply
-from adaptive_eval.run.trial import ANSWERED, GradeDetails, Key, Trial
+from adaptive_eval.run.trial import ANSWERED, GradeDetails, Key, Request, Trial
 
 GATHER_SECONDS = 0.02
 TICK_SECONDS = 0.5
+BEAT_SECONDS = 2.0
+"""The elapsed time of a run is stored at least this often: a kill loses no more of it."""
 GRADING_ATTEMPTS = 3
 """After this many errors on one answer the grader is not tried again on it in this start."""
 
@@ -64,11 +69,26 @@ class Clock(Protocol):
     def now(self) -> float:
         """Seconds of a clock that goes on."""
 
+    def start(self) -> None:
+        """Start the clock of the time that the run is active, unless it runs."""
+
     def elapsed(self) -> float:
         """Seconds that the run was active, over all its starts."""
 
-    def held(self) -> float:
-        """GPU seconds for which servers were held."""
+    def gpu_seconds(self, machine: Machine) -> float:
+        """GPU seconds for which servers were held, as caps count them."""
+
+    def held(self) -> Json | None:
+        """For how long servers were held, as plain values to be stored."""
+
+    def on_sent(self, model: int) -> None:
+        """Called when a request is sent to a model."""
+
+    def on_quiet(self, model: int) -> None:
+        """Called when a model has no request in flight any more."""
+
+    def on_note(self, note: Note) -> None:
+        """Called when servers are started or stopped, too."""
 
 
 class Observer(Protocol):
@@ -119,6 +139,7 @@ class Driver:
         self._failure: BaseException | None = None
         self.stops = 0
         """How often the run was asked to stop."""
+        self._written_at = clock.now()
         self.machine: Machine | None = None
 
     def use(self, supplies: Mapping[int, Supply]) -> None:
@@ -129,9 +150,9 @@ class Driver:
         """The trials of earlier starts that a supply still has."""
         return {key for supply in self._supplies for key in supply.claims(keys)}
 
-    def clock_times(self) -> tuple[float, float]:
-        """Seconds that the run was active, and GPU seconds for which servers were held."""
-        return self._clock.elapsed(), self._clock.held()
+    def tick(self, machine: Machine) -> Tick:
+        """The time, for a machine."""
+        return Tick(self._clock.elapsed(), self._clock.gpu_seconds(machine))
 
     def post(self, event: Event) -> None:
         """Give the machine an event, soon."""
@@ -155,6 +176,8 @@ class Driver:
         """
         self.machine, self._abort = machine, None
         self._events.clear()  # what was asked for meanwhile is in `stops`
+        if machine.controller.finished is None:
+            self._clock.start()
         for event in (*([Stop(at_once=self.stops > 1)] if self.stops else ()), *first):
             self.post(event)
         with ThreadPoolExecutor(1, thread_name_prefix="store-writer") as thread:
@@ -177,13 +200,19 @@ class Driver:
                 raise self._failure
             if self._abort is not None and machine.is_quiet and not self._gathered:
                 raise Aborted(self._abort)
-            if self._gathered and self._writing is None:
+            is_due = self._gathered or self._clock.now() - self._written_at >= BEAT_SECONDS
+            if is_due and self._writing is None:
                 self._writing = asyncio.create_task(self._write(machine, thread))
 
     def _carry_out(self, machine: Machine, event: Event) -> Finish | None:
         """Carry out what follows from an event; returns the end of the run, if that is it."""
+        asked: Request | None = None
         if isinstance(event, Committed):
             self._on_committed(event)
+        elif isinstance(event, Noted):
+            self._clock.on_note(event.note)
+        elif isinstance(event, Answered | Failed) and event.request in machine.requests:
+            asked, _ = machine.requests[event.request]
         finished = None
         for action in machine.handle(event, self._clock.now()):
             match action:
@@ -191,6 +220,7 @@ class Driver:
                     self._gathered += rows
                 case Send(request, claimed):
                     supply = self._sent[request.id] = self._supply_of[request.model]
+                    self._clock.on_sent(request.model)
                     supply.submit(request, claimed=claimed)
                 case GradeAnswer(trial):
                     self._start_grading(trial, is_asked=False)
@@ -210,6 +240,8 @@ class Driver:
                         self._wait_at_most(self._patience)
                 case Finish():
                     finished = action
+        if asked is not None and not machine.in_flight[asked.model]:
+            self._clock.on_quiet(asked.model)
         if isinstance(event, Stop) and not event.at_once and self.stops == 1:
             self._wait_at_most(self._patience)
         return finished
@@ -233,7 +265,8 @@ class Driver:
             if any(machine.in_flight.values()):
                 await asyncio.sleep(GATHER_SECONDS)
             rows, self._gathered = self._gathered, []
-            commit = partial(self._log.commit, rows, elapsed=self._clock.elapsed())
+            self._written_at = self._clock.now()
+            commit = partial(self._log.commit, rows, elapsed=self._clock.elapsed(), held=self._clock.held())
             written = await asyncio.get_running_loop().run_in_executor(thread, commit)
         except Exception as error:  # nothing can be written any more
             self.fail(error)
@@ -275,8 +308,8 @@ class Driver:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            self.post(Tick(*self.clock_times()))
             if self.machine is not None:
+                self.post(self.tick(self.machine))
                 demand = demands(self.machine)
                 for supply in self._supplies:
                     supply.serve(demand)

@@ -30,6 +30,7 @@ from adaptive_eval.report.changes import Effect, effect_of_changes
 from adaptive_eval.report.old.starting_point import load_starting_point
 from adaptive_eval.run.driver import Driver
 from adaptive_eval.run.events import Setting
+from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.records import Json, LookTaken, Note
 from adaptive_eval.run.resume import SettingsEffect, begin, stored_stages
 from adaptive_eval.run.supply import AskedModel, EndpointSupply
@@ -59,8 +60,19 @@ class Clock:
     def elapsed(self) -> float:
         return time.monotonic() - self._start
 
-    def held(self) -> float:
+    def gpu_seconds(self, machine: Machine) -> float:
         return 0.0
+
+    def held(self) -> None:
+        return None
+
+    def start(self) -> None: ...
+
+    def on_sent(self, model: int) -> None: ...
+
+    def on_quiet(self, model: int) -> None: ...
+
+    def on_note(self, note: Note) -> None: ...
 
 
 class Seen:
