@@ -29,6 +29,7 @@ from adaptive_eval.run.events import (
     AbortKind,
     Allow,
     Cancel,
+    Capacity,
     Committed,
     Event,
     Finish,
@@ -36,6 +37,7 @@ from adaptive_eval.run.events import (
     Graded,
     GradingCutOff,
     JudgeAnswer,
+    Noted,
     Send,
     Stop,
     Tick,
@@ -106,6 +108,8 @@ class Driver:
         self._sent: dict[int, Supply] = {}
         self._events: deque[Event] = deque()
         self._arrived = asyncio.Event()
+        self._is_served = True
+        """Whether supplies know what models need, as far as it has changed with a commit or with servers."""
         self._gathered: list[Row] = []
         self._writing: asyncio.Task[None] | None = None
         self._gradings: dict[Key, asyncio.Task[None]] = {}
@@ -169,6 +173,8 @@ class Driver:
                 finished = self._carry_out(machine, self._events.popleft())
                 if finished is not None:
                     return finished.reason
+            if not self._is_served:
+                self._serve()
             if self._failure is not None:
                 raise self._failure
             if self._abort is not None and machine.is_quiet and not self._gathered:
@@ -180,6 +186,8 @@ class Driver:
         """Carry out what follows from an event; returns the end of the run, if that is it."""
         if isinstance(event, Committed):
             self._on_committed(event)
+        if isinstance(event, Committed | Capacity):
+            self._is_served = False
         finished = None
         for action in machine.handle(event, self._clock.now()):
             match action:
@@ -206,6 +214,8 @@ class Driver:
                     finished = action
         if isinstance(event, Stop) and not event.at_once and self.stops == 1:
             asyncio.get_running_loop().call_later(self._patience, self._lose_patience)
+            for supply in self._supplies:
+                supply.leave()
         return finished
 
     def _lose_patience(self) -> None:
@@ -241,25 +251,40 @@ class Driver:
             if isinstance(record, Trial):
                 if record.state in ANSWERED:
                     stored.setdefault(record.model, []).append(record.key)
+            elif isinstance(record, Note):
+                self._on_noted(record)
             elif self._observer is not None and isinstance(record, LookTaken):
                 self._observer.on_look(record)
-            elif self._observer is not None and isinstance(record, Note):
-                self._observer.on_note(record)
         for model, keys in stored.items():
             if (supply := self._supply_of.get(model)) is not None:
                 supply.on_stored(keys)
+
+    def _on_noted(self, note: Note) -> None:
+        if self._observer is not None:
+            self._observer.on_note(note)
+        if note.model is not None and (supply := self._supply_of.get(note.model)) is not None:
+            supply.on_noted(note)
 
     async def _end(self, machine: Machine, thread: ThreadPoolExecutor) -> None:
         """Give up what is under way, and commit what came before the end."""
         for task in self._gradings.values():
             task.cancel()
         await asyncio.gather(*self._gradings.values(), return_exceptions=True)
+        if not machine.is_regrading:
+            await self._close_supplies(machine)
         if self._writing is not None:
             await self._writing
         if self._gathered and self._failure is None:
             await self._write(machine, thread)
         self._writing = None
         self._events.clear()
+
+    async def _close_supplies(self, machine: Machine) -> None:
+        """Give up what supplies have under way, and store what they still note."""
+        await self.close()
+        for event in self._events:
+            if isinstance(event, Noted):
+                self._carry_out(machine, event)
 
     async def close(self) -> None:
         """Give up what supplies have under way."""
@@ -270,10 +295,15 @@ class Driver:
         while True:
             await asyncio.sleep(TICK_SECONDS)
             self.post(Tick(*self.clock_times()))
-            if self.machine is not None:
-                demand = demands(self.machine)
-                for supply in self._supplies:
-                    supply.serve(demand)
+            self._serve()
+
+    def _serve(self) -> None:
+        """Let supplies know what each model needs now."""
+        self._is_served = True
+        if self.machine is not None and not self.machine.is_regrading:
+            demand = demands(self.machine)
+            for supply in self._supplies:
+                supply.serve(demand)
 
     # -- grading ---------------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ from adaptive_eval.run.driver import Driver
 from adaptive_eval.run.events import Setting
 from adaptive_eval.run.records import Json, LookTaken, Note
 from adaptive_eval.run.resume import Change, begin, stored_stages
-from adaptive_eval.run.supply import AskedModel, EndpointSupply
+from adaptive_eval.run.supply import AskedModel, EndpointClient, EndpointSupply
 from adaptive_eval.run.trial import Trial
 from adaptive_eval.running.answer_keys import open_run_graders
 from adaptive_eval.running.serving import Serving, opened_endpoints
@@ -118,9 +118,12 @@ def open_supply(
 
     models = {
         number: AskedModel(
-            serving.endpoints[at],
-            prepared.prompts[at].__getitem__,
-            lambda question, trial, number=number: setting.seed(number, question, trial),  # type: ignore[misc]
+            EndpointClient(
+                serving.endpoints[at],
+                prepared.prompts[at].__getitem__,
+                lambda question, trial, number=number: setting.seed(number, question, trial),  # type: ignore[misc]
+            ),
+            setting.slots[number],
             trial_cost(prepared.config.models[at]),
             reserve,
         )
