@@ -35,6 +35,7 @@ LAYERS: list[str] = [
     "adaptive_eval.supply",
     "adaptive_eval.scheduler",
     "adaptive_eval.config",
+    "adaptive_eval.supplies",
     "adaptive_eval.record",
     "adaptive_eval.exchange",
     "adaptive_eval.running",

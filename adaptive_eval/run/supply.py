@@ -203,6 +203,11 @@ class EndpointSupply:
         """Post how many requests of a model may be in flight."""
         self._post(Capacity(model, self._models[model].slots + self._stuck[model]))
 
+    @property
+    def requests(self) -> Collection[int]:
+        """The requests in flight."""
+        return list(self._tasks)
+
     def stats(self, model: int) -> EndpointStats:
         """The traffic of the model's client."""
         return self._models[model].client.stats
