@@ -36,6 +36,7 @@ LAYERS: list[str] = [
     "adaptive_eval.supply",
     "adaptive_eval.scheduler",
     "adaptive_eval.config",
+    "adaptive_eval.supplies",
     "adaptive_eval.report",
     "adaptive_eval.exchange",
     "adaptive_eval.running",

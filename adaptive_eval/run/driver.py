@@ -26,6 +26,7 @@ from adaptive_eval.run.events import (
     Allow,
     Answered,
     Cancel,
+    Capacity,
     Committed,
     Event,
     Failed,
@@ -130,6 +131,8 @@ class Driver:
         self._sent: dict[int, Supply] = {}
         self._events: deque[Event] = deque()
         self._arrived = asyncio.Event()
+        self._is_served = True
+        """Whether supplies know what models need, as far as it has changed with a commit or with servers."""
         self._gathered: list[Row] = []
         self._writing: asyncio.Task[None] | None = None
         self._gradings: dict[Key, asyncio.Task[None]] = {}
@@ -196,6 +199,8 @@ class Driver:
                 finished = self._carry_out(machine, self._events.popleft())
                 if finished is not None:
                     return finished.reason
+            if not self._is_served:
+                self._serve()
             if self._failure is not None:
                 raise self._failure
             if self._abort is not None and machine.is_quiet and not self._gathered:
@@ -213,6 +218,8 @@ class Driver:
             self._clock.on_note(event.note)
         elif isinstance(event, Answered | Failed) and event.request in machine.requests:
             asked, _ = machine.requests[event.request]
+        if isinstance(event, Committed | Capacity):
+            self._is_served = False
         finished = None
         for action in machine.handle(event, self._clock.now()):
             match action:
@@ -244,6 +251,8 @@ class Driver:
             self._clock.on_quiet(asked.model)
         if isinstance(event, Stop) and not event.at_once and self.stops == 1:
             self._wait_at_most(self._patience)
+            for supply in self._supplies:
+                supply.leave()
         return finished
 
     def _wait_at_most(self, seconds: float) -> None:
@@ -280,25 +289,40 @@ class Driver:
             if isinstance(record, Trial):
                 if record.state in ANSWERED:
                     stored.setdefault(record.model, []).append(record.key)
+            elif isinstance(record, Note):
+                self._on_noted(record)
             elif self._observer is not None and isinstance(record, LookTaken):
                 self._observer.on_look(record)
-            elif self._observer is not None and isinstance(record, Note):
-                self._observer.on_note(record)
         for model, keys in stored.items():
             if (supply := self._supply_of.get(model)) is not None:
                 supply.on_stored(keys)
+
+    def _on_noted(self, note: Note) -> None:
+        if self._observer is not None:
+            self._observer.on_note(note)
+        if note.model is not None and (supply := self._supply_of.get(note.model)) is not None:
+            supply.on_noted(note)
 
     async def _end(self, machine: Machine, thread: ThreadPoolExecutor) -> None:
         """Give up what is under way, and commit what came before the end."""
         for task in self._gradings.values():
             task.cancel()
         await asyncio.gather(*self._gradings.values(), return_exceptions=True)
+        if not machine.is_regrading:
+            await self._close_supplies(machine)
         if self._writing is not None:
             await self._writing
         if self._gathered and self._failure is None:
             await self._write(machine, thread)
         self._writing = None
         self._events.clear()
+
+    async def _close_supplies(self, machine: Machine) -> None:
+        """Give up what supplies have under way, and store what they still note."""
+        await self.close()
+        for event in self._events:
+            if isinstance(event, Noted):
+                self._carry_out(machine, event)
 
     async def close(self) -> None:
         """Give up what supplies have under way."""
@@ -310,9 +334,15 @@ class Driver:
             await asyncio.sleep(TICK_SECONDS)
             if self.machine is not None:
                 self.post(self.tick(self.machine))
-                demand = demands(self.machine)
-                for supply in self._supplies:
-                    supply.serve(demand)
+            self._serve()
+
+    def _serve(self) -> None:
+        """Let supplies know what each model needs now."""
+        self._is_served = True
+        if self.machine is not None and not self.machine.is_regrading:
+            demand = demands(self.machine)
+            for supply in self._supplies:
+                supply.serve(demand)
 
     # -- grading ---------------------------------------------------------------------------------------------------
 

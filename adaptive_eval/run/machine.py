@@ -984,6 +984,9 @@ class Machine:
         if self._is_out_of_time:
             self.controller.tick(*self._clock)
             self._follow()
+            if self._is_finished and not self.is_quiet:  # what outlives this process is not waited for
+                self._cancel_all()
+                return
         reason = self.controller.finished
         self._is_ended = True
         self._write(Note(STOPPED) if reason is None else Note(FINISHED, None, {"reason": reason.value}))
@@ -1003,8 +1006,8 @@ class Machine:
         return len(self._queues[model]) if self._may_ask(model) else 0
 
     def is_owed(self, model: int) -> bool:
-        """Whether a trial that was asked of this model, or is to be, is not stored yet."""
-        return self._is_wanted(model) and bool(self.busy[model] or self._queues[model])
+        """Whether a trial that was asked of this model, or is to be, is not stored yet; no more once the run stops."""
+        return not self._stop and self._is_wanted(model) and bool(self.busy[model] or self._queues[model])
 
     def is_settled(self, model: int) -> bool:
         """Whether this model has nothing in flight, and nothing can want it again under the settings of today."""

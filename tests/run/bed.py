@@ -18,7 +18,7 @@ from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.records import LookTaken, Note
 from adaptive_eval.run.replay import Stage
 from adaptive_eval.run.resume import begin
-from adaptive_eval.run.supply import AskedModel, EndpointSupply
+from adaptive_eval.run.supply import AskedModel, EndpointClient, EndpointSupply
 from adaptive_eval.storage.header import Json, RunHeader
 from adaptive_eval.storage.read import RunReader
 from adaptive_eval.storage.write import RunStore
@@ -121,12 +121,12 @@ class MachineBed:
 
     def _model(self, name: str) -> AskedModel:
         base = 1000 * [*SKILLS].index(name)
-        return AskedModel(
+        client = EndpointClient(
             self.endpoints[name],
             lambda question: Prompt((Message("user", self.questions[question].prompt),)),
             lambda question, trial: base + trial,
-            cost_of,
         )
+        return AskedModel(client, self.slots, cost_of)
 
     def looks(self) -> list[Json]:
         with closing(RunReader.open(self.directory)) as reader:

@@ -28,7 +28,6 @@ from adaptive_eval.storage.verify import Integrity  # noqa: E402
 LATER = {
     "pool",
     "pool_of_one",
-    "batches",
     "imported",
     "regraded",
     "r0",
