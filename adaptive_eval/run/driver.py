@@ -23,6 +23,7 @@ from adaptive_eval.questions.types import Question
 from adaptive_eval.run.events import (
     Abort,
     AbortKind,
+    Action,
     Allow,
     Answered,
     Cancel,
@@ -36,6 +37,7 @@ from adaptive_eval.run.events import (
     GradingCutOff,
     JudgeAnswer,
     Noted,
+    Opened,
     Send,
     Stop,
     Tick,
@@ -43,7 +45,7 @@ from adaptive_eval.run.events import (
     Write,
 )
 from adaptive_eval.run.machine import Machine
-from adaptive_eval.run.records import Json, LookTaken, Note, Row
+from adaptive_eval.run.records import FINISHED, STOPPED, Json, LookTaken, Note, Row
 from adaptive_eval.run.supply import Demand, Supply
 from adaptive_eval.run.trial import ANSWERED, GradeDetails, Key, Request, Trial
 
@@ -55,13 +57,35 @@ GRADING_ATTEMPTS = 3
 """After this many errors on one answer the grader is not tried again on it in this start."""
 
 
+class Draft(Protocol):
+    """What was decided at one moment, from which a report is made by the thread that writes."""
+
+    def __call__(self, log: Any) -> Any:
+        """Make the report to be stored; `log` reads all that is written."""
+
+    def publish(self, log: Any) -> None:
+        """Called when the report is stored."""
+
+
+class Reporter(Protocol):
+    """Makes the reports of a run."""
+
+    def draft(self, machine: Machine, *, is_over: bool) -> Draft | None:
+        """Copy what the machine has decided; None before the first look. `is_over`: this start has ended."""
+
+
 class Log(Protocol):
     """Where rows are written."""
 
     def commit(
-        self, rows: Sequence[Row], *, elapsed: float | None = None, held: Mapping[str, Any] | None = None
+        self,
+        rows: Sequence[Row],
+        *,
+        elapsed: float | None = None,
+        held: Mapping[str, Any] | None = None,
+        report: Draft | None = None,
     ) -> list[Row]:
-        """Write rows, all or none; returns them as they were written."""
+        """Write rows, all or none, with a report of all; returns them as they were written."""
 
 
 class Clock(Protocol):
@@ -122,8 +146,12 @@ class Driver:
         *,
         patience: float = 0.0,
         observer: Observer | None = None,
+        reporter: Reporter | None = None,
     ) -> None:
         """`questions`: by their numbers in the store; `patience`: seconds for which a stop waits for answers."""
+        self._reporter = reporter
+        self._draft: Draft | None = None
+        """The newest report that is to be made with the next commit."""
         self._log, self._grading, self._questions, self._clock = log, grading, questions, clock
         self._patience, self._observer = patience, observer
         self._supplies: Sequence[Supply] = ()
@@ -221,7 +249,10 @@ class Driver:
         if isinstance(event, Committed | Capacity):
             self._is_served = False
         finished = None
-        for action in machine.handle(event, self._clock.now()):
+        actions = machine.handle(event, self._clock.now())
+        if self._reporter is not None and not machine.is_regrading:
+            self._draft_report(self._reporter, machine, event, actions)
+        for action in actions:
             match action:
                 case Write(rows):
                     self._gathered += rows
@@ -259,6 +290,13 @@ class Driver:
         """Cancel what is still in flight then."""
         asyncio.get_running_loop().call_later(seconds, self.post, Stop(at_once=True))
 
+    def _draft_report(self, reporter: Reporter, machine: Machine, event: Event, actions: Sequence[Action]) -> None:
+        """Have a report made with the rows of a look, and when a start begins or ends."""
+        records = [record for action in actions if isinstance(action, Write) for _, record in action.rows]
+        is_over = any(isinstance(record, Note) and record.kind in (FINISHED, STOPPED) for record in records)
+        if is_over or isinstance(event, Opened) or any(isinstance(record, LookTaken) for record in records):
+            self._draft = reporter.draft(machine, is_over=is_over)
+
     def _on_allowed(self, target: int | Key, allowed: bool) -> None:
         if isinstance(target, int):
             if (supply := self._sent.get(target)) is not None:
@@ -275,13 +313,22 @@ class Driver:
                 await asyncio.sleep(GATHER_SECONDS)
             rows, self._gathered = self._gathered, []
             self._written_at = self._clock.now()
-            commit = partial(self._log.commit, rows, elapsed=self._clock.elapsed(), held=self._clock.held())
+            draft, self._draft = self._draft, None
+            commit = partial(self._commit, rows, draft, self._clock.elapsed(), self._clock.held())
             written = await asyncio.get_running_loop().run_in_executor(thread, commit)
         except Exception as error:  # nothing can be written any more
             self.fail(error)
         else:
             self._writing = None
             self.post(Committed(written))
+
+    def _commit(self, rows: Sequence[Row], draft: Draft | None, elapsed: float, held: Json | None) -> list[Row]:
+        """Write rows and a report, in the thread that writes."""
+        if draft is None:
+            return self._log.commit(rows, elapsed=elapsed, held=held)
+        written = self._log.commit(rows, elapsed=elapsed, held=held, report=draft)
+        draft.publish(self._log)
+        return written
 
     def _on_committed(self, event: Committed) -> None:
         stored: dict[int, list[Key]] = {}

@@ -31,6 +31,7 @@ from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.report.changes import Effect, effect_of_changes
+from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.old.starting_point import load_starting_point
 from adaptive_eval.run.driver import Driver
 from adaptive_eval.run.events import Setting
@@ -203,7 +204,10 @@ async def start(config: Path, directory: Path) -> tuple[Reason | None, Seen]:
             setting = setting_of(prepared, reader, grading)
             patience = max(model.sampling.timeout for model in prepared.config.models)
             clock = Clock(reader.elapsed)
-            driver = Driver(store, grading, prepared.questions, clock, patience=patience, observer=seen)
+            reporter = Reporter(prepared.config, prepared.questions, reader.created)
+            driver = Driver(
+                store, grading, prepared.questions, clock, patience=patience, observer=seen, reporter=reporter
+            )
             notes = [note for _, note in reader.notes()]
             driver.use(open_all(prepared, setting, grading, driver, stack, directory, notes))
 
