@@ -259,9 +259,10 @@ class RunReader:
     def _ids(self) -> tuple[dict[str, int], dict[str, int]]:
         return self.ids("models", "name"), self.ids("questions", "key")
 
-    def cells(self, rows: int = 0) -> Iterator[CellExtent]:
-        """The extent of the stored trials of each model and question."""
-        for model, question, extent in self._rows(queries.EXTENTS):
+    def cells(self, until: int = 2**62, *, first_round: bool = False) -> Iterator[CellExtent]:
+        """The extent of the stored trials of each model and question: those up to a place in the log, and of round 0
+        if only the `first_round` is wanted."""
+        for model, question, extent in self._rows(queries.EXTENTS, until, 0 if first_round else 2**62):
             yield CellExtent(self.model_names[_whole(model)], self._questions[_whole(question)], _whole(extent))
 
     def judge_use(self) -> JudgeUse | None:

@@ -20,6 +20,7 @@ from adaptive_eval.base.errors import (
 from adaptive_eval.core.types import NO_COST, Cost, Reason
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.questions.types import Question
+from adaptive_eval.run.charges import Charge
 from adaptive_eval.run.events import (
     Abort,
     AbortKind,
@@ -117,13 +118,16 @@ class Clock(Protocol):
 
 
 class Observer(Protocol):
-    """Whoever is told of looks and notes when they are on disk; may not take long."""
+    """Whoever follows looks, notes and charges as they are on disk; may not take long."""
 
     def on_look(self, look: LookTaken) -> None:
         """Called for each look."""
 
     def on_note(self, note: Note) -> None:
         """Called for each note."""
+
+    def on_charge(self, charge: Charge) -> None:
+        """Called for each charge."""
 
 
 class Aborted(Exception):
@@ -340,6 +344,8 @@ class Driver:
                 self._on_noted(record)
             elif self._observer is not None and isinstance(record, LookTaken):
                 self._observer.on_look(record)
+            elif self._observer is not None and isinstance(record, Charge):
+                self._observer.on_charge(record)
         for model, keys in stored.items():
             if (supply := self._supply_of.get(model)) is not None:
                 supply.on_stored(keys)

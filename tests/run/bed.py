@@ -64,6 +64,8 @@ class Remembering:
     def on_note(self, note: Note) -> None:
         self.notes.append(note)
 
+    def on_charge(self, charge: object) -> None: ...
+
 
 def cost_of(answer: Answer) -> Cost:
     return Cost(answer.prompt_tokens + answer.completion_tokens)

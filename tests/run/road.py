@@ -94,6 +94,8 @@ class Seen:
     def on_note(self, note: Note) -> None:
         self.notes[note.kind] += 1
 
+    def on_charge(self, charge: object) -> None: ...
+
 
 def plain(prepared: PreparedRun, look: Look) -> Json:
     return dict(plain_look(look, prepared.models, capped_opening=prepared.plan.has_capped_opening).body)
