@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from adaptive_eval.core.types import Cause
 from adaptive_eval.run.charges import ChargeKind
-from adaptive_eval.run.records import BEGUN, CORE_SET_ASIDE, SETTINGS, Note
-from adaptive_eval.store import AnswersLost, Event, parse_event
+from adaptive_eval.run.notes import event_of
+from adaptive_eval.run.records import Note
+from adaptive_eval.store import AnswersLost, Event
 
 
 class TimedNote(NamedTuple):
@@ -57,18 +57,8 @@ def _from_notes(
     notes: Sequence[TimedNote], models: Mapping[int, str], counts_at: Mapping[int, LogCounts]
 ) -> Iterator[tuple[int, Event]]:
     for seq, at, note in notes:
-        kind, body = note.kind, dict(note.body)
-        if note.model is not None:
-            body["model"] = models[note.model]
-        if kind in BEGUN:
-            body["trials"] = counts_at[seq].trials
-        elif kind == SETTINGS:
-            kind = "configured"
-            body |= counts_at[seq]._asdict()
-        elif kind == CORE_SET_ASIDE:
-            kind = "set_aside"
-            body.setdefault("cause", Cause.BUDGET.value)
-        yield seq, parse_event(kind, body, at)
+        counts = counts_at[seq]._asdict() if seq in counts_at else {}
+        yield seq, event_of(note, models, at, **counts)
 
 
 def loss_of(charge: ChargeLine) -> AnswersLost:

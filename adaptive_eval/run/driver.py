@@ -156,7 +156,7 @@ class Driver:
         self._reporter = reporter
         self._draft: Draft | None = None
         """The newest report that is to be made with the next commit."""
-        self._log, self._grading, self._questions, self._clock = log, grading, questions, clock
+        self._log, self.grading, self._questions, self._clock = log, grading, questions, clock
         self._patience, self._observer = patience, observer
         self._supplies: Sequence[Supply] = ()
         self._supply_of: Mapping[int, Supply] = {}
@@ -245,7 +245,7 @@ class Driver:
         """Carry out what follows from an event; returns the end of the run, if that is it."""
         asked: Request | None = None
         if isinstance(event, Committed):
-            self._on_committed(event)
+            self.tell(event.rows)
         elif isinstance(event, Noted):
             self._clock.on_note(event.note)
         elif isinstance(event, Answered | Failed) and event.request in machine.requests:
@@ -334,9 +334,15 @@ class Driver:
         draft.publish(self._log)
         return written
 
-    def _on_committed(self, event: Committed) -> None:
+    def announce(self, note: Note) -> None:
+        """Tell the observer of what is not stored."""
+        if self._observer is not None:
+            self._observer.on_note(note)
+
+    def tell(self, rows: Sequence[Row]) -> None:
+        """Tell supplies and the observer of rows that are on disk."""
         stored: dict[int, list[Key]] = {}
-        for _, record in event.rows:
+        for _, record in rows:
             if isinstance(record, Trial):
                 if record.state in ANSWERED:
                     stored.setdefault(record.model, []).append(record.key)
@@ -405,7 +411,7 @@ class Driver:
         if not is_asked and answer is not None and "unanswered" not in answer.signals:
             question = self._questions[trial.question].for_trial(trial.number)
             with suppress(GraderError):
-                if (grade := self._grading.grade_now(answer, question)) is not None:
+                if (grade := self.grading.grade_now(answer, question)) is not None:
                     self.post(Graded(trial.key, grade.category, GradeDetails(grade.signals, grade.extracted)))
                     return
         task = self._gradings[trial.key] = asyncio.create_task(self._grade(trial, is_asked=is_asked))
@@ -432,7 +438,7 @@ class Driver:
         cost = NO_COST
         for _ in range(GRADING_ATTEMPTS):
             try:
-                grade = await self._grading.grade(answer, question, again)
+                grade = await self.grading.grade(answer, question, again)
             except GraderError as error:
                 last = error
                 if isinstance(error, JudgeFailed) and isinstance(error.cost, Cost):
@@ -449,7 +455,7 @@ class Driver:
         """Whether a judge may be asked again after a lost reply."""
         waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._hesitating[trial.key] = waiting
-        self.post(VerdictWasted(trial.key, self._grading.lost_vote(trial.verdict)))
+        self.post(VerdictWasted(trial.key, self.grading.lost_vote(trial.verdict)))
         return await waiting
 
 

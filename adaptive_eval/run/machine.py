@@ -14,7 +14,7 @@ while the log is replayed it is only compared with what the log has of it, and t
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from json import dumps
 
@@ -120,6 +120,10 @@ class Machine:
         the store says, and whether the grader has graded any answer of this run."""
         self.account = Account()
         self.account.add_outside(spent)
+        self.waited_before: Collection[int] = ()
+        """Models of which all that was asked in earlier starts has come, if there were any."""
+        self._unanswered: set[int] = set()
+        """Models with a trial in flight in this start that got no answer then, even if it was asked again."""
         self.alarms = Alarms()
         """Sums over the graded answers of each model."""
         self.trials: dict[Key, Trial] = {}
@@ -144,6 +148,8 @@ class Machine:
         """Whether the log was replayed, or is not to be."""
         self.is_regrading = False
         """Whether it only grades stored answers."""
+        self.regraded = 0
+        """Stored answers that were graded again."""
         self.has_others = False
         """Whether the log has answers of models that are not in the run."""
         self._request_of: dict[Key, int] = {}
@@ -253,6 +259,7 @@ class Machine:
             case StageBegun():
                 self._on_stage_begun(event)
             case Opened():
+                self.waited_before = event.waited
                 self._on_opened(event)
             case Regrade(answers):
                 self._on_regrade(answers)
@@ -328,7 +335,9 @@ class Machine:
                     answers.append(record)
                     alarms.add(record)
             elif type(record) is Charge:
-                if self.is_capped and not record.estimated:
+                if record.kind is ChargeKind.DISCARDED:
+                    self.controller.spend_outside_plan(record.number, record.cost)
+                elif self.is_capped and not record.estimated:
                     self._tell(answers)
                     answers = []
                     self._lose(record)
@@ -475,6 +484,8 @@ class Machine:
                 lost[trial.model].append(trial)
         self._unclaimed.clear()
         self._write_owed(is_explained=event.is_explained)
+        for model, reason in event.unreachable.items():
+            self._set_aside(model, reason)
         self._stop_if_alarmed()
         for model, trials in lost.items():
             for trial in trials:
@@ -581,6 +592,8 @@ class Machine:
             self.counts[was] -= 1
             if was in IN_FLIGHT and state not in IN_FLIGHT:
                 self._leave_request(key)
+                if was is RUNNING and state is not GRADING:
+                    self._unanswered.add(key[0])
         if was_busy is not is_busy:
             self.busy[after.model] += 1 if is_busy else -1
         if state in OVER:
@@ -855,6 +868,7 @@ class Machine:
             category=category,
             grade=event.details,
         )
+        self.regraded += self.is_regrading
         if key in self._places:
             self._write_at(self._places[key], after)
         else:
@@ -989,7 +1003,19 @@ class Machine:
                 return
         reason = self.controller.finished
         self._is_ended = True
-        self._write(Note(STOPPED) if reason is None else Note(FINISHED, None, {"reason": reason.value}))
+        waited = self._waited_for()
+        self.controller.count_overrun(self.position[model] for model in waited)
+        body = {"waited_for": waited} if waited else {}
+        self._write(
+            Note(STOPPED, None, body) if reason is None else Note(FINISHED, None, {"reason": reason.value, **body})
+        )
+
+    def _waited_for(self) -> list[int]:
+        """Models of which all that was asked has come, now and in earlier starts, where any is asked ahead of looks."""
+        if not self.setting.plan.pace.held:
+            return []
+        left = {key[0] for key, trial in self.trials.items() if trial.state is not QUEUED} | self._unanswered
+        return [model for model in self.setting.roster if model not in left and model in self.waited_before]
 
     @property
     def _is_waiting(self) -> bool:

@@ -62,7 +62,7 @@ async def opened_endpoints(
     """
     keys = read_environment(config.folder)
     async with AsyncExitStack() as stack:
-        config = await _with_simulator(config, stack)
+        config = await with_simulator(config, stack)
         notices = allow_open_files(config)
         opener = partial(open_endpoint, keys=keys, shared_time=SharedTime(), folder=config.folder, notices=notices)
         context = SourceContext(config, keys, redactor, logs, notices, elsewhere, opener, stack, patient, answered)
@@ -94,7 +94,7 @@ def allow_open_files(config: RunConfig) -> list[Notice]:
     return [] if allowed >= wanted else [Notice("few_open_files", open_files.too_few(wanted, allowed))]
 
 
-async def _with_simulator(config: RunConfig, stack: AsyncExitStack) -> RunConfig:
+async def with_simulator(config: RunConfig, stack: AsyncExitStack) -> RunConfig:
     """The configuration with a server of the questions' world in this process, where a model needs one."""
     if config.questions.world is None or not any(model.simulate for model in config.models):
         return config

@@ -206,6 +206,12 @@ class RunReader:
             yield from found
             after = found[-1][0]
 
+    def ungraded_count(self, models: Collection[int]) -> int:
+        """How many stored answers of models have no grade."""
+        query = "SELECT model, count(*) FROM trials WHERE state IN (?, ?) GROUP BY model"
+        rows = self._rows(query, JUDGING.value, UNGRADED.value)
+        return sum(_whole_number(number) for model, number in rows if model in models)
+
     def trials(self, where: str = "seq > 0", *values: object, order: str = "seq") -> Iterator[tuple[int, Trial]]:
         """Trials with their texts, in their order; `where`: an SQL condition."""
         return map(_whole_trial, self._rows(f"{_WHOLE} WHERE {where} ORDER BY {order}", *values))
