@@ -19,9 +19,9 @@ from tempfile import TemporaryDirectory
 from reference import reference
 
 from adaptive_eval.core.early_stop import MOST_TRIALS
-from adaptive_eval.record.glossary import GLOSSARY
-from adaptive_eval.record.results import Results
-from adaptive_eval.record.results_file import read_results
+from adaptive_eval.report.glossary import GLOSSARY
+from adaptive_eval.report.results import Results
+from adaptive_eval.report.results_file import read_results
 from adaptive_eval.simulate.worlds import coins
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -35,7 +35,7 @@ from thoroughness import THOROUGH, examples
 from adaptive_eval import cli
 from adaptive_eval.endpoints import client, transport
 from adaptive_eval.endpoints.settings import EndpointSettings
-from adaptive_eval.record import build
+from adaptive_eval.report import build
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
 

@@ -18,9 +18,9 @@ from adaptive_eval.core.types import NO_COST, Cost, Look
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Message, Prompt, ReplicaStats
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
-from adaptive_eval.record.build import build_results
-from adaptive_eval.record.results import Results
-from adaptive_eval.record.snapshot import RunSubject, take_snapshot
+from adaptive_eval.report.build import build_results
+from adaptive_eval.report.results import Results
+from adaptive_eval.report.snapshot import RunSubject, take_snapshot
 from adaptive_eval.scheduler.loop import Loop
 from adaptive_eval.scheduler.model_states import GradedBenchmarks
 from adaptive_eval.scheduler.scheduler import Scheduler

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from thoroughness import THOROUGH
 
 from adaptive_eval import cli
-from adaptive_eval.record import build, question_rows, results_file
+from adaptive_eval.report import build, question_rows, results_file
 from adaptive_eval.store import events, looks
 
 

@@ -15,9 +15,9 @@ from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.core import Controller, Outcome
 from adaptive_eval.core.types import Ask, Cost, Look, SetAside
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.record.build import build_results
-from adaptive_eval.record.results_file import write_results
-from adaptive_eval.record.snapshot import run_subject, take_snapshot
+from adaptive_eval.report.build import build_results
+from adaptive_eval.report.results_file import write_results
+from adaptive_eval.report.snapshot import run_subject, take_snapshot
 from adaptive_eval.store import (
     CommitBatch,
     Event,

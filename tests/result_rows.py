@@ -5,8 +5,8 @@ from dataclasses import replace
 import orjson
 from pydantic import TypeAdapter
 
-from adaptive_eval.record.question_rows import QuestionRow, as_json
-from adaptive_eval.record.results import Results
+from adaptive_eval.report.question_rows import QuestionRow, as_json
+from adaptive_eval.report.results import Results
 
 
 def contents(results: Results) -> tuple[Results, tuple[QuestionRow, ...]]:

@@ -15,7 +15,7 @@ IO = {"aiohttp", "asyncio", "httpx2", "io", "logging", "openai", "os", "pathlib"
 PROCESSES = {"multiprocessing", "signal", "subprocess", "sys", "tempfile", "threading"}
 PURE_FORBIDDEN = CLOCKS_AND_CHANCE | IO | PROCESSES
 PURE = ["scorio", "adaptive_eval/core"]
-REPLACED = {"adaptive_eval.store", "adaptive_eval.supply", "adaptive_eval.scheduler", "adaptive_eval.record"}
+REPLACED = {"adaptive_eval.store", "adaptive_eval.supply", "adaptive_eval.scheduler", "adaptive_eval.report"}
 """Rooms that `run` and `storage` replace, with types of the same names."""
 
 # Lowest first, one room a line: a module may import from its own room and from those before it.
@@ -23,6 +23,7 @@ LAYERS: list[str] = [
     "scorio",
     "adaptive_eval.base",
     "adaptive_eval.core",
+    "adaptive_eval.notes",
     "adaptive_eval.simulate",
     "adaptive_eval.endpoints",
     "adaptive_eval.questions",
@@ -36,7 +37,7 @@ LAYERS: list[str] = [
     "adaptive_eval.scheduler",
     "adaptive_eval.config",
     "adaptive_eval.supplies",
-    "adaptive_eval.record",
+    "adaptive_eval.report",
     "adaptive_eval.exchange",
     "adaptive_eval.running",
     "adaptive_eval.batches",

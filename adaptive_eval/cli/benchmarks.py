@@ -15,7 +15,7 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.config.named_benchmarks import PACKAGES, named_benchmarks
 from adaptive_eval.questions.benchmark import NamedBenchmark, near_names
-from adaptive_eval.record.lines import safe_line, several
+from adaptive_eval.report.lines import safe_line, several
 
 Word = Annotated[str | None, typer.Argument(help="Only those with this word in their name or description.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print all facts as a JSON list.")]

@@ -8,8 +8,8 @@ import typer
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import TextFile, TextKind, report_errors, write_document
-from adaptive_eval.record.restore import read_counts
-from adaptive_eval.record.view import RunView, read_view
+from adaptive_eval.report.old.restore import read_counts
+from adaptive_eval.report.view import RunView, read_view
 from adaptive_eval.show.changes import diff_runs
 from adaptive_eval.show.changes_markdown import changes_markdown
 

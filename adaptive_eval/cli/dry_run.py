@@ -18,11 +18,11 @@ from adaptive_eval.endpoints.types import Answer, Health
 from adaptive_eval.graders.rubric import Rubric, grades_cut_answers
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions import repeated_questions
-from adaptive_eval.record.history import stored_trial_count
-from adaptive_eval.record.lines import Scale, count, duration, first_few, safe_line, safe_name, several
-from adaptive_eval.record.starting_point import load_starting_point
-from adaptive_eval.record.warnings import sampling_sentence
-from adaptive_eval.record.words import pace_in_words, promise_in_short, run_in_words
+from adaptive_eval.report.lines import Scale, count, duration, first_few, safe_line, safe_name, several
+from adaptive_eval.report.old.history import stored_trial_count
+from adaptive_eval.report.old.starting_point import load_starting_point
+from adaptive_eval.report.warnings import sampling_sentence
+from adaptive_eval.report.words import pace_in_words, promise_in_short, run_in_words
 from adaptive_eval.running.answer_keys import check_keys
 from adaptive_eval.running.health import check_endpoints, check_graders, check_without_starting
 from adaptive_eval.running.imported_grades import require_agreement

@@ -11,7 +11,7 @@ from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.exchange.export import EXPORTS, ExportRequest
 from adaptive_eval.exchange.export import export as export_run
-from adaptive_eval.record.lines import several
+from adaptive_eval.report.lines import several
 from adaptive_eval.store import RunReader
 
 TRIALS_PER_STEP = 1000

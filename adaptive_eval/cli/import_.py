@@ -14,8 +14,8 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.exchange.configure import CONFIG_FILE, ImportRequest
 from adaptive_eval.exchange.detect import LOGS
 from adaptive_eval.exchange.importing import GraderComparison, ImportResult, import_logs
-from adaptive_eval.record.lines import safe_line, several
-from adaptive_eval.record.warnings import repeats_warning
+from adaptive_eval.report.lines import safe_line, several
+from adaptive_eval.report.warnings import repeats_warning
 from adaptive_eval.show.summary import untimed_findings
 
 MAX_REASONS = 3

@@ -11,13 +11,13 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import Run, report_errors
 from adaptive_eval.labels.file import add_labels, parse_labels_file, require_levels, writable_labels_file
 from adaptive_eval.labels.session import LabelSession
-from adaptive_eval.record.finding import finding
-from adaptive_eval.record.label_effect import require_useful_labels
-from adaptive_eval.record.label_file import read_labels
-from adaptive_eval.record.lines import several
-from adaptive_eval.record.restore import open_run
-from adaptive_eval.record.results import Results
-from adaptive_eval.record.results_file import write_results
+from adaptive_eval.report.finding import finding
+from adaptive_eval.report.label_effect import require_useful_labels
+from adaptive_eval.report.label_file import read_labels
+from adaptive_eval.report.lines import several
+from adaptive_eval.report.old.restore import open_run
+from adaptive_eval.report.results import Results
+from adaptive_eval.report.results_file import write_results
 from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.text import markdown_cell, strip_markup
 from adaptive_eval.store import is_held

@@ -15,8 +15,8 @@ from adaptive_eval.config.checks import WORTH_DRAWING, may_draw
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, prepare
-from adaptive_eval.record.lines import safe_line
-from adaptive_eval.record.words import pace_in_words, run_in_words
+from adaptive_eval.report.lines import safe_line
+from adaptive_eval.report.words import pace_in_words, run_in_words
 from adaptive_eval.show.forecast import answer_line, forecast_lines
 from adaptive_eval.show.text import NEXT
 from adaptive_eval.store.locate import has_database, newest_directory

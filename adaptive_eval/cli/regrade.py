@@ -11,8 +11,8 @@ import typer
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import Run, report_errors, typed_command
 from adaptive_eval.config.load import load_config
-from adaptive_eval.record.lines import Scale, safe_name, several
-from adaptive_eval.record.words import cost_to_go_on
+from adaptive_eval.report.lines import Scale, safe_name, several
+from adaptive_eval.report.words import cost_to_go_on
 from adaptive_eval.running.regrade import Regraded
 from adaptive_eval.running.regrade import regrade as regrade_run
 

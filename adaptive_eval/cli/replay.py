@@ -12,9 +12,9 @@ from adaptive_eval.base.errors import ConfigError, ExitCode, StoreError
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import Overrides, report_errors
 from adaptive_eval.core import Look
-from adaptive_eval.record.ending import EXIT_CODES, why_finished
-from adaptive_eval.record.finding import count_states
-from adaptive_eval.record.results_file import RESULTS_FILE, write_results
+from adaptive_eval.report.ending import EXIT_CODES, why_finished
+from adaptive_eval.report.finding import count_states
+from adaptive_eval.report.results_file import RESULTS_FILE, write_results
 from adaptive_eval.show.forecast import replays_table
 from adaptive_eval.show.summary import untimed_findings
 from adaptive_eval.store.locate import has_database

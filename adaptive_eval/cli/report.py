@@ -7,8 +7,8 @@ import orjson
 import typer
 
 from adaptive_eval.cli.shared import Run, report_errors, write_text
-from adaptive_eval.record.question_rows import as_json
-from adaptive_eval.record.view import RunView, read_report
+from adaptive_eval.report.question_rows import as_json
+from adaptive_eval.report.view import RunView, read_report
 
 Kind = Literal["html", "md", "pr", "summary", "json", "csv", "junit"]
 SUFFIXES = {"junit": "xml", "pr": "md", "summary": "txt"}

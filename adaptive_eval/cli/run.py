@@ -17,9 +17,9 @@ from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import CONFIGURATIONS, config_from_mapping, load_config
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.record.dry_run import dry_run_note
-from adaptive_eval.record.results_file import read_results
-from adaptive_eval.record.words import cost_to_go_on
+from adaptive_eval.report.dry_run import dry_run_note
+from adaptive_eval.report.results_file import read_results
+from adaptive_eval.report.words import cost_to_go_on
 from adaptive_eval.running.event_loop import run_to_end
 from adaptive_eval.running.execute import execute
 from adaptive_eval.running.launched import RemoteServers

@@ -78,8 +78,8 @@ def write_document(markdown: str, plain: object, kind: TextKind, output: TextFil
 
 def print_damage_notes(run: Path) -> None:
     """Print notes on damage that does not prevent reading a run."""
-    from adaptive_eval.record.lines import safe_line
-    from adaptive_eval.record.verified import harmless_damage
+    from adaptive_eval.report.lines import safe_line
+    from adaptive_eval.report.verified import harmless_damage
 
     for note in harmless_damage(run):
         typer.echo(f"note: {safe_line(note)}", err=True)
@@ -88,7 +88,7 @@ def print_damage_notes(run: Path) -> None:
 def _safe_message(error: AdaptiveEvalError) -> str:
     """The message without control characters and keys, which servers may have sent; wrapped on a terminal."""
     from adaptive_eval.endpoints.secrets import remove_patterns
-    from adaptive_eval.record.lines import safe_line
+    from adaptive_eval.report.lines import safe_line
     from adaptive_eval.show.text import wrap_lines
 
     redacted = remove_patterns(f"error: {error}")

@@ -9,7 +9,7 @@ import typer
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import report_errors
-from adaptive_eval.record.lines import safe_line
+from adaptive_eval.report.lines import safe_line
 from adaptive_eval.simulate.answering import ANSWER_WORDS, OwnQuestions
 from adaptive_eval.simulate.faults import BatchHabits, Faults, parse_faults, parse_habits
 from adaptive_eval.simulate.judging import HABITS, JUDGE, VERIFIER, SimulatedVerifier, parse_judge

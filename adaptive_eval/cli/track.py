@@ -8,7 +8,7 @@ import typer
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.cli.shared import Run, report_errors
 from adaptive_eval.endpoints.redaction import Redactor, environment_secrets
-from adaptive_eval.record.lines import safe_line
+from adaptive_eval.report.lines import safe_line
 from adaptive_eval.show.serve.attach import open_feed
 from adaptive_eval.show.track.points import Tracker, exclusive_follower, follow
 from adaptive_eval.store.database import require_no_links

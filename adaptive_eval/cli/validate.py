@@ -14,8 +14,8 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import missing_programs, prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.questions import repeated_questions
-from adaptive_eval.record.lines import safe_line
-from adaptive_eval.record.words import pace_in_words, promise_in_short, run_in_words
+from adaptive_eval.report.lines import safe_line
+from adaptive_eval.report.words import pace_in_words, promise_in_short, run_in_words
 from adaptive_eval.running.answer_keys import check_keys
 
 QUESTION = "Is the file right?"

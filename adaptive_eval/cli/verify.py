@@ -4,8 +4,8 @@ import typer
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli.shared import Run, report_errors
-from adaptive_eval.record.lines import safe_line, several
-from adaptive_eval.record.verified import verify_run
+from adaptive_eval.report.lines import safe_line, several
+from adaptive_eval.report.verified import verify_run
 
 MAX_LINES = 50
 

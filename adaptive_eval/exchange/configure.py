@@ -28,7 +28,7 @@ from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions import Question
-from adaptive_eval.record.thresholds import thresholds_from_run
+from adaptive_eval.report.thresholds import thresholds_from_run
 from adaptive_eval.store import ThresholdsFrozen
 from adaptive_eval.store.thresholds import thresholds_from_event
 

@@ -25,7 +25,7 @@ from adaptive_eval.exchange.tables.reader import (
     parquet_columns,
     parquet_rows,
 )
-from adaptive_eval.record.log_files import MOST_BYTES, MOST_FILE, Archive, LogFile, open_log, parse_log_json, read_file
+from adaptive_eval.report.log_files import MOST_BYTES, MOST_FILE, Archive, LogFile, open_log, parse_log_json, read_file
 
 Records = Iterator[Record]
 

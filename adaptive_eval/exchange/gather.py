@@ -13,7 +13,7 @@ from typing import NamedTuple
 from adaptive_eval.endpoints.failures import FAILED, finish_word
 from adaptive_eval.exchange.matching import ConfiguredRun
 from adaptive_eval.exchange.samples import LoggedQuestion, LoggedSettings, Record, tidy_text
-from adaptive_eval.record.log_files import LogError, LogFile
+from adaptive_eval.report.log_files import LogError, LogFile
 from adaptive_eval.store.records import answer_digest, counted_size
 from adaptive_eval.store.repeats import MIN_LONG_BYTES
 

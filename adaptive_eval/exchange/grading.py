@@ -11,7 +11,7 @@ from adaptive_eval.exchange.samples import NO_ANSWER, Record
 from adaptive_eval.graders.rubric import Rubric, apply_rubric
 from adaptive_eval.graders.types import SignalValue, answer_facts, score_signals
 from adaptive_eval.questions import Question
-from adaptive_eval.record.log_files import LogError
+from adaptive_eval.report.log_files import LogError
 from adaptive_eval.scheduler.grading import Grading, grade_or_error
 from adaptive_eval.store import TrialRecord
 

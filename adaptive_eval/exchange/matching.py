@@ -13,7 +13,7 @@ from adaptive_eval.exchange.inspect.reader import SAMPLING as INSPECT_SAMPLING
 from adaptive_eval.exchange.samples import Record
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
-from adaptive_eval.record.log_files import LogError
+from adaptive_eval.report.log_files import LogError
 
 MAX_CHARACTERS = 60
 HINT = "import the log without --config, or give a configuration with the same prompts and settings"

@@ -34,13 +34,13 @@ from adaptive_eval.exchange.samples import NOT_LOGGED
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions import Question
-from adaptive_eval.record.build import build_results
-from adaptive_eval.record.history import has_foreign_trials
-from adaptive_eval.record.log_files import LogError
-from adaptive_eval.record.results import Results
-from adaptive_eval.record.results_file import write_results
-from adaptive_eval.record.snapshot import run_subject, take_snapshot
-from adaptive_eval.record.stages import stored_plan
+from adaptive_eval.report.build import build_results
+from adaptive_eval.report.log_files import LogError
+from adaptive_eval.report.old.history import has_foreign_trials
+from adaptive_eval.report.old.stages import stored_plan
+from adaptive_eval.report.results import Results
+from adaptive_eval.report.results_file import write_results
+from adaptive_eval.report.snapshot import run_subject, take_snapshot
 from adaptive_eval.scheduler.state import RunState, apply_stored
 from adaptive_eval.store import (
     CommitBatch,

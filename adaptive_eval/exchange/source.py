@@ -14,8 +14,8 @@ from adaptive_eval.endpoints.types import Message, Prompt
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
-from adaptive_eval.record.history import Cells, cell_extents
-from adaptive_eval.record.restore import StoredRun, open_run
+from adaptive_eval.report.old.history import Cells, cell_extents
+from adaptive_eval.report.old.restore import StoredRun, open_run
 from adaptive_eval.store import Names, Roster, RunReader
 
 OnProgress = Callable[[int], None]

@@ -5,10 +5,10 @@ from hashlib import blake2b
 
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.questions.load import benchmark_named
-from adaptive_eval.record.label_file import Labelled, Labels
-from adaptive_eval.record.rescore import judged_rows
-from adaptive_eval.record.restore import StoredRun
-from adaptive_eval.record.results import Results
+from adaptive_eval.report.label_file import Labelled, Labels
+from adaptive_eval.report.old.restore import StoredRun
+from adaptive_eval.report.rescore import judged_rows
+from adaptive_eval.report.results import Results
 
 DECIDED = (Verdict.RESOLVED, Verdict.TIED)
 

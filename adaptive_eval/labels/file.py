@@ -15,7 +15,7 @@ from adaptive_eval.graders.comparing import REFERENCE, ByComparison
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions.types import Question
-from adaptive_eval.record.label_file import (
+from adaptive_eval.report.label_file import (
     COLUMNS,
     JOINED,
     LABELS_FILE,

@@ -12,10 +12,10 @@ from adaptive_eval.graders.ballots import BallotField
 from adaptive_eval.graders.transcript import visible
 from adaptive_eval.labels.effect import choose_answers_to_label
 from adaptive_eval.labels.file import add_labels, texts_to_label
-from adaptive_eval.record.label_effect import require_useful_labels
-from adaptive_eval.record.label_file import Labelled, grader_of, is_label, label_fields, read_labels
-from adaptive_eval.record.restore import StoredRun, open_run
-from adaptive_eval.record.transcripts import is_from_inspect, transcript_ends
+from adaptive_eval.report.label_effect import require_useful_labels
+from adaptive_eval.report.label_file import Labelled, grader_of, is_label, label_fields, read_labels
+from adaptive_eval.report.old.restore import StoredRun, open_run
+from adaptive_eval.report.transcripts import is_from_inspect, transcript_ends
 
 LAST_MESSAGE = "last message of its transcript"
 CHUNK = 20

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Any
 
-from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.event_words import event_sentence
-from adaptive_eval.record.lines import Scale, count, duration, safe_line
-from adaptive_eval.record.results import ModelRow
-from adaptive_eval.record.status import Status
+from adaptive_eval.report.ending import Ended
+from adaptive_eval.report.event_words import event_sentence
+from adaptive_eval.report.lines import Scale, count, duration, safe_line
+from adaptive_eval.report.results import ModelRow
+from adaptive_eval.report.status import Status
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show.ranking import ranking_table
 from adaptive_eval.show.text import stopping_line

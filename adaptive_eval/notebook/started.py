@@ -19,7 +19,7 @@ from adaptive_eval.config.load import config_from_mapping, load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.notebook.display import NotebookDisplay, notebook
 from adaptive_eval.notebook.stored import RunRecord, read_run
-from adaptive_eval.record.lines import Scale
+from adaptive_eval.report.lines import Scale
 from adaptive_eval.running.event_loop import run_to_end
 from adaptive_eval.running.execute import execute
 from adaptive_eval.running.interrupts import MOST_REQUESTS

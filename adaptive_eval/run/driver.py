@@ -13,13 +13,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from adaptive_eval.base.errors import (
-    AdaptiveEvalError,
-    ConfigError,
     GraderError,
     GraderExhausted,
     JudgeFailed,
-    Rejected,
-    Unavailable,
 )
 from adaptive_eval.core.types import NO_COST, Cost, Reason
 from adaptive_eval.graders.pool import Grading
@@ -85,6 +81,14 @@ class Observer(Protocol):
 
     def on_note(self, note: Note) -> None:
         """Called for each note."""
+
+
+class Aborted(Exception):
+    """The machine has found that the run cannot go on."""
+
+    def __init__(self, abort: Abort) -> None:
+        self.abort = abort
+        super().__init__("\n".join(reason for _, reason in sorted(abort.reasons.items())))
 
 
 class Driver:
@@ -178,7 +182,7 @@ class Driver:
             if self._failure is not None:
                 raise self._failure
             if self._abort is not None and machine.is_quiet and not self._gathered:
-                raise _error_of(self._abort)
+                raise Aborted(self._abort)
             if self._gathered and self._writing is None:
                 self._writing = asyncio.create_task(self._write(machine, thread))
 
@@ -208,19 +212,21 @@ class Driver:
                     for key in gradings:
                         if (task := self._gradings.get(key)) is not None:
                             task.cancel()
-                case Abort():
+                case Abort(kind):
                     self._abort = action
+                    if kind is AbortKind.ALARM:
+                        self._wait_at_most(self._patience)
                 case Finish():
                     finished = action
         if isinstance(event, Stop) and not event.at_once and self.stops == 1:
-            asyncio.get_running_loop().call_later(self._patience, self._lose_patience)
+            self._wait_at_most(self._patience)
             for supply in self._supplies:
                 supply.leave()
         return finished
 
-    def _lose_patience(self) -> None:
-        if self.stops == 1:
-            self.stop()
+    def _wait_at_most(self, seconds: float) -> None:
+        """Cancel what is still in flight then."""
+        asyncio.get_running_loop().call_later(seconds, self.post, Stop(at_once=True))
 
     def _on_allowed(self, target: int | Key, allowed: bool) -> None:
         if isinstance(target, int):
@@ -373,15 +379,3 @@ def demands(machine: Machine) -> dict[int, Demand]:
         )
         for model in machine.setting.roster
     }
-
-
-def _error_of(abort: Abort) -> AdaptiveEvalError:
-    """The error of a run that cannot go on."""
-    reasons = "\n".join(reason for _, reason in sorted(abort.reasons.items()))
-    kinds: Mapping[AbortKind, type[AdaptiveEvalError]] = {
-        AbortKind.REFUSED: Rejected,
-        AbortKind.UNSERVABLE: Unavailable,
-        AbortKind.VERDICT_COST: Unavailable,
-        AbortKind.GRADER: ConfigError,
-    }
-    return kinds[abort.kind](reasons)

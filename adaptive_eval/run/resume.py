@@ -23,15 +23,29 @@ from adaptive_eval.run.charges import Charge, ChargeKind
 from adaptive_eval.run.driver import Driver
 from adaptive_eval.run.events import Event, Opened, Regrade, Setting, Tick, Ungraded
 from adaptive_eval.run.machine import Machine
-from adaptive_eval.run.records import BEGUN, CORE_SET_ASIDE, SET_ASIDE, Dropped, Note, Record, Row
+from adaptive_eval.run.records import (
+    BEGUN,
+    CORE_SET_ASIDE,
+    DISCARDED,
+    REGRADED,
+    RESUMED,
+    SET_ASIDE,
+    STARTED,
+    Dropped,
+    Note,
+    Record,
+    Row,
+)
 from adaptive_eval.run.replay import Stage, replay
 from adaptive_eval.run.trial import JUDGING, Key, Trial
 
+RETAKES_LOOKS = frozenset({SET_ASIDE, CORE_SET_ASIDE, REGRADED, DISCARDED})
+"""Kinds of notes that say why looks are taken again."""
 AT_A_TIME = 256
 """Answers that are graded again at once: a bound for the memory that their texts take."""
 
 
-class Change(StrEnum):
+class SettingsEffect(StrEnum):
     """What a change of the settings means for looks that were taken."""
 
     NONE = "none"
@@ -84,7 +98,7 @@ class Appendable(Protocol):
 
 SettingOf = Callable[[int], Setting]
 """The settings of a configuration, by its number."""
-ChangeBetween = Callable[[int, int], Change]
+ChangeBetween = Callable[[int, int], SettingsEffect]
 """What differs between two configurations, by their numbers."""
 ReserveOf = Callable[[Trial], Cost]
 """The most that the grade of a stored answer may cost."""
@@ -100,15 +114,15 @@ def stored_stages(
     looked, ends = reader.looked(), reader.settings_ends()
     numbers: list[int] = []
     for number in sorted(number for number in looked if number < today):
-        if numbers and change_between(numbers[-1], number) is Change.NONE:
+        if numbers and change_between(numbers[-1], number) is SettingsEffect.NONE:
             numbers.pop()  # the later one has the same settings, and lasts longer
         numbers.append(number)
-    if numbers and change_between(numbers[-1], today) is Change.NONE:
+    if numbers and change_between(numbers[-1], today) is SettingsEffect.NONE:
         numbers.pop()
     stages, before = list[Stage](), None
     for number in (*numbers, today):
         own = setting if number == today else replace(setting_of(number), is_followed=True)
-        stands = before is None or change_between(before, number) is not Change.PROMISE
+        stands = before is None or change_between(before, number) is not SettingsEffect.PROMISE
         stages.append(Stage(replace(own, verdicts_stand=stands), None if number == today else ends[number]))
         before = number
     return stages
@@ -125,12 +139,14 @@ async def begin(
 ) -> tuple[Machine, list[Event]]:
     """Bring a run to where it can go on; returns its machine, and the first events for it."""
     setting = stages[-1].setting
-    store.append(Note(BEGUN, None, {**(about or {}), "verdicts_at_once": setting.verdicts_at_once}))
+    kind = RESUMED if any(note.kind in BEGUN for _, note in reader.notes()) else STARTED
+    store.append(Note(kind, None, {**(about or {}), "judged_at_once": setting.verdicts_at_once}))
     if forgotten := [*_unanswered(reader, store.last_seq)]:
         store.append(*forgotten)
     await _regrade(driver, store, reader, setting, reserve_of)
     machine = replay(lambda whole: reader.log(in_whole_commits=whole), stages, reader.notes(), reader.known_answers)
-    opened = Opened(driver.claims(reader.reserved()), last=store.last_seq)
+    is_explained = any(note.kind in RETAKES_LOOKS for _, note in reader.notes())
+    opened = Opened(driver.claims(reader.reserved()), last=store.last_seq, is_explained=is_explained)
     return machine, [Tick(*driver.clock_times()), opened]
 
 
@@ -160,7 +176,7 @@ async def _regrade(
     """Grade stored answers that have no grade, a part at a time."""
     roster = frozenset(setting.roster)
     waiting = (row for row in reader.ungraded() if row[1].model in roster)
-    asked = _verdicts_asked(reader)
+    asked, ungraded = _verdicts_asked(reader), dict[int, tuple[str, str]]()
     while not driver.stops and (rows := list(islice(waiting, AT_A_TIME))):
         answers = []
         for seq, trial in rows:
@@ -168,10 +184,11 @@ async def _regrade(
             asked -= was_asked
             answers.append(Ungraded(seq, trial, reserve_of(trial), was_asked))
         machine = Machine(setting, seq=store.last_seq, spent=reader.spent(), has_grades=reader.has_grades())
+        machine.ungraded = ungraded
         await driver.run(machine, [Tick(*driver.clock_times()), Regrade(answers)])
 
 
 def _verdicts_asked(reader: StoredLog) -> int:
     """How many of the first answers without a verdict earlier starts may have asked a judge about."""
-    begun = [note.body.get("verdicts_at_once", 0) for _, note in reader.notes() if note.kind == BEGUN]
+    begun = [note.body.get("judged_at_once", 0) for _, note in reader.notes() if note.kind in BEGUN]
     return max((int(number) for number in begun[:-1]), default=0)

@@ -17,10 +17,10 @@ from adaptive_eval.config.run_secrets import run_redactor
 from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.types import NO_COST
 from adaptive_eval.endpoints.redaction import Redactor
-from adaptive_eval.record.dry_run import dry_run_folder, dry_run_trials
-from adaptive_eval.record.ending import Ended, note_fatal_error
-from adaptive_eval.record.history import stored_trial_count
-from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
+from adaptive_eval.report.dry_run import dry_run_folder, dry_run_trials
+from adaptive_eval.report.ending import Ended, note_fatal_error
+from adaptive_eval.report.old.history import stored_trial_count
+from adaptive_eval.report.old.starting_point import StartingPoint, load_starting_point
 from adaptive_eval.running.answer_keys import check_keys, open_run_graders
 from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.imported_grades import adopt_grader

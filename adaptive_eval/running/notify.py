@@ -8,7 +8,7 @@ from dataclasses import replace
 from adaptive_eval.base.errors import AdaptiveEvalError, first_line
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.secrets import remove_keys
-from adaptive_eval.record.ending import Ended
+from adaptive_eval.report.ending import Ended
 
 TIMEOUT_SECONDS = 30.0
 

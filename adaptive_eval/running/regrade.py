@@ -31,10 +31,10 @@ from adaptive_eval.graders.by_benchmark import InspectScores, find_grader, grade
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.graders.types import GraderOptions, MarkedAnswer, Marks
 from adaptive_eval.questions import Question
-from adaptive_eval.record.restore import StoredRun
-from adaptive_eval.record.results import Results
-from adaptive_eval.record.results_file import write_results
-from adaptive_eval.record.thresholds import thresholds_from_run
+from adaptive_eval.report.old.restore import StoredRun
+from adaptive_eval.report.results import Results
+from adaptive_eval.report.results_file import write_results
+from adaptive_eval.report.thresholds import thresholds_from_run
 from adaptive_eval.running.answer_keys import open_graders
 from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.rejudging_costs import RejudgingCosts

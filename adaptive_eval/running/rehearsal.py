@@ -21,7 +21,7 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.types import Question
-from adaptive_eval.record.dry_run import dry_run_folder
+from adaptive_eval.report.dry_run import dry_run_folder
 from adaptive_eval.running.answer_keys import open_run_graders
 from adaptive_eval.running.serving import opened_endpoints
 from adaptive_eval.scheduler.grading import Grading, grade_or_error, make_record

@@ -18,14 +18,14 @@ from adaptive_eval.core import Bench, Budget, Controller, Look, Outcome, Plan
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.questions.load import benchmark_named
-from adaptive_eval.record.build import build_results, build_unjudged
-from adaptive_eval.record.ending import Ended, Ending, build_ended
-from adaptive_eval.record.label_effect import LabelSource
-from adaptive_eval.record.live_status import StatusTaker
-from adaptive_eval.record.other_costs import other_costs, spent_before, spent_on_removed_models
-from adaptive_eval.record.results import OtherCostRow, Results, Unjudged
-from adaptive_eval.record.results_file import write_results
-from adaptive_eval.record.snapshot import Snapshot, run_subject, take_snapshot
+from adaptive_eval.report.build import build_results, build_unjudged
+from adaptive_eval.report.ending import Ended, Ending, build_ended
+from adaptive_eval.report.label_effect import LabelSource
+from adaptive_eval.report.old.live_status import StatusTaker
+from adaptive_eval.report.other_costs import other_costs, spent_before, spent_on_removed_models
+from adaptive_eval.report.results import OtherCostRow, Results, Unjudged
+from adaptive_eval.report.results_file import write_results
+from adaptive_eval.report.snapshot import Snapshot, run_subject, take_snapshot
 from adaptive_eval.running.interrupts import StopSource
 from adaptive_eval.running.serving import Serving
 from adaptive_eval.running.watching import Watcher

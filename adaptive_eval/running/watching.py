@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from adaptive_eval.core.types import Look
-from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.status import Status
+from adaptive_eval.report.ending import Ended
+from adaptive_eval.report.status import Status
 from adaptive_eval.store import Event
 
 

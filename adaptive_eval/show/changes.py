@@ -19,11 +19,11 @@ from adaptive_eval.core.drawn import drawn_pairs
 from adaptive_eval.core.evidence import Prior, estimate
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
-from adaptive_eval.record.finding import comparison_state
-from adaptive_eval.record.restore import RunCounts
-from adaptive_eval.record.results import setting
-from adaptive_eval.record.view import RunView
-from adaptive_eval.record.words import draws_questions
+from adaptive_eval.report.finding import comparison_state
+from adaptive_eval.report.old.restore import RunCounts
+from adaptive_eval.report.results import setting
+from adaptive_eval.report.view import RunView
+from adaptive_eval.report.words import draws_questions
 from adaptive_eval.show.repeatable import PLACE_SECTIONS
 from adaptive_eval.store import Change, TrialsImported, differences
 from scorio.moments import CountArray, FloatArray, question_moments, relative_weights

@@ -13,11 +13,11 @@ from typing import BinaryIO, Literal, TextIO, cast
 import orjson
 
 from adaptive_eval.core.types import VERDICTS_OF_LOOKS, Look
-from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.event_words import event_sentence
-from adaptive_eval.record.finding import count_states
-from adaptive_eval.record.lines import Scale, count, duration, first_few, safe_line, safe_name
-from adaptive_eval.record.status import Status
+from adaptive_eval.report.ending import Ended
+from adaptive_eval.report.event_words import event_sentence
+from adaptive_eval.report.finding import count_states
+from adaptive_eval.report.lines import Scale, count, duration, first_few, safe_line, safe_name
+from adaptive_eval.report.status import Status
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show.live import LiveDisplay, counted_sites
 from adaptive_eval.show.summary import last_screen, pending_in_short

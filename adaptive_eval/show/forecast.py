@@ -7,10 +7,10 @@ import numpy as np
 from rich.cells import cell_len
 
 from adaptive_eval.core import Reason
-from adaptive_eval.record.lines import Scale, count, duration, safe_line, several
-from adaptive_eval.record.results import setting
-from adaptive_eval.record.undecided import pair_names
-from adaptive_eval.record.words import draws_questions
+from adaptive_eval.report.lines import Scale, count, duration, safe_line, several
+from adaptive_eval.report.results import setting
+from adaptive_eval.report.undecided import pair_names
+from adaptive_eval.report.words import draws_questions
 from adaptive_eval.show.ranking import MAX_NAME_WIDTH
 from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS
 from adaptive_eval.show.text import amount, fit_columns, number_or_dash

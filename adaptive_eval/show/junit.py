@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from adaptive_eval.base.errors import ConfigError
-from adaptive_eval.record.finding import gate_line, gate_pair
-from adaptive_eval.record.gate import FAIL, OPEN, PASS, UNDECIDED, gate_baseline
-from adaptive_eval.record.lines import Scale, safe_line
-from adaptive_eval.record.results import GateRow, Results
-from adaptive_eval.record.view import RunView
+from adaptive_eval.report.finding import gate_line, gate_pair
+from adaptive_eval.report.gate import FAIL, OPEN, PASS, UNDECIDED, gate_baseline
+from adaptive_eval.report.lines import Scale, safe_line
+from adaptive_eval.report.results import GateRow, Results
+from adaptive_eval.report.view import RunView
 from adaptive_eval.show.text import number_or_dash
 
 MAX_REASON = 1000

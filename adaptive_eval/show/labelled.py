@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from adaptive_eval.core.result import TWO_SIDED_95
-from adaptive_eval.record.finding import state_word
-from adaptive_eval.record.labelled import MIN_LABELS, LabelledRun
-from adaptive_eval.record.lines import Scale, count, several
-from adaptive_eval.record.results import PairRow, Results
+from adaptive_eval.report.finding import state_word
+from adaptive_eval.report.labelled import MIN_LABELS, LabelledRun
+from adaptive_eval.report.lines import Scale, count, several
+from adaptive_eval.report.results import PairRow, Results
 from adaptive_eval.show.text import markdown_cell, markdown_table
 
 MAX_PAIRS = 66

@@ -17,11 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 from adaptive_eval.core.types import Verdict
-from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.event_words import event_sentence
-from adaptive_eval.record.lines import Scale, count, duration, safe_line, safe_name
-from adaptive_eval.record.sites import SiteRow, SiteState
-from adaptive_eval.record.status import Cap, Standing, Status
+from adaptive_eval.report.ending import Ended
+from adaptive_eval.report.event_words import event_sentence
+from adaptive_eval.report.lines import Scale, count, duration, safe_line, safe_name
+from adaptive_eval.report.sites import SiteRow, SiteState
+from adaptive_eval.report.status import Cap, Standing, Status
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show.ranking import ranking_text
 from adaptive_eval.show.summary import grading_in_short, last_screen, other_costs_in_short, pending_in_short

@@ -13,7 +13,7 @@ import yaml
 from adaptive_eval import __version__
 from adaptive_eval.exchange.tables.writer import csv_text
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
-from adaptive_eval.record.finding import (
+from adaptive_eval.report.finding import (
     comparison_state,
     counted_sentence,
     difference_text,
@@ -22,13 +22,13 @@ from adaptive_eval.record.finding import (
     model_verdicts,
     state_word,
 )
-from adaptive_eval.record.gate import gate_terms
-from adaptive_eval.record.lines import Scale, count, minute, safe_line, several
-from adaptive_eval.record.next_steps import Advice
-from adaptive_eval.record.results import GroupRow, MetricRow, ModelRow, PairRow, Results
-from adaptive_eval.record.undecided import UNDECIDED, needed_in_words
-from adaptive_eval.record.view import RunView
-from adaptive_eval.record.words import compares_bayes, draws_questions, promise_line
+from adaptive_eval.report.gate import gate_terms
+from adaptive_eval.report.lines import Scale, count, minute, safe_line, several
+from adaptive_eval.report.next_steps import Advice
+from adaptive_eval.report.results import GroupRow, MetricRow, ModelRow, PairRow, Results
+from adaptive_eval.report.undecided import UNDECIDED, needed_in_words
+from adaptive_eval.report.view import RunView
+from adaptive_eval.report.words import compares_bayes, draws_questions, promise_line
 from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.markdown_costs import cost_section
 from adaptive_eval.show.ranking import model_remark, ranking_table

@@ -9,7 +9,7 @@ from adaptive_eval.config.normalise import INHERITED
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.graders.by_benchmark import ByBenchmark
 from adaptive_eval.questions.types import Question
-from adaptive_eval.record.view import QuestionView, RunView
+from adaptive_eval.report.view import QuestionView, RunView
 from adaptive_eval.store import RunResumed, RunStarted
 
 PLACE_SECTIONS = {"folder", "store"}

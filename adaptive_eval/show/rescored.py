@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
-from adaptive_eval.record.lines import Scale, count
-from adaptive_eval.record.rescore import RescoredModel, RescoredRubric, Rescoring
+from adaptive_eval.report.lines import Scale, count
+from adaptive_eval.report.rescore import RescoredModel, RescoredRubric, Rescoring
 from adaptive_eval.show.text import markdown_cell, markdown_table, number_or_dash
 
 MAX_MOVES = 3

@@ -11,16 +11,16 @@ from rich.cells import cell_len
 
 from adaptive_eval.core.types import Reason
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
-from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.finding import counted_sentence, finding
-from adaptive_eval.record.lines import Scale, count, duration, minute, safe_line, safe_name, several
-from adaptive_eval.record.next_steps import next_steps
-from adaptive_eval.record.other_costs import summarize_other_costs
-from adaptive_eval.record.results import BatchRow, Caution, GradingCost, OtherCostRow, Results, RunCost, WastedCost
-from adaptive_eval.record.results_file import RESULTS_FILE
-from adaptive_eval.record.status import Status, standings
-from adaptive_eval.record.undecided import UNDECIDED, pair_names, pair_need, undecided_pair
-from adaptive_eval.record.words import draws_questions, promise_line
+from adaptive_eval.report.ending import Ended
+from adaptive_eval.report.finding import counted_sentence, finding
+from adaptive_eval.report.lines import Scale, count, duration, minute, safe_line, safe_name, several
+from adaptive_eval.report.next_steps import next_steps
+from adaptive_eval.report.other_costs import summarize_other_costs
+from adaptive_eval.report.results import BatchRow, Caution, GradingCost, OtherCostRow, Results, RunCost, WastedCost
+from adaptive_eval.report.results_file import RESULTS_FILE
+from adaptive_eval.report.status import Status, standings
+from adaptive_eval.report.undecided import UNDECIDED, pair_names, pair_need, undecided_pair
+from adaptive_eval.report.words import draws_questions, promise_line
 from adaptive_eval.show.ranking import MAX_NAME_WIDTH, ranking_text
 from adaptive_eval.show.text import NEXT, SECONDS_PER_HOUR, amount, wrap_lines
 

@@ -13,7 +13,7 @@ from textwrap import wrap
 
 from rich.cells import cell_len, set_cell_size
 
-from adaptive_eval.record.lines import duration, safe_line, several
+from adaptive_eval.report.lines import duration, safe_line, several
 
 WINDOW_SECONDS = 30.0
 GAP = re.compile(r"  +")

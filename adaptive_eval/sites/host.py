@@ -16,7 +16,7 @@ from typing import Protocol
 from adaptive_eval.base.errors import EndpointError, LaunchFailed
 from adaptive_eval.base.seeds import SEED_SPAN
 from adaptive_eval.endpoints.types import Prompt
-from adaptive_eval.record.sites import replica_address
+from adaptive_eval.report.sites import replica_address
 from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import SiteFacts, SiteGone, SiteHandle, SiteMaterial, SiteSecrets, SiteSetup
 from adaptive_eval.store import (

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,8 +9,8 @@ from adaptive_eval import __version__
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.base.files import closed_on_error
 from adaptive_eval.endpoints.redaction import Redactor
-from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.run.charges import Charge
+from adaptive_eval.run.facts import answer_digest
 from adaptive_eval.run.records import SETTINGS, Dropped, LooksForgotten, LookTaken, Note, Record, Row
 from adaptive_eval.run.trial import Trial
 from adaptive_eval.storage.database import RunDatabase
@@ -216,16 +215,3 @@ def _trial_row(seq: int, trial: Trial, at: float) -> tuple[Stored, ...]:
         at,
         *texts,
     )
-
-
-def answer_digest(answer: Answer) -> int | None:
-    """A 64-bit digest of text and reasoning as a signed integer, by which identical answers are found.
-
-    None for an empty answer, which does not count as a repeat.
-    """
-    if not answer.text and not answer.reasoning:
-        return None
-    digest = blake2b(answer.text.encode("utf-8", "surrogatepass"), digest_size=8)
-    if answer.reasoning:
-        digest.update(b"\0" + answer.reasoning.encode("utf-8", "surrogatepass"))
-    return int.from_bytes(digest.digest(), "big", signed=True)

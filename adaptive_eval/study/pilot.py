@@ -21,7 +21,7 @@ from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Prompt
 from adaptive_eval.exchange.recording import count_outcomes
-from adaptive_eval.record.lines import first_few
+from adaptive_eval.report.lines import first_few
 from adaptive_eval.store import (
     BatchEnded,
     BatchTaken,

@@ -22,9 +22,9 @@ from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Look
 from adaptive_eval.exchange.recording import RecordedAnswers, Recording, read_recording, recording_of_run
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.record.build import build_results
-from adaptive_eval.record.results import Caution, Results
-from adaptive_eval.record.snapshot import RunSubject, take_snapshot
+from adaptive_eval.report.build import build_results
+from adaptive_eval.report.results import Caution, Results
+from adaptive_eval.report.snapshot import RunSubject, take_snapshot
 from adaptive_eval.simulate.worlds import WORLDS, World
 from adaptive_eval.store.repeats import MIN_PAIRS, AnswerWatch
 from adaptive_eval.store.usage import TrialUsage

@@ -16,7 +16,7 @@ from adaptive_eval.core.rules import Correctable, Rule, tie_boundary
 from adaptive_eval.core.settings import Margin
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.exchange.recording import count_outcomes
-from adaptive_eval.record.gate import FAIL, PASS, UNDECIDED
+from adaptive_eval.report.gate import FAIL, PASS, UNDECIDED
 from adaptive_eval.study.fixed import fixed_held, fixed_seconds
 from adaptive_eval.study.grading import paid_servers
 from adaptive_eval.study.pilot import Pilot

@@ -25,8 +25,8 @@ from typer.testing import CliRunner, Result
 from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import stored_config
-from adaptive_eval.record.results_file import RESULTS_FILE
-from adaptive_eval.record.view import RunView
+from adaptive_eval.report.results_file import RESULTS_FILE
+from adaptive_eval.report.view import RunView
 from adaptive_eval.show.track.points import write_files
 from adaptive_eval.store import RunReader
 from adaptive_eval.store.database import open_existing

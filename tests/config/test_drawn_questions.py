@@ -12,7 +12,7 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import RunFacts, make_plan
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.types import NO_COST
-from adaptive_eval.record.words import decisions_in_words, run_in_words
+from adaptive_eval.report.words import decisions_in_words, run_in_words
 
 BASELINE: dict[str, object] = {"objective": {"kind": "baseline", "baseline": "model-01"}}
 SETTINGS: dict[str, object] = {

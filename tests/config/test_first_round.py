@@ -14,7 +14,7 @@ from adaptive_eval.config.first_round import IN_PARTS, NO_ANSWERS, TOO_FEW, firs
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import worst_verdict
 from adaptive_eval.config.prepare import PreparedRun, prepare
-from adaptive_eval.record.results_file import read_results
+from adaptive_eval.report.results_file import read_results
 
 CONFIG = """
 questions: {world: coins}

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adaptive_eval.record.results import ModelRow, Results
-from adaptive_eval.record.view import LookView, RunView, read_view
+from adaptive_eval.report.results import ModelRow, Results
+from adaptive_eval.report.view import LookView, RunView, read_view
 from adaptive_eval.show.plots import MAX_NAME, styled
 from adaptive_eval.testing.runs import fail_unless
 from contracts.drawn import (

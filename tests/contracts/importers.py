@@ -14,7 +14,7 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.exchange.detect import TABLES, TableFormat
 from adaptive_eval.exchange.samples import MAX_EXACT_INTEGER, Record
 from adaptive_eval.exchange.tables.reader import json_rows
-from adaptive_eval.record.log_files import LogError, LogFile
+from adaptive_eval.report.log_files import LogError, LogFile
 from adaptive_eval.testing.runs import fail_unless
 from contracts.elsewhere import check_elsewhere
 

@@ -16,7 +16,7 @@ from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.export import ExportRequest, export
 from adaptive_eval.exchange.tables import reader, writer
 from adaptive_eval.exchange.tables.writer import FORMULA
-from adaptive_eval.record.log_files import LogError
+from adaptive_eval.report.log_files import LogError
 
 
 def csv_rows(path: Path) -> list[dict[str, str]]:

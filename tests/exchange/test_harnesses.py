@@ -13,7 +13,7 @@ from logs import imported, lines, lm_eval_row, outcomes
 from thoroughness import examples
 
 from adaptive_eval.exchange.detect import log_files, read_records
-from adaptive_eval.record.log_files import LogError
+from adaptive_eval.report.log_files import LogError
 from adaptive_eval.store import RunReader
 
 pytestmark = pytest.mark.usefixtures("quick_graders")

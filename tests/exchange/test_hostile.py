@@ -20,9 +20,9 @@ from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.detect import read_records
 from adaptive_eval.exchange.importing import import_logs
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
-from adaptive_eval.record import log_files
-from adaptive_eval.record.log_files import LogError, LogFile
-from adaptive_eval.record.transcripts import MAX_TEXT, transcript_ends
+from adaptive_eval.report import log_files
+from adaptive_eval.report.log_files import LogError, LogFile
+from adaptive_eval.report.transcripts import MAX_TEXT, transcript_ends
 
 pytestmark = pytest.mark.usefixtures("quick_graders")
 

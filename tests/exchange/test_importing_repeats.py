@@ -13,7 +13,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.exchange.gather import PlacedRecord, RepeatFilter
 from adaptive_eval.exchange.recording import recording_of_run
 from adaptive_eval.exchange.samples import Record, logged_answer
-from adaptive_eval.record.view import read_view as view_of
+from adaptive_eval.report.view import read_view as view_of
 
 LONG = "because of this " * 20
 

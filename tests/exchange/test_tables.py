@@ -16,7 +16,7 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.exchange.detect import TABLES
 from adaptive_eval.exchange.export import ExportRequest as Export
 from adaptive_eval.exchange.export import export
-from adaptive_eval.record.results_file import read_results
+from adaptive_eval.report.results_file import read_results
 from adaptive_eval.store import RunReader, TrialRecord
 
 ROWS = [

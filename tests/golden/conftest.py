@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from adaptive_eval.core.early_stop import REPLAYS
-from adaptive_eval.record import build
+from adaptive_eval.report import build
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "running"))
 

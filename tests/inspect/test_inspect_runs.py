@@ -37,7 +37,7 @@ from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import DEFAULT_KEY
 from adaptive_eval.inspect.process import InspectProcess
 from adaptive_eval.questions.benchmark import ADAPTIVE, INSPECT_LOGS
-from adaptive_eval.record.results_file import read_results
+from adaptive_eval.report.results_file import read_results
 from adaptive_eval.scheduler import troubles
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.faults import Faults

@@ -26,7 +26,7 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.labels.site import LabellingSite, label_assets, label_page
-from adaptive_eval.record.label_file import read_labels
+from adaptive_eval.report.label_file import read_labels
 
 
 @pytest.fixture

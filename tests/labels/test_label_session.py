@@ -6,7 +6,7 @@ import pytest
 from live_runs import MODELS, EndedRuns, Site
 
 from adaptive_eval.labels.session import LabelSession
-from adaptive_eval.record.label_file import read_labels
+from adaptive_eval.report.label_file import read_labels
 
 
 @pytest.fixture

@@ -30,12 +30,12 @@ from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import Grading
-from adaptive_eval.record.changes import Effect, effect_of_changes
-from adaptive_eval.record.starting_point import load_starting_point
+from adaptive_eval.report.changes import Effect, effect_of_changes
+from adaptive_eval.report.old.starting_point import load_starting_point
 from adaptive_eval.run.driver import Driver
 from adaptive_eval.run.events import Setting
 from adaptive_eval.run.records import Json, LookTaken, Note
-from adaptive_eval.run.resume import Change, begin, stored_stages
+from adaptive_eval.run.resume import SettingsEffect, begin, stored_stages
 from adaptive_eval.run.supply import Supply
 from adaptive_eval.run.trial import Trial
 from adaptive_eval.running.answer_keys import open_run_graders
@@ -48,8 +48,8 @@ from adaptive_eval.store.looks import plain_look
 from adaptive_eval.store.same_meaning import differences
 from adaptive_eval.supplies.opening import SuppliedModel, SupplyContext, open_supplies, request_limits
 
-CHANGES = {Effect.NONE: Change.NONE, Effect.NEW_PROMISE: Change.PROMISE}
-CHANGES |= {effect: Change.DECISIONS for effect in Effect if effect not in CHANGES}
+CHANGES = {Effect.NONE: SettingsEffect.NONE, Effect.NEW_PROMISE: SettingsEffect.PROMISE}
+CHANGES |= {effect: SettingsEffect.DECISIONS for effect in Effect if effect not in CHANGES}
 
 
 class Clock:
@@ -202,7 +202,7 @@ async def start(config: Path, directory: Path) -> tuple[Reason | None, Seen]:
             def earlier(number: int) -> Setting:
                 return setting_of(with_questions(config_of(number), prepared.questions), reader, grading)
 
-            def change_between(one: int, other: int) -> Change:
+            def change_between(one: int, other: int) -> SettingsEffect:
                 return CHANGES[effect_of_changes(config_of(one), config_of(other))]
 
             today = reader.newest_configuration()

@@ -28,8 +28,8 @@ from adaptive_eval.exchange.importing import import_logs
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
-from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.status import Status
+from adaptive_eval.report.ending import Ended
+from adaptive_eval.report.status import Status
 from adaptive_eval.running.execute import execute
 from adaptive_eval.running.regrade import regrade
 from adaptive_eval.running.serving import Serving

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.record.view import drop_rows, read_view
+from adaptive_eval.report.view import drop_rows, read_view
 from adaptive_eval.store import AlarmRaised, AnswersLost, RunReader, events_of_kind
 from adaptive_eval.store.spending import total_spent
 

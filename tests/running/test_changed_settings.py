@@ -7,7 +7,7 @@ import pytest
 from live_runs import ENDED, MODELS, Site
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.record.restore import StoredRun
+from adaptive_eval.report.old.restore import StoredRun
 from adaptive_eval.store import RunReader, SettingsChanged, events_of_kind
 
 NEW = "dan"

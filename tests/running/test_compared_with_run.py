@@ -13,7 +13,7 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.graders.comparing import AnswersOfModel, ByComparison
 from adaptive_eval.questions.types import Question
-from adaptive_eval.record.results_file import read_results
+from adaptive_eval.report.results_file import read_results
 from adaptive_eval.simulate.answering import right_answer
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.core import Reason
-from adaptive_eval.record.ending import Ending
-from adaptive_eval.record.next_steps import next_steps
-from adaptive_eval.record.results_file import read_results
+from adaptive_eval.report.ending import Ending
+from adaptive_eval.report.next_steps import next_steps
+from adaptive_eval.report.results_file import read_results
 from adaptive_eval.show.serve.folder import RunsFolder
 
 GATE = """

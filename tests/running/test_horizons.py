@@ -11,7 +11,7 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.core import Controller, Outcome
-from adaptive_eval.record.restore import StoredRun
+from adaptive_eval.report.old.restore import StoredRun
 from adaptive_eval.store import RunReader, SettingsChanged, events_of_kind
 
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}

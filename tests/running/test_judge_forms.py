@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.record.results_file import read_results
-from adaptive_eval.record.view import read_report
+from adaptive_eval.report.results_file import read_results
+from adaptive_eval.report.view import read_report
 from adaptive_eval.simulate.answering import question_rows, right_answer
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.config.first_round import IN_PARTS
-from adaptive_eval.record.results_file import read_results
+from adaptive_eval.report.results_file import read_results
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving

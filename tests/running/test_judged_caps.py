@@ -41,7 +41,7 @@ from adaptive_eval.base.errors import AdaptiveEvalError, ConfigError, GraderErro
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.record.restore import StoredRun
+from adaptive_eval.report.old.restore import StoredRun
 from adaptive_eval.scheduler.first_answers import FIRST_ANSWERS
 from adaptive_eval.store import AnswersLost, RunReader, events_of_kind
 

@@ -21,7 +21,7 @@ from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.record.lines import several
+from adaptive_eval.report.lines import several
 from adaptive_eval.store import AnswersLost, RunReader, events_of_kind
 
 PROMPT, COMPLETION = 40, 90

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.core.judge import DecidingLooks
-from adaptive_eval.record.view import read_view
+from adaptive_eval.report.view import read_view
 from adaptive_eval.show.markdown import markdown
 
 TRIALS = {"policy": "unresolved_pairs", "lookahead": 0, "optimize": "cost"}

@@ -11,10 +11,10 @@ import pytest
 from patient_time import HANGS
 from scipy.stats import beta
 
-from adaptive_eval.record.build import build_unjudged
-from adaptive_eval.record.results import UNJUDGED_FORMAT, Unjudged
-from adaptive_eval.record.results_file import RESULTS_FILE, is_intact, read_results
-from adaptive_eval.record.snapshot import RunSubject
+from adaptive_eval.report.build import build_unjudged
+from adaptive_eval.report.results import UNJUDGED_FORMAT, Unjudged
+from adaptive_eval.report.results_file import RESULTS_FILE, is_intact, read_results
+from adaptive_eval.report.snapshot import RunSubject
 from adaptive_eval.running.session import Publisher
 
 

@@ -15,7 +15,7 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.graders.types import Grade
-from adaptive_eval.record.dry_run import DRY_RUN
+from adaptive_eval.report.dry_run import DRY_RUN
 from adaptive_eval.running import rehearsal
 from adaptive_eval.running.rehearsal import TriedAnswer
 from adaptive_eval.simulate.faults import Faults

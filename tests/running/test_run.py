@@ -27,8 +27,8 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.record.next_steps import ENOUGH
-from adaptive_eval.record.results_file import read_results
+from adaptive_eval.report.next_steps import ENOUGH
+from adaptive_eval.report.results_file import read_results
 from adaptive_eval.running.execute import run_directory
 from adaptive_eval.scheduler import loop
 from adaptive_eval.show.serve.folder import RunsFolder

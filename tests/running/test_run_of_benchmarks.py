@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import config_from_mapping, load_config
-from adaptive_eval.record.results import Results
-from adaptive_eval.record.results_file import read_results
-from adaptive_eval.record.view import read_view
+from adaptive_eval.report.results import Results
+from adaptive_eval.report.results_file import read_results
+from adaptive_eval.report.view import read_view
 from adaptive_eval.show.markdown import markdown
 from adaptive_eval.show.repeatable import published_configuration, view_config
 from adaptive_eval.simulate.answering import question_rows

@@ -13,14 +13,14 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.record.lines import duration
-from adaptive_eval.record.other_costs import (
+from adaptive_eval.report.lines import duration
+from adaptive_eval.report.other_costs import (
     counted_gpu_seconds,
     other_costs,
     spent_on_removed_models,
 )
-from adaptive_eval.record.results import OtherCostRow
-from adaptive_eval.record.results_file import read_results
+from adaptive_eval.report.results import OtherCostRow
+from adaptive_eval.report.results_file import read_results
 from adaptive_eval.running.rejudging_costs import RejudgingCosts
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed

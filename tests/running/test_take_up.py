@@ -15,7 +15,7 @@ from adaptive_eval.core.settings import Budget, Pace
 from adaptive_eval.endpoints.types import Again, Answer, Prompt
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
-from adaptive_eval.record.event_words import event_sentence
+from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.scheduler import scheduler
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.meter import at_least_elapsed

@@ -20,7 +20,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.endpoints.client import Caller, Reply, convert_failures
 from adaptive_eval.endpoints.traffic import Attempt
-from adaptive_eval.record.restore import StoredRun
+from adaptive_eval.report.old.restore import StoredRun
 from adaptive_eval.store import ModelSetAside, RunReader, events_of_kind
 
 QUESTIONS = 8

@@ -12,8 +12,8 @@ from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.graders.rubric import RubricConfig
-from adaptive_eval.record.rescore import rescore
-from adaptive_eval.record.results_file import read_results
+from adaptive_eval.report.rescore import rescore
+from adaptive_eval.report.results_file import read_results
 from adaptive_eval.simulate.answering import split_tokens
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store import TrialRecord

@@ -13,7 +13,7 @@ from adaptive_eval.core.policies import Uniform
 from adaptive_eval.core.settings import Budget, Pace, Trials
 from adaptive_eval.core.types import Ask, Cost, Reason
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.record.restore import StoredRun
+from adaptive_eval.report.old.restore import StoredRun
 from adaptive_eval.scheduler.losses import with_losses_in_place
 from adaptive_eval.scheduler.state import RunState, apply_stored, stored_records
 from adaptive_eval.store import (

@@ -11,10 +11,10 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from adaptive_eval.record.glossary import GLOSSARY, Term
-from adaptive_eval.record.question_rows import CountedRows, WrittenRows
-from adaptive_eval.record.transcripts import TranscriptEnd
-from adaptive_eval.record.view import RunView
+from adaptive_eval.report.glossary import GLOSSARY, Term
+from adaptive_eval.report.question_rows import CountedRows, WrittenRows
+from adaptive_eval.report.transcripts import TranscriptEnd
+from adaptive_eval.report.view import RunView
 from adaptive_eval.show.serve.folder import RunBrief
 from adaptive_eval.show.serve.page_state import AnswersPage, RunProgress
 

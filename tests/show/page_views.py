@@ -14,12 +14,12 @@ from adaptive_eval.core import Bench, Controller, Outcome
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Cost, SetAside
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.record.build import build_results
-from adaptive_eval.record.ending import find_ending
-from adaptive_eval.record.next_steps import next_steps
-from adaptive_eval.record.results import Results
-from adaptive_eval.record.snapshot import RunSubject, take_snapshot
-from adaptive_eval.record.view import (
+from adaptive_eval.report.build import build_results
+from adaptive_eval.report.ending import find_ending
+from adaptive_eval.report.next_steps import next_steps
+from adaptive_eval.report.results import Results
+from adaptive_eval.report.snapshot import RunSubject, take_snapshot
+from adaptive_eval.report.view import (
     QuestionView,
     RunView,
     event_view,
@@ -28,7 +28,7 @@ from adaptive_eval.record.view import (
     posterior_views,
     z_matrix,
 )
-from adaptive_eval.record.words import decisions_in_words
+from adaptive_eval.report.words import decisions_in_words
 from adaptive_eval.simulate.worlds import World, binary, with_mean
 from adaptive_eval.store import Event, ReplicaTraffic, RunFinished, RunStarted, Spending
 from adaptive_eval.store.looks import plain_look
@@ -98,7 +98,7 @@ def spent(before: Spending, trials: int) -> Spending:
 
 
 def view_of(config: RunConfig, drawn_from: World, controller: Controller, spending: list[Spending]) -> RunView:
-    """The view as `adaptive_eval.record` makes it of a stored run."""
+    """The view as `adaptive_eval.report` makes it of a stored run."""
     rubric, trials = open_rubric(config.rubric), controller.arrived.sum(axis=-1)
     elapsed = spending[-1].at - START
     results = _results(config, drawn_from, controller, elapsed)

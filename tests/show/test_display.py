@@ -19,14 +19,14 @@ from rich.console import Console
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
-from adaptive_eval.record.ending import Ended, Ending
-from adaptive_eval.record.event_words import event_sentence
-from adaptive_eval.record.finding import Clause, counted_sentence, finding, main_findings
-from adaptive_eval.record.lines import Scale, count, duration, safe_line
-from adaptive_eval.record.live_status import StatusTaker
-from adaptive_eval.record.results import Caution, GateRow, ModelRow, Results
-from adaptive_eval.record.snapshot import RunSubject
-from adaptive_eval.record.status import CurrentTraffic, Standing, Status, standings
+from adaptive_eval.report.ending import Ended, Ending
+from adaptive_eval.report.event_words import event_sentence
+from adaptive_eval.report.finding import Clause, counted_sentence, finding, main_findings
+from adaptive_eval.report.lines import Scale, count, duration, safe_line
+from adaptive_eval.report.old.live_status import StatusTaker
+from adaptive_eval.report.results import Caution, GateRow, ModelRow, Results
+from adaptive_eval.report.snapshot import RunSubject
+from adaptive_eval.report.status import CurrentTraffic, Standing, Status, standings
 from adaptive_eval.running.watching import Display
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.show import displays

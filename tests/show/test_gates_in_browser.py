@@ -9,9 +9,9 @@ from live_runs import Site
 from page_views import simulated, world
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.record.finding import main_findings
-from adaptive_eval.record.gate import OUTCOMES
-from adaptive_eval.record.view import read_view
+from adaptive_eval.report.finding import main_findings
+from adaptive_eval.report.gate import OUTCOMES
+from adaptive_eval.report.view import read_view
 from adaptive_eval.show.page.documents import report_page
 
 pytestmark = pytest.mark.browser

@@ -6,8 +6,8 @@ import pytest
 from browsing import Tabs
 from page_views import simulated, world
 
-from adaptive_eval.record.labelled import LabelledModel, LabelledRun
-from adaptive_eval.record.view import RunView
+from adaptive_eval.report.labelled import LabelledModel, LabelledRun
+from adaptive_eval.report.view import RunView
 from adaptive_eval.show.page.documents import report_page
 
 pytestmark = pytest.mark.browser

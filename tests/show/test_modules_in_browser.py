@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adaptive_eval.config.document import read_document
-from adaptive_eval.record.lines import count
+from adaptive_eval.report.lines import count
 from adaptive_eval.show.page.documents import script
 
 pytestmark = pytest.mark.browser

@@ -25,7 +25,7 @@ from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.cli import app
 from adaptive_eval.cli.monitor import _require_run
 from adaptive_eval.core.types import Cause, Reason
-from adaptive_eval.record.lines import Scale
+from adaptive_eval.report.lines import Scale
 from adaptive_eval.show import live
 from adaptive_eval.show.displays import JsonDisplay, PlainDisplay
 from adaptive_eval.show.live import LiveDisplay

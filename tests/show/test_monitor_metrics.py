@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.record.results import OtherCostRow
-from adaptive_eval.record.status import Cap, CurrentTraffic, ModelTraffic, Status
+from adaptive_eval.report.results import OtherCostRow
+from adaptive_eval.report.status import Cap, CurrentTraffic, ModelTraffic, Status
 from adaptive_eval.show.serve import metrics as metrics_module
 from adaptive_eval.show.serve.metrics import Address, Metrics, serve_metrics
 from adaptive_eval.simulate.server import serving

@@ -12,8 +12,8 @@ import pytest
 from browsing import Tabs, hold_clock, open_question, unfold, until_painted
 from page_views import simulated, world
 
-from adaptive_eval.record.question_rows import as_json
-from adaptive_eval.record.view import RunView
+from adaptive_eval.report.question_rows import as_json
+from adaptive_eval.report.view import RunView
 from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, runs_page
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import orjson
 import pytest
 from page_views import simulated, world
 
-from adaptive_eval.record.glossary import GLOSSARY
-from adaptive_eval.record.view import RunView, drop_rows
+from adaptive_eval.report.glossary import GLOSSARY
+from adaptive_eval.report.view import RunView, drop_rows
 from adaptive_eval.show.markdown import summary
 from adaptive_eval.show.page import documents as bundle
 from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, report_page, runs_page

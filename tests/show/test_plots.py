@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.cli import app
-from adaptive_eval.record.view import LookView, RunView, read_view
+from adaptive_eval.report.view import LookView, RunView, read_view
 from adaptive_eval.show.plots import (
     FIGURES,
     OVER_LOOKS,

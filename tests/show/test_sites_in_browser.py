@@ -6,8 +6,8 @@ import pytest
 from browsing import Tabs
 from page_views import START, simulated, world
 
-from adaptive_eval.record.sites import SiteView, site_views
-from adaptive_eval.record.view import RunView
+from adaptive_eval.report.sites import SiteView, site_views
+from adaptive_eval.report.view import RunView
 from adaptive_eval.show.page.documents import report_page
 from adaptive_eval.store import Event, ReplicaTraffic, ServerLaunched, SiteLost, SitePlaced
 

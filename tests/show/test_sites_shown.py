@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
-from adaptive_eval.record.sites import SiteRow
-from adaptive_eval.record.status import CurrentTraffic, Status
+from adaptive_eval.report.sites import SiteRow
+from adaptive_eval.report.status import CurrentTraffic, Status
 from adaptive_eval.show.displays import pending_look
 from adaptive_eval.show.live import SHOWN_SITES, counted_sites, has_open_site, sites_table, traffic
 from adaptive_eval.show.serve.metrics import Metrics

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from live_runs import EndedRuns, Site
 
-from adaptive_eval.record.view import read_view
+from adaptive_eval.report.view import read_view
 from adaptive_eval.show.markdown import ranking_csv
 
 

@@ -4,7 +4,7 @@ import pytest
 from browsing import Tabs
 from page_views import simulated, world
 
-from adaptive_eval.record.view import RunView
+from adaptive_eval.report.view import RunView
 from adaptive_eval.show.page.documents import report_page
 
 pytestmark = pytest.mark.browser

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from live_runs import MODELS, Site, kill, wait_for_trials
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
-from adaptive_eval.record.view import EventView, read_view
+from adaptive_eval.report.view import EventView, read_view
 from adaptive_eval.show.track.points import flatten, points, ranking, series_names, settings
 from adaptive_eval.show.track.to_mlflow import _require_no_file_store
 

@@ -18,8 +18,8 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.labels.session import LAST_MESSAGE, LabelSession
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
-from adaptive_eval.record import log_files
-from adaptive_eval.record.transcripts import LOG_MISSING, transcript_ends
+from adaptive_eval.report import log_files
+from adaptive_eval.report.transcripts import LOG_MISSING, transcript_ends
 from adaptive_eval.store import TrialRecord
 
 OWN = Path(__file__).parents[1] / "inspect" / "own_tasks.py"

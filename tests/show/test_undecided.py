@@ -7,11 +7,11 @@ import pytest
 from page_views import simulated, world
 
 from adaptive_eval.core.types import Reason
-from adaptive_eval.record.ending import Ending
-from adaptive_eval.record.finding import finding, main_findings
-from adaptive_eval.record.next_steps import Advice, next_steps
-from adaptive_eval.record.results import PairRow, Results
-from adaptive_eval.record.undecided import undecided_pair, undecided_sentence
+from adaptive_eval.report.ending import Ending
+from adaptive_eval.report.finding import finding, main_findings
+from adaptive_eval.report.next_steps import Advice, next_steps
+from adaptive_eval.report.results import PairRow, Results
+from adaptive_eval.report.undecided import undecided_pair, undecided_sentence
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 

@@ -11,8 +11,8 @@ from browsing import Tabs, hold_clock, open_question, unfold
 from page_views import simulated, world
 from patient_time import HANGS
 
-from adaptive_eval.record.glossary import GLOSSARY
-from adaptive_eval.record.view import RunView
+from adaptive_eval.report.glossary import GLOSSARY
+from adaptive_eval.report.view import RunView
 from adaptive_eval.show.page.documents import report_page
 
 if TYPE_CHECKING:

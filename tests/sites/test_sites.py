@@ -19,8 +19,8 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.types import Look
 from adaptive_eval.endpoints import settings
-from adaptive_eval.record.sites import SiteRow, answers_by_site
-from adaptive_eval.record.status import Status
+from adaptive_eval.report.sites import SiteRow, answers_by_site
+from adaptive_eval.report.status import Status
 from adaptive_eval.running.execute import execute
 from adaptive_eval.running.watching import Watcher, Watchers
 from adaptive_eval.show.serve.attach import stored_status

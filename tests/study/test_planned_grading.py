@@ -11,7 +11,7 @@ from live_runs import ENDED, MODELS, Site, small_world
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.record.results_file import read_results
+from adaptive_eval.report.results_file import read_results
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store import RunReader

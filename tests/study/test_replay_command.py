@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.record.results import FORMAT
+from adaptive_eval.report.results import FORMAT
 from adaptive_eval.simulate.worlds import WORLDS
 from adaptive_eval.store.database import DATABASE_FILE
 

@@ -28,8 +28,8 @@ from adaptive_eval.exchange.samples import (
 from adaptive_eval.exchange.tables.reader import EXPORT_COLUMNS, record_of_row
 from adaptive_eval.questions.benchmark import BENCHMARK_OF_RUN, MODEL_OF_RUN, parse_sample_name
 from adaptive_eval.questions.load import as_text
-from adaptive_eval.record.log_files import MOST_BYTES, Archive, LogFile
-from adaptive_eval.record.transcripts import ATTACHED
+from adaptive_eval.report.log_files import MOST_BYTES, Archive, LogFile
+from adaptive_eval.report.transcripts import ATTACHED
 
 Sample = Mapping[str, Any]
 

@@ -19,9 +19,9 @@ from adaptive_eval.endpoints.types import Answer, AnswerLogprobs, Prompt
 from adaptive_eval.exchange.samples import GRADE_ONLY
 from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.questions import Question
-from adaptive_eval.record.ending import is_imported_alone
-from adaptive_eval.record.results import Results
-from adaptive_eval.record.snapshot import iso_time
+from adaptive_eval.report.ending import is_imported_alone
+from adaptive_eval.report.results import Results
+from adaptive_eval.report.snapshot import iso_time
 from adaptive_eval.store import TrialRecord, is_held
 from adaptive_eval.store.rows import valid_text
 

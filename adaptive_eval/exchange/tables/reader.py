@@ -38,7 +38,7 @@ from adaptive_eval.exchange.samples import (
 from adaptive_eval.graders.types import FLAGS, SignalValue
 from adaptive_eval.questions import readers
 from adaptive_eval.questions.load import as_text
-from adaptive_eval.record.log_files import (
+from adaptive_eval.report.log_files import (
     ALLOWANCE,
     MOST_BYTES,
     MOST_GROWTH,

@@ -22,8 +22,8 @@ from urllib.parse import quote
 import orjson
 
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.record.glossary import GLOSSARY
-from adaptive_eval.record.view import RunView, drop_rows
+from adaptive_eval.report.glossary import GLOSSARY
+from adaptive_eval.report.view import RunView, drop_rows
 from adaptive_eval.show.markdown import summary
 
 STATIC = files("adaptive_eval.show.page") / "static"

@@ -11,13 +11,14 @@ from rich.cells import cell_len
 
 from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.config.planning import core_caps
-from adaptive_eval.record.ending import Ended, build_ended
-from adaptive_eval.record.event_words import event_sentence
-from adaptive_eval.record.lines import Scale, count, safe_line
-from adaptive_eval.record.sites import site_rows
-from adaptive_eval.record.snapshot import batch_rows
-from adaptive_eval.record.status import CurrentTraffic, Status, results_in_progress, used_caps
-from adaptive_eval.record.words import promise_in_short
+from adaptive_eval.notes.batches import pending_batches
+from adaptive_eval.report.ending import Ended, build_ended
+from adaptive_eval.report.event_words import event_sentence
+from adaptive_eval.report.lines import Scale, count, safe_line
+from adaptive_eval.report.sites import site_rows
+from adaptive_eval.report.snapshot import batch_rows
+from adaptive_eval.report.status import CurrentTraffic, Status, results_in_progress, used_caps
+from adaptive_eval.report.words import promise_in_short
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show.displays import pending_look
 from adaptive_eval.show.live import title_line
@@ -35,7 +36,6 @@ from adaptive_eval.store import (
     events_since_start,
     is_held,
 )
-from adaptive_eval.store.events.batches import pending_batches
 from adaptive_eval.store.locate import has_database
 from adaptive_eval.store.looks import read_look
 from adaptive_eval.store.spending import stored_cost

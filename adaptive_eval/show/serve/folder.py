@@ -10,12 +10,12 @@ from typing import Any, cast
 
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.core.types import Verdict
-from adaptive_eval.record.ending import status_at_end
-from adaptive_eval.record.gate import OPEN, UNDECIDED, gate_outcome
-from adaptive_eval.record.label_file import LABELS_FILE
-from adaptive_eval.record.restore import StoredRun
-from adaptive_eval.record.results import Results
-from adaptive_eval.record.results_file import read_results
+from adaptive_eval.report.ending import status_at_end
+from adaptive_eval.report.gate import OPEN, UNDECIDED, gate_outcome
+from adaptive_eval.report.label_file import LABELS_FILE
+from adaptive_eval.report.old.restore import StoredRun
+from adaptive_eval.report.results import Results
+from adaptive_eval.report.results_file import read_results
 from adaptive_eval.show.serve.feed import FileMark
 from adaptive_eval.store import RunReader
 from adaptive_eval.store.locate import has_database, runs_in

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from adaptive_eval import __version__
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.core.types import Verdict
-from adaptive_eval.record.results import BatchRow
-from adaptive_eval.record.sites import SiteRow, SiteState
-from adaptive_eval.record.status import ModelTraffic, Status
+from adaptive_eval.report.results import BatchRow
+from adaptive_eval.report.sites import SiteRow, SiteState
+from adaptive_eval.report.status import ModelTraffic, Status
 from adaptive_eval.running.watching import Watcher
 
 try:

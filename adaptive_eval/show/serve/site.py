@@ -24,7 +24,7 @@ from aiohttp import web
 
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.http_server import PageServer
-from adaptive_eval.record.transcripts import transcript_ends
+from adaptive_eval.report.transcripts import transcript_ends
 from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, runs_page
 from adaptive_eval.show.serve.folder import RunsFolder
 from adaptive_eval.show.serve.page_state import PageState, to_json

@@ -22,8 +22,8 @@ from adaptive_eval.base.files import FileLock, write_atomic
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import VERDICTS_OF_LOOKS
 from adaptive_eval.exchange.inspect.writer import make_distinct
-from adaptive_eval.record.results_file import RESULTS_FILE
-from adaptive_eval.record.view import LookView, RunView
+from adaptive_eval.report.results_file import RESULTS_FILE
+from adaptive_eval.report.view import LookView, RunView
 from adaptive_eval.show.markdown import markdown
 from adaptive_eval.show.repeatable import published_configuration, view_config
 from adaptive_eval.show.serve.feed import Feed

@@ -12,7 +12,7 @@ from typing import Any
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.imports import load_extra
-from adaptive_eval.record.view import RunView
+from adaptive_eval.report.view import RunView
 from adaptive_eval.show.track.points import (
     COLUMNS,
     Point,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_eval.base.imports import load_extra
-from adaptive_eval.record.view import RunView
+from adaptive_eval.report.view import RunView
 from adaptive_eval.show.track.points import COLUMNS, Point, TrackedRun, draw, ranking, settings, tracked_id, write_files
 
 PROJECT = "adaptive-eval"

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from secrets import token_hex
 
-from adaptive_eval.store.events.batches import PendingBatch
+from adaptive_eval.notes.batches import PendingBatch
 from adaptive_eval.supplies.batches.calls import Batch, BatchCalls, WaitingRequest
 
 GATHER_SECONDS = 0.25

@@ -1,0 +1,71 @@
+"""Events of a run, apart from trials and looks: one class for each kind.
+
+An event is stored as a kind and a JSON object with its fields, without those that are None by default.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from itertools import pairwise
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from adaptive_eval.base.errors import StoreError
+from adaptive_eval.notes import answers, batches, beginnings, grading, lives, servers
+from adaptive_eval.notes.event import Event
+from adaptive_eval.notes.lives import RunBegun, RunFinished, RunStopped
+
+CLASSES: tuple[type[Event], ...] = tuple(
+    one
+    for subject in (lives, beginnings, servers, answers, batches, grading)
+    for one in vars(subject).values()
+    if isinstance(one, type) and issubclass(one, Event) and hasattr(one, "KIND")
+)
+"""Every event class with a kind in these modules."""
+_READERS: dict[str, Callable[[], TypeAdapter[Event]]] = {
+    one.KIND: cache(partial(TypeAdapter[Event], one)) for one in CLASSES
+}
+"""Parsers by kind, each created when the first event of its kind is read."""
+
+Found = TypeVar("Found", bound=Event)
+
+
+def parse_event(kind: str, body: object, at: float = 0.0) -> Event:
+    """Convert a stored event; raises `StoreError` if its kind is unknown or a required field is missing."""
+    if kind not in _READERS:
+        raise StoreError(f"an event is of the kind {kind!a:.80}, which this version of adaptive-eval does not know")
+    if not isinstance(body, Mapping):
+        raise StoreError(f"an event of the kind {kind} is damaged: it has no fields")
+    try:
+        return _READERS[kind]().validate_python({**body, "at": at})
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise StoreError(f"an event of the kind {kind} is damaged: {where}: {first['msg']}") from error
+
+
+def events_of_kind(events: Sequence[Event], kind: type[Found]) -> list[Found]:
+    """The events of one kind, in their order."""
+    return [event for event in events if isinstance(event, kind)]
+
+
+def was_waited_for(events: Sequence[Event], model: str) -> bool:
+    """Whether every start before the latest that had a model had all its answers when it ended, and none was killed."""
+    lives = [one for one in events if isinstance(one, RunBegun | RunFinished | RunStopped)]
+    for one, following in pairwise(lives):
+        had = isinstance(one, RunBegun) and model in (one.longest_prompts or (model,))
+        if had and (isinstance(following, RunBegun) or model not in (following.waited_for or ())):
+            return False
+    return True
+
+
+def count_kills(events: Sequence[Event]) -> int:
+    """The number of starts that recorded no end before the next start."""
+    lives = [event for event in events if isinstance(event, RunBegun | RunFinished | RunStopped)]
+    return sum(isinstance(one, RunBegun) and isinstance(then, RunBegun) for one, then in pairwise(lives))
+
+
+def events_since_start(events: Sequence[Event]) -> Sequence[Event]:
+    """The events since the run was last started or resumed."""
+    starts = [at for at, event in enumerate(events) if isinstance(event, RunBegun)]
+    return events[max(starts, default=0) :]

@@ -1,0 +1,51 @@
+"""Events of answers: lost, or suspicious."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from adaptive_eval.notes.event import Event, optional_field
+
+
+@dataclass(frozen=True, slots=True)
+class AnswersLost(Event, kind="answers_lost"):
+    """Answers that were requested and lost, with the most that they may have cost, which is what caps count."""
+
+    model: str
+    answers: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    gpu_seconds: float = 0.0
+    killed: bool = False
+    """Whether they were in flight when an earlier start ended."""
+    verdicts: int = 0
+    """Replies of a judge that were lost, not the answers themselves."""
+    estimated: bool | None = optional_field()
+    """Whether no cap counts them: their cost is that of as many stored answers of the model."""
+    failed: bool | None = optional_field()
+    """Whether they came and cannot be used, such as samples of Inspect without a score: the cost is what they used."""
+    discarded: bool | None = optional_field()
+    """Whether they came and were discarded after an alarm, to be asked again; the cost is theirs."""
+    looks: int | None = optional_field()
+    """How many looks had been taken when a cap counted them; None if no cap did, or before all looks."""
+    ended: bool | None = optional_field()
+    """Whether the caps left too little for what was in flight then, so that the run ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmRaised(Event, kind="alarm"):
+    """The answers of a model cannot be what was asked for: at the first look all share a suspicious trait, or later too
+    many are cut off, or a kind of failure has become more frequent."""
+
+    model: str
+    fault: str = ""
+    """An `AnswerFault`, or the signal of a kind of answers."""
+    text: str = ""
+    example: str | None = None
+    """One of these answers."""
+    since: Mapping[str, int] | None = optional_field()
+    """After a change of the model's server: by question, the number of the first trial since then."""
+
+    @property
+    def description(self) -> str:
+        """The text with its example."""
+        return self.text if self.example is None else f"{self.text} ({self.example})"

@@ -1,0 +1,89 @@
+"""Events of batches at batch services, and the batches that have not ended according to them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from adaptive_eval.notes.event import Event
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlanned(Event, kind="batch_planned"):
+    """A batch of requests is about to be submitted to a provider's batch service."""
+
+    model: str
+    key: str
+    """Our own key, sent with the batch so that it can be found again."""
+    requests: tuple[str, ...] = ()
+    """The ids of its requests."""
+    planned: float = 0.0
+    """Seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTaken(Event, kind="batch_taken"):
+    """The batch service has accepted a batch."""
+
+    model: str
+    key: str
+    batch: str = ""
+    """The service's id of the batch."""
+    size: int = 0
+    """Requests in it."""
+    since: float = 0.0
+    """Seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCancelled(Event, kind="batch_cancelled"):
+    """A batch took too long: its missing answers are requested directly."""
+
+    model: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEnded(Event, kind="batch_ended"):
+    """A batch has ended, and all answers that came are stored."""
+
+    model: str
+    key: str
+    said: str = ""
+    """The final status that the service reported."""
+    came: int = 0
+    missing: int = 0
+    """Answers to be requested again."""
+    lost: int = 0
+    """How many of the missing ones may have been generated and paid for."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingBatch:
+    """A batch that a service has, or is about to get."""
+
+    model: str
+    key: str
+    requests: tuple[str, ...]
+    """The ids of all its requests."""
+    planned: float
+    """Seconds since 1970."""
+    batch: str | None = None
+    """The service's id of the batch; None until the service has replied."""
+    since: float = 0.0
+    """When the service accepted it."""
+    cancelled: bool = False
+
+
+def pending_batches(events: Sequence[Event]) -> list[PendingBatch]:
+    """The batches that have not ended, in the order in which they were planned."""
+    found: dict[str, PendingBatch] = {}
+    for event in events:
+        match event:
+            case BatchPlanned():
+                found[event.key] = PendingBatch(event.model, event.key, event.requests, event.planned)
+            case BatchTaken() if event.key in found:
+                found[event.key] = replace(found[event.key], batch=event.batch, since=event.since)
+            case BatchCancelled() if event.key in found:
+                found[event.key] = replace(found[event.key], cancelled=True)
+            case BatchEnded():
+                found.pop(event.key, None)
+    return list(found.values())

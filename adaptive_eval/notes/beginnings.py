@@ -1,0 +1,70 @@
+"""Events before the first round: imported trials, outcomes of earlier runs, and labels."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from adaptive_eval.notes.event import Event, Json, optional_field
+
+
+@dataclass(frozen=True, slots=True)
+class TrialsImported(Event, kind="imported"):
+    """The run begins with trials imported from logs."""
+
+    trials: int = 0
+    files: tuple[str, ...] = ()
+    without_text: int = 0
+    """How many of them have only a grade."""
+    missing: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By model and reason: records of the logs that are not trials."""
+    graded_by: str | None = None
+    """The grader that graded them again; None if the grades of the logs were kept."""
+    repeated: Mapping[str, int] = field(default_factory=dict)
+    """By model: answers of the logs that repeat another one and are left out."""
+    repeats_count: bool = False
+    """Whether repeated answers count too, since the user has said that they are samples."""
+    seeds_match: bool = False
+    """Whether all have the seeds that the configuration gives them, so that the run continues as if it had asked."""
+    arguments: tuple[str, ...] | None = optional_field()
+    """The arguments of `adaptive-eval run` that resume it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PriorTaken(Event, kind="prior"):
+    """Outcomes of another run count as R0 from now on."""
+
+    section: Json = field(default_factory=dict)
+    """The section of the configuration that asks for it."""
+    run: str = ""
+    """The other run's name."""
+    outcomes: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    """Categories by model of this run and question."""
+    sampled_otherwise: Sequence[str] = ()
+    """Sampling settings of the other run that differ from those of this one, as `model.key: there → here`."""
+
+    def body(self) -> dict[str, object]:
+        return {name: value for name, value in Event.body(self).items() if name != "sampled_otherwise" or value}
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomesRecorded(Event, kind="recorded"):
+    """All outcomes that an earlier run has for a model; they count in this run, and the model is never asked."""
+
+    model: str
+    """Its name in this run."""
+    directory: str = ""
+    """Directory of the earlier run, as the configuration names it."""
+    run: str = ""
+    """The name of the earlier run."""
+    called: str = ""
+    """The model's name in that run."""
+    counts: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """By question, the number of answers in each category."""
+    ungraded: Mapping[str, int] = field(default_factory=dict)
+    """By question, the number of ungraded answers."""
+    meaning: Json = field(default_factory=dict)
+    """The settings with which it was asked and graded there."""
+    digest: str = ""
+    """Digest of all this except the names and the directory."""
+    unsure: Mapping[str, Sequence[int]] | None = optional_field()
+    """By question, those of `counts` that could have another grade, since the answer was cut off; None if there are
+    none."""

@@ -1,0 +1,115 @@
+"""Events of grading: failures, regrading, fitted thresholds, and the cost of judges and verifiers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from adaptive_eval.notes.event import Event, Json, optional_field
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerUngraded(Event, kind="ungraded"):
+    """The grader failed on an answer of a model for the first time since the latest start; the run goes on."""
+
+    model: str
+    question: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RegradingBegun(Event, kind="regrading"):
+    """Ungraded answers are graded again before the run goes on; reported, not stored."""
+
+    trials: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TrialsRegraded(Event, kind="regraded"):
+    """Trials were graded again."""
+
+    trials: int = 0
+    so_far: int | None = optional_field()
+    """When a run is resumed: the progress over all groups of this start."""
+    of: int | None = optional_field()
+    answers: int | None = optional_field()
+    """When a whole run is regraded: the number of answers."""
+    changed: int | None = optional_field()
+    """How many answers have a different category now."""
+    failed: int | None = optional_field()
+    """How many answers have no grade now."""
+    opening: int | None = optional_field()
+    """The id of the last trial that a rule requested without seeing these grades: the trials of round 0 up to it are
+    those of the first look. None if looks are taken as before."""
+    arguments: tuple[str, ...] | None = optional_field()
+    """The arguments of `adaptive-eval run` that continue with these grades."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraderChosen(Event, kind="grader_chosen"):
+    """A grader was found that reproduces the grades of the imported logs on a sample."""
+
+    grader: str
+    compared: int = 0
+    """Stored answers in that sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdsFrozen(Event, kind="thresholds"):
+    """The thresholds and typical lengths of the rubric were fitted, and are fixed from now on."""
+
+    section: Json = field(default_factory=dict)
+    """The rubric section of the configuration."""
+    run: str = ""
+    """The name of the run whose trials they were fitted on."""
+    values: Mapping[str, float] = field(default_factory=dict)
+    rest_on: Mapping[str, int] = field(default_factory=dict)
+    """Number of trials on which each was fitted."""
+    medians: Mapping[str, float] = field(default_factory=dict)
+    """Median tokens of an answer to each question, if the rubric uses `length_ratio`."""
+    models: Mapping[str, int] = field(default_factory=dict)
+    """Number of trials of each model among those used for fitting."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineAsked(Event, kind="baseline"):
+    """A verifier is asked, once a run, for the label scores of a request without content, or has given them.
+
+    Asking reserves the worst-case cost; the event with the scores takes back the unused part.
+    """
+
+    asked_as: str = ""
+    """Digest of everything that the scores depend on."""
+    scores: tuple[float, ...] = ()
+    """Log-probabilities of the labels; empty while they are being requested."""
+    unseen: tuple[int, ...] = ()
+    """Indices of the labels of which only a bound is known."""
+    tokens: int = 0
+    usd: float = 0.0
+    gpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictsAsked(Event, kind="verdicts_asked"):
+    """A reservation by `regrade` of the worst-case cost of a judge's verdicts or, if negative, the unused part of it.
+
+    When the grades are stored with their cost, the rest is taken back. So these events sum to what was spent on grades
+    that never became those of the run.
+    """
+
+    answers: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    gpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictsWasted(Event, kind="verdicts_in_vain"):
+    """Verdicts on stored answers that were paid for and do not count.
+
+    Their replies were unreadable or lost, or other verdicts replaced them. The trials include their cost.
+    """
+
+    model: str
+    verdicts: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    gpu_seconds: float = 0.0

@@ -1,0 +1,115 @@
+"""Alarms about answers in words, and answers that were cut off, for the headline of every display."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from adaptive_eval.core.answer_alarms import AnswerAlarm
+from adaptive_eval.core.answer_kinds import AnswerKind
+from adaptive_eval.core.types import Reason, Verdict
+from adaptive_eval.report.lines import first_few, safe_name, several
+from adaptive_eval.report.results import AlarmRow, ModelRow, Results
+
+LONGEST_NAME = 40
+MAX_NAMES = 3
+"""Models that one sentence names; further ones are only counted."""
+TRUNCATED = AnswerKind.TRUNCATED.signal
+LIMIT = "sampling.max_tokens"
+OTHER_LIMIT = "a limit of the server or the task"
+
+
+def alarm_rows(alarms: Sequence[AnswerAlarm], models: Sequence[str]) -> tuple[AlarmRow, ...]:
+    """The alarms of a run, the largest share first."""
+    rows = (
+        AlarmRow(
+            model=models[alarm.model],
+            kind=alarm.kind.signal,
+            answers=alarm.answers,
+            of=alarm.of,
+            before=alarm.before,
+            before_of=alarm.before_of,
+            since=alarm.before_of + 1 if alarm.is_change else None,
+            text=alarm.reason,
+        )
+        for alarm in alarms
+    )
+    return tuple(sorted(rows, key=lambda row: -row.answers / row.of))
+
+
+def alarm_sentences(results: Results) -> Iterator[str]:
+    """Say which alarms there are, and which comparisons cut answers could decide; nothing if all is well."""
+    begin = "Stopped by an alarm" if results.run.reason == Reason.ALARM else "Alarm"
+    changed = [row for row in results.alarms if row.since is not None]
+    if changed:
+        told = first_few([f"{safe_name(row.model, LONGEST_NAME)}: {row.text}" for row in changed], MAX_NAMES)
+        servers = "a server has changed" if len(changed) == 1 else f"{len(changed)} servers have changed"
+        yield f"{begin}: {servers}; {told}."
+    if silent := [row for row in results.alarms if row.since is None and row.kind != TRUNCATED]:
+        told = first_few([f"{safe_name(row.model, LONGEST_NAME)}: {row.text}" for row in silent], MAX_NAMES)
+        yield f"{begin}: {told}."
+    cut = {row.model: row.answers / row.of for row in results.alarms if _is_about_cuts(row)}
+    if cut:
+        yield f"{begin}: {_cut_in_words(results, cut)}; their grades decide nothing."
+    elif undecided := cut_off_pairs(results):
+        names = {name for pair in undecided for name in pair}
+        shares = {row.name: row.cut / row.trials for row in results.models if row.name in names and row.cut}
+        yield f"{several(len(undecided), 'comparison')} could turn on cut answers: {_cut_in_words(results, shares)}."
+
+
+def _is_about_cuts(row: AlarmRow) -> bool:
+    return row.since is None and row.kind == TRUNCATED
+
+
+def _cut_in_words(results: Results, shares: Mapping[str, float]) -> str:
+    """Name the models with the largest shares of cut answers, with their limits."""
+    limits = {row.name: token_limit(row) for row in results.models}
+    worst = sorted(shares, key=lambda name: -shares[name])
+    each = [f"{_percent(shares[name])} of {safe_name(name, LONGEST_NAME)}" for name in worst]
+    where = {limits[name] for name in worst}
+    if len(where) > 1:
+        each = [f"{one} ({limits[name] or 'no limit set'})" for one, name in zip(each, worst, strict=True)]
+    known = where.pop() if len(where) == 1 else None
+    limit = LIMIT if limits[worst[0]] is not None else OTHER_LIMIT
+    return f"answers were cut off at {limit}{'' if known is None else f' ({known:,})'}: {first_few(each, MAX_NAMES)}"
+
+
+def _percent(share: float) -> str:
+    """A share in percent; 99.7% is not rounded to all."""
+    return f"{100.0 * share:.3g}%"
+
+
+def token_limit(row: ModelRow) -> int | None:
+    """The longest answer that a model may give; None if its requests do not say."""
+    for key in ("max_completion_tokens", "max_tokens"):
+        if isinstance(limit := row.sampling.get(key), int):
+            return limit
+    return None
+
+
+def limit_to_raise(results: Results | None) -> str:
+    """Where the limit stands that cuts answers off."""
+    limits = [token_limit(row) for row in results.models if row.cut] if results is not None else []
+    return "the limit of the server or the task" if limits and not any(limits) else LIMIT
+
+
+def cut_off_pairs(results: Results) -> Sequence[tuple[str, str | None]]:
+    """Comparisons that answers could decide that were cut off."""
+    cut = {row.name for row in results.models if row.cut and row.set_aside is None}
+    gone = {row.name for row in results.models if row.set_aside is not None}
+    blocked = [(pair.better, pair.worse) for pair in results.pairs if pair.verdict == Verdict.BLOCKED]
+    return [pair for pair in blocked if cut.intersection(pair) and gone.isdisjoint(pair)]
+
+
+def has_cut_answers(results: Results | None) -> bool:
+    """Whether answers that were cut off have ended the run, or keep a comparison from being decided."""
+    if results is None:
+        return False
+    return any(_is_about_cuts(row) for row in results.alarms) or bool(cut_off_pairs(results))
+
+
+def has_silent_answers(results: Results | None) -> bool:
+    """Whether most answers of a model say nothing."""
+    return results is not None and any(row.since is None and not _is_about_cuts(row) for row in results.alarms)
+
+
+def has_changed_server(results: Results | None) -> bool:
+    """Whether a server has changed during the run."""
+    return results is not None and any(row.since is not None for row in results.alarms)

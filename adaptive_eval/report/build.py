@@ -1,0 +1,375 @@
+"""Build `Results` from a snapshot. The snapshot is taken in the loop; the rest can run in any thread, since it takes a
+while with thousands of questions."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.core.early_stop import REPLAYS
+from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, question_means
+from adaptive_eval.core.types import VERDICTS_OF_LOOKS, Reason, Verdict
+from adaptive_eval.notes.batches import pending_batches
+from adaptive_eval.questions.load import benchmark_named
+from adaptive_eval.report.finding import main_findings
+from adaptive_eval.report.gate import (
+    NOT_ANSWERS,
+    UNDECIDED,
+    GatePart,
+    Outcomes,
+    gate_rows,
+    gate_terms,
+    judged_model,
+    plain_gate,
+)
+from adaptive_eval.report.lines import Scale
+from adaptive_eval.report.other_costs import counted_gpu_seconds
+from adaptive_eval.report.question_rows import CountedRows
+from adaptive_eval.report.report_rows import BENCHMARK, metric_cautions, metric_rows
+from adaptive_eval.report.results import (
+    FORMAT,
+    UNJUDGED_FORMAT,
+    CallRow,
+    EarlyEnd,
+    GateRow,
+    GradedPair,
+    GradingCost,
+    LookRow,
+    ModelRow,
+    PairRow,
+    Results,
+    RunCost,
+    Unjudged,
+    WastedCost,
+    setting,
+)
+from adaptive_eval.report.snapshot import RunSubject, Snapshot, batch_rows, run_info, server_rows, turns_rows
+from adaptive_eval.report.warnings import (
+    is_alarmed,
+    judge_caution,
+    label_cautions,
+    prior_caution,
+    repeat_cautions,
+    reversal_cautions,
+    rule_caution,
+    signal_cautions,
+    unknown_cautions,
+)
+from adaptive_eval.report.words import draws_questions
+from adaptive_eval.store.records import NO_GRADING, GradingUse
+from adaptive_eval.store.spending import HeldServers
+from adaptive_eval.store.usage import TrialUsage
+from scorio.moments import FloatArray, weighted
+from scorio.rank import rank_scores
+
+MAX_TRIALS_NEEDED = 1e12
+"""Trials per question. A comparison that seems to need more is between equal scores, up to a rounding error."""
+
+
+def scores_without_prior(snapshot: Snapshot) -> dict[int, tuple[float, int]]:
+    """Score and rank of each model without R0, if it has an answer to each question; empty if there is no R0."""
+    if not snapshot.prior_depths.any():
+        return {}
+    scores = snapshot.bench.mean(question_means(snapshot.judged, snapshot.bench.weights))
+    known = np.flatnonzero(np.isfinite(scores)).tolist()
+    ranks = np.asarray(rank_scores(scores[known])).astype(int).tolist() if known else []
+    return {model: (float(scores[model]), rank) for model, rank in zip(known, ranks, strict=True)}
+
+
+def look_results(snapshot: Snapshot) -> Results:
+    """Build the results without the parts that take a while, and without warnings."""
+    subject, result, usages = snapshot.subject, snapshot.result, snapshot.usages
+    alone = scores_without_prior(snapshot)
+    models = tuple(
+        _model_row(snapshot, row, usages[row.model], *alone.get(row.model, (None, None))) for row in result.models
+    )
+    pairs = tuple(_pair_rows(snapshot))
+    if is_alarmed(subject.decisions, snapshot.noticed):
+        pairs = tuple(replace(pair, verdict=str(Verdict.BLOCKED), called=None, trials_needed=None) for pair in pairs)
+    reversals = tuple((subject.models[one.better], _model_name(subject, one.worse)) for one in result.reversals)
+    gate, of_benchmarks = _build_gate(snapshot, models, pairs, reversals)
+    found = Results(
+        format=FORMAT,
+        run=snapshot.run,
+        decisions=subject.decisions,
+        weights=tuple(snapshot.bench.weights.tolist()),
+        models=models,
+        pairs=pairs,
+        reversals=reversals,
+        adjusted_p=(),
+        looks=(),
+        questions=(),
+        warnings=(),
+        cost=_run_cost(snapshot),
+        trials_to_go=result.trials_to_go,
+        gate=gate,
+        alarms=snapshot.alarms,
+        groups=tuple(
+            replace(row, gate=of_benchmarks.get((row.group, row.model)) if row.by == BENCHMARK else None)
+            for row in snapshot.groups
+        ),
+        labelled=snapshot.labelled,
+    )
+    if snapshot.by_grades is None or snapshot.labelled is None:
+        return found
+    graded = look_results(replace(snapshot, result=snapshot.by_grades, labelled=None, by_grades=None))
+    return replace(found, labelled=replace(snapshot.labelled, by_grades=" ".join(main_findings(graded))))
+
+
+def build_results(snapshot: Snapshot) -> Results:
+    """Build the results, which takes a while with thousands of questions."""
+    subject, result, usages, weights = snapshot.subject, snapshot.result, snapshot.usages, snapshot.bench.weights
+    found, order = look_results(snapshot), [row.model for row in result.models]
+    early_end, models = _correct_scores(snapshot, found.models)
+    names = [subject.models[model] for model in order]
+    metrics = tuple(metric_rows(subject.metrics, names, snapshot.judged[order], weights))
+    arrived = snapshot.arrived[order]
+    waiting = (arrived - snapshot.judged[order]).sum(axis=-1)
+    return replace(
+        found,
+        models=models,
+        adjusted_p=_order_matrix(result, order),
+        looks=tuple(
+            LookRow(
+                one.index + 1, sum(one.trials), **{str(verdict): one.count(verdict) for verdict in VERDICTS_OF_LOOKS}
+            )
+            for one in snapshot.looks
+        ),
+        questions=CountedRows(subject.questions, arrived, waiting, weights),
+        warnings=(
+            *rule_caution(subject.decisions),
+            *judge_caution(subject.decisions, found.models, found.corrected),
+            *label_cautions(found.models, found.labelled),
+            *prior_caution(subject.models, snapshot.prior_depths.tolist(), found.models, snapshot.events),
+            *reversal_cautions(found.reversals, subject.decisions),
+            *metric_cautions(metrics),
+            *snapshot.noticed,
+            *unknown_cautions(subject.models, usages, result.models, Scale.of(weights.tolist())),
+            *repeat_cautions(subject.models, usages, subject.drawn),
+            *signal_cautions(subject.models, usages, result.models, Scale.of(weights.tolist())),
+        ),
+        servers=server_rows(snapshot.events),
+        turns=turns_rows(snapshot.events),
+        batches=batch_rows(pending_batches(snapshot.events)),
+        metrics=metrics,
+        early_end=early_end,
+    )
+
+
+def _correct_scores(snapshot: Snapshot, rows: tuple[ModelRow, ...]) -> tuple[EarlyEnd | None, tuple[ModelRow, ...]]:
+    ended = snapshot.ended
+    if ended is None:
+        return None, rows
+    if ended.why_not is not None:
+        return EarlyEnd(0, ended.why_not), rows
+    again = ended.replay(REPLAYS)
+    shift = dict(zip(snapshot.subject.models, again.shift.tolist(), strict=True))
+    low, high = snapshot.bench.weights.min(), snapshot.bench.weights.max()
+
+    def corrected(row: ModelRow) -> ModelRow:
+        if row.score is None:
+            return row
+        return replace(row, corrected=finite_or_none(float(np.clip(row.score - shift[row.name], low, high))))
+
+    return EarlyEnd(again.replays, spread=finite_or_none(again.spread)), tuple(map(corrected, rows))
+
+
+def _build_gate(
+    snapshot: Snapshot,
+    models: Sequence[ModelRow],
+    pairs: Sequence[PairRow],
+    reversals: Sequence[tuple[str, str | None]],
+) -> tuple[tuple[GateRow, ...], Outcomes]:
+    """Outcomes of the run's gate and of those that benchmarks have; empty without a gate.
+
+    An answer that is empty, or was not generated because it might exceed the context, may have deserved the best grade.
+    The bounds of the scores cover time-outs and missing grades.
+    """
+    asked = gate_terms(snapshot.subject.decisions, snapshot.bench.weights.tolist())
+    if asked is None:
+        return (), {}
+    if is_alarmed(snapshot.subject.decisions, snapshot.noticed):
+        rows = (GateRow(judged_model(pair, asked.baseline), asked.baseline, UNDECIDED, NOT_ANSWERS) for pair in pairs)
+        return tuple(rows), {}
+    asked = asked._replace(goes_on=snapshot.run.status == "running")
+    drawn, bench = draws_questions(snapshot.subject.decisions), snapshot.bench
+    each = max_effect_of_one(snapshot.arrived, bench.weights, drawn=drawn, g=bench.question_weights)
+    lacking = [usage.signals["empty"] + usage.signals["context_length"] for usage in snapshot.usages]
+    may_move = dict(zip(snapshot.subject.models, (each * lacking).tolist(), strict=True))
+    names, parts = snapshot.subject.models, [GatePart(None, asked.delta, 1.0), *_gated_benchmarks(snapshot)]
+    found = snapshot.result.gates if bench.gates else list(plain_gate(asked, models, pairs, reversals, names))
+    return gate_rows(asked, parts, names, pairs, found, may_move)
+
+
+def _gated_benchmarks(snapshot: Snapshot) -> Iterator[GatePart]:
+    bench = snapshot.bench
+    for label, delta in bench.gates:
+        own = np.asarray(bench.benchmark_of) == label
+        share = float(bench.mean(own.astype(float)))
+        yield GatePart(benchmark_named(snapshot.subject.questions[int(np.argmax(own))]), delta, share)
+
+
+def max_effect_of_one(
+    arrived: NDArray[np.integer], weights: FloatArray, *, drawn: bool, g: FloatArray | None = None
+) -> FloatArray:
+    """Largest effect of one answer on the score of each model, from counts (L, M, K). Drawn questions count as single
+    trials. `g` weighs the questions, with mean 1; None: all alike."""
+    trials = arrived.sum(axis=-1)
+    each = weighted(np.maximum(trials, 1), g, -1).min(axis=-1)
+    parts = np.maximum(trials.sum(axis=-1), 1) if drawn else trials.shape[1] * each
+    return np.asarray(np.ptp(weights) / parts)
+
+
+def build_unjudged(
+    subject: RunSubject,
+    weights: FloatArray,
+    counts: NDArray[np.integer],
+    *,
+    elapsed: float,
+    now: float,
+    stopped: bool,
+    reason: Reason | None = None,
+    why: str | None = None,
+) -> Unjudged:
+    """Build the results file of a run without a look, from all outcomes (L, M, K); `why` it ended, if it has."""
+    finished = reason is not None and reason.ends(int(counts.sum()))
+    return Unjudged(
+        format=UNJUDGED_FORMAT,
+        run=run_info(subject, elapsed, now, reason, finished=finished, stopped=stopped),
+        weights=tuple(weights.tolist()),
+        models=subject.models,
+        questions=CountedRows(subject.questions, counts, counts.sum(axis=-1), weights),
+        why=why,
+    )
+
+
+def _model_row(
+    snapshot: Snapshot, row: ModelResult, usage: TrialUsage, own_score: float | None, own_rank: int | None
+) -> ModelRow:
+    at, held, name = row.model, snapshot.held[row.model], snapshot.subject.models[row.model]
+    labelled = () if snapshot.labelled is None else snapshot.labelled.models
+    with_labels = next((one for one in labelled if one.name == name), None)
+    corrected = with_labels is not None and with_labels.corrected is not None
+    each = usage.answer_means
+    estimates = _finite_numbers(row, "score sigma lo hi bayes bayes_sigma sampled_sigma lowest highest")
+    return ModelRow(
+        **estimates,
+        name=name,
+        rank=row.rank,
+        tier=None if estimates["score"] is None else row.tier,
+        trials=int(snapshot.judged[at].sum()) if at in snapshot.recorded else row.trials,
+        set_aside=snapshot.set_aside.get(at),
+        stored_trials=usage.trials,
+        ungraded=usage.ungraded,
+        repeats=usage.watch.repeated,
+        signals=dict(usage.signals),
+        tokens=usage.tokens,
+        usd=usage.usd,
+        gpu_seconds=usage.gpu_seconds,
+        sampling=snapshot.subject.sampling[at] if snapshot.subject.sampling else {},
+        prior_depth=float(snapshot.prior_depths[at]),
+        letters=row.letters,
+        server_seconds=None if held is None else held.seconds,
+        server_gpu_seconds=None if held is None else held.gpu_seconds,
+        score_without_prior=own_score,
+        rank_without_prior=own_rank,
+        recorded=snapshot.recorded.get(at),
+        cut=row.cut,
+        grading=grading_cost([usage.grading]),
+        labels=0 if with_labels is None else with_labels.labels,
+        graded_score=_graded_score(snapshot, at) if corrected else None,
+        usd_per_answer=each.usd,
+        tokens_per_answer=each.tokens,
+        seconds_per_answer=each.seconds,
+    )
+
+
+def _graded_score(snapshot: Snapshot, model: int) -> float | None:
+    """A model's score by the grades alone."""
+    graded = () if snapshot.by_grades is None else snapshot.by_grades.models
+    return next((finite_or_none(row.score) for row in graded if row.model == model), None)
+
+
+def _pair_rows(snapshot: Snapshot) -> Iterator[PairRow]:
+    subject, corrected = snapshot.subject, () if snapshot.labelled is None else snapshot.labelled.corrected
+    by_grades = (
+        [] if snapshot.by_grades is None else [_pair_row(subject, one) for one in snapshot.by_grades.comparisons]
+    )
+    graded = {
+        frozenset((row.better, row.worse)): GradedPair(row.better, row.verdict, row.difference)
+        for row in by_grades
+        if row.better in corrected or row.worse in corrected
+    }
+    for one in snapshot.result.comparisons:
+        row = _pair_row(subject, one)
+        yield replace(row, by_grades=graded.get(frozenset((row.better, row.worse))))
+
+
+def _pair_row(subject: RunSubject, one: ComparisonResult) -> PairRow:
+    verdict, called, needed = one.verdict, one.called, finite_or_none(one.verdict.trials_needed)
+    numbers = _finite_numbers(one, "difference sigma sampled_z certifiable_delta")
+    more = verdict.verdict is not Verdict.UNDECIDED_BY_LABELS  # else labels are needed, not trials
+    return PairRow(
+        **numbers | _finite_numbers(verdict, "z rho boundary information power"),
+        better=subject.models[verdict.better],
+        worse=_model_name(subject, verdict.worse),
+        verdict=str(verdict.verdict),
+        trials_needed=needed if called is None and more and verdict.trials_needed < MAX_TRIALS_NEEDED else None,
+        called=None
+        if called is None
+        else CallRow(called.look, finite_or_none(called.z), finite_or_none(called.boundary)),
+        by_trial=one.by_trial,
+        variance_by_trial=one.variance_by_trial,
+    )
+
+
+def _finite_numbers(of: object, names: str) -> dict[str, Any]:
+    return {name: finite_or_none(getattr(of, name)) for name in names.split()}
+
+
+def finite_or_none(value: float) -> float | None:
+    """Return the number, or None for nan and infinity, which JSON does not have."""
+    return value if math.isfinite(value) else None
+
+
+def _order_matrix(result: Result, order: Sequence[int]) -> tuple[tuple[float | None, ...], ...]:
+    """Adjusted p with rows and columns from best to worst model; a reference value keeps the last column."""
+    columns = [*order, *range(len(order), len(result.adjusted_p[0]))]
+    return tuple(tuple(finite_or_none(result.adjusted_p[row][column]) for column in columns) for row in order)
+
+
+def _run_cost(snapshot: Snapshot) -> RunCost:
+    result, usages, held = snapshot.result, snapshot.usages, snapshot.held
+    cap = setting(snapshot.subject.decisions, "budget", "trials")
+    servers = HeldServers(held, snapshot.subject.launched)
+    requests = [usage.gpu_seconds for usage in usages]
+    known = any(held) and all(one is not None or not usage.trials for one, usage in zip(held, usages, strict=True))
+    left = [sum(getattr(row, of) or 0.0 for row in snapshot.beside) for of in ("server_seconds", "server_gpu_seconds")]
+    return RunCost(
+        trials=sum(usage.trials for usage in usages),
+        allowed_trials=result.fixed_trials if cap is None else min(result.fixed_trials, int(cap)),
+        max_trials=result.fixed_trials,
+        tokens=sum(usage.tokens for usage in usages),
+        usd=sum(usage.usd for usage in usages),
+        gpu_seconds=sum(usage.gpu_seconds for usage in usages),
+        server_seconds=left[0] + sum(one.seconds for one in held if one is not None) if known else None,
+        server_gpu_seconds=left[1] + sum(one.gpu_seconds for one in held if one is not None) if known else None,
+        counted_gpu_seconds=counted_gpu_seconds(servers, requests, snapshot.beside),
+        beside=snapshot.beside,
+        grading=grading_cost(usage.grading for usage in usages),
+    )
+
+
+def grading_cost(uses: Iterable[GradingUse]) -> GradingCost | None:
+    """Total cost of grades by a judge or a verifier; None if there were none."""
+    used = reduce(GradingUse.plus, uses, NO_GRADING)
+    in_vain = WastedCost(used.verdicts_in_vain, *used.in_vain) if used.in_vain.tokens else None
+    return GradingCost(used.answers, *used.cost, in_vain) if used.answers or in_vain else None
+
+
+def _model_name(subject: RunSubject, model: int | None) -> str | None:
+    return None if model is None else subject.models[model]

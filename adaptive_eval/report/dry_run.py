@@ -1,0 +1,54 @@
+"""Answers of a dry run: trials of the run that it tried, kept in a hidden folder of the run's directory.
+
+They have the seeds and settings of the run, so that `run` begins with them, and `plan` knows how long answers are.
+After a change of settings that trials depend on they are another run's, and are not used.
+"""
+
+from pathlib import Path
+
+from adaptive_eval.base.errors import RunChanged
+from adaptive_eval.report.lines import several
+from adaptive_eval.store import RunHeader, RunReader, TrialRecord, require_same_meaning
+from adaptive_eval.store.locate import has_database
+
+DRY_RUN = ".dry-run"
+"""The folder, in the directory of the run."""
+
+
+def dry_run_folder(directory: Path) -> Path:
+    """Where the answers of a dry run of the run in `directory` are kept."""
+    return directory / DRY_RUN
+
+
+def matching_dry_run(directory: Path, header: RunHeader) -> Path | None:
+    """The folder with answers of a dry run; None if there are none. Raises `RunChanged` if it had other settings."""
+    folder = dry_run_folder(directory)
+    if not has_database(folder):
+        return None
+    with RunReader.intact(folder) as reader:
+        require_same_meaning(reader.header(), header, folder)
+    return folder
+
+
+def dry_run_trials(directory: Path, header: RunHeader) -> list[TrialRecord]:
+    """Answers of a dry run of this run; empty if there are none, or it had other settings."""
+    try:
+        folder = matching_dry_run(directory, header)
+    except RunChanged:
+        return []
+    if folder is None:
+        return []
+    with RunReader.intact(folder) as reader:
+        return [one for one in reader.trials() if one.model in header.models and one.question in header.questions]
+
+
+def dry_run_note(directory: Path, header: RunHeader) -> str | None:
+    """Whether a new run uses the answers of a dry run; None if there are none."""
+    try:
+        folder = matching_dry_run(directory, header)
+    except RunChanged as error:
+        changes = str(error).splitlines()[1:2]
+        return f"the answers of the dry run are not used, since it had other settings:{''.join(changes)}"
+    if folder is None:
+        return None
+    return f"begins with {several(len(dry_run_trials(directory, header)), 'answer')} of the dry run"

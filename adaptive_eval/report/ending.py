@@ -1,0 +1,343 @@
+"""How a run has ended, in words and as an exit code.
+
+An error that ended it is kept in its store: whoever looks at the run later has not seen the terminal.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import NamedTuple
+
+from adaptive_eval.base.errors import AdaptiveEvalError, ExitCode, StoreError, error_exit_code, first_line
+from adaptive_eval.core import Reason, Verdict
+from adaptive_eval.core.types import Cause, Lost
+from adaptive_eval.report.alarms import cut_off_pairs, has_cut_answers
+from adaptive_eval.report.finding import gate_line
+from adaptive_eval.report.gate import FAIL, UNDECIDED, gate_outcome
+from adaptive_eval.report.lines import first_few, safe_line, several
+from adaptive_eval.report.results import GateRow, Results
+from adaptive_eval.report.status import Status
+from adaptive_eval.store import (
+    CommitBatch,
+    Event,
+    ModelSetAside,
+    RunBegun,
+    RunFinished,
+    RunResumed,
+    RunStopped,
+    Store,
+    TrialsImported,
+    TrialsRegraded,
+    events_of_kind,
+    events_since_start,
+)
+
+
+class FatalError(NamedTuple):
+    """An error that ended a run."""
+
+    reason: str
+    exit_code: ExitCode
+
+    @property
+    def headline(self) -> str:
+        """The reason in one line."""
+        return first_line(self.reason)
+
+
+def note_fatal_error(store: Store, error: Exception) -> None:
+    """Store that this error ended the run, where the store can still be written.
+
+    What is raised on purpose says nothing secret and is told whole, but for where the run lies; of any other error only
+    the kind is kept, since nobody knows what its text holds.
+    """
+    kind = type(error).__name__
+    text = str(error) if isinstance(error, AdaptiveEvalError) else f"an error that was not foreseen ({kind})"
+    here = store.directory  # "." has no name, and says nothing
+    reason = text.replace(str(here), here.name) if here.name else text
+    with suppress(StoreError):
+        store.commit(CommitBatch(events=[RunStopped(kind, reason, error_exit_code(error))]))
+
+
+def find_fatal_error(events: Sequence[Event]) -> FatalError | None:
+    """The error that ended a run; None if there was none, or the run has been resumed since."""
+    last = events[-1] if events else None
+    if not isinstance(last, RunStopped) or last.error is None:
+        return None
+    return FatalError(last.reason or last.error, ExitCode.FAILED if last.exit_code is None else last.exit_code)
+
+
+NAMED = 3
+"""Models that one sentence names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """The end of a run, from what it has stored."""
+
+    reason: Reason | None
+    """None: the user or an error stopped it, or it was killed."""
+    results: Results | None
+    """None where it ended before its first look."""
+    trials: int
+    """Committed, over all starts."""
+    lost: Mapping[str, Lost] = field(default_factory=dict)
+    """Models that were set aside, and why."""
+    fatal_error: FatalError | None = None
+    """The error that ended it, as its store tells it."""
+    gated: bool = False
+    """The run has a gate."""
+    asked: bool = True
+    """Its last start has stored an answer."""
+    imported: bool = False
+    """Its trials are those of logs: no command has begun it."""
+    without_reason: str = ""
+    """How it stands where there is no reason, in a sentence."""
+    arguments: tuple[str, ...] | None = None
+    """Those of `adaptive-eval run` that go on with it, if they are known."""
+
+    @property
+    def fixed(self) -> bool:
+        """All trials that `trials.max` allows were there at the first look."""
+        if self.results is None or len(self.results.looks) != 1:
+            return False
+        asked = [row for row in self.results.models if row.recorded is None and row.set_aside is None]
+        return all(row.trials >= self.results.max_each for row in asked)
+
+    @property
+    def gate(self) -> tuple[GateRow, ...]:
+        """The gate's outcome for each model; empty if there is no gate."""
+        return () if self.results is None else self.results.gate
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code of the command line."""
+        if self.fatal_error is not None:
+            return self.fatal_error.exit_code
+        if gate_outcome(self.gate) == FAIL:
+            return ExitCode.WORSE
+        undecided = gate_outcome(self.gate) == UNDECIDED or self._undecided_by_labels > 0
+        if undecided and self.reason is Reason.SETTLED:
+            return ExitCode.SPENT
+        if self.decided_by_labels:
+            return ExitCode.REACHED
+        causes = {lost.cause for lost in self.lost.values()}
+        answered = self.ungraded or has_cut_answers(self.results) or Cause.BUDGET in causes
+        if self.reason is Reason.BLOCKED and answered and Cause.SERVER not in causes:
+            return ExitCode.SPENT  # the servers do answer
+        return ExitCode.STOPPED if self.reason is None else EXIT_CODES[self.reason]
+
+    @property
+    def decided_by_labels(self) -> bool:
+        """Whether labels decide every comparison of a run that has left some of them undecided."""
+        found = self.results
+        unknown_grades = self.reason is Reason.BLOCKED and not self.lost
+        if found is None or not found.corrected or not (unknown_grades or self.reason in UNDECIDED_REASONS):
+            return False
+        decided = {Verdict.RESOLVED, Verdict.TIED}.issuperset(pair.verdict for pair in found.pairs)
+        return bool(found.pairs) and decided and gate_outcome(found.gate) != UNDECIDED
+
+    @property
+    def _undecided_by_labels(self) -> int:
+        """Number of comparisons that the grades decide and corrected scores do not."""
+        pairs = () if self.results is None else self.results.pairs
+        return sum(pair.verdict == Verdict.UNDECIDED_BY_LABELS for pair in pairs)
+
+    @property
+    def ungraded(self) -> bool:
+        """Some comparison is undecided because of trials without a grade."""
+        return any(lost.cause is Cause.GRADER for lost in self.lost.values()) or bool(self._ungraded_models)
+
+    @property
+    def _ungraded_models(self) -> list[str]:
+        """Models in play whose ungraded answers keep a comparison from being decided."""
+        if self.results is None:
+            return []
+        blocked = [pair for pair in self.results.pairs if pair.verdict == Verdict.BLOCKED]
+        named = {name for pair in blocked for name in (pair.better, pair.worse)}
+        return [row.name for row in self.results.models if row.name in named and row.ungraded and not row.set_aside]
+
+    @property
+    def why(self) -> str:
+        """The end in one sentence, with the outcome of a gate."""
+        why = self._why
+        return f"{UNDECIDED}: {why[0].lower()}{why[1:]}" if self.gated and self.results is None else why
+
+    @property
+    def _why(self) -> str:
+        if self.fatal_error is not None:
+            return f"Stopped by an error: {self.fatal_error.reason}"
+        outcome = gate_outcome(self.gate)
+        settled = self.reason is Reason.SETTLED or self.decided_by_labels
+        if self.results is not None and outcome is not None and (outcome == FAIL or settled):
+            lines = [gate_line(self.results, row) for row in self.gate if row.outcome == outcome]
+            return " ".join([*lines[:NAMED], *([f"And {len(lines) - NAMED} more."] if len(lines) > NAMED else [])])
+        if self.reason is Reason.BLOCKED and self.lost and not self.trials:
+            return f"Stopped: no answer came from any model: {first_few(self._losses, NAMED)}."
+        if self.reason is Reason.ALARM:
+            named = [safe_line(name) for name, lost in self.lost.items() if lost.cause is Cause.ANSWERS]
+            return f"Stopped by an alarm about the answers of {first_few(named, NAMED)}."
+        if self.reason is Reason.BLOCKED and (self.lost or self._ungraded_models or has_cut_answers(self.results)):
+            return f"Finished: what is blocked needs {' and '.join(self._missing_for_blocked())}."
+        if self.decided_by_labels:
+            return LABELS_DECIDE
+        if self.reason is Reason.SETTLED and (undecided := self._undecided_by_labels):
+            return LABELS_LEAVE.format(several(undecided, "comparison"))
+        if self.reason is Reason.SETTLED and self.results is not None and not self.results.compares:
+            return PRECISE
+        if self.reason is None:
+            return self.without_reason or STOPPED
+        return why_finished(self.reason, self.trials > 0, self.results is not None, self.fixed)
+
+    @property
+    def _losses(self) -> list[str]:
+        """Models that were set aside, those with one reason together."""
+        names: dict[str, list[str]] = {}
+        for name, lost in self.lost.items():
+            names.setdefault(lost.headline, []).append(name)
+        return [f"{first_few(some, NAMED)} ({why})" for why, some in names.items()]
+
+    def _missing_for_blocked(self) -> Iterator[str]:
+        if self.lost:
+            yield f"a model that was set aside: {first_few(self._losses, NAMED)}"
+        if self._ungraded_models:
+            yield f"the grades of trials that have none: those of {first_few(self._ungraded_models, NAMED)}"
+        if self.results is not None and (pairs := cut_off_pairs(self.results)):
+            cut = [row.name for row in self.results.models if row.cut and any(row.name in pair for pair in pairs)]
+            yield f"whole answers where some were cut off: those of {first_few(cut, NAMED)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended(Ending):
+    """The end of a run as whoever runs or watches it is told."""
+
+    status: Status
+    directory: Path
+    servers_up: int = 0
+    """Servers that get time to end now."""
+
+
+def find_ending(events: Sequence[Event], results: Results | None, trials: int, *, gated: bool) -> Ending:
+    """Work out how a run that is over has ended from all of its events."""
+    all_events, events = events, events_since_start(events)
+    return Ending(
+        reason=_finish_reason(events, results),
+        results=results,
+        trials=trials,
+        lost={event.model: Lost(event.cause, event.reason) for event in events_of_kind(events, ModelSetAside)},
+        fatal_error=find_fatal_error(events),
+        gated=gated,
+        imported=is_imported_alone(events),
+        without_reason=_describe_stop(events),
+        asked=not any(event.trials == trials for event in events_of_kind(events, RunResumed)),
+        arguments=find_arguments(all_events),
+    )
+
+
+def build_ended(
+    events: Sequence[Event],
+    results: Results | None,
+    status: Status,
+    directory: Path,
+    *,
+    gated: bool,
+    servers_up: int = 0,
+) -> Ended:
+    """Build the `Ended` that displays are told."""
+    found = find_ending(events, results, status.trials, gated=gated)
+    shared = {one.name: getattr(found, one.name) for one in fields(found)}
+    return Ended(**shared, status=status, directory=directory, servers_up=servers_up)
+
+
+def find_arguments(events: Sequence[Event]) -> tuple[str, ...] | None:
+    """The arguments of the command that has last begun the run or gone on with it, or goes on by its new grades."""
+    known = [one.arguments for one in events if isinstance(one, RunBegun | TrialsImported)]
+    known += [one.arguments for one in events_of_kind(events_since_start(events), TrialsRegraded) if one.arguments]
+    return tuple(safe_line(word, len(word)) for word in known[-1]) if known and known[-1] else None
+
+
+def was_killed(events: Sequence[Event]) -> bool:
+    """Whether a run that nobody carries on was killed: its last start has left no end."""
+    last = events_since_start(events)
+    return any(isinstance(one, RunBegun) for one in last) and not any(
+        isinstance(one, RunFinished | RunStopped) for one in last
+    )
+
+
+def status_at_end(events: Sequence[Event], trials: int) -> tuple[str, str | None]:
+    """The status of a run that nobody carries on, and its reason: why it finished, or a sentence on why it did not."""
+    last, fatal_error = events[-1] if events else None, find_fatal_error(events)
+    if isinstance(last, RunFinished):
+        answered = last.reason.ends(trials)
+        if last.reason is Reason.ALARM:
+            return "stopped", str(last.reason)
+        return ("finished", str(last.reason)) if answered else ("stopped", "no answer came from any model")
+    if isinstance(last, TrialsRegraded):
+        return "stopped", "its answers were graded again; the command that runs it judges them anew"
+    if was_killed(events):
+        return "killed", None
+    return "stopped", None if fatal_error is None else fatal_error.headline
+
+
+def is_imported_alone(events: Sequence[Event]) -> bool:
+    """Whether a run has the trials of other logs, and has asked nothing itself."""
+    return bool(events_of_kind(events, TrialsImported)) and not events_of_kind(events, RunResumed)
+
+
+def _describe_stop(events: Sequence[Event]) -> str:
+    """The end of a run that has stored no reason for it."""
+    if is_imported_alone(events):
+        return IMPORTED
+    if was_killed(events):
+        return KILLED
+    return REGRADED if events_of_kind(events, RunFinished) else STOPPED
+
+
+def _finish_reason(events: Sequence[Event], results: Results | None) -> Reason | None:
+    """The reason that the run stored last, or that its results give: trials of an imported run may be enough."""
+    last = events[-1] if events else None
+    if isinstance(last, RunFinished):
+        return last.reason
+    found = None if results is None else results.run.reason
+    return None if found is None else Reason(found)
+
+
+def why_finished(reason: Reason, asked: bool, looked: bool, fixed: bool) -> str:
+    """A sentence on why a run is finished, with or without answers, looks, and a fixed number of trials."""
+    if reason is Reason.BUDGET and not looked:
+        return TOO_SMALL.format("Finished without a ranking" if asked else "No answers were requested")
+    return ALL_ISSUED if reason is Reason.OUT_OF_REACH and fixed else SENTENCES[reason]
+
+
+IMPORTED = "Imported: these are the trials of logs, judged once."
+REGRADED = "Regraded: the run was finished, and by the new grades a comparison is open."
+STOPPED = "Stopped. Every answer that was graded is stored."
+KILLED = "Killed: the process has left no end of the run. The same command goes on from the answers that are stored."
+PRECISE = "Finished: every score is as precise as was asked."
+LABELS_DECIDE = "Finished: with labels, every comparison is resolved or tied."
+LABELS_LEAVE = "Finished: the grades decide every comparison, but labels leave {} undecided."
+TOO_SMALL = "{}: the budget does not cover the first round. adaptive-eval validate says what would."
+ALL_ISSUED = "Finished: all trials are there, and they do not decide every comparison."
+SENTENCES = {
+    Reason.SETTLED: "Finished: every comparison is resolved or tied.",
+    Reason.OUT_OF_REACH: "Finished: the rest is out of reach of the trials that are left.",
+    Reason.BUDGET: "Finished: the next round does not fit the budget.",
+    Reason.WALL_TIME: "Finished: the time is up. The round that was incomplete is stored, and kept out of the scores.",
+    Reason.GPU_TIME: (
+        "Finished: servers were held for all the GPU hours that the budget allows. The round that was incomplete is "
+        "stored, and kept out of the scores."
+    ),
+    Reason.BLOCKED: "Finished: what is blocked needs a model that was set aside.",
+    Reason.ALARM: "Stopped by an alarm about the answers of a model.",
+}
+UNDECIDED_REASONS = (Reason.OUT_OF_REACH, Reason.BUDGET, Reason.WALL_TIME, Reason.GPU_TIME)
+EXIT_CODES = {
+    Reason.SETTLED: ExitCode.REACHED,
+    Reason.OUT_OF_REACH: ExitCode.SPENT,
+    Reason.BUDGET: ExitCode.SPENT,
+    Reason.WALL_TIME: ExitCode.SPENT,
+    Reason.GPU_TIME: ExitCode.SPENT,
+    Reason.BLOCKED: ExitCode.ENDPOINTS,
+    Reason.ALARM: ExitCode.SPENT,
+}

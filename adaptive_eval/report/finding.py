@@ -1,0 +1,388 @@
+"""Findings of a run in words, for every display: for the run, for each model, and for each comparison."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from adaptive_eval.core.result import TWO_SIDED_95
+from adaptive_eval.core.types import Reason, Verdict
+from adaptive_eval.report.alarms import LONGEST_NAME, MAX_NAMES, alarm_sentences
+from adaptive_eval.report.gate import OUTCOMES
+from adaptive_eval.report.lines import Scale, safe_line, safe_name, several
+from adaptive_eval.report.results import GateRow, ModelRow, PairRow, Results
+from adaptive_eval.report.undecided import UNDECIDED, undecided_sentence
+from adaptive_eval.report.warnings import alarm_in_words, is_alarmed
+from adaptive_eval.report.words import deciding_rule, objective_view
+
+TIMING = "how many depends on timing, verdicts do not"
+MAX_GATE_LINES = 5
+"""Models with a line of their own under a gate; further ones are only counted, and have their rows."""
+STATES = (
+    "PASS",
+    "FAIL",
+    "UNDECIDED",
+    "resolved",
+    "tied",
+    "undecided by labels",
+    "open",
+    "out of reach",
+    "blocked",
+)
+
+
+class Clause(NamedTuple):
+    """One relation of a model to others, such as "equal to atlas within 4 points"."""
+
+    verdict: str
+    words: str
+    others: tuple[str, ...] = ()
+    after: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.words}{self._named(MAX_NAMES, {})}{self.after}"
+
+    def in_short(self, names: Mapping[str, str]) -> str:
+        """The relation to one other model by its short name, or to a number of models."""
+        return f"{self.words}{self._named(1, names)}"
+
+    def _named(self, most: int, names: Mapping[str, str]) -> str:
+        if len(self.others) > most:
+            return f" {several(len(self.others), 'model')}"
+        return f" {_list_names([names.get(name, name) for name in self.others])}" if self.others else ""
+
+
+def comparison_state(found: Results, pair: PairRow) -> str:
+    """State of a comparison: its verdict, or under a gate the outcome of the judged model."""
+    outcomes = {row.model: row.outcome for row in found.gate}
+    return next((outcomes[name] for name in (pair.better, pair.worse) if name in outcomes), pair.verdict)
+
+
+def state_word(state: str) -> str:
+    """Write a state as all displays do."""
+    return state.replace("_", " ")
+
+
+def count_states(states: Iterable[str]) -> str:
+    """Number of comparisons in each state, in words."""
+    counts = Counter(map(state_word, states))
+    return ", ".join(f"{counts[state]} {state}" for state in sorted(counts, key=STATES.index))
+
+
+def finding(results: Results) -> tuple[str, ...]:
+    """The finding of the run in one sentence, after its alarms; for a gate, one sentence a model, the worst outcome
+    first. Then what the most important undecided pair would take, once the run has ended, and if labels correct scores
+    what the grades alone would give."""
+    undecided = filter(None, [undecided_sentence(results)])
+    return (*alarm_sentences(results), *main_findings(results), *undecided, *_by_grades(results))
+
+
+def _by_grades(results: Results) -> Iterator[str]:
+    labelled = results.labelled
+    if labelled is None or labelled.by_grades is None or _no_ranking(results) is not None:
+        return
+    with_labels = several(labelled.labels, "label")
+    yield f"This is by scores corrected with {with_labels}. The grades alone: {labelled.by_grades}"
+
+
+def main_findings(results: Results) -> tuple[str, ...]:
+    """The finding without its alarms and what labels change."""
+    if not results.gate:
+        return (_ranking_sentence(results),)
+    lines = [gate_line(results, row) for row in sorted(results.gate, key=lambda row: OUTCOMES.index(row.outcome))]
+    more = len(lines) - MAX_GATE_LINES
+    return (*lines[:MAX_GATE_LINES], *([f"And {more} more."] if more > 0 else []))
+
+
+def _no_ranking(results: Results) -> str | None:
+    """Why an alarm leaves no model to rank; None if it does."""
+    scored = {row.name for row in results.models if row.score is not None}
+    if results.run.reason == Reason.ALARM and scored <= {row.model for row in results.alarms}:
+        return "No ranking: there is an alarm about the answers of every model."
+    if is_alarmed(results.decisions, results.warnings):
+        return f"No ranking: {safe_line(alarm_in_words(results.warnings))}."
+    return None
+
+
+def _ranking_sentence(results: Results) -> str:
+    scored = [row for row in results.models if row.score is not None]
+    asked = objective_view(results.decisions)
+    if not scored:
+        return "No model has a score yet."
+    if (nothing := _no_ranking(results)) is not None:
+        return nothing
+    if not asked.compares:
+        done = sum(pair.verdict == Verdict.RESOLVED for pair in results.pairs)
+        known, why = "is" if done == 1 else "are", _because_of_labels(results)
+        return f"{done} of {several(len(results.pairs), 'score')} {known} known as precisely as was asked{why}."
+    if asked.value is not None:
+        return _value_sentence(results, Scale.of(results.weights).score(asked.value))
+    if asked.baseline is not None:
+        return _baseline_sentence(results, asked.baseline)
+    if asked.first is not None:
+        return _top_sentence(results, scored, asked.first)
+    leader = scored[0]
+    rivals = (
+        [row for row in scored[1:] if row.tier == leader.tier] if asked.in_order else _unbeaten_rivals(results, leader)
+    )
+    return _leaders_sentence(results, scored, rivals)
+
+
+def model_verdicts(found: Results) -> tuple[str, ...]:
+    """How each model compares with the others, best model first; "" if no comparison involves it."""
+    return tuple(", ".join(map(str, model_clauses(found, row))) for row in found.models)
+
+
+def counted_sentence(results: Results) -> str | None:
+    """Say which answers the scores include, if more were asked than looks have judged; else None."""
+    judged = results.looks[-1].trials if results.looks else 0
+    asked = [row for row in results.models if row.recorded is None]
+    ahead = sum(row.trials for row in asked) - judged
+    if results.run.status == "running" and ahead <= 0:  # else it is about to end
+        return f"Scores are of the {judged:,} answers judged so far."
+    told = (
+        [f"Scores include {several(ahead, 'answer')} asked ahead of the last look: {TIMING}."]
+        if ahead > 0 < judged
+        else []
+    )
+    left = sum(row.stored_trials - row.ungraded - row.trials for row in asked if row.set_aside is None)
+    if left > 0 < judged and results.run.status != "running":
+        kills = results.run.kills
+        why = f", since the run was killed {'once' if kills == 1 else f'{kills} times'}" if kills else ""
+        why += ", or asked under earlier settings" * any(one.kind == "uncounted" for one in results.warnings)
+        told.append(f"Scores leave out {several(left, 'answer')} of rounds that are incomplete{why}.")
+    return " ".join(told) or None
+
+
+def difference_text(results: Results, pair: PairRow, ahead: str | None = None, called: str = "") -> str:
+    """The difference in favour of `ahead` (default: the better model) with its 95% interval, which is `called` so."""
+    if pair.difference is None or pair.sigma is None:
+        return "unknown"
+    scale, half = Scale.of(results.weights), TWO_SIDED_95 * pair.sigma
+    mean = pair.difference if ahead in (None, pair.better) else -pair.difference
+    lo, hi = (scale.rounded_points(mean + side * half).removesuffix(" points") for side in (-1, 1))
+    return f"{scale.rounded_points(mean)} ({called}{lo} to {hi})"
+
+
+INTERVAL = "95% interval "
+
+
+def gate_pair(found: Results, row: GateRow) -> PairRow:
+    """The comparison that decides a model's gate outcome."""
+    return next(one for one in found.pairs if {one.better, one.worse} == {row.model, row.baseline})
+
+
+def gate_line(results: Results, row: GateRow) -> str:
+    """One model's outcome, both scores, and their difference with its interval."""
+    scale, scores = Scale.of(results.weights), {one.name: one.score for one in results.models}
+    both = ", ".join(f"{_name(name)} {scale.score(scores[name])}" for name in (row.model, row.baseline))
+    apart = difference_text(results, gate_pair(results, row), row.model, INTERVAL)
+    return f"{row.outcome}: {both}, difference {apart}; {safe_line(row.why, 300)}."
+
+
+def letters_tell_more(models: Sequence[ModelRow]) -> bool:
+    """Whether some pair shares a tier and no letter, or a letter and no tier."""
+    return any(
+        (one.tier == other.tier) == set(one.letters).isdisjoint(other.letters)
+        for at, one in enumerate(models)
+        for other in models[:at]
+        if one.letters and other.letters
+    )
+
+
+def pairing_in_words(variance: float) -> str:
+    """Say which share of the trials a comparison trial by trial takes: `scorio.sinf.coupling` has the formula."""
+    much = "takes" if variance <= 1.0 else "takes, since they go against each other,"
+    return f"compared trial by trial, which {much} {variance:.2f} of the trials that independent models would"
+
+
+def pairing_sentences(pairs: Sequence[PairRow]) -> tuple[str, ...]:
+    """A sentence for each comparison that is judged by trials with the same seeds."""
+    return tuple(
+        f"{pair.better} and {pair.worse} are {pairing_in_words(pair.variance_by_trial)}."
+        for pair in pairs
+        if pair.variance_by_trial is not None
+    )
+
+
+# -- the sentence of the run -------------------------------------------------------------------------------------------
+
+
+def _leaders_sentence(results: Results, scored: list[ModelRow], rivals: list[ModelRow]) -> str:
+    leader = scored[0]
+    if len(scored) == 1:
+        return f"{_name(leader.name)} is the only model with a score: {Scale.of(results.weights).score(leader.score)}."
+    if not rivals:
+        margin = pick_margin(results)
+        best = "is best:" if margin is None else f"is the best, or less than {margin} behind the best:"
+        return f"{_standing(results, leader, scored[1], best)}."
+    standing = _standing(results, leader, rivals[0])
+    among = _names([leader, *rivals])
+    verdicts = {pair.verdict for pair in results.pairs if pair.better in among and pair.worse in among}
+    if verdicts == {Verdict.TIED}:
+        each = "neighbours among them are " if len(rivals) > 1 else ""
+        return f"{_list_names(among)} are best, and {each}equal{_within_delta(results)}: {standing}."
+    yet = " yet" if results.run.status == "running" else ""
+    if Verdict.UNDECIDED_BY_LABELS in verdicts:
+        yet = " (undecided because of labels)"
+    if len(among) == len(scored) or leader.name not in {pair.better for pair in results.pairs}:
+        return f"No model is shown to be best{yet}: {standing}."
+    left = next((state_word(one).replace("by", "because of") for one in UNDECIDED if one in verdicts), "open")
+    return f"{_list_names(among)} are ahead; which of them is best is {left}: {standing}."
+
+
+def _standing(results: Results, model: ModelRow, other: ModelRow, says: str = "has") -> str:
+    """A model's score, and its lead over another if the two are compared."""
+    pair = next((one for one in results.pairs if {one.better, one.worse} == {model.name, other.name}), None)
+    by = "" if pair is None else difference_text(results, pair, model.name, INTERVAL)
+    ahead = f", ahead of {_name(other.name)} by {by}" if by else ""
+    return f"{_name(model.name)} {says} {Scale.of(results.weights).score(model.score)}{ahead}"
+
+
+def _unbeaten_rivals(results: Results, leader: ModelRow) -> list[ModelRow]:
+    beaten = {
+        pair.worse
+        for pair in results.pairs
+        if pair.better == leader.name and pair.verdict == Verdict.RESOLVED and not _is_reversed(results, pair)
+    }
+    return [row for row in results.models if row.score is not None and row.name not in {leader.name, *beaten}]
+
+
+def _top_sentence(results: Results, scored: list[ModelRow], wanted: int) -> str:
+    names = _names(scored[:wanted])
+    last, *others = scored[wanted - 1 : wanted + 1]
+    nearest = f": {_standing(results, last, others[0])}" if others else ""
+    open_ = sum(pair.verdict != Verdict.RESOLVED or _is_reversed(results, pair) for pair in results.pairs)
+    why = _because_of_labels(results)
+    verb = "is" if len(names) == 1 else "are"
+    if not open_:
+        margin = pick_margin(results)
+        lead = "better than each of the others" if margin is None else f"or less than {margin} behind any of the others"
+        return f"{_list_names(names, wanted)} {verb} the best {wanted}, {lead}{nearest}."
+    left = f"{open_} of {several(len(results.pairs), 'comparison')}"
+    return f"{_list_names(names, wanted)} {verb} ahead; {left} with the others not resolved{why}{nearest}."
+
+
+def _because_of_labels(results: Results) -> str:
+    undecided = sum(pair.verdict == Verdict.UNDECIDED_BY_LABELS for pair in results.pairs)
+    return f" ({undecided} because of labels)" if undecided else ""
+
+
+def _value_sentence(results: Results, value: str) -> str:
+    called = [pair for pair in results.pairs if pair.verdict == Verdict.RESOLVED]
+    above = sum(((pair.z or 0.0) > 0.0) != _is_reversed(results, pair) for pair in called)
+    left, why = len(results.pairs) - len(called), _because_of_labels(results)
+    return (
+        f"{several(above, 'model')} above {value}, {len(called) - above} below it, {left} not known to be either{why}."
+    )
+
+
+def _baseline_sentence(results: Results, baseline: str) -> str:
+    called = [pair for pair in results.pairs if pair.verdict == Verdict.RESOLVED]
+    ahead = [pair.worse if _is_reversed(results, pair) else pair.better for pair in called]
+    better, worse = sum(name != baseline for name in ahead), ahead.count(baseline)
+    tied = sum(pair.verdict == Verdict.TIED for pair in results.pairs)
+    counted = [
+        f"{worse} worse" if worse else "",
+        f"{tied} equal{_within_delta(results)}" if tied else "",
+        count_states(pair.verdict for pair in results.pairs if pair.verdict in UNDECIDED),
+    ]
+    both = [row for row in results.models if row.score is not None]
+    apart = f": {_standing(results, both[0], both[1])}" if len(both) == 2 == len(results.models) else ""
+    found = [f"{several(better, 'model')} better than {_name(baseline)}", *filter(None, counted)]
+    return f"{', '.join(found)}{apart}."
+
+
+# -- the sentences of the models ---------------------------------------------------------------------------------------
+
+
+def model_clauses(found: Results, row: ModelRow) -> Iterator[Clause]:
+    """A model's relations to others: first equal and open, then better and worse. Where only neighbours are compared,
+    the upper one of the two has the clause."""
+    asked = objective_view(found.decisions)
+    gate = {one.model: one for one in found.gate}
+    if row.name == asked.baseline:
+        yield Clause("", "the baseline")
+        return
+    own = [pair for pair in found.pairs if row.name in (pair.better, pair.worse)]
+    if row.name in gate:
+        why = f": {gate[row.name].why}" if len(gate) > MAX_GATE_LINES else ""  # else the finding says it
+        yield Clause(own[0].verdict, gate[row.name].outcome, after=why)
+        return
+    if is_alarmed(found.decisions, found.warnings):
+        return  # such answers support no verdict
+    if asked.in_order:
+        own = [pair for pair in own if pair.better == row.name] or own
+    with_others: dict[tuple[str, str], list[str]] = {}
+    for pair in own:
+        other = pair.worse if row.name == pair.better else pair.better
+        with_others.setdefault((pair.verdict, _relation(found, pair, row.name)), []).append(other or "")
+    for verdict, words in sorted(with_others, key=lambda one: one[0] == Verdict.RESOLVED):
+        others = with_others[verdict, words]
+        zone = _within_delta(found) if verdict == Verdict.TIED else ""
+        if others == [""]:
+            yield Clause(verdict, _against_value(found, words, row.name), after=zone)
+        else:
+            yield Clause(verdict, words, tuple(others), zone)
+
+
+def _relation(found: Results, pair: PairRow, name: str) -> str:
+    """A verdict as words that stand before the name of the other model."""
+    ahead, margin = pair.better == name, pick_margin(found)
+    match pair.verdict:
+        case Verdict.RESOLVED if margin is not None:
+            if _is_reversed(found, pair):
+                return "undecided against"
+            return f"not {margin} behind" if ahead else f"not {margin} ahead of"
+        case Verdict.RESOLVED if _is_reversed(found, pair):
+            return "ahead now, but was called worse than" if ahead else "behind now, but was called better than"
+        case Verdict.RESOLVED:
+            return "better than" if ahead else "worse than"
+        case Verdict.TIED:
+            return "equal to"
+        case Verdict.UNDECIDED_BY_LABELS:
+            return "undecided by labels against"
+    return "open against" if pair.verdict == Verdict.OPEN else "undecided against"
+
+
+def _against_value(found: Results, relation: str, name: str) -> str:
+    """Words for a model that is compared with a value, or measured on its own."""
+    asked, scale = objective_view(found.decisions), Scale.of(found.weights)
+    resolved = relation in ("better than", "worse than")
+    if asked.value is None:
+        half = "" if asked.half_width is None else f" to within {scale.points(asked.half_width)}"
+        return f"{'known' if resolved else 'not known'}{half}"
+    if resolved:
+        (pair,) = (one for one in found.pairs if one.better == name)
+        relation = "above" if (pair.z or 0.0) > 0.0 else "below"
+    return f"{relation} {scale.score(asked.value)}"
+
+
+def _within_delta(found: Results) -> str:
+    delta = found.setting("stopping", "delta")
+    return f" within {Scale.of(found.weights).points(delta)}" if delta else ""
+
+
+def pick_margin(results: Results) -> str | None:
+    """By how much a model that was picked may be behind the best, in words; None if calls say which model is better."""
+    rule = deciding_rule(results.decisions)
+    delta = results.setting("stopping", "delta")
+    return Scale.of(results.weights).points(delta) if rule is not None and rule.lenient and delta else None
+
+
+def _is_reversed(results: Results, pair: PairRow) -> bool:
+    """Whether the pair was called for the other model, and the scores have changed places since."""
+    return (pair.better, pair.worse) in results.reversals
+
+
+def _names(rows: Sequence[ModelRow]) -> tuple[str, ...]:
+    return tuple(row.name for row in rows)
+
+
+def _name(name: str | None) -> str:
+    return "the value" if name is None else safe_name(name, LONGEST_NAME)
+
+
+def _list_names(names: Sequence[str], most: int = MAX_NAMES) -> str:
+    """Names in words; those beyond `most` are only counted."""
+    shown = [_name(name) for name in names[:most]] + ([f"{len(names) - most} more"] if len(names) > most else [])
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)

@@ -1,0 +1,175 @@
+"""Gate outcomes for each model: PASS, FAIL or UNDECIDED.
+
+PASS: it is not worse than the baseline by delta or more; FAIL: it is worse by more than delta. Both are calls of one
+comparison: the model's score plus delta against the baseline's. Each is wrong with a chance of at most 1 - confidence,
+however often one looks. A call decides nothing if failed answers could explain it, or if later trials reversed it.
+
+Where benchmarks have gates of their own, a model passes if it passes all of them and the one on all questions, and
+fails if it fails any.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import nan
+from typing import NamedTuple
+
+from adaptive_eval.core.result import BoundedScore, GateResult
+from adaptive_eval.core.types import Verdict
+from adaptive_eval.report.lines import Scale
+from adaptive_eval.report.results import GateRow, ModelRow, PairRow, setting
+
+PASS, FAIL, UNDECIDED, OPEN = "PASS", "FAIL", "UNDECIDED", "open"
+OUTCOMES = (FAIL, OPEN, UNDECIDED, PASS)
+"""Worst first. Only a run that goes on has open ones."""
+
+
+class GateTerms(NamedTuple):
+    """Baseline, margin and scale of a gate."""
+
+    baseline: str
+    delta: float
+    scale: Scale = Scale(0.0, 1.0)
+    goes_on: bool = False
+    """Whether the run goes on, so that open comparisons may still be decided."""
+
+
+def gate_terms(decisions: Mapping[str, object], weights: Sequence[float]) -> GateTerms | None:
+    """The gate of a configuration; None if it has none."""
+    if (baseline := gate_baseline(decisions)) is None:
+        return None
+    return GateTerms(baseline, setting(decisions, "stopping", "delta"), Scale.of(weights))
+
+
+def gate_baseline(decisions: Mapping[str, object]) -> str | None:
+    """The baseline of the gate; None if there is no gate."""
+    return str(setting(decisions, "objective", "baseline")) if setting(decisions, "objective", "gate") else None
+
+
+def judged_model(pair: PairRow, baseline: str) -> str:
+    """The model of a pair that is judged: the one that is not the baseline."""
+    return str(pair.worse if pair.better == baseline else pair.better)
+
+
+def plain_gate(
+    asked: GateTerms,
+    models: Sequence[ModelRow],
+    pairs: Sequence[PairRow],
+    reversals: Sequence[tuple[str, str | None]],
+    names: Sequence[str],
+) -> Iterator[GateResult]:
+    """The gate's one part, on all questions, where no benchmark has a gate of its own."""
+    scores = {row.name: _bounded(row) for row in models}
+    for pair in pairs:
+        name, z = judged_model(pair, asked.baseline), -1.0 if pair.better == asked.baseline else 1.0
+        call = int(-z if (pair.better, pair.worse) in reversals else z) if pair.verdict == Verdict.RESOLVED else 0
+        yield GateResult(names.index(name), 0, call, z, scores[name], scores[asked.baseline])
+
+
+TURNED = "it was called, and later trials point the other way"
+ENDED_FIRST = "the run ended before it was known"
+NOT_ANSWERS = "the answers cannot be what was asked for"
+BY_LABELS = "the grades decide it, and scores corrected by labels do not"
+NO_ANSWER = "timed out, were cut off, are empty or have no grade"
+
+
+def _doubt_text(called: str, doubted: Sequence[str]) -> str:
+    return f"called {called}, which answers of {' and '.join(doubted)} that {NO_ANSWER} could explain"
+
+
+def outcome_in_words(outcome: str, asked: GateTerms) -> str:
+    """Describe a call of a gate."""
+    by = asked.scale.points(asked.delta)
+    if not asked.delta:
+        return f"{'worse' if outcome == FAIL else 'better'} than {asked.baseline}"
+    return f"{'' if outcome == FAIL else 'not '}worse than {asked.baseline} by more than {by}"
+
+
+def _undecided(asked: GateTerms, pair: PairRow) -> tuple[str, str]:
+    if pair.verdict == Verdict.OPEN:
+        return (OPEN, "the run goes on") if asked.goes_on else (UNDECIDED, ENDED_FIRST)
+    if pair.verdict == Verdict.UNDECIDED_BY_LABELS:
+        return UNDECIDED, BY_LABELS
+    blocked = pair.verdict == Verdict.BLOCKED
+    why = "a model was set aside" if blocked else "the trials that are left would hardly decide it"
+    return UNDECIDED, why
+
+
+def _bounded(row: ModelRow) -> BoundedScore:
+    """A model's score, with bounds for other outcomes of its failed answers; nan if it has no score."""
+    score = nan if row.score is None else row.score
+    return BoundedScore(score, *(score if end is None else end for end in (row.lowest, row.highest)))
+
+
+def _doubted_models(
+    asked: GateTerms, called: str, name: str, model: BoundedScore, baseline: BoundedScore
+) -> tuple[str, ...]:
+    """Models whose failed answers could explain a call: other outcomes could bring it within the margin."""
+    sides = [(name, model), (asked.baseline, baseline)]
+    (behind, low), (ahead, high) = sides if called == FAIL else reversed(sides)
+    given = asked.delta if called == FAIL else -asked.delta
+    lacking = [behind] * (low.highest != low.score) + [ahead] * (high.lowest != high.score)
+    return () if low.highest + given < high.lowest else tuple(lacking)
+
+
+class GatePart(NamedTuple):
+    """Questions that a gate judges: all, or one benchmark."""
+
+    benchmark: str | None
+    """None: all questions."""
+    delta: float
+    share: float
+    """Its share in the score."""
+
+
+Outcomes = Mapping[tuple[str, str], str]
+"""Outcomes by benchmark and model."""
+
+
+def gate_rows(
+    asked: GateTerms,
+    parts: Sequence[GatePart],
+    models: Sequence[str],
+    pairs: Sequence[PairRow],
+    found: Sequence[GateResult],
+    may_move: Mapping[str, float],
+) -> tuple[tuple[GateRow, ...], Outcomes]:
+    """Outcome of each model, in the order of the pairs, and of each benchmark's own gate; `may_move` bounds the effect
+    of empty answers on each score."""
+    rows, outcomes = [], {}
+    for pair in pairs:
+        name = judged_model(pair, asked.baseline)
+        told: dict[str, list[str]] = {one: [] for one in OUTCOMES}
+        doubts: list[str] = []
+        for one in found:
+            if models[one.model] != name:
+                continue
+            part = parts[one.part]
+            outcome, why, doubted = _outcome_of_part(asked._replace(delta=part.delta), part, one, name, pair, may_move)
+            told[outcome].append(f"on {part.benchmark or 'all questions'} {why}" if len(parts) > 1 else why)
+            doubts += doubted
+            if part.benchmark is not None:
+                outcomes[part.benchmark, name] = outcome
+        decided = next(one for one in OUTCOMES if told[one])
+        rows.append(GateRow(name, asked.baseline, decided, "; ".join(told[decided]), tuple(dict.fromkeys(doubts))))
+    return tuple(rows), outcomes
+
+
+def _outcome_of_part(
+    asked: GateTerms, part: GatePart, one: GateResult, name: str, pair: PairRow, may_move: Mapping[str, float]
+) -> tuple[str, str, tuple[str, ...]]:
+    if one.call == 0:
+        return *_undecided(asked, pair), ()
+    if one.z * one.call < 0.0:
+        return UNDECIDED, TURNED, ()
+    called = PASS if one.call > 0 else FAIL
+    both = [
+        side._replace(highest=side.highest + may_move[whose] / part.share)
+        for whose, side in ((name, one.own), (asked.baseline, one.baseline))
+    ]
+    if doubted := _doubted_models(asked, called, name, *both):
+        return UNDECIDED, _doubt_text(called, doubted), doubted
+    return called, outcome_in_words(called, asked), ()
+
+
+def gate_outcome(rows: Sequence[GateRow]) -> str | None:
+    """The worst outcome of all models; None if there is no gate."""
+    return min((row.outcome for row in rows), key=OUTCOMES.index, default=None)

@@ -1,0 +1,324 @@
+"""Effect of people's labels on a run: the grader's errors, and scores corrected for them.
+
+Scores are corrected by prediction-powered inference (`scorio.eval.corrected`), benchmark by benchmark if there are
+several. A model's labelled answers must have been drawn regardless of their content, as `adaptive-eval label` does.
+What a run asks does not depend on labels; what its results say does (`core.corrected`).
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite, sqrt
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaincinv
+
+from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.controller import Controller
+from adaptive_eval.core.corrected import ScoreCorrection
+from adaptive_eval.core.evidence import Estimates, estimate
+from adaptive_eval.core.settings import Bench
+from adaptive_eval.graders.ballots import VERDICT
+from adaptive_eval.graders.by_benchmark import graders_by_benchmark
+from adaptive_eval.graders.rubric import Rubric, apply_rubric
+from adaptive_eval.graders.scoring import SCORE
+from adaptive_eval.graders.types import GraderOptions, answer_facts
+from adaptive_eval.graders.verifier import Verifier
+from adaptive_eval.report.label_file import (
+    LABELS_FILE,
+    RIGHT,
+    Labels,
+    grader_of,
+    is_label,
+    label_fields,
+    labels_digest,
+    level_from_signals,
+    levels_among,
+    read_labels,
+    signals_of_level,
+)
+from adaptive_eval.report.labelled import MIN_LABELS, LabelledModel, LabelledRun
+from adaptive_eval.store import Roster, RunReader, TrialRecord
+from adaptive_eval.store.thresholds import kept_rubric
+from scorio.eval import corrected
+from scorio.moments import FloatArray
+
+CONFIDENCE = 0.95
+"""Confidence that the grader's errors differ between models."""
+MIN_SIGMA = 1e-9
+NO_LABEL = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledAnswer:
+    """An answer with a label."""
+
+    question: int
+    place: int
+    """Its number among the graded trials of its model and question, from 0: it counts once so many are judged."""
+    grade: float
+    """The value of its grade."""
+    worth: float
+    """The value that its label would give it."""
+    label: str
+    level: str
+    """What the grader said of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunLabels:
+    """Labels of a run, as they were read, with the grades of their answers."""
+
+    digest: str
+    number: int
+    """All labels, also of answers that the run does not have."""
+    grader: str
+    levels: tuple[str, ...] = ()
+    answers: Mapping[str, tuple[LabelledAnswer, ...]] | None = None
+    """Labelled answers by model; None if the labels cannot be used."""
+    problem: str | None = None
+    """Why the labels cannot be used."""
+
+
+def read_run_labels(reader: RunReader, config: RunConfig, roster: Roster) -> RunLabels | None:
+    """Read the labels of a run and the grades of their answers; None without labels."""
+    if not (reader.directory / LABELS_FILE).exists():
+        return None
+    kind, digest = str(config.grader.kind), ""
+    try:
+        digest, labels = labels_digest(reader.directory) or "", read_labels(reader.directory)
+        rubric = kept_rubric(config.rubric, reader.events())
+        require_useful_labels(config.grader, rubric)
+    except ConfigError as error:
+        return RunLabels(digest, 0, kind, problem=str(error).replace(f"{reader.directory}/", ""))
+    if not labels:
+        return None
+    answers = _labelled_answers(reader, labels, config.grader, rubric, roster)
+    occurring = (level for some in answers.values() for one in some for level in (one.label, one.level))
+    return RunLabels(digest, len(labels), kind, levels_among(config.grader, occurring), answers)
+
+
+class LabelSource:
+    """The labels of a run that goes on, read again whenever their file has changed."""
+
+    def __init__(self, reader: RunReader, config: RunConfig, roster: Roster) -> None:
+        self._of = reader, config, roster
+        self._path: Path = reader.directory / LABELS_FILE
+        self._stamp: tuple[int, int, int] | None = None
+        self._labels: RunLabels | None = None
+
+    def current(self, *, anew: bool = False) -> RunLabels | None:
+        """The labels as they are now; `anew`: read them even if their file is the same, since grades may be new."""
+        stamp = None
+        if self._path.exists():
+            stat = self._path.stat()
+            stamp = stat.st_ino, stat.st_size, stat.st_mtime_ns
+        if stamp != self._stamp or (anew and stamp is not None):
+            self._stamp, self._labels = stamp, read_run_labels(*self._of)
+        return self._labels
+
+
+def require_useful_labels(grader: GraderOptions, rubric: Rubric) -> None:
+    """Raise `ConfigError` if the rubric uses no signal that a label gives."""
+    given = {VERDICT, SCORE, "is_correct"}
+    for one in graders_by_benchmark(grader).values():
+        given.update(field.name for field in label_fields(one))
+        if isinstance(one, Verifier):
+            given |= one.make_signals(RIGHT).keys()
+    if not rubric.needs & given:
+        raise ConfigError(
+            "labels say what the grader should have said, and the rubric of this run goes by "
+            f"{', '.join(sorted(rubric.needs))}, which no label says; look at it under another one with "
+            "`adaptive-eval regrade RUN --config CONFIG`"
+        )
+
+
+def category_of_label(record: TrialRecord, label: str, grader: GraderOptions, rubric: Rubric) -> int:
+    """The category that an answer would have if its grade were this label."""
+    facts = {**answer_facts(record.answer), **record.signals, **signals_of_level(grader, label)}
+    category = apply_rubric(facts, rubric, record.question).category
+    assert category is not None  # thresholds are frozen where a trial has a category
+    return category
+
+
+def _labelled_answers(
+    reader: RunReader, labels: Labels, grader: GraderOptions, rubric: Rubric, roster: Roster
+) -> dict[str, tuple[LabelledAnswer, ...]]:
+    by_cell: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
+    for at, label in labels.items():
+        if (at.model, at.question) in roster and is_label(label_fields(grader_of(grader, at.question)), label):
+            by_cell[at.model, at.question][at.trial] = label
+    answers: dict[str, list[LabelledAnswer]] = defaultdict(list)
+    for (model, question), labelled in by_cell.items():
+        own, number = grader_of(grader, question), roster.questions.position(question)
+        graded = (record for record in reader.cell(model, question) if record.category is not None)
+        for place, record in enumerate(graded):
+            if record.category is not None and record.trial in labelled:
+                label = labelled[record.trial]
+                worth = rubric.weights[category_of_label(record, label, own, rubric)]
+                level, grade = level_from_signals(own, record.signals), rubric.weights[record.category]
+                answers[model].append(LabelledAnswer(number, place, grade, worth, label, level))
+    return {model: tuple(some) for model, some in answers.items()}
+
+
+# -- scores ------------------------------------------------------------------------------------------------------------
+
+
+class _Corrected(NamedTuple):
+    """A score with its variance, and its shift by labels."""
+
+    score: float
+    var: float
+    shift: float
+    shift_var: float
+
+
+def correct_scores(
+    labels: RunLabels, models: Sequence[str], controller: Controller
+) -> tuple[LabelledRun, ScoreCorrection | None]:
+    """What the labels say of a run after its latest look, and the correction of its scores; None if there is none."""
+    answers, bench = labels.answers, controller.plan.bench
+    if answers is None or controller.standing is None:
+        return LabelledRun(labels.digest, labels.grader, problem=labels.problem), None
+    estimates, own = controller.standing.estimates, controller.counts
+    prior = bench.prior_counts
+    alone = prior is not None and bool(prior[bench.asked].any())
+    shift = np.full((bench.models, 1 + len(bench.gates)), np.nan)
+    variance, rows = shift.copy(), []
+    for model, name in enumerate(models):
+        judged = [one for one in answers.get(name, ()) if one.place < own[model, one.question].sum()]
+        by_grades = _own_estimate(controller, estimates, own[model], model, alone=alone)
+        parts = {} if by_grades is None else _corrected_parts(judged, own[model], by_grades, controller)
+        whole = _combine(parts, bench)
+        if whole is not None:
+            shift[model, 0], variance[model, 0] = whole.score - estimates.score[model], whole.var - estimates.var[model]
+            for part, (label, _) in enumerate(bench.gates):
+                shift[model, 1 + part] = parts[label].score - estimates.parts[model, part, 0]
+                variance[model, 1 + part] = parts[label].var - estimates.parts[model, part, 1]
+        if trials := int(own[model].sum()):
+            rows.append(_model_row(name, trials, judged, by_grades, whole, labels.levels))
+    rows.sort(key=lambda row: -np.inf if row.score is None else row.score, reverse=True)
+    found = LabelledRun(
+        labels.digest,
+        labels.grader,
+        labels.levels,
+        tuple(rows),
+        _shifts_differ(rows),
+        labels.number - sum(row.labels for row in rows),
+        alone=alone,
+    )
+    return found, ScoreCorrection(shift, variance) if found.corrected else None
+
+
+def _own_estimate(
+    controller: Controller, known: Estimates, own: NDArray[np.int32], model: int, *, alone: bool
+) -> tuple[float, float] | None:
+    """A model's score and its variance, by its own answers alone; None if it has none."""
+    if not alone:
+        score, var = float(known.score[model]), float(known.var[model])
+        return (score, var) if isfinite(score) and isfinite(var) and own.any() else None
+    if not own.any(axis=-1).all():
+        return None
+    bench = controller.plan.bench
+    g, groups = bench.question_weights, bench.benchmark_of
+    found = estimate(own[None], bench.weights, controller.plan.prior, np.array(1), bayes=False, g=g, groups=groups)
+    return float(found.score[0]), float(found.var[0])
+
+
+def _corrected_parts(
+    judged: Sequence[LabelledAnswer], own: NDArray[np.int32], by_grades: tuple[float, float], controller: Controller
+) -> dict[int, _Corrected]:
+    """Corrected scores of a model by benchmark, 0 if there is only one; empty if one of them has too few labels."""
+    plan, bench = controller.plan, controller.plan.bench
+    benchmark = np.zeros(bench.questions, np.int64) if bench.benchmark_of is None else bench.benchmark_of
+    parts = {}
+    for label in np.unique(benchmark).tolist():
+        of_part = benchmark == label
+        score, var = by_grades
+        if bench.benchmark_of is not None:
+            found = estimate(own[None, of_part], bench.weights, plan.prior, np.array(1), bayes=False)
+            score, var = float(found.score[0]), float(found.var[0])
+        answers = [one for one in judged if of_part[one.question]]
+        if len(answers) < MIN_LABELS:
+            return {}
+        parts[label] = _correct_part(answers, own, of_part, (score, var), bench.weights)
+    return parts
+
+
+def _correct_part(
+    answers: Sequence[LabelledAnswer],
+    own: NDArray[np.int32],
+    of_part: NDArray[np.bool_],
+    by_grades: tuple[float, float],
+    weights: FloatArray,
+) -> _Corrected:
+    score, var = by_grades
+    asked = of_part & own.any(axis=-1)
+    each, place = own[asked].sum(axis=-1), np.cumsum(asked) - 1
+    found = corrected(
+        (score, sqrt(var)),
+        [one.grade for one in answers],
+        [one.worth for one in answers],
+        [int(place[one.question]) for one in answers],
+        means=(own[asked] @ weights / each).tolist(),
+        trials=each.tolist(),
+        span=float(np.ptp(weights)),
+    )
+    return _Corrected(found.mu, found.sigma**2, found.shift, found.shift_sigma**2)
+
+
+def _combine(parts: Mapping[int, _Corrected], bench: Bench) -> _Corrected | None:
+    """The score on all questions from those by benchmark; None without parts."""
+    if not parts:
+        return None
+    if bench.benchmark_of is None:
+        return parts[0]
+    shares = {label: float(bench.mean((bench.benchmark_of == label).astype(float))) for label in parts}
+    score, shift = (sum(shares[label] * one[at] for label, one in parts.items()) for at in (0, 2))
+    var, shift_var = (sum(shares[label] ** 2 * one[at] for label, one in parts.items()) for at in (1, 3))
+    return _Corrected(score, var, shift, shift_var)
+
+
+def _model_row(
+    name: str,
+    trials: int,
+    judged: Sequence[LabelledAnswer],
+    by_grades: tuple[float, float] | None,
+    whole: _Corrected | None,
+    levels: Sequence[str],
+) -> LabelledModel:
+    columns = (*levels, NO_LABEL)
+    seen = Counter((one.label, one.level if one.level in levels else NO_LABEL) for one in judged)
+    confusion = tuple(tuple(seen[row, column] for column in columns) for row in levels)
+    score, sigma = (None, None) if by_grades is None else (by_grades[0], sqrt(by_grades[1]))
+    row = LabelledModel(name, trials, len(judged), confusion, score, sigma)
+    if whole is None:
+        return row
+    return replace(
+        row,
+        corrected=whole.score,
+        corrected_sigma=sqrt(whole.var),
+        shift=whole.shift,
+        shift_sigma=sqrt(whole.shift_var),
+    )
+
+
+def _shifts_differ(models: Sequence[LabelledModel]) -> bool:
+    """The shifts differ significantly: sum of (shift - mean)^2 / variance against chi-squared."""
+    known = list(_known_shifts(models))
+    if len(known) < 2:
+        return False
+    shifts = np.array([shift for shift, _ in known])
+    weights = np.array([1.0 / max(sigma, MIN_SIGMA) ** 2 for _, sigma in known])
+    mean = (weights @ shifts) / weights.sum()
+    return bool(weights @ (shifts - mean) ** 2 > 2.0 * gammaincinv((len(known) - 1) / 2.0, CONFIDENCE))
+
+
+def _known_shifts(models: Sequence[LabelledModel]) -> Iterator[tuple[float, float]]:
+    for model in models:
+        if model.shift is not None and model.shift_sigma is not None:
+            yield model.shift, model.shift_sigma

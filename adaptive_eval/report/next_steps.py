@@ -1,0 +1,216 @@
+"""What to do after the end of a run, with the commands that do it."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from types import MappingProxyType
+
+from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.config.load import CONFIGURATIONS
+from adaptive_eval.core import Reason, Verdict
+from adaptive_eval.report.alarms import has_changed_server, has_cut_answers, has_silent_answers, limit_to_raise
+from adaptive_eval.report.ending import EXIT_CODES, UNDECIDED_REASONS, Ending
+from adaptive_eval.report.labelled import MIN_LABELS
+from adaptive_eval.report.lines import safe_name, several
+from adaptive_eval.report.undecided import labels_needed, more_answers, round_up
+from adaptive_eval.report.words import draws_questions
+
+LONGEST_NAME = 32
+ENOUGH = "decided the rest in 6 of 10 such runs"
+AFRESH = "--fresh, or another --run-dir"
+AGAIN = "run the same command again"
+COUNT_CUT = "a cut answer shall count as it is graded, give it a category (when: {truncated: true}), then:"
+COUNT_EMPTY = "such an answer shall count as wrong, give it a category (when: {empty: true}), then:"
+MORE_LABELS = 2
+"""Times the labels that would be enough if the corrected difference stayed: labels are best given once."""
+UNDECIDED_BY_LABELS = Verdict.UNDECIDED_BY_LABELS
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A next step for the user."""
+
+    says: str
+    command: str | None = None
+    """The command that does it."""
+
+
+def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
+    """The next steps; a command names the run as `run`."""
+    if ending.gated and not ending.asked:
+        asked = "this start requested nothing, the outcome is that of an earlier one: for a new build start over"
+        yield _step(ending, asked, fresh=True)
+    models, reason = () if ending.results is None else ending.results.models, ending.reason
+    regrade = shlex.join(["adaptive-eval", "regrade", run, *_grader_arguments(ending)])
+    if ending.fatal_error is not None and ending.fatal_error.exit_code is ExitCode.SPENT:  # an alarm
+        yield _step(ending, "after a change of prompt, model or server start over", fresh=True)
+        yield Advice("after one of grader or answer keys:", regrade)
+    elif ending.fatal_error is not None:
+        yield _step(ending, "fix that, then")
+    elif reason is Reason.ALARM or (ending.results is not None and ending.results.alarms):
+        yield from _after_alarm(ending, regrade)
+    elif has_cut_answers(ending.results):
+        yield from _whole_answers(ending, run, regrade)
+    elif ending.ungraded and any(row.signals.get("unanswered") for row in models):
+        yield _step(ending, "fix the servers that fail some requests every time, then")
+        again = "which asks those of models that were set aside again; for others start over"
+        yield _step(ending, again, fresh=True)
+    elif ending.ungraded:
+        yield _step(ending, "raise grader.timeout, or fix the server of the judge or verifier, then")
+        again = "which grades the stored answers again; after a change of the grader, or to do only this:"
+        yield Advice(again, regrade)
+    elif ExitCode.SPENT in (ending.exit_code, EXIT_CODES[reason] if reason else None) and not ending.decided_by_labels:
+        doubted, labels = list(_doubtful_answers(ending, run)), list(_more_labels(ending, run))
+        yield from (*doubted, *labels)
+        if reason is not Reason.SETTLED:
+            yield _for_more(ending)
+        elif not (doubted or labels):
+            none = "every comparison is called, and further trials do not change that: to know more start over"
+            yield _step(ending, none, fresh=True)
+    elif reason is Reason.SETTLED or ending.decided_by_labels:
+        if ending.results is None or not ending.results.corrected:
+            yield Advice("check the grader on some answers:", f"adaptive-eval label {run}")
+    elif reason is Reason.BLOCKED:
+        yield _step(ending, "fix what is missing, then")
+    elif ending.imported and ending.arguments is None:
+        file = f"{run}/config.yaml"
+        yield Advice(f"fill in the addresses in {file}, then:", f"adaptive-eval run {file} --run-dir {run}")
+    else:
+        yield Advice(AGAIN) if ending.arguments is None else _step(ending, "go on")
+
+
+def _after_alarm(ending: Ending, regrade: str) -> Iterator[Advice]:
+    """What to do where a server has changed, or too many answers were cut off or say nothing."""
+    results = ending.results
+    if has_changed_server(results):
+        again = "fix the server; then discard its answers since the change, and ask for them again"
+        yield _step(ending, again, flag="--ask-again")
+        yield Advice("or remove the model from the configuration, to go on without it")
+    if has_silent_answers(results):
+        mend = "look at what the server sends, at max_tokens and the reasoning settings; after a change start over"
+        yield _step(ending, mend, fresh=True)
+        yield Advice(f"or, if {COUNT_EMPTY}", regrade)
+    if results is None or has_cut_answers(results):
+        raised = f"raise {limit_to_raise(results)}, since cut answers decide nothing, then start over"
+        yield _step(ending, raised, fresh=True)
+        yield Advice(f"or, if {COUNT_CUT}", regrade)
+
+
+def _whole_answers(ending: Ending, run: str, regrade: str) -> Iterator[Advice]:
+    """What to do where a few cut answers keep a comparison from being decided, and others may be undecided."""
+    further = {Verdict.OPEN, Verdict.OUT_OF_REACH}
+    pairs = () if ending.results is None else ending.results.pairs
+    yield Advice(f"if {COUNT_CUT}", regrade)
+    yield from _more_labels(ending, run)
+    if ending.reason in UNDECIDED_REASONS and any(pair.verdict in further for pair in pairs):
+        yield _for_more(ending)
+    raised = f"or raise {limit_to_raise(ending.results)}, since cut answers decide nothing, and start over"
+    yield _step(ending, raised, fresh=True)
+
+
+def hide_folders(ending: Ending) -> Ending:
+    """Remove the folders of this machine from the command, for published reports."""
+    shown = (f"…/{PurePath(word).name}" if PurePath(word).is_absolute() else word for word in ending.arguments or ())
+    return ending if ending.arguments is None else replace(ending, arguments=tuple(shown))
+
+
+def _step(
+    ending: Ending,
+    says: str,
+    settings: Mapping[str, float] = MappingProxyType({}),
+    *,
+    fresh: bool = False,
+    flag: str | None = None,
+) -> Advice:
+    """A step that ends with the command of the run, with changed settings or a further flag; a `fresh` one begins it
+    anew."""
+    if ending.arguments is None and flag is not None:
+        return Advice(f"{says}: {AGAIN} with {flag}")
+    if ending.arguments is None:
+        return Advice(f"{says} ({AFRESH})" if fresh else f"{says.removesuffix(', then')}, then {AGAIN}")
+    words = list(ending.arguments)
+    if fresh:
+        given = words.index("--run-dir") if "--run-dir" in words else len(words)
+        words = [*words[:given], *words[given + 2 :], "--fresh"]
+    changed = {*settings} | ({"trials.epochs"} if "trials.max" in settings else set())
+    old = {at for at, word in enumerate(words) if word.split("=")[0] in changed}
+    words = [word for at, word in enumerate(words) if not {at, at + 1} & old]
+    words += [word for key, value in settings.items() for word in ("--set", f"{key}={value:.15g}")]
+    words += [] if flag is None else [flag]
+    return Advice(f"{says}:", shlex.join(["adaptive-eval", "run", *words]))
+
+
+def _grader_arguments(ending: Ending) -> list[str]:
+    """Arguments of `adaptive-eval regrade` for the configuration that the run was started with."""
+    config, *others = ending.arguments or ["CONFIG"]
+    sets = [word for at, word in enumerate(others) if "--set" in others[max(at - 1, 0) : at + 1]]
+    return ["--config", *([config, *sets] if PurePath(config).suffix in CONFIGURATIONS else ["CONFIG"])]
+
+
+def _doubtful_answers(ending: Ending, run: str) -> Iterator[Advice]:
+    """Failed answers that could explain a call of the gate, and what to do."""
+    doubted = {name for row in ending.gate for name in row.doubted}
+    for row in () if ending.results is None else ending.results.models:
+        if row.name in doubted:
+            found = {"are empty": row.signals.get("empty", 0), "timed out": row.signals.get("timed_out", 0)}
+            found |= {"exceed the context": row.signals.get("context_length", 0), "have no grade": row.ungraded}
+            counts = ", ".join(f"{number:,} {what}" for what, number in found.items() if number)
+            yield Advice(f"{safe_name(row.name, LONGEST_NAME)}: of {row.stored_trials:,} answers {counts}")
+    if doubted:
+        yield Advice("see them:", f"adaptive-eval monitor {run} --web")
+        mend = "further trials do not help here: fix the server, its settings or the grader"
+        yield _step(ending, f"{mend}, and start over", fresh=True)
+
+
+def _more_labels(ending: Ending, run: str) -> Iterator[Advice]:
+    """How to decide what labels leave undecided."""
+    results = ending.results
+    undecided = [] if results is None else [pair for pair in results.pairs if pair.verdict == UNDECIDED_BY_LABELS]
+    if results is None or not undecided:
+        return
+    needs = [labels_needed(results, pair) for pair in undecided]
+    known = [need.further for need in needs if need.further is not None]
+    if not known:
+        what = "the corrected scores are too close for the answers that there are: more labels would hardly decide it"
+        yield Advice(f"{what}. If you give more:", f"adaptive-eval label {run}")
+        return
+    rest = "" if len(known) == len(needs) else "; the rest would need more labels than there are answers"
+    number = int(round_up(max(MORE_LABELS * max(known), MIN_LABELS)))
+    yield Advice(f"label about {number:,} more answers{rest}:", f"adaptive-eval label {run} --number {number}")
+
+
+def _for_more(ending: Ending) -> Advice:
+    """How to decide what the budget or the horizon has left open."""
+    results, more_budget = ending.results, _step(ending, "raise the budget, then")
+    if results is None:
+        return more_budget
+    if draws_questions(results.decisions):
+        more = (
+            "raise the budget if it has ended the run; or ask more questions (questions.limit), or several trials of "
+            "each (without trials.draw), in a new run"
+        )
+        return _step(ending, more, fresh=True)
+    if ending.reason not in (Reason.BUDGET, Reason.OUT_OF_REACH):
+        return more_budget
+    need = more_answers(results, ending.reason)
+    settings = {} if need is None else {key: value for key, (_, value) in need.settings.items()}
+    if ending.reason is Reason.BUDGET:
+        return _step(ending, f"raise {_list_settings(settings) or 'the budget, then'}", settings)
+    if need is None:
+        none = "the rest is too close for any plausible number of answers; if the difference does not matter to you"
+        return _step(ending, f"{none}, start over with a larger stopping.delta", fresh=True)
+    if need.fresh:
+        anew = "start over, since raising it again would not decide the rest"
+        if need.recording is not None:
+            anew = f"start over with {need.recording}, whose own error is the limit"
+        raised = f"; set {_list_settings(settings)}" if settings else ""
+        return _step(ending, f"{anew}{raised}", settings, fresh=True)
+    why = ENOUGH if need.all_known else "how many the rest would need is not known"
+    if need.hopeless:
+        why = f"{several(need.hopeless, 'comparison')} would stay too close to call"
+    return _step(ending, f"raise {_list_settings(settings)} ({why})", settings)
+
+
+def _list_settings(settings: Mapping[str, float]) -> str:
+    return " and ".join(f"{key} to {value:,.15g}" for key, value in settings.items())

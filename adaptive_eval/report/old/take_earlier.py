@@ -1,0 +1,297 @@
+"""Take R0, and outcomes of recorded models, from earlier runs, if they mean the same here (`earlier`)."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.config.benchmarks import prompt_for
+from adaptive_eval.config.prepare import PreparedRun
+from adaptive_eval.config.run import ModelConfig, PriorConfig, RunConfig
+from adaptive_eval.core.answer_kinds import AnswerKind, answer_kinds
+from adaptive_eval.graders.rubric import Rubric, SchemaRubric, best_is_sure, grades_cut_answers
+from adaptive_eval.notes.event import Change
+from adaptive_eval.questions import Question
+from adaptive_eval.questions.prompts import render
+from adaptive_eval.report.lines import first_few
+from adaptive_eval.report.old.earlier import LOGS, Outcomes, PriorOutcomes, Recorded, outcomes_digest, stored_outcomes
+from adaptive_eval.report.old.history import imported_cells
+from adaptive_eval.report.old.restore import StoredRun, open_run
+from adaptive_eval.store import Json, OutcomesRecorded, PriorTaken, TrialsImported, events_of_kind
+from adaptive_eval.store.database import is_run
+from adaptive_eval.store.same_meaning import differences
+
+MEND_PRIOR = "R0 needs outcomes of the same questions, asked with the same prompt"
+
+
+@contextmanager
+def _open_earlier(run: Path, directory: Path, what: str) -> Iterator[StoredRun]:
+    """Open an earlier run than that in `directory`; raises `ConfigError` if there is none."""
+    if run.resolve() == directory.resolve():
+        raise ConfigError(f"{what}: {run} is the run itself; name an earlier one")
+    if not is_run(run):
+        raise ConfigError(f"{what}: {run} holds no run; name the directory of one")
+    with open_run(run) as earlier:
+        yield earlier
+
+
+def take_prior(section: PriorConfig, prepared: PreparedRun, directory: Path, kept: PriorOutcomes | None) -> PriorTaken:
+    """Take R0 from the other run for the models that `kept` lacks; raises `ConfigError` if that is impossible."""
+    with _open_earlier(section.run, directory, "prior") as earlier:
+        sources = {name: section.models.get(name, name) for name in prepared.models}
+        if problem := next(_prior_problems(section, prepared, earlier, sources), None):
+            raise ConfigError(f"prior: {section.run} {problem}")
+        outcomes = _prior_outcomes(section, prepared, earlier, sources, {} if kept is None else kept.outcomes)
+        changes = tuple(map(str, sampling_changes(prepared, earlier, sources)))
+    return PriorTaken(section.model_dump(mode="json"), earlier.setup.config.name, outcomes, changes)
+
+
+def _prior_outcomes(
+    section: PriorConfig,
+    prepared: PreparedRun,
+    earlier: StoredRun,
+    sources: Mapping[str, str],
+    kept: Mapping[str, Outcomes],
+) -> Mapping[str, Outcomes]:
+    """Outcomes by model: the `kept` ones, and those of the other run for the other models."""
+    missing = {name: source for name, source in sources.items() if name not in kept}
+    first, depth = first_outcomes(earlier, set(missing.values())), prepared.config.trials.min
+    outcomes, questions = dict(kept), [question.id for question in prepared.questions]
+    for name, source in missing.items():
+        by_question = first.get(source, {})
+        outcomes[name] = {key: by_question[key][:depth] for key in questions if by_question.get(key)}
+    if not any(outcomes.values()):
+        raise ConfigError(
+            f"prior: {section.run} has no complete first round of any model of this run; its models are "
+            f"{', '.join(earlier.setup.roster.models)}: name them under prior.models, as in {{new-name: old-name}}"
+        )
+    return outcomes
+
+
+def _prior_problems(
+    section: PriorConfig, prepared: PreparedRun, earlier: StoredRun, sources: Mapping[str, str]
+) -> Iterator[str]:
+    """Reasons why outcomes of the other run mean something else here."""
+    theirs = earlier.setup.roster.models
+    yield from rubric_problems(prepared.rubric, earlier.rubric)
+    for name, source in section.models.items():
+        if name not in prepared.models:
+            yield f"cannot serve {name!r}, which is not a model of this run; they are {', '.join(prepared.models)}"
+        if source not in theirs:
+            yield f"has no model {source!r}; its models are {', '.join(theirs)}"
+    there = earlier.setup.roster.questions
+    if not any(question.id in there for question in prepared.questions):
+        yield "has none of the questions of this run; they are matched by their ids"
+    yield from prompt_problems(prepared, earlier, sources, MEND_PRIOR)
+    yield from grading_problems(prepared, earlier)
+
+
+def first_outcomes(earlier: StoredRun, models: Collection[str]) -> dict[str, dict[str, list[int]]]:
+    """Categories of each model's trials before its first look, in order; incomplete models are left out."""
+    roster, least = earlier.setup.roster, earlier.setup.config.trials.min
+    first = imported_cells(roster, earlier.reader, earlier.events)
+    size = {
+        (model, question): least if first is None else int(first[roster.cell(model, question)])
+        for model in roster.models
+        for question in roster.questions
+        if model in models
+    }
+    found: dict[str, dict[str, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
+    for one in earlier.reader.outcomes():
+        if one.trial < size.get((one.model, one.question), 0) and one.category is not None:
+            found[one.model][one.question][one.trial] = one.category
+    short = {model for (model, key), trials in size.items() if len(found[model][key]) < trials}
+    return {
+        model: {key: [trials[at] for at in sorted(trials)] for key, trials in by_question.items()}
+        for model, by_question in found.items()
+        if model not in short
+    }
+
+
+SHOWN_QUESTIONS = 3
+MEND_RECORDED = (
+    "a recorded model needs outcomes of the same questions: take those of that run, give it the `prompt` that it had "
+    "there, or ask it anew"
+)
+
+
+def take_outcomes(prepared: PreparedRun, directory: Path, kept: Recorded) -> list[OutcomesRecorded]:
+    """Take outcomes of recorded models that are not `kept` in `directory`; raises `ConfigError` if it cannot."""
+    wanted: dict[Path, list[ModelConfig]] = {}
+    for model in prepared.config.models:
+        if model.recorded is not None and (model.name not in kept or kept[model.name].directory != str(model.recorded)):
+            wanted.setdefault(model.recorded, []).append(model)
+    found = [event for run, models in wanted.items() for event in _take_from_run(prepared, directory, run, models)]
+    for event in found:
+        if event.model in kept and kept[event.model].digest != event.digest:
+            raise ConfigError(
+                f"recorded model {event.model}: the run has taken its outcomes from {kept[event.model].directory}, and "
+                f"{event.directory} has others; name that one again, or begin another run with --fresh"
+            )
+    return [event for event in found if event.model not in kept]
+
+
+def _take_from_run(
+    prepared: PreparedRun, directory: Path, run: Path, models: Sequence[ModelConfig]
+) -> Iterator[OutcomesRecorded]:
+    names = ", ".join(model.name for model in models)
+    with _open_earlier(run, directory, f"recorded models {names}") as stored:
+        if problem := next(_recorded_problems(prepared, stored, models), None):
+            raise ConfigError(f"recorded models {names}: {run} {problem}")
+        before = stored_outcomes(stored.setup.config, stored.events)
+        yield from (_take_model(prepared, stored, before.get(model.model), model, run) for model in models)
+
+
+def _recorded_problems(prepared: PreparedRun, stored: StoredRun, models: Sequence[ModelConfig]) -> Iterator[str]:
+    """Reasons why outcomes of the earlier run mean something else here, or are missing."""
+    yield from rubric_problems(prepared.rubric, stored.rubric)
+    there = stored.setup.roster.questions
+    missing = [question.id for question in prepared.questions if question.id not in there]
+    if missing:
+        yield (
+            f"did not ask {first_few(missing, SHOWN_QUESTIONS)}, and a recorded model needs outcomes of every "
+            "question: ask only those that it has, or ask the models anew"
+        )
+    yield from grading_problems(prepared, stored)
+    yield from prompt_problems(prepared, stored, {model.name: model.model for model in models}, MEND_RECORDED)
+
+
+def _take_model(
+    prepared: PreparedRun, stored: StoredRun, before: OutcomesRecorded | None, model: ModelConfig, run: Path
+) -> OutcomesRecorded:
+    """Take all outcomes of one model; raises `ConfigError` if some question has none.
+
+    `before` are those that the earlier run itself has taken from another.
+    """
+    called, roster, keys = model.model, stored.setup.roster, [question.id for question in prepared.questions]
+    if called not in roster.models:
+        raise ConfigError(
+            f"recorded model {model.name}: {run} has no model {called!r}; its models are "
+            f"{', '.join(roster.models)}: name one under `model`"
+        )
+    if before is not None:
+        counts = {key: list(before.counts[key]) for key in keys}
+        ungraded = {key: number for key, number in before.ungraded.items() if key in counts}
+        cut = {key: each for key, each in (before.unsure or {}).items() if key in counts}
+        source, called, meaning = before.run, before.called, before.meaning
+    else:
+        judged = stored.counts()
+        own = judged.own[judged.roster.models.position(called)]
+        counts = {key: own[judged.roster.questions.position(key)].tolist() for key in keys}
+        failed = (one for one in stored.reader.outcomes() if one.model == called and one.category is None)
+        ungraded = dict(Counter(one.question for one in failed if one.question in counts))
+        cut = _cut_answers(prepared.rubric, stored, called, counts)
+        source, meaning = stored.setup.config.name, _meaning(stored, called)
+    if lacking := [key for key, each in counts.items() if not any(each)]:
+        drawn = stored.setup.config.trials.draw is not None
+        mend = "that run asked some questions only (trials.draw): record one without"
+        raise ConfigError(
+            f"recorded model {model.name}: {run} has no graded answer of it to question {lacking[0]} in a complete "
+            f"round; {mend if drawn else 'let that run go on first'}"
+        )
+    unsure = cut or None
+    digest = outcomes_digest(counts, ungraded, unsure, meaning)
+    return OutcomesRecorded(model.name, str(run), source, called, counts, ungraded, meaning, digest, unsure)
+
+
+def _cut_answers(
+    rubric: Rubric, stored: StoredRun, called: str, counts: Mapping[str, Sequence[int]]
+) -> dict[str, Sequence[int]]:
+    """By question and category, those of the counted answers of a model that were cut off and are not certainly right;
+    none if the rubric says what becomes of them."""
+    if grades_cut_answers(rubric):
+        return {}
+    sure = int(np.argmax(rubric.weights)) if best_is_sure(rubric) else None
+    found: dict[str, list[int]] = {}
+    for one in stored.reader.outcomes():
+        kinds = answer_kinds(one.flags)
+        cut = kinds & AnswerKind.TRUNCATED and not kinds & AnswerKind.TIMED_OUT
+        if one.model == called and one.question in counts and one.category not in (None, sure) and cut:
+            found.setdefault(one.question, [0] * len(rubric.weights))[one.category] += 1
+    return {key: np.minimum(each, counts[key]).tolist() for key, each in found.items()}
+
+
+def _meaning(stored: StoredRun, called: str) -> Json:
+    """How the outcomes of a model of the earlier run were asked and graded."""
+    header = stored.reader.header()
+    graded = {key: header.meaning[key] for key in ("grader", "rubric")}
+    if is_graded_by_logs(stored):
+        graded["grader"] = LOGS
+    return {"model": header.models.get(called, {}), **graded}
+
+
+REGRADE = "`adaptive-eval regrade` it with this configuration"
+
+
+def rubric_problems(ours: Rubric, theirs: Rubric) -> Iterator[str]:
+    """Reasons why categories of an earlier run mean something else under our rubric."""
+    if theirs.names != ours.names or theirs.weights != ours.weights:
+        there, here = (", ".join(one.names) for one in (theirs, ours))
+        yield f"was graded by another rubric ({there}, not {here}); `adaptive-eval regrade` it with this one"
+        return
+    fitted = (
+        one.lacks or one.medians or (isinstance(one, SchemaRubric) and one.schema.thresholds) for one in (ours, theirs)
+    )
+    if ours != theirs and any(fitted):
+        yield (
+            "was graded with other thresholds, so that its categories mean something else; take them from it, with "
+            "`rubric: {thresholds: {from: RUN}}`"
+        )
+
+
+def grading_problems(prepared: PreparedRun, earlier: StoredRun) -> Iterator[str]:
+    """Reasons why the same answers might have other grades here."""
+    theirs, ours = earlier.reader.header().meaning["grader"], prepared.header.meaning["grader"]
+    if theirs != ours and not is_graded_by_logs(earlier):
+        yield f"was graded otherwise, by another grader or one with other settings; {REGRADE}"
+    for question, other in _common_questions(prepared, earlier):
+        if question.answer and other.answer and question.answer != other.answer:
+            yield f"was graded by another answer key to question {question.id!r}; {REGRADE}"
+
+
+def prompt_problems(prepared: PreparedRun, earlier: StoredRun, sources: Mapping[str, str], mend: str) -> Iterator[str]:
+    """Questions that the earlier run asked in other words; `sources` maps names of models here to those there."""
+    ours, theirs = ({one.name: one for one in config.models} for config in (prepared.config, earlier.setup.config))
+    common, imported = _common_questions(prepared, earlier), bool(events_of_kind(earlier.events, TrialsImported))
+    for name, source in sources.items():
+        for question, other in common if source in theirs else ():
+            known = _question_as_sent(earlier.setup.config, theirs[source], other)
+            sent = _question_as_sent(prepared.config, ours[name], question)
+            if _prompts_differ(sent, known) and (not imported or _prompts_differ(question, other)):
+                yield f"asked {source} something else as question {question.id!r}; {mend}"
+
+
+def sampling_changes(prepared: PreparedRun, earlier: StoredRun, sources: Mapping[str, str]) -> Iterator[Change]:
+    """Sampling settings that differ in the earlier run; imported logs need not have any."""
+    theirs, ours = earlier.reader.header().models, prepared.header.models
+    imported = bool(events_of_kind(earlier.events, TrialsImported))
+    for name, source in sources.items():
+        had, has = theirs.get(source, {}).get("sampling", {}), ours[name].get("sampling", {})
+        if source in theirs and (had or not imported):
+            yield from differences(had, has, name)
+
+
+def _common_questions(prepared: PreparedRun, earlier: StoredRun) -> list[tuple[Question, Question]]:
+    there = {question.id: question for question in earlier.setup.questions}
+    return [(question, there[question.id]) for question in prepared.questions if question.id in there]
+
+
+def _question_as_sent(config: RunConfig, model: ModelConfig, question: Question) -> Question:
+    """The question with the rendered prompt that the model is sent, if the prompt is known."""
+    sent = render(prompt_for(model.prompt, question, config.benchmarks), question, "completions").text
+    return replace(question, prompt=sent or "") if question.prompt else question
+
+
+def _prompts_differ(one: Question, other: Question) -> bool:
+    """Whether the prompts of two questions are both known and differ."""
+    known = bool(one.prompt and other.prompt)
+    return known and (one.prompt, one.choices) != (other.prompt, other.choices)
+
+
+def is_graded_by_logs(earlier: StoredRun) -> bool:
+    """Whether grades come from imported logs: results then warn that the grader may differ."""
+    return any(event.graded_by is None for event in events_of_kind(earlier.events, TrialsImported))

@@ -1,0 +1,129 @@
+"""Rows that the section `report` asks for: scores on groups of questions, and metrics of k draws, with intervals.
+
+The estimate U of a metric for a question is the mean over all draws of k of its n trials, c of them right: h(c). It is
+unbiased, E[h(c') | p] = g(p), so its variance is E[h(c')^2 | p] - g(p)^2. With the posterior Beta(c + 1, n - c + 1) for
+p, the variance is on average
+
+    sum_c' h(c')^2 BetaBinomial(c'; n, c + 1, n - c + 1) - (var g + (mean g)^2),
+
+the last two under the same posterior. The posterior variance of g alone would be too small where n is little more than
+k, since U then jumps with every answer.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.config.reports import find_metric
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.evidence import estimate
+from adaptive_eval.core.plan import Plan
+from adaptive_eval.core.result import TWO_SIDED_95
+from adaptive_eval.questions.load import as_text, benchmark_named
+from adaptive_eval.questions.types import Question
+from adaptive_eval.report.results import Caution, GroupRow, MetricRow
+from scorio import Counts
+from scorio.moments import CountArray, FloatArray, over_categories
+
+BENCHMARK = "benchmark"
+"""Name of the grouping by benchmark."""
+
+
+def question_groups(config: RunConfig, questions: Sequence[Question]) -> dict[str, tuple[str, ...]]:
+    """Label of each question, for each way to group them."""
+    groups = {BENCHMARK: tuple(benchmark_named(one.id) for one in questions)} if config.benchmarks else {}
+    return groups | {
+        by: tuple(as_text(one.metadata.get(by)) or "-" for one in questions) for by in config.report.group_by
+    }
+
+
+def group_rows(
+    plan: Plan, counts: CountArray, models: Sequence[str], groups: Mapping[str, Sequence[str]], order: Sequence[int]
+) -> Iterator[GroupRow]:
+    """Rows group by group, from counts (L, M, K); within each group models are in the `order` of their total scores."""
+    bench = plan.bench
+    known = counts if bench.prior_counts is None else counts + bench.prior_counts
+    for by, of_question in groups.items():
+        labels = np.array(of_question)
+        for group in dict.fromkeys(of_question):
+            yield from _rows_in_group(plan, known, models, order, by, group, np.flatnonzero(labels == group))
+
+
+def _rows_in_group(
+    plan: Plan,
+    known: CountArray,
+    models: Sequence[str],
+    order: Sequence[int],
+    by: str,
+    group: str,
+    own: NDArray[np.intp],
+) -> Iterator[GroupRow]:
+    bench, there = plan.bench, known[:, own]
+    g = np.ones(bench.questions) if bench.question_weights is None else bench.question_weights
+    labels = None if bench.benchmark_of is None else np.unique(bench.benchmark_of[own], return_inverse=True)[1]
+    share = float(g[own].sum() / bench.questions)
+    for model in order:
+        trials = int(there[model].sum())
+        if not over_categories(there[model]).all():
+            yield GroupRow(by, group, share, len(own), models[model], trials, None, None, None, None)
+            continue
+        found = estimate(
+            there[[model]], bench.weights, plan.prior, np.array(1), bayes=False, g=g[own] / g[own].mean(), groups=labels
+        )
+        score, sigma = float(found.score[0]), float(found.sigma()[0])
+        ends = score - TWO_SIDED_95 * sigma, score + TWO_SIDED_95 * sigma
+        low, high = np.clip(ends, bench.weights.min(), bench.weights.max()).tolist()
+        yield GroupRow(by, group, share, len(own), models[model], trials, score, sigma, low, high)
+
+
+BINARY = np.array([0.0, 1.0])
+
+
+def metric_rows(
+    names: Sequence[str], models: Sequence[str], counts: NDArray[np.integer], weights: FloatArray
+) -> Iterator[MetricRow]:
+    """Metrics of each model from counts (L, M, 2); None if a question has fewer trials than draws."""
+    if not names:
+        return
+    right_last = counts[..., np.argsort(weights, kind="stable")].astype(np.int64)
+    for name in names:
+        metric = find_metric(name)
+        for model, own in zip(models, right_last, strict=True):
+            if metric is None or own.shape[-1] != 2 or own.sum(axis=-1).min() < metric.draws:
+                yield MetricRow(name, model, None, None, None, None)
+                continue
+            value = float(metric.value(Counts(n=own, w=BINARY)))
+            variances = [_question_variance(name, wrong, right) for wrong, right in own.tolist()]
+            sigma = float(np.sqrt(np.sum(variances))) / len(own)
+            low, high = value - TWO_SIDED_95 * sigma, value + TWO_SIDED_95 * sigma
+            yield MetricRow(name, model, value, sigma, max(low, 0.0), min(high, 1.0))
+
+
+@cache
+def _question_variance(name: str, wrong: int, right: int) -> float:
+    from scipy.stats import betabinom  # slow to import, and few ask for metrics
+
+    metric = find_metric(name)
+    assert metric is not None
+    trials = wrong + right
+    others = np.arange(trials + 1)
+    every = Counts(n=np.stack([trials - others, others], axis=-1)[:, None, :], w=BINARY)
+    chances = betabinom.pmf(others, trials, right + 1, wrong + 1)
+    posterior = metric.summary(Counts(n=np.array([[wrong, right]]), w=BINARY))
+    squares = float(chances @ np.square(metric.value(every)))
+    return max(squares - float(posterior.sigma) ** 2 - float(posterior.mu) ** 2, 0.0)
+
+
+def metric_cautions(rows: Sequence[MetricRow]) -> Iterator[Caution]:
+    """Warn of each metric that has no value for some model."""
+    for name in dict.fromkeys(row.metric for row in rows):
+        without = [row.model for row in rows if row.metric == name and row.value is None]
+        if without:
+            yield Caution(
+                "no_metric",
+                None,
+                f"{name} is left out for {', '.join(without)}: some question has fewer trials than it has draws, and "
+                "no estimate from fewer is without bias; raise trials.min, or ask for fewer draws",
+            )

@@ -1,0 +1,319 @@
+"""A stored run under other rubrics: scores, ranks and tiers as each rubric would have them (paper, 3.4 and Figure 7).
+
+Nothing is asked or changed: every rubric is applied to the stored signals of each trial. The trials are those in the
+scores, without outcomes of another run (R0), which are known under the run's rubric alone. Tiers come from a single
+look at these trials by the run's rule; by the sequential boundary without futility if that rule is a plug-in, or if the
+run does not compare models with each other. The run itself may have called a pair at an earlier look, which stands
+there.
+"""
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import compress
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.base.errors import ConfigError, GraderError
+from adaptive_eval.config.benchmarks import Weighing, weigh_questions
+from adaptive_eval.core.drawn import drawn_pairs, estimates_of_drawn
+from adaptive_eval.core.evidence import Estimates, Evidence, Prior, judged_pairs, update, weigh_evidence
+from adaptive_eval.core.rules import Rule, calls
+from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.settings import Bench
+from adaptive_eval.core.tally import why_unjudgeable
+from adaptive_eval.graders.frozen import LENGTH_RATIO, FrozenThresholds
+from adaptive_eval.graders.many_trials import (
+    CHUNK_SIZE,
+    NO_CATEGORY,
+    AnswerMeasures,
+    SignalsBuilder,
+    TrialSignals,
+    add_length_ratios,
+    classify_trials,
+    fit_thresholds,
+    missing_signals,
+)
+from adaptive_eval.graders.rubric import Rubric, RubricConfig, SchemaRubric, open_rubric
+from adaptive_eval.report.old.restore import StoredRun, open_run
+from adaptive_eval.report.thresholds import thresholds_from_run
+from adaptive_eval.store import TrialFacts
+from adaptive_eval.store.thresholds import kept_thresholds, thresholds_from_event
+from scorio.categorical import SCHEMATA
+from scorio.rank import compare_rankings, rank_scores
+
+OWN_RUBRIC = "the run's rubric"
+
+
+@dataclass(frozen=True, slots=True)
+class RescoredModel:
+    """One model under one rubric."""
+
+    name: str
+    score: float | None
+    """None if some question has no answer with a category."""
+    sigma: float | None
+    rank: int | None
+    """1 for the best; equal scores share a rank."""
+    tier: int | None
+    """A new tier begins where a model is called worse than the one above it."""
+    counts: tuple[int, ...]
+    """Trials by category."""
+    left_out: int
+    """Trials that lack a signal."""
+
+
+@dataclass(frozen=True, slots=True)
+class RescoredRubric:
+    """One rubric on the stored trials."""
+
+    name: str
+    categories: tuple[str, ...]
+    weights: tuple[float, ...]
+    thresholds: Mapping[str, float]
+    """Percentiles that the rubric compares with."""
+    fitted: tuple[str, ...]
+    """Thresholds fitted on these very trials."""
+    assumed: Mapping[str, float]
+    """Values for absent signals."""
+    models: tuple[RescoredModel, ...]
+    """The models in the order of the run's own ranking."""
+    tau_b: float | None
+    """Kendall's tau-b of its scores with those of the run's rubric; None if too few models have a score."""
+
+
+@dataclass(frozen=True, slots=True)
+class RubricUnavailable:
+    """A rubric that cannot grade these trials."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rescoring:
+    """A run under several rubrics."""
+
+    run: str
+    trials: int
+    """Number of graded trials in the scores."""
+    rubrics: tuple[RescoredRubric, ...]
+    """The run's own first."""
+    unavailable: tuple[RubricUnavailable, ...]
+    with_prior: bool
+    """Whether the run counts outcomes of another run, which are left out here."""
+
+
+def rescore(directory: Path, rubrics: Mapping[str, RubricConfig] | None = None) -> Rescoring:
+    """Score a stored run by these rubrics; by default the twelve schemata of the paper."""
+    with open_run(directory) as stored:
+        rescoring = rescore_stored(stored, rubrics)
+    if rescoring is None:
+        raise ConfigError(f"{directory} has no look yet, so there is nothing to rescore; let it run on")
+    return rescoring
+
+
+def rescore_stored(stored: StoredRun, rubrics: Mapping[str, RubricConfig] | None = None) -> Rescoring | None:
+    """Score an open run by these rubrics; None if no trial was judged yet."""
+    trials, config = _Trials.read(stored), stored.setup.config
+    if not len(trials):
+        return None
+    look, kept = _SingleLook.of(stored), thresholds_from_event(kept_thresholds(config.rubric, stored.events))
+    frozen = FrozenThresholds({**kept.values, **config.rubric.numbers}, kept.rest_on, kept.medians)
+    own = _scored(look, OWN_RUBRIC, open_rubric(config.rubric, frozen), trials, trials.category)
+    own = replace(own, thresholds=_used_thresholds(config.rubric, frozen))
+    order = np.argsort([model.rank or len(trials) for model in own.models], kind="stable").tolist()
+    scored, unavailable = [own], list[RubricUnavailable]()
+    for name, wanted in (default_rubrics(config.rubric) if rubrics is None else rubrics).items():
+        try:
+            rubric = _score_by(look, name, wanted, trials, frozen)
+            scored.append(replace(rubric, tau_b=_agreement(rubric, own)))
+        except GraderError as error:
+            unavailable.append(RubricUnavailable(name, str(error)))
+    ordered = tuple(replace(one, models=tuple(one.models[at] for at in order)) for one in scored)
+    prior = config.prior is not None or len(config.asked) < len(config.models)
+    return Rescoring(config.name, len(trials), ordered, tuple(unavailable), prior)
+
+
+def default_rubrics(own: RubricConfig) -> dict[str, RubricConfig]:
+    """The twelve schemata, with the thresholds of the run's own rubric."""
+    numbers = own.numbers if own.name in SCHEMATA and not own.categories else {}
+    return {name: RubricConfig(name=name, thresholds=numbers) for name in SCHEMATA}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Trials:
+    """The graded trials in the scores, as columns."""
+
+    models: tuple[str, ...]
+    questions: tuple[str, ...]
+    model: NDArray[np.int32]
+    question: NDArray[np.int32]
+    category: NDArray[np.int32]
+    """The stored category."""
+    signals: TrialSignals
+
+    def __len__(self) -> int:
+        return len(self.model)
+
+    @classmethod
+    def read(cls, stored: StoredRun) -> "_Trials":
+        """The trials of the current models and questions."""
+        roster, gathered = stored.setup.roster, SignalsBuilder()
+        places, measured = array("i"), TrialFacts._fields.index("finish_reason")
+        for row in stored.reader.trial_facts():
+            if (row.model, row.question) in roster:
+                places.extend((*roster.cell(row.model, row.question), row.trial, row.category))
+                gathered.add((row.signals, row.flags), AnswerMeasures._make(row[measured:]))
+        model, question, trial, category = np.frombuffer(places, np.int32).reshape(-1, 4).T
+        judged = _is_judged(stored, model, question, trial)
+        model, question, category = (np.ascontiguousarray(column[judged]) for column in (model, question, category))
+        names = tuple(roster.models), tuple(roster.questions)
+        return cls(*names, model, question, category, gathered.build().select(judged))
+
+    def tally(self, categories: NDArray[np.integer], levels: int) -> NDArray[np.int64]:
+        """Trials by category (L, M, K + 1); the last column counts those without one."""
+        shape = len(self.models), len(self.questions), levels + 1
+        counts = np.zeros(int(np.prod(shape)), dtype=np.int64)
+        for at in range(0, len(self), CHUNK_SIZE):
+            part = slice(at, at + CHUNK_SIZE)
+            column = np.where(categories[part] == NO_CATEGORY, levels, categories[part])
+            np.add.at(counts, np.ravel_multi_index((self.model[part], self.question[part], column), shape), 1)
+        return counts.reshape(shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _SingleLook:
+    """A single look at counts by the run's rule."""
+
+    rule: Rule
+    prior: Prior
+    horizon: int
+    drawn: bool
+    """Whether questions were drawn at random instead of asked in full."""
+    weighing: Weighing | None
+
+    @classmethod
+    def of(cls, stored: StoredRun) -> "_SingleLook":
+        config = stored.setup.config
+        weighing = weigh_questions(config.benchmarks, tuple(stored.setup.roster.questions))
+        rule: Rule = Sequential(config.stopping.confidence)
+        if not config.plug_ins:
+            objective = stored.plan.objective
+            if objective.compares and objective.reference is None and objective.rule is None:
+                # `optimal` earns its calls by giving pairs up at earlier looks, and here there is one look
+                rule = getattr(stored.plan.rule, "ties", stored.plan.rule)
+        return cls(rule, config.stopping.prior, config.trials.max, config.trials.draw is not None, weighing)
+
+    def weigh(
+        self, counts: NDArray[np.integer], scored: NDArray[np.bool_], weights: NDArray[np.float64]
+    ) -> tuple[Estimates, Evidence]:
+        """Estimates by these counts (L, M, K), and the evidence on every pair."""
+        models, questions, _ = counts.shape
+        if self.drawn:
+            known = estimates_of_drawn(counts, weights)
+            first, second = judged_pairs(models, reference=False, margin=None)
+            (paired,) = drawn_pairs(counts, weights, first, second)
+            return known, weigh_evidence(known, paired=paired)
+        bench = Bench(models, questions, weights, **({} if self.weighing is None else self.weighing._asdict()))
+        known = update(Estimates.nothing(bench), np.flatnonzero(scored), counts, bench, self.prior, self.horizon)
+        return known, weigh_evidence(known)
+
+    def tiers(self, order: NDArray[np.intp], evidence: Evidence) -> NDArray[np.int64]:
+        """The tier of each model in this order, best first."""
+        above, below = order[:-1], order[1:]
+        at = evidence.plain_positions(np.stack([above, below], axis=-1))
+        called = calls(self.rule, [evidence])[at]
+        apart = np.where(evidence.first[at] == above, called > 0, called < 0)
+        return np.cumsum([1, *apart])
+
+
+def _score_by(
+    look: _SingleLook, name: str, config: RubricConfig, trials: _Trials, frozen: FrozenThresholds
+) -> RescoredRubric:
+    """Score the trials by a configured rubric with thresholds of the run that it names, or else the `frozen` ones of
+    this run; others are fitted on these trials. Raises `GraderError` if no trial has a signal that it needs."""
+    if absent := [signal for signal in missing_signals(trials.signals, open_rubric(config)) if signal != LENGTH_RATIO]:
+        raise GraderError(f"needs {', '.join(absent)}, which no trial has")
+    if (taken := thresholds_from_run(config)) is not None:
+        frozen = thresholds_from_event(taken)
+    signals = trials.signals
+    questions = [trials.questions[at] for at in trials.question.tolist()] if config.looks_at_lengths else ()
+    rubric, whole = fit_thresholds(config, signals, questions, frozen)
+    if config.looks_at_lengths:
+        signals = add_length_ratios(signals, questions, whole.medians)
+    fitted = tuple(threshold for threshold in config.unfitted if threshold not in frozen.values)
+    scored = _scored(look, name, rubric, trials, classify_trials(signals, rubric))
+    return replace(scored, thresholds=_used_thresholds(config, whole), fitted=fitted)
+
+
+def _scored(
+    look: _SingleLook, name: str, rubric: Rubric, trials: _Trials, categories: NDArray[np.integer]
+) -> RescoredRubric:
+    """Score, rank and tier of the models by these categories, in the order of the configuration."""
+    tally = trials.tally(categories, len(rubric.weights))
+    counts, without = tally[..., :-1], tally[..., -1]
+    rows = zip(counts, without, strict=True)
+    scored = np.array([why_unjudgeable(row.sum(axis=-1), bare, some=look.drawn) is None for row, bare in rows])
+    known, evidence = look.weigh(counts, scored, np.array(rubric.weights, dtype=float))
+    scored &= np.isfinite(known.score)  # a model that has just joined has no answers to drawn questions
+    there = np.flatnonzero(scored)
+    ranks, tiers, sigma = dict[int, int](), dict[int, int](), known.sigma()
+    if len(there):
+        order = there[np.argsort(-known.score[there], kind="stable")]
+        ranks = dict(zip(there.tolist(), np.asarray(rank_scores(known.score[there])).astype(int).tolist(), strict=True))
+        tiers = dict(zip(order.tolist(), look.tiers(order, evidence).tolist(), strict=True))
+    models = tuple(
+        RescoredModel(
+            name=model,
+            score=float(known.score[at]) if scored[at] else None,
+            sigma=float(sigma[at]) if scored[at] else None,
+            rank=ranks.get(at),
+            tier=tiers.get(at),
+            counts=tuple(counts[at].sum(axis=0).tolist()),
+            left_out=int(without[at].sum()),
+        )
+        for at, model in enumerate(trials.models)
+    )
+    optional = rubric.optional if isinstance(rubric, SchemaRubric) else ()
+    assumed = {signal: 0.0 for signal in optional if np.isnan(trials.signals.numbers(signal)).all()}
+    return RescoredRubric(name, rubric.names, rubric.weights, {}, (), assumed, models, None)
+
+
+def _used_thresholds(config: RubricConfig, frozen: FrozenThresholds) -> dict[str, float]:
+    known = {**frozen.values, **config.numbers}
+    return {name: float(known[name]) for name in config.percentiles if name in known}
+
+
+def _agreement(rubric: RescoredRubric, own: RescoredRubric) -> float | None:
+    """Kendall's tau-b of the scores under two rubrics; None if too few models have both."""
+    both = [(a.score, b.score) for a, b in zip(rubric.models, own.models, strict=True)]
+    known = np.array([(a, b) for a, b in both if a is not None and b is not None])
+    if len(known) < 2:
+        return None
+    tau = float(compare_rankings(*(rank_scores(column, "fractional") for column in known.T)).tau_b)
+    return None if np.isnan(tau) else tau
+
+
+def judged_rows(stored: StoredRun) -> list[TrialFacts]:
+    """Graded trials in the scores of the current models and questions."""
+    roster = stored.setup.roster
+    rows = [row for row in stored.reader.trial_facts() if (row.model, row.question) in roster]
+    places = [(*roster.cell(row.model, row.question), row.trial) for row in rows]
+    model, question, trial = np.array(places, dtype=np.int32).reshape(-1, 3).T
+    return list(compress(rows, _is_judged(stored, model, question, trial)))
+
+
+def _is_judged(
+    stored: StoredRun, model: NDArray[np.int32], question: NDArray[np.int32], trial: NDArray[np.int32]
+) -> NDArray[np.bool_]:
+    """Mask of the graded trials in the scores: the first of each model and question, as many as the newest look has."""
+    wanted = stored.counts().own.sum(axis=2)
+    order = np.lexsort((trial, question, model))
+    cell = (model.astype(np.int64) * wanted.shape[1] + question)[order]
+    _, begin, sizes = np.unique(cell, return_index=True, return_counts=True)
+    judged = np.zeros(len(model), dtype=np.bool_)
+    judged[order] = np.arange(len(cell)) - np.repeat(begin, sizes) < wanted.ravel()[cell]
+    return judged

@@ -1,0 +1,109 @@
+"""Read and write results.json.
+
+Writing is atomic: even after a power failure a reader finds the old file or the new one. The last field is `checksum`,
+the CRC-32 of the file without it.
+"""
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, replace
+from functools import cache
+from pathlib import Path
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from adaptive_eval.base.files import read_file, write_atomic
+from adaptive_eval.report.question_rows import CountedRows, WrittenRows, rows_within
+from adaptive_eval.report.results import FORMAT, Results, Unjudged
+
+RESULTS_FILE = "results.json"
+MAX_BYTES = 2**30
+"""More than the file of a million questions has."""
+
+
+def read_results(directory: Path, *, rows: bool = True) -> Results | None:
+    """Read the file in `directory`; None before the first look, or if it is damaged or of an unknown version.
+
+    Without `rows`, the rows of questions, most of a large file, are left out unread.
+    """
+    try:
+        data = read_file(directory / RESULTS_FILE, MAX_BYTES)
+        return _parse_file(data, rows) if data.startswith(_JUDGED) and _has_valid_checksum(data) else None
+    except (OSError, ValidationError):
+        return None
+
+
+_JUDGED = b'{"format":%b,' % orjson.dumps(FORMAT)
+_BEFORE_ROWS, _AFTER_ROWS = b'],"questions":[{"id":', b'}],"warnings":['
+"""Delimiters of the rows. Strings within the file cannot contain them, since their quotes are escaped. Options of a
+plug-in may have the first one as JSON, but they stand before the rows."""
+
+
+def _parse_file(data: bytes, rows: bool) -> Results:
+    """Parse the file; rows of questions stay text if they are in the format written here."""
+    before = data.rfind(_BEFORE_ROWS)
+    begin, end = before + _BEFORE_ROWS.index(b"{"), data.find(_AFTER_ROWS, max(before, 0)) + 1
+    if before >= 0 and end > 0:
+        written = rows_within(data, begin, end) if rows else ()
+        if written is not None:
+            return replace(_parse_results(data[:begin] + data[end:]), questions=written)
+    found = _parse_results(data)
+    return found if rows else replace(found, questions=())
+
+
+def _parse_results(data: bytes) -> Results:
+    return _reader().validate_json(data)
+
+
+@cache
+def _reader() -> TypeAdapter[Results]:
+    return TypeAdapter(Results)
+
+
+def write_results(directory: Path, results: Results | Unjudged) -> Path:
+    """Replace the file in `directory`; on `StoreFull` or `StoreError` the old file stays."""
+    path = directory / RESULTS_FILE
+    # not indented: with thousands of questions the file is large, and written at every look
+    parts = _append_checksum(_json_parts(results))
+    write_atomic(path, parts, "What was committed is intact: mend that and run the same command")
+    return path
+
+
+def _json_parts(results: Results | Unjudged) -> Iterator[bytes]:
+    """JSON of the results, part by part, without the last bracket."""
+    for number, field in enumerate(fields(results)):
+        value = getattr(results, field.name)
+        yield b'%b"%b":' % (b"," if number else b"{", field.name.encode())
+        if isinstance(value, CountedRows | WrittenRows):
+            yield b"["
+            for place, part in enumerate(value.parts()):
+                yield b"," + part if place else part
+            yield b"]"
+        else:
+            yield orjson.dumps(value)
+
+
+def _append_checksum(members: Iterable[bytes]) -> Iterator[bytes]:
+    crc = 0
+    for part in members:
+        crc = zlib.crc32(part, crc)
+        yield part
+    yield b',"checksum":%d}\n' % zlib.crc32(b"}", crc)
+
+
+_CHECKSUM = re.compile(rb',"checksum":([0-9]{1,10})}\n\Z')
+
+
+def is_intact(directory: Path) -> bool | None:
+    """Whether the file matches its checksum; None if there is no file."""
+    try:
+        return _has_valid_checksum(read_file(directory / RESULTS_FILE, MAX_BYTES))
+    except OSError:
+        return None
+
+
+def _has_valid_checksum(data: bytes) -> bool:
+    found = _CHECKSUM.search(data[-40:])
+    return found is not None and zlib.crc32(b"}", zlib.crc32(memoryview(data)[: -len(found[0])])) == int(found[1])

@@ -1,0 +1,293 @@
+"""State of a run at one moment, from which results are built."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval import __version__
+from adaptive_eval.config.first_round import unbounded_models
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.controller import Controller
+from adaptive_eval.core.early_stop import EndedRun
+from adaptive_eval.core.result import Result
+from adaptive_eval.core.settings import Bench
+from adaptive_eval.core.types import Look, Reason
+from adaptive_eval.endpoints.wire import sent_sampling
+from adaptive_eval.notes.batches import PendingBatch
+from adaptive_eval.questions import Question
+from adaptive_eval.report.alarms import alarm_rows
+from adaptive_eval.report.label_effect import RunLabels, correct_scores
+from adaptive_eval.report.labelled import LabelledRun
+from adaptive_eval.report.report_rows import group_rows, question_groups
+from adaptive_eval.report.results import (
+    AlarmRow,
+    BatchRow,
+    Caution,
+    GroupRow,
+    OtherCostRow,
+    RunInfo,
+    ServerRow,
+    TurnsRow,
+    setting,
+)
+from adaptive_eval.report.sites import OWN_SITE_PREFIX
+from adaptive_eval.report.warnings import (
+    alarm_cautions,
+    decision_cautions,
+    failure_cautions,
+    horizon_cautions,
+    import_cautions,
+    is_alarmed,
+    joined_caution,
+    loss_cautions,
+    notice_cautions,
+    recorded_caution,
+    uncounted_caution,
+)
+from adaptive_eval.store import (
+    Event,
+    HeldTime,
+    OutcomesRecorded,
+    ServerDied,
+    ServerLaunched,
+    SitePlaced,
+    count_kills,
+    events_of_kind,
+)
+from adaptive_eval.store.repeats import SamplingFreedom
+from adaptive_eval.store.usage import TrialUsage
+from scorio.moments import CountArray, FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class RunSubject:
+    """Models, questions and settings of a run, in the order of the core's indices."""
+
+    name: str
+    models: tuple[str, ...]
+    questions: tuple[str, ...]
+    drawn: tuple[SamplingFreedom | None, ...]
+    """Sampling freedom of each model's answers; None if equal answers are normal, or texts are not seen."""
+    created: float
+    """Seconds since 1970."""
+    decisions: Mapping[str, object] = field(default_factory=dict)
+    """Sections of the configuration that say what is decided and how."""
+    sampling: tuple[Mapping[str, object], ...] = ()
+    """Sampling settings in the requests to each model; empty for recorded models."""
+    launched: frozenset[int] = frozenset()
+    """Models whose servers the run starts."""
+    metrics: tuple[str, ...] = ()
+    """Metrics for the report."""
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Label of each question, for each way to group them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """State of a run at one moment, from which results are built: copies, which the run no longer changes."""
+
+    subject: RunSubject
+    run: RunInfo
+    result: Result
+    bench: Bench
+    looks: tuple[Look, ...]
+    arrived: NDArray[np.integer]
+    """All outcomes (L, M, K), also those of the round in flight."""
+    judged: NDArray[np.integer]
+    """Outcomes (L, M, K) of complete rounds."""
+    set_aside: Mapping[int, str]
+    usages: tuple[TrialUsage, ...]
+    noticed: tuple[Caution, ...]
+    """Cautions about implausible answers, changed settings, imported trials and servers."""
+    events: tuple[Event, ...]
+    held: tuple[HeldTime | None, ...]
+    """Time for which each model has held its servers; None if unknown."""
+    beside: tuple[OtherCostRow, ...] = ()
+    """Spending that caps count besides the stored answers of the current models."""
+    groups: tuple[GroupRow, ...] = ()
+    ended: EndedRun | None = None
+    """The end of the run, if scores are to be corrected for it."""
+    labelled: LabelledRun | None = None
+    """What labels say of it; None without labels."""
+    by_grades: Result | None = None
+    """The result by the grades alone, if labels correct scores of `result`."""
+    alarms: tuple[AlarmRow, ...] = ()
+
+    @cached_property
+    def prior_depths(self) -> FloatArray:
+        """Outcomes of R0 per question, of each model."""
+        prior, _ = prior_and_recorded_counts(self.bench)
+        return np.asarray(prior.sum(axis=(1, 2)) / self.bench.questions)
+
+    @cached_property
+    def recorded(self) -> Mapping[int, str]:
+        """The run that the outcomes of each recorded model come from."""
+        names = {event.model: event.run for event in events_of_kind(self.events, OutcomesRecorded)}
+        return {model: names.get(self.subject.models[model], "") for model in sorted(self.bench.recorded)}
+
+
+def take_snapshot(
+    subject: RunSubject,
+    controller: Controller,
+    usages: Sequence[TrialUsage],
+    *,
+    elapsed: float,
+    now: float,
+    stopped: bool,
+    events: Sequence[Event] = (),
+    held: Sequence[HeldTime | None] = (),
+    beside: Sequence[OtherCostRow] = (),
+    correct: bool = False,
+    labels: RunLabels | None = None,
+) -> Snapshot | None:
+    """Copy the state after the latest look; None before the first. `events` are all events of the run.
+
+    `held` is the time for which each model has held its servers, if known; `beside` is other spending under caps. With
+    `correct`, scores of a run that has ended are corrected for its early end, which may take seconds. `labels` correct
+    scores and verdicts.
+    """
+    graded = result = controller.result()
+    if result is None:
+        return None
+    labelled, correction = (None, None) if labels is None else correct_scores(labels, subject.models, controller)
+    if correction is not None:
+        result = controller.result(correction)
+        assert result is not None
+    bench, reason = controller.plan.bench, result.reason
+    _, recorded = prior_and_recorded_counts(bench)
+    explained = {alarm.model for alarm in controller.alarms}
+    stop_on = setting(subject.decisions, "stopping", "on_alarm")
+    alarms = tuple(
+        alarm_cautions(subject.models, usages, events, explained, stop_on=stop_on, gone=controller.set_aside)
+    )
+    if reason not in (None, Reason.ALARM) and is_alarmed(subject.decisions, alarms):
+        reason, stopped = None, True
+    finished = reason is not None and reason.ends(sum(row.trials for row in result.models))
+    order = [row.model for row in result.models]
+    stored = sum(usage.trials for usage, asked in zip(usages, bench.asked, strict=True) if asked)
+    return Snapshot(
+        subject=subject,
+        run=run_info(subject, elapsed, now, reason, finished=finished, stopped=stopped, events=events),
+        result=result,
+        bench=bench,
+        looks=tuple(controller.looks),
+        arrived=controller.arrived + recorded,
+        judged=controller.counts + recorded,
+        set_aside={model: lost.reason for model, lost in controller.set_aside.items()},
+        usages=tuple(usage.copy() for usage in usages),
+        noticed=(
+            *alarms,
+            *horizon_cautions(controller.plan.deciding_rule, controller.extensions, events),
+            *decision_cautions(events),
+            *joined_caution(controller.plan),
+            *uncounted_caution(stored, int((controller.counts_with_kept - controller.arrived).sum())),
+            *import_cautions(events),
+            *recorded_caution(subject.models, events),
+            *notice_cautions(events),
+            *loss_cautions(events),
+            *failure_cautions(events),
+            *(Caution("unbounded", None, text) for text in unbounded_models(controller.plan, subject.models)),
+        ),
+        events=tuple(events),
+        held=tuple(held) or (None,) * len(subject.models),
+        beside=tuple(beside),
+        groups=tuple(group_rows(controller.plan, controller.counts, subject.models, subject.groups, order)),
+        ended=EndedRun.from_controller(controller) if correct else None,
+        labelled=labelled,
+        by_grades=None if correction is None else graded,
+        alarms=alarm_rows(controller.alarms, subject.models),
+    )
+
+
+def run_info(
+    subject: RunSubject,
+    elapsed: float,
+    now: float,
+    reason: Reason | None,
+    *,
+    finished: bool,
+    stopped: bool,
+    events: Sequence[Event] = (),
+) -> RunInfo:
+    """Build the head of the results file."""
+    return RunInfo(
+        name=subject.name,
+        version=__version__,
+        created=iso_time(subject.created),
+        updated=iso_time(now),
+        active_seconds=elapsed,
+        status="finished" if finished else "stopped" if stopped or reason is not None else "running",
+        reason=None if reason is None else str(reason),
+        kills=count_kills(events),
+    )
+
+
+def iso_time(seconds: float) -> str:
+    """Format seconds since 1970 as a date and time in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def prior_and_recorded_counts(bench: Bench) -> tuple[CountArray, NDArray[np.integer]]:
+    """Counts (L, M, K) of R0, which is added to a model's own trials, and of the outcomes of recorded models."""
+    if bench.prior_counts is None:
+        nothing = np.broadcast_to(np.int32(0), (bench.models, bench.questions, bench.categories))  # a single number
+        return nothing, nothing
+    asked = bench.asked[:, None, None]
+    return np.where(asked, bench.prior_counts, 0), np.where(asked, 0, bench.prior_counts).astype(np.int64)
+
+
+def server_rows(events: Sequence[Event]) -> tuple[ServerRow, ...]:
+    """Servers that were launched and became ready."""
+    rows: dict[str, ServerRow] = {}
+    for one in events_of_kind(events, ServerLaunched):
+        starts = rows[one.model].starts + 1 if one.model in rows else 1
+        rows[one.model] = ServerRow(one.model, one.command, one.version, starts)
+    return tuple(rows.values())
+
+
+def batch_rows(pending: Iterable[PendingBatch]) -> tuple[BatchRow, ...]:
+    """Pending batches, the oldest first."""
+    rows = (
+        BatchRow(one.model, one.batch, len(one.requests), one.since or one.planned, one.cancelled) for one in pending
+    )
+    return tuple(sorted(rows, key=lambda row: (row.since, row.model)))
+
+
+def turns_rows(events: Sequence[Event]) -> tuple[TurnsRow, ...]:
+    """Places that several models have shared."""
+    swaps: dict[str, list[ServerLaunched]] = {}
+    dead: set[str | None] = set()
+    # each model has sites of its own with these names
+    own = {one.on for one in events_of_kind(events, SitePlaced) if one.on.startswith(OWN_SITE_PREFIX)}
+    for one in events:
+        if isinstance(one, ServerDied):
+            dead.add(one.on)
+        elif isinstance(one, ServerLaunched) and one.on is not None and one.on not in own:
+            if one.on not in dead:  # else the same model is restarted
+                swaps.setdefault(one.on, []).append(one)
+            dead.discard(one.on)
+    rows = (
+        TurnsRow(on, len({one.model for one in here}), len(here), sum(one.seconds for one in here))
+        for on, here in swaps.items()
+    )
+    return tuple(row for row in rows if row.models > 1)
+
+
+def run_subject(config: RunConfig, questions: Sequence[Question], created: float) -> RunSubject:
+    """Subject of a run that began at `created`, in seconds since 1970."""
+    return RunSubject(
+        name=config.name,
+        models=tuple(model.name for model in config.models),
+        questions=tuple(question.id for question in questions),
+        drawn=tuple(SamplingFreedom.from_sampling(model.sampling) for model in config.models),
+        created=created,
+        decisions=config.stated(),
+        sampling=tuple({} if one.recorded else sent_sampling(one, one.sampling) for one in config.models),
+        launched=frozenset(config.launched),
+        metrics=config.report.metrics,
+        groups=question_groups(config, questions),
+    )

@@ -1,0 +1,148 @@
+"""Current state of a run, as plain values for all displays."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from adaptive_eval.core.settings import Budget
+from adaptive_eval.core.types import NO_COST, Cost, Verdict
+from adaptive_eval.report.finding import Clause, count_states, finding, model_clauses
+from adaptive_eval.report.results import BatchRow, GateRow, GradingCost, ModelRow, OtherCostRow, Results
+from adaptive_eval.report.sites import SiteRow
+
+
+class Standing(NamedTuple):
+    """One model in the ranking."""
+
+    row: ModelRow
+    clauses: tuple[Clause, ...] = ()
+    """Its relations to others, undecided ones first; empty if no comparison involves it."""
+
+
+def standings(found: Results) -> tuple[Standing, ...]:
+    """The ranking, best model first."""
+    return tuple(Standing(row, tuple(model_clauses(found, row))) for row in found.models)
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """A cap of the budget, with what was used of it."""
+
+    name: str
+    used: float
+    cap: float
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentTraffic:
+    """Requests at all servers; None: known to the run's process alone."""
+
+    in_flight: int | None
+    retries: int
+    errors: int | None
+    healthy_replicas: int
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTraffic:
+    """Usage of one model over all starts, and its requests now."""
+
+    model: str
+    trials: int
+    tokens: int
+    usd: float
+    gpu_seconds: float
+    in_flight: int
+    retries: int
+    errors: Mapping[str, int]
+    """Number of errors by kind."""
+    replicas: Mapping[str, bool]
+    """Whether each replica is healthy, by address."""
+    server_seconds: float | None = None
+    """Time for which its servers were held; None if unknown."""
+    server_gpu_seconds: float | None = None
+    """`server_seconds` times its GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """State of a run at one moment."""
+
+    looks: int
+    results: Results | None
+    """Of the latest look, as a run in progress has them, and without warnings; None before the first look."""
+    caps: tuple[Cap, ...]
+    traffic: CurrentTraffic
+    models: tuple[ModelTraffic, ...]
+    """Empty if the status was read from the store: known to the run's process alone."""
+    trials: int
+    """Committed trials over all starts."""
+    new_trials: int
+    """Trials committed in this start."""
+    new_tokens: int
+    elapsed: float
+    promise: str | None = None
+    """Error rate promised for each call, in one line."""
+    batches: tuple[BatchRow, ...] = ()
+    """Pending batches."""
+    usage: Cost = NO_COST
+    """Usage of the stored answers of the current models."""
+    beside: tuple[OtherCostRow, ...] = ()
+    """Spending that caps count besides the stored answers of the current models."""
+    grading: GradingCost | None = None
+    """Cost of grades by a judge or a verifier."""
+    sites: tuple[SiteRow, ...] = ()
+    """Sites on a cluster."""
+
+    @property
+    def standings(self) -> tuple[Standing, ...]:
+        """The ranking, best model first; empty before the first look."""
+        return () if self.results is None else standings(self.results)
+
+    @property
+    def verdicts(self) -> Counter[Verdict]:
+        """Number of comparisons by verdict."""
+        return Counter(Verdict(pair.verdict) for pair in (() if self.results is None else self.results.pairs))
+
+    @property
+    def gate(self) -> tuple[GateRow, ...]:
+        """The gate's outcome for each model."""
+        return () if self.results is None else self.results.gate
+
+    @property
+    def finding(self) -> tuple[str, ...]:
+        """Finding of the latest look, in sentences."""
+        return () if self.results is None else finding(self.results)
+
+    @property
+    def trials_to_go(self) -> float | None:
+        """Estimate of the trials that open comparisons still need; None before the first look."""
+        return None if self.results is None else self.results.trials_to_go
+
+    @property
+    def states(self) -> str:
+        """Number of comparisons in each state, in words."""
+        return count_states([row.outcome for row in self.gate] or self.verdicts.elements())
+
+    @property
+    def judged(self) -> int:
+        """Trials that looks have judged, which the scores are computed from."""
+        rows = () if self.results is None else self.results.models
+        return sum(row.trials for row in rows if row.recorded is None)
+
+
+def results_in_progress(results: Results) -> Results:
+    """Results as a run in progress shows them."""
+    return replace(results, run=replace(results.run, status="running", reason=None), warnings=())
+
+
+def used_caps(
+    budget: Budget, trials: int, usage: Cost, counted: float, elapsed: float, beside: Sequence[OtherCostRow]
+) -> tuple[Cap, ...]:
+    """Caps of the budget with what was used of them; `counted` are GPU seconds, with those `beside` already."""
+    spent = {"trials": trials, "tokens": usage.tokens, "usd": usage.usd}
+    spent = {name: used + sum(getattr(row, name) for row in beside) for name, used in spent.items()}
+    spent |= {"gpu_seconds": counted, "wall_seconds": elapsed}
+    return tuple(Cap(name, spent[name], cap) for name in spent if (cap := getattr(budget, name)) is not None)

@@ -1,0 +1,334 @@
+"""What undecided comparisons would take: further answers, labels or recordings, for headline, report and next steps."""
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from adaptive_eval.core.types import Reason, Verdict
+from adaptive_eval.report.alarms import LONGEST_NAME, cut_off_pairs
+from adaptive_eval.report.labelled import MIN_LABELS
+from adaptive_eval.report.lines import Scale, count, safe_name, several
+from adaptive_eval.report.results import PairRow, Results
+from adaptive_eval.report.warnings import is_alarmed
+from adaptive_eval.report.words import draws_questions, objective_view
+
+UNDECIDED = (Verdict.UNDECIDED_BY_LABELS, Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED)
+RESERVE = 1.1
+"""Caps are to be so much above what is needed: trials are reserved at their most."""
+MAX_TIMES, MAX_EACH = 20, 1000
+"""A horizon is implausible if it is more than so many times the present one, and more than so many trials per question.
+"""
+
+
+# -- the pair that the headline names ---------------------------------------------------------------------------------
+
+
+def undecided_pair(results: Results) -> PairRow | None:
+    """The undecided pair that matters most, once the run has ended.
+
+    Of neighbours, and of rivals of the best model, it is the highest one in the ranking; of other comparisons the one
+    with the smallest difference.
+    """
+    if results.run.status == "running" or is_alarmed(results.decisions, results.warnings):
+        return None
+    if results.run.reason == Reason.ALARM:
+        return None
+    asked, ranks = objective_view(results.decisions), {row.name: row.rank for row in results.models}
+    by_rank = asked.compares and asked.baseline is None and asked.first is None and asked.value is None
+
+    def importance(pair: PairRow) -> tuple[int, float]:
+        gap = math.inf if pair.difference is None else abs(pair.difference)
+        return ranks[pair.better] if by_rank else 0, gap
+
+    scored = {row.name for row in results.models if row.score is not None}
+    pairs = [pair for pair in results.pairs if pair.verdict in UNDECIDED and pair.better in scored]
+    return min(pairs, key=importance, default=None)
+
+
+def undecided_sentence(results: Results) -> str | None:
+    """Name the most important undecided pair and what it would take; None if every pair is decided."""
+    if (pair := undecided_pair(results)) is None:
+        return None
+    more = sum(one.verdict in UNDECIDED for one in results.pairs) - 1
+    what, verb = "comparison" if results.compares else "score", "is" if more == 1 else "are"
+    others = f"; {several(more, f'more {what}')} {verb} undecided" if more else ""
+    if results.compares and pair.verdict not in (Verdict.OPEN, Verdict.OUT_OF_REACH):
+        return f"{pair_names(pair.better, pair.worse)} {pair_need(results, pair)}{others}."
+    return f"{_how_close(results, pair)}{others}. {_what_it_takes(results, pair)}"
+
+
+def _how_close(results: Results, pair: PairRow) -> str:
+    both, asked = pair_names(pair.better, pair.worse), objective_view(results.decisions)
+    scale = Scale.of(results.weights)
+    apart = "" if pair.difference is None else f": {scale.rounded_points(abs(pair.difference))} apart"
+    if not results.compares:
+        return f"The score of {both} is not as precise as was asked"
+    if pair.worse is None:
+        return f"{both} is too close to {scale.score(asked.value)} to call{apart}"
+    if results.gate:
+        return f"{both} are undecided"
+    first_two = [row.name for row in results.models if row.score is not None][:2]
+    if asked.baseline is None and asked.first is None and {pair.better, pair.worse} == {*first_two}:
+        return "These two are too close to call"  # the sentence before says their scores
+    return f"{both} are too close to call{apart}"
+
+
+def _what_it_takes(results: Results, pair: PairRow) -> str:
+    """Further answers that would decide a pair, as the next steps say, in a sentence."""
+    reason = results.run.reason
+    if is_hopeless(results, pair):
+        each = f"about {math.ceil(pair.trials_needed or 0.0):,} trials per question"
+        return f"At this difference no plausible number of answers would decide it ({each})."
+    if recording_need(results, pair) is not None:
+        return f"It {pair_need(results, pair)}."
+    if pair.trials_needed is None:
+        return "How many answers would decide it is not known yet."
+    need = None if results.setting("trials", "max") is None else more_answers(results, reason)
+    given_up = pair.verdict == Verdict.OUT_OF_REACH
+    if need is None or draws_questions(results.decisions) or given_up != (reason == Reason.OUT_OF_REACH):
+        return f"It {pair_need(results, pair)}."
+    raised = " and ".join(f"{key} from {was:,.15g} to {value:,.15g}" for key, (was, value) in need.settings.items())
+    answers = "1 more answer" if need.answers == 1 else f"{count(need.answers)} more answers"
+    settings = f" ({raised})" if raised else ""
+    both = _pairs_in_words(need.pairs, sum(one.verdict in UNDECIDED for one in results.pairs))
+    if given_up:
+        begin = "In a new run up to" if need.fresh else "Up to"
+        return f"{begin} {answers} would decide {both} in 6 of 10 such runs{settings}."
+    if pair.trials_needed > results.setting("trials", "max"):
+        return f"The {answers} that trials.max allows would decide {both} only if the difference grows{settings}."
+    return f"About {answers} would decide {both} if the difference stays{settings}."
+
+
+def _pairs_in_words(pairs: int, undecided: int) -> str:
+    """The comparisons for which further answers are, of all that are undecided."""
+    if pairs == 1:
+        return "it"
+    all_of_them = "both" if pairs == 2 else f"all {pairs}"
+    return all_of_them if pairs == undecided else f"{pairs} of these {undecided}"
+
+
+def pair_names(better: str, worse: str | None, names: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Names of both models of a pair, or of the one that is compared with a value; some have shorter `names`."""
+    return " and ".join(names.get(one) or safe_name(one, LONGEST_NAME) for one in (better, worse) if one is not None)
+
+
+def pair_need(results: Results, pair: PairRow) -> str:
+    """What an undecided pair would need, as words that follow its names."""
+    if is_alarmed(results.decisions, results.warnings):
+        return "are undecided because an alarm ended the run"
+    if (pair.better, pair.worse) in cut_off_pairs(results):
+        return "need whole answers where some were cut off"
+    if pair.verdict == Verdict.BLOCKED:
+        return "need a model that was set aside, or grades of answers that have none"
+    if pair.verdict == Verdict.UNDECIDED_BY_LABELS:
+        return f"are undecided because of labels, and {labels_needed(results, pair)}"
+    if (recording := recording_need(results, pair)) is not None:
+        return f"would need {recording}"
+    if pair.trials_needed is None:
+        return "would need more trials than can be named"
+    return f"would need about {' '.join(needed_in_words(results, pair.trials_needed))}"
+
+
+def needed_in_words(results: Results, trials: float) -> tuple[str, str]:
+    """Number and unit of a pair's need for so many trials per question: drawn questions count one trial each."""
+    if draws_questions(results.decisions):
+        needed, there = math.ceil(trials * results.max_each), results.max_each
+        return count(needed), f"questions, more than the {count(there)} there are" if needed > there else "questions"
+    return count(math.ceil(trials)), "trials a question"
+
+
+# -- further answers --------------------------------------------------------------------------------------------------
+
+
+class MoreAnswers(NamedTuple):
+    """Further answers that would probably decide what the budget or the horizon has left open."""
+
+    answers: float
+    pairs: int
+    """Number of comparisons that they are for."""
+    settings: Mapping[str, tuple[float, float]]
+    """Settings to raise: their value now, and the one that allows these answers."""
+    all_known: bool = True
+    """Whether each of these pairs has an estimate of its need."""
+    hopeless: int = 0
+    """Number of further pairs that no plausible number of answers would decide."""
+    fresh: bool = False
+    """Whether it takes a new run."""
+    recording: "RecordingNeed | None" = None
+
+
+def more_answers(results: Results, reason: Reason | str | None) -> MoreAnswers | None:
+    """Further answers for the pairs that were given up, if that is the reason of the end, else for those that are open.
+
+    None if there are no such pairs, or no plausible number of answers would decide any.
+    """
+    if reason != Reason.OUT_OF_REACH:
+        pairs = [pair for pair in results.pairs if pair.verdict == Verdict.OPEN]
+        answers = _answers_in_horizon(results, pairs)
+        return (
+            MoreAnswers(answers, len(pairs), _with_present(results, larger_caps(results, answers))) if pairs else None
+        )
+    given_up = [pair for pair in results.pairs if pair.verdict == Verdict.OUT_OF_REACH]
+    pairs = [pair for pair in given_up if not is_hopeless(results, pair)]
+    if not pairs:
+        return None
+    most = results.setting("trials", "max")
+    recordings = [need for pair in pairs if (need := recording_need(results, pair)) is not None]
+    larger = max(most, *(need.trials for need in recordings)) if recordings else _larger_horizon(results, pairs, most)
+    answers = _answers_to_horizon(results, pairs, larger / most)
+    wanted = larger_caps(results, answers) | ({"trials.max": larger} if larger > most else {})
+    known = [pair.trials_needed is not None for pair in pairs]
+    return MoreAnswers(
+        answers=answers,
+        pairs=len(pairs),
+        settings=_with_present(results, wanted),
+        all_known=all(known),
+        hopeless=len(given_up) - len(pairs),
+        fresh=bool(recordings) or (not any(known) and any(one.kind == "horizon" for one in results.warnings)),
+        recording=max(recordings, default=None),
+    )
+
+
+def is_hopeless(results: Results, pair: PairRow) -> bool:
+    """Whether no plausible number of answers would decide a pair that was given up, if its difference stays."""
+    if pair.verdict != Verdict.OUT_OF_REACH or pair.worse is None or results.gate or pair.trials_needed is None:
+        return False
+    if draws_questions(results.decisions) or recording_need(results, pair) is not None:
+        return False
+    most: int = results.setting("trials", "max") or 0
+    return 2 * pair.trials_needed > max(MAX_TIMES * most, MAX_EACH)
+
+
+def _with_present(results: Results, wanted: Mapping[str, float]) -> Mapping[str, tuple[float, float]]:
+    """The settings with their present values."""
+    return {key: (results.setting(*key.split(".")), value) for key, value in wanted.items()}
+
+
+def _answers_in_horizon(results: Results, pairs: Sequence[PairRow]) -> float:
+    """Further trials of the models in these pairs that would call them at the present difference, up to the horizon."""
+    most = results.setting("trials", "max")
+    target: dict[str | None, float] = {}
+    for pair in pairs:
+        needed = most if pair.trials_needed is None else min(pair.trials_needed, most)
+        for name in (pair.better, pair.worse):
+            target[name] = max(target.get(name, 0.0), math.ceil(needed) * results.max_each / most)
+    asked = [row for row in results.models if row.recorded is None and row.set_aside is None]
+    return sum(max(target.get(row.name, 0.0) - row.stored_trials, 0.0) for row in asked)
+
+
+def _larger_horizon(results: Results, pairs: Sequence[PairRow], most: int) -> int:
+    """Trials a question that would probably decide these pairs, where a horizon of `most` has ended the run.
+
+    Twice what the undecided pairs need as they stand: once they were given up they have little error left. That was
+    enough in six of ten simulated runs, and as much as they need in three (benchmarks/extension.md).
+    """
+    needs = [pair.trials_needed for pair in pairs]
+    needed = 2 * math.ceil(max((need or 0.0 for need in needs), default=0.0))
+    if needed <= most and all(needs) and larger_caps(results, _answers_to_horizon(results, pairs, 1.0)):
+        return most  # a cap alone stands in the way
+    return int(round_up(max(2 * most, needed)))
+
+
+def _answers_to_horizon(results: Results, pairs: Sequence[PairRow], horizon_grows: float) -> float:
+    """Further trials of models in these pairs up to a horizon larger by this factor."""
+    named = {name for pair in pairs for name in (pair.better, pair.worse)}
+    asked = [row for row in results.models if row.recorded is None]
+    each = horizon_grows * results.max_each
+    return sum(max(each - row.stored_trials, 0.0) for row in asked if row.name in named)
+
+
+def larger_caps(results: Results, further: float) -> dict[str, float]:
+    """Caps that are too small for so many further trials at the mean cost of all so far, and the values that allow
+    them. Time cannot be known beforehand."""
+    cost = results.cost
+    hours = (cost.counted_gpu_seconds or cost.in_all("gpu_seconds")) / 3600
+    used = {key: cost.in_all(key) for key in ("trials", "tokens", "usd")} | {"gpu_hours": hours}
+    needed = {key: RESERVE * used[key] * (1 + further / max(cost.trials, 1)) for key in sorted(used)}
+    caps = {key: results.setting("budget", key) for key in needed}
+    return {f"budget.{key}": round_up(need) for key, need in needed.items() if caps[key] and need > caps[key]}
+
+
+def round_up(value: float) -> float:
+    """The next number of two digits."""
+    step = 10.0 ** (math.floor(math.log10(max(value, 1e-6))) - 1)
+    return float(f"{math.ceil(value / step - 1e-9) * step:.2g}")
+
+
+# -- labels and recordings --------------------------------------------------------------------------------------------
+
+
+class LabelNeed(NamedTuple):
+    """What a comparison needs that labels leave undecided."""
+
+    further: int | None
+    """Further labels of both models together; None if all their answers would not be enough."""
+    without: tuple[str, ...] = ()
+    """Models with too few labels for a correction."""
+
+    def __str__(self) -> str:
+        if self.without:
+            names = " and of ".join(safe_name(name, LONGEST_NAME) for name in self.without)
+            return f"need at least {MIN_LABELS} labels of {names}"
+        if self.further is None:
+            return "would need more labels than there are answers"
+        return f"would need about {self.further:,} more labels"
+
+
+def labels_needed(results: Results, pair: PairRow) -> LabelNeed:
+    """The labels that would probably decide a pair, if the corrected difference stays as it is.
+
+    The variance of the shifts falls with their labels: f times as many leave rest + shifts / f, and the difference d is
+    called where d >= b times the root of that, so f = shifts / ((d / b)^2 - rest).
+    """
+    labelled = () if results.labelled is None else results.labelled.models
+    rows = [row for row in labelled if row.name in (pair.better, pair.worse)]
+    names = [row.name for row in rows if row.corrected is None]
+    recorded = {row.name for row in results.models if row.recorded is not None}
+    unlabelled = [*names, *({pair.better, pair.worse} - {None} - {row.name for row in rows})]
+    if unlabelled:
+        missing = tuple(str(name) for name in unlabelled if name not in recorded)
+        few = [row for row in rows if row.name in missing]
+        further = MIN_LABELS * len(missing) - sum(min(row.labels, MIN_LABELS) for row in few)
+        return LabelNeed(further, missing) if missing else LabelNeed(None)
+    shifts = sum((row.shift_sigma or 0.0) ** 2 for row in rows)
+    there, answers = sum(row.labels for row in rows), sum(row.trials for row in rows)
+    if pair.sigma is None or pair.difference is None or not pair.boundary:
+        return LabelNeed(None)
+    graded_tie = pair.by_grades is not None and pair.by_grades.verdict == Verdict.TIED
+    room = results.setting("stopping", "delta") - abs(pair.difference) if graded_tie else abs(pair.difference)
+    allowed = (max(room, 0.0) / pair.boundary) ** 2 - max(pair.sigma**2 - shifts, 0.0)
+    further = math.ceil((shifts / allowed - 1.0) * there) if allowed > 0.0 else answers
+    return LabelNeed(max(further, 1) if there + further <= answers else None)
+
+
+class RecordingNeed(NamedTuple):
+    """Trials per question of a recorded model, and of its opponent, that would probably decide their comparison."""
+
+    trials: int
+    model: str
+    there: float
+
+    def __str__(self) -> str:
+        name = safe_name(self.model, 40)
+        return f"a recording of {name} with about {self.trials:,} trials a question, in place of {self.there:,.0f}"
+
+
+def recording_need(results: Results, pair: PairRow) -> RecordingNeed | None:
+    """The recording that an undecided pair needs; None if more trials of the other model alone would be cheaper.
+
+    N trials of both give the difference a variance of sum(s^2 n) / N, with the current s^2 and n of each. The boundary
+    at the horizon is about the current one times the square root of the information.
+    """
+    two = [row for row in results.models if row.name in (pair.better, pair.worse) and row.sigma]
+    recorded = next((row for row in two if row.recorded is not None), None)
+    if recorded is None or not (pair.boundary and pair.information and pair.sigma) or pair.difference is None:
+        return None
+    questions = results.max_each / results.setting("trials", "max")
+    tie = 0.0 if results.gate else (results.setting("stopping", "delta") - abs(pair.difference)) / pair.sigma
+    times = pair.information * (pair.boundary / max(abs(pair.z or 0.0), tie, 1e-6)) ** 2
+    squares = [(row.sigma or 0.0) ** 2 for row in two]
+    depth = sum(square * row.trials for square, row in zip(squares, two, strict=True)) / sum(squares) / questions
+    there = recorded.trials / questions
+    trials = max(math.ceil(times * depth), math.floor(there) + 1)
+    return None if (pair.trials_needed or math.inf) < 2 * trials else RecordingNeed(trials, recorded.name, there)

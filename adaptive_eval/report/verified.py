@@ -1,0 +1,71 @@
+"""Check that a run is intact: its stored rows, and results.json against them."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from adaptive_eval.base.errors import StoreError
+from adaptive_eval.report.results import Results
+from adaptive_eval.report.results_file import RESULTS_FILE, is_intact, read_results
+from adaptive_eval.store import RunFinished, RunReader, is_held
+from adaptive_eval.store.database import DATABASE_FILE, reindex_instructions
+from adaptive_eval.store.integrity import Integrity
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """The outcome of a check."""
+
+    trials: int
+    looks: int
+    damages: tuple[str, ...]
+    notes: tuple[str, ...]
+    mend: str | None = None
+    """The repair, if there is one."""
+
+
+def verify_run(directory: Path) -> Verified:
+    """Check all of a run; raises `StoreError` if it cannot be opened."""
+    stored = Integrity.check(directory)
+    notes, damages = list[str](), [*stored.damages]
+    results, whole = read_results(directory), is_intact(directory)
+    if whole is False:
+        damages.append(f"{RESULTS_FILE}: is not what was written")
+    elif results is None:
+        notes.append(f"there is no {RESULTS_FILE} of a look, or it is of another version")
+    elif not stored.damages:
+        _compare_with_store(directory, results, damages, notes)
+    mend = reindex_instructions(directory) if stored.only_structure else None
+    return Verified(stored.trials, stored.looks, tuple(damages), tuple(notes), mend)
+
+
+def harmless_damage(directory: Path) -> Iterator[str]:
+    """Describe damage that does not keep a run from being read or resumed."""
+    database = directory / DATABASE_FILE
+    if not database.exists() or is_held(directory):
+        return
+    if is_intact(directory) is False:
+        path = directory / RESULTS_FILE
+        yield f"{path} is not what was written, and is ignored: it is computed from {DATABASE_FILE}"
+
+
+def _compare_with_store(directory: Path, results: Results, damages: list[str], notes: list[str]) -> None:
+    """Compare the trials and looks of results.json with the stored ones."""
+    try:
+        with closing(RunReader.open(directory)) as reader, reader.consistent_read():
+            events, latest, trials = reader.events(), reader.latest_look(), reader.trial_count()
+    except StoreError as error:
+        damages.append(str(error))
+        return
+    look = None if latest is None else latest.number + 1
+    told = results.looks[-1].look if results.looks else None
+    speaks_of = results.cost.stored_trials
+    if (speaks_of, told) == (trials, look) or is_held(directory):
+        return
+    of_file, of_store = ("no look" if one is None else f"look {one}" for one in (told, look))
+    said = f"{RESULTS_FILE} speaks of {speaks_of:,} trials and {of_file}, the store of {trials:,} and {of_store}"
+    if speaks_of > trials or (events and isinstance(events[-1], RunFinished)):
+        damages.append(f"{said}: they are not of one run, or trials are lost")
+    else:
+        notes.append(f"{said}: the command that began the run brings it up to date")

@@ -1,0 +1,399 @@
+"""A stored run as one value, `RunView`, from which reports, monitors and comparisons are made.
+
+`results` has the content of results.json; the other fields are left out there because they grow with the run, or
+because only readers of the whole run need them. All are plain values that serialize to JSON; a number that does not
+exist is None. No field says where the run is stored, since reports are published.
+"""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.config.prepare import StoredSetup
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.drawn import drawn_pairs
+from adaptive_eval.core.types import Reason
+from adaptive_eval.graders.judge import Judge
+from adaptive_eval.graders.rubric import RubricConfig, open_rubric
+from adaptive_eval.notes.batches import pending_batches
+from adaptive_eval.questions.benchmark import INSPECT_LOGS
+from adaptive_eval.report.build import finite_or_none
+from adaptive_eval.report.ending import find_ending
+from adaptive_eval.report.event_words import event_sentence
+from adaptive_eval.report.finding import counted_sentence, finding, model_verdicts, pairing_sentences, state_word
+from adaptive_eval.report.lines import several
+from adaptive_eval.report.next_steps import Advice, hide_folders, next_steps
+from adaptive_eval.report.old.history import has_foreign_trials
+from adaptive_eval.report.old.restore import StoredRun, open_run
+from adaptive_eval.report.other_costs import summarize_other_costs
+from adaptive_eval.report.question_rows import distinct_counts, question_posteriors
+from adaptive_eval.report.rescore import Rescoring, rescore_stored
+from adaptive_eval.report.results import BatchRow, Caution, OtherCostRow, Results
+from adaptive_eval.report.sites import SiteView, site_views
+from adaptive_eval.report.snapshot import batch_rows
+from adaptive_eval.report.stored_sums import StoredSums
+from adaptive_eval.report.thresholds import frozen_sentence
+from adaptive_eval.report.transcripts import TranscriptEnd, transcript_ends
+from adaptive_eval.report.words import (
+    DecisionsInWords,
+    ObjectiveView,
+    decisions_in_words,
+    objective_view,
+)
+from adaptive_eval.store import Event, JudgeUse, ReplicaTraffic, RunReader, Spending, StoredLook, is_held
+from adaptive_eval.store.looks import changed_horizons, read_look
+from adaptive_eval.store.thresholds import kept_thresholds
+from scorio.sinf.compare import compare
+
+
+@dataclass(frozen=True, slots=True)
+class PairView:
+    """One comparison at one look; `better` was ranked higher then, and positive z favours it."""
+
+    better: str
+    worse: str | None
+    """None: a fixed value (objectives threshold and precision)."""
+    verdict: str
+    z: float | None
+    boundary: float | None
+    information: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LookView:
+    """One complete look; lists are in the order of `models`, which is that of the configuration."""
+
+    look: int
+    """Counted from 1."""
+    at: float
+    """Seconds since 1970."""
+    models: tuple[str, ...]
+    order: tuple[str, ...]
+    """From best to worst."""
+    trials: tuple[int, ...]
+    tiers: tuple[int, ...]
+    scores: tuple[float | None, ...]
+    sigmas: tuple[float | None, ...]
+    pairs: tuple[PairView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EventView:
+    """An event of the run."""
+
+    at: float
+    kind: str
+    body: Mapping[str, object]
+    text: str | None
+    """The event in words; None if displays show it in another way."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionView:
+    """A question as it was asked."""
+
+    id: str
+    prompt: str
+    answer: str
+    choices: tuple[str, ...]
+    cluster: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PosteriorView:
+    """Posterior of a model's score on a question, given the categories of its answers."""
+
+    counts: tuple[int, ...]
+    """Trials by category."""
+    mean: float
+    lo: float
+    hi: float
+    """A 95% interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A whole run without its trials, as pages, reports and comparisons draw it."""
+
+    results: Results | None
+    """None before the first look."""
+    name: str
+    objective: ObjectiveView
+    words: DecisionsInWords
+    """Decisions and promises in words."""
+    configuration: Mapping[str, object]
+    """The whole configuration, with all defaults and without secrets."""
+    weights: tuple[float, ...]
+    categories: tuple[str, ...]
+    """Names of the rubric's categories."""
+    models: tuple[str, ...]
+    """In the order of the configuration."""
+    questions: tuple[QuestionView, ...]
+    """In the order of the run, which is that of `results.questions` too."""
+    trials: tuple[tuple[int, ...], ...]
+    """Number of graded trials by [model][question], also those of a round in flight."""
+    posteriors: tuple[PosteriorView, ...]
+    """Every distinct posterior of these trials, judged by a look or not."""
+    posterior_of: tuple[tuple[int, ...], ...]
+    """Position in `posteriors` by [model][question]."""
+    looks: tuple[LookView, ...]
+    z: tuple[tuple[float | None, ...], ...]
+    """z of model i against model j after the latest look, by [i][j] in the order of `results.models`; positive if i is
+    ahead. Empty before the first look."""
+    trials_to_go: float | None
+    """Estimate of the trials that open comparisons still need; None before the first look."""
+    spending: tuple[Spending, ...]
+    """Cumulative spending at up to `STEPS` moments."""
+    traffic: tuple[ReplicaTraffic, ...]
+    events: tuple[EventView, ...]
+    elapsed: float
+    """Seconds the run has been active, over all its starts."""
+    error: str | None = None
+    """The error that ended the run, if one did."""
+    ended: str | None = None
+    """How the run ended, in a sentence; None while it goes on."""
+    next_steps: tuple[Advice, ...] = ()
+    """What to do next; empty while it goes on."""
+    place: str = "RUN"
+    """The run as a command names it, without the folders around it."""
+    batches: tuple[BatchRow, ...] = ()
+    """Pending batches."""
+    sites: tuple[SiteView, ...] = ()
+    """Sites on a cluster."""
+    rescored: Rescoring | None = None
+    """The run under other rubrics; None if not computed, as while the run goes on."""
+    thresholds: str | None = None
+    """Fitted thresholds and their basis, in a sentence; None if nothing had to be fitted."""
+    judge: JudgeUse | None = None
+    """Usage of a judge; None without one, and while the run goes on."""
+    orders: str | None = None
+    """A sentence on how often a judge went by the order of two answers; None without comparisons, or during the run."""
+    besides: tuple[OtherCostRow, ...] = ()
+    """Spending that caps count besides the stored answers of the current models."""
+    by_trial: tuple[str, ...] = ()
+    """A sentence for each comparison that is judged by trials with the same seeds."""
+    finding: tuple[str, ...] = ()
+    """The finding in sentences; empty before the first look, and until the view is made for a page."""
+    transcripts: tuple[TranscriptEnd, ...] = ()
+    """Last message of the latest sample in each log of Inspect; empty while the run goes on."""
+    counted: str | None = None
+    """Which answers the scores include, in a sentence; None if it is all that were asked."""
+    verdicts: tuple[str, ...] = ()
+    """Comparisons of each model of `results.models` in words; empty whenever `finding` is."""
+
+
+LARGE = Caution(
+    "large",
+    None,
+    "the run is large, so that this report leaves out what every single answer would have to be read for: how it "
+    "stands under other rubrics (`adaptive-eval rescore` reads them all)",
+)
+
+
+PRIVATE_FIELDS = {"host", "pid", "key", "planned", "asked_as"}
+"""Fields of events that published reports leave out, as they are of no use to others."""
+
+
+def read_view(directory: Path) -> RunView:
+    """Read the run in `directory`; raises `StoreError` if there is none."""
+    running = is_held(directory)
+    with open_run(directory) as stored:
+        return _build_view(stored, stored.results(running=running), running=running)
+
+
+def read_report(directory: Path, *, rows: bool = True) -> RunView:
+    """Read the view of a run for a report, which also has the run under other rubrics.
+
+    For a large run, everything that would require reading all trials is left out with a warning. `rows` as in a `Feed`.
+    """
+    running = is_held(directory)
+    with open_run(directory, whole=False) as stored:
+        results = stored.brief_results(running=running, rows=rows)
+        view = _build_view(stored, results, running=running)
+        if results is None:
+            return view
+        judge, orders = stored.reader.judge_use(), order_sentence(stored.reader, stored.setup.config)
+        latest = [
+            stored.reader.latest_from(one.model, one.replica)
+            for one in view.traffic
+            if one.replica.startswith(f"{INSPECT_LOGS}/")
+        ]
+        ends = tuple(transcript_ends(directory, latest)) if latest else ()
+        view = replace(view, judge=judge, orders=orders, transcripts=ends)
+        if stored.is_large:
+            return replace(view, results=replace(results, warnings=(*results.warnings, LARGE)))
+        return replace(view, rescored=rescore_stored(stored))
+
+
+def _build_view(stored: StoredRun, results: Results | None, *, running: bool) -> RunView:
+    return assemble_view(StoredSums(stored.reader, stored.setup, stored.events), stored.setup, results, running=running)
+
+
+def drop_rows(view: RunView) -> RunView:
+    """Convert the view for a page: add sentences, and remove the rows of questions, which `posteriors` repeats."""
+    if view.results is None:
+        return view
+    results = replace(view.results, questions=())
+    found = replace(view, results=results, finding=finding(results), verdicts=model_verdicts(results))
+    return replace(found, counted=counted_sentence(results))
+
+
+def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None, *, running: bool) -> RunView:
+    """Build the view of a run whose results are known."""
+    config, questions, plug_ins, roster = setup
+    rubric, events, counts = open_rubric(config.rubric), sums.events, sums.counts
+    known, places = posterior_views(counts, rubric.weights)
+    spending, traffic = tuple(sums.spending), tuple(sums.traffic)
+    horizons = [change.was for change in changed_horizons(events)]
+    ending = find_ending(events, results, spending[-1].trials if spending else 0, gated=config.objective.gate)
+    place = _command_path(config.store, sums.directory)
+    return RunView(
+        results=results,
+        name=config.name,
+        objective=objective_view(config.stated() if results is None else results.decisions),
+        words=decisions_in_words(
+            config,
+            plug_ins,
+            began_at=horizons[0] if horizons else config.trials.max,
+            imported=has_foreign_trials(events),
+        ),
+        configuration=config.model_dump(mode="json", exclude={"folder"}),
+        weights=rubric.weights,
+        categories=rubric.names,
+        models=tuple(roster.models),
+        questions=tuple(QuestionView(one.id, one.prompt, one.answer, one.choices, one.cluster) for one in questions),
+        trials=tuple(map(tuple, counts.sum(axis=-1).tolist())),
+        posteriors=known,
+        posterior_of=places,
+        looks=tuple(look_views(sums.looks, sums.look_times, compared=objective_view(config.stated()).compares)),
+        z=z_matrix(results) if config.trials.draw is None else z_of_drawn(results, list(roster.models), counts),
+        trials_to_go=None if results is None else results.trials_to_go,
+        spending=spending,
+        traffic=traffic,
+        events=tuple(map(event_view, events)),
+        batches=batch_rows(pending_batches(events)),
+        sites=site_views(events, traffic, until=spending[-1].at if spending else 0.0),
+        besides=() if results is None else summarize_other_costs(results.cost.beside),
+        elapsed=sums.elapsed,
+        error=None if ending.fatal_error is None else ending.fatal_error.headline,
+        ended=None if running else ending.why,
+        next_steps=() if running else tuple(next_steps(hide_folders(ending), place)),
+        place=place,
+        thresholds=_thresholds_sentence(config.rubric, events),
+        by_trial=() if results is None else pairing_sentences(results.pairs),
+    )
+
+
+def _command_path(folder: Path, directory: Path) -> str:
+    """The run as a command names it: with the configured folder if it is there, else its name alone."""
+    there = not folder.is_absolute() and directory.absolute().parent == folder.absolute()
+    return shlex.quote(str(folder / directory.name) if there else directory.absolute().name)
+
+
+def _thresholds_sentence(rubric: RubricConfig, events: Sequence[Event]) -> str | None:
+    kept = kept_thresholds(rubric, events)
+    return None if kept is None else frozen_sentence(kept)
+
+
+def order_sentence(reader: RunReader, config: RunConfig) -> str | None:
+    """Say how many comparisons of a judge depend on the order of the two answers, and towards which place.
+
+    Each is asked in both orders, and counts as a tie where these disagree. None if nothing was compared.
+    """
+    grader = config.grader
+    if not isinstance(grader, Judge) or grader.compare_to is None:
+        return None
+    counts = reader.comparisons()
+    compared = sum(one.trials for one in counts)
+    if not compared:
+        return None
+    dependent = sum(one.order_dependent * one.trials for one in counts) / compared
+    towards = sum(one.prefers_first * one.trials for one in counts) / compared
+    place = "first" if towards > 0 else "second"
+    leaning = f", by {abs(towards):.1%} in favour of the {place} place" if round(abs(towards), 3) else ""
+    of_order = f"{dependent:.1%} depend on the order of the two answers, and count as ties{leaning}"
+    return f"Of {several(compared, 'comparison')} {of_order}."
+
+
+def posterior_views(
+    counts: NDArray[np.integer], weights: Sequence[float]
+) -> tuple[tuple[PosteriorView, ...], tuple[tuple[int, ...], ...]]:
+    """Distinct posteriors of counts (L, M, K), and the position among them of each model and question."""
+    distinct, places = distinct_counts(counts)
+    columns = [column.tolist() for column in (distinct, *question_posteriors(distinct, np.array(weights)))]
+    known = tuple(PosteriorView(tuple(many), *values) for many, *values in zip(*columns, strict=True))
+    return known, tuple(map(tuple, places.tolist()))
+
+
+def z_matrix(results: Results | None) -> tuple[tuple[float | None, ...], ...]:
+    """z of every model against every other, best first; None if a model has no score."""
+    if results is None:
+        return ()
+    score = np.array([np.nan if model.score is None else model.score for model in results.models])
+    variance = np.array([np.nan if model.sigma is None else model.sigma**2 for model in results.models])
+    z = compare(score[:, None], variance[:, None], score, variance).z
+    return _matrix_rows(z)
+
+
+def z_of_drawn(
+    results: Results | None, models: Sequence[str], counts: NDArray[np.integer]
+) -> tuple[tuple[float | None, ...], ...]:
+    """z of every pair on the questions that both were asked, from counts (L, M, K) of all trials of these models;
+    judged pairs have that of the latest look."""
+    if results is None:
+        return ()
+    names = [row.name for row in results.models]
+    ordered = counts[[models.index(name) for name in names]]
+    first, second = np.triu_indices(len(names), 1)
+    (paired,) = drawn_pairs(ordered, np.array(results.weights), first, second)
+    z = np.full((len(names), len(names)), np.nan)
+    z[first, second] = paired.found.mean / np.sqrt(paired.found.var)
+    for pair in results.pairs:
+        if pair.worse is not None and pair.difference is not None and pair.sigma:
+            z[names.index(pair.better), names.index(pair.worse)] = pair.difference / pair.sigma
+            z[names.index(pair.worse), names.index(pair.better)] = -pair.difference / pair.sigma
+    z = np.where(np.isnan(z), -z.T, z)
+    return _matrix_rows(z)
+
+
+def _matrix_rows(z: NDArray[np.float64]) -> tuple[tuple[float | None, ...], ...]:
+    return tuple(tuple(finite_or_none(value) for value in row) for row in z.tolist())
+
+
+def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compared: bool) -> Iterator[LookView]:
+    """Convert looks to plain values, with None for numbers that do not exist."""
+    for stored in looks:
+        models, look = read_look(stored)
+        yield LookView(
+            look=look.index + 1,
+            at=times[look.index],
+            models=tuple(models),
+            order=tuple(models[model] for model in look.order),
+            trials=look.trials,
+            tiers=look.tiers,
+            scores=tuple(map(finite_or_none, look.scores)),
+            sigmas=tuple(map(finite_or_none, look.sigmas)),
+            pairs=tuple(
+                PairView(
+                    better=models[one.better],
+                    worse=None if one.worse is None else models[one.worse],
+                    verdict=str(one.verdict),
+                    z=finite_or_none(one.z) if compared else None,
+                    boundary=finite_or_none(one.boundary) if compared else None,
+                    information=finite_or_none(one.information),
+                )
+                for one in look.comparisons
+            ),
+        )
+
+
+def event_view(event: Event) -> EventView:
+    """Convert an event to publishable plain values, without lists and mappings, which are long."""
+    flat = {key: value for key, value in event.body().items() if isinstance(value, str | int | float)}
+    public = {key: one for key, one in flat.items() if key not in PRIVATE_FIELDS}
+    told = {key: state_word(one) if isinstance(one, Reason) else one for key, one in public.items()}
+    return EventView(event.at, event.kind, told, event_sentence(event))

@@ -1,0 +1,452 @@
+"""Warnings to read before believing a ranking, each with its possible effect on the scores."""
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+
+from adaptive_eval.core.answer_kinds import PHRASES, AnswerKind
+from adaptive_eval.core.plan import Plan
+from adaptive_eval.core.result import ModelResult
+from adaptive_eval.core.rules import Correctable, Extendable, Rule, is_lenient
+from adaptive_eval.core.stages import Extension
+from adaptive_eval.report.changes import changes_promise
+from adaptive_eval.report.labelled import MIN_LABELS, LabelledRun
+from adaptive_eval.report.lines import Scale, first_few, several
+from adaptive_eval.report.old.earlier import LOGS
+from adaptive_eval.report.results import REDECIDED, Caution, ModelRow, setting
+from adaptive_eval.report.words import deciding_rule, grader_errors_note, judged_by
+from adaptive_eval.store import (
+    AlarmRaised,
+    AnswersLost,
+    Event,
+    OutcomesRecorded,
+    PriorTaken,
+    ServerLaunched,
+    ServersNoticed,
+    SettingsChanged,
+    TrialsImported,
+    events_of_kind,
+)
+from adaptive_eval.store.looks import changed_horizons
+from adaptive_eval.store.repeats import SamplingFreedom, find_repeats, repeats_sentence
+from adaptive_eval.store.spending import total_cost
+from adaptive_eval.store.usage import AnswerFault, TrialUsage, fault_sentence
+
+SHOWN_CHANGES = 4
+AFRESH = "a run that starts with this maximum (--fresh), or with `rule: anytime`, avoids this"
+
+
+def horizon_cautions(rule: Rule, extensions: Sequence[Extension], events: Sequence[Event]) -> Iterator[Caution]:
+    """Warn of each change of the horizon after a look, with its price."""
+    dates = [_date(change.at) for change in changed_horizons(events)]
+    for number, extension in enumerate(extensions):
+        date = f" ({dates[number]})" if number < len(dates) else ""
+        way = "raised" if extension.now > extension.before else "lowered"
+        looks = f"look {extension.looks}"
+        said = f"trials.max was {way} from {extension.before} to {extension.now} after {looks}{date}"
+        yield Caution("horizon", None, f"{said}: {_extension_price(rule, extension)}")
+
+
+def _extension_price(rule: Rule, extension: Extension) -> str:
+    if not extension.leaves_error:
+        return _price_without_error(rule)
+    able = np.isfinite(extension.boundary)
+    if not len(able):
+        return "no comparison was open then, and every call stands"
+    confidence = getattr(rule, "confidence", None)
+    error = "the error"
+    if confidence is not None:
+        one_order = f"{1.0 - confidence:.3g}, for each order"
+        error += f" ({one_order if is_lenient(rule) else f'{2.0 * (1.0 - confidence):.3g}, both orders together'})"
+    if not able.any():
+        return f"open comparisons had used up {error} and cannot be decided any more; {AFRESH}"
+    number = int(able.sum())
+    which = f"the {number} pairs of models that were open" if number > 1 else "the pair of models that was open"
+    spent = "" if able.all() else f"; {len(able) - able.sum()} with no error left cannot be decided any more"
+    bound, was = _format_range(extension.boundary[able]), _format_range(extension.was[able], digits=3)
+    return (
+        f"{which} must now reach |z| of {bound} instead of {was}, with what is left of {error}{spent}; the promise "
+        f"stands; {AFRESH}"
+    )
+
+
+def _price_without_error(rule: Rule) -> str:
+    """Price of an extension under a rule that does not divide its error."""
+    if isinstance(rule, Extendable):
+        return "the rule needs no horizon, and its promise stands"
+    if isinstance(rule, Correctable):
+        return (
+            "the rule has no method `extended`, so that nobody knows whether its promise about repeated looks still "
+            "holds"
+        )
+    return "the rule makes no promise about repeated looks"
+
+
+def _format_range(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]], digits: int = 2) -> str:
+    least, most = f"{values.min():.{digits}g}", f"{values.max():.{digits}g}"
+    return least if least == most else f"{least} to {most}"
+
+
+def decision_cautions(events: Sequence[Event]) -> Iterator[Caution]:
+    """Warn of settings that the promise depends on and that were changed after looks."""
+    for event in events_of_kind(events, SettingsChanged):
+        told = [f"{path}: {was} → {now}" for path, was, now in event.changes if changes_promise(path)]
+        if told and event.looks:
+            yield Caution(
+                REDECIDED,
+                None,
+                f"changed after {event.looks} looks ({_date(event.at)}): {', '.join(told)}; every later look judges "
+                "all answers by these settings. The promise does not cover settings chosen after seeing results",
+            )
+
+
+def uncounted_caution(stored: int, kept: int) -> Iterator[Caution]:
+    """Warn of stored trials that no round has reached, as after grades have changed."""
+    if kept > MIN_REPORTED_SHARE * stored:
+        yield Caution(
+            "uncounted",
+            None,
+            f"{kept:,} of {stored:,} stored trials are in no score yet: no round of this run has come to them, and "
+            "they count once one does",
+        )
+
+
+def joined_caution(plan: Plan) -> Iterator[Caution]:
+    """Warn of models that joined after looks where all comparisons share an error: what was called before stands.
+
+    Of m hypotheses, n of which are new, the earlier calls have the whole error, and each new hypothesis 1/m of it.
+    """
+    if not (plan.judging.familywise and isinstance(rule := plan.deciding_rule, Correctable)):
+        return
+    share, one = 1.0, plan
+    while one.before is not None and one.before.verdicts_stand:
+        now, before = _hypotheses(one), _hypotheses(one.before.run.plan)
+        share += max(now - before, 0) / now
+        one = one.before.run.plan
+    if share > 1.0:
+        promised = 1.0 - rule.confidence
+        yield Caution(
+            "joined",
+            None,
+            f"models joined after looks, and what was called before stands: some order of all comparisons is wrong in "
+            f"at most {share * promised:.2g} of runs, instead of {promised:.2g}",
+        )
+
+
+def _hypotheses(plan: Plan) -> int:
+    """How many hypotheses share the error."""
+    family = plan.objective.family(plan.bench.models + plan.departed)
+    return family if isinstance(family, int) else 2 * len(family)
+
+
+def _date(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).date().isoformat()
+
+
+MIN_REPORTED_SHARE = 0.02
+"""Smallest share of truncated, empty or refused answers that is reported."""
+
+REPORTED_KINDS = (
+    AnswerKind.TRUNCATED,
+    AnswerKind.EMPTY,
+    AnswerKind.REASONING_ONLY,
+    AnswerKind.REFUSAL,
+    AnswerKind.CONTENT_FILTER,
+    AnswerKind.CONTEXT_LENGTH,
+)
+"""Kinds of answers whose shares are reported; time-outs and missing answers have a warning of their own."""
+_MORE = {
+    AnswerKind.TRUNCATED: " (max_tokens, the server's context, or a limit of the task)",
+    AnswerKind.REASONING_ONLY: (
+        ", and were graded as empty; if the answer is in the reasoning, check the reasoning parser of the server"
+    ),
+}
+
+
+def rule_caution(decisions: Mapping[str, object]) -> Iterator[Caution]:
+    """Warn of repeated looks under a rule that was made for a single look."""
+    rule = deciding_rule(decisions)
+    if rule is not None and rule.caution:
+        yield Caution("peeking", None, rule.caution)
+
+
+def judge_caution(
+    decisions: Mapping[str, object], models: Sequence[ModelRow], corrected: Container[str]
+) -> Iterator[Caution]:
+    """Warn that the promise leaves out a judge's errors, unless labels correct all scores for them."""
+    left = [row for row in models if row.score is not None and row.name not in corrected]
+    if (judge := judged_by(decisions)) is not None and (left or not models):
+        yield Caution("judged", None, grader_errors_note(judge))
+
+
+NAMED_WITHOUT_LABELS = 3
+
+
+def label_cautions(models: Sequence[ModelRow], labelled: LabelledRun | None) -> Iterator[Caution]:
+    """Say what corrected scores stand for, and which models have too few labels."""
+    if labelled is None:
+        return
+    if labelled.problem is not None:
+        yield Caution("labels", None, f"there are labels, which cannot be used: {labelled.problem}")
+        return
+    if not labelled.corrected:
+        return
+    wrong = sum(row.disagreements for row in labelled.models)
+    yield Caution(
+        "labels",
+        None,
+        f"{several(labelled.labels, 'label')} correct the scores, the order and the verdicts; the grader disagrees "
+        f"with {wrong:,} of them. The promise is then about what labels of all answers would say. It takes for granted "
+        "that labelled answers were not chosen by their content, and that the number of labels was decided beforehand",
+    )
+    few = [row.name for row in models if row.score is not None and row.name not in labelled.corrected]
+    if few:
+        yield Caution(
+            "few_labels",
+            None,
+            f"fewer than {MIN_LABELS} labels, so that scores are as graded: {first_few(few, NAMED_WITHOUT_LABELS)}. A "
+            "comparison with such a model keeps its verdict only if the corrected score of the other one supports it, "
+            "and is not decided anew; label as many answers of each model",
+        )
+
+
+def recorded_caution(names: Sequence[str], events: Sequence[Event]) -> Iterator[Caution]:
+    """Warn of recorded models that were graded by imported logs."""
+    graded = {event.model: event.meaning.get("grader") for event in events_of_kind(events, OutcomesRecorded)}
+    if logged := [name for name in names if graded.get(name) == LOGS]:
+        yield Caution(
+            "recorded_logs",
+            None,
+            f"the recorded outcomes of {', '.join(logged)} have the grades of the logs they came from: the ranking "
+            "holds only if this run's grader gives the same grades",
+        )
+
+
+def prior_caution(
+    names: Sequence[str], depths: Sequence[float], found: Sequence[ModelRow], events: Sequence[Event]
+) -> Iterator[Caution]:
+    """Warn of R0 in scores: how much of it (D), how its sampling differs, and the order without it."""
+    if any(depths):
+        taken = events_of_kind(events, PriorTaken)[-1]
+        told = ", ".join(f"{name} {depth:.3g}" for name, depth in zip(names, depths, strict=True))
+        text = (
+            "outcomes of another run count in the scores (R0), as much as D trials per question, at most those of "
+            f"the first look: {told}. If a model has changed since, they pull its score towards the earlier one."
+        )
+        changes = f" {sampling_sentence(taken)}." if taken.sampled_otherwise else ""
+        yield Caution("prior", None, f"{text}{changes} {_order_alone(found)}")
+
+
+def sampling_sentence(taken: PriorTaken) -> str:
+    """Say that the answers of R0 were drawn with other sampling settings than this run's."""
+    told = first_few(taken.sampled_otherwise, SHOWN_CHANGES)
+    return f"They were sampled with other settings than those of this run ({told})"
+
+
+def _order_alone(found: Sequence[ModelRow]) -> str:
+    known = [row for row in found if row.rank_without_prior is not None]
+    alone = sorted(known, key=lambda row: (row.rank_without_prior or 0, row.rank))
+    if not known:
+        return "Without them no model has a score"
+    if alone == known:
+        return "Without them the order is the same"
+    return f"Without them the order is {', '.join(row.name for row in alone)}"
+
+
+def notice_cautions(events: Sequence[Event]) -> Iterator[Caution]:
+    """Notices about servers, each once, regardless of the number of starts."""
+    said = {(event.notice, event.model, event.text): None for event in events_of_kind(events, ServersNoticed)}
+    return (Caution(kind, model or None, text) for kind, model, text in said)
+
+
+def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
+    """Warn of lost answers, with what caps count for them.
+
+    For servers that the run starts, caps count the time for which they are held, and no time of answers.
+    """
+    launched = {event.model for event in events_of_kind(events, ServerLaunched)}
+    lost: defaultdict[str, list[AnswersLost]] = defaultdict(list)
+    for event in events_of_kind(events, AnswersLost):
+        if not event.estimated and not event.failed:
+            lost[event.model].append(event)
+    for model, losses in lost.items():
+        if came := [one for one in losses if one.discarded]:
+            number, (tokens, *_) = sum(one.answers for one in came), total_cost(came)
+            told = f"{several(number, 'answer')} discarded after an alarm and asked again"
+            yield Caution("discarded", model, f"{told}; the cost includes their {tokens:,} tokens")
+        losses = [one for one in losses if not one.discarded]
+        if not losses:
+            continue
+        number, killed = (sum(one.answers for one in some) for some in (losses, [one for one in losses if one.killed]))
+        verdicts = sum(one.verdicts for one in losses)
+        of = [several(number, "answer")] * (number > 0)
+        of += [f"{several(verdicts, 'verdict')} of its judge"] * (verdicts > 0)
+        tokens, usd, gpu_seconds = total_cost(losses)
+        counted = [f"{tokens:,} tokens"] * (tokens > 0) + [f"{usd:.4g} USD"] * (usd > 0.0)
+        counted += [f"{gpu_seconds / 3600.0:.2g} GPU hours"] * (gpu_seconds > 0.0 and model not in launched)
+        flying = f" ({killed} were in flight when the run was killed)" if killed else ""
+        told = f"{' and '.join(of)} requested, but never received{flying}"
+        if counted:
+            told += f"; the caps count {' and '.join(counted)} for them"
+        yield Caution("lost", model, told)
+
+
+def failure_cautions(events: Sequence[Event]) -> Iterator[Caution]:
+    """Warn of answers that came and failed in a task, with what they used."""
+    failed: defaultdict[str, list[AnswersLost]] = defaultdict(list)
+    for event in events_of_kind(events, AnswersLost):
+        if event.failed:
+            failed[event.model].append(event)
+    for model, losses in failed.items():
+        number, used = sum(one.answers for one in losses), total_cost(losses).tokens
+        told = f"{several(number, 'sample')} failed after the model had answered; they used {used:,} tokens"
+        yield Caution("failed_samples", model, f"{told} and are in no score")
+
+
+def repeats_warning(number: int) -> str:
+    """Say that an import has left out so many repeated answers."""
+    return (
+        f"{number} answers in its logs are identical to another one to the same question, as from a server that "
+        "ignores the seed or uses a cache, and were not counted; `import --repeats-are-samples` counts each of them"
+    )
+
+
+def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
+    """Warn of trials missing from imported logs: quick answers are more often present, and more often right."""
+    for event in events_of_kind(events, TrialsImported):
+        for model, reasons in event.missing.items():
+            worst = max(reasons, key=lambda why: reasons[why])
+            text = (
+                f"{sum(reasons.values())} records in its logs are not trials ({worst}); if long answers failed, its "
+                "score may be too high, since quick answers are more often right"
+            )
+            yield Caution("missing", model, text)
+        if event.repeats_count:
+            yield Caution(
+                "repeats_count",
+                None,
+                "identical answers in the logs were each counted (`import --repeats-are-samples`); another warning "
+                "names models whose answers agree more often than independent samples would",
+            )
+        for model, number in event.repeated.items():
+            yield Caution("repeats", model, repeats_warning(number))
+
+
+ALL_ALIKE = "all answers of {} are empty, identical, unreadable or wrong"
+CHECK_SETUP = ": check the setup"
+NAMED_ALIKE = 3
+
+
+def alarm_cautions(
+    names: Sequence[str],
+    usages: Sequence[TrialUsage],
+    events: Sequence[Event],
+    explained: Container[int] = (),
+    *,
+    stop_on: object = "all",
+    gone: Container[int] = (),
+) -> Iterator[Caution]:
+    """Warn of models whose answers are all alike in some way, with an example; other alarms have `explained` those of
+    some models already.
+
+    First comes the alarm that ends the run, if there is one: about every model, or where one suffices (`stop_on`),
+    about those whose alarms are stored and that are not `gone`.
+    """
+    examples = {(one.model, one.fault): one.example for one in events_of_kind(events, AlarmRaised)}
+    faults = [None if model in explained else usage.answers.fault for model, usage in enumerate(usages)]
+    repeating = _repeating_models(events)
+    there = [at for at in range(len(names)) if at not in gone]
+    alarmed = [at for at in there if faults[at] is not None or names[at] in repeating]
+    if len(there) > 1 and alarmed == there:
+        yield Caution("alarm", None, ALL_ALIKE.format("every model") + CHECK_SETUP)
+    elif stop_on == "any" and (
+        raised := [names[at] for at in alarmed if (names[at], faults[at]) in examples or names[at] in repeating]
+    ):
+        yield Caution("alarm", None, ALL_ALIKE.format(first_few(raised, NAMED_ALIKE)) + CHECK_SETUP)
+    for name, usage, fault in zip(names, usages, faults, strict=True):
+        if fault is not None:
+            example = examples.get((name, fault))
+            shown = "" if example is None else f" ({example})"
+            yield Caution(fault, name, f"{fault_sentence(fault, usage.answers.number)}{shown}")
+
+
+def _repeating_models(events: Sequence[Event]) -> set[str]:
+    """Models with an alarm that their answers repeat, unless these answers were discarded since."""
+    found: set[str] = set()
+    for event in events:
+        if isinstance(event, AlarmRaised) and event.fault == AnswerFault.REPEATED:
+            found.add(event.model)
+        elif isinstance(event, AnswersLost) and event.discarded:
+            found.discard(event.model)
+    return found
+
+
+def is_alarmed(decisions: Mapping[str, object], cautions: Iterable[Caution]) -> bool:
+    """Whether implausible answers end the run, as `on_alarm` has it: then no verdict stands."""
+    return setting(decisions, "stopping", "on_alarm") != "never" and any(one.kind == "alarm" for one in cautions)
+
+
+def alarm_in_words(cautions: Iterable[Caution]) -> str:
+    """Whose answers are implausible, where that ends the run."""
+    return next(one.text.removesuffix(CHECK_SETUP) for one in cautions if one.kind == "alarm")
+
+
+def reversal_cautions(pairs: Sequence[tuple[str, str | None]], decisions: Mapping[str, object]) -> Iterator[Caution]:
+    """Warn of calls that stand although the scores have changed places since."""
+    rule = deciding_rule(decisions)
+    called = "picked" if rule is not None and rule.lenient else "called better"
+    for better, worse in pairs:
+        yield Caution("reversal", better, f"is ahead of {worse or 'the reference'}, which an earlier look {called}")
+
+
+def unknown_cautions(
+    names: Sequence[str], usages: Sequence[TrialUsage], found: Iterable[ModelResult], scale: Scale
+) -> Iterator[Caution]:
+    """Warn of time-outs and ungraded answers, with their largest effect on each score."""
+    for row in sorted(found, key=lambda row: row.model):
+        usage = usages[row.model]
+        late, failed = usage.signals["timed_out"], usage.signals["unanswered"]
+        ungraded = usage.ungraded - failed
+        told = [f"{late} timed out at every attempt"] if late else []
+        told += [f"{failed} never came because the server fails these requests every time"] if failed else []
+        told += [f"{ungraded} could not be graded"] if ungraded else []
+        if not told:
+            continue
+        told += [f"{row.cut} were cut off"] if row.cut else []
+        moved = ", and count in no score"
+        if row.highest > row.lowest:
+            ends = scale.width(row.lowest), scale.width(row.highest)
+            moved = f"; the score would be {ends[0]} if all of them were wrong, {ends[1]} if right"
+        mend = ". No comparison is called that their grades could reverse" if usage.ungraded or row.cut else ""
+        mend += ". `adaptive-eval regrade` tries to grade them again" if ungraded else ""
+        yield Caution("unknown", names[row.model], f"of {usage.trials} answers {' and '.join(told)}{moved}{mend}")
+
+
+def repeat_cautions(
+    names: Sequence[str], usages: Sequence[TrialUsage], drawn: Sequence[SamplingFreedom | None]
+) -> Iterator[Caution]:
+    """Warn of models whose answers repeat more often than independent samples would, or may do so."""
+    for name, usage, how in zip(names, usages, drawn, strict=True):
+        if (repeats := find_repeats(usage.watch, how)) is not None:
+            kind = AnswerFault.REPEATED if repeats.is_certain else "repeats_unclear"
+            yield Caution(kind, name, repeats_sentence(repeats))
+
+
+def signal_cautions(
+    names: Sequence[str], usages: Sequence[TrialUsage], found: Iterable[ModelResult], scale: Scale
+) -> Iterator[Caution]:
+    """Warn of frequent signals of each model's answers: truncated, empty, refused ..."""
+    rows = {row.model: row for row in found}
+    for model, (name, usage) in enumerate(zip(names, usages, strict=True)):
+        for kind in REPORTED_KINDS:
+            told = usage.signals["reasoning_only"] if kind is AnswerKind.EMPTY else 0  # has its own warning
+            share = (usage.signals[kind.signal] - told) / max(usage.trials, 1)
+            if share < MIN_REPORTED_SHARE:
+                continue
+            text = f"{share:.1%} of its answers {PHRASES[kind]}{_MORE.get(kind, '')}"
+            if kind is AnswerKind.TRUNCATED and model in rows and rows[model].cut:
+                best = scale.score(min(rows[model].highest, scale.high))
+                text += f"; no comparison is called that they could reverse: its score could be up to {best}"
+            yield Caution(kind.signal, name, text)

@@ -1,0 +1,367 @@
+"""Decisions and promises of a run in sentences, for reports and the monitor."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+from unicodedata import category
+
+from adaptive_eval.base.imports import MAX_DESCRIPTION
+from adaptive_eval.config.pace import choose_optimize, opening_trials
+from adaptive_eval.config.prepare import OWN_RULE
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.entries import Entry, Option
+from adaptive_eval.core.optimal import AT_ANY_LOOKS, OPTIMAL
+from adaptive_eval.core.plan import Plan
+from adaptive_eval.core.policies import UNRESOLVED_PAIRS, WEIGHTED
+from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
+from adaptive_eval.core.rules import RuleEntry
+from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.report.lines import Scale, several
+from adaptive_eval.report.results import REDECIDED, Results, setting
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionsInWords:
+    """Decisions of a run, each in one or two sentences."""
+
+    objective: str
+    """Comparisons that matter."""
+    rule: str
+    """Rule that calls a comparison."""
+    promise: str
+    """Error rate of calls."""
+    allocation: str
+    """Choice of the next trials."""
+    prior: str
+    """Source of the variances."""
+    seeds: str
+    """Seed of each trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveView:
+    """Terms of an objective, from its registry entry; unknown for a plug-in."""
+
+    compares: bool
+    """Whether it compares models; else each score is judged on its own."""
+    in_order: bool
+    """Whether each model is compared with the next one in the order."""
+    baseline: str | None
+    """The model that all others are compared with."""
+    first: int | None
+    """Number of models to be separated from the rest."""
+    value: float | None
+    """Value that each score is compared with."""
+    half_width: float | None
+    """Wanted half width of each score's interval."""
+
+
+def objective_view(decisions: Mapping[str, object]) -> ObjectiveView:
+    """Terms of the objective in these decisions, which the types of its options tell apart."""
+    section = cast(Mapping[str, Any], decisions.get("objective", {}))
+    entry = OBJECTIVES.get(str(section.get("kind")))
+    given = {} if entry is None else {option.type: section.get(option.name) for option in entry.options}
+    return ObjectiveView(
+        compares=entry is None or entry.compares,
+        in_order=entry is not None and entry.in_order,
+        baseline=given.get("model"),
+        first=given.get("models"),
+        value=given.get("score"),
+        half_width=given.get("difference"),
+    )
+
+
+def decisions_in_words(
+    config: RunConfig, plug_ins: Mapping[str, str], *, began_at: int, imported: bool
+) -> DecisionsInWords:
+    """Describe a configuration. `plug_ins` maps a setting to the plug-in's own description; `began_at` is the horizon
+    that the run began with; `imported` says that its first trials came from logs."""
+    return DecisionsInWords(
+        objective=_objective(config, plug_ins.get("objective.kind", "")),
+        rule=_rule(config, brings_its_own=OWN_RULE in plug_ins),
+        promise=_promise(config, plug_ins)
+        + ("" if (judge := judged_by(config.stated())) is None else f" {grader_errors_note(judge)}"),
+        allocation=_allocation(config, began_at),
+        prior=_prior(config),
+        seeds=IMPORTED_SEEDS * imported + _seeds(config),
+    )
+
+
+def deciding_rule(decisions: Mapping[str, object]) -> RuleEntry | None:
+    """The registry entry of the rule that decides; None for a plug-in."""
+    objective = OBJECTIVES.get(str(setting(decisions, "objective", "kind") or "ranking"))
+    if objective is not None and objective.own_rule is not None:
+        return objective.own_rule
+    return RULES.get(str(setting(decisions, "stopping", "rule") or OPTIMAL.name))
+
+
+def compares_bayes(decisions: Mapping[str, object]) -> bool:
+    """Whether Bayes@N is compared and ranked instead of the score."""
+    rule = deciding_rule(decisions)
+    return rule is not None and rule.estimator == "bayes"
+
+
+def draws_questions(decisions: Mapping[str, object]) -> bool:
+    """Whether questions were drawn at random, and each model was asked some of them."""
+    return setting(decisions, "trials", "draw") is not None
+
+
+def promise_in_short(decisions: Mapping[str, object]) -> str | None:
+    """Error rate promised for each call, in one line; None if the rule promises none."""
+    rule, stopping = deciding_rule(decisions), decisions.get("stopping")
+    if not isinstance(stopping, Mapping):
+        return None
+    beside = "" if (judge := judged_by(decisions)) is None else f"; errors of the {judge} come on top"
+    if rule is None:
+        return f"that of a plug-in; adaptive-eval itself makes none{beside}"
+    if str(setting(decisions, "objective", "kind") or "ranking") not in OBJECTIVES:
+        beside = f", unless the plug-in that is the objective brings a rule of its own{beside}"
+    if rule.in_short:
+        return rule.in_short + beside
+    if rule.lenient:
+        wrong = _percent(1.0 - stopping["confidence"])
+        return f"per pair, at most {wrong} risk that the model ahead is behind by {stopping['delta']:g} or more{beside}"
+    if not rule.correctable:
+        return None
+    wrong, tie = (_percent(times * (1.0 - stopping["confidence"])) for times in (1.0, 2.0))
+    if setting(decisions, "objective", "gate"):
+        return f"at most {wrong} risk that a PASS or a FAIL is wrong, however often you look{beside}"
+    whose = "for all pairs together" if stopping["familywise"] == "holm" else "per pair"
+    return f"{whose}, at most {wrong} risk of a wrong order, {tie} risk of naming a winner between equal models{beside}"
+
+
+def promise_line(results: Results) -> str | None:
+    """The promise in one line, with what it does not cover."""
+    scored, corrected = {row.name for row in results.models if row.score is not None}, results.corrected
+    decisions = {**results.decisions, "judged_by": None} if corrected >= scored else results.decisions
+    promise = promise_in_short(decisions)
+    if promise and corrected:
+        some = "" if corrected >= scored else f" of {several(len(corrected), 'model')}"
+        promise += f"; for scores{some} as corrected by labels"
+    redecided = any(warning.kind == REDECIDED for warning in results.warnings)
+    return f"{promise}; it does not cover settings that were changed after looks" if promise and redecided else promise
+
+
+def judged_by(decisions: Mapping[str, object]) -> str | None:
+    """The kind of grader that makes errors, judge or verifier; None if answers are compared with a key."""
+    kind = decisions.get("judged_by")
+    return kind if kind in ("judge", "verifier") and isinstance(kind, str) else None
+
+
+def grader_errors_note(judge: str) -> str:
+    """Say that the promise leaves out a judge's errors, and how to correct for them."""
+    return (
+        f"The promise takes every grade as right. Errors of the {judge} come on top: if it errs more with one model "
+        "than with another, the order can be wrong however many answers there are. Label some answers of each model "
+        "(adaptive-eval label RUN): the report then has its error, and scores and verdicts corrected for it."
+    )
+
+
+def _benchmark_gates(config: RunConfig) -> dict[str, float]:
+    """Delta of each benchmark that has its own gate."""
+    return {one.name: one.gate for one in config.benchmarks if one.gate is not None}
+
+
+def _gate(baseline: str, delta: float, scale: Scale) -> str:
+    if not delta:
+        return f"A gate: PASS where a model is better than {baseline}, FAIL where it is worse."
+    by = scale.points(delta)
+    return f"A gate: PASS where a model is not worse than {baseline} by more than {by}, FAIL where it is."
+
+
+def _objective(config: RunConfig, says: str) -> str:
+    objective = config.objective
+    if objective.gated_by is not None:
+        said, scale = _gate(objective.gated_by, config.stopping.delta, _scale(config)), _scale(config)
+        parts = [f"{name} ({scale.points(delta)})" for name, delta in _benchmark_gates(config).items()]
+        return said + f" The same on {' and on '.join(parts)}: a model passes all of it, or fails." if parts else said
+    entry = OBJECTIVES.get(str(objective.kind))
+    if entry is None:
+        return f"Which scores and pairs matter is said by the plug-in {objective.kind}.{_plug_in_quote(says)}"
+    return entry.says.format(**_option_texts(entry, objective.arguments))
+
+
+def _rule(config: RunConfig, *, brings_its_own: bool) -> str:
+    rule = deciding_rule(config.stated())
+    gives_up = rule is not None and _gives_up(config, rule)
+    if brings_its_own:
+        said = f"It is judged by the rule that the plug-in {config.objective.kind} brings itself."
+    elif rule is None:
+        said = f"A comparison is called by the plug-in {config.stopping.rule}."
+    else:
+        said = AT_ANY_LOOKS if rule.gives_up and not gives_up else rule.says
+        within = _scale(config).points(config.stopping.delta)
+        said = said.format(**_option_texts(rule, config.stopping.options), horizon=_horizon(config), delta=within)
+        if rule.gives_up and config.trials.seeds == "coupled":
+            said += " For models that are compared trial by trial the power of t is -1/20, and c another."
+    entry = OBJECTIVES.get(str(config.objective.kind))
+    if entry is not None and entry.own_rule is not None:  # it knows neither ties nor the trials needed for a call
+        return said
+    if (rule is None or rule.latching) and not gives_up:
+        said += " It is given up as out of reach when the trials that are left would hardly decide it."
+    if config.stopping.delta and not config.objective.gate and not (rule is not None and rule.lenient):
+        within = _scale(config).points(config.stopping.delta)
+        said += f" Two scores are certified as tied when they lie within {within} of each other."
+    return said
+
+
+def _horizon(config: RunConfig) -> str:
+    trials = config.trials
+    return f"{trials.max} trials a question" if trials.draw is None else "one trial of every question"
+
+
+def _gives_up(config: RunConfig, rule: RuleEntry) -> bool:
+    """Whether the rule itself gives comparisons up in this run, as in `Plan.deciding_rule`."""
+    shared = config.trials.seeds == "coupled" or config.stopping.familywise != "none" or _benchmark_gates(config)
+    return rule.gives_up and not (shared or config.recorded or config.batched)
+
+
+def _option_texts(entry: Entry[Any], given: Mapping[str, Any]) -> dict[str, str]:
+    return {option.name: _option_text(option, given.get(option.name)) for option in entry.options}
+
+
+def _option_text(option: Option, value: Any) -> str:
+    if value is None:
+        return option.default or ""
+    match option.type:
+        case "pairs":
+            return str(len(value))
+        case "difference" if option.default is None:
+            return _percent(value)
+        case "number" | "factor" | "difference" | "score":
+            return f"{value:g}"
+        case _:
+            return str(value)
+
+
+def _scale(config: RunConfig) -> Scale:
+    return Scale.of(open_rubric(config.rubric).weights)
+
+
+def _promise(config: RunConfig, plug_ins: Mapping[str, str]) -> str:
+    rule, stopping = deciding_rule(config.stated()), config.stopping
+    wrong, together = 1.0 - stopping.confidence, stopping.familywise == "holm"
+    if rule is None or OWN_RULE in plug_ins:
+        key, name = (OWN_RULE, config.objective.kind) if OWN_RULE in plug_ins else ("stopping.rule", stopping.rule)
+        whose = ", shared among all comparisons" if together else ""
+        told = _plug_in_quote(plug_ins.get(key, ""))
+        return f"That of the plug-in {name}, not one of adaptive-eval's own{whose}.{told}"
+    if config.objective.gate and rule.correctable:
+        whose = "For all models together" if together else "For each model"
+        whose += " and all its gates together" if _benchmark_gates(config) else ""
+        return f"{whose}: at most {_percent(wrong)} risk that a PASS or a FAIL is wrong, however often you look."
+    return rule.promise.format(
+        wrong=_percent(wrong),
+        tie=_percent(2 * wrong),
+        whose="For all comparisons together" if together else "For each comparison",
+        horizon=_horizon(config),
+        delta=_scale(config).points(stopping.delta),
+        **_option_texts(rule, stopping.options),
+    )
+
+
+def _allocation(config: RunConfig, began_at: int) -> str:
+    trials, policy = config.trials, config.trials.policy
+    entry = POLICIES.get(str(policy))
+    if entry is WEIGHTED and trials.draw is not None:
+        entry = UNRESOLVED_PAIRS  # a question has one trial
+    if entry is None:
+        said = f"Trials are allocated by the plug-in {policy}"
+    else:
+        said = entry.says.format(**_option_texts(entry, trials.options))
+    if trials.draw is not None:
+        return f"{said}: one trial of each in an order of chance, with a look after every {trials.draw}."
+    first = opening_trials(trials.model_copy(update={"max": began_at}), batched=config.batched)
+    pace = pace_in_words(config)
+    fewer = f" ({trials.min} if the budget does not pay for twice as many)" if first > trials.min else ""
+    return (
+        f"{said}: {first} trials a question before the first look{fewer}, {trials.max} on average at most. Pace {pace}."
+    )
+
+
+def run_in_words(config: RunConfig, plan: Plan) -> str:
+    """Models, questions, objective and trials of a planned run, in one line."""
+    recorded, trials, opening = len(config.recorded), config.trials, plan.opening_size
+    beside = f" and {recorded} recorded" if recorded else ""
+    more = f" (the first round has {opening} at this pace, more than trials.min)" if opening > trials.min else ""
+    asked = f"{opening} to {trials.max} trials a question{more}"
+    return (
+        f"{several(len(config.asked), 'model')}{beside}, {several(plan.bench.questions, 'question')}, objective "
+        f"{config.objective.kind}, {f'one trial of each in blocks of {trials.draw}' if trials.draw else asked}"
+    )
+
+
+def pace_in_words(config: RunConfig) -> str:
+    """The pace, with the reason if `auto` would take it too."""
+    if config.batched:
+        return "of batches: rounds are as large as the need, since each waits for batches"
+    chosen, reason = choose_optimize(config.asked, config.trials)
+    why = f", since {reason}" if chosen == config.trials.optimize else ""
+    if config.trials.optimize == "time":
+        return f"time{why}: servers are kept busy with answers requested ahead"
+    return f"cost{why}"
+
+
+def _prior(config: RunConfig) -> str:
+    scale = "The score is the average over questions of each question's average; Bayes@N (uniform prior) beside it."
+    if config.trials.draw is not None:
+        return (
+            "Questions were drawn at random, and scores estimate those on all questions. Two models are compared by "
+            "their differences on the questions that both were asked, with the variance between questions. The score "
+            "of a model that was asked fewer questions is adjusted by how the other models did on the rest."
+        )
+    if compares_bayes(config.stated()):
+        return f"{scale} Models are compared and ranked by Bayes@N: one imagined answer in each category."
+    if config.stopping.prior == "uniform":
+        return f"{scale} Variances are those of the uniform prior: one count in each category."
+    return f"{scale} Variances come from a prior centred on each model's own shares of the categories."
+
+
+HARMLESS = re.compile(r"[\w\s,.;()'%=+/-]")
+FULL_WIDTH = 0xFEE0
+"""Offset from an ASCII character to its full-width form, which looks alike and is no markup."""
+
+
+def _plug_in_quote(says: str) -> str:
+    """Quote a plug-in's own description, made harmless for browsers, terminals and Markdown."""
+    plain = " ".join("".join(map(_harmless_character, says[:MAX_DESCRIPTION])).split()).strip("_ ")
+    return f" It says of itself: '{plain}'." if plain else ""
+
+
+def _harmless_character(sign: str) -> str:
+    """The character, its full-width form (a formula needs its `<`), or nothing."""
+    if HARMLESS.match(sign) or category(sign) == "Sm" and not sign.isascii():
+        return sign
+    return chr(ord(sign) + FULL_WIDTH) if sign.isascii() and sign.isprintable() else ""
+
+
+IMPORTED_SEEDS = "Imported trials keep the seeds they were sampled with, which are unknown here. For others: "
+
+
+def _seeds(config: RunConfig) -> str:
+    if config.trials.seeds == "consecutive":
+        return f"Trial i of every question has seed {config.seed} + i."
+    if config.trials.seeds == "coupled":
+        return (
+            f"Trial i of a question has seed h(run seed {config.seed}, question) + i, the same for every model. Models "
+            "whose answers to the same trials are correlated, as of near copies on servers that sample by the seed, "
+            "are compared trial by trial from the first look on; all others as independent models."
+        )
+    return f"Trial i has seed h(run seed {config.seed}, model, question) + i, whatever else is asked."
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.10g}%"
+
+
+def cost_to_go_on(results: Results) -> str | None:
+    """Expected cost of going on until all is called or a cap is met; None if the run is finished."""
+    more, cost = results.trials_to_go, results.cost
+    if results.run.status == "finished":
+        return None
+    if more < 0.5:  # open pairs are past their estimate, and how long they stay open is chance
+        return "going on takes another round of answers at least"
+    known = {"tokens": (cost.tokens, "{:,.0f} tokens"), "usd": (cost.usd, "${:,.2f}")}
+    each = [said.format(used / cost.trials * more) for used, said in known.values() if used and cost.trials]
+    return f"going on takes about {several(round(more), 'more answer')}" + (f" ({', '.join(each)})" if each else "")

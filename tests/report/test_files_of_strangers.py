@@ -1,0 +1,160 @@
+"""Files of a run directory that a stranger has made: not a regular file, without end, a link to somewhere else."""
+
+import errno
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from adaptive_eval.base.errors import ConfigError, StoreError
+from adaptive_eval.base.files import is_locked, read_file, write_atomic
+from adaptive_eval.labels.file import add_labels, parse_labels_file
+from adaptive_eval.report.label_file import LABELS_FILE, Labelled, read_labels
+from adaptive_eval.report.results_file import RESULTS_FILE, read_results
+from adaptive_eval.report.verified import verify_run
+from adaptive_eval.show.track.points import exclusive_follower
+from adaptive_eval.store import RunReader
+from adaptive_eval.store.database import (
+    DATABASE_FILE,
+    LOCK_FILE,
+    create,
+    is_run,
+    lock_run,
+    open_existing,
+    open_if_begun,
+    open_readonly,
+)
+
+AT = Labelled("ada", "q0", 0)
+LINE = '{"model":"ada","question":"q0","trial":%s,"label":"wrong"}\n'
+
+
+def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:
+    """Else a pipe would be waited for without end, and a device would fill the memory."""
+    for name in (DATABASE_FILE, RESULTS_FILE, LABELS_FILE, LOCK_FILE):
+        os.mkfifo(tmp_path / name)
+    with pytest.raises(OSError, match="not a regular file"):
+        read_file(tmp_path / RESULTS_FILE, 10)
+    assert read_results(tmp_path) is None
+    assert not is_locked(tmp_path / LOCK_FILE)
+    with pytest.raises(ConfigError, match=r"labels\.jsonl cannot be read: .*not a regular file"):
+        read_labels(tmp_path)
+    with pytest.raises(StoreError, match="not a regular file"):
+        RunReader.open(tmp_path)
+    with pytest.raises(StoreError, match="not a regular file"):
+        is_run(tmp_path)
+
+
+@pytest.mark.parametrize("ending", ["wal", "journal", "shm"])
+def test_what_lies_beside_a_database_is_read_from_plain_files_alone(tmp_path: Path, ending: str) -> None:
+    (tmp_path / DATABASE_FILE).touch()
+    os.mkfifo(tmp_path / f"{DATABASE_FILE}-{ending}")
+    for opening in (RunReader.open, is_run, open_existing, verify_run):
+        with pytest.raises(StoreError, match=f"run.sqlite-{ending} cannot be read: it is not a regular file"):
+            opening(tmp_path)
+
+
+@pytest.mark.parametrize("what", ["file", "link", "pipe"])
+def test_a_run_without_a_folder_for_logs_is_told_and_not_tracked(tmp_path: Path, what: str) -> None:
+    logs = tmp_path / "logs"
+    match what:
+        case "file":
+            logs.touch()
+        case "link":
+            logs.symlink_to("/etc/passwd")
+        case _:
+            os.mkfifo(logs)
+    with (
+        pytest.raises(StoreError, match="logs cannot be written: File exists"),
+        exclusive_follower(logs / "tracking-wandb.lock"),
+    ):
+        pytest.fail("there is no folder for a lock")
+
+
+def test_a_link_to_a_device_is_not_read_and_no_more_than_can_be_expected(tmp_path: Path) -> None:
+    (tmp_path / LABELS_FILE).symlink_to("/dev/zero")
+    with pytest.raises(ConfigError, match="not a regular file"):
+        read_labels(tmp_path)
+    (tmp_path / "long").write_bytes(b"12345")
+    assert read_file(tmp_path / "long", 5) == b"12345"
+    with pytest.raises(OSError, match="larger than") as told:
+        read_file(tmp_path / "long", 4)
+    assert told.value.errno == errno.EFBIG
+
+
+def test_labels_are_not_written_where_a_link_leads(tmp_path: Path) -> None:
+    """A file of one line without an end would be cut as a torn line."""
+    secret = tmp_path / "token"
+    secret.write_text("hf_mine")
+    (tmp_path / LABELS_FILE).symlink_to(secret)
+    with pytest.raises(StoreError, match="is a link"):
+        add_labels(tmp_path, {AT: "wrong"})
+    assert secret.read_text() == "hf_mine"
+
+
+@pytest.mark.parametrize("name", [DATABASE_FILE, f"{DATABASE_FILE}-wal", "logs", "logs/ada.log", "logs/inspect/e.txt"])
+def test_a_run_is_not_written_where_a_link_leads(tmp_path: Path, name: str) -> None:
+    run, link = tmp_path / "run", tmp_path / "run" / name
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match=f"{name} is a link, and a run writes to its own directory only"):
+        lock_run(run)
+    (tmp_path / "through").symlink_to(tmp_path)
+    link.unlink()
+    (run / "notes").symlink_to(tmp_path)
+    lock_run(tmp_path / "through" / "run").close()
+
+
+def test_what_is_written_whole_goes_to_no_other_file_on_its_way(tmp_path: Path) -> None:
+    """The name of a draft can be guessed."""
+    secret, path = tmp_path / "profile", tmp_path / RESULTS_FILE
+    secret.write_text("mine")
+    (tmp_path / f".{RESULTS_FILE}.{os.getpid()}.draft").symlink_to(secret)
+    write_atomic(path, b"{}", "")
+    assert (secret.read_text(), path.read_bytes(), path.is_symlink()) == ("mine", b"{}", False)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "CREATE TRIGGER favour AFTER INSERT ON trials BEGIN UPDATE trials SET category = 1 WHERE id = new.id; END",
+        "CREATE TRIGGER summed_changed AFTER INSERT ON trials BEGIN DELETE FROM looks; END",
+        "CREATE VIEW extra AS SELECT * FROM trials",
+        "CREATE VIRTUAL TABLE extra USING rtree(id, low, high)",
+    ],
+)
+def test_sql_that_a_database_brings_is_not_run(tmp_path: Path, made: str) -> None:
+    """A trigger could give each new answer another grade."""
+    with closing(create(tmp_path)) as database:
+        database.execute("COMMIT")
+    open_existing(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / DATABASE_FILE)) as database:
+        database.execute(made)
+    for opening in (open_existing, open_readonly, open_if_begun):
+        with pytest.raises(StoreError, match="brings SQL of its own"):
+            opening(tmp_path)
+
+
+@pytest.mark.parametrize("trial", ['"%s"' % ("9" * 5000), '"%s"' % ("9" * 30), str(2**63), "1e400", '"\u00b2"'])
+def test_a_trial_that_cannot_be_is_told(tmp_path: Path, trial: str) -> None:
+    (tmp_path / LABELS_FILE).write_text(LINE % trial)
+    with pytest.raises(ConfigError, match=r"labels\.jsonl, (entry 1: must have|line 1: is not JSON)"):
+        read_labels(tmp_path)
+
+
+@pytest.mark.parametrize("cell", ["x" * 200_000, '"' + "y\n" * 100_000])
+def test_a_table_that_cannot_be_is_told(tmp_path: Path, cell: str) -> None:
+    table = tmp_path / "labels.csv"
+    table.write_text(f"model,question,trial,label\nada,q0,0,{cell}")
+    with pytest.raises(ConfigError, match=r"labels\.csv cannot be read: field larger"):
+        parse_labels_file(table)
+
+
+def test_labels_are_read_as_they_were_written(tmp_path: Path) -> None:
+    add_labels(tmp_path, {AT: "wrong"})
+    with (tmp_path / LABELS_FILE).open("a") as file:
+        file.write('{"model": "ad')  # torn by a kill
+    add_labels(tmp_path, {AT: "correct", Labelled("bob", "q1", 7): "wrong"})
+    assert read_labels(tmp_path) == {AT: "correct", Labelled("bob", "q1", 7): "wrong"}

@@ -1,0 +1,124 @@
+"""What a gate says of a model whose answers were not all answers: nobody fails, or passes, for what is none."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from adaptive_eval.report.build import max_effect_of_one
+from adaptive_eval.report.gate import GatePart, GateTerms, gate_outcome, gate_rows, outcome_in_words, plain_gate
+from adaptive_eval.report.lines import Scale
+from adaptive_eval.report.results import GateRow, ModelRow, PairRow
+
+ASKED = GateTerms("prod", 0.05)
+MODEL = ModelRow(
+    name="build", rank=2, tier=1, score=0.70, sigma=0.01, lo=0.68, hi=0.72, bayes=0.69, bayes_sigma=0.01,
+    sampled_sigma=0.05, trials=300, set_aside=None, stored_trials=300, ungraded=0, repeats=0, signals={}, tokens=0,
+    usd=0.0, gpu_seconds=0.0, sampling={}, prior_depth=0.0,
+)  # fmt: skip
+PROD = replace(MODEL, name="prod", rank=1, score=0.80)
+FAILED = PairRow(
+    better="prod", worse="build", verdict="resolved", difference=0.10, sigma=0.014, z=3.5, rho=0.99, boundary=2.3,
+    information=0.8, power=1.0, trials_needed=5.0, sampled_z=1.0, certifiable_delta=0.02,
+)  # fmt: skip
+PASSED = replace(FAILED, better="build", worse="prod", difference=-0.01)
+NOTHING = {"build": 0.0, "prod": 0.0}
+
+
+def row_of(
+    pair: PairRow,
+    build: ModelRow = MODEL,
+    prod: ModelRow = PROD,
+    may_move: Mapping[str, float] = NOTHING,
+    reversals: tuple[tuple[str, str | None], ...] = (),
+    asked: GateTerms = ASKED,
+) -> GateRow:
+    """What the gate says of the build."""
+    names = ("prod", "build")
+    found = list(plain_gate(asked, (prod, build), (pair,), reversals, names))
+    (row,), of_benchmarks = gate_rows(asked, [GatePart(None, asked.delta, 1.0)], names, (pair,), found, may_move)
+    assert of_benchmarks == {}
+    return row
+
+
+def outcome(
+    pair: PairRow,
+    build: ModelRow = MODEL,
+    prod: ModelRow = PROD,
+    may_move: Mapping[str, float] = NOTHING,
+    reversals: tuple[tuple[str, str | None], ...] = (),
+) -> tuple[str, str]:
+    row = row_of(pair, build, prod, may_move, reversals)
+    assert (row.model, row.baseline) == ("build", "prod")
+    return row.outcome, row.why
+
+
+def test_it_is_said_whose_answers_could_explain_a_call() -> None:
+    doubtful = replace(MODEL, lowest=0.6, highest=0.76), replace(PROD, lowest=0.79, highest=0.8)
+    for build, prod, moved, names in [
+        (MODEL, PROD, 0.06, ("build",)),
+        (doubtful[0], PROD, 0.0, ("build",)),
+        (doubtful[0], doubtful[1], 0.0, ("build", "prod")),
+        (MODEL, PROD, 0.01, ()),
+    ]:
+        row = row_of(FAILED, build, prod, NOTHING | {"build": moved})
+        assert row.doubted == names and all(name in row.why for name in names)
+
+
+def test_a_call_passes_or_fails() -> None:
+    assert outcome(FAILED) == ("FAIL", "worse than prod by more than 5 points")
+    assert outcome(PASSED, replace(MODEL, score=0.79)) == ("PASS", "not worse than prod by more than 5 points")
+
+
+@pytest.mark.parametrize("verdict", ["open", "out_of_reach", "blocked"])
+def test_without_a_call_it_is_undecided(verdict: str) -> None:
+    assert outcome(replace(FAILED, verdict=verdict))[0] == "UNDECIDED"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "found"), [("open", "open"), ("out_of_reach", "UNDECIDED"), ("blocked", "UNDECIDED")]
+)
+def test_while_the_run_goes_on_what_is_open_is_not_undecided(verdict: str, found: str) -> None:
+    asked = ASKED._replace(goes_on=True)
+    row = row_of(replace(FAILED, verdict=verdict), asked=asked)
+    assert row.outcome == found
+    assert gate_outcome([row, replace(row, outcome="PASS")]) == found
+
+
+def test_a_call_that_later_trials_turn_decides_nothing() -> None:
+    assert outcome(PASSED, reversals=(("build", "prod"),))[0] == "UNDECIDED"
+
+
+@pytest.mark.parametrize(("moved", "found"), [(0.02, "FAIL"), (0.049, "FAIL"), (0.06, "UNDECIDED")])
+def test_nobody_fails_for_empty_answers_that_could_explain_it(moved: float, found: str) -> None:
+    """Ten points behind: with five more the build would not be worse by more than five."""
+    assert outcome(FAILED, may_move=NOTHING | {"build": moved})[0] == found
+
+
+@pytest.mark.parametrize(("highest", "found"), [(0.74, "FAIL"), (0.76, "UNDECIDED")])
+def test_nobody_fails_for_time_outs_that_could_explain_it(highest: float, found: str) -> None:
+    assert outcome(FAILED, replace(MODEL, highest=highest, lowest=0.7))[0] == found
+    assert outcome(FAILED, prod=replace(PROD, lowest=0.80 - (highest - 0.70), highest=0.8))[0] == found
+
+
+def test_nobody_passes_because_the_baseline_did_not_answer() -> None:
+    level = replace(MODEL, score=0.80)
+    assert outcome(PASSED, level, may_move=NOTHING | {"prod": 0.01})[0] == "PASS"
+    assert outcome(PASSED, level, may_move=NOTHING | {"prod": 0.06})[0] == "UNDECIDED"
+
+
+def test_an_answer_moves_a_score_by_its_share_of_the_trials() -> None:
+    """Of questions that are drawn there is one trial each, and none of many."""
+    counts = np.array([[[1, 1], [0, 4], [3, 0]], [[0, 1], [1, 0], [0, 0]]])
+    weights = np.array([0.0, 2.0])
+    assert max_effect_of_one(counts, weights, drawn=False).tolist() == pytest.approx([2 / 6, 2 / 3])
+    assert max_effect_of_one(counts[1:], weights, drawn=True).tolist() == pytest.approx([2 / 2])
+    heavy = np.array([2.0, 0.5, 0.5])  # two trials of the first: 2 * (2 / 3) / 2; of the other model one
+    assert max_effect_of_one(counts, weights, drawn=False, g=heavy).tolist() == pytest.approx([2 / 3, 4 / 3])
+
+
+def test_a_margin_is_told_in_points_where_scores_are_in_percent() -> None:
+    assert outcome_in_words("FAIL", GateTerms("prod", 0.01)) == "worse than prod by more than 1 point"
+    own = GateTerms("prod", 0.25, Scale.of((-1.0, 3.0)))
+    assert outcome_in_words("FAIL", own) == "worse than prod by more than 0.25"

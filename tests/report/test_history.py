@@ -1,0 +1,173 @@
+"""What a run begins with: outcomes of an earlier one as R0, kept in the run from then on."""
+
+import json
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from live_runs import MODELS, EndedRuns, Found, Site
+
+from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.core import Controller, Outcome
+from adaptive_eval.report.old.restore import StoredRun
+from adaptive_eval.store import PriorTaken, RunReader, events_of_kind
+
+FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
+
+
+def first_outcomes(directory: Path, depth: int) -> dict[tuple[str, str], list[int]]:
+    """The categories of the first trials of each cell, in their order."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for (model, question, trial), category in sorted(Found.of(directory).outcomes.items()):
+        if trial < depth:
+            assert category is not None
+            found.setdefault((model, question), []).append(category)
+    return found
+
+
+@pytest.fixture
+def earlier(site: Site, ended_runs: EndedRuns) -> Path:
+    """A finished run with 4 trials a question before its first look."""
+    return ended_runs.copy(site, site.directory("earlier"), trials={"min": 4, "max": 8})
+
+
+def run_with(site: Site, section: dict[str, object], **changes: object) -> str:
+    """The messages of a run that takes R0."""
+    config = site.write(prior=section, **{"seed": 1, "trials": {"min": 3, "max": 8}, **changes})
+    ended = site.run(config)
+    assert ended.exit_code in FINISHED, ended.stderr
+    return ended.stdout
+
+
+@pytest.mark.slow
+def test_r0_is_the_first_trials_of_the_earlier_run_and_never_more_than_the_first_look(
+    site: Site, earlier: Path
+) -> None:
+    said = run_with(site, {"run": str(earlier)})
+    assert "outcomes of the run earlier count as R0" in said
+    with closing(RunReader.open(site.directory())) as reader:
+        plan = StoredRun(reader).plan
+    expected = first_outcomes(earlier, 3)
+    for model, name in enumerate(MODELS):
+        for question in range(8):
+            assert plan.bench.prior_counts is not None
+            held = plan.bench.prior_counts[model, question].tolist()
+            outcomes = expected[name, f"q{question}"]
+            assert held == [outcomes.count(0), outcomes.count(1)]
+            assert sum(held) == 3
+    results = json.loads((site.directory() / "results.json").read_text())
+    assert [row["prior_depth"] for row in results["models"]] == [3.0, 3.0, 3.0]
+    assert [warning["text"] for warning in results["warnings"] if warning["kind"] == "prior"] != []
+
+
+@pytest.mark.slow
+def test_one_greedy_answer_to_each_question_may_come_first(site: Site) -> None:
+    once = {"trials": {"min": 1, "max": 1}, "sampling": {"temperature": 0, "max_tokens": 2000}}
+    greedy = site.write("greedy", **once)
+    assert site.run(greedy, "--run-dir", str(site.directory("greedy"))).exit_code in FINISHED
+    section = {"run": str(site.directory("greedy"))}
+    told = site.run(site.write(prior=section, trials={"min": 3, "max": 8}), "--dry-run").stdout
+    run_with(site, section)
+    results = json.loads((site.directory() / "results.json").read_text())
+    (caution,) = (one["text"] for one in results["warnings"] if one["kind"] == "prior")
+    changed = "sampled with other settings than those of this run (ada.temperature: 0.0 → 0.6, bob."
+    assert changed in caution and changed in told
+    assert [row["prior_depth"] for row in results["models"]] == [1.0, 1.0, 1.0]
+    assert all(row["score_without_prior"] is not None for row in results["models"])
+    with closing(RunReader.open(site.directory())) as reader:
+        (event,) = events_of_kind(reader.events(), PriorTaken)
+    assert event.outcomes == {
+        name: {f"q{at}": first_outcomes(site.directory("greedy"), 1)[name, f"q{at}"] for at in range(8)}
+        for name in MODELS
+    }
+
+
+@pytest.mark.slow
+def test_the_earlier_run_is_needed_once(site: Site, earlier: Path) -> None:
+    section: dict[str, object] = {"run": str(earlier)}
+    run_with(site, section, budget={"trials": 100})
+    before = Found.of(site.directory())
+    shutil.rmtree(earlier)
+    run_with(site, section, budget={"trials": 100})
+    assert Found.of(site.directory()) == before
+    run_with(site, section, trials={"min": 3, "max": 30})
+    assert len(Found.of(site.directory()).outcomes) > len(before.outcomes)
+
+
+@pytest.mark.slow
+def test_what_is_stored_leads_to_the_looks_that_are_stored(site: Site, earlier: Path) -> None:
+    run_with(site, {"run": str(earlier)})
+    with closing(RunReader.open(site.directory())) as reader:
+        stored = StoredRun(reader)
+        cell = stored.setup.roster.cell
+        controller = Controller(stored.plan)
+        controller.restore(
+            Outcome(*cell(one.model, one.question), one.trial, one.category or 0, one.cost) for one in reader.outcomes()
+        )
+        looks = reader.looks()
+    assert [list(look.scores) for look in controller.looks] == [look.body["scores"] for look in looks]
+
+
+def test_a_model_may_take_its_elders_outcomes(site: Site, earlier: Path) -> None:
+    run_with(site, {"run": str(earlier), "models": {"ada": "bob", "cyd": "cyd"}})
+    expected = first_outcomes(earlier, 3)
+    with closing(RunReader.open(site.directory())) as reader:
+        (event,) = events_of_kind(reader.events(), PriorTaken)
+    outcomes = event.outcomes
+    assert outcomes["ada"]["q3"] == expected["bob", "q3"]
+    assert outcomes["bob"]["q3"] == expected["bob", "q3"]
+
+
+@pytest.mark.slow
+def test_a_model_that_joins_later_gets_its_part(site: Site, earlier: Path) -> None:
+    models = [{"name": name, "base_url": site.base_url} for name in MODELS]
+    section: dict[str, object] = {"run": str(earlier)}
+    run_with(site, section, models=models[:2])
+    run_with(site, section, models=models)
+    with closing(RunReader.open(site.directory())) as reader:
+        before, after = [event.outcomes for event in events_of_kind(reader.events(), PriorTaken)]
+    assert before.keys() == set(MODELS[:2])
+    assert after.keys() == set(MODELS)
+
+
+@pytest.mark.parametrize(
+    ("section", "changes", "message"),
+    [
+        ({"run": "nowhere"}, {}, "nowhere holds no run"),
+        ({}, {"rubric": {"categories": [{"name": "no", "weight": 0}, {"name": "yes", "weight": 2,
+          "when": {"is_correct": True}}]}}, "was graded by another rubric"),
+        ({"models": {"eve": "ada"}}, {}, "cannot serve 'eve'"),
+        ({"models": {"ada": "eve"}}, {}, "has no model 'eve'; its models are ada, bob, cyd"),
+        ({}, {"questions": {"path": "other.jsonl"}}, "has none of the questions of this run"),
+        ({}, {"questions": {"path": "changed.jsonl"}}, "asked ada something else as question 'q0'"),
+        ({}, {"prompt": "{prompt} Think."}, "asked ada something else as question 'q0'; R0 needs outcomes of the same"),
+        ({}, {"grader": "exact"}, "was graded otherwise, by another grader or one with other settings"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_r0_is_refused_and_nothing_begins(
+    site: Site, earlier: Path, section: dict[str, object], changes: dict[str, object], message: str
+) -> None:
+    rows = [json.loads(line) for line in (site.folder / "questions.jsonl").read_text().splitlines()]
+    for name, change in (("other", {"id": "other"}), ("changed", {"prompt": "something else?"})):
+        (site.folder / f"{name}.jsonl").write_text(json.dumps({**rows[0], **change}))
+    ended = site.run(site.write(prior={"run": str(earlier), **section}, **changes))
+    assert ended.exit_code in (ExitCode.CONFIGURATION, ExitCode.FAILED)
+    assert message in ended.stderr
+    assert not site.directory().exists()
+
+
+def test_a_run_is_no_evidence_for_itself(site: Site, earlier: Path) -> None:
+    ended = site.run(site.write("earlier", prior={"run": str(earlier)}), "--run-dir", str(earlier))
+    assert ended.exit_code == ExitCode.CONFIGURATION
+    assert "is the run itself" in ended.stderr
+
+
+def test_a_run_without_a_complete_first_round_has_no_r0(site: Site, earlier: Path) -> None:
+    import sqlite3
+
+    with closing(sqlite3.connect(earlier / "run.sqlite")) as connection, connection:
+        connection.execute("DELETE FROM trials WHERE trial = 3 AND question = 2")
+    ended = site.run(site.write(prior={"run": str(earlier)}))
+    assert ended.exit_code == ExitCode.CONFIGURATION
+    assert "has no complete first round of any model of this run" in ended.stderr

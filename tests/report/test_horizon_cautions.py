@@ -1,0 +1,57 @@
+"""What a change of the horizon costs is told by what the rule says of itself, built-in or not."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adaptive_eval.core import Anytime, Extension, Rule, ZScore
+from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.report.warnings import horizon_cautions
+
+NOTHING = np.empty(0)
+
+
+@dataclass(frozen=True)
+class Mute(ZScore):
+    """A rule of one's own with p-values, which says nothing of a changed horizon."""
+
+    confidence: float = 0.95
+
+    def p_value(self, evidence: Any, sign: int) -> Any:
+        return np.ones_like(evidence.z)
+
+    def at_level(self, alpha: float) -> "Mute":
+        return self
+
+
+def told(rule: Rule, extension: Extension) -> str:
+    (caution,) = horizon_cautions(rule, [extension], [])
+    assert caution.text.startswith("trials.max was raised from 8 to 32 after look 5: ")
+    return caution.text
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (Anytime(), "the rule needs no horizon, and its promise stands"),
+        (ZScore(), "the rule makes no promise about repeated looks"),
+        (Mute(), "nobody knows whether its promise about repeated looks still holds"),
+    ],
+)
+def test_of_a_rule_that_leaves_no_error(rule: Rule, said: str) -> None:
+    assert told(rule, Extension(8, 32, 5, False, NOTHING, NOTHING, NOTHING)).endswith(said)
+
+
+def test_of_what_is_left_and_what_is_spent() -> None:
+    left, was, bound = np.array([0.04, 0.0, 0.06]), np.full(3, 2.113), np.array([2.4, np.inf, 2.61])
+    said = told(Sequential(), Extension(8, 32, 5, True, left, was, bound))
+    assert "the 2 pairs of models that were open must now reach |z| of 2.4 to 2.6 instead of 2.11" in said
+    assert "with what is left of the error (0.1, both orders together)" in said
+    assert "; 1 with no error left cannot be decided any more" in said
+    spent = told(Sequential(), Extension(8, 32, 5, True, left[1:2], was[1:2], bound[1:2]))
+    assert "open comparisons had used up the error (0.1, both orders together) and cannot be decided any more" in spent
+    assert "no comparison was open" in told(Sequential(), Extension(8, 32, 5, True, NOTHING, NOTHING, NOTHING))
+    own = told(ZScore(), Extension(8, 32, 5, True, left, was, bound))
+    assert "with what is left of the error" in own, "a rule of one's own may have no level"

@@ -1,0 +1,162 @@
+"""A run that an error has ended says so to whoever looks at it later, and tells nothing secret."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from live_runs import MODELS, EndedRuns, Site
+from patient_time import HANGS
+from typer.testing import CliRunner
+
+from adaptive_eval.base.errors import ExitCode, GraderError, StoreFull
+from adaptive_eval.cli import app
+from adaptive_eval.report.ending import find_fatal_error, note_fatal_error
+from adaptive_eval.report.view import read_view
+from adaptive_eval.scheduler import loop
+from adaptive_eval.store import CommitBatch, RunResumed, RunStopped, Store
+
+KEY = "sk-never-to-be-seen-0123456789"
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """Refuses everybody, and says the key that it was given."""
+
+    def do_GET(self) -> None:
+        self.do_POST()
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        told = f"no such key: {self.headers['Authorization']}"
+        body = json.dumps({"error": {"message": told}}).encode()
+        self.send_response(401)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+@pytest.fixture
+def refusing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.setenv("SOME_KEY", KEY)
+    monkeypatch.setattr(loop, "REFUSALS_SECONDS", HANGS)  # until all were heard: else what is cut off may be lost
+    monkeypatch.setattr(ThreadingHTTPServer, "request_queue_size", 256)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield Site.make(tmp_path, f"http://127.0.0.1:{server.server_address[1]}/v1")
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def keyed(site: Site) -> list[dict[str, str]]:
+    return [{"name": name, "base_url": site.base_url, "api_key_env": "SOME_KEY"} for name in MODELS]
+
+
+@pytest.mark.usefixtures("short_pauses")
+def test_a_run_that_was_refused_says_so_and_keeps_the_key(refusing: Site) -> None:
+    ended = refusing.run(refusing.write(models=keyed(refusing)))
+    assert ended.exit_code == ExitCode.ENDPOINTS and "the variable SOME_KEY" in ended.stderr
+    run = refusing.directory()
+    looked = CliRunner().invoke(app, ["monitor", str(run), "--once", "--display", "plain"])
+    assert looked.exit_code == ExitCode.ENDPOINTS
+    assert "Stopped by an error: ada: " in looked.stdout and "check the variable SOME_KEY" in looked.stdout
+    written = CliRunner().invoke(app, ["report", str(run), "--format", "md", "-o", "-"]).stdout
+    assert "Stopped by an error: ada: " in written
+    assert "stopped by an error" in written.split("Events:")[1]
+    for path in run.iterdir():
+        assert KEY.encode() not in path.read_bytes(), path.name
+    assert KEY not in written + looked.stdout + ended.output
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("short_pauses")
+def test_a_resume_makes_it_past_and_it_stays_among_the_events(refusing: Site, base_url: str) -> None:
+    one_at_a_time = {"concurrency": 1}  # else the first refusal may leave other requests in flight, which are lost
+    refusing.run(refusing.write(models=keyed(refusing), **one_at_a_time))
+    models = [{"name": name, "base_url": base_url} for name in MODELS]
+    refusing.run(refusing.write(models=models, **one_at_a_time))
+    view = read_view(refusing.directory())
+    assert view.error is None and view.results is not None and view.results.run.status == "finished"
+    assert [event.kind for event in view.events if event.kind not in ("configured", "settled")] == [
+        "started",
+        "stopped",
+        "resumed",
+        "finished",
+    ]
+
+
+@pytest.mark.slow
+def test_results_of_a_run_that_failed_later_say_that_it_is_stopped(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Store.commit
+
+    def full(store: Store, batch: CommitBatch) -> CommitBatch:
+        if store.reader.trial_count() > 150 and batch.trials:
+            raise StoreFull(f"no space left for {store.directory}")
+        return kept(store, batch)
+
+    monkeypatch.setattr(Store, "commit", full)
+    ended = site.run(site.write())
+    assert ended.exit_code == ExitCode.FAILED
+    assert json.loads((site.directory() / "results.json").read_text())["run"]["status"] == "stopped"
+    view = read_view(site.directory())
+    assert view.error == "no space left for run", "a report does not say where the run lay"
+
+
+@pytest.fixture
+def store(site: Site, ended_runs: EndedRuns) -> Iterator[Store]:
+    store = Store.attach(ended_runs.copy(site, trials={"min": 4, "max": 4}))
+    yield store
+    store.close()
+
+
+def test_of_an_error_that_nobody_foresaw_only_the_kind_is_kept(store: Store) -> None:
+    note_fatal_error(store, RuntimeError(f"Bearer {KEY}"))
+    found = find_fatal_error(store.reader.events())
+    assert found == ("an error that was not foreseen (RuntimeError)", ExitCode.FAILED)
+    store.commit(CommitBatch(events=[RunResumed(trials=0)]))
+    assert find_fatal_error(store.reader.events()) is None
+
+
+def test_the_headline_is_the_first_line(store: Store) -> None:
+    note_fatal_error(store, GraderError("it fails\nTraceback"))
+    found = find_fatal_error(store.reader.events())
+    assert found is not None and found.headline == "it fails"
+
+
+def test_a_run_in_the_directory_of_today_keeps_its_dots(
+    site: Site, ended_runs: EndedRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ended_runs.copy(site, trials={"min": 4, "max": 4}))
+    store = Store.attach(Path())
+    note_fatal_error(store, GraderError("v1.2 fails."))
+    found = find_fatal_error(store.reader.events())
+    store.close()
+    assert found is not None and found.reason == "v1.2 fails."
+
+
+def test_a_stop_by_the_user_is_no_error_and_a_full_disk_hides_none(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.commit(CommitBatch(events=[RunStopped()]))
+    assert find_fatal_error(store.reader.events()) is None
+
+    def full(_: CommitBatch) -> None:
+        raise StoreFull("no space left")
+
+    monkeypatch.setattr(store, "commit", full)
+    note_fatal_error(store, RuntimeError("first"))
+    assert find_fatal_error(store.reader.events()) is None
+
+
+def test_what_goes_wrong_after_the_run_has_let_go_is_not_its_error(store: Store) -> None:
+    before = store.reader.events()
+    store.close()
+    note_fatal_error(store, RuntimeError("a server does not stop"))
+    view = read_view(store.directory)
+    assert view.error is None and len(view.events) == len(before)

@@ -1,0 +1,51 @@
+"""What displays know of an objective is what its entry in the registry says."""
+
+import json
+
+import pytest
+
+from adaptive_eval.config.load import load_decisions
+from adaptive_eval.core.registry import OBJECTIVES
+from adaptive_eval.report.words import ObjectiveView, objective_view, promise_in_short
+
+ASKED = {
+    "ranking": {"in_order": True},
+    "best": {},
+    "top_k": {"first": 1},
+    "baseline": {"baseline": "model-a"},
+    "pairs": {},
+    "precision": {"compares": False, "half_width": 0.02},
+    "threshold": {"value": 0.6},
+    "place": {"in_order": True},
+}
+NOTHING_MORE = {
+    "compares": True,
+    "in_order": False,
+    "baseline": None,
+    "first": None,
+    "value": None,
+    "half_width": None,
+}
+
+
+@pytest.mark.parametrize("kind", OBJECTIVES)
+def test_an_objective_asks_for_what_its_options_say(kind: str) -> None:
+    options = {option.name: option.example for option in OBJECTIVES[kind].options}
+    asked = json.dumps({"kind": kind} | options)
+    decisions = load_decisions(None, [f"objective={asked}"], ("model-a", "model-b"))
+    assert objective_view(decisions.stated()) == ObjectiveView(**NOTHING_MORE | ASKED[kind])
+
+
+def test_of_a_plug_in_nothing_more_is_known() -> None:
+    decisions = {"objective": {"kind": "ends:Ends", "options": {"value": 0.6}}}
+    assert objective_view(decisions) == ObjectiveView(**NOTHING_MORE)
+
+
+def test_a_plug_in_that_may_judge_has_no_promise_of_ours() -> None:
+    """The rule itself, or an objective, which may bring one."""
+    stopping = {"confidence": 0.95, "familywise": "none"}
+    ours = promise_in_short({"stopping": stopping})
+    own = promise_in_short({"stopping": {**stopping, "rule": "stern:Stern"}})
+    assert own == "that of a plug-in; adaptive-eval itself makes none"
+    unless = ", unless the plug-in that is the objective brings a rule of its own"
+    assert promise_in_short({"stopping": stopping, "objective": {"kind": "ends:Ends"}}) == f"{ours}{unless}"

@@ -1,0 +1,183 @@
+"""Rows of results.json on questions are kept as counts or as text, and written as they would be as objects."""
+
+import json
+import tracemalloc
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from played import Played, prepared
+from result_rows import contents, rows_of
+from scipy.stats import beta
+
+from adaptive_eval.report.question_rows import (
+    PART_SIZE,
+    CountedRows,
+    QuestionRow,
+    WrittenRows,
+    as_json,
+    distinct_counts,
+    question_posteriors,
+)
+from adaptive_eval.report.results import Results, Unjudged
+from adaptive_eval.report.results_file import read_results, write_results
+
+QUESTIONS = 2 * PART_SIZE + 3
+WEIGHTS = np.array([0.0, 0.25, 1.0])
+TRICKY = ['},{"id":"q', '],"questions":[{"id":"q', '}],"warnings":[', "\\", "\u2028\U0001f642", ""]
+"""What stands between parts of the file, as the name of a question."""
+
+
+def counts_of(questions: int, models: int = 3, categories: int = 3) -> np.ndarray:
+    return np.random.default_rng(3).integers(0, 5, (models, questions, categories))
+
+
+def names_of(questions: int) -> list[str]:
+    return [*TRICKY, *(f"q{at}" for at in range(questions))][:questions]
+
+
+def counted(questions: int) -> CountedRows:
+    counts = counts_of(questions)
+    return CountedRows(names_of(questions), counts, counts[..., 1], WEIGHTS)
+
+
+def as_objects(questions: int) -> list[QuestionRow]:
+    """The rows made one by one, each number by itself."""
+    counts = counts_of(questions)
+    rows = []
+    for at, name in enumerate(names_of(questions)):
+        own = counts[:, at]
+        mean, lo, hi = (column.tolist() for column in question_posteriors(own, WEIGHTS))
+        cells = tuple(map(tuple, own.tolist()))
+        trials = tuple(map(sum, cells))
+        rows.append(QuestionRow(name, trials, *map(tuple, (mean, lo, hi)), cells, tuple(own[:, 1].tolist())))
+    return rows
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    folder = tmp_path_factory.mktemp("played")
+    Played(folder / "run", prepared(folder)).finish()
+    found = read_results(folder / "run")
+    assert found is not None
+    decisions = {"stopping": {"kind": "own", "options": {"before": [0], "questions": [{"id": "no row"}]}}}
+    return replace(found, questions=counted(QUESTIONS), decisions=decisions)
+
+
+@pytest.mark.parametrize("questions", [0, 1, PART_SIZE, PART_SIZE + 1, QUESTIONS])
+def test_rows_from_counts_are_what_they_would_be_as_objects(questions: int, results: Results) -> None:
+    rows, objects = counted(questions), as_objects(questions)
+    assert orjson.dumps(rows, default=as_json) == orjson.dumps(objects)
+    assert rows_of(replace(results, questions=rows)) == tuple(objects)
+    assert len(list(rows.parts())) == -(-questions // PART_SIZE), "they are never all made at once"
+
+
+def test_the_file_is_byte_by_byte_that_of_rows_as_objects(results: Results, tmp_path: Path) -> None:
+    path = write_results(tmp_path, results)
+    objects: Any = as_objects(QUESTIONS)
+    whole = orjson.dumps(replace(results, questions=objects))
+    assert path.read_bytes() == whole[:-1] + b',"checksum":%d}\n' % zlib.crc32(whole)
+
+
+def test_what_is_read_is_what_was_written_whatever_things_are_called(results: Results, tmp_path: Path) -> None:
+    write_results(tmp_path, results)
+    found = read_results(tmp_path)
+    assert found is not None and isinstance(found.questions, WrittenRows)
+    assert found == read_results(tmp_path) and contents(found) == contents(results)
+    assert rows_of(found) == tuple(as_objects(QUESTIONS)) and rows_of(found)[-1].id == f"q{QUESTIONS - 7}"
+    again = write_results(tmp_path, found).read_bytes()
+    assert json.loads(again) == json.loads(orjson.dumps(results, default=as_json)) | {
+        "checksum": json.loads(again)["checksum"]
+    }
+    none = read_results(tmp_path, rows=False)
+    assert none is not None and rows_of(none) == ()
+
+
+def test_results_without_a_row_are_read_and_written(results: Results, tmp_path: Path) -> None:
+    before = write_results(tmp_path, replace(results, questions=counted(0))).read_bytes()
+    found = read_results(tmp_path)
+    assert found is not None and rows_of(found) == () and b'"questions":[]' in before
+    assert write_results(tmp_path, found).read_bytes() == before
+
+
+def unsealed(path: Path) -> dict[str, Any]:
+    return {key: value for key, value in json.loads(path.read_bytes()).items() if key != "checksum"}
+
+
+def seal(path: Path, text: bytes) -> None:
+    path.write_bytes(text[:-1] + b',"checksum":%d}\n' % zlib.crc32(text))
+
+
+def with_more(told: dict[str, Any]) -> bytes:
+    rows = [{"id": row["id"], "of_later": [{"id": "x"}, {"id": "y"}], **row} for row in told["questions"]]
+    return orjson.dumps(told | {"questions": rows})
+
+
+def of_before(told: dict[str, Any]) -> bytes:
+    keep = ("id", "trials", "mean", "lo", "hi")
+    return orjson.dumps(told | {"questions": [{key: row[key] for key in keep} for row in told["questions"]]})
+
+
+@pytest.mark.parametrize("form", [with_more, of_before])
+def test_rows_with_more_or_fewer_fields_are_read(
+    form: Callable[[dict[str, Any]], bytes], results: Results, tmp_path: Path
+) -> None:
+    path = write_results(tmp_path, results)
+    seal(path, form(unsealed(path)))
+    found = read_results(tmp_path)
+    assert found is not None
+    assert [row.id for row in rows_of(found)] == names_of(QUESTIONS)
+    assert [row.mean for row in rows_of(found)] == [row.mean for row in as_objects(QUESTIONS)]
+    assert asdict(replace(found, questions=())) == asdict(replace(results, questions=()))
+
+
+@pytest.mark.parametrize("wrong", [{"mean": "high"}, {"trials": None}, {"lo": [[]]}])
+def test_rows_that_are_none_are_noticed_when_the_file_is_read(
+    wrong: dict[str, object], results: Results, tmp_path: Path
+) -> None:
+    path = write_results(tmp_path, results)
+    told = unsealed(path)
+    told["questions"][PART_SIZE + 1].update(wrong)
+    seal(path, orjson.dumps(told))
+    assert read_results(tmp_path) is None
+
+
+def test_a_cut_or_doubled_list_of_rows_is_no_results(results: Results, tmp_path: Path) -> None:
+    path = write_results(tmp_path, results)
+    whole = orjson.dumps(unsealed(path))
+    for bad in (whole.replace(b'},{"id":', b'},,{"id":', 1), whole.replace(b'}],"warnings":[', b'}}],"warnings":[')):
+        seal(path, bad)
+        assert bad != whole and read_results(tmp_path) is None
+
+
+def test_many_rows_are_written_in_a_fraction_of_their_size(results: Results, tmp_path: Path) -> None:
+    counts = np.random.default_rng(5).integers(0, 9, (100, 1000, 2), dtype=np.int32)
+    rows = CountedRows([f"q{at}" for at in range(1000)], counts, counts[..., 0], np.array([0.0, 1.0]))
+    known = Unjudged("adaptive-eval.unjudged/1", results.run, (0.0, 1.0), ("ada",), rows)
+    tracemalloc.start()
+    path = write_results(tmp_path, known)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < path.stat().st_size / 2 > 2**20
+
+
+@pytest.mark.parametrize("largest", [3, 2**40, 2**62])
+def test_counts_that_occur_are_found_once_and_in_order(largest: int) -> None:
+    counts = np.random.default_rng(1).integers(0, 3, (4, 5, 2)) * (largest // 3)
+    distinct, places = distinct_counts(counts)
+    expected = np.unique(counts.reshape(-1, 2), axis=0)
+    assert np.array_equal(distinct, expected) and np.array_equal(distinct[places], counts)
+
+
+def test_posteriors_of_equal_counts_are_those_of_each_by_itself() -> None:
+    counts = np.random.default_rng(2).integers(0, 4, (3, 7, 2))
+    mean, lo, hi = question_posteriors(counts, np.array([0.0, 1.0]))
+    exact = beta(counts[..., 1] + 1, counts[..., 0] + 1)
+    ends: Sequence[np.ndarray] = (exact.mean(), exact.ppf(0.025), exact.ppf(0.975))
+    for found, wanted in zip((mean, lo, hi), ends, strict=True):
+        assert np.allclose(found, wanted, rtol=1e-9)

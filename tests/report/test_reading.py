@@ -1,0 +1,150 @@
+"""A stored run as one value: what is worked out anew from the trials is what the run itself has published."""
+
+import json
+from pathlib import Path
+from zlib import crc32
+
+import orjson
+import pytest
+from gated import GatedServer
+from live_runs import MODELS, EndedRuns, Site, kill, small_world, wait_until
+from played import Played, prepared
+from result_rows import rows_of
+
+from adaptive_eval.base.errors import StoreError
+from adaptive_eval.report.question_rows import as_json
+from adaptive_eval.report.results_file import RESULTS_FILE, read_results
+from adaptive_eval.report.view import RunView, read_view
+from adaptive_eval.simulate.server import serving
+from adaptive_eval.store import Store, TrialsRegraded, is_held
+
+TIMES = {"updated", "active_seconds"}
+
+
+def published(directory: Path) -> dict[str, object]:
+    """What the run wrote, but for when."""
+    return without_times(json.loads((directory / RESULTS_FILE).read_text()))
+
+
+def worked_out(view: RunView) -> dict[str, object]:
+    """What was read, in the same form."""
+    return without_times(json.loads(orjson.dumps(view.results, default=as_json)))
+
+
+def without_times(results: dict[str, object]) -> dict[str, object]:
+    run = results["run"]
+    assert isinstance(run, dict)
+    results = {key: value for key, value in results.items() if key != "checksum"}  # it goes by the times, too
+    return results | {"run": {key: value for key, value in run.items() if key not in TIMES}}
+
+
+@pytest.mark.slow
+def test_a_finished_run_reads_as_it_was_published(site: Site) -> None:
+    site.run(site.write())
+    as_published = published(site.directory())
+    (site.directory() / RESULTS_FILE).unlink()
+    view = read_view(site.directory())
+    assert worked_out(view) == as_published
+    assert view.results is not None and view.results.run.status == "finished"
+    assert view.models == MODELS
+    assert sum(map(sum, view.trials)) == view.spending[-1].trials == view.results.cost.trials
+    assert view.spending[-1].tokens == view.results.cost.tokens == sum(one.tokens for one in view.results.models)
+    assert [look.look for look in view.looks] == list(range(1, len(view.results.looks) + 1))
+    assert sum(view.looks[-1].trials) == view.results.looks[-1].trials
+    assert sum(one.trials for one in view.traffic) == view.results.cost.trials
+    assert (
+        str(site.folder) not in orjson.dumps(view, default=as_json).decode()
+    )  # plain values throughout, and not where they came from
+
+
+def test_what_is_known_of_each_question_is_what_the_run_has_published(site: Site, ended_runs: EndedRuns) -> None:
+    view = read_view(ended_runs.copy(site))
+    assert view.results is not None
+    ranked = [view.models.index(model.name) for model in view.results.models]
+    for at, question in enumerate(rows_of(view.results)):
+        known = [view.posteriors[view.posterior_of[model][at]] for model in ranked]
+        assert tuple(sum(one.counts) for one in known) == question.trials
+        for name in ("mean", "lo", "hi"):
+            assert [getattr(one, name) for one in known] == pytest.approx(getattr(question, name))
+    assert len(set(view.posteriors)) == len(view.posteriors)
+
+
+def test_z_is_that_of_the_pairs_and_turns_its_sign_with_them(site: Site, ended_runs: EndedRuns) -> None:
+    view = read_view(ended_runs.copy(site))
+    assert view.results is not None
+    place = {model.name: at for at, model in enumerate(view.results.models)}
+    for pair in view.results.pairs:
+        assert pair.worse is not None
+        assert view.z[place[pair.better]][place[pair.worse]] == pytest.approx(pair.z)
+        assert view.z[place[pair.worse]][place[pair.better]] == pytest.approx(-(pair.z or 0.0))
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_is_read_up_to_its_last_commit(site: Site) -> None:
+    """One model has some answers more than the first look takes, and the run waits for the others."""
+    undecided = {
+        "stopping": {"rule": "published", "options": {"threshold": 50}, "prior": "uniform"}
+    }  # it goes on for long
+    with serving(GatedServer(small_world(), 60)) as url:
+        models = [{"name": name, "base_url": url if name == MODELS[0] else site.base_url} for name in MODELS]
+        process = site.start(site.write(concurrency=4, models=models, **undecided))
+        wait_until(lambda: read_results(site.directory()), process)
+        assert is_held(site.directory())
+        live = read_view(site.directory())
+        assert live.results is not None and live.results.run.status == "running"
+        kill(process)
+    assert not is_held(site.directory())
+    view = read_view(site.directory())
+    assert view.results is not None and view.results.run.status == "killed"
+    assert live.looks == view.looks[: len(live.looks)]
+    assert site.run(site.write(concurrency=64, **undecided)).exit_code in (0, 3)
+    assert worked_out(read_view(site.directory())) == published(site.directory())
+
+
+@pytest.mark.slow
+def test_a_model_that_was_set_aside_is_set_aside_for_the_reader(site: Site) -> None:
+    models = [{"name": name, "base_url": site.base_url} for name in MODELS]
+    site.run(site.write(models=models, budget={"trials": 96}))
+    gone = {"name": MODELS[-1], "base_url": "http://127.0.0.1:9/v1", "concurrency": {"attempts": 1, "retry_for": 0}}
+    site.run(site.write(models=[*models[:-1], gone]))
+    as_published = published(site.directory())
+    (site.directory() / RESULTS_FILE).unlink()
+    view = read_view(site.directory())
+    assert view.results is not None and view.results.models[-1].set_aside is not None
+    assert worked_out(view) == as_published
+
+
+def test_results_that_are_out_of_date_are_worked_out_anew(site: Site, ended_runs: EndedRuns) -> None:
+    ended_runs.copy(site)
+    path = site.directory() / RESULTS_FILE
+    as_published = path.read_text()
+    body = as_published[: as_published.index(',"checksum"')].replace('"tier":2', '"tier":1')
+    path.write_text(f'{body},"checksum":{crc32(f"{body}}}".encode())}}}\n')
+    assert '"tier":1' in as_published and "tier: 2" not in path.read_text()
+    assert worked_out(read_view(site.directory())) == published(site.directory()), "what was published last is read"
+    store = Store.attach(site.directory())
+    store.regrade([], TrialsRegraded(trials=0))
+    store.close()
+    assert worked_out(read_view(site.directory())) == without_times(json.loads(as_published))
+    path.write_text("{")
+    assert read_view(site.directory()).results is not None
+
+
+def test_before_the_first_look_there_are_no_results(tmp_path: Path) -> None:
+    run = Played(tmp_path / "run", prepared(tmp_path))
+    assert not run.step(5)
+    run.close()
+    view = read_view(run.directory)
+    assert view.results is None and view.z == () and view.trials_to_go is None
+    assert sum(map(sum, view.trials)) == 5
+
+
+def test_a_run_without_trials_can_be_read(site: Site) -> None:
+    site.run(site.write(budget={"trials": 1}))
+    view = read_view(site.directory())
+    assert view.results is None and view.spending == () and view.traffic == ()
+
+
+def test_no_run_is_said_to_be_none(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="holds no run"):
+        read_view(tmp_path)

@@ -1,0 +1,345 @@
+"""results.json says what the controller knows, in a stable format."""
+
+import json
+import math
+import os
+import re
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fakes import QUESTIONS, SKILLS, Bed, plan, results_of
+from played import Played, prepared
+from pydantic import TypeAdapter
+from result_rows import contents, rows_of
+from scipy.stats import beta
+
+from adaptive_eval.base.errors import StoreError, Unavailable
+from adaptive_eval.core import Bench, Controller, Outcome, Plan, Trials
+from adaptive_eval.core.objectives import Best, PrecisionOf, Threshold
+from adaptive_eval.core.result import ModelResult
+from adaptive_eval.core.rules import ZScore
+from adaptive_eval.core.types import Cost, Verdict
+from adaptive_eval.report.lines import Scale
+from adaptive_eval.report.old.live_status import StatusTaker
+from adaptive_eval.report.question_rows import question_posteriors
+from adaptive_eval.report.results import FORMAT, Results
+from adaptive_eval.report.results_file import is_intact, read_results, write_results
+from adaptive_eval.report.snapshot import RunSubject
+from adaptive_eval.report.warnings import repeat_cautions, signal_cautions, unknown_cautions
+from adaptive_eval.store import StoredOutcome
+from adaptive_eval.store.records import GradingUse
+from adaptive_eval.store.repeats import SamplingFreedom
+from adaptive_eval.store.usage import TrialUsage
+
+NAMES, KEYS = tuple(SKILLS), tuple(question.id for question in QUESTIONS)
+SUBJECT = RunSubject("fake", NAMES, KEYS, drawn=(SamplingFreedom(1.0),) * 3, created=1.0e9)
+
+
+@pytest.fixture
+async def finished(tmp_path: Path) -> tuple[Bed, Results]:
+    bed = Bed(tmp_path)
+    scheduler = await bed.start()
+    results = results_of(SUBJECT, bed.controller, scheduler.state.spent.usages)
+    assert results is not None
+    return bed, results
+
+
+async def test_it_says_what_the_controller_found(finished: tuple[Bed, Results]) -> None:
+    bed, results = finished
+    last = bed.controller.looks[-1]
+    assert results.run.status == "finished"
+    assert results.run.reason == str(bed.controller.finished)
+    assert results.run.created == "2001-09-09T01:46:40+00:00"
+    assert [row.name for row in results.models] == [NAMES[model] for model in last.order]
+    assert [row.tier for row in results.models] == [last.tiers[model] for model in last.order] == [1, 2, 2]
+    for row in results.models:
+        model = NAMES.index(row.name)
+        assert (row.score, row.sigma, row.trials) == (last.scores[model], last.sigmas[model], last.trials[model])
+        assert row.lo is not None and row.score is not None and row.hi is not None
+        assert row.lo < row.score < row.hi
+    assert [(pair.better, pair.worse, pair.verdict) for pair in results.pairs] == [
+        (NAMES[pair.better], NAMES[pair.worse or 0], str(pair.verdict)) for pair in last.comparisons
+    ]
+    assert len(results.looks) == len(bed.controller.looks)
+    assert results.looks[-1].trials == sum(last.trials) == results.cost.trials
+    assert results.cost.tokens > 10 * results.cost.trials
+    matrix = bed.controller.result().adjusted_p  # type: ignore[union-attr]
+    assert results.adjusted_p[0][1] == matrix[last.order[0]][last.order[1]]
+
+
+async def test_questions_are_in_the_order_of_the_models_columns(finished: tuple[Bed, Results]) -> None:
+    bed, results = finished
+    for number, row in enumerate(rows_of(results)):
+        assert row.id == KEYS[number]
+        for column, model in enumerate(results.models):
+            counts = bed.controller.counts[NAMES.index(model.name), number]
+            assert row.trials[column] == counts.sum()
+            assert row.mean[column] == pytest.approx((counts[1] + 1) / (counts.sum() + 2))
+
+
+async def test_the_file_is_strict_json_of_the_documented_schema(finished: tuple[Bed, Results], tmp_path: Path) -> None:
+    _, results = finished
+    path = write_results(tmp_path, results)
+    content = json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert content["format"] == FORMAT
+    assert contents(TypeAdapter(Results).validate_json(path.read_bytes())) == contents(results)
+    assert set(content) - {"checksum"} == set(TypeAdapter(Results).json_schema()["properties"])
+    assert is_intact(tmp_path)
+
+
+async def test_nothing_is_there_before_the_first_look(tmp_path: Path) -> None:
+    bed = Bed(tmp_path)
+    assert results_of(SUBJECT, bed.controller, [TrialUsage()] * 3) is None
+
+
+async def test_a_rule_for_one_look_is_warned_of(tmp_path: Path) -> None:
+    bed = Bed(tmp_path, plan(rule=ZScore()))
+    scheduler = await bed.start()
+    results = results_of(
+        replace(SUBJECT, decisions={"stopping": {"rule": "published"}}), bed.controller, scheduler.state.spent.usages
+    )
+    assert results is not None and results.warnings[0].kind == "peeking"
+
+
+async def test_precision_has_no_difference_to_tell(tmp_path: Path) -> None:
+    bed = Bed(tmp_path, plan(objective=PrecisionOf(0.2)))
+    scheduler = await bed.start()
+    results = results_of(SUBJECT, bed.controller, scheduler.state.spent.usages)
+    assert results is not None
+    for pair, row in zip(results.pairs, results.models, strict=True):
+        assert (pair.better, pair.worse) == (row.name, None)
+        assert (pair.z, pair.boundary, pair.difference, pair.sampled_z, pair.rho) == (None,) * 5
+        assert pair.sigma == pytest.approx(row.sigma)
+    assert contents(TypeAdapter(Results).validate_json(write_results(tmp_path, results).read_bytes())) == contents(
+        results
+    )
+    taker = StatusTaker(SUBJECT, bed.controller, scheduler, list(bed.endpoints.values()))
+    assert [row.clauses[0].verdict for row in taker.take().standings] == [Verdict.RESOLVED] * 3
+
+
+async def test_against_a_value_every_model_shows_its_own_comparison(tmp_path: Path) -> None:
+    bed = Bed(tmp_path, plan(objective=Threshold(0.5)))
+    scheduler = await bed.start()
+    asked = replace(SUBJECT, decisions={"objective": {"kind": "threshold", "value": 0.5}})
+    taker = StatusTaker(asked, bed.controller, scheduler, list(bed.endpoints.values()))
+    last = {pair.better: pair for pair in bed.controller.looks[-1].comparisons}
+    for row in taker.take().standings:
+        pair = last[NAMES.index(row.row.name)]
+        above = {True: "above 50.0%", False: "below 50.0%"}[pair.z > 0]
+        assert str(row.clauses[0]) == (above if pair.verdict is Verdict.RESOLVED else "undecided against 50.0%")
+
+
+async def test_a_comparison_that_is_not_with_the_next_says_with_whom(tmp_path: Path) -> None:
+    bed = Bed(tmp_path, plan(objective=Best()))
+    scheduler = await bed.start()
+    asked = replace(SUBJECT, decisions={"objective": {"kind": "best"}})
+    taker = StatusTaker(asked, bed.controller, scheduler, list(bed.endpoints.values()))
+    first, second, third = taker.take().standings
+    assert str(first.clauses[0]) == f"better than {second.row.name} and {third.row.name}"
+    assert str(second.clauses[0]) == str(third.clauses[0]) == f"worse than {first.row.name}"
+
+
+def test_a_failed_write_leaves_the_old_file(finished: tuple[Bed, Results], tmp_path: Path) -> None:
+    _, results = finished
+    path = write_results(tmp_path, results)
+    before = path.read_bytes()
+    (path.parent / f".{path.name}.{os.getpid()}.draft").mkdir()  # the draft cannot be opened
+    with pytest.raises(StoreError, match=re.escape(str(path))):
+        write_results(tmp_path, results)
+    assert path.read_bytes() == before
+
+
+def test_a_file_of_another_format_is_not_read(finished: tuple[Bed, Results], tmp_path: Path) -> None:
+    write_results(tmp_path, replace(finished[1], format="adaptive-eval.results/3"))
+    assert is_intact(tmp_path) and read_results(tmp_path) is None
+
+
+def test_a_file_without_its_checksum_is_damaged(finished: tuple[Bed, Results], tmp_path: Path) -> None:
+    path = write_results(tmp_path, finished[1])
+    path.write_bytes(path.read_bytes().partition(b',"checksum"')[0] + b"}\n")
+    assert is_intact(tmp_path) is False and read_results(tmp_path) is None
+
+
+def test_a_call_says_when_it_was_made_and_z_then(tmp_path: Path) -> None:
+    played = Played(tmp_path / "run", prepared(tmp_path))
+    played.finish()
+    results = read_results(tmp_path / "run")
+    assert results is not None
+    calls = {frozenset((pair.better, pair.worse)): pair.called for pair in results.pairs if pair.called is not None}
+    assert calls
+    names = list(played.plan.models)
+    for members, call in calls.items():
+        firsts = [
+            (look.index + 1, one.z, one.boundary)
+            for look in played.controller.looks
+            for one in look.comparisons
+            if one.verdict == "resolved" and {names[one.better], names[one.worse or 0]} == members
+        ]
+        assert firsts and (call.look, call.z, call.boundary) == firsts[0]
+        rows = {row.look: row for row in results.looks}
+        assert rows[call.look].resolved > 0 and call.look in range(1, len(rows) + 1), "one count for all"
+    assert all((pair.called is None) == (pair.verdict not in ("resolved", "tied")) for pair in results.pairs)
+
+
+def test_trials_of_a_round_in_flight_are_in_the_questions_and_marked(tmp_path: Path) -> None:
+    played = Played(tmp_path / "run", prepared(tmp_path))
+    while not played.controller.looks:
+        played.step(18)
+    played.answer(played.controller.ask(4))
+    played.publish()
+    results = read_results(tmp_path / "run")
+    assert results is not None
+    judged = {row.name: row.trials for row in results.models}
+    questions = rows_of(results)
+    for place, row in enumerate(results.models):
+        trials = sum(question.trials[place] for question in questions)
+        waiting = sum(question.not_judged[place] for question in questions)
+        assert trials - waiting == judged[row.name]
+    assert sum(sum(question.not_judged) for question in questions) >= 4
+    assert all(
+        sum(counts) == trials for one in questions for counts, trials in zip(one.counts, one.trials, strict=True)
+    )
+    played.close()
+
+
+@pytest.mark.parametrize("counts", [(0, 0), (3, 0), (0, 8), (5, 2), (400, 3)])
+def test_the_interval_of_a_question_is_exact_for_two_categories(counts: tuple[int, int]) -> None:
+    mean, lo, hi = question_posteriors(np.array([counts]), np.array([0.0, 1.0]))
+    exact = beta(counts[1] + 1, counts[0] + 1)
+    assert (mean[0], lo[0], hi[0]) == pytest.approx((exact.mean(), exact.ppf(0.025), exact.ppf(0.975)))
+
+
+def test_the_interval_of_a_question_holds_for_partial_credit() -> None:
+    rng = np.random.default_rng(0)
+    counts, w = np.array([4, 7, 2]), np.array([-1.0, 0.5, 2.0])
+    drawn = rng.dirichlet(counts + 1.0, 200_000) @ w
+    mean, lo, hi = question_posteriors(counts[None], w)
+    assert mean[0] == pytest.approx(drawn.mean(), abs=0.01)
+    assert (lo[0], hi[0]) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=0.03)
+
+
+def usage_of(*outcomes: tuple[str, str, int | None]) -> TrialUsage:
+    """A usage of (question, flags, digest)."""
+    usage = TrialUsage()
+    for trial, (question, flags, digest) in enumerate(outcomes):
+        usage.add(StoredOutcome("m", question, trial, 0, Cost(10), flags, digest))
+    return usage
+
+
+def warned(usage: TrialUsage, *, sampled: bool = True) -> Counter[str]:
+    drawn = [SamplingFreedom(1.0) if sampled else None]
+    found = [*repeat_cautions(["m"], [usage], drawn), *signal_cautions(["m"], [usage], [], Scale(0.0, 1.0))]
+    return Counter(caution.kind for caution in found)
+
+
+def test_repeated_answers_are_reported_for_sampled_models_only() -> None:
+    served_from_a_cache = usage_of(*[("q1", "", 5)] * 6)
+    assert warned(served_from_a_cache) == {"repeats": 1}
+    assert warned(served_from_a_cache, sampled=False) == {}
+    assert warned(usage_of(("q1", "", 5), ("q2", "", 5), ("q1", "", None), ("q1", "", None))) == {}
+
+
+def test_answers_that_stand_in_the_reasoning_alone_are_pointed_at_before_all_do() -> None:
+    others = [("q1", "", number) for number in range(95)]
+    assert warned(usage_of(*others, *[("q1", "empty reasoning_only", 95 + one) for one in range(5)])) == {
+        "reasoning_only": 1
+    }
+    assert warned(usage_of(*others, ("q1", "empty reasoning_only", 95))) == {}
+    mixed = [("q1", "empty reasoning_only", 95), ("q1", "empty reasoning_only", 96), *[("q1", "empty", None)] * 3]
+    assert warned(usage_of(*others, *mixed))["empty"] == 1
+
+
+@pytest.mark.parametrize(
+    ("trials", "ends", "text"),
+    [
+        (
+            [("q1", "timed_out", None), ("q1", "timed_out truncated", None), ("q2", "", None)],
+            (0.25, 0.35),
+            "of 3 answers 2 timed out at every attempt; the score would be 25.00% if all of them were wrong, "
+            "35.00% if right",
+        ),
+        (
+            [("q1", "timed_out", None)],
+            (math.nan, math.nan),
+            "of 1 answers 1 timed out at every attempt, and count in no score",
+        ),
+        ([("q1", "", None)], (0.3, 0.3), None),
+    ],
+)
+def test_what_is_not_known_says_what_it_could_move(
+    trials: list[tuple[str, str, int | None]], ends: tuple[float, float], text: str | None
+) -> None:
+    found = list(unknown_cautions(["m"], [usage_of(*trials)], [row_between(*ends)], Scale(0.0, 1.0)))
+    assert [one.text for one in found] == ([] if text is None else [text])
+
+
+def test_time_outs_and_ungraded_answers_are_told_together() -> None:
+    usage = usage_of(("q1", "timed_out", None))
+    usage.trials, usage.ungraded = 40, 2
+    (found,) = unknown_cautions(["m"], [usage], [row_between(0.25, 0.35)], Scale(0.0, 1.0))
+    assert found.kind == "unknown" and found.model == "m"
+    assert "of 40 answers 1 timed out at every attempt and 2 could not be graded; the score would be" in found.text
+    assert "`adaptive-eval regrade`" in found.text
+
+
+def row_between(lowest: float, highest: float) -> ModelResult:
+    return ModelResult(0, 1, 1, "a", lowest, *[0.1] * 6, trials=40, lowest=lowest, highest=highest)
+
+
+async def test_a_model_that_never_answered_has_no_score(tmp_path: Path) -> None:
+    bed = Bed(tmp_path)
+    bed.endpoints["cyd"].fail = lambda question, seeds: Unavailable("no replica left")
+    scheduler = await bed.start()
+    results = results_of(SUBJECT, bed.controller, scheduler.state.spent.usages)
+    assert results is not None
+    assert {row.name: row.score is None for row in results.models} == {"ada": False, "bob": False, "cyd": True}
+    assert all((row.tier is None) == (row.score is None) for row in results.models)
+    assert contents(TypeAdapter(Results).validate_json(write_results(tmp_path, results).read_bytes())) == contents(
+        results
+    )
+
+
+def test_equal_scores_need_no_number_of_trials() -> None:
+    trials = Trials(min=10, max=80)
+    controller = Controller(Plan(Bench(models=2, questions=3, weights=np.array([0.0, 1.0])), trials=trials))
+    right = [(1, 2, 3), (3, 2, 1)]  # 0.1 + 0.2 + 0.3 is not 0.3 + 0.2 + 0.1, as floating point has it
+    asks = controller.ask(60)
+    controller.tell(Outcome(ask[0], ask[1], ask[2], int(ask[2] < right[ask[0]][ask[1]])) for ask in asks)
+    subject = RunSubject("equal", ("a", "b"), ("x", "y", "z"), drawn=(SamplingFreedom(1.0),) * 2, created=1.0e9)
+    results = results_of(subject, controller, [TrialUsage(), TrialUsage()])
+    assert results is not None
+    (pair,) = results.pairs
+    assert pair.z is not None and 0.0 < abs(pair.z) < 1e-12, "equal but for the last digit"
+    assert pair.trials_needed is None
+
+
+def test_no_minus_stands_before_nothing() -> None:
+    assert Scale(0.0, 1.0).width(-1e-17) == "0.00%" and Scale(0.0, 9.0).width(-1e-17) == "0.0000"
+    assert Scale(0.0, 1.0).width(-0.01) == "-1.00%"
+
+
+def answered(seconds: float, tokens: int, usd: float = 0.0, flags: str = "") -> StoredOutcome:
+    """A stored answer with its time, its completion tokens and its price."""
+    return StoredOutcome("m", "q", 0, 1, Cost(tokens, usd), flags, 1, seconds=seconds, completion_tokens=tokens)
+
+
+def test_price_tokens_and_seconds_per_answer_are_means_over_complete_answers() -> None:
+    usage = TrialUsage()
+    for outcome in (answered(2.0, 100, 0.01), answered(4.0, 300, 0.03), answered(90.0, 0, 0.0, "timed_out")):
+        usage.add(outcome)
+    usage.spend(answered(7.0, 1, 1.0))
+    usage.spend(answered(7.0, 1, 1.0), -1)
+    usage.grading = GradingUse(1, Cost(50, 0.02), 1, Cost(10, 0.01))
+    usage.usd += 0.03  # of a judge: no price of the model
+    assert usage.answer_means == pytest.approx((0.02, 200.0, 3.0))
+
+
+def test_imported_answers_without_times_or_tokens_have_no_means() -> None:
+    usage = TrialUsage()
+    usage.add(answered(0.0, 0))
+    assert usage.answer_means == (None, None, None)
+    usage.add(answered(3.0, 80))
+    assert usage.answer_means == (None, 80.0, 3.0), "only of the answers that have them"

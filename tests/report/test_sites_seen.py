@@ -1,0 +1,132 @@
+"""Where the sites of a run are, what they serve and since when, told from what has happened to it."""
+
+from dataclasses import replace
+
+from adaptive_eval.core.types import Reason
+from adaptive_eval.report.sites import SiteBook, SiteRow, replica_address, site_rows, site_views
+from adaptive_eval.store import (
+    Event,
+    ReplicaTraffic,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    ServerDied,
+    ServerLaunched,
+    ServerReleased,
+    SiteAwaited,
+    SiteLost,
+    SitePlaced,
+)
+
+
+def placed(at: float, node: str, *, host: str = "gpu-07", found: bool = False, site: str = "site 1") -> SitePlaced:
+    return SitePlaced("ada", site, host, {"CPU": 4, "GPU": 2}, 3.0, found, 77, node, "4,5", at=at)
+
+
+def ready(at: float, seconds: float = 30.0, site: str = "site 1") -> ServerLaunched:
+    return ServerLaunched("ada", on=site, seconds=seconds, at=at)
+
+
+BEGUN: list[Event] = [RunStarted(at=100.0), placed(110.0, "n1"), ready(140.0)]
+
+
+def only(events: list[Event]) -> SiteRow:
+    (row,) = site_rows(events)
+    return row
+
+
+def test_it_serves_since_its_server_was_ready() -> None:
+    row = SiteRow("ada", "site 1", "serving", 140.0, "gpu-07", "n1", 2.0, "4,5", 1, 0, 0, None, 140.0, 0.0)
+    assert only(BEGUN) == row
+
+
+def test_what_it_does_step_by_step() -> None:
+    steps: list[tuple[Event, str, float]] = [
+        (RunStarted(at=1.0), "", 0.0),
+        (SiteAwaited("ada", "site 1", "GPU 2", "none has so much", at=6.0), "waiting", 6.0),
+        (placed(9.0, "n1"), "loading", 9.0),
+        (ready(20.0), "serving", 20.0),
+        (ServerDied("ada", "it ended", 1, 3, "site 1", at=50.0), "loading", 50.0),
+        (ready(60.0), "serving", 60.0),
+        (SiteLost("ada", "site 1", "gpu-07", "its node died", at=70.0), "lost", 70.0),
+        (placed(75.0, "n2"), "loading", 75.0),
+        (ready(90.0), "serving", 90.0),
+        (ServerReleased("ada", "site 1", at=100.0), "ended", 100.0),
+        (RunFinished(Reason.SETTLED, at=120.0), "ended", 100.0),
+    ]
+    book = SiteBook()
+    for event, state, since in steps:
+        book.hear(event)
+        assert [(row.state, row.since) for row in book.rows] == ([(state, since)] if state else [])
+    (row,) = book.rows
+    assert (row.placed, row.moves, row.losses, row.why) == (2, 1, 1, "its node died")
+    assert row.served == (50 - 20) + (70 - 60) + (100 - 90)
+
+
+def test_the_same_node_again_is_no_move_and_another_of_the_same_machine_is() -> None:
+    lost = SiteLost("ada", "site 1", "gpu-07", "x", at=150.0)
+    assert only([*BEGUN, lost, placed(160.0, "n1")]).moves == 0
+    assert only([*BEGUN, lost, placed(160.0, "n2")]).moves == 1
+    assert only([*BEGUN, lost, placed(160.0, "n1", host="gpu-08")]).moves == 1
+
+
+def test_one_that_is_found_again_has_its_model_since_before_the_head_was_killed() -> None:
+    back: list[Event] = [RunResumed(at=200.0), placed(203.0, "n1", found=True)]
+    row = only([*BEGUN, *back, ready(204.0, seconds=0.0)])
+    assert (row.state, row.since, row.up, row.placed, row.moves, row.losses) == ("serving", 140.0, 204.0, 2, 0, 0)
+    assert row.served == 200.0 - 140.0, "nobody asked it while there was no head"
+    assert only([*BEGUN, *back, ready(230.0, seconds=26.0)]).since == 230.0, "it began anew"
+
+
+def test_between_two_starts_nobody_knows_of_it() -> None:
+    assert only([*BEGUN, RunResumed(at=200.0)]).state == "ended"
+
+
+def test_servers_without_sites_are_none() -> None:
+    on_this_machine = ServerLaunched("ada", on="gpu 0", at=2.0)
+    assert site_rows([RunStarted(at=1.0), on_this_machine, ServerReleased("ada", at=3.0)]) == ()
+
+
+def test_a_place_that_models_share_is_one_site_and_serves_the_latest() -> None:
+    def traffic(model: str, trials: int) -> ReplicaTraffic:
+        return ReplicaTraffic(model, replica_address("place 3", "gpu-07"), trials, 0, 10, 20, 1.0, None)
+
+    events: list[Event] = [
+        RunStarted(at=100.0),
+        placed(110.0, "n1", site="place 3"),
+        ready(120.0, site="place 3"),
+        ServerLaunched("bob", on="place 3", seconds=5.0, at=150.0),
+        SiteLost("bob", "place 3", "gpu-07", "its node died", at=170.0),
+        replace(placed(180.0, "n2", site="place 3"), model="cyd"),
+        ServerLaunched("cyd", on="place 3", seconds=5.0, at=190.0),
+    ]
+    served = [only(events[:end]).model for end in range(2, 8)]
+    assert served == ["ada", "ada", "bob", "bob", "cyd", "cyd"]
+    (view,) = site_views(events, [traffic("ada", 30), traffic("bob", 20), traffic("cyd", 10)], until=200.0)
+    assert (view.row.state, view.row.since, view.row.moves, view.row.losses) == ("serving", 190.0, 1, 1)
+    assert view.answers == 60 and view.per_second == 60 / (170 - 120 + 200 - 190)
+
+
+def test_what_is_not_stored_yet_has_the_time_of_now() -> None:
+    book = SiteBook()
+    book.hear(placed(0.0, "n1"), now=42.0)
+    assert book.rows[0].since == 42.0
+
+
+def test_answers_are_those_of_the_site_wherever_it_was() -> None:
+    def traffic(model: str, replica: str, trials: int) -> ReplicaTraffic:
+        return ReplicaTraffic(model, replica, trials, 0, 10, 20, 1.0, None)
+
+    events = [*BEGUN, placed(150.0, "n9", site="site 10"), ready(160.0, site="site 10")]
+    there = [
+        traffic("ada", replica_address("site 1", "gpu-07"), 60),
+        traffic("ada", replica_address("site 1", "gpu-08"), 30),
+        traffic("ada", replica_address("site 10", "gpu-07"), 7),
+        traffic("bob", replica_address("site 1", "gpu-07"), 500),
+        traffic("ada", "http://127.0.0.1:8000/v1", 9000),
+    ]
+    first, tenth = site_views(events, there, until=185.0)
+    assert (first.answers, first.per_second) == (90, 90 / (185 - 140))
+    assert (tenth.answers, tenth.per_second) == (7, 7 / (185 - 160))
+    (waiting,) = site_views([replace(BEGUN[1], at=5.0)], (), until=0.0)
+    assert (waiting.answers, waiting.per_second) == (0, None)
