@@ -235,8 +235,8 @@ class Machine:
             case Capacity(model, slots):
                 self.slots[model] = slots
                 self._fill(model)
-            case Unservable(model, reason):
-                if self._answered or self._is_finished:
+            case Unservable(model, reason, was_served):
+                if was_served or self._answered or self._is_finished:
                     self._set_aside(model, reason)
                 else:
                     self._abort(AbortKind.UNSERVABLE, {model: reason})

@@ -201,7 +201,11 @@ class EndpointSupply:
 
     def post_capacity(self, model: int) -> None:
         """Post how many requests of a model may be in flight."""
-        self._post(Capacity(model, self._models[model].slots + self._stuck[model]))
+        self._post(Capacity(model, self.capacity(model)))
+
+    def capacity(self, model: int) -> int:
+        """Requests of a model that may be in flight."""
+        return self._models[model].slots + self._stuck[model]
 
     @property
     def requests(self) -> Collection[int]:

@@ -13,11 +13,11 @@ from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.prepare import PreparedRun, seed_bases
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
 from adaptive_eval.graders.by_benchmark import graders_that_ask
-from adaptive_eval.running.launched import LOGS, file_name
 from adaptive_eval.running.sources import OpenedHosts
 from adaptive_eval.sites.host import SiteGroup, SiteHost, SitePlacing, SitePlan, SitesEndpoint, SiteService
 from adaptive_eval.sites.messages import SiteMaterial, SiteSecrets, SiteSetup
 from adaptive_eval.store import Store
+from adaptive_eval.supplies.launched import LOGS, file_name
 from adaptive_eval.supply.launch.endpoint import ServedPlace
 from adaptive_eval.supply.launch.types import LaunchConfig, spelled_flag
 

@@ -3,13 +3,14 @@
 To add one, write its `open_supply`, and name the module in `SUPPLIES`: it is imported if a model has the key.
 """
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
@@ -17,6 +18,7 @@ from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import Answer, Endpoint, Notice, Prompt
 from adaptive_eval.run.supply import AskedModel, EndpointClient, EndpointSupply, ModelClient, Post, Supply
 from adaptive_eval.store import Event
+from adaptive_eval.supply.hosts import ServerHost
 
 SUPPLIES = {
     "inspect": "adaptive_eval.supplies.inspected",
@@ -83,22 +85,38 @@ def request_limits(model: ModelConfig) -> RequestLimits:
     return RequestLimits(limits.in_flight * len(model.replicas), limits.samples_per_request, own_grades=has_grades)
 
 
-class ServerHosts(Protocol):
-    """The places of servers that a run starts, as the clocks and the end of a run know them."""
+class RunServers:
+    """The places of all servers that a run starts, from the beginning to the end."""
+
+    def __init__(self) -> None:
+        self.hosts: list[ServerHost] = []
+        self._is_ending = False
+        self.is_hurried = False
+        """Whether servers get no time to end."""
 
     @property
-    def servers_up(self) -> int:
+    def up(self) -> int:
         """How many places serve a model, or are held for one."""
+        return sum(host.up for host in self.hosts)
 
     def hurry(self) -> None:
         """Give servers no more time to end."""
+        self.is_hurried = True
+        if self._is_ending:
+            for host in self.hosts:
+                host.kill()
+
+    async def end(self) -> None:
+        """Stop all servers."""
+        self._is_ending = True
+        await asyncio.gather(*(host.unload(at_once=self.is_hurried) for host in self.hosts))
 
 
-class OpenRemote(Protocol):
-    """Opens supplies of servers on other machines."""
+class OpenSupply(Protocol):
+    """Opens the supply of some models."""
 
     def __call__(self, context: "SupplyContext", models: Models) -> Supply:
-        """A supply of these models; nothing is started."""
+        """The supply of these models; nothing is asked or started yet. Raises `ConfigError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +147,9 @@ class SupplyContext:
     """Models that have answered at an earlier start."""
     patient: bool = True
     """Whether retries may take as long as they do, and other runs may have places first."""
-    remote: OpenRemote | None = None
-    """Opens servers on other machines, if not on this one."""
+    servers: RunServers = field(default_factory=RunServers)
+    remote: Callable[["SupplyContext", Models], Any] | None = None
+    """Opens hosts on other machines (`launched.OpenedHosts`), if not on this one."""
 
 
 def open_supplies(context: SupplyContext, models: Models) -> dict[int, Supply]:
@@ -141,8 +160,9 @@ def open_supplies(context: SupplyContext, models: Models) -> dict[int, Supply]:
         by_key[key][number] = model
     opened: dict[int, Supply] = {}
     for key, own in by_key.items():
-        open_supply: OpenRemote = import_module(SUPPLIES[key]).open_supply if key else open_direct
+        open_supply: OpenSupply = import_module(SUPPLIES[key]).open_supply if key else open_direct
         opened |= dict.fromkeys(own, open_supply(context, own))
+    context.stack.push_async_callback(context.servers.end)
     return opened
 
 
