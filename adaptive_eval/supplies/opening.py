@@ -14,9 +14,11 @@ from typing import Any, NamedTuple, Protocol
 
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import Answer, Endpoint, Notice, Prompt
-from adaptive_eval.run.supply import AskedModel, EndpointClient, EndpointSupply, ModelClient, Post, Supply
+from adaptive_eval.run.supply import AskedModel, EndpointClient, EndpointSupply, ModelClient, Post, Supply, seeds_of
+from adaptive_eval.run.trial import Request
 from adaptive_eval.store import Event
 from adaptive_eval.supply.hosts import ServerHost
 
@@ -51,6 +53,10 @@ class SuppliedModel:
     def asked(self, client: ModelClient, slots: int) -> AskedModel:
         """The model as one that this client asks, with so many requests in flight."""
         return AskedModel(client, slots, self.cost, self.reserve)
+
+    def seeds(self, request: Request) -> range:
+        """The seeds of a request."""
+        return seeds_of(self.seed, request)
 
     def client(self, endpoint: Endpoint) -> EndpointClient:
         """The model at an endpoint."""
@@ -164,6 +170,14 @@ def open_supplies(context: SupplyContext, models: Models) -> dict[int, Supply]:
         opened |= dict.fromkeys(own, open_supply(context, own))
     context.stack.push_async_callback(context.servers.end)
     return opened
+
+
+def allow_open_files(config: RunConfig) -> list[Notice]:
+    """Raise the limit of open files; returns a notice if that is not enough."""
+    servers = [model.concurrency.in_flight for model in config.asked for _ in model.replicas]
+    wanted = open_files.wanted_for(sum(servers), len(servers))
+    allowed = open_files.allow(wanted)
+    return [] if allowed >= wanted else [Notice("few_open_files", open_files.too_few(wanted, allowed))]
 
 
 def open_direct(context: SupplyContext, models: Models) -> Supply:
