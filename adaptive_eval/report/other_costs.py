@@ -5,62 +5,55 @@ alarm, on a verifier before any answer, and on verdicts of an unfinished `regrad
 Caps apply to the whole run, and count it too.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
-from adaptive_eval.config.planning import core_caps, lost_cost
-from adaptive_eval.config.prepare import stored_setup
-from adaptive_eval.core.plan import SpentBefore
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.report.lines import safe_name
-from adaptive_eval.report.old.history import stored_worst_costs
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import OtherCostRow
-from adaptive_eval.store import (
-    AnswersLost,
-    Event,
-    RunReader,
-    ServerLaunched,
-    ServerLaunching,
-    events_of_kind,
-)
+from adaptive_eval.run.charges import NO_MODEL
+from adaptive_eval.run.trial import RESERVED
+from adaptive_eval.storage.read import AccountLine
+from adaptive_eval.store import AnswersLost, Event, HeldTime, ServerLaunched, ServerLaunching, events_of_kind
 from adaptive_eval.store.roster import Names
-from adaptive_eval.store.spending import (
-    HeldServers,
-    cost_by_model,
-    lost_costs,
-    mean_cost,
-    spent_on_baseline,
-    spent_on_unused,
-    stored_cost,
-    total_cost,
-)
+from adaptive_eval.store.spending import HeldServers, cost_by_model
 
 
-def spent_on_removed_models(
-    reader: RunReader, models: Container[str], events: Sequence[Event]
+def costs_beside(
+    reader: RunReader, models: Names, servers: HeldServers, events: Sequence[Event]
 ) -> tuple[OtherCostRow, ...]:
-    """Spending on all other models than these, and what belongs to no model; `events` are all of the run."""
-    rows = list(_rows_without_model(events))
-    removed = [name for name in reader.ids("models", "name") if name not in models]
-    if removed:
-        sums, held = reader.sums(), reader.held_times()
-        launched = {event.model for event in events if isinstance(event, ServerLaunching | ServerLaunched)}
-        for name in removed:
-            stored = [one for one in sums if one.model == name]
-            cost = reduce(Cost.plus, _lost_costs(reader, events, name), total_cost(stored))
-            time = held.get(name)
-            counted = time.gpu_seconds if name in launched and time is not None else cost.gpu_seconds
-            lost = sum(one.answers for one in events_of_kind(events, AnswersLost) if one.model == name)
-            lost += reader.in_flight().get(name, 0)
-            trials, server = sum(one.trials for one in stored), (None, None) if time is None else time[:2]
-            rows.append(OtherCostRow("left", name, trials, *cost, counted, lost, *server))
+    """Spending that caps count besides the stored answers of these models."""
+    names = reader.model_names
+    removed = {number: name for number, name in names.items() if name not in models}
+    launched = {event.model for event in events if isinstance(event, ServerLaunching | ServerLaunched)}
+    rows = removed_model_costs(reader.account(removed), removed, reader.held_times(), launched)
+    return other_costs(rows, models, servers.counted, events)
+
+
+def removed_model_costs(
+    account: Sequence[AccountLine],
+    names: Mapping[int, str],
+    held: Mapping[str, HeldTime],
+    launched: Container[str],
+) -> tuple[OtherCostRow, ...]:
+    """Spending on models that the configuration no longer names, and what belongs to no model."""
+    rows = []
+    for number in sorted({line.model for line in account}):
+        lines, name = [line for line in account if line.model == number], names[number]
+        answers = [line for line in lines if line.state is not None and line.state is not RESERVED]
+        cost = reduce(Cost.plus, (line.cost.plus(line.verdicts) for line in lines), NO_COST)
+        if number == NO_MODEL:
+            rows.append(OtherCostRow("baseline", None, 0, *cost, cost.gpu_seconds))
+            continue
+        time, trials = held.get(name), sum(line.number for line in answers)
+        counted = time.gpu_seconds if name in launched and time is not None else cost.gpu_seconds
+        lost = sum(line.number for line in lines if line not in answers)
+        rows.append(
+            OtherCostRow("left", name, trials, *cost, counted, lost, *((None, None) if time is None else time[:2]))
+        )
     return tuple(rows)
-
-
-def spent_before(removed: Sequence[OtherCostRow]) -> SpentBefore:
-    """Number of stored answers and the total cost of these rows."""
-    return SpentBefore(sum(row.trials for row in removed), total_cost(removed))
 
 
 def other_costs(
@@ -85,33 +78,6 @@ def other_costs(
 def counted_gpu_seconds(servers: HeldServers, stored: Sequence[float], beside: Sequence[OtherCostRow]) -> float:
     """GPU seconds under a cap: of held servers or of stored answers, plus all other spending."""
     return servers.gpu_seconds(stored) + sum(row.counted_gpu_seconds for row in beside)
-
-
-def _rows_without_model(events: Sequence[Event]) -> Iterator[OtherCostRow]:
-    """Spending that belongs to no model."""
-    for what, spent in (("baseline", spent_on_baseline(events)), ("regrade", spent_on_unused(events))):
-        if spent != NO_COST:
-            yield OtherCostRow(what, None, 0, *spent, spent.gpu_seconds)
-
-
-def _lost_costs(reader: RunReader, events: Sequence[Event], model: str) -> Iterator[Cost]:
-    """Costs of a model's answers that were lost, or in flight at the end."""
-    yield from (stored_cost(event) for event in events_of_kind(events, AnswersLost) if event.model == model)
-    if count := reader.in_flight().get(model, 0):
-        yield _lost_cost(reader, events, model).times(count)
-
-
-def _lost_cost(reader: RunReader, events: Sequence[Event], model: str) -> Cost:
-    """The cost of a lost answer: at its worst if a cap counted it, else the mean of those that came."""
-    header = reader.header()
-    for body in reversed(reader.configurations()):
-        setup = stored_setup(replace(header, configuration=body))
-        for number, one in enumerate(setup.config.models):
-            if one.name == model and core_caps(setup.config.budget).bought:
-                return lost_costs(reader, {model: lost_cost(one, stored_worst_costs(setup, events)[number])})[model]
-            if one.name == model:
-                return mean_cost(model, [(row.model, row) for row in reader.sums()], reader.grading_uses())
-    return NO_COST
 
 
 LONGEST_NAME = 32

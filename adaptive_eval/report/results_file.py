@@ -71,6 +71,19 @@ def write_results(directory: Path, results: Results | Unjudged) -> Path:
     return path
 
 
+def to_json(results: Results) -> bytes:
+    """The results without their rows of questions, as JSON."""
+    return b"".join(_json_parts(replace(results, questions=()))) + b"}"
+
+
+def from_json(data: bytes) -> Results | None:
+    """Results from `to_json`; None if they are of another version."""
+    try:
+        return _parse_results(data) if data.startswith(_JUDGED) else None
+    except ValidationError:
+        return None
+
+
 def _json_parts(results: Results | Unjudged) -> Iterator[bytes]:
     """JSON of the results, part by part, without the last bracket."""
     for number, field in enumerate(fields(results)):

@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 from adaptive_eval import __version__
 from adaptive_eval.config.first_round import unbounded_models
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.answer_alarms import AnswerAlarm
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.early_stop import EndedRun
+from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.result import Result
 from adaptive_eval.core.settings import Bench
+from adaptive_eval.core.stages import Extension
 from adaptive_eval.core.types import Look, Reason
 from adaptive_eval.endpoints.wire import sent_sampling
 from adaptive_eval.notes.batches import PendingBatch
@@ -130,6 +133,60 @@ class Snapshot:
         return {model: names.get(self.subject.models[model], "") for model in sorted(self.bench.recorded)}
 
 
+@dataclass(frozen=True, eq=False)
+class JudgedState:
+    """What a report takes from the controller at a look: copies, which the run no longer changes."""
+
+    plan: Plan
+    result: Result
+    by_grades: Result | None
+    """The result by the grades alone, if labels correct scores of `result`."""
+    labelled: LabelledRun | None
+    looks: tuple[Look, ...]
+    arrived: NDArray[np.integer]
+    """All outcomes (L, M, K), also those of the round in flight."""
+    judged: NDArray[np.integer]
+    """Outcomes (L, M, K) of complete rounds."""
+    waiting: int
+    """Outcomes that no round has asked for yet."""
+    set_aside: Mapping[int, str]
+    alarms: tuple[AnswerAlarm, ...]
+    extensions: tuple[Extension, ...]
+    groups: tuple[GroupRow, ...]
+    ended: EndedRun | None
+
+
+def take_state(
+    subject: RunSubject, controller: Controller, labels: RunLabels | None = None, *, correct: bool = False
+) -> JudgedState | None:
+    """Copy the state after the latest look; None before the first. `labels` correct scores and verdicts; with
+    `correct`, scores of a run that has ended are to be corrected for its early end."""
+    graded = result = controller.result()
+    if result is None:
+        return None
+    labelled, correction = (None, None) if labels is None else correct_scores(labels, subject.models, controller)
+    if correction is not None:
+        result = controller.result(correction)
+        assert result is not None
+    _, recorded = prior_and_recorded_counts(controller.plan.bench)
+    order = [row.model for row in result.models]
+    return JudgedState(
+        plan=controller.plan,
+        result=result,
+        by_grades=None if correction is None else graded,
+        labelled=labelled,
+        looks=tuple(controller.looks),
+        arrived=controller.arrived + recorded,
+        judged=controller.counts + recorded,
+        waiting=int((controller.counts_with_kept - controller.arrived).sum()),
+        set_aside={model: lost.reason for model, lost in controller.set_aside.items()},
+        alarms=tuple(controller.alarms),
+        extensions=tuple(controller.extensions),
+        groups=tuple(group_rows(controller.plan, controller.counts, subject.models, subject.groups, order)),
+        ended=EndedRun.from_controller(controller) if correct else None,
+    )
+
+
 def take_snapshot(
     subject: RunSubject,
     controller: Controller,
@@ -150,56 +207,67 @@ def take_snapshot(
     `correct`, scores of a run that has ended are corrected for its early end, which may take seconds. `labels` correct
     scores and verdicts.
     """
-    graded = result = controller.result()
-    if result is None:
+    state = take_state(subject, controller, labels, correct=correct)
+    if state is None:
         return None
-    labelled, correction = (None, None) if labels is None else correct_scores(labels, subject.models, controller)
-    if correction is not None:
-        result = controller.result(correction)
-        assert result is not None
-    bench, reason = controller.plan.bench, result.reason
-    _, recorded = prior_and_recorded_counts(bench)
-    explained = {alarm.model for alarm in controller.alarms}
-    stop_on = setting(subject.decisions, "stopping", "on_alarm")
-    alarms = tuple(
-        alarm_cautions(subject.models, usages, events, explained, stop_on=stop_on, gone=controller.set_aside)
+    copies = [usage.copy() for usage in usages]
+    return complete(
+        subject, state, copies, elapsed=elapsed, now=now, stopped=stopped, events=events, held=held, beside=beside
     )
+
+
+def complete(
+    subject: RunSubject,
+    state: JudgedState,
+    usages: Sequence[TrialUsage],
+    *,
+    elapsed: float,
+    now: float,
+    stopped: bool,
+    events: Sequence[Event] = (),
+    held: Sequence[HeldTime | None] = (),
+    beside: Sequence[OtherCostRow] = (),
+) -> Snapshot:
+    """All from which a report is built, from what was decided and what was spent."""
+    plan, bench, reason = state.plan, state.plan.bench, state.result.reason
+    explained = {alarm.model for alarm in state.alarms}
+    stop_on = setting(subject.decisions, "stopping", "on_alarm")
+    alarms = tuple(alarm_cautions(subject.models, usages, events, explained, stop_on=stop_on, gone=state.set_aside))
     if reason not in (None, Reason.ALARM) and is_alarmed(subject.decisions, alarms):
         reason, stopped = None, True
-    finished = reason is not None and reason.ends(sum(row.trials for row in result.models))
-    order = [row.model for row in result.models]
+    finished = reason is not None and reason.ends(sum(row.trials for row in state.result.models))
     stored = sum(usage.trials for usage, asked in zip(usages, bench.asked, strict=True) if asked)
     return Snapshot(
         subject=subject,
         run=run_info(subject, elapsed, now, reason, finished=finished, stopped=stopped, events=events),
-        result=result,
+        result=state.result,
         bench=bench,
-        looks=tuple(controller.looks),
-        arrived=controller.arrived + recorded,
-        judged=controller.counts + recorded,
-        set_aside={model: lost.reason for model, lost in controller.set_aside.items()},
-        usages=tuple(usage.copy() for usage in usages),
+        looks=state.looks,
+        arrived=state.arrived,
+        judged=state.judged,
+        set_aside=state.set_aside,
+        usages=tuple(usages),
         noticed=(
             *alarms,
-            *horizon_cautions(controller.plan.deciding_rule, controller.extensions, events),
+            *horizon_cautions(plan.deciding_rule, state.extensions, events),
             *decision_cautions(events),
-            *joined_caution(controller.plan),
-            *uncounted_caution(stored, int((controller.counts_with_kept - controller.arrived).sum())),
+            *joined_caution(plan),
+            *uncounted_caution(stored, state.waiting),
             *import_cautions(events),
             *recorded_caution(subject.models, events),
             *notice_cautions(events),
             *loss_cautions(events),
             *failure_cautions(events),
-            *(Caution("unbounded", None, text) for text in unbounded_models(controller.plan, subject.models)),
+            *(Caution("unbounded", None, text) for text in unbounded_models(plan, subject.models)),
         ),
         events=tuple(events),
         held=tuple(held) or (None,) * len(subject.models),
         beside=tuple(beside),
-        groups=tuple(group_rows(controller.plan, controller.counts, subject.models, subject.groups, order)),
-        ended=EndedRun.from_controller(controller) if correct else None,
-        labelled=labelled,
-        by_grades=None if correction is None else graded,
-        alarms=alarm_rows(controller.alarms, subject.models),
+        groups=state.groups,
+        ended=state.ended,
+        labelled=state.labelled,
+        by_grades=state.by_grades,
+        alarms=alarm_rows(state.alarms, subject.models),
     )
 
 

@@ -20,20 +20,25 @@ from adaptive_eval.base.errors import (
 from adaptive_eval.core.types import NO_COST, Cost, Reason
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.questions.types import Question
+from adaptive_eval.run.charges import Charge
 from adaptive_eval.run.events import (
     Abort,
     AbortKind,
+    Action,
     Allow,
+    Answered,
     Cancel,
     Capacity,
     Committed,
     Event,
+    Failed,
     Finish,
     GradeAnswer,
     Graded,
     GradingCutOff,
     JudgeAnswer,
     Noted,
+    Opened,
     Send,
     Stop,
     Tick,
@@ -41,23 +46,47 @@ from adaptive_eval.run.events import (
     Write,
 )
 from adaptive_eval.run.machine import Machine
-from adaptive_eval.run.records import LookTaken, Note, Row
+from adaptive_eval.run.records import FINISHED, STOPPED, Json, LookTaken, Note, Row
 from adaptive_eval.run.supply import Demand, Supply
-from adaptive_eval.run.trial import ANSWERED, GradeDetails, Key, Trial
+from adaptive_eval.run.trial import ANSWERED, GradeDetails, Key, Request, Trial
 
 GATHER_SECONDS = 0.02
 TICK_SECONDS = 0.5
+BEAT_SECONDS = 2.0
+"""The elapsed time of a run is stored at least this often: a kill loses no more of it."""
 GRADING_ATTEMPTS = 3
 """After this many errors on one answer the grader is not tried again on it in this start."""
+
+
+class Draft(Protocol):
+    """What was decided at one moment, from which a report is made by the thread that writes."""
+
+    def __call__(self, log: Any) -> Any:
+        """Make the report to be stored; `log` reads all that is written."""
+
+    def publish(self, log: Any) -> None:
+        """Called when the report is stored."""
+
+
+class Reporter(Protocol):
+    """Makes the reports of a run."""
+
+    def draft(self, machine: Machine, *, is_over: bool) -> Draft | None:
+        """Copy what the machine has decided; None before the first look. `is_over`: this start has ended."""
 
 
 class Log(Protocol):
     """Where rows are written."""
 
     def commit(
-        self, rows: Sequence[Row], *, elapsed: float | None = None, held: Mapping[str, Any] | None = None
+        self,
+        rows: Sequence[Row],
+        *,
+        elapsed: float | None = None,
+        held: Mapping[str, Any] | None = None,
+        report: Draft | None = None,
     ) -> list[Row]:
-        """Write rows, all or none; returns them as they were written."""
+        """Write rows, all or none, with a report of all; returns them as they were written."""
 
 
 class Clock(Protocol):
@@ -66,21 +95,39 @@ class Clock(Protocol):
     def now(self) -> float:
         """Seconds of a clock that goes on."""
 
+    def start(self) -> None:
+        """Start the clock of the time that the run is active, unless it runs."""
+
     def elapsed(self) -> float:
         """Seconds that the run was active, over all its starts."""
 
-    def held(self) -> float:
-        """GPU seconds for which servers were held."""
+    def gpu_seconds(self, machine: Machine) -> float:
+        """GPU seconds for which servers were held, as caps count them."""
+
+    def held(self) -> Json | None:
+        """For how long servers were held, as plain values to be stored."""
+
+    def on_sent(self, model: int) -> None:
+        """Called when a request is sent to a model."""
+
+    def on_quiet(self, model: int) -> None:
+        """Called when a model has no request in flight any more."""
+
+    def on_note(self, note: Note) -> None:
+        """Called when servers are started or stopped, too."""
 
 
 class Observer(Protocol):
-    """Whoever is told of looks and notes when they are on disk; may not take long."""
+    """Whoever follows looks, notes and charges as they are on disk; may not take long."""
 
     def on_look(self, look: LookTaken) -> None:
         """Called for each look."""
 
     def on_note(self, note: Note) -> None:
         """Called for each note."""
+
+    def on_charge(self, charge: Charge) -> None:
+        """Called for each charge."""
 
 
 class Aborted(Exception):
@@ -103,8 +150,12 @@ class Driver:
         *,
         patience: float = 0.0,
         observer: Observer | None = None,
+        reporter: Reporter | None = None,
     ) -> None:
         """`questions`: by their numbers in the store; `patience`: seconds for which a stop waits for answers."""
+        self._reporter = reporter
+        self._draft: Draft | None = None
+        """The newest report that is to be made with the next commit."""
         self._log, self._grading, self._questions, self._clock = log, grading, questions, clock
         self._patience, self._observer = patience, observer
         self._supplies: Sequence[Supply] = ()
@@ -123,6 +174,7 @@ class Driver:
         self._failure: BaseException | None = None
         self.stops = 0
         """How often the run was asked to stop."""
+        self._written_at = clock.now()
         self.machine: Machine | None = None
 
     def use(self, supplies: Mapping[int, Supply]) -> None:
@@ -133,9 +185,9 @@ class Driver:
         """The trials of earlier starts that a supply still has."""
         return {key for supply in self._supplies for key in supply.claims(keys)}
 
-    def clock_times(self) -> tuple[float, float]:
-        """Seconds that the run was active, and GPU seconds for which servers were held."""
-        return self._clock.elapsed(), self._clock.held()
+    def tick(self, machine: Machine) -> Tick:
+        """The time, for a machine."""
+        return Tick(self._clock.elapsed(), self._clock.gpu_seconds(machine))
 
     def post(self, event: Event) -> None:
         """Give the machine an event, soon."""
@@ -159,6 +211,8 @@ class Driver:
         """
         self.machine, self._abort = machine, None
         self._events.clear()  # what was asked for meanwhile is in `stops`
+        if machine.controller.finished is None:
+            self._clock.start()
         for event in (*([Stop(at_once=self.stops > 1)] if self.stops else ()), *first):
             self.post(event)
         with ThreadPoolExecutor(1, thread_name_prefix="store-writer") as thread:
@@ -183,22 +237,32 @@ class Driver:
                 raise self._failure
             if self._abort is not None and machine.is_quiet and not self._gathered:
                 raise Aborted(self._abort)
-            if self._gathered and self._writing is None:
+            is_due = self._gathered or self._clock.now() - self._written_at >= BEAT_SECONDS
+            if is_due and self._writing is None:
                 self._writing = asyncio.create_task(self._write(machine, thread))
 
     def _carry_out(self, machine: Machine, event: Event) -> Finish | None:
         """Carry out what follows from an event; returns the end of the run, if that is it."""
+        asked: Request | None = None
         if isinstance(event, Committed):
             self._on_committed(event)
+        elif isinstance(event, Noted):
+            self._clock.on_note(event.note)
+        elif isinstance(event, Answered | Failed) and event.request in machine.requests:
+            asked, _ = machine.requests[event.request]
         if isinstance(event, Committed | Capacity):
             self._is_served = False
         finished = None
-        for action in machine.handle(event, self._clock.now()):
+        actions = machine.handle(event, self._clock.now())
+        if self._reporter is not None and not machine.is_regrading:
+            self._draft_report(self._reporter, machine, event, actions)
+        for action in actions:
             match action:
                 case Write(rows):
                     self._gathered += rows
                 case Send(request, claimed):
                     supply = self._sent[request.id] = self._supply_of[request.model]
+                    self._clock.on_sent(request.model)
                     supply.submit(request, claimed=claimed)
                 case GradeAnswer(trial):
                     self._start_grading(trial, is_asked=False)
@@ -218,6 +282,8 @@ class Driver:
                         self._wait_at_most(self._patience)
                 case Finish():
                     finished = action
+        if asked is not None and not machine.in_flight[asked.model]:
+            self._clock.on_quiet(asked.model)
         if isinstance(event, Stop) and not event.at_once and self.stops == 1:
             self._wait_at_most(self._patience)
             for supply in self._supplies:
@@ -227,6 +293,13 @@ class Driver:
     def _wait_at_most(self, seconds: float) -> None:
         """Cancel what is still in flight then."""
         asyncio.get_running_loop().call_later(seconds, self.post, Stop(at_once=True))
+
+    def _draft_report(self, reporter: Reporter, machine: Machine, event: Event, actions: Sequence[Action]) -> None:
+        """Have a report made with the rows of a look, and when a start begins or ends."""
+        records = [record for action in actions if isinstance(action, Write) for _, record in action.rows]
+        is_over = any(isinstance(record, Note) and record.kind in (FINISHED, STOPPED) for record in records)
+        if is_over or isinstance(event, Opened) or any(isinstance(record, LookTaken) for record in records):
+            self._draft = reporter.draft(machine, is_over=is_over)
 
     def _on_allowed(self, target: int | Key, allowed: bool) -> None:
         if isinstance(target, int):
@@ -243,13 +316,23 @@ class Driver:
             if any(machine.in_flight.values()):
                 await asyncio.sleep(GATHER_SECONDS)
             rows, self._gathered = self._gathered, []
-            commit = partial(self._log.commit, rows, elapsed=self._clock.elapsed())
+            self._written_at = self._clock.now()
+            draft, self._draft = self._draft, None
+            commit = partial(self._commit, rows, draft, self._clock.elapsed(), self._clock.held())
             written = await asyncio.get_running_loop().run_in_executor(thread, commit)
         except Exception as error:  # nothing can be written any more
             self.fail(error)
         else:
             self._writing = None
             self.post(Committed(written))
+
+    def _commit(self, rows: Sequence[Row], draft: Draft | None, elapsed: float, held: Json | None) -> list[Row]:
+        """Write rows and a report, in the thread that writes."""
+        if draft is None:
+            return self._log.commit(rows, elapsed=elapsed, held=held)
+        written = self._log.commit(rows, elapsed=elapsed, held=held, report=draft)
+        draft.publish(self._log)
+        return written
 
     def _on_committed(self, event: Committed) -> None:
         stored: dict[int, list[Key]] = {}
@@ -261,6 +344,8 @@ class Driver:
                 self._on_noted(record)
             elif self._observer is not None and isinstance(record, LookTaken):
                 self._observer.on_look(record)
+            elif self._observer is not None and isinstance(record, Charge):
+                self._observer.on_charge(record)
         for model, keys in stored.items():
             if (supply := self._supply_of.get(model)) is not None:
                 supply.on_stored(keys)
@@ -300,7 +385,8 @@ class Driver:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            self.post(Tick(*self.clock_times()))
+            if self.machine is not None:
+                self.post(self.tick(self.machine))
             self._serve()
 
     def _serve(self) -> None:

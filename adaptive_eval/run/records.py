@@ -19,7 +19,7 @@ class Dropped(NamedTuple):
 
 
 class LookTaken(NamedTuple):
-    """A look, with all that it has found as plain values."""
+    """A look, with its decisions as plain values."""
 
     number: int
     body: Json

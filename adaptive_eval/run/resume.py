@@ -21,7 +21,7 @@ from adaptive_eval.core.rounds import enough_answers
 from adaptive_eval.core.types import NO_COST, Cause, Cost
 from adaptive_eval.run.charges import Charge, ChargeKind
 from adaptive_eval.run.driver import Driver
-from adaptive_eval.run.events import Event, Opened, Regrade, Setting, Tick, Ungraded
+from adaptive_eval.run.events import Event, Opened, Regrade, Setting, Ungraded
 from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.records import (
     BEGUN,
@@ -147,7 +147,7 @@ async def begin(
     machine = replay(lambda whole: reader.log(in_whole_commits=whole), stages, reader.notes(), reader.known_answers)
     is_explained = any(note.kind in RETAKES_LOOKS for _, note in reader.notes())
     opened = Opened(driver.claims(reader.reserved()), last=store.last_seq, is_explained=is_explained)
-    return machine, [Tick(*driver.clock_times()), opened]
+    return machine, [driver.tick(machine), opened]
 
 
 def _unanswered(reader: StoredLog, last: int) -> Iterator[Record]:
@@ -185,7 +185,7 @@ async def _regrade(
             answers.append(Ungraded(seq, trial, reserve_of(trial), was_asked))
         machine = Machine(setting, seq=store.last_seq, spent=reader.spent(), has_grades=reader.has_grades())
         machine.ungraded = ungraded
-        await driver.run(machine, [Tick(*driver.clock_times()), Regrade(answers)])
+        await driver.run(machine, [driver.tick(machine), Regrade(answers)])
 
 
 def _verdicts_asked(reader: StoredLog) -> int:

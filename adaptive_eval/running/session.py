@@ -22,7 +22,8 @@ from adaptive_eval.report.build import build_results, build_unjudged
 from adaptive_eval.report.ending import Ended, Ending, build_ended
 from adaptive_eval.report.label_effect import LabelSource
 from adaptive_eval.report.old.live_status import StatusTaker
-from adaptive_eval.report.other_costs import other_costs, spent_before, spent_on_removed_models
+from adaptive_eval.report.old.other_costs import spent_before, spent_on_removed_models
+from adaptive_eval.report.other_costs import other_costs
 from adaptive_eval.report.results import OtherCostRow, Results, Unjudged
 from adaptive_eval.report.results_file import write_results
 from adaptive_eval.report.snapshot import Snapshot, run_subject, take_snapshot

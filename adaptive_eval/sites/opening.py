@@ -20,9 +20,10 @@ from adaptive_eval.sites.host import SiteGroup, SiteHost, SitePlacing, SitePlan,
 from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import SiteMaterial, SiteSecrets, SiteSetup
 from adaptive_eval.store import Store
-from adaptive_eval.supplies.launched import LOGS, ServedClient, file_name
-from adaptive_eval.supplies.launched import OpenedHosts as SuppliedHosts
+from adaptive_eval.supplies.launched import LOGS, file_name
 from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext
+from adaptive_eval.supplies.served import OpenedHosts as SuppliedHosts
+from adaptive_eval.supplies.served import ServedClient
 from adaptive_eval.supply.launch.endpoint import ServedPlace
 from adaptive_eval.supply.launch.types import LaunchConfig, spelled_flag
 

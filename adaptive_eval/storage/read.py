@@ -17,7 +17,7 @@ from adaptive_eval.run.trial import JUDGING, UNGRADED, AnswerFacts, GradeDetails
 from adaptive_eval.storage.database import RunDatabase, Values
 from adaptive_eval.storage.errors import damaged
 from adaptive_eval.storage.header import RunHeader
-from adaptive_eval.storage.packing import parse_object, unpack_json, unpack_logprobs, unpack_text
+from adaptive_eval.storage.packing import decompress, parse_object, unpack_json, unpack_logprobs, unpack_text
 
 BLOCK = 16_384
 """Rows that a machine is given at a time where commits do not matter."""
@@ -40,10 +40,10 @@ _NOTES = "SELECT at, seq, kind, model, body FROM notes ORDER BY seq"
 _LOOKS = "SELECT at, seq, number, configuration, body FROM looks ORDER BY seq"
 _ACCOUNT = """
 SELECT model, state, '' AS kind, count(*), sum(tokens), sum(usd), sum(gpu_seconds),
-    sum(v_tokens), sum(v_usd), sum(v_gpu_seconds) FROM trials GROUP BY model, state
+    sum(v_tokens), sum(v_usd), sum(v_gpu_seconds) FROM trials {0} GROUP BY model, state
 UNION ALL
 SELECT model, '', CASE WHEN estimated THEN 'estimated' ELSE kind END, sum(number), sum(tokens), sum(usd),
-    sum(gpu_seconds), 0, 0.0, 0.0 FROM charges GROUP BY model, 3
+    sum(gpu_seconds), 0, 0.0, 0.0 FROM charges {0} GROUP BY model, 3
 """
 
 TimedRow = tuple[float, Row]
@@ -56,6 +56,19 @@ class StoredLook(NamedTuple):
     configuration: int
     at: float
     body: Json
+
+
+class StoredReport(NamedTuple):
+    """A report as it is stored."""
+
+    look: int
+    """The newest look when it was made."""
+    seq: int
+    """The newest row that it counts."""
+    body: bytes
+    """JSON without the rows of questions."""
+    cells: bytes = b""
+    """Counts from which these rows are made."""
 
 
 class AccountLine(NamedTuple):
@@ -76,7 +89,7 @@ class RunReader:
 
     def __init__(self, directory: Path, database: RunDatabase) -> None:
         self.directory = directory
-        self._database, self._rows = database, database.rows
+        self.database, self._rows = database, database.rows
 
     @classmethod
     def open(cls, directory: Path) -> Self:
@@ -85,7 +98,7 @@ class RunReader:
 
     def close(self) -> None:
         """Close a reader that was opened by `open`."""
-        self._database.close()
+        self.database.close()
 
     # -- what the run is -------------------------------------------------------------------------------------------
 
@@ -148,12 +161,12 @@ class RunReader:
 
     def log(self, *, in_whole_commits: bool) -> Iterator[Sequence[Row]]:
         """The log in its order, without texts: commit by commit, or in large blocks."""
-        rows = merge(self._trials(), self._charges(), self._notes(), self._looks(), key=lambda row: row[1][0])
+        rows = merge(self._trials(), self._charges(), self.timed_notes(), self._looks(), key=lambda row: row[1][0])
         yield from in_commits(rows) if in_whole_commits else _in_blocks(rows)
 
     def notes(self) -> list[tuple[int, Note]]:
         """All notes."""
-        return [(seq, note) for _, (seq, note) in self._notes() if isinstance(note, Note)]
+        return [row for _, row in self.timed_notes()]
 
     def looks(self, first: int = 0) -> list[StoredLook]:
         """The looks from a number on."""
@@ -167,6 +180,15 @@ class RunReader:
             )
             for number, configuration, at, body in rows
         ]
+
+    def newest_report(self, *, cells: bool = False) -> StoredReport | None:
+        """The newest report, with its `cells` if wanted; None before the first look."""
+        query = "SELECT look, seq, body FROM reports ORDER BY look DESC LIMIT 1"
+        for look, seq, body in self._rows(query):
+            counts = [*self._rows("SELECT body FROM cells WHERE look = ?", look)] if cells else []
+            unpacked = [decompress(part) if isinstance(part, bytes) else b"" for (part,) in ((body,), *counts)]
+            return StoredReport(_whole_number(look), _whole_number(seq), *unpacked)
+        return None
 
     def settings_ends(self) -> dict[int, int]:
         """By configuration: the sequence number at which it was changed."""
@@ -184,9 +206,9 @@ class RunReader:
             yield from found
             after = found[-1][0]
 
-    def trials(self, where: str = "seq > 0", *values: object) -> Iterator[tuple[int, Trial]]:
+    def trials(self, where: str = "seq > 0", *values: object, order: str = "seq") -> Iterator[tuple[int, Trial]]:
         """Trials with their texts, in their order; `where`: an SQL condition."""
-        return map(_whole_trial, self._rows(f"{_WHOLE} WHERE {where} ORDER BY seq", *values))
+        return map(_whole_trial, self._rows(f"{_WHOLE} WHERE {where} ORDER BY {order}", *values))
 
     def known_answers(self, models: Collection[int], before: int) -> Iterator[Trial]:
         """Stored answers of models, before a sequence number, without texts."""
@@ -207,10 +229,12 @@ class RunReader:
         """Configurations under which looks were taken."""
         return {_whole_number(number) for (number,) in self._rows("SELECT DISTINCT configuration FROM looks")}
 
-    def account(self) -> list[AccountLine]:
-        """What was paid, what is reserved and what was charged: the one place where costs are summed in the store."""
+    def account(self, models: Collection[int] | None = None) -> list[AccountLine]:
+        """What was paid, what is reserved and what was charged, for all models or these: the one place where costs are
+        summed in the store."""
         lines = []
-        for model, state, kind, number, *costs in self._rows(_ACCOUNT):
+        some = "" if models is None else f"WHERE model IN ({', '.join(map(str, models))})"
+        for model, state, kind, number, *costs in self._rows(_ACCOUNT.format(some)):
             answers, verdicts = _cost(costs[:3]), _cost(costs[3:])
             line = (_whole_number(model), STATES.get(str(state)), str(kind), _whole_number(number), answers, verdicts)
             lines.append(AccountLine(*line))
@@ -231,7 +255,7 @@ class RunReader:
         for (
             at, seq, model, question, number, round_, state, tokens, usd, gpu, v_tokens, v_usd, v_gpu,
             category, flags, latency, digest, size, is_right, has_answer, completion_tokens,
-        ) in self._database.connection.execute(f"{_BRIEF} {where} ORDER BY seq"):  # fmt: skip
+        ) in self.database.connection.execute(f"{_BRIEF} {where} ORDER BY seq"):  # fmt: skip
             verdict = Cost(v_tokens, v_usd, v_gpu) if v_tokens or v_usd or v_gpu else NO_COST
             facts = None
             if completion_tokens is not None:
@@ -254,7 +278,8 @@ class RunReader:
             )
             yield float(str(at)), (_whole_number(seq), charge)
 
-    def _notes(self) -> Iterator[TimedRow]:
+    def timed_notes(self) -> Iterator[tuple[float, tuple[int, Note]]]:
+        """All notes, each with the time of its commit."""
         for at, seq, kind, model, body in self._rows(_NOTES):
             about = None if model is None else _whole_number(model)
             note = Note(str(kind), about, parse_object(body, f"an event of the kind {kind}"))

@@ -107,7 +107,21 @@ CREATE TABLE looks (
     seq INTEGER NOT NULL,
     configuration INTEGER NOT NULL,
     at REAL NOT NULL,
-    body BLOB NOT NULL,            -- JSON, zlib: all that the look has found
+    body BLOB NOT NULL,            -- JSON, zlib: the decisions of the look
+    checksum INTEGER NOT NULL
+);
+
+CREATE TABLE reports (
+    look INTEGER PRIMARY KEY,      -- the newest look when it was made
+    seq INTEGER NOT NULL,          -- the newest row that it counts
+    at REAL NOT NULL,
+    body BLOB NOT NULL,            -- JSON, zlib: the report without its questions
+    checksum INTEGER NOT NULL
+);
+
+CREATE TABLE cells (
+    look INTEGER PRIMARY KEY,      -- of the newest report alone
+    body BLOB NOT NULL,            -- zlib of integers: trials by model, question and category
     checksum INTEGER NOT NULL
 );
 

@@ -1,7 +1,7 @@
 """Writing a run: rows of the log, committed by one thread of one process at a time."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from adaptive_eval.storage.database import RunDatabase
 from adaptive_eval.storage.header import RunHeader
 from adaptive_eval.storage.lock import make_directory
 from adaptive_eval.storage.packing import (
+    compress,
     dump_json,
     pack_json,
     pack_logprobs,
@@ -24,13 +25,15 @@ from adaptive_eval.storage.packing import (
     real,
     valid_text,
 )
-from adaptive_eval.storage.read import RunReader
+from adaptive_eval.storage.read import RunReader, StoredReport
 from adaptive_eval.storage.redact import redact_note, redact_trial
 from adaptive_eval.storage.schema import COVERED, Stored, insert_into, sealed
 
 TICK_SECONDS = 1e-6
 """Between two commits, if a clock says that the second came before the first."""
 _INSERT = {table: insert_into(table) for table in COVERED}
+ReportMaker = Callable[[RunReader], StoredReport]
+"""Makes a report of all that is stored; it is called when the rows of a commit are written."""
 _DROP = "DELETE FROM trials WHERE model = ? AND question = ? AND number = ?"
 _IN_PLACE = "SELECT model, question, number, at FROM trials WHERE seq = ?"
 
@@ -75,12 +78,19 @@ class RunStore:
             return OpenedStore(cls(directory, database, redactor), is_begun)
 
     def commit(
-        self, rows: Sequence[Row], *, elapsed: float | None = None, held: Mapping[str, Any] | None = None
+        self,
+        rows: Sequence[Row],
+        *,
+        elapsed: float | None = None,
+        held: Mapping[str, Any] | None = None,
+        report: ReportMaker | None = None,
     ) -> list[Row]:
         """Write rows atomically; returns them as they were written, without secrets.
 
-        `elapsed`: seconds that the run was active; `held`: for how long servers were held, as plain values.
+        `elapsed`: seconds that the run was active; `held`: for how long servers were held, as plain values. If the
+        report cannot be made, the rows are written without it, and the error is raised.
         """
+        failure: Exception | None = None
         written = [(seq, self._redacted(record)) for seq, record in rows]
         at = self._last_at = max(time.time(), self._last_at + TICK_SECONDS)
         trials: dict[object, tuple[Stored, ...]] = {}
@@ -104,6 +114,7 @@ class RunStore:
                 elif type(record) is LooksForgotten:
                     others["looks"] = [row for row in others["looks"] if int(row[0] or 0) < record.number]
                     connection.execute("DELETE FROM looks WHERE number >= ?", (record.number,))
+                    connection.execute("DELETE FROM reports WHERE look >= ?", (record.number,))
                 elif type(record) is Note:
                     others["notes"].append(sealed(seq, record.kind, record.model, at, dump_json(record.body)))
             connection.executemany(_DROP, dropped)
@@ -114,7 +125,18 @@ class RunStore:
             for key, value in (("elapsed", elapsed), ("held", None if held is None else dump_json(held))):
                 if value is not None:
                     connection.execute(_INSERT["run"], sealed(key, value))
+            if report is not None:
+                try:
+                    made = report(self.reader)
+                except Exception as error:
+                    failure = error
+                else:
+                    connection.execute(_INSERT["reports"], sealed(made.look, made.seq, at, compress(made.body)))
+                    connection.execute("DELETE FROM cells")
+                    connection.execute(_INSERT["cells"], sealed(made.look, compress(made.cells)))
         self.last_seq = max(self.last_seq, *(seq for seq, _ in rows), 0) if rows else self.last_seq
+        if failure is not None:
+            raise failure
         return written
 
     def append(self, *records: Record) -> list[Row]:

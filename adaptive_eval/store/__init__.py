@@ -17,6 +17,7 @@ from adaptive_eval.notes.grading import *
 from adaptive_eval.notes.lives import *
 from adaptive_eval.notes.servers import *
 from adaptive_eval.notes.event import *
+from adaptive_eval.storage.header import RunHeader as RunHeader
 from adaptive_eval.store.reader import RunReader as RunReader
 from adaptive_eval.store.records import *
 from adaptive_eval.store.roster import Names as Names, Roster as Roster

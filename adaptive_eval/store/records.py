@@ -387,21 +387,6 @@ class CommitBatch:
     """Grades of trials that were stored ungraded."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunHeader:
-    """Name and configuration of a run, and what its trials depend on."""
-
-    name: str
-    configuration: Json
-    """The whole configuration as plain values, without secrets."""
-    meaning: Json
-    """Settings that every trial depends on: seed, prompt, grader, rubric."""
-    models: Mapping[str, Json]
-    """Settings that the trials of each model depend on: its served name and sampling."""
-    questions: Mapping[str, Json]
-    """Every question by id, with everything a grader or a report needs."""
-
-
 def boolean_signal(signals: Mapping[str, SignalValue], name: str) -> bool | None:
     """The value of a boolean signal; None if it is absent or not boolean."""
     value = signals.get(name)

@@ -13,11 +13,12 @@ from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.notes.answers import AnswersLost
 from adaptive_eval.notes.event import Change, Event
 from adaptive_eval.notes.lives import SettingsChanged
+from adaptive_eval.storage.header import RunHeader
 from adaptive_eval.store.checksums import Stored, checksum, insert_into, sealed, set_columns
 from adaptive_eval.store.database import is_run
 from adaptive_eval.store.locate import make_directory
 from adaptive_eval.store.reader import RunReader
-from adaptive_eval.store.records import CellExtent, CommitBatch, Regrade, RunHeader, TrialKey, TrialRecord
+from adaptive_eval.store.records import CellExtent, CommitBatch, Regrade, TrialKey, TrialRecord
 from adaptive_eval.store.redaction import Kept, redact_batch, redact_event, redact_grade
 from adaptive_eval.store.rows import (
     INSERT_LOGPROBS,

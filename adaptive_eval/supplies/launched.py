@@ -2,12 +2,11 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.prepare import missing_programs
@@ -15,11 +14,11 @@ from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.secrets import secret_values
-from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Notice
+from adaptive_eval.endpoints.types import Endpoint, Notice
 from adaptive_eval.run.supply import AskedModel, Demand, EndpointSupply, Post
-from adaptive_eval.run.trial import Request
 from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext
 from adaptive_eval.supplies.pool import PooledModel, ServerPool
+from adaptive_eval.supplies.served import OpenedHosts, RunServers, ServedClient
 from adaptive_eval.supply.hosts import ServerHost
 from adaptive_eval.supply.launch.command import free_ports, server_command, server_environment
 from adaptive_eval.supply.launch.endpoint import ServedEndpoint
@@ -28,27 +27,6 @@ from adaptive_eval.supply.launch.server import LaunchedServer, ServerSpec
 
 LOGS = "logs"
 """The folder in a run's directory that servers print to."""
-
-
-class ServedClient:
-    """Asks the servers of a model, which come and go; requests of a server that has ended are repeated elsewhere."""
-
-    def __init__(
-        self,
-        served: ServedEndpoint,
-        ask_server: Callable[[Any, Request, Again | None], Awaitable[Sequence[Answer]]],
-    ) -> None:
-        """`ask_server` asks the endpoint of a server that is up."""
-        self._served, self._ask_server = served, ask_server
-
-    async def ask(self, request: Request, again: Again | None) -> Sequence[Answer]:
-        """Ask one server after the other, until one answers."""
-        return await self._served.run(lambda endpoint: self._ask_server(endpoint, request, again), request.size, again)
-
-    @property
-    def stats(self) -> EndpointStats:
-        """The traffic at all places."""
-        return self._served.stats
 
 
 class LaunchedSupply(EndpointSupply):
@@ -61,10 +39,12 @@ class LaunchedSupply(EndpointSupply):
         pooled: Mapping[int, PooledModel],
         post: Post,
         on_error: Callable[[BaseException], None],
+        servers: RunServers,
         *,
         is_capped: bool,
     ) -> None:
         super().__init__(models, post, on_error, is_capped=is_capped)
+        servers.hosts += hosts
         self.pool = ServerPool(hosts, pooled, post, self.post_capacity, on_error)
 
     def serve(self, demand: Mapping[int, Demand]) -> None:
@@ -83,18 +63,9 @@ class LaunchedSupply(EndpointSupply):
         await super().close()
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedHosts:
-    """Hosts, and the client of each model that they serve, by its number; nothing is started yet."""
-
-    hosts: Sequence[ServerHost]
-    clients: Mapping[int, ServedClient]
-
-
 def open_supply(context: SupplyContext, models: Models) -> LaunchedSupply:
     """Open these models, whose servers are on this machine or elsewhere; raises `ConfigError`."""
     opened = hosts_here(context, models) if context.remote is None else context.remote(context, models)
-    context.servers.hosts += opened.hosts
     return LaunchedSupply(
         opened.hosts,
         {
@@ -104,6 +75,7 @@ def open_supply(context: SupplyContext, models: Models) -> LaunchedSupply:
         {number: pooled_model(model) for number, model in models.items()},
         context.post,
         context.on_error,
+        context.servers,
         is_capped=context.is_capped,
     )
 

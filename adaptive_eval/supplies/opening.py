@@ -3,14 +3,13 @@
 To add one, write its `open_supply`, and name the module in `SUPPLIES`: it is imported if a model has the key.
 """
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
@@ -20,7 +19,7 @@ from adaptive_eval.endpoints.types import Answer, Endpoint, Notice, Prompt
 from adaptive_eval.run.supply import AskedModel, EndpointClient, EndpointSupply, ModelClient, Post, Supply, seeds_of
 from adaptive_eval.run.trial import Request
 from adaptive_eval.store import Event
-from adaptive_eval.supply.hosts import ServerHost
+from adaptive_eval.supplies.served import OpenedHosts, RunServers
 
 SUPPLIES = {
     "inspect": "adaptive_eval.supplies.inspected",
@@ -91,33 +90,6 @@ def request_limits(model: ModelConfig) -> RequestLimits:
     return RequestLimits(limits.in_flight * len(model.replicas), limits.samples_per_request, own_grades=has_grades)
 
 
-class RunServers:
-    """The places of all servers that a run starts, from the beginning to the end."""
-
-    def __init__(self) -> None:
-        self.hosts: list[ServerHost] = []
-        self._is_ending = False
-        self.is_hurried = False
-        """Whether servers get no time to end."""
-
-    @property
-    def up(self) -> int:
-        """How many places serve a model, or are held for one."""
-        return sum(host.up for host in self.hosts)
-
-    def hurry(self) -> None:
-        """Give servers no more time to end."""
-        self.is_hurried = True
-        if self._is_ending:
-            for host in self.hosts:
-                host.kill()
-
-    async def end(self) -> None:
-        """Stop all servers."""
-        self._is_ending = True
-        await asyncio.gather(*(host.unload(at_once=self.is_hurried) for host in self.hosts))
-
-
 class OpenSupply(Protocol):
     """Opens the supply of some models."""
 
@@ -154,8 +126,12 @@ class SupplyContext:
     patient: bool = True
     """Whether retries may take as long as they do, and other runs may have places first."""
     servers: RunServers = field(default_factory=RunServers)
-    remote: Callable[["SupplyContext", Models], Any] | None = None
-    """Opens hosts on other machines (`launched.OpenedHosts`), if not on this one."""
+    remote: "OpenRemote | None" = None
+    """Opens servers on other machines, if not on this one."""
+
+
+OpenRemote = Callable[[SupplyContext, Models], OpenedHosts]
+"""Opens hosts of these models on other machines; nothing is started yet."""
 
 
 def open_supplies(context: SupplyContext, models: Models) -> dict[int, Supply]:

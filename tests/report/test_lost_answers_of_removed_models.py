@@ -7,7 +7,7 @@ import pytest
 from played import Played, prepared
 
 from adaptive_eval.core.types import Cost
-from adaptive_eval.report.other_costs import spent_on_removed_models
+from adaptive_eval.report.old.other_costs import spent_on_removed_models
 from adaptive_eval.store import CommitBatch, RunReader, SentRequest
 from adaptive_eval.store.records import GradingUse
 from adaptive_eval.store.spending import mean_cost

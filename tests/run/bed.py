@@ -36,8 +36,19 @@ class StillClock:
     def elapsed(self) -> float:
         return self.seconds
 
-    def held(self) -> float:
+    def gpu_seconds(self, machine: Machine) -> float:
         return 0.0
+
+    def held(self) -> None:
+        return None
+
+    def start(self) -> None: ...
+
+    def on_sent(self, model: int) -> None: ...
+
+    def on_quiet(self, model: int) -> None: ...
+
+    def on_note(self, note: Note) -> None: ...
 
 
 class Remembering:
@@ -52,6 +63,8 @@ class Remembering:
 
     def on_note(self, note: Note) -> None:
         self.notes.append(note)
+
+    def on_charge(self, charge: object) -> None: ...
 
 
 def cost_of(answer: Answer) -> Cost:

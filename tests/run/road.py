@@ -31,9 +31,11 @@ from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.report.changes import Effect, effect_of_changes
+from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.old.starting_point import load_starting_point
 from adaptive_eval.run.driver import Driver
 from adaptive_eval.run.events import Setting
+from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.records import Json, LookTaken, Note
 from adaptive_eval.run.resume import SettingsEffect, begin, stored_stages
 from adaptive_eval.run.supply import Supply
@@ -64,8 +66,19 @@ class Clock:
     def elapsed(self) -> float:
         return time.monotonic() - self._start
 
-    def held(self) -> float:
+    def gpu_seconds(self, machine: Machine) -> float:
         return 0.0
+
+    def held(self) -> None:
+        return None
+
+    def start(self) -> None: ...
+
+    def on_sent(self, model: int) -> None: ...
+
+    def on_quiet(self, model: int) -> None: ...
+
+    def on_note(self, note: Note) -> None: ...
 
 
 class Seen:
@@ -80,6 +93,8 @@ class Seen:
 
     def on_note(self, note: Note) -> None:
         self.notes[note.kind] += 1
+
+    def on_charge(self, charge: object) -> None: ...
 
 
 def plain(prepared: PreparedRun, look: Look) -> Json:
@@ -191,7 +206,10 @@ async def start(config: Path, directory: Path) -> tuple[Reason | None, Seen]:
             setting = setting_of(prepared, reader, grading)
             patience = max(model.sampling.timeout for model in prepared.config.models)
             clock = Clock(reader.elapsed)
-            driver = Driver(store, grading, prepared.questions, clock, patience=patience, observer=seen)
+            reporter = Reporter(prepared.config, prepared.questions, reader.created)
+            driver = Driver(
+                store, grading, prepared.questions, clock, patience=patience, observer=seen, reporter=reporter
+            )
             notes = [note for _, note in reader.notes()]
             driver.use(open_all(prepared, setting, grading, driver, stack, directory, notes))
 

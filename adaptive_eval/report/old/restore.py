@@ -28,13 +28,9 @@ from adaptive_eval.report.gate import ENDED_FIRST, OPEN, UNDECIDED
 from adaptive_eval.report.label_effect import RunLabels, read_run_labels
 from adaptive_eval.report.label_file import labels_digest
 from adaptive_eval.report.old.history import stored_prior_counts
+from adaptive_eval.report.old.other_costs import spent_before, spent_on_removed_models
 from adaptive_eval.report.old.stages import stored_plan
-from adaptive_eval.report.other_costs import (
-    counted_gpu_seconds,
-    other_costs,
-    spent_before,
-    spent_on_removed_models,
-)
+from adaptive_eval.report.other_costs import counted_gpu_seconds, other_costs
 from adaptive_eval.report.results import Caution, OtherCostRow, Results
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.snapshot import iso_time, run_subject, take_snapshot

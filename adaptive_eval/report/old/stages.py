@@ -19,7 +19,7 @@ from adaptive_eval.report.old.history import (
     require_outcomes_taken,
     stored_worst_costs,
 )
-from adaptive_eval.report.other_costs import spent_before, spent_on_removed_models
+from adaptive_eval.report.old.other_costs import spent_before, spent_on_removed_models
 from adaptive_eval.scheduler.asked_again import trials_to_ask_again
 from adaptive_eval.scheduler.losses import loss_of, with_losses_in_place
 from adaptive_eval.store import (

@@ -18,8 +18,9 @@ from adaptive_eval.config.prepare import StoredSetup, stored_setup
 from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.report.build import grading_cost
 from adaptive_eval.report.ending import status_at_end
+from adaptive_eval.report.old.other_costs import spent_on_removed_models
 from adaptive_eval.report.old.restore import StoredRun, stored_server_times
-from adaptive_eval.report.other_costs import counted_gpu_seconds, other_costs, spent_on_removed_models
+from adaptive_eval.report.other_costs import counted_gpu_seconds, other_costs
 from adaptive_eval.report.results import GradingCost, OtherCostRow, Results
 from adaptive_eval.report.results_file import RESULTS_FILE, read_results
 from adaptive_eval.report.stored_sums import StoredSums

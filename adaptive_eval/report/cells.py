@@ -1,0 +1,39 @@
+"""Counts of trials by model, question and category at a report, from which its rows of questions are made."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.base.errors import StoreError
+
+_INTEGER = np.dtype("<i4")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellCounts:
+    """Counts (L, M, K) of the models with these numbers, and of all questions of the store."""
+
+    models: tuple[int, ...]
+    arrived: NDArray[np.integer]
+    """All outcomes, also those of the round in flight."""
+    judged: NDArray[np.integer]
+    """Outcomes of complete rounds."""
+
+    def to_bytes(self) -> bytes:
+        """The counts as little-endian integers: their shape, the models, and both arrays."""
+        head = np.array([*self.judged.shape, *self.models], _INTEGER)
+        return b"".join(one.astype(_INTEGER).tobytes() for one in (head, self.arrived, self.judged))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "CellCounts":
+        """Counts from `to_bytes`; raises `StoreError` if they are anything else."""
+        values = np.frombuffer(data[: len(data) // 4 * 4], _INTEGER)
+        shape: Sequence[int] = values[:3].tolist()
+        size = int(np.prod(shape, dtype=np.int64)) if len(shape) == 3 and min(shape) >= 0 else -1
+        if size < 0 or len(values) != 3 + shape[0] + 2 * size:
+            raise StoreError("the counts of the stored report are damaged; restore a copy of the run")
+        first = 3 + shape[0]
+        arrived, judged = values[first:].reshape(2, *shape)
+        return cls(tuple(values[3:first].tolist()), arrived, judged)

@@ -1,0 +1,88 @@
+"""The events of a run, from the notes and charges of its log."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from adaptive_eval.core.types import Cause
+from adaptive_eval.run.charges import ChargeKind
+from adaptive_eval.run.records import BEGUN, CORE_SET_ASIDE, SETTINGS, Note
+from adaptive_eval.store import AnswersLost, Event, parse_event
+
+
+class TimedNote(NamedTuple):
+    """A note with its place in the log."""
+
+    seq: int
+    at: float
+    note: Note
+
+
+class ChargeLine(NamedTuple):
+    """The charges of a model that are of one kind."""
+
+    seq: int
+    """Place of the newest."""
+    at: float
+    kind: ChargeKind
+    what: str
+    """"answer" or "verdict"."""
+    model: str
+    number: int
+    tokens: int
+    usd: float
+    gpu_seconds: float
+    estimated: bool
+
+
+class LogCounts(NamedTuple):
+    """What a log had at one of its notes."""
+
+    trials: int
+    looks: int
+
+
+def events_of_log(
+    notes: Sequence[TimedNote],
+    charges: Sequence[ChargeLine],
+    models: Mapping[int, str],
+    counts_at: Mapping[int, LogCounts],
+) -> list[Event]:
+    """All events in their order; `counts_at`: what the log had at each start and change of the settings."""
+    rows: list[tuple[int, Event]] = [(charge.seq, loss_of(charge)) for charge in charges]
+    rows += _from_notes(notes, models, counts_at)
+    return [event for _, event in sorted(rows, key=lambda row: row[0])]
+
+
+def _from_notes(
+    notes: Sequence[TimedNote], models: Mapping[int, str], counts_at: Mapping[int, LogCounts]
+) -> Iterator[tuple[int, Event]]:
+    for seq, at, note in notes:
+        kind, body = note.kind, dict(note.body)
+        if note.model is not None:
+            body["model"] = models[note.model]
+        if kind in BEGUN:
+            body["trials"] = counts_at[seq].trials
+        elif kind == SETTINGS:
+            kind = "configured"
+            body |= counts_at[seq]._asdict()
+        elif kind == CORE_SET_ASIDE:
+            kind = "set_aside"
+            body.setdefault("cause", Cause.BUDGET.value)
+        yield seq, parse_event(kind, body, at)
+
+
+def loss_of(charge: ChargeLine) -> AnswersLost:
+    is_answer, kind = charge.what == "answer", charge.kind
+    return AnswersLost(
+        charge.model,
+        charge.number if is_answer else 0,
+        charge.tokens,
+        charge.usd,
+        charge.gpu_seconds,
+        kind is ChargeKind.KILLED,
+        0 if is_answer else charge.number,
+        estimated=charge.estimated or None,
+        failed=(kind is ChargeKind.WASTED and is_answer) or None,
+        discarded=kind is ChargeKind.DISCARDED or None,
+        at=charge.at,
+    )

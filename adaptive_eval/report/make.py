@@ -1,0 +1,98 @@
+"""Makes the reports of a run in progress: at each look, and at the beginning and the end of each start."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.questions import Question
+from adaptive_eval.report.build import build_results
+from adaptive_eval.report.cells import CellCounts
+from adaptive_eval.report.label_effect import RunLabels
+from adaptive_eval.report.other_costs import costs_beside
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.results import Results
+from adaptive_eval.report.results_file import to_json, write_results
+from adaptive_eval.report.snapshot import JudgedState, complete, run_subject, take_state
+from adaptive_eval.report.usages import UsageBook
+from adaptive_eval.run.machine import Machine
+from adaptive_eval.storage.read import RunReader as LogReader
+from adaptive_eval.storage.read import StoredReport
+from adaptive_eval.store import Names
+from adaptive_eval.store.spending import HeldServers
+
+
+class HasDirectory(Protocol):
+    """A store of a run."""
+
+    directory: Path
+
+
+class Reporter:
+    """Makes the reports of a run; drafts in the event loop, and the rest in the thread that writes."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        questions: Sequence[Question],
+        created: float,
+        labels: Callable[[], RunLabels | None] = lambda: None,
+    ) -> None:
+        """`created`: when the run was begun, in seconds since 1970; `labels`: those of its answers now."""
+        self._config, self._labels = config, labels
+        self._subject = run_subject(config, questions, created)
+        self._usages = UsageBook()
+        self.latest: Results | None = None
+        """The newest report that was stored."""
+
+    def draft(self, machine: Machine, *, is_over: bool) -> "Draft | None":
+        """Copy what the machine has decided; None before the first look. `is_over`: this start has ended."""
+        controller = machine.controller
+        state = take_state(self._subject, controller, self._labels(), correct=is_over)
+        if state is None:
+            return None
+        return Draft(self, state, controller.taker.taken - 1, machine.setting.roster, is_over=is_over)
+
+    def build(self, state: JudgedState, reader: RunReader, *, is_over: bool) -> Results:
+        """Build a report from what was decided and from all that is stored."""
+        subject, config, events = self._subject, self._config, reader.events()
+        held = reader.held_times()
+        servers = HeldServers([held.get(name) for name in subject.models], config.launched)
+        snapshot = complete(
+            subject,
+            state,
+            self._usages.usages(reader, subject.models),
+            elapsed=reader.elapsed,
+            now=time.time(),
+            stopped=is_over,
+            events=events,
+            held=servers.times,
+            beside=costs_beside(reader, Names(subject.models), servers, events),
+        )
+        return build_results(snapshot)
+
+
+class Draft:
+    """What was decided at one moment; called by the thread that writes, it makes the report."""
+
+    def __init__(
+        self, reporter: Reporter, state: JudgedState, look: int, roster: Sequence[int], *, is_over: bool
+    ) -> None:
+        """`look`: the number of the newest one; `roster`: the numbers of the models in the store."""
+        self._reporter, self._state, self._look, self._is_over = reporter, state, look, is_over
+        self._roster = tuple(roster)
+        self._results: Results | None = None
+
+    def __call__(self, log: LogReader) -> StoredReport:
+        """Make the report, with all rows that are written."""
+        state = self._state
+        self._results = results = self._reporter.build(state, RunReader(log), is_over=self._is_over)
+        cells = CellCounts(self._roster, state.arrived, state.judged)
+        return StoredReport(self._look, log.database.last_seq(), to_json(results), cells.to_bytes())
+
+    def publish(self, log: HasDirectory) -> None:
+        """Write results.json, once the report is stored."""
+        self._reporter.latest = self._results
+        if self._results is not None:
+            write_results(log.directory, self._results)

@@ -1,0 +1,65 @@
+"""The SQL by which people read a run: sums over its trials, and the facts that a rubric may use."""
+
+from adaptive_eval.store.records import LARGEST_SIZE
+
+MAX_JUDGES = 9
+"""Largest number of judges in a panel; each has its own signal."""
+GRADED = "state IN ('done', 'ungraded')"
+"""Trials that have been graded, whether or not the grader failed."""
+ANSWERED = "state != 'reserved'"
+"""Trials whose answer is stored."""
+PART = 200_000
+"""Rows that are grouped at once: so many fit in memory."""
+
+LAST = "SELECT coalesce(max(seq), 0) FROM trials"
+# by the index on model and question all of it would be read for a few new trials
+SUMS = f"""
+SELECT model, coalesce(replica, ''), count(*), coalesce(sum(attempts - 1), 0), coalesce(sum(prompt_tokens), 0),
+    coalesce(sum(completion_tokens), 0), coalesce(sum(latency), 0.0), count(ttft), coalesce(sum(ttft), 0.0),
+    sum(tokens + v_tokens), sum(usd + v_usd), sum(gpu_seconds + v_gpu_seconds), max(seq), max(at)
+FROM trials NOT INDEXED WHERE seq > ? AND seq <= ? AND {GRADED} GROUP BY model, 2 ORDER BY model, 2
+"""
+SPENDING = f"""
+SELECT max(at), count(*), sum(tokens + v_tokens), sum(usd + v_usd), sum(gpu_seconds + v_gpu_seconds)
+FROM trials NOT INDEXED WHERE seq > ? AND seq <= ? AND {GRADED} GROUP BY (seq - 1 - ?) * ? / ? ORDER BY max(seq)
+"""
+# one by one: grouping millions of rows in SQLite takes longer than counting them in Python
+CATEGORIES = "SELECT model, question, category, 1 FROM trials NOT INDEXED WHERE seq > ? AND category IS NOT NULL"
+EXTENTS = (
+    f"SELECT model, question, max(number) + 1 FROM trials WHERE {ANSWERED} AND seq <= ? AND round <= ? "
+    "GROUP BY model, question"
+)
+CHARGES = """
+SELECT max(seq), max(at), kind, what, model, sum(number), sum(tokens), sum(usd), sum(gpu_seconds), estimated
+FROM charges GROUP BY kind, what, model, estimated ORDER BY 1
+"""
+_FLAG = "CASE json_type(signals, '$.{0}') WHEN 'true' THEN 1 WHEN 'false' THEN 0 END"
+# a text longer than LARGEST_SIZE is stored compressed, as a BLOB
+_SIZE = f"CASE typeof({{0}}) WHEN 'blob' THEN {LARGEST_SIZE} ELSE ifnull(length(CAST({{0}} AS BLOB)), 0) END"
+OUTCOMES = f"""
+SELECT seq, model, question, number, category, tokens + v_tokens, usd + v_usd, gpu_seconds + v_gpu_seconds, flags,
+    digest, {_SIZE.format("text")} + {_SIZE.format("reasoning")}, {_FLAG.format("is_correct")},
+    {_FLAG.format("has_answer")}, completion_bpt, completion_tokens, latency, v_tokens, v_usd, v_gpu_seconds
+FROM trials NOT INDEXED WHERE seq > ? AND {GRADED} ORDER BY seq
+"""
+FACTS = """
+SELECT model, question, number, round, category, latency, signals, flags, finish_reason, prompt_tokens,
+    completion_tokens, completion_bpt, prompt_bpt
+FROM trials NOT INDEXED WHERE category IS NOT NULL ORDER BY seq
+"""
+_NUMBER = "json_extract(signals, '$.{}')"
+_JUDGE_TOTALS = [
+    f"coalesce(sum({_NUMBER.format(f'judge_{name}')}), 0.0)"
+    for name in ("prompt_tokens", "completion_tokens", "usd", "gpu_seconds", "seconds")
+]
+_AGREEMENTS = [f"avg({_NUMBER.format(f'agreement_{judge}')})" for judge in range(1, MAX_JUDGES + 1)]
+_IS_JUDGED = "json_type(signals, '$.judge_prompt_tokens') IS NOT NULL"
+JUDGE_USE = f"SELECT count(*), {', '.join([*_JUDGE_TOTALS, *_AGREEMENTS])} FROM trials WHERE {_IS_JUDGED}"
+COMPARISONS = (
+    f"SELECT {_NUMBER.format('order_dependent')}, {_NUMBER.format('prefers_first')}, count(*) FROM trials "
+    "WHERE json_type(signals, '$.prefers_first') IS NOT NULL GROUP BY 1, 2 ORDER BY 1, 2"
+)
+GRADING_USES = f"""
+SELECT model, sum(v_tokens > 0), sum(v_tokens), sum(v_usd), sum(v_gpu_seconds) FROM trials
+WHERE {GRADED} AND v_tokens + v_usd + v_gpu_seconds > 0 GROUP BY model
+"""

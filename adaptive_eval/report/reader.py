@@ -1,0 +1,401 @@
+"""Reads a run for people: by names, as sums, and as whole answers. Nothing is replayed.
+
+Trials whose answer waits for a verdict are in no sum, since they get a new place in the log with their grade.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, Self, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from adaptive_eval.base.errors import StoreError
+from adaptive_eval.core.types import Cost
+from adaptive_eval.report import queries
+from adaptive_eval.report.events import ChargeLine, LogCounts, TimedNote, events_of_log
+from adaptive_eval.run.charges import NO_MODEL, ChargeKind
+from adaptive_eval.run.records import BEGUN, SETTINGS
+from adaptive_eval.run.trial import JUDGING, GradeDetails, Trial
+from adaptive_eval.storage.errors import DATABASE_FILE
+from adaptive_eval.storage.header import RunHeader
+from adaptive_eval.storage.read import AccountLine, StoredLook, StoredReport
+from adaptive_eval.storage.read import RunReader as LogReader
+from adaptive_eval.storage.schema import SCHEMA_VERSION
+from adaptive_eval.store import Event
+from adaptive_eval.store import RunReader as OldReader
+from adaptive_eval.store.reader import LARGE
+from adaptive_eval.store.records import (
+    AWAITS_VERDICT,
+    CellExtent,
+    ComparisonCount,
+    GradingUse,
+    HeldTime,
+    JudgeUse,
+    ReplicaSums,
+    Spending,
+    StoredOutcome,
+    TrialFacts,
+    TrialRecord,
+    total_bits,
+)
+from adaptive_eval.store.roster import Roster
+from adaptive_eval.store.summing import NOTHING, Counts, align_with_roster, count_cells, merge_sums, thin_out
+
+USER_VERSION = slice(60, 64)
+"""Bytes of an SQLite file that hold its user_version."""
+
+
+class RunReader:
+    """Reads everything that is stored of a run, as immutable values."""
+
+    def __init__(self, log: LogReader) -> None:
+        self.directory, self.log = log.directory, log
+        self._database, self._rows = log.database, log.database.rows
+
+    @classmethod
+    @contextmanager
+    def intact(cls, directory: Path, *, whole: bool = True) -> Iterator[Self]:
+        """Open the run in `directory` for one consistent read; raises `StoreError` if it is damaged.
+
+        Without `whole`, large runs are not checked beforehand.
+        """
+        with closing(cls.open(directory)) as reader, reader.consistent_read():
+            if whole or not reader.is_large:
+                reader.require_intact()
+            yield reader
+
+    @classmethod
+    def open(cls, directory: Path) -> Self:
+        """Open the run in `directory`; another process may be writing it."""
+        if is_of_old_store(directory):
+            return cast(Self, OldReader.open(directory))
+        return cls(LogReader.open(directory))
+
+    @classmethod
+    @contextmanager
+    def if_begun(cls, directory: Path) -> Iterator[Self | None]:
+        """Open the run in `directory` as a context; None if no run was begun there."""
+        if is_of_old_store(directory):
+            with OldReader.if_begun(directory) as old:
+                yield cast(Self | None, old)
+            return
+        if not (directory / DATABASE_FILE).exists():
+            yield None
+            return
+        with closing(cls.open(directory)) as reader:
+            yield reader
+
+    def close(self) -> None:
+        """Close a reader that was opened by `open`."""
+        self._database.close()
+
+    def consistent_read(self) -> AbstractContextManager[None]:
+        """A context in which all reads see the same state, whatever the run commits meanwhile."""
+        return self._database.consistent_read()
+
+    def require_intact(self) -> None:
+        """Raise `StoreError` with the first damage that can be found."""
+        self._database.require_intact()
+
+    # -- the run ---------------------------------------------------------------------------------------------------
+
+    def header(self) -> RunHeader:
+        """The header of the run with its newest configuration."""
+        return self.log.header()
+
+    def configurations(self) -> list[Mapping[str, object]]:
+        """Every configuration of the run, the newest last."""
+        return list(self.log.configurations())
+
+    def newest_configuration_id(self) -> int:
+        """The number of the newest configuration."""
+        return self.log.newest_configuration()
+
+    def ids(self, table: Literal["models", "questions"], column: Literal["name", "key"]) -> dict[str, int]:
+        """The numbers of models or questions, in the order in which they joined the run."""
+        return {str(key): _whole(number) for key, number in self._rows(f"SELECT {column}, id FROM {table} ORDER BY id")}
+
+    @cached_property
+    def model_names(self) -> dict[int, str]:
+        """Names of the models by number; a charge may belong to none."""
+        return {NO_MODEL: "", **{number: name for name, number in self.ids("models", "name").items()}}
+
+    @cached_property
+    def _questions(self) -> dict[int, str]:
+        return {number: key for key, number in self.ids("questions", "key").items()}
+
+    @property
+    def created(self) -> float:
+        """When the run was begun, in seconds since 1970."""
+        return self.log.created
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds the run has been active, over all its starts."""
+        return self.log.elapsed
+
+    @property
+    def newest_at(self) -> float:
+        """When the newest row was stored, in seconds since 1970; 0 before the first."""
+        return self.log.newest_at()
+
+    def held_times(self) -> dict[str, HeldTime]:
+        """How long each model has held its servers."""
+        try:
+            return TypeAdapter(dict[str, HeldTime]).validate_python(self.log.held())
+        except ValidationError as error:
+            why = f"{self.directory}: the times for which servers were held are not numbers; restore a copy of the run"
+            raise StoreError(why) from error
+
+    def events(self) -> list[Event]:
+        """All events of the run."""
+        notes = [TimedNote(seq, at, note) for at, (seq, note) in self.log.timed_notes()]
+        counts = {one.seq: self._counts_at(one) for one in notes if one.note.kind in {*BEGUN, SETTINGS}}
+        try:
+            return events_of_log(notes, self.charges(), self.model_names, counts)
+        except StoreError as error:
+            raise StoreError(
+                f"{self.directory}: {error}. Restore a copy of the run, or start over with --fresh"
+            ) from error
+
+    def _counts_at(self, note: TimedNote) -> LogCounts:
+        """What the log had at a note."""
+        changed = note.note.body.get("configuration")
+        looks = "SELECT count(*) FROM looks WHERE configuration < ?"
+        ((trials,),) = self._rows(f"SELECT count(*) FROM trials WHERE seq < ? AND {queries.ANSWERED}", note.seq)
+        ((taken,),) = self._rows(looks, changed) if isinstance(changed, int) else ((0,),)
+        return LogCounts(_whole(trials), _whole(taken))
+
+    def charges(self) -> list[ChargeLine]:
+        """What was charged that no trial has, by kind and model."""
+        lines = []
+        for seq, at, kind, what, model, *numbers, estimated in self._rows(queries.CHARGES):
+            name = self.model_names[_whole(model)]
+            line = (int(str(seq)), float(str(at)), ChargeKind(str(kind)), str(what), name, *numbers, bool(estimated))
+            lines.append(ChargeLine(*line))  # type: ignore[arg-type]
+        return lines
+
+    def account(self, models: Collection[int] | None = None) -> list[AccountLine]:
+        """What was paid, what is reserved and what was charged, for all models or these."""
+        return self.log.account(models)
+
+    # -- looks and reports -----------------------------------------------------------------------------------------
+
+    def looks(self, first: int = 0) -> list[StoredLook]:
+        """The looks of the run, from number `first` on."""
+        return self.log.looks(first)
+
+    def latest_look(self) -> StoredLook | None:
+        """The last look; None before the first."""
+        return next(iter(self.log.looks(self.most_looks() - 1)), None)
+
+    def most_looks(self) -> int:
+        """How many looks were taken."""
+        ((most,),) = self._rows("SELECT coalesce(max(number) + 1, 0) FROM looks")
+        return _whole(most)
+
+    def look_times(self) -> dict[int, float]:
+        """When each look was taken, in seconds since 1970."""
+        return {_whole(number): float(str(at)) for number, at in self._rows("SELECT number, at FROM looks")}
+
+    def newest_report(self, *, cells: bool = False) -> StoredReport | None:
+        """The newest report; None before the first look."""
+        return self.log.newest_report(cells=cells)
+
+    # -- sums ------------------------------------------------------------------------------------------------------
+
+    @property
+    def newest_trial_id(self) -> int:
+        """The place of the newest trial in the log; 0 before the first."""
+        ((newest,),) = self._rows(queries.LAST)
+        return _whole(newest)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the run has so many trials that checking all of them takes long."""
+        return self.newest_trial_id >= LARGE
+
+    def trial_count(self) -> int:
+        """The number of stored answers."""
+        ((number,),) = self._rows(f"SELECT count(*) FROM trials WHERE {queries.ANSWERED}")
+        return _whole(number)
+
+    def count_until(self, at: float) -> int:
+        """The number of answers that were stored by a moment."""
+        ((number,),) = self._rows(f"SELECT count(*) FROM trials WHERE {queries.ANSWERED} AND at <= ?", at)
+        return _whole(number)
+
+    def in_flight(self) -> dict[str, int]:
+        """The number of trials of each model that are in flight."""
+        rows = self._rows("SELECT model, count(*) FROM trials WHERE state = 'reserved' GROUP BY model")
+        return {self.model_names[_whole(model)]: _whole(number) for model, number in rows}
+
+    def sums(self, after: int = 0) -> list[ReplicaSums]:
+        """Sums over the graded trials after a place in the log, by model and replica."""
+        sums: list[ReplicaSums] = []
+        for first, until in self._parts(after):
+            rows = self._rows(queries.SUMS, first, until)
+            sums = merge_sums(sums, [ReplicaSums(self.model_names[_whole(model)], *rest) for model, *rest in rows])  # type: ignore[arg-type]
+        return sums
+
+    def spending(self, steps: int) -> list[Spending]:
+        """Cumulative spending at about `steps` evenly spaced trials, in the order of the log."""
+        spending, parts = [NOTHING], list(self._parts(0))
+        for after, until in parts:
+            moments = -(-steps * (until - after) // parts[-1][1])
+            for row in self._rows(queries.SPENDING, after, until, after, moments, until - after):
+                spending.append(spending[-1].and_then(Spending(*row)))  # type: ignore[arg-type]
+        return thin_out(spending[1:], steps)
+
+    def counts(self, roster: Roster, categories: int, after: int = 0) -> Counts:
+        """Counts[model, question, category] of the graded trials after a place, in the order of the roster."""
+        rows = self._rows(queries.CATEGORIES, after)
+        cells = count_cells((model + 1, question + 1, category, number) for model, question, category, number in rows)  # type: ignore[operator]
+        models, questions = ({name: number + 1 for name, number in names.items()} for names in self._ids())
+        return align_with_roster(cells, models, questions, roster, categories)
+
+    def _ids(self) -> tuple[dict[str, int], dict[str, int]]:
+        return self.ids("models", "name"), self.ids("questions", "key")
+
+    def cells(self, until: int = 2**62, *, first_round: bool = False) -> Iterator[CellExtent]:
+        """The extent of the stored trials of each model and question: those up to a place in the log, and of round 0
+        if only the `first_round` is wanted."""
+        for model, question, extent in self._rows(queries.EXTENTS, until, 0 if first_round else 2**62):
+            yield CellExtent(self.model_names[_whole(model)], self._questions[_whole(question)], _whole(extent))
+
+    def judge_use(self) -> JudgeUse | None:
+        """Usage of the judge on these answers; None if there is none."""
+        ((answers, *used),) = self._rows(queries.JUDGE_USE)
+        totals, agreements = used[: -queries.MAX_JUDGES], used[-queries.MAX_JUDGES :]
+        return JudgeUse(_whole(answers), *totals, tuple(agreements)) if answers else None  # type: ignore[call-arg, arg-type]
+
+    def comparisons(self) -> list[ComparisonCount]:
+        """Counts of a judge's comparisons of two answers, by their result."""
+        rows = self._rows(queries.COMPARISONS)
+        return [ComparisonCount(float(str(order)), float(str(first)), _whole(number)) for order, first, number in rows]
+
+    def grading_uses(self) -> dict[str, GradingUse]:
+        """Usage of a judge or a verifier on graded answers, by model."""
+        uses = {}
+        for model, answers, tokens, usd, gpu_seconds in self._rows(queries.GRADING_USES):
+            cost = Cost(_whole(tokens), float(str(usd)), float(str(gpu_seconds)))
+            uses[self.model_names[_whole(model)]] = GradingUse(_whole(answers), cost)
+        return uses
+
+    def awaiting_verdicts(self) -> dict[str, tuple[int, Cost]]:
+        """Answers that wait for a verdict, and their cost, by model."""
+        query = "SELECT model, count(*), sum(tokens), sum(usd), sum(gpu_seconds) FROM trials WHERE state = 'judging' "
+        return {
+            self.model_names[_whole(model)]: (_whole(number), Cost(_whole(tokens), float(str(usd)), float(str(gpu))))
+            for model, number, tokens, usd, gpu in self._rows(query + "GROUP BY model")
+        }
+
+    def _parts(self, after: int) -> Iterator[tuple[int, int]]:
+        """Ranges of places in the log, each small enough to be grouped in memory."""
+        last = self.newest_trial_id
+        for first in range(after, last, queries.PART):
+            yield first, min(first + queries.PART, last)
+
+    # -- trials ----------------------------------------------------------------------------------------------------
+
+    def outcomes(self, after: int = 0) -> Iterator[StoredOutcome]:
+        """Graded trials without their texts, in the order of the log."""
+        return (outcome for _, outcome, _ in self.placed_outcomes(after))
+
+    def placed_outcomes(self, after: int) -> Iterator[tuple[int, StoredOutcome, Cost]]:
+        """Graded trials after a place in the log: their places, and the costs of their grades, too."""
+        models, questions = self.model_names, self._questions
+        # by position: there may be millions of rows
+        for (
+            seq, model, question, number, category, tokens, usd, gpu_seconds, flags, digest, size, correct, found, bpt,
+            completion_tokens, latency, v_tokens, v_usd, v_gpu_seconds,
+        ) in self._database.connection.execute(queries.OUTCOMES, (after,)):  # fmt: skip
+            outcome = StoredOutcome(
+                models[model],
+                questions[question],
+                number,
+                category,
+                Cost(tokens, usd, gpu_seconds),
+                flags or "",
+                digest,
+                size,
+                None if correct is None else bool(correct),
+                None if found is None else bool(found),
+                total_bits(bpt, completion_tokens or 0),
+                latency or 0.0,
+                completion_tokens or 0,
+            )
+            yield seq, outcome, Cost(v_tokens, v_usd, v_gpu_seconds)
+
+    def trial_facts(self) -> Iterator[TrialFacts]:
+        """Every graded trial with all that a rubric may use, in the order of the log."""
+        models, questions = self.model_names, self._questions
+        for model, question, *rest in self._rows(queries.FACTS):
+            yield TrialFacts(models[_whole(model)], questions[_whole(question)], *rest)  # type: ignore[arg-type]
+
+    def trials(self, which: Literal["all", "ungraded"] = "all") -> Iterator[TrialRecord]:
+        """Trials with their texts, in the order of the log, one at a time since texts are long.
+
+        "ungraded" leaves out trials without an answer, which no grader can grade.
+        """
+        condition = queries.ANSWERED if which == "all" else f"{queries.ANSWERED} AND category IS NULL"
+        for record in self._records(condition):
+            if which == "all" or "unanswered" not in record.answer.signals:
+                yield record
+
+    def model_trials(self, model: str) -> Iterator[TrialRecord]:
+        """The trials of one model with their texts, question by question."""
+        number = self.ids("models", "name").get(model)
+        return self._records(f"{queries.ANSWERED} AND model = ?", number, order="question, number")
+
+    def cell(self, model: str, question: str, after: int = -1) -> Iterator[TrialRecord]:
+        """The trials of one model and question with numbers above `after`, in ascending order."""
+        models, questions = self._ids()
+        condition = f"model = ? AND question = ? AND number > ? AND {queries.ANSWERED}"
+        return self._records(condition, models.get(model), questions.get(question), after, order="number")
+
+    def latest_from(self, model: str, replica: str) -> TrialRecord:
+        """The trial that was stored last from one replica of a model."""
+        number = self.ids("models", "name").get(model)
+        condition = f"model = ? AND replica = ? AND {queries.ANSWERED}"
+        return next(self._records(condition, number, replica, order="seq DESC LIMIT 1"))
+
+    def _records(self, condition: str, *values: object, order: str = "seq") -> Iterator[TrialRecord]:
+        for _, trial in self.log.trials(condition, *values, order=order):
+            yield self._record(trial)
+
+    def _record(self, trial: Trial) -> TrialRecord:
+        """A trial with the names of its model and question."""
+        if trial.answer is None:
+            raise StoreError(f"{self.directory}: trial {trial.key} has no answer; restore a copy of the run")
+        grade = trial.grade or GradeDetails()
+        return TrialRecord(
+            model=self.model_names[trial.model],
+            question=self._questions[trial.question],
+            trial=trial.number,
+            round=trial.round,
+            answer=trial.answer,
+            category=trial.category,
+            signals=grade.signals,
+            extracted=grade.extracted,
+            grader_error=AWAITS_VERDICT if trial.state is JUDGING else grade.error,
+            cost=trial.cost if trial.state is JUDGING else trial.total,
+        )
+
+
+def is_of_old_store(directory: Path) -> bool:
+    """Whether a run was written by the store that is being replaced."""
+    try:
+        with (directory / DATABASE_FILE).open("rb") as file:
+            version = int.from_bytes(file.read(USER_VERSION.stop)[USER_VERSION], "big")
+    except OSError:
+        return False
+    return version != SCHEMA_VERSION
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int):
+        raise StoreError(f"a stored number is of type {type(value).__name__}; restore a copy of the run")
+    return value
