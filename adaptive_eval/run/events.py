@@ -196,6 +196,8 @@ class Unservable(NamedTuple):
 
     model: int
     reason: str
+    was_served: bool = False
+    """Whether it was served in this start: then the run goes on without it, even if nothing has answered yet."""
 
 
 class Hopeless(NamedTuple):

@@ -174,6 +174,8 @@ class Machine:
         """Models that have answered in this start."""
         self._graded: set[int] = {0} if has_grades else set()
         """Benchmarks of which an answer has a grade."""
+        self._graded_of: set[tuple[int, int]] = set()
+        """Models whose answers come with grades, each with a benchmark in which an answer has one."""
         self._failures: Counter[int] = Counter()
         """By benchmark: answers on which the grader has failed in this start."""
         self._recorded: dict[int, Json] = {}
@@ -205,6 +207,7 @@ class Machine:
         """The core's position of each model."""
         self.is_capped = plan.budget.bought
         """Whether a cap counts what lost answers have cost."""
+        self._benchmarks = frozenset(setting.benchmarks) or frozenset({0})
         self.slots = dict(setting.slots)
         self._looked = len(controller.looks)
         self._caps = BudgetAccount(plan.budget, plan.bench.worst_cost)
@@ -241,8 +244,8 @@ class Machine:
             case Capacity(model, slots):
                 self.slots[model] = slots
                 self._fill(model)
-            case Unservable(model, reason):
-                if self._answered or self._is_finished:
+            case Unservable(model, reason, was_served):
+                if was_served or self._answered or self._is_finished:
                     self._set_aside(model, reason)
                 else:
                     self._abort(AbortKind.UNSERVABLE, {model: reason})
@@ -303,11 +306,14 @@ class Machine:
         """Enter rows of earlier starts into the account, and tell the core of them."""
         self.seq = max(self.seq, rows[-1][0]) if rows else self.seq
         account, graded, benchmark = self.account, self._graded, self.setting.benchmarks
+        own_grades, graded_of = self.setting.own_grades, self._graded_of
         for _, record in rows:
             if type(record) is Trial:
                 account.enter(record)
                 if record.category is not None:
                     graded.add(benchmark[record.question] if benchmark else 0)
+                    if record.model in own_grades:
+                        graded_of.add((record.model, benchmark[record.question] if benchmark else 0))
                 elif record.state is not UNGRADED:
                     self._unclaimed[record.key] = record
             elif type(record) is Charge:
@@ -700,8 +706,8 @@ class Machine:
         """Remove and return the next trials that fit into one request and the caps, reserved."""
         queue, taken = self._queues[model], list[Trial]()
         most = self.setting.samples.get(model, 1)
-        if model in self.setting.own_grades and not self._has_grades(model):
-            most = min(most, FIRST_IN_FLIGHT - self.busy[model])
+        if self._awaits_grades(model):
+            most = int(self._bring_forward(model))
         needed = NO_COST
         while queue and len(taken) < most:
             trial = self.trials.get(queue[0])
@@ -725,8 +731,36 @@ class Machine:
         seed = self.setting.seed
         return seed(*trial.key) == seed(*last.key) + 1
 
-    def _has_grades(self, model: int) -> bool:
-        return bool(self._graded) if model in self._answered or self.account.models[model].answers else False
+    def _awaits_grades(self, model: int) -> bool:
+        """Whether answers of a model come with their grades, and none has come in some benchmark."""
+        if model not in self.setting.own_grades:
+            return False
+        return any((model, benchmark) not in self._graded_of for benchmark in self._benchmarks)
+
+    def _bring_forward(self, model: int) -> bool:
+        """Bring the next trial that may be sent to the front of the queue of a model without grades; returns whether
+        there is one.
+
+        Few answers are in flight to a benchmark without a grade, to different questions if there are.
+        """
+        queue = self._queues[model]
+        held = [trial.question for trial in self.trials.values() if trial.model == model and trial.state in HELD]
+        for is_repeated in (False, True):
+            for key in queue:
+                if (trial := self.trials.get(key)) is None or trial.state is not QUEUED:
+                    continue
+                benchmark = self._benchmark(trial.question)
+                alike = [question for question in held if self._benchmark(question) == benchmark]
+                is_first = len(alike) < FIRST_IN_FLIGHT and (is_repeated or trial.question not in alike)
+                if is_first or (model, benchmark) in self._graded_of:
+                    queue.remove(key)
+                    queue.appendleft(key)
+                    return True
+        return False
+
+    def _benchmark(self, question: int) -> int:
+        """The benchmark of a question."""
+        return self.setting.benchmarks[question] if self.setting.benchmarks else 0
 
     def _reserve(self, model: int) -> Cost:
         """What is reserved for an answer of a model."""
@@ -889,10 +923,11 @@ class Machine:
 
     def _watch_grader(self, event: Graded, trial: Trial) -> None:
         """End the run if the grader has failed on the first answers, and has graded none."""
-        benchmarks = self.setting.benchmarks
-        benchmark = benchmarks[trial.question] if benchmarks else 0
+        benchmark = self._benchmark(trial.question)
         if event.category is not None:
             self._graded.add(benchmark)
+            if trial.model in self.setting.own_grades:
+                self._graded_of.add((trial.model, benchmark))
         elif event.has_failed:
             self._failures[benchmark] += 1
             if self._failures[benchmark] == FIRST_ANSWERS and benchmark not in self._graded and not self._is_finished:

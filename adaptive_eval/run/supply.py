@@ -89,6 +89,12 @@ class ModelClient(Protocol):
         """The traffic so far."""
 
 
+def seeds_of(seed: Callable[[int, int], int], request: Request) -> range:
+    """The seeds of a request, which follow each other; `seed` gives that of a question's trial."""
+    first = seed(request.question, request.first)
+    return range(first, first + request.size)
+
+
 @dataclass(frozen=True, slots=True)
 class EndpointClient:
     """A model at an endpoint, which knows prompts and seeds only."""
@@ -104,9 +110,8 @@ class EndpointClient:
         return await self.endpoint.sample(self.prompt(request.question), self.seeds(request), again)
 
     def seeds(self, request: Request) -> range:
-        """The seeds of a request, which follow each other."""
-        first = self.seed(request.question, request.first)
-        return range(first, first + request.size)
+        """The seeds of a request."""
+        return seeds_of(self.seed, request)
 
     @property
     def stats(self) -> EndpointStats:
@@ -201,7 +206,11 @@ class EndpointSupply:
 
     def post_capacity(self, model: int) -> None:
         """Post how many requests of a model may be in flight."""
-        self._post(Capacity(model, self._models[model].slots + self._stuck[model]))
+        self._post(Capacity(model, self.capacity(model)))
+
+    def capacity(self, model: int) -> int:
+        """Requests of a model that may be in flight."""
+        return self._models[model].slots + self._stuck[model]
 
     @property
     def requests(self) -> Collection[int]:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.sharing import SharedTime
-from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Notice, Prompt
+from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Prompt
 from adaptive_eval.running.sources import OpenedHosts, SourceContext, open_sources
+from adaptive_eval.supplies.opening import allow_open_files as allow_open_files
 from adaptive_eval.supply.hosts import ServerHost
 from adaptive_eval.supply.supplies import OpenSupply
 
@@ -84,14 +84,6 @@ async def opened_endpoints(
         finally:
             serving.ending = True
             await asyncio.gather(*(host.unload(at_once=serving.at_once) for host in serving.hosts))
-
-
-def allow_open_files(config: RunConfig) -> list[Notice]:
-    """Raise the limit of open files; returns a notice if that is not enough."""
-    servers = [model.concurrency.in_flight for model in config.asked for _ in model.replicas]
-    wanted = open_files.wanted_for(sum(servers), len(servers))
-    allowed = open_files.allow(wanted)
-    return [] if allowed >= wanted else [Notice("few_open_files", open_files.too_few(wanted, allowed))]
 
 
 async def with_simulator(config: RunConfig, stack: AsyncExitStack) -> RunConfig:

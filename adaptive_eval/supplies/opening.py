@@ -13,10 +13,13 @@ from typing import NamedTuple, Protocol
 
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import Answer, Endpoint, Notice, Prompt
-from adaptive_eval.run.supply import AskedModel, EndpointClient, EndpointSupply, ModelClient, Post, Supply
+from adaptive_eval.run.supply import AskedModel, EndpointClient, EndpointSupply, ModelClient, Post, Supply, seeds_of
+from adaptive_eval.run.trial import Request
 from adaptive_eval.store import Event
+from adaptive_eval.supplies.served import OpenedHosts, RunServers
 
 SUPPLIES = {
     "inspect": "adaptive_eval.supplies.inspected",
@@ -49,6 +52,10 @@ class SuppliedModel:
     def asked(self, client: ModelClient, slots: int) -> AskedModel:
         """The model as one that this client asks, with so many requests in flight."""
         return AskedModel(client, slots, self.cost, self.reserve)
+
+    def seeds(self, request: Request) -> range:
+        """The seeds of a request."""
+        return seeds_of(self.seed, request)
 
     def client(self, endpoint: Endpoint) -> EndpointClient:
         """The model at an endpoint."""
@@ -83,22 +90,11 @@ def request_limits(model: ModelConfig) -> RequestLimits:
     return RequestLimits(limits.in_flight * len(model.replicas), limits.samples_per_request, own_grades=has_grades)
 
 
-class ServerHosts(Protocol):
-    """The places of servers that a run starts, as the clocks and the end of a run know them."""
-
-    @property
-    def servers_up(self) -> int:
-        """How many places serve a model, or are held for one."""
-
-    def hurry(self) -> None:
-        """Give servers no more time to end."""
-
-
-class OpenRemote(Protocol):
-    """Opens supplies of servers on other machines."""
+class OpenSupply(Protocol):
+    """Opens the supply of some models."""
 
     def __call__(self, context: "SupplyContext", models: Models) -> Supply:
-        """A supply of these models; nothing is started."""
+        """The supply of these models; nothing is asked or started yet. Raises `ConfigError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +125,13 @@ class SupplyContext:
     """Models that have answered at an earlier start."""
     patient: bool = True
     """Whether retries may take as long as they do, and other runs may have places first."""
-    remote: OpenRemote | None = None
+    servers: RunServers = field(default_factory=RunServers)
+    remote: "OpenRemote | None" = None
     """Opens servers on other machines, if not on this one."""
+
+
+OpenRemote = Callable[[SupplyContext, Models], OpenedHosts]
+"""Opens hosts of these models on other machines; nothing is started yet."""
 
 
 def open_supplies(context: SupplyContext, models: Models) -> dict[int, Supply]:
@@ -141,9 +142,18 @@ def open_supplies(context: SupplyContext, models: Models) -> dict[int, Supply]:
         by_key[key][number] = model
     opened: dict[int, Supply] = {}
     for key, own in by_key.items():
-        open_supply: OpenRemote = import_module(SUPPLIES[key]).open_supply if key else open_direct
+        open_supply: OpenSupply = import_module(SUPPLIES[key]).open_supply if key else open_direct
         opened |= dict.fromkeys(own, open_supply(context, own))
+    context.stack.push_async_callback(context.servers.end)
     return opened
+
+
+def allow_open_files(config: RunConfig) -> list[Notice]:
+    """Raise the limit of open files; returns a notice if that is not enough."""
+    servers = [model.concurrency.in_flight for model in config.asked for _ in model.replicas]
+    wanted = open_files.wanted_for(sum(servers), len(servers))
+    allowed = open_files.allow(wanted)
+    return [] if allowed >= wanted else [Notice("few_open_files", open_files.too_few(wanted, allowed))]
 
 
 def open_direct(context: SupplyContext, models: Models) -> Supply:

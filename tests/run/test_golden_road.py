@@ -26,8 +26,6 @@ from adaptive_eval.storage.read import RunReader  # noqa: E402
 from adaptive_eval.storage.verify import Integrity  # noqa: E402
 
 LATER = {
-    "pool",
-    "pool_of_one",
     "imported",
     "regraded",
     "r0",

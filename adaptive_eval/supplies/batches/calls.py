@@ -23,7 +23,7 @@ from adaptive_eval.store import BatchCancelled, BatchEnded, BatchPlanned, BatchT
 from adaptive_eval.supplies.batches.service import BatchService
 from adaptive_eval.supplies.batches.types import BatchStage, BatchState
 from adaptive_eval.supplies.batches.wire import MaybeCreated
-from adaptive_eval.supplies.notes import OnEvent
+from adaptive_eval.supply.hosts import OnEvent
 
 
 class NoBatchAnswer(NamedTuple):
@@ -61,7 +61,7 @@ class WaitingRequest:
 
 
 @dataclass(eq=False, slots=True)
-class Batch:
+class ServiceBatch:
     """One batch, from when it is handed in until all its answers are stored."""
 
     record: PendingBatch
@@ -121,18 +121,18 @@ class BatchCalls:
         self.sent = 0
         """How many requests were in batches that were created."""
 
-    async def wait_for_end(self, batch: Batch) -> BatchState | NoBatchAnswer:
+    async def wait_for_end(self, batch: ServiceBatch) -> BatchState | NoBatchAnswer:
         """Wait until a batch has ended; returns its state, or why nothing of it will come."""
         state = await self._taken_state(batch)
         return state if isinstance(state, NoBatchAnswer) else await self._polled(state, batch)
 
-    async def cancel(self, batch: Batch) -> None:
+    async def cancel(self, batch: ServiceBatch) -> None:
         """Cancel the batch; one that has just ended is not cancelled, nor one whose service does not say that it is."""
         if await self.request_cancel(batch):
             batch.record = replace(batch.record, cancelled=True)
             self.note(BatchCancelled(self.name, batch.record.key))
 
-    async def request_cancel(self, batch: Batch) -> bool:
+    async def request_cancel(self, batch: ServiceBatch) -> bool:
         """Ask the service to cancel the batch; returns whether it will."""
         assert batch.record.batch is not None
         try:
@@ -143,7 +143,7 @@ class BatchCalls:
 
     # -- the beginning of a batch ----------------------------------------------------------------------------------
 
-    async def _taken_state(self, batch: Batch) -> BatchState | NoBatchAnswer:
+    async def _taken_state(self, batch: ServiceBatch) -> BatchState | NoBatchAnswer:
         if batch.record.batch is not None:
             try:
                 found = await self.service.format.state(batch.record.batch)
@@ -164,7 +164,7 @@ class BatchCalls:
             batch.is_handed_in.set()
         return state
 
-    async def _create(self, batch: Batch) -> BatchState | NoBatchAnswer:
+    async def _create(self, batch: ServiceBatch) -> BatchState | NoBatchAnswer:
         """Create the batch; if the reply is lost, look for the batch before creating it again."""
         record = batch.record
         self.note(BatchPlanned(self.name, record.key, record.requests, record.planned))
@@ -218,7 +218,7 @@ class BatchCalls:
 
     # -- until it has ended ------------------------------------------------------------------------------------------
 
-    async def _polled(self, state: BatchState, batch: Batch | None = None) -> BatchState:
+    async def _polled(self, state: BatchState, batch: ServiceBatch | None = None) -> BatchState:
         """Poll with a growing pause until a batch has ended; cancel the given one when patience ends."""
         pause = self.first_poll
         while state.stage is BatchStage.RUNNING:
@@ -230,7 +230,7 @@ class BatchCalls:
             state = await self.service.format.state(state.id)
         return state
 
-    def _seconds_left(self, batch: Batch) -> float:
+    def _seconds_left(self, batch: ServiceBatch) -> float:
         """Seconds after which a batch is to be cancelled; endless if it was, or there is no limit."""
         patience = self.service.settings.cancel_after
         if patience is None or batch.record.cancelled:

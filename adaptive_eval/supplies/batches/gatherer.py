@@ -5,7 +5,7 @@ from collections.abc import Callable
 from secrets import token_hex
 
 from adaptive_eval.notes.batches import PendingBatch
-from adaptive_eval.supplies.batches.calls import Batch, BatchCalls, WaitingRequest
+from adaptive_eval.supplies.batches.calls import BatchCalls, ServiceBatch, WaitingRequest
 
 GATHER_SECONDS = 0.25
 """A batch is handed in when nothing was added to it for this long."""
@@ -18,7 +18,7 @@ class BatchGatherer:
         self,
         calls: BatchCalls,
         encode: Callable[[str, WaitingRequest], bytes],
-        hand_in: Callable[[Batch], None],
+        hand_in: Callable[[ServiceBatch], None],
         is_held: Callable[[], bool],
     ) -> None:
         """`encode` makes the body of a request with a custom id; `is_held`: whether more is about to come."""
@@ -72,6 +72,6 @@ class BatchGatherer:
     def _flush(self) -> None:
         if self._bodies:
             record = PendingBatch(self._calls.name, self._key, tuple(sorted(self._waiting)), self._calls.now())
-            batch = Batch(record, list(self._bodies.values()), self._waiting)
+            batch = ServiceBatch(record, list(self._bodies.values()), self._waiting)
             self._reset()
             self._hand_in(batch)

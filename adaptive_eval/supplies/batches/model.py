@@ -23,11 +23,11 @@ from adaptive_eval.run.follow_up import RequestFailure
 from adaptive_eval.run.supply import AskedModel, Demand, EndpointClient, EndpointSupply, Post
 from adaptive_eval.run.trial import Key, Request
 from adaptive_eval.store import BatchEnded
-from adaptive_eval.supplies.batches.calls import Batch, BatchCalls, NoBatchAnswer, WaitingRequest
+from adaptive_eval.supplies.batches.calls import BatchCalls, NoBatchAnswer, ServiceBatch, WaitingRequest
 from adaptive_eval.supplies.batches.gatherer import BatchGatherer
 from adaptive_eval.supplies.batches.service import BatchService
 from adaptive_eval.supplies.batches.types import ID, BatchResult, BatchStage, BatchState
-from adaptive_eval.supplies.notes import OnEvent
+from adaptive_eval.supply.hosts import OnEvent
 
 GIVE_UP_SECONDS = 432_000.0
 """A request is given up after this long in batches that expire or are not accepted."""
@@ -68,7 +68,7 @@ class ModelBatches:
         self._traffic = Traffic()
         self._calls = BatchCalls(name, service, attempts, now, note)
         self._gatherer = BatchGatherer(self._calls, self._encode, self._begin, lambda: bool(self._hesitating))
-        self._batches: dict[str, Batch] = {}
+        self._batches: dict[str, ServiceBatch] = {}
         """Batches that are not over, by key."""
         self._waiting: dict[int, WaitingRequest] = {}
         """Requests that are not answered, except those that are asked directly."""
@@ -91,7 +91,7 @@ class ModelBatches:
         for record in pending:
             if record.batch is not None and not ID.fullmatch(record.batch):  # no service has given it: it is looked for
                 record = replace(record, batch=None)
-            self._batches[record.key] = Batch(record)
+            self._batches[record.key] = ServiceBatch(record)
 
     def claims(self, keys: Iterable[Key]) -> set[Key]:
         """Those of these trials that are in a batch which is not over."""
@@ -261,11 +261,11 @@ class ModelBatches:
 
     # -- batches -----------------------------------------------------------------------------------------------------
 
-    def _batch_with(self, name: str) -> Batch | None:
+    def _batch_with(self, name: str) -> ServiceBatch | None:
         """The batch that a request is in, and that was not collected yet."""
         return next((batch for batch in self._batches.values() if batch.ended is None and name in batch.ids), None)
 
-    def _begin(self, batch: Batch) -> None:
+    def _begin(self, batch: ServiceBatch) -> None:
         self._batches[batch.record.key], batch.is_begun = batch, True
         task = asyncio.create_task(self._carry_out(batch))
         self._tasks.add(task)
@@ -276,7 +276,7 @@ class ModelBatches:
         if not task.cancelled() and (error := task.exception()) is not None:  # a bug of this program
             self._on_error(error)
 
-    async def _carry_out(self, batch: Batch) -> None:
+    async def _carry_out(self, batch: ServiceBatch) -> None:
         """Hand a batch in, poll and collect it; an error goes to every request that waits for it."""
         try:
             state = await self._calls.wait_for_end(batch)
@@ -294,7 +294,7 @@ class ModelBatches:
         finally:
             batch.is_handed_in.set()
 
-    async def _collect(self, batch: Batch, state: BatchState) -> None:
+    async def _collect(self, batch: ServiceBatch, state: BatchState) -> None:
         """Post the answers of a batch that has ended, and ask again for what has none."""
         if state.stage is BatchStage.FAILED:
             shown = safe_excerpt(state.reason, self._calls.service.wire.redactor) or "it does not say why"
@@ -334,7 +334,7 @@ class ModelBatches:
         self._retry_all(failed)
         self._end_if_stored(batch)
 
-    def _give_up(self, batch: Batch, said: str, missing: NoBatchAnswer) -> None:
+    def _give_up(self, batch: ServiceBatch, said: str, missing: NoBatchAnswer) -> None:
         """End a batch that has no results."""
         number = len(batch.waiting)
         ended = BatchEnded(self._calls.name, batch.record.key, said, missing=number, lost=number * missing.lost)
@@ -348,7 +348,7 @@ class ModelBatches:
         for waiting, why in failed:
             self._retry(waiting, why)
 
-    def _abandon(self, batch: Batch, unused: int) -> None:
+    def _abandon(self, batch: ServiceBatch, unused: int) -> None:
         """End a batch whose answers nobody wants any more: they count as paid."""
         self._forget(batch)
         self._calls.note(BatchEnded(self._calls.name, batch.record.key, "abandoned", missing=unused, lost=unused))
@@ -357,21 +357,21 @@ class ModelBatches:
             self._tasks.add(task)
             task.add_done_callback(self._on_end)
 
-    async def _request_cancel(self, batch: Batch) -> None:
+    async def _request_cancel(self, batch: ServiceBatch) -> None:
         with suppress(TimeoutError):  # then it ends by itself
             async with asyncio.timeout(CANCEL_SECONDS):
                 await self._calls.request_cancel(batch)
 
-    def _forget(self, batch: Batch) -> None:
+    def _forget(self, batch: ServiceBatch) -> None:
         self._batches.pop(batch.record.key, None)
 
-    def _end_if_stored(self, batch: Batch) -> None:
+    def _end_if_stored(self, batch: ServiceBatch) -> None:
         if batch.ended is not None and not batch.unstored and batch.record.key in self._batches:
             self._forget(batch)
             self._calls.note(batch.ended)
 
     def _read(
-        self, batch: Batch, waiting: WaitingRequest, result: BatchResult, *, is_any_answered: bool
+        self, batch: ServiceBatch, waiting: WaitingRequest, result: BatchResult, *, is_any_answered: bool
     ) -> Answer | NoBatchAnswer | Rejected:
         """The answer in a result, or why there is none."""
         direct = batch.record.cancelled
@@ -389,7 +389,7 @@ class ModelBatches:
                 return NoBatchAnswer(str(error), refused=True, direct=direct)
             return Rejected(str(error))
 
-    def _note_stray(self, batch: Batch, name: str, *, is_double: bool) -> None:
+    def _note_stray(self, batch: ServiceBatch, name: str, *, is_double: bool) -> None:
         """Add a notice of a result that came before, or that was never asked for."""
         if not is_double and name in batch.ids:  # an earlier start has stored it
             return

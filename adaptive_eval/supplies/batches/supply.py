@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from adaptive_eval.endpoints.types import EndpointStats
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.run.events import Noted
+from adaptive_eval.run.notes import note_of
 from adaptive_eval.run.records import Note
-from adaptive_eval.run.supply import Demand, Post
+from adaptive_eval.run.supply import Demand
 from adaptive_eval.run.trial import Key, Request
 from adaptive_eval.store import BatchPlanned, BatchTaken, Event, events_of_kind
 from adaptive_eval.supplies.batches.model import ModelBatches
 from adaptive_eval.supplies.batches.service import open_batches
-from adaptive_eval.supplies.notes import OnEvent, note_of
 from adaptive_eval.supplies.opening import Models, SupplyContext, request_limits
 
 
@@ -79,6 +79,11 @@ def open_supply(context: SupplyContext, models: Models) -> BatchSupply:
     """Open these models, which are asked directly where patience with batches ends."""
     pending = pending_batches(context.events)
     known = {event.batch for event in events_of_kind(context.events, BatchTaken)}
+    numbers = {model.name: number for number, model in models.items()}
+
+    def note(event: Event) -> None:
+        context.post(Noted(note_of(event, numbers)))
+
     opened = {}
     for number, model in models.items():
         config = model.config
@@ -94,20 +99,13 @@ def open_supply(context: SupplyContext, models: Models) -> BatchSupply:
             service,
             config.concurrency.attempts,
             context.post,
-            _noting(context.post, number),
+            note,
             context.on_error,
             number=number,
             is_capped=context.is_capped,
         )
         opened[number].take_over([batch for batch in pending if batch.model == model.name], known)
     return BatchSupply(opened)
-
-
-def _noting(post: Post, number: int) -> OnEvent:
-    def note(event: Event) -> None:
-        post(Noted(note_of(event, number)))
-
-    return note
 
 
 def _of_model(keys: Collection[Key], number: int) -> list[Key]:
