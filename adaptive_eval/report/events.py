@@ -6,7 +6,7 @@ from typing import NamedTuple
 from adaptive_eval.core.types import Cause
 from adaptive_eval.run.charges import ChargeKind
 from adaptive_eval.run.records import BEGUN, CORE_SET_ASIDE, SETTINGS, Note
-from adaptive_eval.store import AnswersLost, Event, parse_event
+from adaptive_eval.store import AnswersLost, Event, TrialsImported, events_of_kind, parse_event
 
 
 class TimedNote(NamedTuple):
@@ -88,3 +88,8 @@ def _loss(charge: ChargeLine) -> AnswersLost:
         discarded=kind is ChargeKind.DISCARDED or None,
         at=charge.at,
     )
+
+
+def has_foreign_trials(events: Sequence[Event]) -> bool:
+    """Whether trials were imported whose seeds are unknown or not those of the configuration."""
+    return not all(event.seeds_match for event in events_of_kind(events, TrialsImported))

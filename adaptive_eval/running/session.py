@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 from adaptive_eval import __version__
 from adaptive_eval.base.errors import AdaptiveEvalError, Alarmed, StoreError
@@ -136,7 +137,7 @@ class Session:
         loop = Loop(state, prepared.questions, grading, store, self, serving.supplies, gpu_seconds)
         self._scheduler = Scheduler(loop, ask_again=ask_again)
         self._subject = run_subject(prepared.config, prepared.questions, store.reader.created)
-        self._labels = LabelSource(store.reader, prepared.config, prepared.roster)
+        self._labels = LabelSource(cast(Any, store.reader), prepared.config, prepared.roster)
         self._taker = StatusTaker(
             self._subject,
             controller,

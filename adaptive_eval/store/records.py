@@ -9,6 +9,7 @@ from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.types import NO_COST, Cost, Outcome
 from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.graders.types import SignalValue
+from adaptive_eval.storage.header import RunHeader as RunHeader
 from adaptive_eval.store.events.event import Event, Json
 from adaptive_eval.store.events.grading import VerdictsWasted
 
@@ -385,21 +386,6 @@ class CommitBatch:
     """How long each model has held its servers so far."""
     verdicts: list[Regrade] = field(default_factory=list)
     """Grades of trials that were stored ungraded."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunHeader:
-    """Name and configuration of a run, and what its trials depend on."""
-
-    name: str
-    configuration: Json
-    """The whole configuration as plain values, without secrets."""
-    meaning: Json
-    """Settings that every trial depends on: seed, prompt, grader, rubric."""
-    models: Mapping[str, Json]
-    """Settings that the trials of each model depend on: its served name and sampling."""
-    questions: Mapping[str, Json]
-    """Every question by id, with everything a grader or a report needs."""
 
 
 def boolean_signal(signals: Mapping[str, SignalValue], name: str) -> bool | None:
