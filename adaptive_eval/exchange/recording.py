@@ -32,7 +32,8 @@ from adaptive_eval.exchange.samples import Record
 from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.report.log_files import LogFile
-from adaptive_eval.store import Roster, RunReader
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.store import Roster
 from adaptive_eval.store.repeats import AnswerWatch, SamplingFreedom
 from scorio.moments import IntArray
 

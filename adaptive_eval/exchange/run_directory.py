@@ -35,8 +35,8 @@ from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions import Question
 from adaptive_eval.report.build import build_results
+from adaptive_eval.report.events import has_foreign_trials
 from adaptive_eval.report.log_files import LogError
-from adaptive_eval.report.old.history import has_foreign_trials
 from adaptive_eval.report.old.stages import stored_plan
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import write_results

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from adaptive_eval.run.charges import ChargeKind
 from adaptive_eval.run.notes import event_of
-from adaptive_eval.run.records import Note
-from adaptive_eval.store import AnswersLost, Event
+from adaptive_eval.run.records import DISCARDED, Note
+from adaptive_eval.store import AnswersLost, Event, TrialsImported, events_of_kind
 
 
 class TimedNote(NamedTuple):
@@ -57,6 +57,8 @@ def _from_notes(
     notes: Sequence[TimedNote], models: Mapping[int, str], counts_at: Mapping[int, LogCounts]
 ) -> Iterator[tuple[int, Event]]:
     for seq, at, note in notes:
+        if note.kind == DISCARDED:  # its charge says the same
+            continue
         counts = counts_at[seq]._asdict() if seq in counts_at else {}
         yield seq, event_of(note, models, at, **counts)
 
@@ -76,3 +78,8 @@ def loss_of(charge: ChargeLine) -> AnswersLost:
         discarded=kind is ChargeKind.DISCARDED or None,
         at=charge.at,
     )
+
+
+def has_foreign_trials(events: Sequence[Event]) -> bool:
+    """Whether trials were imported whose seeds are unknown or not those of the configuration."""
+    return not all(event.seeds_match for event in events_of_kind(events, TrialsImported))

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.questions import Question
 from adaptive_eval.report.build import build_results
@@ -14,7 +16,13 @@ from adaptive_eval.report.other_costs import costs_beside
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import to_json, write_results
-from adaptive_eval.report.snapshot import JudgedState, complete, run_subject, take_state
+from adaptive_eval.report.snapshot import (
+    JudgedState,
+    complete,
+    prior_and_recorded_counts,
+    run_subject,
+    take_state,
+)
 from adaptive_eval.report.usages import UsageBook
 from adaptive_eval.run.machine import Machine
 from adaptive_eval.storage.read import RunReader as LogReader
@@ -88,7 +96,10 @@ class Draft:
         """Make the report, with all rows that are written."""
         state = self._state
         self._results = results = self._reporter.build(state, RunReader(log), is_over=self._is_over)
-        cells = CellCounts(self._roster, state.arrived, state.judged)
+        prior, _ = prior_and_recorded_counts(state.plan.bench)
+        cells = CellCounts(
+            self._roster, state.arrived, state.judged, np.asarray(prior, np.int64) if prior.any() else None
+        )
         return StoredReport(self._look, log.database.last_seq(), to_json(results), cells.to_bytes())
 
     def publish(self, log: HasDirectory) -> None:

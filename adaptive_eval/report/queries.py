@@ -26,8 +26,8 @@ FROM trials NOT INDEXED WHERE seq > ? AND seq <= ? AND {GRADED} GROUP BY (seq - 
 # one by one: grouping millions of rows in SQLite takes longer than counting them in Python
 CATEGORIES = "SELECT model, question, category, 1 FROM trials NOT INDEXED WHERE seq > ? AND category IS NOT NULL"
 EXTENTS = (
-    f"SELECT model, question, max(number) + 1 FROM trials WHERE {ANSWERED} AND seq <= ? AND round <= ? "
-    "GROUP BY model, question"
+    "SELECT model, question, max(number) + 1 FROM trials "
+    f"WHERE {ANSWERED} AND seq <= ? AND round <= ? GROUP BY model, question"
 )
 CHARGES = """
 SELECT max(seq), max(at), kind, what, model, sum(number), sum(tokens), sum(usd), sum(gpu_seconds), estimated

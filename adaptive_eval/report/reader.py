@@ -20,12 +20,12 @@ from adaptive_eval.run.records import BEGUN, SETTINGS
 from adaptive_eval.run.trial import JUDGING, GradeDetails, Trial
 from adaptive_eval.storage.errors import DATABASE_FILE
 from adaptive_eval.storage.header import RunHeader
-from adaptive_eval.storage.read import AccountLine, StoredLook, StoredReport
+from adaptive_eval.storage.read import AccountLine, StoredReport
 from adaptive_eval.storage.read import RunReader as LogReader
 from adaptive_eval.storage.schema import SCHEMA_VERSION
 from adaptive_eval.store import Event
 from adaptive_eval.store import RunReader as OldReader
-from adaptive_eval.store.reader import LARGE
+from adaptive_eval.store.reader import LARGE, MOST_ROUNDS
 from adaptive_eval.store.records import (
     AWAITS_VERDICT,
     CellExtent,
@@ -35,6 +35,7 @@ from adaptive_eval.store.records import (
     JudgeUse,
     ReplicaSums,
     Spending,
+    StoredLook,
     StoredOutcome,
     TrialFacts,
     TrialRecord,
@@ -185,11 +186,11 @@ class RunReader:
 
     def looks(self, first: int = 0) -> list[StoredLook]:
         """The looks of the run, from number `first` on."""
-        return self.log.looks(first)
+        return [StoredLook(look.number, look.body) for look in self.log.looks(first)]
 
     def latest_look(self) -> StoredLook | None:
         """The last look; None before the first."""
-        return next(iter(self.log.looks(self.most_looks() - 1)), None)
+        return next(iter(self.looks(self.most_looks() - 1)), None)
 
     def most_looks(self) -> int:
         """How many looks were taken."""
@@ -211,6 +212,11 @@ class RunReader:
         """The place of the newest trial in the log; 0 before the first."""
         ((newest,),) = self._rows(queries.LAST)
         return _whole(newest)
+
+    @property
+    def newest_seq(self) -> int:
+        """The place of the newest row of the log."""
+        return self._database.last_seq()
 
     @property
     def is_large(self) -> bool:
@@ -259,10 +265,9 @@ class RunReader:
     def _ids(self) -> tuple[dict[str, int], dict[str, int]]:
         return self.ids("models", "name"), self.ids("questions", "key")
 
-    def cells(self, until: int = 2**62, *, first_round: bool = False) -> Iterator[CellExtent]:
-        """The extent of the stored trials of each model and question: those up to a place in the log, and of round 0
-        if only the `first_round` is wanted."""
-        for model, question, extent in self._rows(queries.EXTENTS, until, 0 if first_round else 2**62):
+    def cells(self, rows: int, *, first_round: bool = False) -> Iterator[CellExtent]:
+        """The extent of each cell among the answers up to a place in the log, or among those of them in round 0."""
+        for model, question, extent in self._rows(queries.EXTENTS, rows, 0 if first_round else MOST_ROUNDS):
             yield CellExtent(self.model_names[_whole(model)], self._questions[_whole(question)], _whole(extent))
 
     def judge_use(self) -> JudgeUse | None:

@@ -3,7 +3,9 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
+from adaptive_eval.core.types import NO_COST
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.store import GradingUse
 from adaptive_eval.store.usage import TrialUsage
 
 
@@ -24,8 +26,10 @@ class UsageBook:
             usage = self._usages[outcome.model]
             usage.add(outcome)
             if verdict.tokens or verdict.usd or verdict.gpu_seconds:
-                grading = usage.grading
-                usage.grading = grading._replace(answers=grading.answers + 1, cost=grading.cost.plus(verdict))
+                is_useful = outcome.category is not None
+                usage.grading = usage.grading.plus(
+                    GradingUse(1, verdict) if is_useful else GradingUse(0, NO_COST, 1, verdict)
+                )
         copies = [self._usages[name].copy() for name in models]
         waiting = reader.awaiting_verdicts()
         for name, usage in zip(models, copies, strict=True):
