@@ -98,6 +98,9 @@ class Clock(Protocol):
     def start(self) -> None:
         """Start the clock of the time that the run is active, unless it runs."""
 
+    def stop(self) -> None:
+        """Stop that clock: nothing more is asked."""
+
     def elapsed(self) -> float:
         """Seconds that the run was active, over all its starts."""
 
@@ -282,6 +285,8 @@ class Driver:
                         self._wait_at_most(self._patience)
                 case Finish():
                     finished = action
+        if machine.is_ended:
+            self._clock.stop()
         if asked is not None and not machine.in_flight[asked.model]:
             self._clock.on_quiet(asked.model)
         if isinstance(event, Stop) and not event.at_once and self.stops == 1:

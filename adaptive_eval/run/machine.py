@@ -195,7 +195,8 @@ class Machine:
         self._is_out_of_time = False
         self._refused_at = 0.0
         self._is_aborted = False
-        self._is_ended = False
+        self.is_ended = False
+        """Whether the end of this start was decided."""
         self._now = 0.0
         self._actions: list[Action] = []
         self._set(setting, Controller(setting.plan, followed=setting.is_followed, settles_losses=False))
@@ -1016,7 +1017,7 @@ class Machine:
 
     def _finish_if_over(self) -> None:
         """End this start if nothing is left to wait for."""
-        if self._is_ended:
+        if self.is_ended:
             if not self.unwritten:
                 self._actions.append(Finish(self.controller.finished))
             return
@@ -1037,7 +1038,7 @@ class Machine:
                 self._cancel_all()
                 return
         reason = self.controller.finished
-        self._is_ended = True
+        self.is_ended = True
         waited = self._waited_for()
         self.controller.count_overrun(self.position[model] for model in waited)
         body = {"waited_for": waited} if waited else {}

@@ -21,7 +21,7 @@ from adaptive_eval.run.charges import Charge
 from adaptive_eval.run.clocks import RunClock
 from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.notes import event_of
-from adaptive_eval.run.records import DISCARDED, LookTaken, Note
+from adaptive_eval.run.records import BEGUN, DISCARDED, LookTaken, Note
 from adaptive_eval.run.supply import Supply
 from adaptive_eval.running.watching import Watcher
 from adaptive_eval.store import HeldTime
@@ -60,7 +60,8 @@ class LiveStatus:
     def on_note(self, note: Note) -> None:
         """Keep and show an event."""
         if note.kind != DISCARDED:  # its charge says the same
-            self.tell(event_of(note, self.names, time.time()))
+            trials = {"trials": self._before[0]} if note.kind in BEGUN else {}
+            self.tell(event_of(note, self.names, time.time(), **trials))
 
     def on_charge(self, charge: Charge) -> None:
         """Keep and show answers that were lost."""
