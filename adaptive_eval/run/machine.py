@@ -649,8 +649,7 @@ class Machine:
 
     def _is_wanted(self, model: int) -> bool:
         """Whether trials of a model may still be asked in this run."""
-        gone = model in self.aside or model in self.refused or self.position.get(model) in self.controller.set_aside
-        return not gone and self.controller.finished is None
+        return not self.is_gone(model) and self.controller.finished is None
 
     def _may_ask(self, model: int) -> bool:
         """Whether a request may be sent to a model now."""
@@ -985,7 +984,7 @@ class Machine:
 
     def _on_hopeless(self, model: int) -> None:
         """At the end of a run, nobody waits for requests that only fail."""
-        if self._stop or self._is_finished:
+        if self._stop or (self._is_finished and not self.is_capped):  # under caps, only a failure has cost nothing
             numbers = [number for number, (request, _) in self.requests.items() if request.model == model]
             self._actions.append(Cancel(numbers))
 
@@ -1070,6 +1069,15 @@ class Machine:
     def is_owed(self, model: int) -> bool:
         """Whether a trial that was asked of this model, or is to be, is not stored yet; no more once the run stops."""
         return not self._stop and self._is_wanted(model) and bool(self.busy[model] or self._queues[model])
+
+    def is_gone(self, model: int) -> bool:
+        """Whether this model is asked nothing more because of itself or its servers."""
+        return model in self.aside or model in self.refused or self.position.get(model) in self.controller.set_aside
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether nothing more is asked."""
+        return self._stop > 0 or self._is_finished or self._is_cutting_off
 
     def is_settled(self, model: int) -> bool:
         """Whether this model has nothing in flight, and nothing can want it again under the settings of today."""

@@ -35,7 +35,8 @@ class LiveStatus:
     def __init__(
         self, config: RunConfig, names: Sequence[str], reader: RunReader, clock: RunClock, watcher: Watcher
     ) -> None:
-        """`names`: of models, by number; `reader`: of the run as it is when this start begins."""
+        """`names`: of models, by number; `reader`: of the run, with a connection of its own."""
+        self._reader = reader
         self._config, self.names, self._clock, self._watcher = config, list(names), clock, watcher
         self._roster = Names(model.name for model in config.models)
         self._launched = frozenset(config.launched)
@@ -71,6 +72,7 @@ class LiveStatus:
 
     def tell(self, event: Event) -> None:
         """Keep and show an event."""
+        event = self._reader.with_example(event)
         self.events.append(event)
         self._watcher.happened(event)
 
