@@ -48,7 +48,7 @@ USER_VERSION = slice(60, 64)
 """Bytes of an SQLite file that hold its user_version."""
 
 
-class RunReader:
+class ReportReader:
     """Reads everything that is stored of a run, as immutable values."""
 
     def __init__(self, log: LogReader) -> None:
