@@ -8,8 +8,6 @@ import orjson
 from live_runs import small_world
 
 from adaptive_eval.batches.endpoint import BatchedEndpoint
-from adaptive_eval.batches.service import BatchService
-from adaptive_eval.batches.wire import MaybeCreated
 from adaptive_eval.endpoints.batching import BatchConfig
 from adaptive_eval.endpoints.failures import Refusal, error_signal
 from adaptive_eval.endpoints.redaction import NOTHING_SECRET
@@ -24,12 +22,14 @@ from adaptive_eval.endpoints.types import (
     Prompt,
     Sampling,
 )
+from adaptive_eval.notes.batches import PendingBatch, pending_batches
 from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.faults import BatchHabits, Faults
 from adaptive_eval.simulate.replies import ApiReply
 from adaptive_eval.store import Event
-from adaptive_eval.store.events.batches import PendingBatch, pending_batches
+from adaptive_eval.supplies.batches.service import BatchService
+from adaptive_eval.supplies.batches.wire import MaybeCreated
 
 RESPONDENT = Respondent(small_world())
 CONFIG = EndpointConfig(base_url="http://service/v1", model="ada")

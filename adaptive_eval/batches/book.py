@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from adaptive_eval.base.errors import EndpointError, Rejected
 from adaptive_eval.batches.calls import AwaitedAnswer, BatchCalls, CarriedBatch, NoBatchAnswer, trial_id, variants
-from adaptive_eval.batches.types import BatchResult, BatchStage, BatchState
 from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, safe_excerpt
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Answer, Notice, Prompt
+from adaptive_eval.notes.batches import PendingBatch
 from adaptive_eval.store import BatchEnded
-from adaptive_eval.store.events.batches import PendingBatch
+from adaptive_eval.supplies.batches.types import BatchResult, BatchStage, BatchState
 
 CANCEL_SECONDS = 10.0
 """How long a run that ends waits for the service to cancel a batch."""

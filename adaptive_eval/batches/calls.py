@@ -17,13 +17,13 @@ from math import inf
 from typing import NamedTuple
 
 from adaptive_eval.base.errors import EndpointError, Rejected, Unavailable
-from adaptive_eval.batches.service import BatchService
-from adaptive_eval.batches.types import BatchResult, BatchStage, BatchState
-from adaptive_eval.batches.wire import MaybeCreated
 from adaptive_eval.endpoints.failures import Failure, Refusal
 from adaptive_eval.endpoints.types import Answer, Prompt
+from adaptive_eval.notes.batches import PendingBatch
 from adaptive_eval.store import BatchCancelled, BatchEnded, BatchPlanned, BatchTaken, Event
-from adaptive_eval.store.events.batches import PendingBatch
+from adaptive_eval.supplies.batches.service import BatchService
+from adaptive_eval.supplies.batches.types import BatchResult, BatchStage, BatchState
+from adaptive_eval.supplies.batches.wire import MaybeCreated
 from adaptive_eval.supply.types import Journal
 
 

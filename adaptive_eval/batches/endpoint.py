@@ -18,12 +18,12 @@ from secrets import token_hex
 from adaptive_eval.base.errors import EndpointError, Rejected, RetryNotAllowed, Unavailable
 from adaptive_eval.batches.book import BatchBook
 from adaptive_eval.batches.calls import AwaitedAnswer, BatchCalls, CarriedBatch, NoBatchAnswer, trial_id, variants
-from adaptive_eval.batches.service import BatchService
-from adaptive_eval.batches.types import ID
 from adaptive_eval.endpoints.failures import safe_excerpt
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Prompt, summed_stats
-from adaptive_eval.store.events.batches import PendingBatch
+from adaptive_eval.notes.batches import PendingBatch
+from adaptive_eval.supplies.batches.service import BatchService
+from adaptive_eval.supplies.batches.types import ID
 from adaptive_eval.supply.types import Journal
 
 GATHER_SECONDS = 0.25

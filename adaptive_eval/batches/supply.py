@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from adaptive_eval.batches.calls import trial_id
 from adaptive_eval.batches.endpoint import BatchedEndpoint
-from adaptive_eval.batches.service import open_batches
 from adaptive_eval.endpoints.types import Endpoint
+from adaptive_eval.notes.batches import PendingBatch, pending_batches
 from adaptive_eval.running.sources import Models, OpenedSource, SourceContext
 from adaptive_eval.store import BatchTaken, Roster, Store, events_of_kind
-from adaptive_eval.store.events.batches import PendingBatch, pending_batches
+from adaptive_eval.supplies.batches.service import open_batches
 from adaptive_eval.supply.happenings import Say
 from adaptive_eval.supply.types import Journal, Lane, Request, Supply
 

@@ -12,7 +12,7 @@ from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.exchange.export import EXPORTS, ExportRequest
 from adaptive_eval.exchange.export import export as export_run
 from adaptive_eval.report.lines import several
-from adaptive_eval.report.reader import ReportReader
+from adaptive_eval.report.reader import RunReader
 
 TRIALS_PER_STEP = 1000
 """Trials per step of the progress bar."""
@@ -35,7 +35,7 @@ def export(run: Run, format_name: Name, output: Output = None, force: Force = Fa
     with report_errors(run):
         if format_name not in EXPORTS:
             raise ConfigError(f"--format must be one of {', '.join(EXPORTS)}, but got {format_name!r}")
-        with closing(ReportReader.open(run)) as reader:
+        with closing(RunReader.open(run)) as reader:
             trials = reader.trial_count()
         with Progress(max(trials, 1)) as progress:
 

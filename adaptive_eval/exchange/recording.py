@@ -32,7 +32,7 @@ from adaptive_eval.exchange.samples import Record
 from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.report.log_files import LogFile
-from adaptive_eval.report.reader import ReportReader
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.store import Roster
 from adaptive_eval.store.repeats import AnswerWatch, SamplingFreedom
 from scorio.moments import IntArray
@@ -245,7 +245,7 @@ def _names(file: _File, name: str, length: int) -> tuple[str, ...] | None:
 
 def recording_of_run(directory: Path) -> Recording:
     """Read the graded trials of a run; raises `ConfigError` if a model has none of some question."""
-    with ReportReader.intact(directory) as reader:
+    with RunReader.intact(directory) as reader:
         header = reader.header()
         config = stored_config(header)
         weights = np.array(open_rubric(config.rubric).weights, dtype=float)

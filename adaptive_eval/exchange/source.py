@@ -15,7 +15,7 @@ from adaptive_eval.endpoints.types import Message, Prompt
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
-from adaptive_eval.report.reader import ReportReader
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.stored import StoredRun, open_run
 from adaptive_eval.store import Names, Roster
 
@@ -35,7 +35,7 @@ class ExportSource:
     """(L, M): one more than the highest trial number; 0 without a trial."""
 
     @property
-    def reader(self) -> ReportReader:
+    def reader(self) -> RunReader:
         """The reader of the run's trials."""
         return self.run.reader
 

@@ -100,14 +100,20 @@ class InspectEndpoint:
 
     async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
         """Run one sample for each seed."""
-        return list(await asyncio.gather(*(self._answer(prompt, seed, again) for seed in seeds)))
+        base = self._seed_base(prompt.question or "")
+        trials = [(seed - base) % SEED_SPAN for seed in seeds]
+        each = zip(trials, seeds, strict=True)
+        return list(await asyncio.gather(*(self.answer(prompt, trial, seed, again) for trial, seed in each)))
 
-    async def _answer(self, prompt: Prompt, seed: int, again: Again | None) -> Answer:
-        """Run a sample. If all attempts fail, it gets no answer if other samples of its benchmark have one;
-        otherwise the model is unavailable."""
+    async def answer(self, prompt: Prompt, trial: int, seed: int, again: Again | None) -> Answer:
+        """Run the sample of a trial.
+
+        If all attempts fail, it gets no answer if other samples of its benchmark have one; else the model is
+        unavailable.
+        """
         question = prompt.question or ""
         benchmark = "" if "" in self._tasks else benchmark_named(question)
-        progress, trial = self._progress[benchmark], (seed - self._seed_base(question)) % SEED_SPAN
+        progress = self._progress[benchmark]
         progress.running += 1
         self._traffic.in_flight += 1
         try:

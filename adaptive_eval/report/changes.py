@@ -25,8 +25,8 @@ from adaptive_eval.config.pace import opening_trials
 from adaptive_eval.config.planning import core_caps
 from adaptive_eval.config.prepare import with_pace
 from adaptive_eval.config.run import ModelConfig, RunConfig
-from adaptive_eval.store import RunReader
-from adaptive_eval.store.spending import total_spent
+from adaptive_eval.core.types import Cost
+from adaptive_eval.report.reader import RunReader
 
 PROMISE = ("stopping.", "objective.", "prior")
 """Beginnings of settings that the promise depends on."""
@@ -76,9 +76,9 @@ def _cost_settings(model: ModelConfig) -> object:
     return model.model_dump(mode="json", include=keys) | {"timeout": model.sampling.timeout}
 
 
-def require_compatible(stored: RunConfig, now: RunConfig, reader: RunReader) -> None:
-    """Raise `ConfigError` if settings contradict the looks that a run has taken, or what it has spent."""
-    problems = [*_low_limits(stored, now, reader)]
+def require_compatible(stored: RunConfig, now: RunConfig, reader: RunReader, spent: Cost) -> None:
+    """Raise `ConfigError` if settings contradict the looks that a run has taken, or what it has `spent`."""
+    problems = [*_low_limits(stored, now, reader, spent)]
     if reader.most_looks():
         problems = [*_first_look_problems(stored, now), *problems]
     if problems:
@@ -105,19 +105,18 @@ class _Limit(NamedTuple):
         )
 
 
-def _low_limits(stored: RunConfig, now: RunConfig, reader: RunReader) -> Iterator[str]:
+def _low_limits(stored: RunConfig, now: RunConfig, reader: RunReader, spent: Cost) -> Iterator[str]:
     """Limits that were lowered to less than what is used."""
-    for limit in _lowered(stored, now, reader):
+    for limit in _lowered(stored, now, reader, spent):
         if limit.now < limit.used:
             yield limit.problem
 
 
-def _lowered(stored: RunConfig, now: RunConfig, reader: RunReader) -> Iterator[_Limit]:
+def _lowered(stored: RunConfig, now: RunConfig, reader: RunReader, cost: Cost) -> Iterator[_Limit]:
     names = [name for name in type(now.budget).model_fields if getattr(now.budget, name) is not None]
     caps = {name: (getattr(now.budget, name), getattr(stored.budget, name)) for name in names}
     caps = {name: (cap, before) for name, (cap, before) in caps.items() if before is None or cap < before}
     if caps:
-        cost = total_spent(reader)
         used = {
             "trials": reader.trial_count(),
             "tokens": cost.tokens,

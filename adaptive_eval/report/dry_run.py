@@ -8,7 +8,7 @@ from pathlib import Path
 
 from adaptive_eval.base.errors import RunChanged
 from adaptive_eval.report.lines import several
-from adaptive_eval.report.reader import ReportReader
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.store import RunHeader, TrialRecord, require_same_meaning
 from adaptive_eval.store.locate import has_database
 
@@ -26,7 +26,7 @@ def matching_dry_run(directory: Path, header: RunHeader) -> Path | None:
     folder = dry_run_folder(directory)
     if not has_database(folder):
         return None
-    with ReportReader.intact(folder) as reader:
+    with RunReader.intact(folder) as reader:
         require_same_meaning(reader.header(), header, folder)
     return folder
 
@@ -39,7 +39,7 @@ def dry_run_trials(directory: Path, header: RunHeader) -> list[TrialRecord]:
         return []
     if folder is None:
         return []
-    with ReportReader.intact(folder) as reader:
+    with RunReader.intact(folder) as reader:
         return [one for one in reader.trials() if one.model in header.models and one.question in header.questions]
 
 

@@ -42,7 +42,7 @@ from adaptive_eval.report.label_file import (
     signals_of_level,
 )
 from adaptive_eval.report.labelled import MIN_LABELS, LabelledModel, LabelledRun
-from adaptive_eval.report.reader import ReportReader
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.store import Roster, TrialRecord
 from adaptive_eval.store.thresholds import kept_rubric
 from scorio.eval import corrected
@@ -85,7 +85,7 @@ class RunLabels:
     """Why the labels cannot be used."""
 
 
-def read_run_labels(reader: ReportReader, config: RunConfig, roster: Roster) -> RunLabels | None:
+def read_run_labels(reader: RunReader, config: RunConfig, roster: Roster) -> RunLabels | None:
     """Read the labels of a run and the grades of their answers; None without labels."""
     if not (reader.directory / LABELS_FILE).exists():
         return None
@@ -106,7 +106,7 @@ def read_run_labels(reader: ReportReader, config: RunConfig, roster: Roster) -> 
 class LabelSource:
     """The labels of a run that goes on, read again whenever their file has changed."""
 
-    def __init__(self, reader: ReportReader, config: RunConfig, roster: Roster) -> None:
+    def __init__(self, reader: RunReader, config: RunConfig, roster: Roster) -> None:
         self._of = reader, config, roster
         self._path: Path = reader.directory / LABELS_FILE
         self._stamp: tuple[int, int, int] | None = None
@@ -147,7 +147,7 @@ def category_of_label(record: TrialRecord, label: str, grader: GraderOptions, ru
 
 
 def _labelled_answers(
-    reader: ReportReader, labels: Labels, grader: GraderOptions, rubric: Rubric, roster: Roster
+    reader: RunReader, labels: Labels, grader: GraderOptions, rubric: Rubric, roster: Roster
 ) -> dict[str, tuple[LabelledAnswer, ...]]:
     by_cell: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
     for at, label in labels.items():

@@ -13,7 +13,7 @@ from adaptive_eval.report.build import build_results
 from adaptive_eval.report.cells import CellCounts
 from adaptive_eval.report.label_effect import RunLabels
 from adaptive_eval.report.other_costs import costs_beside
-from adaptive_eval.report.reader import ReportReader
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import to_json, write_results
 from adaptive_eval.report.snapshot import (
@@ -25,8 +25,7 @@ from adaptive_eval.report.snapshot import (
 )
 from adaptive_eval.report.usages import UsageBook
 from adaptive_eval.run.machine import Machine
-from adaptive_eval.storage.read import RunReader as LogReader
-from adaptive_eval.storage.read import StoredReport
+from adaptive_eval.storage.read import LogReader, StoredReport
 from adaptive_eval.store import Names
 from adaptive_eval.store.spending import HeldServers
 
@@ -62,7 +61,7 @@ class Reporter:
             return None
         return Draft(self, state, controller.taker.taken - 1, machine.setting.roster, is_over=is_over)
 
-    def build(self, state: JudgedState, reader: ReportReader, *, is_over: bool) -> Results:
+    def build(self, state: JudgedState, reader: RunReader, *, is_over: bool) -> Results:
         """Build a report from what was decided and from all that is stored."""
         subject, config, events = self._subject, self._config, reader.events()
         held = reader.held_times()
@@ -95,7 +94,7 @@ class Draft:
     def __call__(self, log: LogReader) -> StoredReport:
         """Make the report, with all rows that are written."""
         state = self._state
-        self._results = results = self._reporter.build(state, ReportReader(log), is_over=self._is_over)
+        self._results = results = self._reporter.build(state, RunReader(log), is_over=self._is_over)
         prior, _ = prior_and_recorded_counts(state.plan.bench)
         cells = CellCounts(
             self._roster, state.arrived, state.judged, np.asarray(prior, np.int64) if prior.any() else None

@@ -11,7 +11,7 @@ from functools import reduce
 
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.report.lines import safe_name
-from adaptive_eval.report.reader import ReportReader
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import OtherCostRow
 from adaptive_eval.run.charges import NO_MODEL
 from adaptive_eval.run.trial import RESERVED
@@ -22,7 +22,7 @@ from adaptive_eval.store.spending import HeldServers, cost_by_model
 
 
 def costs_beside(
-    reader: ReportReader, models: Names, servers: HeldServers, events: Sequence[Event]
+    reader: RunReader, models: Names, servers: HeldServers, events: Sequence[Event]
 ) -> tuple[OtherCostRow, ...]:
     """Spending that caps count besides the stored answers of these models."""
     names = reader.model_names

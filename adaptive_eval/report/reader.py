@@ -20,8 +20,7 @@ from adaptive_eval.run.records import BEGUN, SETTINGS
 from adaptive_eval.run.trial import JUDGING, GradeDetails, Trial
 from adaptive_eval.storage.errors import DATABASE_FILE
 from adaptive_eval.storage.header import RunHeader
-from adaptive_eval.storage.read import AccountLine, StoredReport
-from adaptive_eval.storage.read import RunReader as LogReader
+from adaptive_eval.storage.read import AccountLine, LogReader, StoredReport
 from adaptive_eval.storage.schema import SCHEMA_VERSION
 from adaptive_eval.store import Event
 from adaptive_eval.store import RunReader as OldReader
@@ -48,7 +47,7 @@ USER_VERSION = slice(60, 64)
 """Bytes of an SQLite file that hold its user_version."""
 
 
-class ReportReader:
+class RunReader:
     """Reads everything that is stored of a run, as immutable values."""
 
     def __init__(self, log: LogReader) -> None:
@@ -153,7 +152,7 @@ class ReportReader:
     def events(self) -> list[Event]:
         """All events of the run."""
         notes = [TimedNote(seq, at, note) for at, (seq, note) in self.log.timed_notes()]
-        counts = {one.seq: self._counts_at(one) for one in notes if one.note.kind in (BEGUN, SETTINGS)}
+        counts = {one.seq: self._counts_at(one) for one in notes if one.note.kind in {*BEGUN, SETTINGS}}
         try:
             return events_of_log(notes, self.charges(), self.model_names, counts)
         except StoreError as error:

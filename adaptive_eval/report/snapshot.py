@@ -20,6 +20,7 @@ from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.stages import Extension
 from adaptive_eval.core.types import Look, Reason
 from adaptive_eval.endpoints.wire import sent_sampling
+from adaptive_eval.notes.batches import PendingBatch
 from adaptive_eval.questions import Question
 from adaptive_eval.report.alarms import alarm_rows
 from adaptive_eval.report.label_effect import RunLabels, correct_scores
@@ -60,7 +61,6 @@ from adaptive_eval.store import (
     count_kills,
     events_of_kind,
 )
-from adaptive_eval.store.events.batches import PendingBatch
 from adaptive_eval.store.repeats import SamplingFreedom
 from adaptive_eval.store.usage import TrialUsage
 from scorio.moments import CountArray, FloatArray

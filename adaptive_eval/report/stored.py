@@ -27,7 +27,7 @@ from adaptive_eval.report.label_file import labels_digest
 from adaptive_eval.report.old.restore import StoredRun as OldStoredRun
 from adaptive_eval.report.other_costs import costs_beside, counted_gpu_seconds
 from adaptive_eval.report.question_rows import CountedRows
-from adaptive_eval.report.reader import ReportReader
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Caution, ModelRow, OtherCostRow, Results
 from adaptive_eval.report.results_file import from_json
 from adaptive_eval.report.run_counts import RunCounts
@@ -43,7 +43,7 @@ class StoredRun:
     """A stored run at one moment, read once."""
 
     def __init__(
-        self, reader: ReportReader, setup: StoredSetup | None = None, events: Sequence[Event] | None = None
+        self, reader: RunReader, setup: StoredSetup | None = None, events: Sequence[Event] | None = None
     ) -> None:
         self.reader = reader
         self._setup, self._events = setup, events
@@ -194,13 +194,11 @@ def open_run(directory: Path, *, whole: bool = True) -> Iterator[StoredRun]:
 
     Without `whole`, large runs are not checked beforehand.
     """
-    with ReportReader.intact(directory, whole=whole) as reader:
+    with RunReader.intact(directory, whole=whole) as reader:
         yield stored_run(reader)
 
 
-def stored_run(
-    reader: ReportReader, setup: StoredSetup | None = None, events: Sequence[Event] | None = None
-) -> StoredRun:
+def stored_run(reader: RunReader, setup: StoredSetup | None = None, events: Sequence[Event] | None = None) -> StoredRun:
     """The run of a reader."""
     if isinstance(reader, OldReader):
         return cast(StoredRun, OldStoredRun(reader, setup, events))

@@ -4,7 +4,7 @@ from collections.abc import Container, Sequence
 
 from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.report.reader import ReportReader
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.store import (
     Event,
     ReplicaSums,
@@ -26,7 +26,7 @@ RESET_EVENTS = (RunBegun, SettingsChanged, TrialsRegraded)
 class StoredSums:
     """Counts, usage, looks and events of a run; not safe for threads."""
 
-    def __init__(self, reader: ReportReader, setup: StoredSetup, events: Sequence[Event] | None = None) -> None:
+    def __init__(self, reader: RunReader, setup: StoredSetup, events: Sequence[Event] | None = None) -> None:
         self.directory = reader.directory
         self._configuration = reader.newest_configuration_id()
         self._roster, self._categories = setup.roster, len(open_rubric(setup.config.rubric).weights)
@@ -42,7 +42,7 @@ class StoredSums:
         self._last = max((one.last for one in self._sums), default=0)
         self.elapsed = reader.elapsed
 
-    def update(self, reader: ReportReader) -> bool:
+    def update(self, reader: RunReader) -> bool:
         """Read newer records; False, and nothing is read, if earlier ones are no longer valid."""
         events = reader.events()
         anew = any(isinstance(event, RESET_EVENTS) for event in events[len(self.events) :])

@@ -7,7 +7,7 @@ from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.graders.frozen import Facts, FrozenThresholds, fact_numbers, fit_frozen
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.types import answer_facts
-from adaptive_eval.report.reader import ReportReader
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.store import ThresholdsFrozen
 from adaptive_eval.store.database import is_run
 from adaptive_eval.store.thresholds import frozen_event, kept_thresholds, thresholds_from_event
@@ -26,7 +26,7 @@ def thresholds_from_run(section: RubricConfig) -> ThresholdsFrozen | None:
         return None
     if not is_run(directory):
         raise ConfigError(f"rubric.thresholds: {directory} holds no run; name the directory of one under `from`")
-    with ReportReader.intact(directory) as reader:
+    with RunReader.intact(directory) as reader:
         setup, events = stored_setup(reader.header()), reader.events()
         had = setup.config.rubric
         own = kept_thresholds(had, events)

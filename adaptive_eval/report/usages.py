@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from adaptive_eval.core.types import NO_COST
-from adaptive_eval.report.reader import ReportReader
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.store import GradingUse
 from adaptive_eval.store.usage import TrialUsage
 
@@ -19,7 +19,7 @@ class UsageBook:
         self._usages: defaultdict[str, TrialUsage] = defaultdict(TrialUsage)
         self._last = 0
 
-    def usages(self, reader: ReportReader, models: Sequence[str]) -> list[TrialUsage]:
+    def usages(self, reader: RunReader, models: Sequence[str]) -> list[TrialUsage]:
         """Copies of the sums of these models, with all that is stored now."""
         for seq, outcome, verdict in reader.placed_outcomes(self._last):
             self._last = seq

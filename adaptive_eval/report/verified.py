@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adaptive_eval.base.errors import StoreError
-from adaptive_eval.report.reader import ReportReader
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import RESULTS_FILE, is_intact, read_results
 from adaptive_eval.store import RunFinished, is_held
@@ -54,7 +54,7 @@ def harmless_damage(directory: Path) -> Iterator[str]:
 def _compare_with_store(directory: Path, results: Results, damages: list[str], notes: list[str]) -> None:
     """Compare the trials and looks of results.json with the stored ones."""
     try:
-        with closing(ReportReader.open(directory)) as reader, reader.consistent_read():
+        with closing(RunReader.open(directory)) as reader, reader.consistent_read():
             events, latest, trials = reader.events(), reader.latest_look(), reader.trial_count()
     except StoreError as error:
         damages.append(str(error))

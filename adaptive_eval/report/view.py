@@ -19,6 +19,7 @@ from adaptive_eval.core.drawn import drawn_pairs
 from adaptive_eval.core.types import Reason
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
+from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.report.build import finite_or_none
 from adaptive_eval.report.ending import find_ending
@@ -29,7 +30,7 @@ from adaptive_eval.report.lines import several
 from adaptive_eval.report.next_steps import Advice, hide_folders, next_steps
 from adaptive_eval.report.other_costs import summarize_other_costs
 from adaptive_eval.report.question_rows import distinct_counts, question_posteriors
-from adaptive_eval.report.reader import ReportReader
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.rescore import Rescoring, rescore_stored
 from adaptive_eval.report.results import BatchRow, Caution, OtherCostRow, Results
 from adaptive_eval.report.sites import SiteView, site_views
@@ -45,7 +46,6 @@ from adaptive_eval.report.words import (
     objective_view,
 )
 from adaptive_eval.store import Event, JudgeUse, ReplicaTraffic, Spending, StoredLook, is_held
-from adaptive_eval.store.events.batches import pending_batches
 from adaptive_eval.store.looks import changed_horizons, read_look
 from adaptive_eval.store.thresholds import kept_thresholds
 from scorio.sinf.compare import compare
@@ -300,7 +300,7 @@ def _thresholds_sentence(rubric: RubricConfig, events: Sequence[Event]) -> str |
     return None if kept is None else frozen_sentence(kept)
 
 
-def order_sentence(reader: ReportReader, config: RunConfig) -> str | None:
+def order_sentence(reader: RunReader, config: RunConfig) -> str | None:
     """Say how many comparisons of a judge depend on the order of the two answers, and towards which place.
 
     Each is asked in both orders, and counts as a tie where these disagree. None if nothing was compared.

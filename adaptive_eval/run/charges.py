@@ -28,6 +28,8 @@ class ChargeKind(StrEnum):
     """It was in flight when a start ended."""
     WASTED = "wasted"
     """It came, and is of no use; the cost is what it used."""
+    BASELINE = "baseline"
+    """A verifier was asked before any answer: its worst cost, and less what it did not use."""
     DISCARDED = "discarded"
     """It was stored, and is asked for again."""
 

@@ -13,30 +13,31 @@ from functools import partial
 from typing import Any, Protocol
 
 from adaptive_eval.base.errors import (
-    AdaptiveEvalError,
-    ConfigError,
     GraderError,
     GraderExhausted,
     JudgeFailed,
-    Rejected,
-    Unavailable,
 )
 from adaptive_eval.core.types import NO_COST, Cost, Reason
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.questions.types import Question
+from adaptive_eval.run.charges import Charge
 from adaptive_eval.run.events import (
     Abort,
     AbortKind,
     Action,
     Allow,
+    Answered,
     Cancel,
+    Capacity,
     Committed,
     Event,
+    Failed,
     Finish,
     GradeAnswer,
     Graded,
     GradingCutOff,
     JudgeAnswer,
+    Noted,
     Opened,
     Send,
     Stop,
@@ -45,12 +46,14 @@ from adaptive_eval.run.events import (
     Write,
 )
 from adaptive_eval.run.machine import Machine
-from adaptive_eval.run.records import FINISHED, STOPPED, LookTaken, Note, Row
+from adaptive_eval.run.records import FINISHED, STOPPED, Json, LookTaken, Note, Row
 from adaptive_eval.run.supply import Demand, Supply
-from adaptive_eval.run.trial import ANSWERED, GradeDetails, Key, Trial
+from adaptive_eval.run.trial import ANSWERED, GradeDetails, Key, Request, Trial
 
 GATHER_SECONDS = 0.02
 TICK_SECONDS = 0.5
+BEAT_SECONDS = 2.0
+"""The elapsed time of a run is stored at least this often: a kill loses no more of it."""
 GRADING_ATTEMPTS = 3
 """After this many errors on one answer the grader is not tried again on it in this start."""
 
@@ -92,21 +95,47 @@ class Clock(Protocol):
     def now(self) -> float:
         """Seconds of a clock that goes on."""
 
+    def start(self) -> None:
+        """Start the clock of the time that the run is active, unless it runs."""
+
     def elapsed(self) -> float:
         """Seconds that the run was active, over all its starts."""
 
-    def held(self) -> float:
-        """GPU seconds for which servers were held."""
+    def gpu_seconds(self, machine: Machine) -> float:
+        """GPU seconds for which servers were held, as caps count them."""
+
+    def held(self) -> Json | None:
+        """For how long servers were held, as plain values to be stored."""
+
+    def on_sent(self, model: int) -> None:
+        """Called when a request is sent to a model."""
+
+    def on_quiet(self, model: int) -> None:
+        """Called when a model has no request in flight any more."""
+
+    def on_note(self, note: Note) -> None:
+        """Called when servers are started or stopped, too."""
 
 
 class Observer(Protocol):
-    """Whoever is told of looks and notes when they are on disk; may not take long."""
+    """Whoever follows looks, notes and charges as they are on disk; may not take long."""
 
     def on_look(self, look: LookTaken) -> None:
         """Called for each look."""
 
     def on_note(self, note: Note) -> None:
         """Called for each note."""
+
+    def on_charge(self, charge: Charge) -> None:
+        """Called for each charge."""
+
+
+class Aborted(Exception):
+    """The machine has found that the run cannot go on."""
+
+    def __init__(self, abort: Abort) -> None:
+        self.abort = abort
+        super().__init__("\n".join(reason for _, reason in sorted(abort.reasons.items())))
 
 
 class Driver:
@@ -127,13 +156,15 @@ class Driver:
         self._reporter = reporter
         self._draft: ReportDraft | None = None
         """The newest report that is to be made with the next commit."""
-        self._log, self._grading, self._questions, self._clock = log, grading, questions, clock
+        self._log, self.grading, self._questions, self._clock = log, grading, questions, clock
         self._patience, self._observer = patience, observer
         self._supplies: Sequence[Supply] = ()
         self._supply_of: Mapping[int, Supply] = {}
         self._sent: dict[int, Supply] = {}
         self._events: deque[Event] = deque()
         self._arrived = asyncio.Event()
+        self._is_served = True
+        """Whether supplies know what models need, as far as it has changed with a commit or with servers."""
         self._gathered: list[Row] = []
         self._writing: asyncio.Task[None] | None = None
         self._gradings: dict[Key, asyncio.Task[None]] = {}
@@ -143,6 +174,7 @@ class Driver:
         self._failure: BaseException | None = None
         self.stops = 0
         """How often the run was asked to stop."""
+        self._written_at = clock.now()
         self.machine: Machine | None = None
 
     def use(self, supplies: Mapping[int, Supply]) -> None:
@@ -153,9 +185,9 @@ class Driver:
         """The trials of earlier starts that a supply still has."""
         return {key for supply in self._supplies for key in supply.claims(keys)}
 
-    def clock_times(self) -> tuple[float, float]:
-        """Seconds that the run was active, and GPU seconds for which servers were held."""
-        return self._clock.elapsed(), self._clock.held()
+    def tick(self, machine: Machine) -> Tick:
+        """The time, for a machine."""
+        return Tick(self._clock.elapsed(), self._clock.gpu_seconds(machine))
 
     def post(self, event: Event) -> None:
         """Give the machine an event, soon."""
@@ -179,6 +211,8 @@ class Driver:
         """
         self.machine, self._abort = machine, None
         self._events.clear()  # what was asked for meanwhile is in `stops`
+        if machine.controller.finished is None:
+            self._clock.start()
         for event in (*([Stop(at_once=self.stops > 1)] if self.stops else ()), *first):
             self.post(event)
         with ThreadPoolExecutor(1, thread_name_prefix="store-writer") as thread:
@@ -197,17 +231,27 @@ class Driver:
                 finished = self._carry_out(machine, self._events.popleft())
                 if finished is not None:
                     return finished.reason
+            if not self._is_served:
+                self._serve()
             if self._failure is not None:
                 raise self._failure
             if self._abort is not None and machine.is_quiet and not self._gathered:
-                raise _error_of(self._abort)
-            if self._gathered and self._writing is None:
+                raise Aborted(self._abort)
+            is_due = self._gathered or self._clock.now() - self._written_at >= BEAT_SECONDS
+            if is_due and self._writing is None:
                 self._writing = asyncio.create_task(self._write(machine, thread))
 
     def _carry_out(self, machine: Machine, event: Event) -> Finish | None:
         """Carry out what follows from an event; returns the end of the run, if that is it."""
+        asked: Request | None = None
         if isinstance(event, Committed):
-            self._on_committed(event)
+            self.tell(event.rows)
+        elif isinstance(event, Noted):
+            self._clock.on_note(event.note)
+        elif isinstance(event, Answered | Failed) and event.request in machine.requests:
+            asked, _ = machine.requests[event.request]
+        if isinstance(event, Committed | Capacity):
+            self._is_served = False
         finished = None
         actions = machine.handle(event, self._clock.now())
         if self._reporter is not None and not machine.is_regrading:
@@ -218,6 +262,7 @@ class Driver:
                     self._gathered += rows
                 case Send(request, claimed):
                     supply = self._sent[request.id] = self._supply_of[request.model]
+                    self._clock.on_sent(request.model)
                     supply.submit(request, claimed=claimed)
                 case GradeAnswer(trial):
                     self._start_grading(trial, is_asked=False)
@@ -231,13 +276,23 @@ class Driver:
                     for key in gradings:
                         if (task := self._gradings.get(key)) is not None:
                             task.cancel()
-                case Abort():
+                case Abort(kind):
                     self._abort = action
+                    if kind is AbortKind.ALARM:
+                        self._wait_at_most(self._patience)
                 case Finish():
                     finished = action
+        if asked is not None and not machine.in_flight[asked.model]:
+            self._clock.on_quiet(asked.model)
         if isinstance(event, Stop) and not event.at_once and self.stops == 1:
-            asyncio.get_running_loop().call_later(self._patience, self._lose_patience)
+            self._wait_at_most(self._patience)
+            for supply in self._supplies:
+                supply.leave()
         return finished
+
+    def _wait_at_most(self, seconds: float) -> None:
+        """Cancel what is still in flight then."""
+        asyncio.get_running_loop().call_later(seconds, self.post, Stop(at_once=True))
 
     def _draft_report(self, reporter: DraftMaker, machine: Machine, event: Event, actions: Sequence[Action]) -> None:
         """Have a report made with the rows of a look, and when a start begins or ends."""
@@ -245,10 +300,6 @@ class Driver:
         is_over = any(isinstance(record, Note) and record.kind in (FINISHED, STOPPED) for record in records)
         if is_over or isinstance(event, Opened) or any(isinstance(record, LookTaken) for record in records):
             self._draft = reporter.draft(machine, is_over=is_over)
-
-    def _lose_patience(self) -> None:
-        if self.stops == 1:
-            self.stop()
 
     def _on_allowed(self, target: int | Key, allowed: bool) -> None:
         if isinstance(target, int):
@@ -265,8 +316,9 @@ class Driver:
             if any(machine.in_flight.values()):
                 await asyncio.sleep(GATHER_SECONDS)
             rows, self._gathered = self._gathered, []
+            self._written_at = self._clock.now()
             draft, self._draft = self._draft, None
-            commit = partial(self._commit, rows, draft, self._clock.elapsed())
+            commit = partial(self._commit, rows, draft, self._clock.elapsed(), self._clock.held())
             written = await asyncio.get_running_loop().run_in_executor(thread, commit)
         except Exception as error:  # nothing can be written any more
             self.fail(error)
@@ -274,39 +326,62 @@ class Driver:
             self._writing = None
             self.post(Committed(written))
 
-    def _commit(self, rows: Sequence[Row], draft: ReportDraft | None, elapsed: float) -> list[Row]:
+    def _commit(self, rows: Sequence[Row], draft: ReportDraft | None, elapsed: float, held: Json | None) -> list[Row]:
         """Write rows and a report, in the thread that writes."""
         if draft is None:
-            return self._log.commit(rows, elapsed=elapsed)
-        written = self._log.commit(rows, elapsed=elapsed, report=draft)
+            return self._log.commit(rows, elapsed=elapsed, held=held)
+        written = self._log.commit(rows, elapsed=elapsed, held=held, report=draft)
         draft.publish(self._log)
         return written
 
-    def _on_committed(self, event: Committed) -> None:
+    def announce(self, note: Note) -> None:
+        """Tell the observer of what is not stored."""
+        if self._observer is not None:
+            self._observer.on_note(note)
+
+    def tell(self, rows: Sequence[Row]) -> None:
+        """Tell supplies and the observer of rows that are on disk."""
         stored: dict[int, list[Key]] = {}
-        for _, record in event.rows:
+        for _, record in rows:
             if isinstance(record, Trial):
                 if record.state in ANSWERED:
                     stored.setdefault(record.model, []).append(record.key)
+            elif isinstance(record, Note):
+                self._on_noted(record)
             elif self._observer is not None and isinstance(record, LookTaken):
                 self._observer.on_look(record)
-            elif self._observer is not None and isinstance(record, Note):
-                self._observer.on_note(record)
+            elif self._observer is not None and isinstance(record, Charge):
+                self._observer.on_charge(record)
         for model, keys in stored.items():
             if (supply := self._supply_of.get(model)) is not None:
                 supply.on_stored(keys)
+
+    def _on_noted(self, note: Note) -> None:
+        if self._observer is not None:
+            self._observer.on_note(note)
+        if note.model is not None and (supply := self._supply_of.get(note.model)) is not None:
+            supply.on_noted(note)
 
     async def _end(self, machine: Machine, thread: ThreadPoolExecutor) -> None:
         """Give up what is under way, and commit what came before the end."""
         for task in self._gradings.values():
             task.cancel()
         await asyncio.gather(*self._gradings.values(), return_exceptions=True)
+        if not machine.is_regrading:
+            await self._close_supplies(machine)
         if self._writing is not None:
             await self._writing
         if self._gathered and self._failure is None:
             await self._write(machine, thread)
         self._writing = None
         self._events.clear()
+
+    async def _close_supplies(self, machine: Machine) -> None:
+        """Give up what supplies have under way, and store what they still note."""
+        await self.close()
+        for event in self._events:
+            if isinstance(event, Noted):
+                self._carry_out(machine, event)
 
     async def close(self) -> None:
         """Give up what supplies have under way."""
@@ -316,11 +391,17 @@ class Driver:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            self.post(Tick(*self.clock_times()))
             if self.machine is not None:
-                demand = demands(self.machine)
-                for supply in self._supplies:
-                    supply.serve(demand)
+                self.post(self.tick(self.machine))
+            self._serve()
+
+    def _serve(self) -> None:
+        """Let supplies know what each model needs now."""
+        self._is_served = True
+        if self.machine is not None and not self.machine.is_regrading:
+            demand = demands(self.machine)
+            for supply in self._supplies:
+                supply.serve(demand)
 
     # -- grading ---------------------------------------------------------------------------------------------------
 
@@ -330,7 +411,7 @@ class Driver:
         if not is_asked and answer is not None and "unanswered" not in answer.signals:
             question = self._questions[trial.question].for_trial(trial.number)
             with suppress(GraderError):
-                if (grade := self._grading.grade_now(answer, question)) is not None:
+                if (grade := self.grading.grade_now(answer, question)) is not None:
                     self.post(Graded(trial.key, grade.category, GradeDetails(grade.signals, grade.extracted)))
                     return
         task = self._gradings[trial.key] = asyncio.create_task(self._grade(trial, is_asked=is_asked))
@@ -357,7 +438,7 @@ class Driver:
         cost = NO_COST
         for _ in range(GRADING_ATTEMPTS):
             try:
-                grade = await self._grading.grade(answer, question, again)
+                grade = await self.grading.grade(answer, question, again)
             except GraderError as error:
                 last = error
                 if isinstance(error, JudgeFailed) and isinstance(error.cost, Cost):
@@ -374,7 +455,7 @@ class Driver:
         """Whether a judge may be asked again after a lost reply."""
         waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._hesitating[trial.key] = waiting
-        self.post(VerdictWasted(trial.key, self._grading.lost_vote(trial.verdict)))
+        self.post(VerdictWasted(trial.key, self.grading.lost_vote(trial.verdict)))
         return await waiting
 
 
@@ -390,15 +471,3 @@ def demands(machine: Machine) -> dict[int, Demand]:
         )
         for model in machine.setting.roster
     }
-
-
-def _error_of(abort: Abort) -> AdaptiveEvalError:
-    """The error of a run that cannot go on."""
-    reasons = "\n".join(reason for _, reason in sorted(abort.reasons.items()))
-    kinds: Mapping[AbortKind, type[AdaptiveEvalError]] = {
-        AbortKind.REFUSED: Rejected,
-        AbortKind.UNSERVABLE: Unavailable,
-        AbortKind.VERDICT_COST: Unavailable,
-        AbortKind.GRADER: ConfigError,
-    }
-    return kinds[abort.kind](reasons)

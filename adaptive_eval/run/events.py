@@ -8,6 +8,7 @@ from typing import NamedTuple
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.types import NO_COST, Cost, Look, Reason
 from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.run.alarms import AlarmSettings
 from adaptive_eval.run.follow_up import RequestFailure
 from adaptive_eval.run.records import Json, Note, Row
 from adaptive_eval.run.trial import GradeDetails, Key, Request, Trial
@@ -47,6 +48,10 @@ class Setting:
     """Answers that are judged at the same time."""
     benchmarks: Sequence[int] = ()
     """The benchmark of each question; empty if there is one."""
+    questions: Sequence[str] = ()
+    """The key of each question."""
+    alarms: AlarmSettings | None = None
+    """None: no alarm is raised but those of the core."""
     seed: Callable[[int, int, int], int] = lambda model, question, number: number
     """The seed of a trial: those of a request must follow each other."""
     describe: Callable[[Look], Json] = describe_look
@@ -75,6 +80,12 @@ class Opened(NamedTuple):
     """Whether the others may have been generated."""
     last: int = 0
     """The newest sequence number, also of what has no row any more."""
+    is_explained: bool = True
+    """Whether a note says why looks may be taken again."""
+    unreachable: Mapping[int, str] = {}
+    """Models with answers of which no server can be reached now, and why."""
+    waited: Collection[int] = ()
+    """Models of which all that was asked in earlier starts has come, if there were any."""
 
 
 class Ungraded(NamedTuple):
@@ -185,6 +196,8 @@ class Unservable(NamedTuple):
 
     model: int
     reason: str
+    was_served: bool = False
+    """Whether it was served in this start: then the run goes on without it, even if nothing has answered yet."""
 
 
 class Hopeless(NamedTuple):
@@ -247,8 +260,12 @@ class AbortKind(StrEnum):
     """A model cannot be served, and none has answered yet."""
     GRADER = "grader"
     """The grader has failed on all of the first answers."""
+    GRADER_SERVER = "grader_server"
+    """The same, if it asks a server."""
     VERDICT_COST = "verdict_cost"
     """A verdict has cost more than was reserved for it."""
+    ALARM = "alarm"
+    """The answers of models cannot be what was asked for; what is in flight is waited for."""
 
 
 class Write(NamedTuple):

@@ -14,7 +14,7 @@ while the log is replayed it is only compared with what the log has of it, and t
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from json import dumps
 
@@ -22,7 +22,8 @@ from adaptive_eval.core.account import BudgetAccount, trial_reserve
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.plan import SpentBefore
 from adaptive_eval.core.stages import StageBefore
-from adaptive_eval.core.types import NO_COST, Cost, Loss, Outcome, SetAside
+from adaptive_eval.core.types import NO_COST, Cause, Cost, Loss, Outcome, Reason, SetAside
+from adaptive_eval.run.alarms import Alarms, core_alarm_note
 from adaptive_eval.run.charges import Account, Charge, ChargeKind
 from adaptive_eval.run.events import (
     Abort,
@@ -69,11 +70,15 @@ from adaptive_eval.run.follow_up import (
     follow_up,
 )
 from adaptive_eval.run.records import (
+    ALARM,
     CORE_SET_ASIDE,
+    DISCARDED,
     FINISHED,
+    LOOKS_RETAKEN,
     SET_ASIDE,
     SETTLED,
     STOPPED,
+    UNGRADED_ANSWER,
     Dropped,
     Json,
     LooksForgotten,
@@ -101,6 +106,8 @@ from adaptive_eval.run.trial import (
     TrialState,
 )
 
+NoteId = tuple[str, int | None, str]
+"""What tells two notes apart that follow from the log: kind, model, and the fault of an alarm."""
 EVERYTHING = 2**31
 """Trials that the core is asked for: all it wants, since how far it was asked must not matter."""
 
@@ -113,6 +120,12 @@ class Machine:
         the store says, and whether the grader has graded any answer of this run."""
         self.account = Account()
         self.account.add_outside(spent)
+        self.waited_before: Collection[int] = ()
+        """Models of which all that was asked in earlier starts has come, if there were any."""
+        self._unanswered: set[int] = set()
+        """Models with a trial in flight in this start that got no answer then, even if it was asked again."""
+        self.alarms = Alarms()
+        """Sums over the graded answers of each model."""
         self.trials: dict[Key, Trial] = {}
         """All trials that are not over."""
         self.counts: Counter[TrialState] = Counter()
@@ -135,6 +148,8 @@ class Machine:
         """Whether the log was replayed, or is not to be."""
         self.is_regrading = False
         """Whether it only grades stored answers."""
+        self.regraded = 0
+        """Stored answers that were graded again."""
         self.has_others = False
         """Whether the log has answers of models that are not in the run."""
         self._request_of: dict[Key, int] = {}
@@ -159,14 +174,20 @@ class Machine:
         """Models that have answered in this start."""
         self._graded: set[int] = {0} if has_grades else set()
         """Benchmarks of which an answer has a grade."""
+        self._graded_of: set[tuple[int, int]] = set()
+        """Models whose answers come with grades, each with a benchmark in which an answer has one."""
         self._failures: Counter[int] = Counter()
         """By benchmark: answers on which the grader has failed in this start."""
         self._recorded: dict[int, Json] = {}
         """Looks that the log has, by number."""
         self._owed: list[LookTaken | Note] = []
         """Records that follow from the log, while it is replayed."""
-        self._noted: set[tuple[str, int | None]] = set()
-        """Kinds and models of notes that follow from the log, and that it has."""
+        self._noted: set[NoteId] = set()
+        """Notes that follow from the log, and that it has."""
+        self._derived_alarms: set[NoteId] = set()
+        """Alarms that this machine has raised."""
+        self.ungraded: dict[int, tuple[str, str]] = {}
+        """By model: the first answer of this start on which the grader has failed, and its error."""
         self._core_aside: set[int] = set()
         self._stop = 0
         """0: go on, 1: ask nothing more, 2: cancel what is in flight."""
@@ -186,6 +207,7 @@ class Machine:
         """The core's position of each model."""
         self.is_capped = plan.budget.bought
         """Whether a cap counts what lost answers have cost."""
+        self._benchmarks = frozenset(setting.benchmarks) or frozenset({0})
         self.slots = dict(setting.slots)
         self._looked = len(controller.looks)
         self._caps = BudgetAccount(plan.budget, plan.bench.worst_cost)
@@ -195,6 +217,9 @@ class Machine:
             for model, worst in zip(setting.roster, plan.bench.worst_cost, strict=True)
         }
         """The most that an answer may cost, without its grade."""
+        if (alarms := setting.alarms) is not None:
+            opening = dict(zip(setting.roster, plan.opening, strict=True))
+            self.alarms.use(alarms, setting.questions, opening)
 
     def handle(self, event: Event, now: float = 0.0) -> list[Action]:
         """Take in an event; returns what is to be done, in order. `now`: seconds of any clock that goes on."""
@@ -219,8 +244,8 @@ class Machine:
             case Capacity(model, slots):
                 self.slots[model] = slots
                 self._fill(model)
-            case Unservable(model, reason):
-                if self._answered or self._is_finished:
+            case Unservable(model, reason, was_served):
+                if was_served or self._answered or self._is_finished:
                     self._set_aside(model, reason)
                 else:
                     self._abort(AbortKind.UNSERVABLE, {model: reason})
@@ -237,10 +262,11 @@ class Machine:
             case StageBegun():
                 self._on_stage_begun(event)
             case Opened():
+                self.waited_before = event.waited
                 self._on_opened(event)
             case Regrade(answers):
                 self._on_regrade(answers)
-        if self.refused and (now - self._refused_at >= REFUSALS_SECONDS or self._all_have_answered):
+        if self.refused and (now - self._refused_at >= REFUSALS_SECONDS or self.all_have_answered):
             self._abort(AbortKind.REFUSED, dict(self.refused))
         if self.is_live:
             self._finish_if_over()
@@ -280,11 +306,14 @@ class Machine:
         """Enter rows of earlier starts into the account, and tell the core of them."""
         self.seq = max(self.seq, rows[-1][0]) if rows else self.seq
         account, graded, benchmark = self.account, self._graded, self.setting.benchmarks
+        own_grades, graded_of = self.setting.own_grades, self._graded_of
         for _, record in rows:
             if type(record) is Trial:
                 account.enter(record)
                 if record.category is not None:
                     graded.add(benchmark[record.question] if benchmark else 0)
+                    if record.model in own_grades:
+                        graded_of.add((record.model, benchmark[record.question] if benchmark else 0))
                 elif record.state is not UNGRADED:
                     self._unclaimed[record.key] = record
             elif type(record) is Charge:
@@ -294,19 +323,27 @@ class Machine:
             elif type(record) is Note:
                 if record.kind == SET_ASIDE and record.model is not None:
                     self.aside[record.model] = str(record.body.get("reason", ""))
-                elif record.kind in (CORE_SET_ASIDE, SETTLED):
-                    self._noted.add((record.kind, record.model))
+                elif record.kind in (CORE_SET_ASIDE, SETTLED, ALARM):
+                    self._noted.add(_note_id(record))
+                    if record.kind == ALARM:
+                        self.alarms.restore(record)
+                elif record.kind == DISCARDED and record.model is not None:
+                    self.alarms.forget(record.model)
+                    self._noted = {one for one in self._noted if one[:2] != (ALARM, record.model)}
         self._tell_rows(rows)
 
     def _tell_rows(self, rows: Iterable[Row]) -> None:
         """Tell the core of rows that are on disk, in their order, and derive what follows."""
-        answers: list[Trial] = []
+        answers, alarms = list[Trial](), self.alarms
         for _, record in rows:
             if type(record) is Trial:
                 if record.state is DONE or record.state is UNGRADED:
                     answers.append(record)
+                    alarms.add(record)
             elif type(record) is Charge:
-                if self.is_capped and not record.estimated:
+                if record.kind is ChargeKind.DISCARDED:
+                    self.controller.spend_outside_plan(record.number, record.cost)
+                elif self.is_capped and not record.estimated:
                     self._tell(answers)
                     answers = []
                     self._lose(record)
@@ -360,15 +397,42 @@ class Machine:
             if position not in self._core_aside:
                 self._core_aside.add(position)
                 if model not in self.aside:
-                    body = {"cause": lost.cause.value, "reason": lost.reason}
-                    self._emit(Note(CORE_SET_ASIDE, model, body))
+                    reason = lost.reason
+                    if lost.cause is Cause.GRADER and model in self.ungraded:
+                        reason = "{}; for example on question {}: {}".format(reason, *self.ungraded[model])
+                    self._emit(Note(CORE_SET_ASIDE, model, {"cause": lost.cause.value, "reason": reason}))
+        self._raise_alarms(has_looked=bool(looks))
         if looks and self.is_live:
             self._note_settled()
+
+    def _raise_alarms(self, *, has_looked: bool) -> None:
+        """Emit the alarms that follow from the log, each once, and end the run if the settings say so."""
+        controller, setting = self.controller, self.setting
+        raised = [core_alarm_note(alarm, setting.roster[alarm.model], setting.questions) for alarm in controller.alarms]
+        if has_looked and setting.alarms is not None and controller.finished is not Reason.ALARM:
+            numbers = controller.counts.sum(axis=2) + controller.ungraded
+            gone = controller.set_aside.keys() | setting.plan.bench.recorded
+            judged = {model: numbers[at] for at, model in enumerate(setting.roster) if at not in gone}
+            raised += self.alarms.on_look(judged.keys(), judged, is_last=controller.finished is not None)
+        for note in raised:
+            if (key := _note_id(note)) not in self._derived_alarms:
+                self._derived_alarms.add(key)
+                self._emit(note)
+        if self.is_live:
+            self._stop_if_alarmed()
+
+    def _stop_if_alarmed(self) -> None:
+        """End this start by an alarm, once what is in flight has come."""
+        if self.alarms.stopped is not None and not self._is_aborted:
+            self._is_aborted = True
+            self._stop = max(self._stop, 1)
+            self._actions.append(Abort(AbortKind.ALARM, dict(self.alarms.stopped)))
 
     def _emit(self, record: LookTaken | Note) -> None:
         """Write a record that follows from the log, unless it may be there already."""
         if self.is_live:
-            self._write(record)
+            if isinstance(record, LookTaken) or _note_id(record) not in self._noted:
+                self._write(record)
         else:
             self._owed.append(record)
 
@@ -377,7 +441,7 @@ class Machine:
             return
         wanted = self.controller.still_wanted()
         for position, model in enumerate(self.setting.roster):
-            key = SETTLED, model
+            key = SETTLED, model, ""
             never_asked = model in self.aside or position in self.setting.plan.bench.recorded
             if not wanted[position] and not never_asked and key not in self._noted:
                 self._noted.add(key)
@@ -402,7 +466,8 @@ class Machine:
         )
         self.aside.clear()
         self._core_aside.clear()
-        self._noted.clear()
+        self._owed = [one for one in self._owed if isinstance(one, LookTaken) or _note_id(one) not in self._noted]
+        self._noted = {one for one in self._noted if one[0] == ALARM}
         looked = self._looked
         self._set(setting, controller)
         self._looked = looked
@@ -424,7 +489,10 @@ class Machine:
             else:
                 lost[trial.model].append(trial)
         self._unclaimed.clear()
-        self._write_owed()
+        self._write_owed(is_explained=event.is_explained)
+        for model, reason in event.unreachable.items():
+            self._set_aside(model, reason)
+        self._stop_if_alarmed()
         for model, trials in lost.items():
             for trial in trials:
                 self.account.enter(trial, -1)
@@ -449,7 +517,7 @@ class Machine:
         self._unasked.add(trial.key)
         self._actions.append(Send(request, claimed=True))
 
-    def _write_owed(self) -> None:
+    def _write_owed(self, *, is_explained: bool) -> None:
         """Write what follows from the log and is not in it, or differs."""
         owed, self._owed = self._owed, []
         looks = {record.number: record for record in owed if isinstance(record, LookTaken)}
@@ -459,12 +527,14 @@ class Machine:
         if differs is not None:
             again = [look for number, look in looks.items() if number >= differs]
             self._write(LooksForgotten(differs), *again)
+            if not is_explained:
+                self._write(Note(LOOKS_RETAKEN, None, {"looks": max(known) + 1}))
         for number, look in looks.items():
             if number not in stored and (differs is None or number < differs):
                 self._write(look)
         for record in owed:
-            if isinstance(record, Note) and (record.kind, record.model) not in self._noted:
-                self._noted.add((record.kind, record.model))
+            if isinstance(record, Note) and (key := _note_id(record)) not in self._noted:
+                self._noted.add(key)
                 self._write(record)
         stored.clear()
 
@@ -528,6 +598,8 @@ class Machine:
             self.counts[was] -= 1
             if was in IN_FLIGHT and state not in IN_FLIGHT:
                 self._leave_request(key)
+                if was is RUNNING and state is not GRADING:
+                    self._unanswered.add(key[0])
         if was_busy is not is_busy:
             self.busy[after.model] += 1 if is_busy else -1
         if state in OVER:
@@ -634,8 +706,8 @@ class Machine:
         """Remove and return the next trials that fit into one request and the caps, reserved."""
         queue, taken = self._queues[model], list[Trial]()
         most = self.setting.samples.get(model, 1)
-        if model in self.setting.own_grades and not self._has_grades(model):
-            most = min(most, FIRST_IN_FLIGHT - self.busy[model])
+        if self._awaits_grades(model):
+            most = int(self._bring_forward(model))
         needed = NO_COST
         while queue and len(taken) < most:
             trial = self.trials.get(queue[0])
@@ -659,8 +731,36 @@ class Machine:
         seed = self.setting.seed
         return seed(*trial.key) == seed(*last.key) + 1
 
-    def _has_grades(self, model: int) -> bool:
-        return bool(self._graded) if model in self._answered or self.account.models[model].answers else False
+    def _awaits_grades(self, model: int) -> bool:
+        """Whether answers of a model come with their grades, and none has come in some benchmark."""
+        if model not in self.setting.own_grades:
+            return False
+        return any((model, benchmark) not in self._graded_of for benchmark in self._benchmarks)
+
+    def _bring_forward(self, model: int) -> bool:
+        """Bring the next trial that may be sent to the front of the queue of a model without grades; returns whether
+        there is one.
+
+        Few answers are in flight to a benchmark without a grade, to different questions if there are.
+        """
+        queue = self._queues[model]
+        held = [trial.question for trial in self.trials.values() if trial.model == model and trial.state in HELD]
+        for is_repeated in (False, True):
+            for key in queue:
+                if (trial := self.trials.get(key)) is None or trial.state is not QUEUED:
+                    continue
+                benchmark = self._benchmark(trial.question)
+                alike = [question for question in held if self._benchmark(question) == benchmark]
+                is_first = len(alike) < FIRST_IN_FLIGHT and (is_repeated or trial.question not in alike)
+                if is_first or (model, benchmark) in self._graded_of:
+                    queue.remove(key)
+                    queue.appendleft(key)
+                    return True
+        return False
+
+    def _benchmark(self, question: int) -> int:
+        """The benchmark of a question."""
+        return self.setting.benchmarks[question] if self.setting.benchmarks else 0
 
     def _reserve(self, model: int) -> Cost:
         """What is reserved for an answer of a model."""
@@ -774,7 +874,7 @@ class Machine:
         """Ask a model nothing more; the core is told when that is on disk."""
         if model not in self.aside and model in self.position:
             self.aside[model] = reason
-            self._write(Note(SET_ASIDE, model, {"reason": reason}))
+            self._write(Note(SET_ASIDE, model, {"reason": reason, "cause": Cause.SERVER.value}))
             self._forget_queue(model)
 
     # -- grades ----------------------------------------------------------------------------------------------------
@@ -802,11 +902,16 @@ class Machine:
             category=category,
             grade=event.details,
         )
+        self.regraded += self.is_regrading
         if key in self._places:
             self._write_at(self._places[key], after)
         else:
             self._write(after)
         self._move(after)
+        if event.details.error is not None and trial.model not in self.ungraded:
+            question = self.setting.questions[trial.question] if self.setting.questions else str(trial.question)
+            self.ungraded[trial.model] = question, event.details.error
+            self._write(Note(UNGRADED_ANSWER, trial.model, {"question": question, "error": event.details.error}))
         self._watch_grader(event, trial)
         if (
             trial.state is JUDGING
@@ -818,14 +923,17 @@ class Machine:
 
     def _watch_grader(self, event: Graded, trial: Trial) -> None:
         """End the run if the grader has failed on the first answers, and has graded none."""
-        benchmarks = self.setting.benchmarks
-        benchmark = benchmarks[trial.question] if benchmarks else 0
+        benchmark = self._benchmark(trial.question)
         if event.category is not None:
             self._graded.add(benchmark)
+            if trial.model in self.setting.own_grades:
+                self._graded_of.add((trial.model, benchmark))
         elif event.has_failed:
             self._failures[benchmark] += 1
             if self._failures[benchmark] == FIRST_ANSWERS and benchmark not in self._graded and not self._is_finished:
-                self._abort(AbortKind.GRADER, {trial.model: event.details.error or ""})
+                is_judged = trial.question in self.setting.judged
+                kind = AbortKind.GRADER_SERVER if is_judged else AbortKind.GRADER
+                self._abort(kind, {trial.model: event.details.error or ""})
 
     def _on_grading_cut_off(self, key: Key) -> None:
         self._judging.discard(key)
@@ -852,7 +960,8 @@ class Machine:
         return self._stop == 2 or self._is_out_of_time or self._is_aborted
 
     @property
-    def _all_have_answered(self) -> bool:
+    def all_have_answered(self) -> bool:
+        """Whether every model has answered, or has refused its first request."""
         asked = {model for at, model in enumerate(self.setting.roster) if at not in self.setting.plan.bench.recorded}
         return asked <= self._answered | self.refused.keys()
 
@@ -924,9 +1033,24 @@ class Machine:
         if self._is_out_of_time:
             self.controller.tick(*self._clock)
             self._follow()
+            if self._is_finished and not self.is_quiet:  # what outlives this process is not waited for
+                self._cancel_all()
+                return
         reason = self.controller.finished
         self._is_ended = True
-        self._write(Note(STOPPED) if reason is None else Note(FINISHED, None, {"reason": reason.value}))
+        waited = self._waited_for()
+        self.controller.count_overrun(self.position[model] for model in waited)
+        body = {"waited_for": waited} if waited else {}
+        self._write(
+            Note(STOPPED, None, body) if reason is None else Note(FINISHED, None, {"reason": reason.value, **body})
+        )
+
+    def _waited_for(self) -> list[int]:
+        """Models of which all that was asked has come, now and in earlier starts, where any is asked ahead of looks."""
+        if not self.setting.plan.pace.held:
+            return []
+        left = {key[0] for key, trial in self.trials.items() if trial.state is not QUEUED} | self._unanswered
+        return [model for model in self.setting.roster if model not in left and model in self.waited_before]
 
     @property
     def _is_waiting(self) -> bool:
@@ -943,18 +1067,22 @@ class Machine:
         return len(self._queues[model]) if self._may_ask(model) else 0
 
     def is_owed(self, model: int) -> bool:
-        """Whether a trial that was asked of this model, or is to be, is not stored yet."""
-        return self._is_wanted(model) and bool(self.busy[model] or self._queues[model])
+        """Whether a trial that was asked of this model, or is to be, is not stored yet; no more once the run stops."""
+        return not self._stop and self._is_wanted(model) and bool(self.busy[model] or self._queues[model])
 
     def is_settled(self, model: int) -> bool:
         """Whether this model has nothing in flight, and nothing can want it again under the settings of today."""
-        is_done = (SETTLED, model) in self._noted or not self._is_wanted(model)
+        is_done = (SETTLED, model, "") in self._noted or not self._is_wanted(model)
         return is_done and not self.in_flight[model]
 
     def is_parked(self, model: int) -> bool:
         """Whether nothing is asked of this model until trials of others want it again."""
         is_paused = model in self.position and self.controller.is_paused(self.position[model])
         return is_paused and not self.busy[model]
+
+
+def _note_id(note: Note) -> NoteId:
+    return note.kind, note.model, str(note.body.get("fault", ""))
 
 
 def _is_same(look: Json, stored: Json) -> bool:

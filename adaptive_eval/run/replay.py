@@ -36,7 +36,7 @@ def void_notes(notes: Sequence[tuple[int, Note]], stages: Sequence[Stage]) -> se
         while ends and seq >= ends[0]:
             ends.pop(0)
             standing.clear()
-        if note.kind == BEGUN:
+        if note.kind in BEGUN:
             void.update(standing)
             standing.clear()
         elif note.kind == SET_ASIDE:

@@ -1,4 +1,4 @@
-"""Where answers come from: the interface of a supply, and servers of others behind it.
+"""Where answers come from: the interface of a supply, and the supply of models that are asked request by request.
 
 A supply is given requests, and posts events. It knows the machine only by these values. One that starts servers, or
 hands requests to a batch service, also answers which trials of earlier starts it still has (`claims`), and is told what
@@ -15,9 +15,10 @@ from typing import Protocol
 from adaptive_eval.base.errors import EndpointError, Rejected, RetryNotAllowed
 from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, Prompt
-from adaptive_eval.run.events import Answered, Event, Failed, Received, Wasted
+from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Prompt
+from adaptive_eval.run.events import Answered, Capacity, Event, Failed, Received, Wasted
 from adaptive_eval.run.follow_up import RequestFailure
+from adaptive_eval.run.records import Note
 from adaptive_eval.run.trial import Key, Request
 
 Post = Callable[[Event], None]
@@ -58,29 +59,87 @@ class Supply(Protocol):
     def on_stored(self, keys: Sequence[Key]) -> None:
         """Answers of these trials are on disk."""
 
+    def on_noted(self, note: Note) -> None:
+        """A note about a model of this supply is on disk."""
+
+    def leave(self) -> None:
+        """The run is stopping: give back requests that were not sent; what the next start can claim stays."""
+
     def serve(self, demand: Mapping[int, Demand]) -> None:
-        """Start and stop servers as models need them; called after each commit, and twice a second."""
+        """Start and stop servers as models need them; called when something has changed, and twice a second."""
+
+    def stats(self, model: int) -> EndpointStats:
+        """The traffic of a model so far."""
 
     async def close(self) -> None:
-        """Begin nothing more, and give up what is under way."""
+        """Begin nothing more, and give up what is under way; notes that are posted meanwhile are still stored."""
+
+
+class ModelClient(Protocol):
+    """A model that can be asked, wherever its servers are."""
+
+    async def ask(self, request: Request, again: Again | None) -> Sequence[Answer]:
+        """The answers to a request, in the order of its trials; raises `EndpointError`.
+
+        `again` is awaited before an answer that may have cost something is asked for once more.
+        """
+
+    @property
+    def stats(self) -> EndpointStats:
+        """The traffic so far."""
+
+
+def seeds_of(seed: Callable[[int, int], int], request: Request) -> range:
+    """The seeds of a request, which follow each other; `seed` gives that of a question's trial."""
+    first = seed(request.question, request.first)
+    return range(first, first + request.size)
 
 
 @dataclass(frozen=True, slots=True)
-class AskedModel:
-    """A model at servers of others: what it is asked, and what its answers cost."""
+class EndpointClient:
+    """A model at an endpoint, which knows prompts and seeds only."""
 
     endpoint: Endpoint
     prompt: Callable[[int], Prompt]
     """The prompt of a question."""
     seed: Callable[[int, int], int]
     """The seed of a question's trial."""
+
+    async def ask(self, request: Request, again: Again | None) -> Sequence[Answer]:
+        """Sample with the seeds of the trials."""
+        return await self.endpoint.sample(self.prompt(request.question), self.seeds(request), again)
+
+    def seeds(self, request: Request) -> range:
+        """The seeds of a request."""
+        return seeds_of(self.seed, request)
+
+    @property
+    def stats(self) -> EndpointStats:
+        """The traffic of the endpoint."""
+        return self.endpoint.stats
+
+
+@dataclass(frozen=True, slots=True)
+class AskedModel:
+    """A model of a supply: who answers for it, how many requests it takes, and what its answers cost."""
+
+    client: ModelClient
+    slots: int
+    """Requests in flight at its servers, or at each of those that the run starts."""
     cost: Callable[[Answer], Cost]
     reserve: Callable[[Answer, int, int], Cost] = field(default=lambda answer, question, number: NO_COST)
-    """The most that the grade of an answer may cost."""
+    """The most that the grade of an answer to a question's trial may cost."""
+
+    def received(self, question: int, number: int, answer: Answer) -> Received:
+        """An answer with all that the machine wants to know of it."""
+        kinds = answer_kinds(" ".join(sorted(answer.signals))) if answer.signals else 0
+        return Received(
+            number, answer, self.cost(answer), answer.latency, kinds, self.reserve(answer, question, number)
+        )
 
 
 class EndpointSupply:
-    """Servers of others: each request is a task that waits for its endpoint."""
+    """Models that are always there: each request is a task that waits for its model's client."""
 
     def __init__(
         self,
@@ -103,6 +162,8 @@ class EndpointSupply:
         """Lost answers that were posted, by model."""
         self._in_vain: dict[int, int] = dict.fromkeys(models, 0)
         """Those of them whose usage was known."""
+        self._stuck: dict[int, int] = dict.fromkeys(models, 0)
+        """Requests that keep failing while others are answered, by model: others get their places."""
 
     def claims(self, keys: Collection[Key]) -> Collection[Key]:
         """None: connections end with the process."""
@@ -128,10 +189,37 @@ class EndpointSupply:
     def on_stored(self, keys: Sequence[Key]) -> None:
         """Do nothing: a connection is over with its answer."""
 
+    def on_noted(self, note: Note) -> None:
+        """Do nothing: it posts no notes."""
+
+    def leave(self) -> None:
+        """Do nothing: answers are waited for."""
+
     def serve(self, demand: Mapping[int, Demand]) -> None:
         """Post what was lost meanwhile without an end of its request, such as the slower one of two requests."""
         for model in self._models:
             self._post_losses(model)
+            stuck = self.stats(model).aside
+            if stuck != self._stuck[model]:
+                self._stuck[model] = stuck
+                self.post_capacity(model)
+
+    def post_capacity(self, model: int) -> None:
+        """Post how many requests of a model may be in flight."""
+        self._post(Capacity(model, self.capacity(model)))
+
+    def capacity(self, model: int) -> int:
+        """Requests of a model that may be in flight."""
+        return self._models[model].slots + self._stuck[model]
+
+    @property
+    def requests(self) -> Collection[int]:
+        """The requests in flight."""
+        return list(self._tasks)
+
+    def stats(self, model: int) -> EndpointStats:
+        """The traffic of the model's client."""
+        return self._models[model].client.stats
 
     async def close(self) -> None:
         """Cancel all requests."""
@@ -141,11 +229,9 @@ class EndpointSupply:
     async def _ask(self, request: Request) -> None:
         self._sent.add(request.id)
         model = self._models[request.model]
-        first = model.seed(request.question, request.first)
-        seeds = range(first, first + request.size)
         again = partial(self._may_repeat, request) if self._is_capped else None
         try:
-            answers = await model.endpoint.sample(model.prompt(request.question), seeds, again)
+            answers = await model.client.ask(request, again)
         except RetryNotAllowed as error:
             self._fail(request, RequestFailure.NOT_ALLOWED, str(error))
         except Rejected as error:
@@ -153,7 +239,8 @@ class EndpointSupply:
         except EndpointError as error:
             self._fail(request, RequestFailure.UNAVAILABLE, str(error))
         else:
-            received = [self._received(model, request, *pair) for pair in zip(request.numbers, answers, strict=True)]
+            each = zip(request.numbers, answers, strict=True)
+            received = [model.received(request.question, number, answer) for number, answer in each]
             self._post(Answered(request.id, received))
 
     def _on_done(self, request: Request, task: asyncio.Task[None]) -> None:
@@ -176,11 +263,6 @@ class EndpointSupply:
         self._post_losses(request.model)
         self._post(Failed(request.id, kind, reason))
 
-    def _received(self, model: AskedModel, request: Request, number: int, answer: Answer) -> Received:
-        kinds = answer_kinds(" ".join(sorted(answer.signals))) if answer.signals else 0
-        reserve = model.reserve(answer, request.question, number)
-        return Received(number, answer, model.cost(answer), answer.latency, kinds, reserve)
-
     async def _may_repeat(self, request: Request) -> bool:
         """Whether a lost request may be repeated: its loss has to be on disk, and within the caps."""
         waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -191,7 +273,7 @@ class EndpointSupply:
     def _post_losses(self, model: int, *, asks: int | None = None) -> None:
         """Post the answers that were lost since the last call. Those of requests that are cut off are not among them:
         the machine charges these."""
-        stats: EndpointStats = self._models[model].endpoint.stats
+        stats = self.stats(model)
         lost, in_vain = stats.lost - self._lost[model], stats.in_vain[self._in_vain[model] :]
         self._lost[model], self._in_vain[model] = stats.lost, len(stats.in_vain)
         if in_vain:

@@ -71,6 +71,21 @@ class GradeDetails(NamedTuple):
     """Why there is no category."""
 
 
+class AnswerFacts(NamedTuple):
+    """What is known of an answer without its texts."""
+
+    digest: int | None
+    """Equal for identical answers; None for an empty answer."""
+    size: int
+    """Bytes of its texts, each counted up to a limit."""
+    is_right: bool | None
+    """What the grader says, if it does."""
+    has_answer: bool | None
+    """Whether the grader has found an answer in it; None if it does not say."""
+    completion_tokens: int
+    """0 if unknown."""
+
+
 class Trial(NamedTuple):
     """One sampled answer of a model to a question."""
 
@@ -91,6 +106,8 @@ class Trial(NamedTuple):
     answer: Answer | None = None
     """None before it has come, and in rows that are read without texts."""
     grade: GradeDetails | None = None
+    facts: AnswerFacts | None = None
+    """Of rows that are read without texts; `facts_of` gives them for all others."""
 
     @property
     def key(self) -> Key:

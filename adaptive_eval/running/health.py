@@ -16,8 +16,8 @@ from adaptive_eval.endpoints.types import Health, ReplicaHealth
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.report.lines import several
-from adaptive_eval.running.launched import require_no_cluster
 from adaptive_eval.running.serving import Serving, opened_endpoints
+from adaptive_eval.supplies.launched import require_no_cluster
 from adaptive_eval.supply.launch.command import server_command
 from adaptive_eval.supply.launch.endpoint import ServedEndpoint
 from adaptive_eval.supply.launch.host import Host, find_holder

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.sharing import SharedTime
-from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Notice, Prompt
+from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Prompt
 from adaptive_eval.running.sources import OpenedHosts, SourceContext, open_sources
+from adaptive_eval.supplies.opening import allow_open_files as allow_open_files
 from adaptive_eval.supply.hosts import ServerHost
 from adaptive_eval.supply.supplies import OpenSupply
 
@@ -62,7 +62,7 @@ async def opened_endpoints(
     """
     keys = read_environment(config.folder)
     async with AsyncExitStack() as stack:
-        config = await _with_simulator(config, stack)
+        config = await with_simulator(config, stack)
         notices = allow_open_files(config)
         opener = partial(open_endpoint, keys=keys, shared_time=SharedTime(), folder=config.folder, notices=notices)
         context = SourceContext(config, keys, redactor, logs, notices, elsewhere, opener, stack, patient, answered)
@@ -86,15 +86,7 @@ async def opened_endpoints(
             await asyncio.gather(*(host.unload(at_once=serving.at_once) for host in serving.hosts))
 
 
-def allow_open_files(config: RunConfig) -> list[Notice]:
-    """Raise the limit of open files; returns a notice if that is not enough."""
-    servers = [model.concurrency.in_flight for model in config.asked for _ in model.replicas]
-    wanted = open_files.wanted_for(sum(servers), len(servers))
-    allowed = open_files.allow(wanted)
-    return [] if allowed >= wanted else [Notice("few_open_files", open_files.too_few(wanted, allowed))]
-
-
-async def _with_simulator(config: RunConfig, stack: AsyncExitStack) -> RunConfig:
+async def with_simulator(config: RunConfig, stack: AsyncExitStack) -> RunConfig:
     """The configuration with a server of the questions' world in this process, where a model needs one."""
     if config.questions.world is None or not any(model.simulate for model in config.models):
         return config

@@ -7,43 +7,19 @@ next start of the run, try to grade the stored answer.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
 
-from adaptive_eval.base.errors import GraderError, GraderExhausted, JudgeFailed
+from adaptive_eval.base.errors import GraderError, JudgeFailed
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again, Answer
 from adaptive_eval.graders.asked import cost_from_signals
+from adaptive_eval.graders.attempts import grade_or_error as grade_or_error
 from adaptive_eval.graders.pool import Grading as Grading
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 from adaptive_eval.store import Regrade, TrialRecord, VerdictsWasted
 from adaptive_eval.store.records import AWAITS_VERDICT
 from adaptive_eval.supply.types import Lane
-
-ATTEMPTS = 3
-"""After this many errors on one answer the grader is not tried again on it."""
-
-Result = TypeVar("Result")
-
-
-async def grade_or_error(
-    grade: Callable[[Answer, Question, Again | None], Awaitable[Result]],
-    answer: Answer,
-    question: Question,
-    again: Again | None = None,
-) -> Result | GraderError:
-    """Grade an answer; returns the error of the last attempt, or of the server if it gave no answer."""
-    if "unanswered" in answer.signals:
-        return GraderError(f"its server fails this request every time, and answers others: {answer.finish_reason}")
-    for _ in range(ATTEMPTS):
-        try:
-            return await grade(answer, question, again)
-        except GraderError as error:
-            last = error
-            if isinstance(error, GraderExhausted):
-                break
-    return last
 
 
 async def grade_stored(

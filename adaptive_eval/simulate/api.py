@@ -26,7 +26,7 @@ from adaptive_eval.simulate.faults import BatchHabits, Decline, Fault, Faults, T
 from adaptive_eval.simulate.judging import JUDGE, VERIFIER, SimulatedJudge, SimulatedVerifier
 from adaptive_eval.simulate.replies import EVENTS, ApiReply, ServingSlots, whole_reply
 
-BATCHES = "adaptive_eval.batches.simulated"
+BATCHES = "adaptive_eval.supplies.batches.simulated"
 """The module of simulated batch services."""
 FIRST_TOKEN = 0.1
 """Share of an answer's time until its first token."""

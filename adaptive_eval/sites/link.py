@@ -126,10 +126,15 @@ class SiteLink:
 
     async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
         """One answer per seed, in order; raises the errors of the site's endpoint, and `SiteGone`."""
+        return await self.ask(*self._number(prompt, seeds), seeds, again)
+
+    async def ask(self, question: int, trial: int, seeds: range, again: Again | None) -> list[Answer]:
+        """The answers to a question from this trial on, one per seed; raises the errors of the site's endpoint, and
+        `SiteGone`."""
         if self._over:
             raise SiteGone("it is gone")
         waiting = _Waiting(asyncio.get_running_loop().create_future(), again)
-        number = self._outbox.request(*self._number(prompt, seeds), seeds, again is not None)
+        number = self._outbox.request(question, trial, seeds, again is not None)
         self._waiting[number] = waiting
         try:
             return await waiting.answers

@@ -1,7 +1,7 @@
 """The sites of a run: the models that have them, and the settings, data and secrets of each."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -12,12 +12,18 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.prepare import PreparedRun, seed_bases
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
+from adaptive_eval.endpoints.types import Again, Answer
 from adaptive_eval.graders.by_benchmark import graders_that_ask
-from adaptive_eval.running.launched import LOGS, file_name
+from adaptive_eval.run.trial import Request
 from adaptive_eval.running.sources import OpenedHosts
 from adaptive_eval.sites.host import SiteGroup, SiteHost, SitePlacing, SitePlan, SitesEndpoint, SiteService
+from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import SiteMaterial, SiteSecrets, SiteSetup
 from adaptive_eval.store import Store
+from adaptive_eval.supplies.launched import LOGS, file_name
+from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext
+from adaptive_eval.supplies.served import OpenedHosts as SuppliedHosts
+from adaptive_eval.supplies.served import ServedClient
 from adaptive_eval.supply.launch.endpoint import ServedPlace
 from adaptive_eval.supply.launch.types import LaunchConfig, spelled_flag
 
@@ -78,10 +84,30 @@ class RunSites:
 
     def open(self, prepared: PreparedRun, store: Store) -> OpenedHosts:
         """Make a host for each site, which is not placed yet, and an endpoint for each model with sites."""
-        config = prepared.config
-        digest = _digest(f"{store.directory.resolve()}\0{store.reader.created}", size=6)
+        served = SiteServices(prepared, store.directory, range(len(prepared.config.models)))
+        return OpenedHosts(self._hosts(prepared, served, store.directory, store.reader.created), served.endpoints)
+
+    def supplied(
+        self, prepared: PreparedRun, directory: Path, created: float, context: SupplyContext, models: Models
+    ) -> SuppliedHosts:
+        """Make a host for each site, which is not placed yet, and a client for each model with sites.
+
+        `created`: when the run in this directory was created.
+        """
+        numbers = {model.name: number for number, model in models.items()}
+        served = SiteServices(prepared, directory, [numbers.get(model.name, -1) for model in prepared.config.models])
+        for number, endpoint in served.endpoints.items():
+            endpoint.answered_before = models[number].name in context.answered
+            context.stack.push_async_callback(endpoint.close)
+        clients = {number: _client(served.endpoints[number], model) for number, model in models.items()}
+        return SuppliedHosts(self._hosts(prepared, served, directory, created), clients)
+
+    def _hosts(
+        self, prepared: PreparedRun, served: "SiteServices", directory: Path, created: float
+    ) -> Sequence[SiteHost]:
+        config, silence = prepared.config, prepared.config.servers.sites.heartbeat_timeout
+        digest = _digest(f"{directory.resolve()}\0{created}", size=6)
         run = f"{config.name}-{digest}/"
-        served, silence = SiteServices(prepared, store), config.servers.sites.heartbeat_timeout
         left, hosts = self._cluster.sites_left_by(run), list[SiteHost]()
         for group in config.serving_groups:
             together = SiteGroup(config.servers.sites.resource_timeout)
@@ -89,7 +115,14 @@ class RunSites:
                 name = run + place.name
                 plan = SitePlan(place.site, name, resources_of_group(config, group), served.at(group, place), silence)
                 hosts.append(SiteHost(plan, self._cluster, together, kept=name in left))
-        return OpenedHosts(hosts, served.endpoints)
+        return hosts
+
+
+def _client(served: SitesEndpoint, model: SuppliedModel) -> ServedClient:
+    async def ask(link: SiteLink, request: Request, again: Again | None) -> Sequence[Answer]:
+        return await link.ask(request.question, request.first, model.seeds(request), again)
+
+    return ServedClient(served, ask)
 
 
 class _Place(NamedTuple):
@@ -124,16 +157,18 @@ def resources_of_group(config: RunConfig, group: ServingGroup) -> dict[str, floa
 class SiteServices:
     """Setups of each model's sites, and the endpoint over them."""
 
-    def __init__(self, prepared: PreparedRun, store: Store) -> None:
+    def __init__(self, prepared: PreparedRun, directory: Path, numbers: Sequence[int]) -> None:
+        """`numbers`: by which each model of the configuration is known in the run."""
         self.endpoints: dict[int, SitesEndpoint] = {}
-        self._config, self._store, self._head = prepared.config, store, secrets.token_hex(8)
+        self._config, self._directory, self._head = prepared.config, directory, secrets.token_hex(8)
+        self._numbers = numbers
         self._inputs: dict[int, tuple[SiteSecrets, SiteMaterial, str]] = {}
         keys = read_environment(self._config.folder)
         materials: dict[int, tuple[SiteMaterial, str]] = {}
         for number in self._config.launched:
             model = self._config.models[number]
             prompts = prepared.prompts[number]
-            self.endpoints[number] = SitesEndpoint(prompts, seed_bases(prepared, model))
+            self.endpoints[numbers[number]] = SitesEndpoint(prompts, seed_bases(prepared, model))
             if id(prompts) not in materials:
                 materials[id(prompts)] = _site_inputs(prepared, number)
             material, material_mark = materials[id(prompts)]
@@ -155,11 +190,12 @@ class SiteServices:
                 place=place.word,
                 pool=config.servers.pool if group.places and site_secrets.model.in_pool else None,
                 folder=config.folder.resolve(),
-                logs=self._store.directory.resolve() / LOGS,
+                logs=self._directory.resolve() / LOGS,
             )
             served = ServedPlace()
-            self.endpoints[number].add(served)
-            services[number] = SiteService(setup, site_secrets, material, self.endpoints[number], served)
+            endpoint = self.endpoints[self._numbers[number]]
+            endpoint.add(served)
+            services[self._numbers[number]] = SiteService(setup, site_secrets, material, endpoint, served)
         return services
 
 

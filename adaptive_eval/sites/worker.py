@@ -20,12 +20,10 @@ from adaptive_eval.base.errors import AdaptiveEvalError, EndpointError, GraderEr
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import RunConfig, ServersConfig
 from adaptive_eval.endpoints.types import Again, Answer
+from adaptive_eval.graders.attempts import grade_or_error
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Marks
 from adaptive_eval.questions.types import Question
-from adaptive_eval.running.launched import ServerOpener, file_name, require_programs
-from adaptive_eval.running.serving import allow_open_files
-from adaptive_eval.scheduler.grading import grade_or_error
 from adaptive_eval.sites.messages import (
     BEAT_SECONDS,
     FULL_MESSAGE,
@@ -44,6 +42,8 @@ from adaptive_eval.sites.messages import (
     pack_answer,
 )
 from adaptive_eval.store import Event
+from adaptive_eval.supplies.launched import ServerOpener, file_name, require_programs
+from adaptive_eval.supplies.opening import allow_open_files
 from adaptive_eval.supply.launch.command import free_ports
 from adaptive_eval.supply.launch.endpoint import ServedEndpoint
 from adaptive_eval.supply.launch.host import ExclusivePlaces, Host

@@ -12,10 +12,10 @@ from typing import Any
 
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.endpoints.types import AnswerLogprobs
+from adaptive_eval.run.facts import MAX_SIZE
 
 MAX_UNPACKED = 256 * 1024 * 1024
 """No response, so no text, is longer (`endpoints.wire.MAX_BODY`): what unpacks to more was not written here."""
-MAX_PLAIN = 512
 LOGPROB_STEPS = 10_000
 """Log-probabilities are stored to four decimals."""
 _JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
@@ -26,7 +26,7 @@ def pack_text(text: str | None) -> str | bytes | None:
     if text is None:
         return None
     data = text.encode("utf-8", "surrogatepass")
-    if len(data) <= MAX_PLAIN and not has_surrogates(text):
+    if len(data) <= MAX_SIZE and not has_surrogates(text):
         return text
     return compress(data)
 

@@ -10,9 +10,10 @@ from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.run.charges import Charge, ChargeKind
+from adaptive_eval.run.facts import MAX_SIZE
 from adaptive_eval.run.records import SETTINGS, Json, LookTaken, Note, Row
 from adaptive_eval.run.replay import in_commits
-from adaptive_eval.run.trial import JUDGING, UNGRADED, GradeDetails, Key, Trial, TrialState
+from adaptive_eval.run.trial import JUDGING, UNGRADED, AnswerFacts, GradeDetails, Key, Trial, TrialState
 from adaptive_eval.storage.database import RunDatabase, Values
 from adaptive_eval.storage.errors import damaged
 from adaptive_eval.storage.header import RunHeader
@@ -22,7 +23,14 @@ BLOCK = 16_384
 """Rows that a machine is given at a time where commits do not matter."""
 STATES = {state.value: state for state in TrialState}
 _PLACE = "seq, model, question, number, round, state, tokens, usd, gpu_seconds, v_tokens, v_usd, v_gpu_seconds"
-_BRIEF = f"SELECT at, {_PLACE}, category, flags, latency FROM trials"
+_SIZE = f"CASE typeof({{0}}) WHEN 'blob' THEN {MAX_SIZE} ELSE ifnull(length(CAST({{0}} AS BLOB)), 0) END"
+"""Bytes of a text: a longer one is stored compressed, as a BLOB."""
+_FLAG = "CASE json_type(signals, '$.{0}') WHEN 'true' THEN 1 WHEN 'false' THEN 0 END"
+_FACTS = (
+    f"digest, {_SIZE.format('text')} + {_SIZE.format('reasoning')}, {_FLAG.format('is_correct')}, "
+    f"{_FLAG.format('has_answer')}, completion_tokens"
+)
+_BRIEF = f"SELECT at, {_PLACE}, category, flags, latency, {_FACTS} FROM trials"
 _WHOLE = (
     f"SELECT {_PLACE}, category, flags, latency, signals, extracted, grader_error, seed, finish_reason, prompt_tokens, "
     "completion_tokens, ttft, replica, attempts, completion_bpt, prompt_bpt, logprobs, text, reasoning FROM trials"
@@ -76,7 +84,7 @@ class AccountLine(NamedTuple):
     verdicts: Cost
 
 
-class RunReader:
+class LogReader:
     """Reads everything stored of a run, as immutable values."""
 
     def __init__(self, directory: Path, database: RunDatabase) -> None:
@@ -198,6 +206,12 @@ class RunReader:
             yield from found
             after = found[-1][0]
 
+    def ungraded_count(self, models: Collection[int]) -> int:
+        """How many stored answers of models have no grade."""
+        query = "SELECT model, count(*) FROM trials WHERE state IN (?, ?) GROUP BY model"
+        rows = self._rows(query, JUDGING.value, UNGRADED.value)
+        return sum(_whole_number(number) for model, number in rows if model in models)
+
     def trials(self, where: str = "seq > 0", *values: object, order: str = "seq") -> Iterator[tuple[int, Trial]]:
         """Trials with their texts, in their order; `where`: an SQL condition."""
         return map(_whole_trial, self._rows(f"{_WHOLE} WHERE {where} ORDER BY {order}", *values))
@@ -243,15 +257,18 @@ class RunReader:
     # -- rows ------------------------------------------------------------------------------------------------------
 
     def _trials(self, where: str = "") -> Iterator[TimedRow]:
-        states, kinds = STATES, answer_kinds
+        states, kinds, booleans = STATES, answer_kinds, {None: None, 0: False, 1: True}
         for (
             at, seq, model, question, number, round_, state, tokens, usd, gpu, v_tokens, v_usd, v_gpu,
-            category, flags, latency,
+            category, flags, latency, digest, size, is_right, has_answer, completion_tokens,
         ) in self.database.connection.execute(f"{_BRIEF} {where} ORDER BY seq"):  # fmt: skip
             verdict = Cost(v_tokens, v_usd, v_gpu) if v_tokens or v_usd or v_gpu else NO_COST
+            facts = None
+            if completion_tokens is not None:
+                facts = AnswerFacts(digest, size, booleans[is_right], booleans[has_answer], completion_tokens)
             trial = Trial(
                 model, question, number, round_, states[state], Cost(tokens, usd, gpu), verdict, category,
-                kinds(flags) if flags else 0, latency or 0.0,
+                kinds(flags) if flags else 0, latency or 0.0, None, None, facts,
             )  # fmt: skip
             yield at, (seq, trial)
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,8 +9,8 @@ from adaptive_eval import __version__
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.base.files import closed_on_error
 from adaptive_eval.endpoints.redaction import Redactor
-from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.run.charges import Charge
+from adaptive_eval.run.facts import answer_digest
 from adaptive_eval.run.records import SETTINGS, Dropped, LooksForgotten, LookTaken, Note, Record, Row
 from adaptive_eval.run.trial import Trial
 from adaptive_eval.storage.database import RunDatabase
@@ -26,14 +25,14 @@ from adaptive_eval.storage.packing import (
     real,
     valid_text,
 )
-from adaptive_eval.storage.read import RunReader, StoredReport
+from adaptive_eval.storage.read import LogReader, StoredReport
 from adaptive_eval.storage.redact import redact_note, redact_trial
 from adaptive_eval.storage.schema import COVERED, Stored, insert_into, sealed
 
 TICK_SECONDS = 1e-6
 """Between two commits, if a clock says that the second came before the first."""
 _INSERT = {table: insert_into(table) for table in COVERED}
-ReportMaker = Callable[[RunReader], StoredReport]
+ReportMaker = Callable[[LogReader], StoredReport]
 """Makes a report of all that is stored; it is called when the rows of a commit are written."""
 _DROP = "DELETE FROM trials WHERE model = ? AND question = ? AND number = ?"
 _IN_PLACE = "SELECT model, question, number, at FROM trials WHERE seq = ?"
@@ -53,7 +52,7 @@ class RunStore:
         self.directory = directory
         self.redactor = Redactor() if redactor is None else redactor
         """Removes the secrets of the run from whatever is written."""
-        self.reader = RunReader(directory, database)
+        self.reader = LogReader(directory, database)
         """Reads through the writer's connection, before and after writing."""
         self._database = database
         self._names = {*self.reader.models(), *self.reader.questions()}
@@ -238,16 +237,3 @@ def _trial_row(seq: int, trial: Trial, at: float) -> tuple[Stored, ...]:
         at,
         *texts,
     )
-
-
-def answer_digest(answer: Answer) -> int | None:
-    """A 64-bit digest of text and reasoning as a signed integer, by which identical answers are found.
-
-    None for an empty answer, which does not count as a repeat.
-    """
-    if not answer.text and not answer.reasoning:
-        return None
-    digest = blake2b(answer.text.encode("utf-8", "surrogatepass"), digest_size=8)
-    if answer.reasoning:
-        digest.update(b"\0" + answer.reasoning.encode("utf-8", "surrogatepass"))
-    return int.from_bytes(digest.digest(), "big", signed=True)

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Self
 
 from adaptive_eval.endpoints.redaction import NOTHING_SECRET, Redactor
+from adaptive_eval.notes.event import Event
+from adaptive_eval.storage.header import RunHeader
 from adaptive_eval.store import database
 from adaptive_eval.store.checksums import insert_into, sealed, set_columns
-from adaptive_eval.store.events.event import Event
-from adaptive_eval.store.records import RunHeader, TrialRecord
+from adaptive_eval.store.records import TrialRecord
 from adaptive_eval.store.redaction import redact_event, redact_trial
 from adaptive_eval.store.rows import INSERT_TRIAL, dump_json, trial_row, write_events, write_run
 

@@ -12,10 +12,10 @@ from pydantic import TypeAdapter
 
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.core.types import Look, PairVerdict
+from adaptive_eval.notes import events_of_kind
+from adaptive_eval.notes.event import Event
+from adaptive_eval.notes.lives import SettingsChanged
 from adaptive_eval.store import StoredLook
-from adaptive_eval.store.events import events_of_kind
-from adaptive_eval.store.events.event import Event
-from adaptive_eval.store.events.lives import SettingsChanged
 from adaptive_eval.store.roster import Names
 
 PATH = "trials.max"

@@ -13,10 +13,11 @@ from pydantic import TypeAdapter, ValidationError
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
+from adaptive_eval.notes import events_of_kind, parse_event
+from adaptive_eval.notes.event import Event, Json
+from adaptive_eval.notes.grading import VerdictsWasted
+from adaptive_eval.storage.header import RunHeader
 from adaptive_eval.store import queries
-from adaptive_eval.store.events import events_of_kind, parse_event
-from adaptive_eval.store.events.event import Event, Json
-from adaptive_eval.store.events.grading import VerdictsWasted
 from adaptive_eval.store.forms import FIRST_SECOND, LAST_SECOND
 from adaptive_eval.store.queries import Row
 from adaptive_eval.store.records import (
@@ -28,7 +29,6 @@ from adaptive_eval.store.records import (
     JudgeUse,
     ReplicaSums,
     RoundCount,
-    RunHeader,
     Spending,
     StoredLook,
     StoredOutcome,

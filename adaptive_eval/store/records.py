@@ -9,9 +9,9 @@ from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.types import NO_COST, Cost, Outcome
 from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.graders.types import SignalValue
+from adaptive_eval.notes.event import Event, Json
+from adaptive_eval.notes.grading import VerdictsWasted
 from adaptive_eval.storage.header import RunHeader as RunHeader
-from adaptive_eval.store.events.event import Event, Json
-from adaptive_eval.store.events.grading import VerdictsWasted
 
 AWAITS_VERDICT = "its verdict has not come yet"
 """The `grader_error` of a stored answer that is to be graded next."""

@@ -16,7 +16,7 @@ from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.secrets import REDACTED
 from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.graders.types import SignalValue
-from adaptive_eval.store.events.event import Event
+from adaptive_eval.notes.event import Event
 from adaptive_eval.store.records import CommitBatch, Regrade, TrialRecord
 
 Kept = TypeVar("Kept", bound=Event)

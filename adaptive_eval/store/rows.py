@@ -15,9 +15,10 @@ from typing import Any
 from adaptive_eval import __version__
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.endpoints.types import AnswerLogprobs
+from adaptive_eval.notes.event import Event, Json
+from adaptive_eval.storage.header import RunHeader
 from adaptive_eval.store.checksums import Stored, insert_into, sealed
-from adaptive_eval.store.events.event import Event, Json
-from adaptive_eval.store.records import RunHeader, TrialRecord
+from adaptive_eval.store.records import TrialRecord
 
 MOST_UNPACKED = 256 * 1024 * 1024
 """No response, so no text, is longer (`endpoints.wire.MAX_BODY`): what unpacks to more was not written here."""

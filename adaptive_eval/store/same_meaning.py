@@ -9,8 +9,8 @@ mean over all questions.
 from collections.abc import Iterator, Mapping, Sequence
 
 from adaptive_eval.base.errors import RunChanged, first_lines
-from adaptive_eval.store.events.event import Change
-from adaptive_eval.store.records import RunHeader
+from adaptive_eval.notes.event import Change
+from adaptive_eval.storage.header import RunHeader
 
 SHOWN_CHANGES = 12
 _ABSENT = object()

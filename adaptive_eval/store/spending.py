@@ -6,10 +6,10 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from adaptive_eval.core.account import trial_reserve
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.store.events import events_of_kind
-from adaptive_eval.store.events.answers import AnswersLost
-from adaptive_eval.store.events.event import Event
-from adaptive_eval.store.events.grading import BaselineAsked, VerdictsAsked
+from adaptive_eval.notes import events_of_kind
+from adaptive_eval.notes.answers import AnswersLost
+from adaptive_eval.notes.event import Event
+from adaptive_eval.notes.grading import BaselineAsked, VerdictsAsked
 from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import GradingUse, HeldTime
 from adaptive_eval.store.roster import Names

@@ -10,14 +10,15 @@ from typing import NamedTuple
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.base.files import closed_on_error
 from adaptive_eval.endpoints.redaction import Redactor
+from adaptive_eval.notes.answers import AnswersLost
+from adaptive_eval.notes.event import Change, Event
+from adaptive_eval.notes.lives import SettingsChanged
+from adaptive_eval.storage.header import RunHeader
 from adaptive_eval.store.checksums import Stored, checksum, insert_into, sealed, set_columns
 from adaptive_eval.store.database import is_run
-from adaptive_eval.store.events.answers import AnswersLost
-from adaptive_eval.store.events.event import Change, Event
-from adaptive_eval.store.events.lives import SettingsChanged
 from adaptive_eval.store.locate import make_directory
 from adaptive_eval.store.reader import RunReader
-from adaptive_eval.store.records import CellExtent, CommitBatch, Regrade, RunHeader, TrialKey, TrialRecord
+from adaptive_eval.store.records import CellExtent, CommitBatch, Regrade, TrialKey, TrialRecord
 from adaptive_eval.store.redaction import Kept, redact_batch, redact_event, redact_grade
 from adaptive_eval.store.rows import (
     INSERT_LOGPROBS,

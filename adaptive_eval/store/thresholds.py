@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from adaptive_eval.graders.frozen import FrozenThresholds
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
-from adaptive_eval.store.events import events_of_kind
-from adaptive_eval.store.events.event import Event
-from adaptive_eval.store.events.grading import ThresholdsFrozen
+from adaptive_eval.notes import events_of_kind
+from adaptive_eval.notes.event import Event
+from adaptive_eval.notes.grading import ThresholdsFrozen
 
 
 def kept_thresholds(section: RubricConfig, events: Sequence[Event]) -> ThresholdsFrozen | None:

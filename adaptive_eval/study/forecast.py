@@ -15,7 +15,7 @@ from adaptive_eval.core import Budget
 from adaptive_eval.report.dry_run import matching_dry_run
 from adaptive_eval.report.finding import pairing_in_words
 from adaptive_eval.report.old.starting_point import StartingPoint, load_starting_point
-from adaptive_eval.report.reader import ReportReader
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.snapshot import prior_and_recorded_counts
 from adaptive_eval.store import require_same_meaning
 from adaptive_eval.store.locate import fresh_directory, newest_directory
@@ -110,7 +110,7 @@ def _starting_point(prepared: PreparedRun, directory: Path | None) -> StartingPo
     if directory is None:
         return load_starting_point(prepared, fresh_directory(prepared.config.store, prepared.config.name))
     beginning = load_starting_point(prepared, directory)
-    with ReportReader.if_begun(directory) as reader:
+    with RunReader.if_begun(directory) as reader:
         if reader is not None:
             require_same_meaning(reader.header(), beginning.prepared.header, directory)
     return beginning

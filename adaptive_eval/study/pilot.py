@@ -22,7 +22,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Prompt
 from adaptive_eval.exchange.recording import count_outcomes
 from adaptive_eval.report.lines import first_few
-from adaptive_eval.report.reader import ReportReader
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.store import (
     BatchEnded,
     BatchTaken,
@@ -217,7 +217,7 @@ class Pilot:
 
 def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
     """Read the trials of a run directory, matching models by name and questions by id; raises `ConfigError`."""
-    with ReportReader.intact(directory) as reader:
+    with RunReader.intact(directory) as reader:
         header, elapsed, events, held = reader.header(), reader.elapsed, reader.events(), reader.held_times()
         graded = list(reader.trial_facts())
         grading = reader.judge_use()

@@ -5,8 +5,8 @@ Each is opened where a model asks for it (`running.sources`).
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from adaptive_eval.notes.batches import PendingBatch
 from adaptive_eval.store import Roster, Store
-from adaptive_eval.store.events.batches import PendingBatch
 from adaptive_eval.supply.happenings import Say
 from adaptive_eval.supply.types import Demand, Journal, Lane, Request, Supply
 

@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol
 from adaptive_eval.base.seeds import SEED_SPAN, trial_seed
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer, Endpoint, Prompt
+from adaptive_eval.notes.batches import PendingBatch
 from adaptive_eval.store import Event, Roster, Store
-from adaptive_eval.store.events.batches import PendingBatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,16 @@ from live_runs import small_world
 from raw_servers import Exchange, raw_server
 
 from adaptive_eval.base.errors import Rejected, Unavailable
-from adaptive_eval.batches.anthropic import chat_payload, message_params
-from adaptive_eval.batches.openai import parse_result, parse_state
-from adaptive_eval.batches.service import BatchService, batch_root, open_batches
-from adaptive_eval.batches.types import BatchResult, BatchStage, BatchState
-from adaptive_eval.batches.wire import MaybeCreated
 from adaptive_eval.endpoints.batching import BatchConfig, came_by_batch
 from adaptive_eval.endpoints.failures import Failure
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Message, Prompt, Sampling
 from adaptive_eval.simulate.faults import BatchHabits
 from adaptive_eval.simulate.server import SimulatedServer
+from adaptive_eval.supplies.batches.anthropic import chat_payload, message_params
+from adaptive_eval.supplies.batches.openai import parse_result, parse_state
+from adaptive_eval.supplies.batches.service import BatchService, batch_root, open_batches
+from adaptive_eval.supplies.batches.types import BatchResult, BatchStage, BatchState
+from adaptive_eval.supplies.batches.wire import MaybeCreated
 
 KEY = "sk-secret-0123456789abcdef"
 KINDS = ("openai", "anthropic", "openrouter")

@@ -12,11 +12,11 @@ from thoroughness import first_of
 from adaptive_eval.base.errors import Rejected, RetryNotAllowed, Unavailable
 from adaptive_eval.batches.calls import BatchCalls, trial_id
 from adaptive_eval.batches.endpoint import BatchedEndpoint
-from adaptive_eval.batches.wire import MaybeCreated
 from adaptive_eval.endpoints.batching import came_by_batch
 from adaptive_eval.endpoints.failures import Refusal
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.store import BatchCancelled, BatchEnded, BatchPlanned, BatchTaken
+from adaptive_eval.supplies.batches.wire import MaybeCreated
 
 KINDS = ("openai", "openrouter")
 """Services that know seeds, so that answers are the same whenever they are asked for."""

@@ -18,9 +18,9 @@ from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.records import LookTaken, Note
 from adaptive_eval.run.replay import Stage
 from adaptive_eval.run.resume import begin
-from adaptive_eval.run.supply import AskedModel, EndpointSupply
+from adaptive_eval.run.supply import AskedModel, EndpointClient, EndpointSupply
 from adaptive_eval.storage.header import Json, RunHeader
-from adaptive_eval.storage.read import RunReader
+from adaptive_eval.storage.read import LogReader
 from adaptive_eval.storage.write import RunStore
 
 
@@ -36,8 +36,19 @@ class StillClock:
     def elapsed(self) -> float:
         return self.seconds
 
-    def held(self) -> float:
+    def gpu_seconds(self, machine: Machine) -> float:
         return 0.0
+
+    def held(self) -> None:
+        return None
+
+    def start(self) -> None: ...
+
+    def on_sent(self, model: int) -> None: ...
+
+    def on_quiet(self, model: int) -> None: ...
+
+    def on_note(self, note: Note) -> None: ...
 
 
 class Remembering:
@@ -52,6 +63,8 @@ class Remembering:
 
     def on_note(self, note: Note) -> None:
         self.notes.append(note)
+
+    def on_charge(self, charge: object) -> None: ...
 
 
 def cost_of(answer: Answer) -> Cost:
@@ -110,19 +123,19 @@ class MachineBed:
 
     def _model(self, name: str) -> AskedModel:
         base = 1000 * [*SKILLS].index(name)
-        return AskedModel(
+        client = EndpointClient(
             self.endpoints[name],
             lambda question: Prompt((Message("user", self.questions[question].prompt),)),
             lambda question, trial: base + trial,
-            cost_of,
         )
+        return AskedModel(client, self.slots, cost_of)
 
     def looks(self) -> list[Json]:
-        with closing(RunReader.open(self.directory)) as reader:
+        with closing(LogReader.open(self.directory)) as reader:
             return [look.body for look in reader.looks()]
 
     def outcomes(self) -> dict[object, object]:
-        with closing(RunReader.open(self.directory)) as reader:
+        with closing(LogReader.open(self.directory)) as reader:
             return {trial.key: (trial.state, trial.category) for _, trial in reader.trials()}
 
 

@@ -8,7 +8,7 @@ from scripted import Disk, Killed, Kind, Start, World, decisions
 
 from adaptive_eval.core import Trials
 from adaptive_eval.run.events import Finish, Opened, Send, Setting, Tick, Write
-from adaptive_eval.run.records import LooksForgotten, LookTaken
+from adaptive_eval.run.records import ALARM, LooksForgotten, LookTaken
 from adaptive_eval.run.trial import RESERVED
 
 MOST_STARTS = 60
@@ -97,4 +97,12 @@ def life(seed: int) -> Counter[str]:
         found = [[body for _, _, body in (disk.looks[n] for n in sorted(disk.looks))] for disk in (whole, killed)]
         assert found[0] == found[1], "the killed run has found something else"
         compared = len(found[0])
-    return happened_then + Counter({"lives": 1, "looks": len(killed.looks), "compared": compared})
+        assert alarms_of(whole) == alarms_of(killed), "the killed run has raised other alarms"
+    alarms = len(alarms_of(killed))
+    return happened_then + Counter({"lives": 1, "looks": len(killed.looks), "compared": compared, "alarms": alarms})
+
+
+def alarms_of(disk: Disk) -> list[tuple[int | None, str]]:
+    """The alarms about the first round; repeats are searched for now and then."""
+    notes = [note for _, note in disk.notes if note.kind == ALARM]
+    return sorted((note.model, note.body["fault"]) for note in notes if note.body["fault"] != "repeats")

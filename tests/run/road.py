@@ -5,12 +5,14 @@ import signal
 import sys
 import time
 from collections import Counter
-from contextlib import closing
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from adaptive_eval.base.seeds import trial_seed
+from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import trial_cost
 from adaptive_eval.config.prepare import (
@@ -24,6 +26,8 @@ from adaptive_eval.config.prepare import (
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.config.run_secrets import run_redactor
 from adaptive_eval.core.types import NO_COST, Cost, Look, Reason
+from adaptive_eval.endpoints.endpoint import open_endpoint
+from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.report.changes import Effect, effect_of_changes
@@ -31,21 +35,23 @@ from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.old.starting_point import load_starting_point
 from adaptive_eval.run.driver import Driver
 from adaptive_eval.run.events import Setting
+from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.records import Json, LookTaken, Note
-from adaptive_eval.run.resume import Change, begin, stored_stages
-from adaptive_eval.run.supply import AskedModel, EndpointSupply
+from adaptive_eval.run.resume import SettingsEffect, begin, stored_stages
+from adaptive_eval.run.supply import Supply
 from adaptive_eval.run.trial import Trial
 from adaptive_eval.running.answer_keys import open_run_graders
-from adaptive_eval.running.serving import Serving, opened_endpoints
 from adaptive_eval.storage.header import RunHeader
-from adaptive_eval.storage.read import RunReader
+from adaptive_eval.storage.read import LogReader
 from adaptive_eval.storage.write import RunStore
+from adaptive_eval.store import Event, parse_event
 from adaptive_eval.store import RunHeader as OldHeader
 from adaptive_eval.store.looks import plain_look
 from adaptive_eval.store.same_meaning import differences
+from adaptive_eval.supplies.opening import SuppliedModel, SupplyContext, open_supplies, request_limits
 
-CHANGES = {Effect.NONE: Change.NONE, Effect.NEW_PROMISE: Change.PROMISE}
-CHANGES |= {effect: Change.DECISIONS for effect in Effect if effect not in CHANGES}
+CHANGES = {Effect.NONE: SettingsEffect.NONE, Effect.NEW_PROMISE: SettingsEffect.PROMISE}
+CHANGES |= {effect: SettingsEffect.DECISIONS for effect in Effect if effect not in CHANGES}
 
 
 class Clock:
@@ -60,8 +66,19 @@ class Clock:
     def elapsed(self) -> float:
         return time.monotonic() - self._start
 
-    def held(self) -> float:
+    def gpu_seconds(self, machine: Machine) -> float:
         return 0.0
+
+    def held(self) -> None:
+        return None
+
+    def start(self) -> None: ...
+
+    def on_sent(self, model: int) -> None: ...
+
+    def on_quiet(self, model: int) -> None: ...
+
+    def on_note(self, note: Note) -> None: ...
 
 
 class Seen:
@@ -77,6 +94,8 @@ class Seen:
     def on_note(self, note: Note) -> None:
         self.notes[note.kind] += 1
 
+    def on_charge(self, charge: object) -> None: ...
+
 
 def plain(prepared: PreparedRun, look: Look) -> Json:
     return dict(plain_look(look, prepared.models, capped_opening=prepared.plan.has_capped_opening).body)
@@ -87,18 +106,21 @@ def header_of(prepared: PreparedRun) -> RunHeader:
     return RunHeader(header.name, header.configuration, header.meaning, header.models, header.questions)
 
 
-def setting_of(prepared: PreparedRun, reader: RunReader, grading: Grading) -> Setting:
+def setting_of(prepared: PreparedRun, reader: LogReader, grading: Grading) -> Setting:
     """The settings of a run, by the numbers of its store."""
     numbers = reader.models()
     models = {numbers[model.name]: model for model in prepared.config.models}
     bases = {number: seed_bases(prepared, model) for number, model in models.items()}
+    each = {number: request_limits(model) for number, model in models.items()}
     asks = [number for number, question in enumerate(prepared.questions) if grading.asks(question)]
     is_capped = prepared.plan.budget.bought and grading.lasting
     return Setting(
         prepared.plan,
         tuple(models),
-        slots={number: model.concurrency.in_flight * len(model.replicas) for number, model in models.items()},
-        samples={number: model.concurrency.samples_per_request for number, model in models.items()},
+        slots={number: limits.slots for number, limits in each.items()},
+        samples={number: limits.samples for number, limits in each.items()},
+        remembers=frozenset(number for number, limits in each.items() if limits.remembers),
+        own_grades=frozenset(number for number, limits in each.items() if limits.own_grades),
         judged=frozenset(asks),
         verdict=grading.lost if is_capped else NO_COST,
         vote=grading.lost_vote(grading.lost) if is_capped else NO_COST,
@@ -108,26 +130,58 @@ def setting_of(prepared: PreparedRun, reader: RunReader, grading: Grading) -> Se
     )
 
 
-def open_supply(
-    prepared: PreparedRun, setting: Setting, serving: Serving, grading: Grading, driver: Driver
-) -> EndpointSupply:
+def open_all(
+    prepared: PreparedRun,
+    setting: Setting,
+    grading: Grading,
+    driver: Driver,
+    stack: AsyncExitStack,
+    directory: Path,
+    notes: Iterable[Note],
+) -> dict[int, Supply]:
+    config = prepared.config
     is_capped = prepared.plan.budget.bought
+    names = {number: model.name for number, model in zip(setting.roster, config.models, strict=True)}
 
     def reserve(answer: Answer, question: int, number: int) -> Cost:
         asked = prepared.questions[question]
         return grading.lost_with(answer.text, asked.for_trial(number)) if is_capped and grading.lasting else NO_COST
 
     models = {
-        number: AskedModel(
-            serving.endpoints[at],
+        number: SuppliedModel(
+            number,
+            config.models[at],
             prepared.prompts[at].__getitem__,
             lambda question, trial, number=number: setting.seed(number, question, trial),  # type: ignore[misc]
-            trial_cost(prepared.config.models[at]),
+            trial_cost(config.models[at]),
             reserve,
         )
         for at, number in enumerate(setting.roster)
     }
-    return EndpointSupply(models, driver.post, driver.fail, is_capped=is_capped)
+    keys = read_environment(config.folder)
+    opener = partial(open_endpoint, keys=keys, shared_time=SharedTime(), folder=config.folder)
+    context = SupplyContext(
+        config,
+        keys,
+        run_redactor(config),
+        directory / "logs",
+        [],
+        stack,
+        lambda model: opener(model, model.sampling, model.concurrency),
+        driver.post,
+        driver.fail,
+        is_capped,
+        [event_of(note, names) for note in notes if note.kind in STORED_EVENTS],
+    )
+    return open_supplies(context, models)
+
+
+STORED_EVENTS = {"batch_planned", "batch_taken", "batch_cancelled", "batch_ended"}
+
+
+def event_of(note: Note, names: Mapping[int, str]) -> Event:
+    about = {} if note.model is None else {"model": names[note.model]}
+    return parse_event(note.kind, {**about, **note.body})
 
 
 def prepared_for(config: Path, directory: Path) -> PreparedRun:
@@ -148,10 +202,7 @@ async def start(config: Path, directory: Path) -> tuple[Reason | None, Seen]:
         reader = store.reader
         if is_resumed and (changes := [*differences(reader.header().configuration, header.configuration)]):
             store.change_settings(header, changes)
-        async with (
-            opened_endpoints(prepared.config, directory / "logs", redactor=redactor) as serving,
-            open_run_graders(prepared) as grading,
-        ):
+        async with AsyncExitStack() as stack, open_run_graders(prepared) as grading:
             setting = setting_of(prepared, reader, grading)
             patience = max(model.sampling.timeout for model in prepared.config.models)
             clock = Clock(reader.elapsed)
@@ -159,8 +210,8 @@ async def start(config: Path, directory: Path) -> tuple[Reason | None, Seen]:
             driver = Driver(
                 store, grading, prepared.questions, clock, patience=patience, observer=seen, reporter=reporter
             )
-            supply = open_supply(prepared, setting, serving, grading, driver)
-            driver.use(dict.fromkeys(setting.roster, supply))
+            notes = [note for _, note in reader.notes()]
+            driver.use(open_all(prepared, setting, grading, driver, stack, directory, notes))
 
             def config_of(number: int) -> RunConfig:
                 stored = {**_fields(header), "configuration": reader.configurations()[number]}
@@ -169,7 +220,7 @@ async def start(config: Path, directory: Path) -> tuple[Reason | None, Seen]:
             def earlier(number: int) -> Setting:
                 return setting_of(with_questions(config_of(number), prepared.questions), reader, grading)
 
-            def change_between(one: int, other: int) -> Change:
+            def change_between(one: int, other: int) -> SettingsEffect:
                 return CHANGES[effect_of_changes(config_of(one), config_of(other))]
 
             today = reader.newest_configuration()

@@ -20,6 +20,7 @@ from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.run.alarms import AlarmSettings
 from adaptive_eval.run.charges import Charge
 from adaptive_eval.run.events import (
     Abort,
@@ -48,9 +49,11 @@ from adaptive_eval.run.events import (
     Wasted,
     Write,
 )
+from adaptive_eval.run.facts import facts_of
 from adaptive_eval.run.follow_up import RequestFailure
 from adaptive_eval.run.machine import Machine
-from adaptive_eval.run.records import BEGUN, SETTINGS, Dropped, Json, LooksForgotten, LookTaken, Note, Record, Row
+from adaptive_eval.run.records import RESUMED, SETTINGS, Dropped, Json, LooksForgotten, LookTaken, Note, Record, Row
+from adaptive_eval.run.repeats import SamplingFreedom
 from adaptive_eval.run.replay import Stage, replay
 from adaptive_eval.run.trial import DONE, JUDGING, RESERVED, UNGRADED, GradeDetails, Key, Trial
 
@@ -98,7 +101,7 @@ class Disk:
             self.at.setdefault(seq, self.commits)
             match record:
                 case Trial():
-                    self.trials[record.key] = seq, record._replace(answer=None)
+                    self.trials[record.key] = seq, record._replace(answer=None, facts=facts_of(record))
                 case Dropped(key):
                     self.trials.pop(key, None)
                 case Charge():
@@ -239,7 +242,8 @@ class World:
     def received(self, key: Key) -> Received:
         tokens = 1 + int(LONGEST * share_of(self.seed, "tokens", key) * 0.999)
         seconds = 1.0 + key[0] * 2 + round(share_of(self.seed, "seconds", key), 3)
-        answer = Answer(f"answer {key}", "stop", key[2], "here", seconds, completion_tokens=tokens)
+        text = "the same" if key[0] == 0 and self.seed % 3 == 0 else f"answer {key}"
+        answer = Answer(text, "stop", key[2], "here", seconds, completion_tokens=tokens)
         return Received(key[2], answer, Cost(tokens, tokens / 1024), seconds, reserve=self.verdict)
 
     def category(self, key: Key) -> int:
@@ -284,6 +288,8 @@ class World:
             verdict=self.verdict,
             vote=Cost(VOTE, VOTE / 1024) if kind.judged else NO_COST,
             verdicts_at_once=AT_ONCE,
+            questions=[f"q{number}" for number in range(self.questions)],
+            alarms=AlarmSettings("never", dict.fromkeys(roster, SamplingFreedom(1.0))),
             seed=lambda model, question, number: number if number < 6 else number + 100,
         )
 
@@ -347,7 +353,7 @@ class Start:
                 *(Note(SETTINGS, None, {"configuration": at}) for at in range(disk.configuration + 1, number + 1))
             )
             self.moment()
-        disk.write(Note(BEGUN))
+        disk.write(Note(RESUMED))
         self.moment()
         self.regrade()
         self.machine = self.replayed()

@@ -9,12 +9,12 @@ import pytest
 from bed import MachineBed
 from fakes import QUESTIONS, SKILLS, TRIALS, FakeEndpoint, FakeGrading, plan
 
-from adaptive_eval.base.errors import ConfigError, Rejected, RetryNotAllowed, Unavailable
+from adaptive_eval.base.errors import Rejected, RetryNotAllowed, Unavailable
 from adaptive_eval.core.settings import Budget, Pace, Trials
 from adaptive_eval.core.types import Reason
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Prompt
-from adaptive_eval.run.driver import Driver
-from adaptive_eval.storage.read import RunReader
+from adaptive_eval.run.driver import Aborted, Driver
+from adaptive_eval.storage.read import LogReader
 
 
 @pytest.fixture(scope="module")
@@ -108,14 +108,14 @@ async def test_first_refusal_ends_the_run(tmp_path: Path) -> None:
     bed = MachineBed(tmp_path / "run")
     for name in SKILLS:
         bed.endpoints[name].fail = lambda prompt, seeds, name=name: Rejected(f"{name} is not served here")  # type: ignore[misc]
-    with pytest.raises(Rejected, match="ada is not served here\nbob"):
+    with pytest.raises(Aborted, match="ada is not served here\nbob"):
         await bed.start()
 
 
 async def test_grader_that_fails_on_everything_ends_the_run(tmp_path: Path, reference: MachineBed) -> None:
     bed = MachineBed(tmp_path / "run")
     bed.grading = FakeGrading(lambda answer, question: True)
-    with pytest.raises(ConfigError, match="killed"):
+    with pytest.raises(Aborted, match="killed"):
         await bed.start()
     stored = bed.outcomes()
     assert len(stored) >= 12 and {category for _, category in stored.values()} == {None}
@@ -153,7 +153,7 @@ async def test_lost_answers_are_charged_and_repeated_within_caps(
     bed.endpoints = {name: LosingEndpoint(name, skill, delay=0.002) for name, skill in SKILLS.items()}
     machine = await bed.start()
     lost = sum(one.lost for one in bed.endpoints.values() if isinstance(one, LosingEndpoint))
-    reader = RunReader.open(bed.directory)
+    reader = LogReader.open(bed.directory)
     charged = [line for line in reader.account() if line.state is None]
     reader.close()
     assert sum(line.number for line in charged) == lost > 0

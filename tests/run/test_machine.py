@@ -187,7 +187,7 @@ def test_refusal_of_a_model_that_has_answered_sets_it_aside() -> None:
     played.do(Failed(second.id, RequestFailure.REFUSED, "no more"))
     assert 0 in played.machine.controller.set_aside
     notes = [note for _, note in played.disk.notes if note.kind == "set_aside"]
-    assert notes == [Note("set_aside", 0, {"reason": "no more"})]
+    assert notes == [Note("set_aside", 0, {"reason": "no more", "cause": "server"})]
 
 
 def test_stop_waits_for_what_is_in_flight_and_a_second_one_cancels_it() -> None:

@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 
 RUN = Path(__file__).parents[2] / "adaptive_eval" / "run"
-PURE = ("trial", "records", "charges", "events", "follow_up", "machine", "replay")
-ALLOWED = {"bisect", "collections", "dataclasses", "enum", "json", "operator", "typing"}
+PURE = (
+    *("trial", "records", "charges", "events", "follow_up", "machine", "replay"),
+    *("facts", "usage", "repeats", "alarms"),
+)
+ALLOWED = {"bisect", "collections", "dataclasses", "enum", "hashlib", "json", "math", "numpy", "operator", "scipy"}
+ALLOWED |= {"typing", "zlib"}
 OWN = ("adaptive_eval.core.", "adaptive_eval.run.", "adaptive_eval.endpoints.types", "adaptive_eval.graders.types")
-VALUES_ONLY = {"Answer", "SignalValue"}
+VALUES_ONLY = {"Answer", "Sampling", "SignalValue"}
 """What it takes from rooms that do I/O: types of values."""
 
 

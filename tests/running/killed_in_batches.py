@@ -9,14 +9,14 @@ import signal
 import sys
 from typing import Any
 
-from adaptive_eval.batches.anthropic import AnthropicBatches
 from adaptive_eval.batches.book import BatchBook
 from adaptive_eval.batches.calls import BatchCalls, CarriedBatch, NoBatchAnswer
-from adaptive_eval.batches.openai import OpenAiBatches
-from adaptive_eval.batches.openrouter import OpenRouterBatches
-from adaptive_eval.batches.types import BatchState
 from adaptive_eval.cli import app
 from adaptive_eval.store import CommitBatch, Store
+from adaptive_eval.supplies.batches.anthropic import AnthropicBatches
+from adaptive_eval.supplies.batches.openai import OpenAiBatches
+from adaptive_eval.supplies.batches.openrouter import OpenRouterBatches
+from adaptive_eval.supplies.batches.types import BatchState
 
 FORMATS = (OpenAiBatches, AnthropicBatches, OpenRouterBatches)
 POINTS = ("planned", "created", "pending", "collecting", "stored")

@@ -18,6 +18,7 @@ from warm_start import WarmProcess
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.batches.calls import BatchCalls
 from adaptive_eval.cli import app
+from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.simulate.faults import BatchHabits
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store import (
@@ -29,7 +30,6 @@ from adaptive_eval.store import (
     RunReader,
     events_of_kind,
 )
-from adaptive_eval.store.events.batches import pending_batches
 
 SCRIPT = Path(__file__).with_name("killed_in_batches.py")
 TRIALS = {"min": 4, "max": 16}

@@ -9,7 +9,6 @@ from batch_bench import question as asked
 from fakes import QUESTIONS, SKILLS, Bed
 
 from adaptive_eval.batches.endpoint import BatchedEndpoint
-from adaptive_eval.batches.service import BatchService
 from adaptive_eval.batches.supply import BatchServices
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
@@ -18,6 +17,7 @@ from adaptive_eval.endpoints.batching import BatchConfig
 from adaptive_eval.endpoints.types import EndpointConfig
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.store import AnswersLost, RunReader, events_of_kind
+from adaptive_eval.supplies.batches.service import BatchService
 from adaptive_eval.supply.types import Lane, TrialPrice
 
 pytestmark = pytest.mark.patient

@@ -5,7 +5,7 @@ from importlib.resources import files
 
 from page_types import FILE, declarations
 
-from adaptive_eval.store.events import CLASSES
+from adaptive_eval.notes import CLASSES
 
 
 def test_the_page_has_words_for_every_kind_of_event() -> None:

@@ -12,6 +12,7 @@ from forging import forging
 from adaptive_eval import store
 from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.core.types import Cause, Reason
+from adaptive_eval.notes import CLASSES
 from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.report.view import event_view
 from adaptive_eval.store import (
@@ -61,7 +62,6 @@ from adaptive_eval.store import (
     events_since_start,
     parse_event,
 )
-from adaptive_eval.store.events import CLASSES
 
 STORED = [
     (RunStarted(0, 7, "here", "0.1"), "started", {"trials": 0, "pid": 7, "host": "here", "version": "0.1"}),

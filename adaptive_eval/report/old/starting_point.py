@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from adaptive_eval.config.planning import NO_FACTS, RunFacts, make_plan
 from adaptive_eval.config.prepare import (
@@ -27,8 +27,10 @@ from adaptive_eval.report.old.history import (
 )
 from adaptive_eval.report.old.stages import earlier_stages, play_stages
 from adaptive_eval.report.old.take_earlier import take_outcomes, take_prior
+from adaptive_eval.report.reader import RunReader as Reader
 from adaptive_eval.report.thresholds import thresholds_from_run
 from adaptive_eval.store import Event, OutcomesRecorded, PriorTaken, RunReader, ThresholdsFrozen
+from adaptive_eval.store.spending import total_spent
 from adaptive_eval.store.thresholds import kept_thresholds, thresholds_from_event
 
 
@@ -96,7 +98,7 @@ class _StoredBeginning(NamedTuple):
 
 def _read_beginning(prepared: PreparedRun, reader: RunReader) -> _StoredBeginning:
     events, config = reader.events(), prepared.config
-    require_compatible(with_pace(stored_config(reader.header())), config, reader)
+    require_compatible(with_pace(stored_config(reader.header())), config, cast(Reader, reader), total_spent(reader))
     first = first_cells(config, prepared.roster, reader, events)
     now = StoredSetup(config, prepared.questions, {}, prepared.roster)
     before = play_stages(earlier_stages(reader, events, now), reader, events, now, starting=True)

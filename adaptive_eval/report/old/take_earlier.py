@@ -15,6 +15,7 @@ from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, PriorConfig, RunConfig
 from adaptive_eval.core.answer_kinds import AnswerKind, answer_kinds
 from adaptive_eval.graders.rubric import Rubric, SchemaRubric, best_is_sure, grades_cut_answers
+from adaptive_eval.notes.event import Change
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
 from adaptive_eval.report.lines import first_few
@@ -23,7 +24,6 @@ from adaptive_eval.report.old.history import imported_cells
 from adaptive_eval.report.stored import StoredRun, open_run
 from adaptive_eval.store import Json, OutcomesRecorded, PriorTaken, TrialsImported, events_of_kind
 from adaptive_eval.store.database import is_run
-from adaptive_eval.store.events.event import Change
 from adaptive_eval.store.same_meaning import differences
 
 MEND_PRIOR = "R0 needs outcomes of the same questions, asked with the same prompt"

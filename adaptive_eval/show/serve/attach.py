@@ -11,6 +11,7 @@ from rich.cells import cell_len
 
 from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.config.planning import core_caps
+from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.report.ending import Ended, build_ended
 from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.report.lines import Scale, count, safe_line
@@ -35,7 +36,6 @@ from adaptive_eval.store import (
     events_since_start,
     is_held,
 )
-from adaptive_eval.store.events.batches import pending_batches
 from adaptive_eval.store.locate import has_database
 from adaptive_eval.store.looks import read_look
 from adaptive_eval.store.spending import stored_cost

@@ -17,7 +17,7 @@ from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.report.build import grading_cost
 from adaptive_eval.report.ending import status_at_end
 from adaptive_eval.report.other_costs import counted_gpu_seconds
-from adaptive_eval.report.reader import ReportReader
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import GradingCost, OtherCostRow, Results
 from adaptive_eval.report.results_file import RESULTS_FILE
 from adaptive_eval.report.stored import stored_run
@@ -93,7 +93,7 @@ class Feed:
         mark = FileMark.of(self.directory)
         if mark == self._mark:
             return False
-        with closing(ReportReader.open(self.directory)) as reader, reader.consistent_read():
+        with closing(RunReader.open(self.directory)) as reader, reader.consistent_read():
             is_new = self._mark is None or mark.database[0] != self._mark.database[0]
             if is_new and not reader.is_large:
                 reader.require_intact()
@@ -131,12 +131,12 @@ class Feed:
         requests = [self.sums.spent([name]).gpu_seconds for name in self.models]
         return counted_gpu_seconds(self._servers, requests, self.other_costs)
 
-    def _read_trials(self, reader: ReportReader, is_new: bool) -> None:
+    def _read_trials(self, reader: RunReader, is_new: bool) -> None:
         if is_new or not self.sums.update(reader):
             self.stored = stored_setup(reader.header())
             self.sums = StoredSums(reader, self.stored)
 
-    def _read_results(self, reader: ReportReader, mark: FileMark) -> None:
+    def _read_results(self, reader: RunReader, mark: FileMark) -> None:
         before, run = self._mark, stored_run(reader, self.stored, self.sums.events)
         self._servers, self.other_costs = run.servers, run.other_costs
         if not mark.running:

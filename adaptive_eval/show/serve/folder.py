@@ -13,7 +13,7 @@ from adaptive_eval.core.types import Verdict
 from adaptive_eval.report.ending import status_at_end
 from adaptive_eval.report.gate import OPEN, UNDECIDED, gate_outcome
 from adaptive_eval.report.label_file import LABELS_FILE
-from adaptive_eval.report.reader import ReportReader
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.stored import stored_run
 from adaptive_eval.show.serve.feed import FileMark
@@ -87,7 +87,7 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
 
     If there are labels, the corrected results are used.
     """
-    with closing(ReportReader.open(path)) as reader, reader.consistent_read():
+    with closing(RunReader.open(path)) as reader, reader.consistent_read():
         events, questions = reader.events(), len(reader.ids("questions", "key"))
         config, stored = reader.configurations()[-1], reader.latest_look()
         models = cast(list[object], config["models"])
@@ -122,7 +122,7 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
         )
 
 
-def _newest_results(reader: ReportReader, *, running: bool) -> Results | None:
+def _newest_results(reader: RunReader, *, running: bool) -> Results | None:
     run = stored_run(reader)
     return run.latest(rows=False) if running else run.brief_results(running=False, rows=False)
 

@@ -22,7 +22,7 @@ from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.report.question_rows import as_json
-from adaptive_eval.report.reader import ReportReader
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.sites import answers_by_site, site_rows
 from adaptive_eval.report.transcripts import is_from_inspect
 from adaptive_eval.report.view import PosteriorView, QuestionView, drop_rows, posterior_views
@@ -111,7 +111,7 @@ def answers_page(directory: Path, stored: StoredSetup, question: int, model: int
     weights = open_rubric(config.rubric).weights
     trials: list[TrialView] = []
     characters, more = 0, False
-    with closing(ReportReader.open(directory)) as reader:
+    with closing(RunReader.open(directory)) as reader:
         for record in reader.cell(name, asked.id, after):
             characters += len(record.answer.text) + len(record.answer.reasoning or "")
             if trials and (len(trials) == MAX_TRIALS or characters > MAX_CHARACTERS):
@@ -232,7 +232,7 @@ class PageState:
         if not (0 <= question < len(stored.questions) and 0 <= model < len(stored.config.models)):
             return None
         names = stored.config.models[model].name, stored.questions[question].id
-        with closing(ReportReader.open(self._feed.directory)) as reader:
+        with closing(RunReader.open(self._feed.directory)) as reader:
             record = next(reader.cell(*names, trial - 1), None)
         return record if record is not None and record.trial == trial and is_from_inspect(record) else None
 

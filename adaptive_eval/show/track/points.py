@@ -22,7 +22,7 @@ from adaptive_eval.base.files import FileLock, write_atomic
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import VERDICTS_OF_LOOKS
 from adaptive_eval.exchange.inspect.writer import make_distinct
-from adaptive_eval.report.reader import ReportReader
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import RESULTS_FILE
 from adaptive_eval.report.view import LookView, RunView
 from adaptive_eval.show.markdown import markdown
@@ -172,7 +172,7 @@ class Tracker(Protocol):
 def follow(feed: Feed, tracker: Tracker, on_start: Callable[[str], None]) -> None:
     """Log every look until the run is over."""
     edition = -1
-    with closing(ReportReader.open(feed.directory)) as reader:
+    with closing(RunReader.open(feed.directory)) as reader:
         created = reader.created
     tracked = tracker.begin(feed.view(), created, feed.directory)
     last = tracked.looks

@@ -7,12 +7,16 @@ request times out at a server that still runs, the server hangs, and is restarte
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from adaptive_eval.base.errors import LaunchFailed, RetryNotAllowed, Unavailable
 from adaptive_eval.endpoints.time_limit import EndableBlock
 from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Prompt, summed_stats
+
+Ask = Callable[[Any], Awaitable[Sequence[Answer]]]
+"""Asks the endpoint of a server that is up."""
 
 
 class ServerGone(Exception):
@@ -83,8 +87,8 @@ class ServedPlace:
         """Traffic so far, to be summed; without replicas while no server is up."""
         return self._before if self.endpoint is None else [*self._before, self.endpoint.stats]
 
-    async def sample(self, prompt: Prompt, seeds: range, again: Again | None) -> list[Answer] | None:
-        """Sample while the server is up; None if it hung and was ended, `ServerGone` if it ended before.
+    async def run(self, ask: Ask) -> Sequence[Answer] | None:
+        """Ask the server while it is up; None if it hung and was ended, `ServerGone` if it ended before.
 
         Raises `LaunchFailed` if the endpoint reports that the server will not be restarted.
         """
@@ -92,7 +96,7 @@ class ServedPlace:
         assert endpoint is not None
         self.in_flight += 1
         try:
-            return await self._sample_while_up(endpoint, prompt, seeds, again)
+            return await self._run_while_up(endpoint, ask)
         except Unavailable as error:
             if not silence.done():
                 silence.set_result(str(error))
@@ -106,14 +110,12 @@ class ServedPlace:
         finally:
             self.in_flight -= 1
 
-    async def _sample_while_up(
-        self, endpoint: Endpoint, prompt: Prompt, seeds: range, again: Again | None
-    ) -> list[Answer]:
+    async def _run_while_up(self, endpoint: Endpoint, ask: Ask) -> Sequence[Answer]:
         block = EndableBlock()
         try:
             with block:
                 self._blocks.add(block)
-                return await endpoint.sample(prompt, seeds, again)
+                return await ask(endpoint)
         finally:
             self._blocks.discard(block)
 
@@ -148,12 +150,16 @@ class ServedEndpoint:
 
     async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
         """One answer per seed, in their order."""
+        return list(await self.run(lambda endpoint: endpoint.sample(prompt, seeds, again), len(seeds), again))
+
+    async def run(self, ask: Ask, size: int, again: Again | None) -> Sequence[Answer]:
+        """Ask one server after the other, until one has given this many answers."""
         while True:
             place = await self._least_busy()
             try:
-                answers = await place.sample(prompt, seeds, again)
+                answers = await place.run(ask)
             except ServerGone:
-                self._lost += len(seeds)
+                self._lost += size
             except LaunchFailed:
                 if not self._up:
                     self.expect_none()

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.core.types import Reason
-from adaptive_eval.store.events.event import Change, Event, optional_field
+from adaptive_eval.notes.event import Change, Event, optional_field
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.base.errors import StoreError
-from adaptive_eval.store.events import answers, batches, beginnings, grading, lives, servers
-from adaptive_eval.store.events.event import Event
-from adaptive_eval.store.events.lives import RunBegun, RunFinished, RunStopped
+from adaptive_eval.notes import answers, batches, beginnings, grading, lives, servers
+from adaptive_eval.notes.event import Event
+from adaptive_eval.notes.lives import RunBegun, RunFinished, RunStopped
 
 CLASSES: tuple[type[Event], ...] = tuple(
     one

@@ -12,8 +12,8 @@ from datetime import datetime
 
 import orjson
 
-from adaptive_eval.batches.openai import list_entries
-from adaptive_eval.batches.types import (
+from adaptive_eval.supplies.batches.openai import list_entries
+from adaptive_eval.supplies.batches.types import (
     BatchResult,
     BatchStage,
     BatchState,
@@ -22,7 +22,7 @@ from adaptive_eval.batches.types import (
     require_object,
     safe_word,
 )
-from adaptive_eval.batches.wire import BatchWire
+from adaptive_eval.supplies.batches.wire import BatchWire
 
 HEADERS = {"anthropic-version": "2023-06-01"}
 KEY_HEADER = "x-api-key"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from adaptive_eval.store.events.event import Event
+from adaptive_eval.notes.event import Event
 
 
 @dataclass(frozen=True, slots=True)

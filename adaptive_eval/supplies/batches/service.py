@@ -6,17 +6,17 @@ from pathlib import Path
 import orjson
 from pydantic import SecretStr
 
-from adaptive_eval.batches import anthropic
-from adaptive_eval.batches.anthropic import AnthropicBatches
-from adaptive_eval.batches.openai import OpenAiBatches
-from adaptive_eval.batches.openrouter import OpenRouterBatches
-from adaptive_eval.batches.types import BatchFormat, BatchResult
-from adaptive_eval.batches.wire import BatchWire
 from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
 from adaptive_eval.endpoints.batching import BATCHED, BatchConfig
 from adaptive_eval.endpoints.failures import error_signal, error_status, find_error
 from adaptive_eval.endpoints.types import KEEP_TOKENS, Answer, EndpointConfig, Limits, Prompt, Sampling
 from adaptive_eval.endpoints.wire import PATHS, BodyBuilder
+from adaptive_eval.supplies.batches import anthropic
+from adaptive_eval.supplies.batches.anthropic import AnthropicBatches
+from adaptive_eval.supplies.batches.openai import OpenAiBatches
+from adaptive_eval.supplies.batches.openrouter import OpenRouterBatches
+from adaptive_eval.supplies.batches.types import BatchFormat, BatchResult
+from adaptive_eval.supplies.batches.wire import BatchWire
 
 
 class BatchService:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from adaptive_eval.core.types import Cause
-from adaptive_eval.store.events.event import Event, optional_field
+from adaptive_eval.notes.event import Event, optional_field
 
 
 @dataclass(frozen=True, slots=True)

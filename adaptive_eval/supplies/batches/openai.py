@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import orjson
 
-from adaptive_eval.batches.types import (
+from adaptive_eval.supplies.batches.types import (
     MARK,
     BatchResult,
     BatchStage,
@@ -22,7 +22,7 @@ from adaptive_eval.batches.types import (
     require_object,
     safe_word,
 )
-from adaptive_eval.batches.wire import BatchWire
+from adaptive_eval.supplies.batches.wire import BatchWire
 
 _STAGES = {
     "completed": BatchStage.ENDED,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from adaptive_eval.store.events.event import Event, optional_field
+from adaptive_eval.notes.event import Event, optional_field
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from adaptive_eval.store.events.event import Event, Json, optional_field
+from adaptive_eval.notes.event import Event, Json, optional_field
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from dataclasses import replace
 import orjson
 
 from adaptive_eval.base.errors import Rejected
-from adaptive_eval.batches.openai import list_entries, parse_results, plain_state
-from adaptive_eval.batches.types import BatchResult, BatchState, require_object
-from adaptive_eval.batches.wire import BatchWire
+from adaptive_eval.supplies.batches.openai import list_entries, parse_results, plain_state
+from adaptive_eval.supplies.batches.types import BatchResult, BatchState, require_object
+from adaptive_eval.supplies.batches.wire import BatchWire
 
 _BUSY = re.compile(r"rate.?limit|too many|limit (?:was )?reached|overloaded|try again", re.IGNORECASE)
 """Reasons of a failure after which the batch may be accepted later; there are no codes."""

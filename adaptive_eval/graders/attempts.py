@@ -1,0 +1,32 @@
+"""Several attempts at the grade of an answer."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from adaptive_eval.base.errors import GraderError, GraderExhausted
+from adaptive_eval.endpoints.types import Again, Answer
+from adaptive_eval.questions.types import Question
+
+ATTEMPTS = 3
+"""After this many errors on one answer the grader is not tried again on it."""
+
+Result = TypeVar("Result")
+
+
+async def grade_or_error(
+    grade: Callable[[Answer, Question, Again | None], Awaitable[Result]],
+    answer: Answer,
+    question: Question,
+    again: Again | None = None,
+) -> Result | GraderError:
+    """Grade an answer; returns the error of the last attempt, or of the server if it gave no answer."""
+    if "unanswered" in answer.signals:
+        return GraderError(f"its server fails this request every time, and answers others: {answer.finish_reason}")
+    for _ in range(ATTEMPTS):
+        try:
+            return await grade(answer, question, again)
+        except GraderError as error:
+            last = error
+            if isinstance(error, GraderExhausted):
+                break
+    return last

@@ -1,0 +1,174 @@
+"""What watchers of a run in progress are told: events and looks as they are stored, and the status at any moment."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.types import NO_COST, Look
+from adaptive_eval.endpoints.types import EndpointStats
+from adaptive_eval.notes.batches import pending_batches
+from adaptive_eval.notes.event import Event
+from adaptive_eval.report.events import ChargeLine, loss_of
+from adaptive_eval.report.make import Reporter
+from adaptive_eval.report.other_costs import costs_beside, counted_gpu_seconds, other_costs
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.results import GradingCost
+from adaptive_eval.report.sites import SiteBook, SiteRow
+from adaptive_eval.report.snapshot import batch_rows
+from adaptive_eval.report.status import CurrentTraffic, ModelTraffic, Status, results_in_progress, used_caps
+from adaptive_eval.report.words import promise_in_short
+from adaptive_eval.run.charges import Charge
+from adaptive_eval.run.clocks import RunClock
+from adaptive_eval.run.machine import Machine
+from adaptive_eval.run.notes import event_of
+from adaptive_eval.run.records import DISCARDED, LookTaken, Note
+from adaptive_eval.run.supply import Supply
+from adaptive_eval.running.watching import Watcher
+from adaptive_eval.store import HeldTime
+from adaptive_eval.store.roster import Names
+from adaptive_eval.store.spending import HeldServers
+
+
+class LiveStatus:
+    """Follows a run in progress, and tells its watcher."""
+
+    def __init__(
+        self, config: RunConfig, names: Sequence[str], reader: RunReader, clock: RunClock, watcher: Watcher
+    ) -> None:
+        """`names`: of models, by number; `reader`: of the run as it is when this start begins."""
+        self._config, self.names, self._clock, self._watcher = config, list(names), clock, watcher
+        self._roster = Names(model.name for model in config.models)
+        self._launched = frozenset(config.launched)
+        self.events: list[Event] = reader.events()
+        """All events of the run."""
+        self._heard, self._sites = 0, SiteBook()
+        servers = self._servers()
+        rows = costs_beside(reader, self._roster, servers, self.events)
+        self._removed = [row for row in rows if row.what in ("left", "baseline")]
+        self._before = reader.trial_count(), sum(one.tokens for one in reader.sums())
+        self.machine: Machine | None = None
+        self.reporter: Reporter | None = None
+        self.supplies: Mapping[int, Supply] = {}
+
+    # -- the driver's observer -------------------------------------------------------------------------------------
+
+    def on_look(self, look: LookTaken) -> None:
+        """Show a look."""
+        looks: Sequence[Look] = () if self.machine is None else self.machine.controller.looks
+        self._watcher.looked([one for one in looks if one.index == look.number])
+
+    def on_note(self, note: Note) -> None:
+        """Keep and show an event."""
+        if note.kind != DISCARDED:  # its charge says the same
+            self.tell(event_of(note, self.names, time.time()))
+
+    def on_charge(self, charge: Charge) -> None:
+        """Keep and show answers that were lost."""
+        if charge.model >= 0:
+            line = (charge.kind, charge.what, self.names[charge.model], charge.number, *charge.cost)
+            self.tell(loss_of(ChargeLine(0, time.time(), *line, charge.estimated)))
+
+    def tell(self, event: Event) -> None:
+        """Keep and show an event."""
+        self.events.append(event)
+        self._watcher.happened(event)
+
+    # -- the status ------------------------------------------------------------------------------------------------
+
+    def take(self) -> Status:
+        """The status now."""
+        machine, elapsed = self.machine, self._clock.elapsed()
+        models = tuple(self._models_traffic())
+        trials, tokens = sum(one.trials for one in models), sum(one.tokens for one in models)
+        usage = NO_COST._replace(
+            tokens=tokens, usd=sum(one.usd for one in models), gpu_seconds=sum(one.gpu_seconds for one in models)
+        )
+        servers = self._servers()
+        beside = other_costs(self._removed, self._roster, servers.counted, self.events)
+        counted = counted_gpu_seconds(servers, [one.gpu_seconds for one in models], beside)
+        latest = None if self.reporter is None else self.reporter.latest
+        return Status(
+            looks=0 if machine is None else len(machine.controller.looks),
+            results=None if latest is None else results_in_progress(latest),
+            caps=()
+            if machine is None
+            else used_caps(machine.setting.plan.budget, trials, usage, counted, elapsed, beside),
+            traffic=self._traffic(),
+            models=models,
+            trials=trials,
+            new_trials=max(trials - self._before[0], 0),
+            new_tokens=max(tokens - self._before[1], 0),
+            elapsed=elapsed,
+            promise=promise_in_short(self._config.stated()),
+            batches=batch_rows(pending_batches(self.events)),
+            usage=usage,
+            beside=beside,
+            grading=self._grading_cost(),
+            sites=self._site_rows(),
+        )
+
+    @property
+    def servers_up(self) -> int:
+        """How many servers the run has started that are up."""
+        supplies = {id(one): one for one in self.supplies.values()}.values()
+        return sum(getattr(one, "servers_up", 0) for one in supplies)
+
+    def _servers(self) -> HeldServers:
+        held = self._clock.times.held_times()
+        times = [HeldTime(*held[name]) if name in held else None for name in self._roster]
+        return HeldServers(times, self._launched)
+
+    def _traffic(self) -> CurrentTraffic:
+        stats = [self._stats(number) for number in self._numbers]
+        replicas = [replica for one in stats for replica in one.replicas]
+        return CurrentTraffic(
+            in_flight=0 if self.machine is None else sum(self.machine.in_flight.values()),
+            retries=sum(one.retries for one in stats),
+            errors=sum(sum(one.errors.values()) for one in stats),
+            healthy_replicas=sum(replica.healthy for replica in replicas),
+            replicas=len(replicas),
+        )
+
+    def _models_traffic(self) -> Iterator[ModelTraffic]:
+        held = self._clock.times.held_times()
+        for name, number in zip(self._roster, self._numbers, strict=True):
+            stats, account = self._stats(number), None if self.machine is None else self.machine.account.models[number]
+            paid, time_held = NO_COST if account is None else account.paid.cost, held.get(name)
+            yield ModelTraffic(
+                model=name,
+                trials=0 if account is None else account.answers,
+                tokens=paid.tokens,
+                usd=paid.usd,
+                gpu_seconds=paid.gpu_seconds,
+                in_flight=0 if self.machine is None else self.machine.in_flight[number],
+                retries=stats.retries,
+                errors=stats.errors,
+                replicas={replica.url: replica.healthy for replica in stats.replicas},
+                server_seconds=None if time_held is None else time_held.seconds,
+                server_gpu_seconds=None if time_held is None else time_held.gpu_seconds,
+            )
+
+    @property
+    def _numbers(self) -> list[int]:
+        return [self.names.index(name) for name in self._roster]
+
+    def _stats(self, number: int) -> EndpointStats:
+        supply = self.supplies.get(number)
+        return EndpointStats() if supply is None else supply.stats(number)
+
+    def _grading_cost(self) -> GradingCost | None:
+        machine = self.machine
+        if machine is None or not machine.setting.judged:
+            return None
+        accounts = [machine.account.models[number] for number in self._numbers]
+        cost = NO_COST
+        for account in accounts:
+            cost = cost.plus(account.verdicts.cost)
+        return GradingCost(sum(account.answers for account in accounts), *cost)
+
+    def _site_rows(self) -> tuple[SiteRow, ...]:
+        now = time.time()
+        for event in self.events[self._heard :]:
+            self._sites.hear(event, now)
+        self._heard = len(self.events)
+        return self._sites.rows

@@ -1,0 +1,1 @@
+"""Providers' batch services: many requests at once, answered hours later at half the price (an extra)."""

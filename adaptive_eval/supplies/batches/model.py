@@ -1,0 +1,397 @@
+"""The batches of one model: requests are gathered, noted, handed in, polled and collected.
+
+Requests that come within a moment become one batch. Before anything is sent, the log has the batch's key and the ids of
+its requests (`BatchPlanned`), and then the id that the service gives it (`BatchTaken`). The batch is over
+(`BatchEnded`) when every answer that came is on disk, so that no kill can lose an answer that was paid for. A start
+goes on with the batches that are not over: a request that is in one of them waits for its result. Requests that failed,
+expired or were left out go into the next batch.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from adaptive_eval.base.errors import EndpointError, Rejected, Unavailable
+from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, safe_excerpt
+from adaptive_eval.endpoints.traffic import Traffic
+from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, Notice, summed_stats
+from adaptive_eval.notes.batches import PendingBatch
+from adaptive_eval.run.events import Answered, Failed, Wasted
+from adaptive_eval.run.follow_up import RequestFailure
+from adaptive_eval.run.supply import AskedModel, Demand, EndpointClient, EndpointSupply, Post
+from adaptive_eval.run.trial import Key, Request
+from adaptive_eval.store import BatchEnded
+from adaptive_eval.supplies.batches.calls import BatchCalls, NoBatchAnswer, ServiceBatch, WaitingRequest
+from adaptive_eval.supplies.batches.gatherer import BatchGatherer
+from adaptive_eval.supplies.batches.service import BatchService
+from adaptive_eval.supplies.batches.types import ID, BatchResult, BatchStage, BatchState
+from adaptive_eval.supply.hosts import OnEvent
+
+GIVE_UP_SECONDS = 432_000.0
+"""A request is given up after this long in batches that expire or are not accepted."""
+HAND_IN_SECONDS = 10.0
+"""How long a run that ends waits for a batch that is being handed in."""
+CANCEL_SECONDS = 10.0
+"""How long a run that ends waits for the service to cancel a batch."""
+LEFT = "the run is stopping"
+
+
+def trial_id(key: Key) -> str:
+    """The id of a trial's request at the service."""
+    return "-".join(map(str, key))
+
+
+class ModelBatches:
+    """One model at a batch service, which is asked directly where patience with batches ends."""
+
+    def __init__(
+        self,
+        name: str,
+        asked: AskedModel,
+        service: BatchService,
+        attempts: int,
+        post: Post,
+        note: OnEvent,
+        on_error: Callable[[BaseException], None],
+        *,
+        number: int,
+        is_capped: bool,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`asked`: the model with an endpoint to ask it directly."""
+        assert isinstance(asked.client, EndpointClient)
+        self._number, self._asked, self._client, self._post = number, asked, asked.client, post
+        self._on_error, self._is_capped = on_error, is_capped
+        self._direct = EndpointSupply({number: asked}, post, on_error, is_capped=is_capped)
+        self._traffic = Traffic()
+        self._calls = BatchCalls(name, service, attempts, now, note)
+        self._gatherer = BatchGatherer(self._calls, self._encode, self._begin, lambda: bool(self._hesitating))
+        self._batches: dict[str, ServiceBatch] = {}
+        """Batches that are not over, by key."""
+        self._waiting: dict[int, WaitingRequest] = {}
+        """Requests that are not answered, except those that are asked directly."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._pauses: dict[int, asyncio.TimerHandle] = {}
+        """Requests that wait until the service may have room."""
+        self._hesitating: set[int] = set()
+        """Lost requests that the caps have not allowed or refused yet: the next batch waits for them."""
+        self._is_left = False
+
+    @property
+    def _endpoint(self) -> Endpoint:
+        return self._client.endpoint
+
+    # -- what the machine asks for -----------------------------------------------------------------------------------
+
+    def take_over(self, pending: Sequence[PendingBatch], known: Collection[str]) -> None:
+        """Go on with batches of earlier starts; `known`: ids that services gave to batches."""
+        self._calls.known |= set(known)
+        for record in pending:
+            if record.batch is not None and not ID.fullmatch(record.batch):  # no service has given it: it is looked for
+                record = replace(record, batch=None)
+            self._batches[record.key] = ServiceBatch(record)
+
+    def claims(self, keys: Iterable[Key]) -> set[Key]:
+        """Those of these trials that are in a batch which is not over."""
+        return {key for key in keys if self._batch_with(trial_id(key)) is not None}
+
+    def submit(self, request: Request) -> None:
+        """Have a request wait for its batch if it is in one, else put it into the next."""
+        assert request.size == 1, "a request of a batch is for one answer"
+        waiting = self._waiting[request.id] = WaitingRequest(request, self._calls.now())
+        if (batch := self._batch_with(waiting.id)) is None:
+            self._ask(waiting)
+        elif batch.error is not None:
+            self._fail_with(waiting, batch.error)
+        else:
+            batch.waiting[waiting.id] = waiting
+
+    def allow(self, request: int, *, allowed: bool) -> None:
+        """Ask for a lost answer again, or not."""
+        waiting = self._waiting.get(request)
+        if waiting is None:
+            self._direct.allow(request, allowed)
+            return
+        self._hesitating.discard(request)
+        if allowed:
+            self._ask(waiting)
+        else:
+            self._fail(waiting, RequestFailure.NOT_ALLOWED)
+
+    def cancel(self, requests: Collection[int]) -> None:
+        """Give requests up; a batch of which nobody wants an answer any more is abandoned."""
+        self._direct.cancel(requests)
+        requests = set(requests)
+        for batch in list(self._batches.values()):
+            cancelled = [waiting for waiting in batch.waiting.values() if waiting.request.id in requests]
+            for waiting in cancelled:
+                del batch.waiting[waiting.id]
+                self._fail(waiting, RequestFailure.CUT_OFF)
+            if cancelled and not batch.waiting and batch.ended is None:
+                self._abandon(batch, len(cancelled))
+        for number in requests:
+            if (unsent := self._waiting.get(number)) is not None:
+                self._gatherer.remove(unsent.id)
+                self._fail(unsent, RequestFailure.NOT_SENT)
+
+    def on_stored(self, keys: Iterable[Key]) -> None:
+        """End the batches whose last answers these are."""
+        for name in map(trial_id, keys):
+            if (batch := next((one for one in self._batches.values() if name in one.unstored), None)) is not None:
+                batch.unstored.discard(name)
+                self._end_if_stored(batch)
+
+    def on_planned(self, key: str) -> None:
+        """Hand a batch in: it is on disk that it is planned."""
+        if (batch := self._batches.get(key)) is not None:
+            batch.is_noted.set()
+
+    def leave(self) -> None:
+        """Give back what is in no batch, and wait for nothing that is: the next start collects it."""
+        self._is_left = True
+        unsent = [*self._gatherer.remove_all(), *(self._waiting[request] for request in self._pauses)]
+        for waiting in unsent:
+            self._fail(waiting, RequestFailure.NOT_SENT, LEFT)
+        self._direct.cancel(self._direct.requests)
+
+    def serve(self, demand: Mapping[int, Demand]) -> None:
+        """Go on with the batches of earlier starts, and post what was lost of the requests that are asked directly."""
+        for batch in self._batches.values():
+            if not batch.is_begun:
+                self._begin(batch)
+        self._direct.serve(demand)
+
+    async def close(self) -> None:
+        """Leave the batches to the next start, once the service has those that are being handed in."""
+        self._gatherer.remove_all()
+        for pause in self._pauses.values():
+            pause.cancel()
+        handing_in = [
+            asyncio.ensure_future(batch.is_handed_in.wait())
+            for batch in self._batches.values()
+            if batch.bodies and batch.is_noted.is_set()
+        ]
+        if handing_in:
+            await asyncio.wait(handing_in, timeout=HAND_IN_SECONDS)
+        for task in (*self._tasks, *handing_in):
+            task.cancel()
+        await asyncio.gather(*self._tasks, *handing_in, return_exceptions=True)
+        await self._calls.service.wire.close()
+        await self._direct.close()
+
+    @property
+    def stats(self) -> EndpointStats:
+        """The traffic with the batch service and with the model's own servers."""
+        service = self._calls.service
+        batched = replace(
+            self._traffic.stats(),
+            in_flight=len(self._waiting),
+            requests=self._calls.sent,
+            errors=service.wire.errors,
+            last_error=service.wire.last_error,
+            notices=tuple(service.wire.notices),
+        )
+        return summed_stats([self._endpoint.stats, batched])
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def _ask(self, waiting: WaitingRequest) -> None:
+        """Put a request into the next batch."""
+        self._pauses.pop(waiting.request.id, None)
+        if self._is_left:
+            self._fail(waiting, RequestFailure.NOT_SENT, LEFT)
+        else:
+            waiting.attempts += 1
+            self._gatherer.add(waiting)
+
+    def _encode(self, custom_id: str, waiting: WaitingRequest) -> bytes:
+        request = waiting.request
+        seed = self._client.seeds(request).start
+        return self._calls.service.encode(custom_id, self._client.prompt(request.question), seed)
+
+    def _answer(self, waiting: WaitingRequest, answer: Answer) -> None:
+        self._traffic.prompt_tokens += answer.prompt_tokens
+        self._traffic.completion_tokens += answer.completion_tokens
+        request = waiting.request
+        del self._waiting[request.id]
+        self._post(Answered(request.id, [self._asked.received(request.question, request.first, answer)]))
+
+    def _retry(self, waiting: WaitingRequest, why: NoBatchAnswer) -> None:
+        """Ask again for an answer that a batch did not give, or give the request up."""
+        calls = self._calls
+        waiting.refusals += why.refused
+        waiting.failures += not why.excused
+        if why.direct:
+            del self._waiting[waiting.request.id]
+            self._direct.submit(waiting.request, claimed=False)
+        elif waiting.refusals > 1:
+            self._fail(waiting, RequestFailure.REFUSED, why.why)
+        elif waiting.failures >= calls.attempts or calls.now() - waiting.since > GIVE_UP_SECONDS:
+            reason = f"given up after {waiting.attempts} batches; in the last one: {why.why}"
+            self._fail(waiting, RequestFailure.UNAVAILABLE, reason)
+        elif why.lost and self._is_capped:
+            self._hesitating.add(waiting.request.id)
+            self._post(Wasted(self._number, 0, None, waiting.request.id))
+        elif why.pause and not self._is_left:
+            pause = min(calls.longest_poll, calls.retry_pause * 2.0 ** min(waiting.attempts, 10))
+            later = asyncio.get_running_loop().call_later(pause, self._ask, waiting)
+            self._pauses[waiting.request.id] = later
+        else:
+            self._ask(waiting)
+
+    def _fail(self, waiting: WaitingRequest, kind: RequestFailure, reason: str = "") -> None:
+        request = waiting.request.id
+        if self._waiting.pop(request, None) is not None:
+            self._hesitating.discard(request)
+            if (pause := self._pauses.pop(request, None)) is not None:
+                pause.cancel()
+            self._post(Failed(request, kind, reason))
+
+    def _fail_with(self, waiting: WaitingRequest, error: EndpointError) -> None:
+        kind = RequestFailure.REFUSED if isinstance(error, Rejected) else RequestFailure.UNAVAILABLE
+        self._fail(waiting, kind, str(error))
+
+    def _lose(self, answers: int) -> None:
+        """Count answers that may have been generated and did not come."""
+        if answers:
+            self._traffic.lost += answers
+            self._post(Wasted(self._number, answers))
+
+    # -- batches -----------------------------------------------------------------------------------------------------
+
+    def _batch_with(self, name: str) -> ServiceBatch | None:
+        """The batch that a request is in, and that was not collected yet."""
+        return next((batch for batch in self._batches.values() if batch.ended is None and name in batch.ids), None)
+
+    def _begin(self, batch: ServiceBatch) -> None:
+        self._batches[batch.record.key], batch.is_begun = batch, True
+        task = asyncio.create_task(self._carry_out(batch))
+        self._tasks.add(task)
+        task.add_done_callback(self._on_end)
+
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:  # a bug of this program
+            self._on_error(error)
+
+    async def _carry_out(self, batch: ServiceBatch) -> None:
+        """Hand a batch in, poll and collect it; an error goes to every request that waits for it."""
+        try:
+            state = await self._calls.wait_for_end(batch)
+            if isinstance(state, NoBatchAnswer):
+                self._give_up(batch, "lost" if state.lost else "not created", state)
+            else:
+                await self._collect(batch, state)
+        except EndpointError as error:
+            if batch.record.batch is None:
+                self._forget(batch)
+            shown = safe_excerpt(str(error), self._calls.service.wire.redactor)
+            batch.error = Rejected(shown) if isinstance(error, Rejected) else Unavailable(shown)
+            for waiting in batch.remove_all():
+                self._fail_with(waiting, batch.error)
+        finally:
+            batch.is_handed_in.set()
+
+    async def _collect(self, batch: ServiceBatch, state: BatchState) -> None:
+        """Post the answers of a batch that has ended, and ask again for what has none."""
+        if state.stage is BatchStage.FAILED:
+            shown = safe_excerpt(state.reason, self._calls.service.wire.redactor) or "it does not say why"
+            if state.busy:
+                self._give_up(batch, state.said, NoBatchAnswer(shown, pause=True, excused=True))
+                return
+            missing = len(batch.waiting)
+            self._calls.note(BatchEnded(self._calls.name, batch.record.key, state.said, missing=missing))
+            self._forget(batch)
+            raise Rejected(f"its batch service refuses a batch as a whole: {shown}")
+        results = await self._calls.service.format.results(state)
+        is_any_answered = any(result.code == 200 and result.unanswered is None for result in results)
+        size, failed = len(batch.waiting), list[tuple[WaitingRequest, NoBatchAnswer]]()
+        seen: set[str] = set()
+        for result in results:
+            name = result.custom_id.removeprefix(f"{batch.record.key}_")
+            waiting = batch.waiting.pop(name, None) if name != result.custom_id else None
+            if waiting is None:
+                self._note_stray(batch, name, is_double=name in seen)
+                continue
+            seen.add(name)
+            outcome = self._read(batch, waiting, result, is_any_answered=is_any_answered)
+            if isinstance(outcome, NoBatchAnswer):
+                failed.append((waiting, outcome))
+            elif isinstance(outcome, Rejected):
+                self._fail_with(waiting, outcome)
+            else:
+                batch.unstored.add(name)
+                self._answer(waiting, outcome)
+        cancelled = batch.record.cancelled
+        # a cancelled batch lists what it has expired
+        lost = 0 if cancelled or state.said == "cancelled" else len(batch.waiting)
+        answered = len(batch.unstored)
+        batch.ended = BatchEnded(self._calls.name, batch.record.key, state.said, answered, size - answered, lost)
+        absent = NoBatchAnswer("the results do not have it", lost=lost > 0, direct=cancelled)
+        failed += [(waiting, absent) for waiting in batch.remove_all()]
+        self._retry_all(failed)
+        self._end_if_stored(batch)
+
+    def _give_up(self, batch: ServiceBatch, said: str, missing: NoBatchAnswer) -> None:
+        """End a batch that has no results."""
+        number = len(batch.waiting)
+        ended = BatchEnded(self._calls.name, batch.record.key, said, missing=number, lost=number * missing.lost)
+        self._calls.note(ended)
+        self._forget(batch)
+        self._retry_all([(waiting, missing) for waiting in batch.remove_all()])
+
+    def _retry_all(self, failed: Sequence[tuple[WaitingRequest, NoBatchAnswer]]) -> None:
+        """Ask again for what a batch did not answer; all losses are charged before."""
+        self._lose(sum(why.lost for _, why in failed))
+        for waiting, why in failed:
+            self._retry(waiting, why)
+
+    def _abandon(self, batch: ServiceBatch, unused: int) -> None:
+        """End a batch whose answers nobody wants any more: they count as paid."""
+        self._forget(batch)
+        self._calls.note(BatchEnded(self._calls.name, batch.record.key, "abandoned", missing=unused, lost=unused))
+        if batch.record.batch is not None and not batch.record.cancelled:
+            task = asyncio.create_task(self._request_cancel(batch))
+            self._tasks.add(task)
+            task.add_done_callback(self._on_end)
+
+    async def _request_cancel(self, batch: ServiceBatch) -> None:
+        with suppress(TimeoutError):  # then it ends by itself
+            async with asyncio.timeout(CANCEL_SECONDS):
+                await self._calls.request_cancel(batch)
+
+    def _forget(self, batch: ServiceBatch) -> None:
+        self._batches.pop(batch.record.key, None)
+
+    def _end_if_stored(self, batch: ServiceBatch) -> None:
+        if batch.ended is not None and not batch.unstored and batch.record.key in self._batches:
+            self._forget(batch)
+            self._calls.note(batch.ended)
+
+    def _read(
+        self, batch: ServiceBatch, waiting: WaitingRequest, result: BatchResult, *, is_any_answered: bool
+    ) -> Answer | NoBatchAnswer | Rejected:
+        """The answer in a result, or why there is none."""
+        direct = batch.record.cancelled
+        if result.unanswered is not None:
+            return NoBatchAnswer(f"the request was {result.unanswered} with its batch", direct=direct, excused=True)
+        request, seconds = waiting.request, max(0.0, self._calls.now() - batch.record.since)
+        prompt, seed = self._client.prompt(request.question), self._client.seeds(request).start
+        try:
+            return self._calls.service.answer(result, prompt, seed, seconds, max(waiting.attempts, 1))
+        except Failure as failure:
+            lost = failure.kind is FailureKind.BAD_RESPONSE
+            return NoBatchAnswer(f"{failure.kind}: {failure}", lost=lost, direct=direct)
+        except Rejected as error:
+            if isinstance(error, Refusal) and is_any_answered:  # others of the batch were answered: once more
+                return NoBatchAnswer(str(error), refused=True, direct=direct)
+            return Rejected(str(error))
+
+    def _note_stray(self, batch: ServiceBatch, name: str, *, is_double: bool) -> None:
+        """Add a notice of a result that came before, or that was never asked for."""
+        if not is_double and name in batch.ids:  # an earlier start has stored it
+            return
+        kind, what = ("double_result", "twice") if is_double else ("strange_result", "to requests that were not made")
+        self._calls.service.wire.note(Notice(kind, f"its batch service gives results {what}: they are ignored"))

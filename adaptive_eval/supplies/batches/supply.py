@@ -1,0 +1,112 @@
+"""Models that are asked through batch services: the requests of a start, and those that it leaves to the next."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+
+from adaptive_eval.endpoints.types import EndpointStats
+from adaptive_eval.notes.batches import pending_batches
+from adaptive_eval.run.events import Noted
+from adaptive_eval.run.notes import note_of
+from adaptive_eval.run.records import Note
+from adaptive_eval.run.supply import Demand
+from adaptive_eval.run.trial import Key, Request
+from adaptive_eval.store import BatchPlanned, BatchTaken, Event, events_of_kind
+from adaptive_eval.supplies.batches.model import ModelBatches
+from adaptive_eval.supplies.batches.service import open_batches
+from adaptive_eval.supplies.opening import Models, SupplyContext, request_limits
+
+
+class BatchSupply:
+    """The batches of all models that are asked through batch services."""
+
+    def __init__(self, models: Mapping[int, ModelBatches]) -> None:
+        self._models = models
+        self._model_of: dict[int, ModelBatches] = {}
+        """Who has each request."""
+
+    def claims(self, keys: Collection[Key]) -> Collection[Key]:
+        """The trials that are in batches which are not over."""
+        return {key for number, batches in self._models.items() for key in batches.claims(_of_model(keys, number))}
+
+    def submit(self, request: Request, *, claimed: bool) -> None:
+        """Wait for the result of the request in its batch, or put it into the next."""
+        self._model_of[request.id] = self._models[request.model]
+        self._models[request.model].submit(request)
+
+    def allow(self, request: int, allowed: bool) -> None:
+        """Ask for a lost answer again, or not."""
+        self._model_of[request].allow(request, allowed=allowed)
+
+    def cancel(self, requests: Collection[int]) -> None:
+        """Give requests up, and abandon their batches."""
+        own: defaultdict[ModelBatches, list[int]] = defaultdict(list)
+        for request in requests:
+            own[self._model_of[request]].append(request)
+        for batches, numbers in own.items():
+            batches.cancel(numbers)
+
+    def on_stored(self, keys: Sequence[Key]) -> None:
+        """End the batches whose last answers these are."""
+        for number, batches in self._models.items():
+            batches.on_stored(_of_model(keys, number))
+
+    def on_noted(self, note: Note) -> None:
+        """Hand a batch in once it is on disk that it is planned."""
+        if note.kind == BatchPlanned.KIND and note.model is not None:
+            self._models[note.model].on_planned(str(note.body["key"]))
+
+    def leave(self) -> None:
+        """Give back what is in no batch, and leave the batches to the next start."""
+        for batches in self._models.values():
+            batches.leave()
+
+    def serve(self, demand: Mapping[int, Demand]) -> None:
+        """Go on with the batches of earlier starts, whose requests were claimed by now."""
+        for batches in self._models.values():
+            batches.serve(demand)
+
+    def stats(self, model: int) -> EndpointStats:
+        """The traffic of a model, with its batch service and directly."""
+        return self._models[model].stats
+
+    async def close(self) -> None:
+        """Leave the batches to the next start."""
+        for batches in self._models.values():
+            await batches.close()
+
+
+def open_supply(context: SupplyContext, models: Models) -> BatchSupply:
+    """Open these models, which are asked directly where patience with batches ends."""
+    pending = pending_batches(context.events)
+    known = {event.batch for event in events_of_kind(context.events, BatchTaken)}
+    numbers = {model.name: number for number, model in models.items()}
+
+    def note(event: Event) -> None:
+        context.post(Noted(note_of(event, numbers)))
+
+    opened = {}
+    for number, model in models.items():
+        config = model.config
+        assert config.batch is not None
+        endpoint = context.open_endpoint(config)
+        context.stack.push_async_callback(endpoint.close)
+        service = open_batches(
+            config, config.sampling, config.concurrency, config.batch, keys=context.keys, folder=context.config.folder
+        )
+        opened[number] = ModelBatches(
+            model.name,
+            model.asked(model.client(endpoint), request_limits(config).slots),
+            service,
+            config.concurrency.attempts,
+            context.post,
+            note,
+            context.on_error,
+            number=number,
+            is_capped=context.is_capped,
+        )
+        opened[number].take_over([batch for batch in pending if batch.model == model.name], known)
+    return BatchSupply(opened)
+
+
+def _of_model(keys: Collection[Key], number: int) -> list[Key]:
+    return [key for key in keys if key[0] == number]

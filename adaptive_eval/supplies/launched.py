@@ -1,0 +1,183 @@
+"""Models whose servers a run starts: on this machine, or on others."""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+
+from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.config.prepare import missing_programs
+from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.endpoints.endpoint import open_endpoint
+from adaptive_eval.endpoints.redaction import Redactor
+from adaptive_eval.endpoints.secrets import secret_values
+from adaptive_eval.endpoints.types import Endpoint, Notice
+from adaptive_eval.run.supply import AskedModel, Demand, EndpointSupply, Post
+from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext
+from adaptive_eval.supplies.pool import PooledModel, ServerPool
+from adaptive_eval.supplies.served import OpenedHosts, RunServers, ServedClient
+from adaptive_eval.supply.hosts import ServerHost
+from adaptive_eval.supply.launch.command import free_ports, server_command, server_environment
+from adaptive_eval.supply.launch.endpoint import ServedEndpoint
+from adaptive_eval.supply.launch.host import ExclusivePlaces, Host
+from adaptive_eval.supply.launch.server import LaunchedServer, ServerSpec
+
+LOGS = "logs"
+"""The folder in a run's directory that servers print to."""
+
+
+class LaunchedSupply(EndpointSupply):
+    """Models whose servers are started and stopped as they need them."""
+
+    def __init__(
+        self,
+        hosts: Sequence[ServerHost],
+        models: Mapping[int, AskedModel],
+        pooled: Mapping[int, PooledModel],
+        post: Post,
+        on_error: Callable[[BaseException], None],
+        servers: RunServers,
+        *,
+        is_capped: bool,
+    ) -> None:
+        super().__init__(models, post, on_error, is_capped=is_capped)
+        servers.hosts += hosts
+        self.pool = ServerPool(hosts, pooled, post, self.post_capacity, on_error)
+
+    def serve(self, demand: Mapping[int, Demand]) -> None:
+        """Start and stop the servers that are due."""
+        super().serve(demand)
+        self.pool.serve(demand)
+
+    def capacity(self, model: int) -> int:
+        """The slots of all servers of a model."""
+        servers = self.pool.servers(model)
+        return servers * self._models[model].slots + (self._stuck[model] if servers else 0)
+
+    async def close(self) -> None:
+        """Cancel all requests, and start and stop nothing more; servers end with their hosts."""
+        await self.pool.close()
+        await super().close()
+
+
+def open_supply(context: SupplyContext, models: Models) -> LaunchedSupply:
+    """Open these models, whose servers are on this machine or elsewhere; raises `ConfigError`."""
+    opened = hosts_here(context, models) if context.remote is None else context.remote(context, models)
+    return LaunchedSupply(
+        opened.hosts,
+        {
+            number: model.asked(opened.clients[number], model.config.concurrency.in_flight)
+            for number, model in models.items()
+        },
+        {number: pooled_model(model) for number, model in models.items()},
+        context.post,
+        context.on_error,
+        context.servers,
+        is_capped=context.is_capped,
+    )
+
+
+def pooled_model(model: SuppliedModel) -> PooledModel:
+    """A model as one whose servers a pool starts."""
+    limits = model.config.concurrency
+    return PooledModel(model.name, limits.in_flight * limits.samples_per_request)
+
+
+def hosts_here(context: SupplyContext, models: Models) -> OpenedHosts:
+    """A host for each launched model, or for those that share one."""
+    config, environment = context.config, context.keys
+    require_programs(config, environment)
+    require_no_cluster(config)
+    shared = [place for group in config.serving_groups for place in group.places]
+    places = ExclusivePlaces(shared, config.name, patient=context.patient)
+    context.stack.callback(places.release)
+    opener, hosts = ServerOpener(config, environment, context.logs, free_ports(), context.notices), []
+    numbers = {model.name: number for number, model in models.items()}
+    served: defaultdict[int, ServedEndpoint] = defaultdict(ServedEndpoint)
+    for group in config.serving_groups:
+        for place in group.places or (None,):
+            servers = {numbers[config.models[index].name]: opener.open(index, place) for index in group.models}
+            hosts.append(Host(place, servers, places))
+            for number, server in servers.items():
+                served[number].add(server.served)
+    for number, endpoint in served.items():
+        endpoint.answered_before = models[number].name in context.answered
+        context.stack.push_async_callback(endpoint.close)
+    return OpenedHosts(hosts, {number: _client(served[number], model) for number, model in models.items()})
+
+
+def _client(served: ServedEndpoint, model: SuppliedModel) -> ServedClient:
+    return ServedClient(served, lambda endpoint, request, again: model.client(endpoint).ask(request, again))
+
+
+def require_no_cluster(config: RunConfig) -> None:
+    """Raise `ConfigError` where servers are asked for that this machine alone cannot give."""
+    needs = "needs a cluster: run it with --ray, or"
+    if config.launched and config.servers.pool is not None and config.servers.pool.on_cluster:
+        raise ConfigError(f"pool.places: cluster {needs} name places of this machine")
+    for number, launch in config.launched.items():
+        if launch.sites > 1:
+            key = f"models.{config.models[number].name}.launch.sites: {launch.sites}"
+            raise ConfigError(f"{key} {needs} remove it, for one server on this machine")
+
+
+def require_programs(config: RunConfig, environment: Mapping[str, str]) -> None:
+    """Raise `ConfigError` where the program of a server is not on this machine."""
+    if problems := [f"{name}: {problem}" for name, problem in missing_programs(config, environment)]:
+        raise ConfigError("\n".join(problems))
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOpener:
+    """Opens servers of a configuration on one machine; nothing is started."""
+
+    config: RunConfig
+    environment: Mapping[str, str] = field(repr=False)
+    logs: Path
+    ports: Iterator[int]
+    notices: Sequence[Notice] = ()
+
+    def open(self, number: int, place: str | None) -> LaunchedServer:
+        """The server of a model at a place; raises `ConfigError`."""
+        model, config = self.config.models[number], self.config
+        if (problem := model.missing_key(self.environment)) is not None:
+            raise ConfigError(problem)
+        keys = self.environment
+        opener = partial(open_endpoint, keys=keys, ready=True, folder=config.folder, notices=self.notices)
+
+        def opened(root: str, has_answered: bool) -> Endpoint:
+            """The endpoint of the server at an address."""
+            address = model.model_copy(update={"base_url": f"{root}/v1"})
+            return opener(address, model.sampling, model.concurrency, has_answered=has_answered)
+
+        return LaunchedServer(partial(self._spec, model, place), self.ports, opened)
+
+    def _spec(self, model: ModelConfig, place: str | None, port: int) -> ServerSpec:
+        """Command, environment and log of the server of this model at this port."""
+        launch, pool = model.launch, self.config.servers.pool
+        assert launch is not None
+        in_pool = pool is not None and model.in_pool
+        placed = {name: str(value) for name, value in pool.variables.items()} if pool is not None and in_pool else {}
+        sees = server_environment(launch, model.model, str(port), self.environment, place or "", placed)
+        return ServerSpec(
+            model=model.name,
+            port=port,
+            command=server_command(launch, model.model, str(port), place or ""),
+            environment=sees,
+            folder=self.config.folder,
+            log=self.logs / f"{file_name(f'{model.name}@{place}' if in_pool and place else model.name)}.log",
+            timeout=launch.timeout,
+            place=place,
+            sleeps=launch.sleep,
+            alternatives=pool is not None and in_pool and len(pool.places) > 1,
+            redactor=Redactor(secret_values(sees, () if model.api_key_env is None else (model.api_key_env,))),
+        )
+
+
+def file_name(name: str) -> str:
+    """A model's name as that of a file, and of no other model's."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:80]
+    return plain if plain == name else f"{plain}-{blake2b(name.encode(), digest_size=4).hexdigest()}"

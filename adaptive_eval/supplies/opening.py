@@ -1,0 +1,166 @@
+"""Opens the supplies of a run: a module for each key of a model that needs more than an address.
+
+To add one, write its `open_supply`, and name the module in `SUPPLIES`: it is imported if a model has the key.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints import open_files
+from adaptive_eval.endpoints.redaction import Redactor
+from adaptive_eval.endpoints.types import Answer, Endpoint, Notice, Prompt
+from adaptive_eval.run.supply import AskedModel, EndpointClient, EndpointSupply, ModelClient, Post, Supply, seeds_of
+from adaptive_eval.run.trial import Request
+from adaptive_eval.store import Event
+from adaptive_eval.supplies.served import OpenedHosts, RunServers
+
+SUPPLIES = {
+    "inspect": "adaptive_eval.supplies.inspected",
+    "launch": "adaptive_eval.supplies.launched",
+    "batch": "adaptive_eval.supplies.batches.supply",
+}
+"""Module of each key, of which a model has at most one; other models are asked at servers of others."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuppliedModel:
+    """A model that is asked in a run."""
+
+    number: int
+    """Its number in the store."""
+    config: ModelConfig
+    prompt: Callable[[int], Prompt]
+    """The prompt of a question."""
+    seed: Callable[[int, int], int]
+    """The seed of a question's trial."""
+    cost: Callable[[Answer], Cost]
+    reserve: Callable[[Answer, int, int], Cost] = field(default=lambda answer, question, number: NO_COST)
+    """The most that the grade of an answer to a question's trial may cost."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the configuration."""
+        return self.config.name
+
+    def asked(self, client: ModelClient, slots: int) -> AskedModel:
+        """The model as one that this client asks, with so many requests in flight."""
+        return AskedModel(client, slots, self.cost, self.reserve)
+
+    def seeds(self, request: Request) -> range:
+        """The seeds of a request."""
+        return seeds_of(self.seed, request)
+
+    def client(self, endpoint: Endpoint) -> EndpointClient:
+        """The model at an endpoint."""
+        return EndpointClient(endpoint, self.prompt, self.seed)
+
+
+Models = Mapping[int, SuppliedModel]
+"""Models by their numbers in the store."""
+
+
+class RequestLimits(NamedTuple):
+    """What `run.Setting` has of the supply of a model."""
+
+    slots: int
+    """Requests in flight at the beginning; 0: until a server is up."""
+    samples: int
+    """Most answers per request."""
+    remembers: bool = False
+    """Whether requests outlive a process."""
+    own_grades: bool = False
+    """Whether an answer comes with its grade, and is lost without."""
+
+
+def request_limits(model: ModelConfig) -> RequestLimits:
+    """The limits of requests to a model, by the key that says where it is served."""
+    limits = model.concurrency
+    if model.batch is not None:
+        return RequestLimits(model.batch.most_requests, 1, remembers=True)
+    if model.launch is not None:
+        return RequestLimits(0, limits.samples_per_request)
+    has_grades = model.inspect is not None
+    return RequestLimits(limits.in_flight * len(model.replicas), limits.samples_per_request, own_grades=has_grades)
+
+
+class OpenSupply(Protocol):
+    """Opens the supply of some models."""
+
+    def __call__(self, context: "SupplyContext", models: Models) -> Supply:
+        """The supply of these models; nothing is asked or started yet. Raises `ConfigError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SupplyContext:
+    """Values that a supply may need to open its models."""
+
+    config: RunConfig
+    keys: Mapping[str, str] = field(repr=False)
+    """The environment, completed by .env."""
+    redactor: Redactor = field(repr=False)
+    """Removes the secrets of the run."""
+    logs: Path
+    """The folder for the logs of servers."""
+    notices: Sequence[Notice]
+    """Notices for every server."""
+    stack: AsyncExitStack
+    """Closes what was opened, the latest first."""
+    open_endpoint: Callable[[ModelConfig], Endpoint]
+    """Opens an endpoint at a server of others."""
+    post: Post
+    on_error: Callable[[BaseException], None]
+    """Called with an error that nobody has foreseen."""
+    is_capped: bool
+    """Whether a cap counts what lost answers have cost."""
+    events: Sequence[Event] = ()
+    """Events of earlier starts."""
+    answered: Collection[str] = ()
+    """Models that have answered at an earlier start."""
+    patient: bool = True
+    """Whether retries may take as long as they do, and other runs may have places first."""
+    servers: RunServers = field(default_factory=RunServers)
+    remote: "OpenRemote | None" = None
+    """Opens servers on other machines, if not on this one."""
+
+
+OpenRemote = Callable[[SupplyContext, Models], OpenedHosts]
+"""Opens hosts of these models on other machines; nothing is started yet."""
+
+
+def open_supplies(context: SupplyContext, models: Models) -> dict[int, Supply]:
+    """The supply of each model; needs a running event loop."""
+    by_key: defaultdict[str, dict[int, SuppliedModel]] = defaultdict(dict)
+    for number, model in models.items():
+        key = next((key for key in SUPPLIES if getattr(model.config, key)), "")
+        by_key[key][number] = model
+    opened: dict[int, Supply] = {}
+    for key, own in by_key.items():
+        open_supply: OpenSupply = import_module(SUPPLIES[key]).open_supply if key else open_direct
+        opened |= dict.fromkeys(own, open_supply(context, own))
+    context.stack.push_async_callback(context.servers.end)
+    return opened
+
+
+def allow_open_files(config: RunConfig) -> list[Notice]:
+    """Raise the limit of open files; returns a notice if that is not enough."""
+    servers = [model.concurrency.in_flight for model in config.asked for _ in model.replicas]
+    wanted = open_files.wanted_for(sum(servers), len(servers))
+    allowed = open_files.allow(wanted)
+    return [] if allowed >= wanted else [Notice("few_open_files", open_files.too_few(wanted, allowed))]
+
+
+def open_direct(context: SupplyContext, models: Models) -> Supply:
+    """The supply of models at servers of others."""
+    asked = {}
+    for number, model in models.items():
+        endpoint = context.open_endpoint(model.config)
+        context.stack.push_async_callback(endpoint.close)
+        asked[number] = model.asked(model.client(endpoint), request_limits(model.config).slots)
+    return EndpointSupply(asked, context.post, context.on_error, is_capped=context.is_capped)
