@@ -85,7 +85,7 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
         snapshot = take_snapshot(
             subject,
             controller,
-            state.spent.usages,
+            cast(Any, state.spent.usages),
             elapsed=0.0,
             now=time.time(),
             stopped=True,

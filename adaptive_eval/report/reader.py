@@ -8,23 +8,22 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Self, cast
+from typing import Literal, NamedTuple, Self, cast
 
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.base.errors import StoreError
-from adaptive_eval.core.types import Cost
+from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.report import queries
 from adaptive_eval.report.events import ChargeLine, LogCounts, TimedNote, events_of_log
 from adaptive_eval.run.charges import NO_MODEL, ChargeKind
 from adaptive_eval.run.records import BEGUN, SETTINGS
-from adaptive_eval.run.trial import JUDGING, GradeDetails, Trial
-from adaptive_eval.run.usage import AnswerFault
+from adaptive_eval.run.trial import JUDGING, RESERVED, GradeDetails, Trial
+from adaptive_eval.run.usage import NO_GRADING, AnswerFault, GradingUse
 from adaptive_eval.storage.errors import DATABASE_FILE
 from adaptive_eval.storage.header import RunHeader
 from adaptive_eval.storage.packing import parse_object
-from adaptive_eval.storage.read import AccountLine, StoredReport
-from adaptive_eval.storage.read import RunReader as LogReader
+from adaptive_eval.storage.read import AccountLine, LogReader, StoredReport
 from adaptive_eval.storage.schema import SCHEMA_VERSION
 from adaptive_eval.store import AlarmRaised, Event
 from adaptive_eval.store import RunReader as OldReader
@@ -33,16 +32,13 @@ from adaptive_eval.store.records import (
     AWAITS_VERDICT,
     CellExtent,
     ComparisonCount,
-    GradingUse,
     HeldTime,
     JudgeUse,
     ReplicaSums,
     Spending,
     StoredLook,
-    StoredOutcome,
     TrialFacts,
     TrialRecord,
-    total_bits,
 )
 from adaptive_eval.store.roster import Roster
 from adaptive_eval.store.summing import NOTHING, Counts, align_with_roster, count_cells, merge_sums, thin_out
@@ -52,6 +48,14 @@ FAULTS = frozenset(AnswerFault)
 SHOWN_CHARACTERS = 120
 USER_VERSION = slice(60, 64)
 """Bytes of an SQLite file that hold its user_version."""
+
+
+class NamedTrial(NamedTuple):
+    """A trial with the names of its model and question."""
+
+    model: str
+    question: str
+    trial: Trial
 
 
 class RunReader:
@@ -301,19 +305,13 @@ class RunReader:
 
     def grading_uses(self) -> dict[str, GradingUse]:
         """Usage of a judge or a verifier on graded answers, by model."""
-        uses = {}
-        for model, answers, tokens, usd, gpu_seconds in self._rows(queries.GRADING_USES):
+        uses = dict[str, GradingUse]()
+        for model, is_graded, answers, tokens, usd, gpu_seconds in self._rows(queries.GRADING_USES):
             cost = Cost(_whole(tokens), float(str(usd)), float(str(gpu_seconds)))
-            uses[self.model_names[_whole(model)]] = GradingUse(_whole(answers), cost)
+            name = self.model_names[_whole(model)]
+            use = GradingUse(_whole(answers), cost) if is_graded else GradingUse(0, NO_COST, _whole(answers), cost)
+            uses[name] = uses.get(name, NO_GRADING).plus(use)
         return uses
-
-    def awaiting_verdicts(self) -> dict[str, tuple[int, Cost]]:
-        """Answers that wait for a verdict, and their cost, by model."""
-        query = "SELECT model, count(*), sum(tokens), sum(usd), sum(gpu_seconds) FROM trials WHERE state = 'judging' "
-        return {
-            self.model_names[_whole(model)]: (_whole(number), Cost(_whole(tokens), float(str(usd)), float(str(gpu))))
-            for model, number, tokens, usd, gpu in self._rows(query + "GROUP BY model")
-        }
 
     def _parts(self, after: int) -> Iterator[tuple[int, int]]:
         """Ranges of places in the log, each small enough to be grouped in memory."""
@@ -323,34 +321,12 @@ class RunReader:
 
     # -- trials ----------------------------------------------------------------------------------------------------
 
-    def outcomes(self, after: int = 0) -> Iterator[StoredOutcome]:
-        """Graded trials without their texts, in the order of the log."""
-        return (outcome for _, outcome, _ in self.placed_outcomes(after))
-
-    def placed_outcomes(self, after: int) -> Iterator[tuple[int, StoredOutcome, Cost]]:
-        """Graded trials after a place in the log: their places, and the costs of their grades, too."""
+    def graded_trials(self) -> Iterator[NamedTrial]:
+        """Graded trials without their texts, also those on which the grader has failed, in the order of the log."""
         models, questions = self.model_names, self._questions
-        # by position: there may be millions of rows
-        for (
-            seq, model, question, number, category, tokens, usd, gpu_seconds, flags, digest, size, correct, found, bpt,
-            completion_tokens, latency, v_tokens, v_usd, v_gpu_seconds,
-        ) in self._database.connection.execute(queries.OUTCOMES, (after,)):  # fmt: skip
-            outcome = StoredOutcome(
-                models[model],
-                questions[question],
-                number,
-                category,
-                Cost(tokens, usd, gpu_seconds),
-                flags or "",
-                digest,
-                size,
-                None if correct is None else bool(correct),
-                None if found is None else bool(found),
-                total_bits(bpt, completion_tokens or 0),
-                latency or 0.0,
-                completion_tokens or 0,
-            )
-            yield seq, outcome, Cost(v_tokens, v_usd, v_gpu_seconds)
+        for trial in self.log.known_answers(models, self.newest_seq + 1):
+            if trial.state is not JUDGING and trial.state is not RESERVED:
+                yield NamedTrial(models[trial.model], questions[trial.question], trial)
 
     def trial_facts(self) -> Iterator[TrialFacts]:
         """Every graded trial with all that a rubric may use, in the order of the log."""

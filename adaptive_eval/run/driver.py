@@ -60,7 +60,7 @@ GRADING_ATTEMPTS = 3
 """After this many errors on one answer the grader is not tried again on it in this start."""
 
 
-class Draft(Protocol):
+class ReportDraft(Protocol):
     """What was decided at one moment, from which a report is made by the thread that writes."""
 
     def __call__(self, log: Any) -> Any:
@@ -70,10 +70,10 @@ class Draft(Protocol):
         """Called when the report is stored."""
 
 
-class Reporter(Protocol):
+class DraftMaker(Protocol):
     """Makes the reports of a run."""
 
-    def draft(self, machine: Machine, *, is_over: bool) -> Draft | None:
+    def draft(self, machine: Machine, *, is_over: bool) -> ReportDraft | None:
         """Copy what the machine has decided; None before the first look. `is_over`: this start has ended."""
 
 
@@ -86,7 +86,7 @@ class Log(Protocol):
         *,
         elapsed: float | None = None,
         held: Mapping[str, Any] | None = None,
-        report: Draft | None = None,
+        report: ReportDraft | None = None,
     ) -> list[Row]:
         """Write rows, all or none, with a report of all; returns them as they were written."""
 
@@ -155,11 +155,11 @@ class Driver:
         *,
         patience: float = 0.0,
         observer: Observer | None = None,
-        reporter: Reporter | None = None,
+        reporter: DraftMaker | None = None,
     ) -> None:
         """`questions`: by their numbers in the store; `patience`: seconds for which a stop waits for answers."""
         self._reporter = reporter
-        self._draft: Draft | None = None
+        self._draft: ReportDraft | None = None
         """The newest report that is to be made with the next commit."""
         self._log, self.grading, self._questions, self._clock = log, grading, questions, clock
         self._patience, self._observer = patience, observer
@@ -304,7 +304,7 @@ class Driver:
         """Cancel what is still in flight then."""
         asyncio.get_running_loop().call_later(seconds, self.post, Stop(at_once=True))
 
-    def _draft_report(self, reporter: Reporter, machine: Machine, event: Event, actions: Sequence[Action]) -> None:
+    def _draft_report(self, reporter: DraftMaker, machine: Machine, event: Event, actions: Sequence[Action]) -> None:
         """Have a report made with the rows of a look, and when a start begins or ends."""
         records = [record for action in actions if isinstance(action, Write) for _, record in action.rows]
         is_over = any(isinstance(record, Note) and record.kind in (FINISHED, STOPPED) for record in records)
@@ -336,7 +336,7 @@ class Driver:
             self._writing = None
             self.post(Committed(written))
 
-    def _commit(self, rows: Sequence[Row], draft: Draft | None, elapsed: float, held: Json | None) -> list[Row]:
+    def _commit(self, rows: Sequence[Row], draft: ReportDraft | None, elapsed: float, held: Json | None) -> list[Row]:
         """Write rows and a report, in the thread that writes."""
         if draft is None:
             return self._log.commit(rows, elapsed=elapsed, held=held)

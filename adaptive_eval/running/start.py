@@ -62,7 +62,7 @@ from adaptive_eval.running.notify import end_line, error_line, notify_end
 from adaptive_eval.running.serving import allow_open_files, with_simulator
 from adaptive_eval.running.settings_of_run import setting_of_today, stages_of_run
 from adaptive_eval.running.watching import Watcher
-from adaptive_eval.storage.read import RunReader as LogReader
+from adaptive_eval.storage.read import LogReader
 from adaptive_eval.storage.write import OpenedStore, RunStore
 from adaptive_eval.store.same_meaning import differences
 from adaptive_eval.supplies.opening import OpenRemote, SuppliedModel, SupplyContext, open_supplies

@@ -84,7 +84,7 @@ class AccountLine(NamedTuple):
     verdicts: Cost
 
 
-class RunReader:
+class LogReader:
     """Reads everything stored of a run, as immutable values."""
 
     def __init__(self, directory: Path, database: RunDatabase) -> None:

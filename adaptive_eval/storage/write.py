@@ -25,14 +25,14 @@ from adaptive_eval.storage.packing import (
     real,
     valid_text,
 )
-from adaptive_eval.storage.read import RunReader, StoredReport
+from adaptive_eval.storage.read import LogReader, StoredReport
 from adaptive_eval.storage.redact import redact_note, redact_trial
 from adaptive_eval.storage.schema import COVERED, Stored, insert_into, sealed
 
 TICK_SECONDS = 1e-6
 """Between two commits, if a clock says that the second came before the first."""
 _INSERT = {table: insert_into(table) for table in COVERED}
-ReportMaker = Callable[[RunReader], StoredReport]
+ReportMaker = Callable[[LogReader], StoredReport]
 """Makes a report of all that is stored; it is called when the rows of a commit are written."""
 _DROP = "DELETE FROM trials WHERE model = ? AND question = ? AND number = ?"
 _IN_PLACE = "SELECT model, question, number, at FROM trials WHERE seq = ?"
@@ -52,7 +52,7 @@ class RunStore:
         self.directory = directory
         self.redactor = Redactor() if redactor is None else redactor
         """Removes the secrets of the run from whatever is written."""
-        self.reader = RunReader(directory, database)
+        self.reader = LogReader(directory, database)
         """Reads through the writer's connection, before and after writing."""
         self._database = database
         self._names = {*self.reader.models(), *self.reader.questions()}

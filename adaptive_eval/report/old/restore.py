@@ -132,7 +132,7 @@ class StoredRun:
         snapshot = take_snapshot(
             run_subject(setup.config, setup.questions, reader.created),
             self.state.controller,
-            self.state.spent.usages,
+            cast(Any, self.state.spent.usages),
             elapsed=reader.elapsed,
             now=time.time(),
             stopped=not running,
