@@ -105,12 +105,12 @@ class Draft:
         self._reporter, self._state, self._usages = reporter, state, usages
         self._look, self._is_over = look, is_over
         self._roster = tuple(roster)
-        self._results: Results | None = None
+        self.results: Results | None = None
 
     def __call__(self, log: LogReader) -> StoredReport:
         """Make the report, with all rows that are written."""
         state = self._state
-        self._results = results = self._reporter.build(state, self._usages, RunReader(log), is_over=self._is_over)
+        self.results = results = self._reporter.build(state, self._usages, RunReader(log), is_over=self._is_over)
         prior, _ = prior_and_recorded_counts(state.plan.bench)
         cells = CellCounts(
             self._roster, state.arrived, state.judged, np.asarray(prior, np.int64) if prior.any() else None
@@ -119,6 +119,6 @@ class Draft:
 
     def publish(self, log: HasDirectory) -> None:
         """Write results.json, once the report is stored."""
-        self._reporter.latest = self._results
-        if self._results is not None:
-            write_results(log.directory, self._results)
+        self._reporter.latest = self.results
+        if self.results is not None:
+            write_results(log.directory, self.results)

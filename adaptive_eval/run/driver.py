@@ -6,7 +6,7 @@ a moment for more: at 3,000 trials a second that makes some 60 of them one commi
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -14,10 +14,8 @@ from typing import Any, Protocol
 
 from adaptive_eval.base.errors import (
     GraderError,
-    GraderExhausted,
-    JudgeFailed,
 )
-from adaptive_eval.core.types import NO_COST, Cost, Reason
+from adaptive_eval.core.types import NO_COST, Reason
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.questions.types import Question
 from adaptive_eval.run.charges import Charge
@@ -46,6 +44,7 @@ from adaptive_eval.run.events import (
     VerdictWasted,
     Write,
 )
+from adaptive_eval.run.grading import grade_answer
 from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.records import FINISHED, STOPPED, Json, LookTaken, Note, Row
 from adaptive_eval.run.supply import Demand, Supply
@@ -56,8 +55,6 @@ GATHER_SECONDS = 0.02
 TICK_SECONDS = 0.5
 BEAT_SECONDS = 2.0
 """The elapsed time of a run is stored at least this often: a kill loses no more of it."""
-GRADING_ATTEMPTS = 3
-"""After this many errors on one answer the grader is not tried again on it in this start."""
 
 
 class ReportDraft(Protocol):
@@ -452,31 +449,9 @@ class Driver:
             self.fail(error)
 
     async def _grade(self, trial: Trial, *, is_asked: bool) -> None:
-        """Have an answer graded; a failure of the grader says nothing about the answer."""
-        answer, question = trial.answer, self._questions[trial.question].for_trial(trial.number)
-        assert answer is not None
-        if "unanswered" in answer.signals:
-            why = f"its server fails this request every time, and answers others: {answer.finish_reason}"
-            self.post(Graded(trial.key, None, GradeDetails(error=why)))
-            return
-        again: Callable[[], Awaitable[bool]] | None = None
-        if is_asked and trial.verdict != NO_COST:
-            again = partial(self._may_repeat, trial)
-        cost = NO_COST
-        for _ in range(GRADING_ATTEMPTS):
-            try:
-                grade = await self.grading.grade(answer, question, again)
-            except GraderError as error:
-                last = error
-                if isinstance(error, JudgeFailed) and isinstance(error.cost, Cost):
-                    cost = cost.plus(error.cost)
-                if isinstance(error, GraderExhausted):
-                    break
-            else:
-                details = GradeDetails(grade.signals, grade.extracted)
-                self.post(Graded(trial.key, grade.category, details, cost.plus(grade.cost)))
-                return
-        self.post(Graded(trial.key, None, GradeDetails(error=str(last)), cost, has_failed=True))
+        """Have an answer graded, and post its grade."""
+        gate = partial(self._may_repeat, trial) if is_asked and trial.verdict != NO_COST else None
+        self.post(await grade_answer(self.grading, trial, self._questions[trial.question], gate))
 
     async def _may_repeat(self, trial: Trial) -> bool:
         """Whether a judge may be asked again after a lost reply."""

@@ -180,8 +180,8 @@ class Machine:
         """By benchmark: answers on which the grader has failed in this start."""
         self._recorded: dict[int, Json] = {}
         """Looks that the log has, by number."""
-        self._owed: list[LookTaken | Note] = []
-        """Records that follow from the log, while it is replayed."""
+        self.derived: list[LookTaken | Note] = []
+        """Looks and notes that follow from the log, while it is replayed."""
         self._noted: set[NoteId] = set()
         """Notes that follow from the log, and that it has."""
         self._derived_alarms: set[NoteId] = set()
@@ -435,7 +435,7 @@ class Machine:
             if isinstance(record, LookTaken) or _note_id(record) not in self._noted:
                 self._write(record)
         else:
-            self._owed.append(record)
+            self.derived.append(record)
 
     def _note_settled(self) -> None:
         if self.controller.finished is not None:
@@ -467,7 +467,7 @@ class Machine:
         )
         self.aside.clear()
         self._core_aside.clear()
-        self._owed = [one for one in self._owed if isinstance(one, LookTaken) or _note_id(one) not in self._noted]
+        self.derived = [one for one in self.derived if isinstance(one, LookTaken) or _note_id(one) not in self._noted]
         self._noted = {one for one in self._noted if one[0] == ALARM}
         looked = self._looked
         self._set(setting, controller)
@@ -520,7 +520,7 @@ class Machine:
 
     def _write_owed(self, *, is_explained: bool) -> None:
         """Write what follows from the log and is not in it, or differs."""
-        owed, self._owed = self._owed, []
+        owed, self.derived = self.derived, []
         looks = {record.number: record for record in owed if isinstance(record, LookTaken)}
         first, stored = self.controller.first_look, self._recorded
         known = [number for number in stored if number >= first]

@@ -233,7 +233,7 @@ async def _regrade(
     """Grade stored answers that have no grade, a part at a time."""
     roster = frozenset(setting.roster)
     waiting = (row for row in reader.ungraded() if row[1].model in roster)
-    asked, ungraded = _verdicts_asked(reader), dict[int, tuple[str, str]]()
+    asked, ungraded = verdicts_asked(reader), dict[int, tuple[str, str]]()
     total, graded = reader.ungraded_count(roster), 0
     if total:
         driver.announce(Note(REGRADING, None, {"trials": total}))
@@ -251,7 +251,7 @@ async def _regrade(
             driver.tell(store.append(Note(REGRADED, None, {"trials": machine.regraded, "so_far": graded, "of": total})))
 
 
-def _verdicts_asked(reader: StoredLog) -> int:
+def verdicts_asked(reader: StoredLog) -> int:
     """How many of the first answers without a verdict earlier starts may have asked a judge about."""
     begun = [note.body.get("judged_at_once", 0) for _, note in reader.notes() if note.kind in BEGUN]
     return max((int(number) for number in begun[:-1]), default=0)
