@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.seeds import SEED_SPAN
