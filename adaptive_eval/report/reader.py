@@ -5,6 +5,7 @@ Trials whose answer waits for a verdict are in no sum, since they get a new plac
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple, Self, cast
@@ -18,12 +19,13 @@ from adaptive_eval.report.events import ChargeLine, LogCounts, TimedNote, events
 from adaptive_eval.run.charges import NO_MODEL, ChargeKind
 from adaptive_eval.run.records import BEGUN, SETTINGS
 from adaptive_eval.run.trial import JUDGING, RESERVED, GradeDetails, Trial
-from adaptive_eval.run.usage import NO_GRADING, GradingUse
+from adaptive_eval.run.usage import NO_GRADING, AnswerFault, GradingUse
 from adaptive_eval.storage.errors import DATABASE_FILE
 from adaptive_eval.storage.header import RunHeader
+from adaptive_eval.storage.packing import parse_object
 from adaptive_eval.storage.read import AccountLine, LogReader, StoredReport
 from adaptive_eval.storage.schema import SCHEMA_VERSION
-from adaptive_eval.store import Event
+from adaptive_eval.store import AlarmRaised, Event
 from adaptive_eval.store import RunReader as OldReader
 from adaptive_eval.store.reader import LARGE, MOST_ROUNDS
 from adaptive_eval.store.records import (
@@ -41,6 +43,9 @@ from adaptive_eval.store.records import (
 from adaptive_eval.store.roster import Roster
 from adaptive_eval.store.summing import NOTHING, Counts, align_with_roster, count_cells, merge_sums, thin_out
 
+FAULTS = frozenset(AnswerFault)
+"""Faults of alarms about all answers of a model."""
+SHOWN_CHARACTERS = 120
 USER_VERSION = slice(60, 64)
 """Bytes of an SQLite file that hold its user_version."""
 
@@ -160,11 +165,23 @@ class RunReader:
         notes = [TimedNote(seq, at, note) for at, (seq, note) in self.log.timed_notes()]
         counts = {one.seq: self._counts_at(one) for one in notes if one.note.kind in {*BEGUN, SETTINGS}}
         try:
-            return events_of_log(notes, self.charges(), self.model_names, counts)
+            events = events_of_log(notes, self.charges(), self.model_names, counts)
         except StoreError as error:
             raise StoreError(
                 f"{self.directory}: {error}. Restore a copy of the run, or start over with --fresh"
             ) from error
+        return [self.with_example(event) for event in events]
+
+    def with_example(self, event: Event) -> Event:
+        """An event with one of the answers that it is about: an alarm about all answers of a model, with the first."""
+        if not isinstance(event, AlarmRaised) or event.fault not in FAULTS:
+            return event
+        question = next(iter(self._questions.values()))
+        for record in self.cell(event.model, question):
+            ((body,),) = self._rows("SELECT body FROM questions WHERE key = ?", question)
+            key = str(parse_object(body, "a stored question").get("answer", ""))
+            return replace(event, example=describe_example(record, key))
+        return event
 
     def _counts_at(self, note: TimedNote) -> LogCounts:
         """What the log had at a note."""
@@ -365,6 +382,14 @@ class RunReader:
             grader_error=AWAITS_VERDICT if trial.state is JUDGING else grade.error,
             cost=trial.cost if trial.state is JUDGING else trial.total,
         )
+
+
+def describe_example(record: TrialRecord, key: str) -> str:
+    """A stored answer, cut to its end, where the result stands, with what the grader has found in it."""
+    text = record.answer.text.strip()
+    cut = text if len(text) <= SHOWN_CHARACTERS else f"…{text[-SHOWN_CHARACTERS:]}"
+    extracted = "nothing" if record.extracted is None else repr(record.extracted[:SHOWN_CHARACTERS])
+    return f"for example {cut!r} to question {record.question}: found {extracted}, key {key[:SHOWN_CHARACTERS]!r}"
 
 
 def is_of_old_store(directory: Path) -> bool:

@@ -36,6 +36,7 @@ from adaptive_eval.run.events import (
     GradeAnswer,
     Graded,
     GradingCutOff,
+    Hopeless,
     JudgeAnswer,
     Noted,
     Opened,
@@ -49,6 +50,7 @@ from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.records import FINISHED, STOPPED, Json, LookTaken, Note, Row
 from adaptive_eval.run.supply import Demand, Supply
 from adaptive_eval.run.trial import ANSWERED, GradeDetails, Key, Request, Trial
+from adaptive_eval.run.troubles import ServerWatch
 
 GATHER_SECONDS = 0.02
 TICK_SECONDS = 0.5
@@ -97,6 +99,9 @@ class Clock(Protocol):
 
     def start(self) -> None:
         """Start the clock of the time that the run is active, unless it runs."""
+
+    def stop(self) -> None:
+        """Stop that clock: nothing more is asked."""
 
     def elapsed(self) -> float:
         """Seconds that the run was active, over all its starts."""
@@ -175,6 +180,8 @@ class Driver:
         self.stops = 0
         """How often the run was asked to stop."""
         self._written_at = clock.now()
+        self._watch = ServerWatch()
+        self._ending_since: float | None = None
         self.machine: Machine | None = None
 
     def use(self, supplies: Mapping[int, Supply]) -> None:
@@ -250,6 +257,7 @@ class Driver:
             self._clock.on_note(event.note)
         elif isinstance(event, Answered | Failed) and event.request in machine.requests:
             asked, _ = machine.requests[event.request]
+            self._watch.answers[asked.model] += isinstance(event, Answered)
         if isinstance(event, Committed | Capacity):
             self._is_served = False
         finished = None
@@ -282,6 +290,8 @@ class Driver:
                         self._wait_at_most(self._patience)
                 case Finish():
                     finished = action
+        if machine.is_ended:
+            self._clock.stop()
         if asked is not None and not machine.in_flight[asked.model]:
             self._clock.on_quiet(asked.model)
         if isinstance(event, Stop) and not event.at_once and self.stops == 1:
@@ -394,6 +404,23 @@ class Driver:
             if self.machine is not None:
                 self.post(self.tick(self.machine))
             self._serve()
+            if self.machine is not None and not self.machine.is_regrading:
+                self._watch_servers(self.machine)
+
+    def _watch_servers(self, machine: Machine) -> None:
+        """Post the troubles of servers, and give up requests that only fail once the run is ending."""
+        now = self._clock.now()
+        stats = {model: partial(supply.stats, model) for model, supply in self._supply_of.items()}
+        gone = {model for model in stats if machine.is_gone(model)}
+        for note in (
+            *self._watch.notes(stats, gone, now),
+            *self._watch.grading_notes(self.grading.notices),
+        ):
+            self.post(Noted(note))
+        if machine.is_ending:
+            self._ending_since = now if self._ending_since is None else self._ending_since
+            for model in self._watch.hopeless(stats, now - self._ending_since):
+                self.post(Hopeless(model))
 
     def _serve(self) -> None:
         """Let supplies know what each model needs now."""

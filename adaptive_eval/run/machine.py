@@ -195,7 +195,8 @@ class Machine:
         self._is_out_of_time = False
         self._refused_at = 0.0
         self._is_aborted = False
-        self._is_ended = False
+        self.is_ended = False
+        """Whether the end of this start was decided."""
         self._now = 0.0
         self._actions: list[Action] = []
         self._set(setting, Controller(setting.plan, followed=setting.is_followed, settles_losses=False))
@@ -648,8 +649,7 @@ class Machine:
 
     def _is_wanted(self, model: int) -> bool:
         """Whether trials of a model may still be asked in this run."""
-        gone = model in self.aside or model in self.refused or self.position.get(model) in self.controller.set_aside
-        return not gone and self.controller.finished is None
+        return not self.is_gone(model) and self.controller.finished is None
 
     def _may_ask(self, model: int) -> bool:
         """Whether a request may be sent to a model now."""
@@ -984,7 +984,7 @@ class Machine:
 
     def _on_hopeless(self, model: int) -> None:
         """At the end of a run, nobody waits for requests that only fail."""
-        if self._stop or self._is_finished:
+        if self._stop or (self._is_finished and not self.is_capped):  # under caps, only a failure has cost nothing
             numbers = [number for number, (request, _) in self.requests.items() if request.model == model]
             self._actions.append(Cancel(numbers))
 
@@ -1016,7 +1016,7 @@ class Machine:
 
     def _finish_if_over(self) -> None:
         """End this start if nothing is left to wait for."""
-        if self._is_ended:
+        if self.is_ended:
             if not self.unwritten:
                 self._actions.append(Finish(self.controller.finished))
             return
@@ -1037,7 +1037,7 @@ class Machine:
                 self._cancel_all()
                 return
         reason = self.controller.finished
-        self._is_ended = True
+        self.is_ended = True
         waited = self._waited_for()
         self.controller.count_overrun(self.position[model] for model in waited)
         body = {"waited_for": waited} if waited else {}
@@ -1069,6 +1069,15 @@ class Machine:
     def is_owed(self, model: int) -> bool:
         """Whether a trial that was asked of this model, or is to be, is not stored yet; no more once the run stops."""
         return not self._stop and self._is_wanted(model) and bool(self.busy[model] or self._queues[model])
+
+    def is_gone(self, model: int) -> bool:
+        """Whether this model is asked nothing more because of itself or its servers."""
+        return model in self.aside or model in self.refused or self.position.get(model) in self.controller.set_aside
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether nothing more is asked."""
+        return self._stop > 0 or self._is_finished or self._is_cutting_off
 
     def is_settled(self, model: int) -> bool:
         """Whether this model has nothing in flight, and nothing can want it again under the settings of today."""

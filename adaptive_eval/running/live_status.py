@@ -21,7 +21,7 @@ from adaptive_eval.run.charges import Charge
 from adaptive_eval.run.clocks import RunClock
 from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.notes import event_of
-from adaptive_eval.run.records import DISCARDED, LookTaken, Note
+from adaptive_eval.run.records import BEGUN, DISCARDED, LookTaken, Note
 from adaptive_eval.run.supply import Supply
 from adaptive_eval.running.watching import Watcher
 from adaptive_eval.store import HeldTime
@@ -35,7 +35,8 @@ class LiveStatus:
     def __init__(
         self, config: RunConfig, names: Sequence[str], reader: RunReader, clock: RunClock, watcher: Watcher
     ) -> None:
-        """`names`: of models, by number; `reader`: of the run as it is when this start begins."""
+        """`names`: of models, by number; `reader`: of the run, with a connection of its own."""
+        self._reader = reader
         self._config, self.names, self._clock, self._watcher = config, list(names), clock, watcher
         self._roster = Names(model.name for model in config.models)
         self._launched = frozenset(config.launched)
@@ -60,7 +61,8 @@ class LiveStatus:
     def on_note(self, note: Note) -> None:
         """Keep and show an event."""
         if note.kind != DISCARDED:  # its charge says the same
-            self.tell(event_of(note, self.names, time.time()))
+            trials = {"trials": self._before[0]} if note.kind in BEGUN else {}
+            self.tell(event_of(note, self.names, time.time(), **trials))
 
     def on_charge(self, charge: Charge) -> None:
         """Keep and show answers that were lost."""
@@ -70,6 +72,7 @@ class LiveStatus:
 
     def tell(self, event: Event) -> None:
         """Keep and show an event."""
+        event = self._reader.with_example(event)
         self.events.append(event)
         self._watcher.happened(event)
 

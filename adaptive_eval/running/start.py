@@ -155,7 +155,7 @@ class _Start:
             names = [*store.reader.models()]
             setting = setting_of_today(prepared, store.reader.models(), grading)
             clock = _open_clock(config, prepared, setting, store.reader)
-            status = LiveStatus(prepared.config, names, reader, clock, self._watcher)
+            status = LiveStatus(prepared.config, names, beside, clock, self._watcher)
             reporter = Reporter(
                 prepared.config,
                 prepared.questions,
