@@ -48,7 +48,7 @@ def events_of_log(
     counts_at: Mapping[int, LogCounts],
 ) -> list[Event]:
     """All events in their order; `counts_at`: what the log had at each start and change of the settings."""
-    rows: list[tuple[int, Event]] = [(charge.seq, loss_of(charge)) for charge in charges]
+    rows: list[tuple[int, Event]] = [(charge.seq, loss_of(charge)) for charge in charges if charge.model]
     rows += _from_notes(notes, models, counts_at)
     return [event for _, event in sorted(rows, key=lambda row: row[0])]
 
@@ -64,6 +64,7 @@ def _from_notes(
 
 
 def loss_of(charge: ChargeLine) -> AnswersLost:
+    """Charges of a model as an event."""
     is_answer, kind = charge.what == "answer", charge.kind
     return AnswersLost(
         charge.model,

@@ -45,7 +45,8 @@ from adaptive_eval.report.words import (
     decisions_in_words,
     objective_view,
 )
-from adaptive_eval.store import Event, JudgeUse, ReplicaTraffic, Spending, StoredLook, is_held
+from adaptive_eval.storage.lock import is_held
+from adaptive_eval.store import Event, JudgeUse, ReplicaTraffic, Spending, StoredLook
 from adaptive_eval.store.looks import changed_horizons, read_look
 from adaptive_eval.store.thresholds import kept_thresholds
 from scorio.sinf.compare import compare
