@@ -148,10 +148,11 @@ class _Start:
         if not beginning.trials:
             await check_keys(beginning.prepared)
         with _opened_store(beginning, directory, self._redactor) as opened, stops or Interrupts() as interrupts:
-            return (await self._carry_on(beginning.prepared, opened.store, interrupts)).exit_code
+            return (await self._carry_on(beginning.prepared, opened, interrupts)).exit_code
 
-    async def _carry_on(self, prepared: PreparedRun, store: RunStore, interrupts: StopSource) -> Ended:
+    async def _carry_on(self, prepared: PreparedRun, opened: OpenedStore, interrupts: StopSource) -> Ended:
         """Request what a run lacks, to its end."""
+        store, is_resumed = opened
         solve_boundary(prepared.plan)
         reader = RunReader(store.reader)
         async with AsyncExitStack() as stack:
@@ -183,7 +184,7 @@ class _Start:
             interrupts.hear(partial(self._on_interrupt, driver, supplies, patience))
             self._watcher.opened(prepared.config.name, prepared.models, status.take)
             try:
-                machine = await self._to_the_end(driver, store, reader, prepared, setting, status)
+                machine = await self._to_the_end(driver, store, reader, prepared, setting, status, is_resumed=is_resumed)
             finally:
                 self._watcher.closed()
             return self._end(store, status, machine.controller.finished, prepared.config)
@@ -196,6 +197,8 @@ class _Start:
         prepared: PreparedRun,
         setting: Setting,
         status: LiveStatus,
+        *,
+        is_resumed: bool,
     ) -> Machine:
         """Bring the machine to the end of the log, and drive it to the end of this start."""
         stages = stages_of_run(reader, status.events, prepared.config, setting)
@@ -214,6 +217,7 @@ class _Start:
                 about=_about_start(prepared),
                 waited=waited,
                 ask_again=self._ask_again,
+                is_resumed=is_resumed,
             )
             status.machine = machine
             await driver.run(machine, first)

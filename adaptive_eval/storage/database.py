@@ -70,7 +70,7 @@ class RunDatabase:
                     _enable_durable_log(connection, directory)
             else:
                 require_nothing_lost(directory, lock)
-                connection = _create(directory)
+                connection = create_database(directory)
             return cls(directory, connection, lock), is_begun
 
     @classmethod
@@ -188,7 +188,8 @@ def _last_seq(connection: sqlite3.Connection) -> int:
     return int(connection.execute(LAST_SEQ).fetchone()[0])
 
 
-def _create(directory: Path) -> sqlite3.Connection:
+def create_database(directory: Path) -> sqlite3.Connection:
+    """A new database, with its tables in a transaction that is still open."""
     connection = _connect(directory, "rwc")
     with closed_on_error(connection), translate_errors(directory):
         _enable_durable_log(connection, directory)
