@@ -24,9 +24,9 @@ from adaptive_eval.storage.errors import DATABASE_FILE
 from adaptive_eval.storage.header import RunHeader
 from adaptive_eval.storage.packing import parse_object
 from adaptive_eval.storage.read import AccountLine, LogReader, StoredReport
-from adaptive_eval.storage.schema import SCHEMA_VERSION
 from adaptive_eval.store import AlarmRaised, Event
 from adaptive_eval.store import RunReader as OldReader
+from adaptive_eval.store.database import SCHEMA_VERSION as OLD_SCHEMA_VERSION
 from adaptive_eval.store.reader import LARGE, MOST_ROUNDS
 from adaptive_eval.store.records import (
     AWAITS_VERDICT,
@@ -399,7 +399,7 @@ def is_of_old_store(directory: Path) -> bool:
             version = int.from_bytes(file.read(USER_VERSION.stop)[USER_VERSION], "big")
     except OSError:
         return False
-    return version != SCHEMA_VERSION
+    return version == OLD_SCHEMA_VERSION
 
 
 def _whole(value: object) -> int:
