@@ -20,6 +20,7 @@ from adaptive_eval.run.charges import NO_MODEL, ChargeKind
 from adaptive_eval.run.records import BEGUN, SETTINGS
 from adaptive_eval.run.trial import JUDGING, RESERVED, GradeDetails, Trial
 from adaptive_eval.run.usage import NO_GRADING, AnswerFault, GradingUse
+from adaptive_eval.storage.database import has_tables
 from adaptive_eval.storage.errors import DATABASE_FILE
 from adaptive_eval.storage.header import RunHeader
 from adaptive_eval.storage.packing import parse_object
@@ -92,7 +93,7 @@ class RunReader:
             with OldReader.if_begun(directory) as old:
                 yield cast(Self | None, old)
             return
-        if not (directory / DATABASE_FILE).exists():
+        if not has_tables(directory):
             yield None
             return
         with closing(cls.open(directory)) as reader:
