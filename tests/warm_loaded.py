@@ -10,9 +10,9 @@ from made_once import make_once
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
-from adaptive_eval.running.session import _solve_boundary
+from adaptive_eval.running.start import solve_boundary
 
-for _name in ("__main__", "cli.run", "record.verified", "running.event_loop", "running.execute", "running.serving"):
+for _name in ("__main__", "cli.run", "report.verified", "running.event_loop", "running.start", "running.serving"):
     import_module(f"adaptive_eval.{_name}")
 with suppress(ImportError):
     import_module("uvloop")
@@ -21,4 +21,4 @@ make_once()
 with TemporaryDirectory() as _folder:
     _site = Site.make(Path(_folder), "http://127.0.0.1:9/v1")
     for _trials in ({"min": 4, "max": 30}, {"min": 2, "max": 12}):
-        _solve_boundary(prepare(load_config(_site.write(trials=_trials))).plan)
+        solve_boundary(prepare(load_config(_site.write(trials=_trials))).plan)

@@ -12,7 +12,7 @@ from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.exchange.export import EXPORTS, ExportRequest
 from adaptive_eval.exchange.export import export as export_run
 from adaptive_eval.report.lines import several
-from adaptive_eval.store import RunReader
+from adaptive_eval.report.reader import RunReader
 
 TRIALS_PER_STEP = 1000
 """Trials per step of the progress bar."""

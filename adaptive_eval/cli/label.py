@@ -15,12 +15,12 @@ from adaptive_eval.report.finding import finding
 from adaptive_eval.report.label_effect import require_useful_labels
 from adaptive_eval.report.label_file import read_labels
 from adaptive_eval.report.lines import several
-from adaptive_eval.report.old.restore import open_run
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import write_results
+from adaptive_eval.report.stored import open_run
 from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.text import markdown_cell, strip_markup
-from adaptive_eval.store import is_held
+from adaptive_eval.storage.lock import is_held
 
 
 def label(
@@ -57,8 +57,7 @@ def _apply_labels(run: Path) -> Results | None:
     running = is_held(run)
     with open_run(run) as stored:
         results = stored.results(running=running)
-        is_written = stored.published(rows=False) is not None or running or bool(stored.setup.config.plug_ins)
-        if results is not None and not is_written:
+        if results is not None and not (running or stored.setup.config.plug_ins):
             write_results(run, results)
         return results
 

@@ -10,8 +10,8 @@ from adaptive_eval.cli.shared import Run, TextFile, TextKind, report_errors, wri
 from adaptive_eval.config.load import load_rubric
 from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.graders.rubric import RubricConfig
-from adaptive_eval.report.old.restore import open_run
 from adaptive_eval.report.rescore import rescore as rescore_run
+from adaptive_eval.report.stored import open_run
 from adaptive_eval.show.rescored import rescored_markdown
 
 FORMAT = "adaptive-eval.rescoring/1"

@@ -17,16 +17,18 @@ from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.load import CONFIGURATIONS, config_from_mapping, load_config
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.notes import events_of_kind, events_since_start
+from adaptive_eval.notes.grading import TrialsRegraded
 from adaptive_eval.report.dry_run import dry_run_note
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.words import cost_to_go_on
 from adaptive_eval.running.event_loop import run_to_end
-from adaptive_eval.running.execute import execute
 from adaptive_eval.running.launched import RemoteServers
 from adaptive_eval.running.remembered import choose_run, remembered_note
+from adaptive_eval.running.start import execute
 from adaptive_eval.running.watching import Display, Watcher, Watchers
 from adaptive_eval.show.displays import DisplayKind, open_display
-from adaptive_eval.store import RunReader, TrialsRegraded, events_of_kind, events_since_start
 
 TaskModels = Annotated[
     list[str] | None,
@@ -220,7 +222,7 @@ def run(
         place = ["--run-dir", str(directory)] if run_dir is None and "~" in directory.name else []
         prepared = replace(prepared, arguments=(*shlex.split(command)[2:], *place))
         with _open_sites(ray, prepared.config, directory) as sites, _open_watcher(live_display, metrics) as watcher:
-            running = execute(prepared, directory, watcher, live_display.ended, sites=sites, ask_again=ask_again)
+            running = execute(prepared, directory, watcher, live_display.ended, remote=sites, ask_again=ask_again)
             code = run_to_end(running)
     raise typer.Exit(code)
 

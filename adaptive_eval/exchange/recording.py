@@ -32,8 +32,10 @@ from adaptive_eval.exchange.samples import Record
 from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.report.log_files import LogFile
-from adaptive_eval.store import Roster, RunReader
-from adaptive_eval.store.repeats import AnswerWatch, SamplingFreedom
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.run.facts import facts_of
+from adaptive_eval.run.repeats import AnswerWatch, SamplingFreedom, watched_questions
+from adaptive_eval.store import Roster
 from scorio.moments import IntArray
 
 NO_TRIAL = -1
@@ -248,28 +250,30 @@ def recording_of_run(directory: Path) -> Recording:
         header = reader.header()
         config = stored_config(header)
         weights = np.array(open_rubric(config.rubric).weights, dtype=float)
-        trials = [outcome for outcome in reader.outcomes() if outcome.category is not None]
+        trials = [named for named in reader.graded_trials() if named.trial.category is not None]
     roster = Roster.of(header.models, header.questions)
-    longest = max((outcome.trial + 1 for outcome in trials), default=0)
+    longest = max((named.trial.number + 1 for named in trials), default=0)
     shape = (len(roster.models), len(roster.questions), longest)
     outcomes = np.full(shape, NO_TRIAL, dtype=np.min_scalar_type(-len(weights)))
-    for outcome in trials:
-        assert outcome.category is not None
-        outcomes[(*roster.cell(outcome.model, outcome.question), outcome.trial)] = outcome.category
+    for model, question, trial in trials:
+        assert trial.category is not None
+        outcomes[(*roster.cell(model, question), trial.number)] = trial.category
     counts = count_outcomes(outcomes, len(weights))
     untried = np.argwhere(counts.sum(axis=-1) == 0)
     if len(untried):
-        model, question = untried[0].tolist()
+        at_model, at_question = untried[0].tolist()
         is_drawn = config.trials.draw is not None
         hint = "it asked only some questions (trials.draw); use a run without" if is_drawn else "continue the run first"
         raise ConfigError(
-            f"{directory}: {list(header.models)[model]} has no graded trial of question "
-            f"{list(header.questions)[question]}, so its outcome is unknown; {hint}"
+            f"{directory}: {list(header.models)[at_model]} has no graded trial of question "
+            f"{list(header.questions)[at_question]}, so its outcome is unknown; {hint}"
         )
     drawn = {model.name: SamplingFreedom.from_sampling(model.sampling) for model in config.models}
     answers = {name: RecordedAnswers(AnswerWatch(), drawn.get(name)) for name in header.models}
-    for outcome in trials:
-        answers[outcome.model].watch.add(outcome)
+    watched = watched_questions([*header.questions])
+    for model, _, trial in trials:
+        if trial.question in watched and (facts := facts_of(trial)) is not None:
+            answers[model].watch.add(trial, facts)
     return Recording(
         tuple(header.models),
         tuple(header.questions),
@@ -285,9 +289,9 @@ def write_npz(source: ExportSource, path: Path, on_progress: OnProgress) -> None
     """Write all outcomes; ungraded answers are written as missing."""
     shape = (*source.extent.shape, int(source.extent.max()))
     outcomes = np.full(shape, NO_TRIAL, dtype=np.min_scalar_type(-len(source.rubric.weights)))
-    for number, outcome in enumerate(source.reader.outcomes(), 1):
-        if outcome.category is not None:
-            outcomes[(*source.roster.cell(outcome.model, outcome.question), outcome.trial)] = outcome.category
+    for number, (model, question, trial) in enumerate(source.reader.graded_trials(), 1):
+        if trial.category is not None:
+            outcomes[(*source.roster.cell(model, question), trial.number)] = trial.category
         on_progress(number)
     with path.open("wb") as file:
         np.savez_compressed(

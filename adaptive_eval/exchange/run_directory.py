@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.seeds import SEED_SPAN
@@ -35,8 +35,8 @@ from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions import Question
 from adaptive_eval.report.build import build_results
+from adaptive_eval.report.events import has_foreign_trials
 from adaptive_eval.report.log_files import LogError
-from adaptive_eval.report.old.history import has_foreign_trials
 from adaptive_eval.report.old.stages import stored_plan
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import write_results
@@ -85,7 +85,7 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
         snapshot = take_snapshot(
             subject,
             controller,
-            state.spent.usages,
+            cast(Any, state.spent.usages),
             elapsed=0.0,
             now=time.time(),
             stopped=True,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.config.benchmarks import prompt_for
@@ -14,9 +15,9 @@ from adaptive_eval.endpoints.types import Message, Prompt
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
-from adaptive_eval.report.old.history import Cells, cell_extents
-from adaptive_eval.report.old.restore import StoredRun, open_run
-from adaptive_eval.store import Names, Roster, RunReader
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.stored import StoredRun, open_run
+from adaptive_eval.store import Names, Roster
 
 OnProgress = Callable[[int], None]
 """Called with the number of trials written so far."""
@@ -30,7 +31,7 @@ class ExportSource:
     rubric: Rubric
     roster: Roster
     """All models with a trial, in the order in which they joined the run; some may have left it since."""
-    extent: Cells
+    extent: NDArray[np.int32]
     """(L, M): one more than the highest trial number; 0 without a trial."""
 
     @property
@@ -65,7 +66,9 @@ def opened_source(directory: Path) -> Iterator[ExportSource]:
     """Open a run for export; raises `StoreError` if there is none, or it has no trials."""
     with open_run(directory) as run:
         roster = Roster(Names(run.reader.ids("models", "name")), run.setup.roster.questions)
-        extent = cell_extents(roster, run.reader.cells(run.reader.newest_trial_id))
+        extent = np.zeros((len(roster.models), len(roster.questions)), dtype=np.int32)
+        for cell in run.reader.cells(run.reader.newest_trial_id):
+            extent[roster.cell(cell.model, cell.question)] = cell.extent
         tried = np.flatnonzero(extent.any(axis=1))
         if not len(tried):
             raise StoreError(f"{directory} has no trials yet; export it later")

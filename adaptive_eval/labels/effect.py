@@ -6,9 +6,9 @@ from hashlib import blake2b
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.report.label_file import Labelled, Labels
-from adaptive_eval.report.old.restore import StoredRun
 from adaptive_eval.report.rescore import judged_rows
 from adaptive_eval.report.results import Results
+from adaptive_eval.report.stored import StoredRun
 
 DECIDED = (Verdict.RESOLVED, Verdict.TIED)
 

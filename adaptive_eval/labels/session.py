@@ -14,7 +14,7 @@ from adaptive_eval.labels.effect import choose_answers_to_label
 from adaptive_eval.labels.file import add_labels, texts_to_label
 from adaptive_eval.report.label_effect import require_useful_labels
 from adaptive_eval.report.label_file import Labelled, grader_of, is_label, label_fields, read_labels
-from adaptive_eval.report.old.restore import StoredRun, open_run
+from adaptive_eval.report.stored import StoredRun, open_run
 from adaptive_eval.report.transcripts import is_from_inspect, transcript_ends
 
 LAST_MESSAGE = "last message of its transcript"

@@ -21,9 +21,9 @@ from adaptive_eval.notebook.display import NotebookDisplay, notebook
 from adaptive_eval.notebook.stored import RunRecord, read_run
 from adaptive_eval.report.lines import Scale
 from adaptive_eval.running.event_loop import run_to_end
-from adaptive_eval.running.execute import execute
 from adaptive_eval.running.interrupts import MOST_REQUESTS
 from adaptive_eval.running.remembered import choose_run
+from adaptive_eval.running.start import execute
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show.displays import DisplayKind, open_display
 

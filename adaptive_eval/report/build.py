@@ -60,9 +60,8 @@ from adaptive_eval.report.warnings import (
     unknown_cautions,
 )
 from adaptive_eval.report.words import draws_questions
-from adaptive_eval.store.records import NO_GRADING, GradingUse
+from adaptive_eval.run.usage import NO_GRADING, GradingUse, TrialUsage
 from adaptive_eval.store.spending import HeldServers
-from adaptive_eval.store.usage import TrialUsage
 from scorio.moments import FloatArray, weighted
 from scorio.rank import rank_scores
 
@@ -367,7 +366,7 @@ def _run_cost(snapshot: Snapshot) -> RunCost:
 def grading_cost(uses: Iterable[GradingUse]) -> GradingCost | None:
     """Total cost of grades by a judge or a verifier; None if there were none."""
     used = reduce(GradingUse.plus, uses, NO_GRADING)
-    in_vain = WastedCost(used.verdicts_in_vain, *used.in_vain) if used.in_vain.tokens else None
+    in_vain = WastedCost(used.wasted_verdicts, *used.wasted) if used.wasted.tokens else None
     return GradingCost(used.answers, *used.cost, in_vain) if used.answers or in_vain else None
 
 

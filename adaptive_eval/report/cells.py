@@ -20,11 +20,14 @@ class CellCounts:
     """All outcomes, also those of the round in flight."""
     judged: NDArray[np.integer]
     """Outcomes of complete rounds."""
+    prior: NDArray[np.integer] | None = None
+    """Outcomes of an earlier run that count in the scores (R0); None if there are none."""
 
     def to_bytes(self) -> bytes:
-        """The counts as little-endian integers: their shape, the models, and both arrays."""
+        """The counts as little-endian integers: their shape, the models, and the arrays."""
         head = np.array([*self.judged.shape, *self.models], _INTEGER)
-        return b"".join(one.astype(_INTEGER).tobytes() for one in (head, self.arrived, self.judged))
+        arrays = [head, self.arrived, self.judged, *([] if self.prior is None else [self.prior])]
+        return b"".join(array.astype(_INTEGER).tobytes() for array in arrays)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "CellCounts":
@@ -32,8 +35,8 @@ class CellCounts:
         values = np.frombuffer(data[: len(data) // 4 * 4], _INTEGER)
         shape: Sequence[int] = values[:3].tolist()
         size = int(np.prod(shape, dtype=np.int64)) if len(shape) == 3 and min(shape) >= 0 else -1
-        if size < 0 or len(values) != 3 + shape[0] + 2 * size:
+        first = 3 + shape[0] if size >= 0 else 0
+        if size < 0 or len(values) - first not in (2 * size, 3 * size):
             raise StoreError("the counts of the stored report are damaged; restore a copy of the run")
-        first = 3 + shape[0]
-        arrived, judged = values[first:].reshape(2, *shape)
-        return cls(tuple(values[3:first].tolist()), arrived, judged)
+        arrays = values[first:].reshape(-1, *shape) if size else np.zeros((2, *shape), _INTEGER)
+        return cls(tuple(values[3:first].tolist()), *arrays)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from adaptive_eval.base.errors import RunChanged
 from adaptive_eval.report.lines import several
-from adaptive_eval.store import RunHeader, RunReader, TrialRecord, require_same_meaning
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.store import RunHeader, TrialRecord, require_same_meaning
 from adaptive_eval.store.locate import has_database
 
 DRY_RUN = ".dry-run"

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from adaptive_eval.core.types import Cause
 from adaptive_eval.run.charges import ChargeKind
-from adaptive_eval.run.records import BEGUN, CORE_SET_ASIDE, SETTINGS, Note
-from adaptive_eval.store import AnswersLost, Event, parse_event
+from adaptive_eval.run.notes import event_of
+from adaptive_eval.run.records import DISCARDED, Note
+from adaptive_eval.store import AnswersLost, Event, TrialsImported, events_of_kind
 
 
 class TimedNote(NamedTuple):
@@ -48,7 +48,7 @@ def events_of_log(
     counts_at: Mapping[int, LogCounts],
 ) -> list[Event]:
     """All events in their order; `counts_at`: what the log had at each start and change of the settings."""
-    rows: list[tuple[int, Event]] = [(charge.seq, loss_of(charge)) for charge in charges]
+    rows: list[tuple[int, Event]] = [(charge.seq, loss_of(charge)) for charge in charges if charge.model]
     rows += _from_notes(notes, models, counts_at)
     return [event for _, event in sorted(rows, key=lambda row: row[0])]
 
@@ -57,21 +57,14 @@ def _from_notes(
     notes: Sequence[TimedNote], models: Mapping[int, str], counts_at: Mapping[int, LogCounts]
 ) -> Iterator[tuple[int, Event]]:
     for seq, at, note in notes:
-        kind, body = note.kind, dict(note.body)
-        if note.model is not None:
-            body["model"] = models[note.model]
-        if kind in BEGUN:
-            body["trials"] = counts_at[seq].trials
-        elif kind == SETTINGS:
-            kind = "configured"
-            body |= counts_at[seq]._asdict()
-        elif kind == CORE_SET_ASIDE:
-            kind = "set_aside"
-            body.setdefault("cause", Cause.BUDGET.value)
-        yield seq, parse_event(kind, body, at)
+        if note.kind == DISCARDED:  # its charge says the same
+            continue
+        counts = counts_at[seq]._asdict() if seq in counts_at else {}
+        yield seq, event_of(note, models, at, **counts)
 
 
 def loss_of(charge: ChargeLine) -> AnswersLost:
+    """Charges of a model as an event."""
     is_answer, kind = charge.what == "answer", charge.kind
     return AnswersLost(
         charge.model,
@@ -86,3 +79,8 @@ def loss_of(charge: ChargeLine) -> AnswersLost:
         discarded=kind is ChargeKind.DISCARDED or None,
         at=charge.at,
     )
+
+
+def has_foreign_trials(events: Sequence[Event]) -> bool:
+    """Whether trials were imported whose seeds are unknown or not those of the configuration."""
+    return not all(event.seeds_match for event in events_of_kind(events, TrialsImported))

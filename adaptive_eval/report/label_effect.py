@@ -42,7 +42,8 @@ from adaptive_eval.report.label_file import (
     signals_of_level,
 )
 from adaptive_eval.report.labelled import MIN_LABELS, LabelledModel, LabelledRun
-from adaptive_eval.store import Roster, RunReader, TrialRecord
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.store import Roster, TrialRecord
 from adaptive_eval.store.thresholds import kept_rubric
 from scorio.eval import corrected
 from scorio.moments import FloatArray

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.questions import Question
 from adaptive_eval.report.build import build_results
@@ -14,11 +16,16 @@ from adaptive_eval.report.other_costs import costs_beside
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import to_json, write_results
-from adaptive_eval.report.snapshot import JudgedState, complete, run_subject, take_state
-from adaptive_eval.report.usages import UsageBook
+from adaptive_eval.report.snapshot import (
+    JudgedState,
+    complete,
+    prior_and_recorded_counts,
+    run_subject,
+    take_state,
+)
 from adaptive_eval.run.machine import Machine
-from adaptive_eval.storage.read import RunReader as LogReader
-from adaptive_eval.storage.read import StoredReport
+from adaptive_eval.run.usage import TrialUsage
+from adaptive_eval.storage.read import LogReader, StoredReport
 from adaptive_eval.store import Names
 from adaptive_eval.store.spending import HeldServers
 
@@ -42,7 +49,6 @@ class Reporter:
         """`created`: when the run was begun, in seconds since 1970; `labels`: those of its answers now."""
         self._config, self._labels = config, labels
         self._subject = run_subject(config, questions, created)
-        self._usages = UsageBook()
         self.latest: Results | None = None
         """The newest report that was stored."""
 
@@ -52,9 +58,10 @@ class Reporter:
         state = take_state(self._subject, controller, self._labels(), correct=is_over)
         if state is None:
             return None
-        return Draft(self, state, controller.taker.taken - 1, machine.setting.roster, is_over=is_over)
+        usages = [_usage_of(machine, number) for number in machine.setting.roster]
+        return Draft(self, state, usages, controller.taker.taken - 1, machine.setting.roster, is_over=is_over)
 
-    def build(self, state: JudgedState, reader: RunReader, *, is_over: bool) -> Results:
+    def build(self, state: JudgedState, usages: Sequence[TrialUsage], reader: RunReader, *, is_over: bool) -> Results:
         """Build a report from what was decided and from all that is stored."""
         subject, config, events = self._subject, self._config, reader.events()
         held = reader.held_times()
@@ -62,7 +69,7 @@ class Reporter:
         snapshot = complete(
             subject,
             state,
-            self._usages.usages(reader, subject.models),
+            usages,
             elapsed=reader.elapsed,
             now=time.time(),
             stopped=is_over,
@@ -73,26 +80,45 @@ class Reporter:
         return build_results(snapshot)
 
 
+def _usage_of(machine: Machine, model: int) -> TrialUsage:
+    """A copy of a model's sums, with its answers that wait for a verdict."""
+    usage, account = machine.alarms.usages.get(model, TrialUsage()).copy(), machine.account.models[model]
+    usage.trials = account.answers
+    usage.tokens, usage.usd, usage.gpu_seconds = account.paid.cost
+    return usage
+
+
 class Draft:
     """What was decided at one moment; called by the thread that writes, it makes the report."""
 
     def __init__(
-        self, reporter: Reporter, state: JudgedState, look: int, roster: Sequence[int], *, is_over: bool
+        self,
+        reporter: Reporter,
+        state: JudgedState,
+        usages: Sequence[TrialUsage],
+        look: int,
+        roster: Sequence[int],
+        *,
+        is_over: bool,
     ) -> None:
         """`look`: the number of the newest one; `roster`: the numbers of the models in the store."""
-        self._reporter, self._state, self._look, self._is_over = reporter, state, look, is_over
+        self._reporter, self._state, self._usages = reporter, state, usages
+        self._look, self._is_over = look, is_over
         self._roster = tuple(roster)
-        self._results: Results | None = None
+        self.results: Results | None = None
 
     def __call__(self, log: LogReader) -> StoredReport:
         """Make the report, with all rows that are written."""
         state = self._state
-        self._results = results = self._reporter.build(state, RunReader(log), is_over=self._is_over)
-        cells = CellCounts(self._roster, state.arrived, state.judged)
+        self.results = results = self._reporter.build(state, self._usages, RunReader(log), is_over=self._is_over)
+        prior, _ = prior_and_recorded_counts(state.plan.bench)
+        cells = CellCounts(
+            self._roster, state.arrived, state.judged, np.asarray(prior, np.int64) if prior.any() else None
+        )
         return StoredReport(self._look, log.database.last_seq(), to_json(results), cells.to_bytes())
 
     def publish(self, log: HasDirectory) -> None:
         """Write results.json, once the report is stored."""
-        self._reporter.latest = self._results
-        if self._results is not None:
-            write_results(log.directory, self._results)
+        self._reporter.latest = self.results
+        if self.results is not None:
+            write_results(log.directory, self.results)

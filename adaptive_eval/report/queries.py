@@ -1,7 +1,5 @@
 """The SQL by which people read a run: sums over its trials, and the facts that a rubric may use."""
 
-from adaptive_eval.store.records import LARGEST_SIZE
-
 MAX_JUDGES = 9
 """Largest number of judges in a panel; each has its own signal."""
 GRADED = "state IN ('done', 'ungraded')"
@@ -26,21 +24,12 @@ FROM trials NOT INDEXED WHERE seq > ? AND seq <= ? AND {GRADED} GROUP BY (seq - 
 # one by one: grouping millions of rows in SQLite takes longer than counting them in Python
 CATEGORIES = "SELECT model, question, category, 1 FROM trials NOT INDEXED WHERE seq > ? AND category IS NOT NULL"
 EXTENTS = (
-    f"SELECT model, question, max(number) + 1 FROM trials WHERE {ANSWERED} AND seq <= ? AND round <= ? "
-    "GROUP BY model, question"
+    "SELECT model, question, max(number) + 1 FROM trials "
+    f"WHERE {ANSWERED} AND seq <= ? AND round <= ? GROUP BY model, question"
 )
 CHARGES = """
 SELECT max(seq), max(at), kind, what, model, sum(number), sum(tokens), sum(usd), sum(gpu_seconds), estimated
 FROM charges GROUP BY kind, what, model, estimated ORDER BY 1
-"""
-_FLAG = "CASE json_type(signals, '$.{0}') WHEN 'true' THEN 1 WHEN 'false' THEN 0 END"
-# a text longer than LARGEST_SIZE is stored compressed, as a BLOB
-_SIZE = f"CASE typeof({{0}}) WHEN 'blob' THEN {LARGEST_SIZE} ELSE ifnull(length(CAST({{0}} AS BLOB)), 0) END"
-OUTCOMES = f"""
-SELECT seq, model, question, number, category, tokens + v_tokens, usd + v_usd, gpu_seconds + v_gpu_seconds, flags,
-    digest, {_SIZE.format("text")} + {_SIZE.format("reasoning")}, {_FLAG.format("is_correct")},
-    {_FLAG.format("has_answer")}, completion_bpt, completion_tokens, latency, v_tokens, v_usd, v_gpu_seconds
-FROM trials NOT INDEXED WHERE seq > ? AND {GRADED} ORDER BY seq
 """
 FACTS = """
 SELECT model, question, number, round, category, latency, signals, flags, finish_reason, prompt_tokens,
@@ -60,6 +49,6 @@ COMPARISONS = (
     "WHERE json_type(signals, '$.prefers_first') IS NOT NULL GROUP BY 1, 2 ORDER BY 1, 2"
 )
 GRADING_USES = f"""
-SELECT model, sum(v_tokens > 0), sum(v_tokens), sum(v_usd), sum(v_gpu_seconds) FROM trials
-WHERE {GRADED} AND v_tokens + v_usd + v_gpu_seconds > 0 GROUP BY model
+SELECT model, category IS NOT NULL, count(*), sum(v_tokens), sum(v_usd), sum(v_gpu_seconds) FROM trials
+WHERE {GRADED} AND v_tokens + v_usd + v_gpu_seconds > 0 GROUP BY 1, 2
 """

@@ -5,46 +5,57 @@ Trials whose answer waits for a verdict are in no sum, since they get a new plac
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Self, cast
+from typing import Literal, NamedTuple, Self, cast
 
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.base.errors import StoreError
-from adaptive_eval.core.types import Cost
+from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.report import queries
 from adaptive_eval.report.events import ChargeLine, LogCounts, TimedNote, events_of_log
 from adaptive_eval.run.charges import NO_MODEL, ChargeKind
 from adaptive_eval.run.records import BEGUN, SETTINGS
-from adaptive_eval.run.trial import JUDGING, GradeDetails, Trial
+from adaptive_eval.run.trial import JUDGING, RESERVED, GradeDetails, Trial
+from adaptive_eval.run.usage import NO_GRADING, AnswerFault, GradingUse
 from adaptive_eval.storage.errors import DATABASE_FILE
 from adaptive_eval.storage.header import RunHeader
-from adaptive_eval.storage.read import AccountLine, StoredLook, StoredReport
-from adaptive_eval.storage.read import RunReader as LogReader
+from adaptive_eval.storage.packing import parse_object
+from adaptive_eval.storage.read import AccountLine, LogReader, StoredReport
 from adaptive_eval.storage.schema import SCHEMA_VERSION
-from adaptive_eval.store import Event
+from adaptive_eval.store import AlarmRaised, Event
 from adaptive_eval.store import RunReader as OldReader
-from adaptive_eval.store.reader import LARGE
+from adaptive_eval.store.reader import LARGE, MOST_ROUNDS
 from adaptive_eval.store.records import (
     AWAITS_VERDICT,
     CellExtent,
     ComparisonCount,
-    GradingUse,
     HeldTime,
     JudgeUse,
     ReplicaSums,
     Spending,
-    StoredOutcome,
+    StoredLook,
     TrialFacts,
     TrialRecord,
-    total_bits,
 )
 from adaptive_eval.store.roster import Roster
 from adaptive_eval.store.summing import NOTHING, Counts, align_with_roster, count_cells, merge_sums, thin_out
 
+FAULTS = frozenset(AnswerFault)
+"""Faults of alarms about all answers of a model."""
+SHOWN_CHARACTERS = 120
 USER_VERSION = slice(60, 64)
 """Bytes of an SQLite file that hold its user_version."""
+
+
+class NamedTrial(NamedTuple):
+    """A trial with the names of its model and question."""
+
+    model: str
+    question: str
+    trial: Trial
 
 
 class RunReader:
@@ -154,11 +165,23 @@ class RunReader:
         notes = [TimedNote(seq, at, note) for at, (seq, note) in self.log.timed_notes()]
         counts = {one.seq: self._counts_at(one) for one in notes if one.note.kind in {*BEGUN, SETTINGS}}
         try:
-            return events_of_log(notes, self.charges(), self.model_names, counts)
+            events = events_of_log(notes, self.charges(), self.model_names, counts)
         except StoreError as error:
             raise StoreError(
                 f"{self.directory}: {error}. Restore a copy of the run, or start over with --fresh"
             ) from error
+        return [self.with_example(event) for event in events]
+
+    def with_example(self, event: Event) -> Event:
+        """An event with one of the answers that it is about: an alarm about all answers of a model, with the first."""
+        if not isinstance(event, AlarmRaised) or event.fault not in FAULTS:
+            return event
+        question = next(iter(self._questions.values()))
+        for record in self.cell(event.model, question):
+            ((body,),) = self._rows("SELECT body FROM questions WHERE key = ?", question)
+            key = str(parse_object(body, "a stored question").get("answer", ""))
+            return replace(event, example=describe_example(record, key))
+        return event
 
     def _counts_at(self, note: TimedNote) -> LogCounts:
         """What the log had at a note."""
@@ -185,11 +208,11 @@ class RunReader:
 
     def looks(self, first: int = 0) -> list[StoredLook]:
         """The looks of the run, from number `first` on."""
-        return self.log.looks(first)
+        return [StoredLook(look.number, look.body) for look in self.log.looks(first)]
 
     def latest_look(self) -> StoredLook | None:
         """The last look; None before the first."""
-        return next(iter(self.log.looks(self.most_looks() - 1)), None)
+        return next(iter(self.looks(self.most_looks() - 1)), None)
 
     def most_looks(self) -> int:
         """How many looks were taken."""
@@ -211,6 +234,11 @@ class RunReader:
         """The place of the newest trial in the log; 0 before the first."""
         ((newest,),) = self._rows(queries.LAST)
         return _whole(newest)
+
+    @property
+    def newest_seq(self) -> int:
+        """The place of the newest row of the log."""
+        return self._database.last_seq()
 
     @property
     def is_large(self) -> bool:
@@ -259,10 +287,9 @@ class RunReader:
     def _ids(self) -> tuple[dict[str, int], dict[str, int]]:
         return self.ids("models", "name"), self.ids("questions", "key")
 
-    def cells(self, until: int = 2**62, *, first_round: bool = False) -> Iterator[CellExtent]:
-        """The extent of the stored trials of each model and question: those up to a place in the log, and of round 0
-        if only the `first_round` is wanted."""
-        for model, question, extent in self._rows(queries.EXTENTS, until, 0 if first_round else 2**62):
+    def cells(self, rows: int, *, first_round: bool = False) -> Iterator[CellExtent]:
+        """The extent of each cell among the answers up to a place in the log, or among those of them in round 0."""
+        for model, question, extent in self._rows(queries.EXTENTS, rows, 0 if first_round else MOST_ROUNDS):
             yield CellExtent(self.model_names[_whole(model)], self._questions[_whole(question)], _whole(extent))
 
     def judge_use(self) -> JudgeUse | None:
@@ -278,19 +305,13 @@ class RunReader:
 
     def grading_uses(self) -> dict[str, GradingUse]:
         """Usage of a judge or a verifier on graded answers, by model."""
-        uses = {}
-        for model, answers, tokens, usd, gpu_seconds in self._rows(queries.GRADING_USES):
+        uses = dict[str, GradingUse]()
+        for model, is_graded, answers, tokens, usd, gpu_seconds in self._rows(queries.GRADING_USES):
             cost = Cost(_whole(tokens), float(str(usd)), float(str(gpu_seconds)))
-            uses[self.model_names[_whole(model)]] = GradingUse(_whole(answers), cost)
+            name = self.model_names[_whole(model)]
+            use = GradingUse(_whole(answers), cost) if is_graded else GradingUse(0, NO_COST, _whole(answers), cost)
+            uses[name] = uses.get(name, NO_GRADING).plus(use)
         return uses
-
-    def awaiting_verdicts(self) -> dict[str, tuple[int, Cost]]:
-        """Answers that wait for a verdict, and their cost, by model."""
-        query = "SELECT model, count(*), sum(tokens), sum(usd), sum(gpu_seconds) FROM trials WHERE state = 'judging' "
-        return {
-            self.model_names[_whole(model)]: (_whole(number), Cost(_whole(tokens), float(str(usd)), float(str(gpu))))
-            for model, number, tokens, usd, gpu in self._rows(query + "GROUP BY model")
-        }
 
     def _parts(self, after: int) -> Iterator[tuple[int, int]]:
         """Ranges of places in the log, each small enough to be grouped in memory."""
@@ -300,34 +321,12 @@ class RunReader:
 
     # -- trials ----------------------------------------------------------------------------------------------------
 
-    def outcomes(self, after: int = 0) -> Iterator[StoredOutcome]:
-        """Graded trials without their texts, in the order of the log."""
-        return (outcome for _, outcome, _ in self.placed_outcomes(after))
-
-    def placed_outcomes(self, after: int) -> Iterator[tuple[int, StoredOutcome, Cost]]:
-        """Graded trials after a place in the log: their places, and the costs of their grades, too."""
+    def graded_trials(self) -> Iterator[NamedTrial]:
+        """Graded trials without their texts, also those on which the grader has failed, in the order of the log."""
         models, questions = self.model_names, self._questions
-        # by position: there may be millions of rows
-        for (
-            seq, model, question, number, category, tokens, usd, gpu_seconds, flags, digest, size, correct, found, bpt,
-            completion_tokens, latency, v_tokens, v_usd, v_gpu_seconds,
-        ) in self._database.connection.execute(queries.OUTCOMES, (after,)):  # fmt: skip
-            outcome = StoredOutcome(
-                models[model],
-                questions[question],
-                number,
-                category,
-                Cost(tokens, usd, gpu_seconds),
-                flags or "",
-                digest,
-                size,
-                None if correct is None else bool(correct),
-                None if found is None else bool(found),
-                total_bits(bpt, completion_tokens or 0),
-                latency or 0.0,
-                completion_tokens or 0,
-            )
-            yield seq, outcome, Cost(v_tokens, v_usd, v_gpu_seconds)
+        for trial in self.log.known_answers(models, self.newest_seq + 1):
+            if trial.state is not JUDGING and trial.state is not RESERVED:
+                yield NamedTrial(models[trial.model], questions[trial.question], trial)
 
     def trial_facts(self) -> Iterator[TrialFacts]:
         """Every graded trial with all that a rubric may use, in the order of the log."""
@@ -383,6 +382,14 @@ class RunReader:
             grader_error=AWAITS_VERDICT if trial.state is JUDGING else grade.error,
             cost=trial.cost if trial.state is JUDGING else trial.total,
         )
+
+
+def describe_example(record: TrialRecord, key: str) -> str:
+    """A stored answer, cut to its end, where the result stands, with what the grader has found in it."""
+    text = record.answer.text.strip()
+    cut = text if len(text) <= SHOWN_CHARACTERS else f"…{text[-SHOWN_CHARACTERS:]}"
+    extracted = "nothing" if record.extracted is None else repr(record.extracted[:SHOWN_CHARACTERS])
+    return f"for example {cut!r} to question {record.question}: found {extracted}, key {key[:SHOWN_CHARACTERS]!r}"
 
 
 def is_of_old_store(directory: Path) -> bool:

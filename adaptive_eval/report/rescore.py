@@ -37,7 +37,7 @@ from adaptive_eval.graders.many_trials import (
     missing_signals,
 )
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, SchemaRubric, open_rubric
-from adaptive_eval.report.old.restore import StoredRun, open_run
+from adaptive_eval.report.stored import StoredRun, open_run
 from adaptive_eval.report.thresholds import thresholds_from_run
 from adaptive_eval.store import TrialFacts
 from adaptive_eval.store.thresholds import kept_thresholds, thresholds_from_event

@@ -51,6 +51,8 @@ from adaptive_eval.report.warnings import (
     recorded_caution,
     uncounted_caution,
 )
+from adaptive_eval.run.repeats import SamplingFreedom
+from adaptive_eval.run.usage import TrialUsage
 from adaptive_eval.store import (
     Event,
     HeldTime,
@@ -61,8 +63,6 @@ from adaptive_eval.store import (
     count_kills,
     events_of_kind,
 )
-from adaptive_eval.store.repeats import SamplingFreedom
-from adaptive_eval.store.usage import TrialUsage
 from scorio.moments import CountArray, FloatArray
 
 

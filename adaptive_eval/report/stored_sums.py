@@ -4,12 +4,12 @@ from collections.abc import Container, Sequence
 
 from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.store import (
     Event,
     ReplicaSums,
     ReplicaTraffic,
     RunBegun,
-    RunReader,
     SettingsChanged,
     Spending,
     StoredLook,

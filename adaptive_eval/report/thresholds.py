@@ -7,7 +7,8 @@ from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.graders.frozen import Facts, FrozenThresholds, fact_numbers, fit_frozen
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.types import answer_facts
-from adaptive_eval.store import RunReader, ThresholdsFrozen
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.store import ThresholdsFrozen
 from adaptive_eval.store.database import is_run
 from adaptive_eval.store.thresholds import frozen_event, kept_thresholds, thresholds_from_event
 

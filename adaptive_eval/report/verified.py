@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adaptive_eval.base.errors import StoreError
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import RESULTS_FILE, is_intact, read_results
-from adaptive_eval.store import RunFinished, RunReader, is_held
-from adaptive_eval.store.database import DATABASE_FILE, reindex_instructions
-from adaptive_eval.store.integrity import Integrity
+from adaptive_eval.storage.database import reindex_instructions
+from adaptive_eval.storage.errors import DATABASE_FILE
+from adaptive_eval.storage.lock import is_held
+from adaptive_eval.storage.verify import Integrity
+from adaptive_eval.store import RunFinished
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,10 @@ class ChargeKind(StrEnum):
     """It was in flight when a start ended."""
     WASTED = "wasted"
     """It came, and is of no use; the cost is what it used."""
+    BASELINE = "baseline"
+    """A verifier was asked before any answer: its worst cost, and less what it did not use."""
+    REGRADE = "regrade"
+    """Verdicts of a regrade, which are counted with the answers once their grades are stored."""
     DISCARDED = "discarded"
     """It was stored, and is asked for again."""
 

@@ -6,7 +6,7 @@ a moment for more: at 3,000 trials a second that makes some 60 of them one commi
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -14,10 +14,8 @@ from typing import Any, Protocol
 
 from adaptive_eval.base.errors import (
     GraderError,
-    GraderExhausted,
-    JudgeFailed,
 )
-from adaptive_eval.core.types import NO_COST, Cost, Reason
+from adaptive_eval.core.types import NO_COST, Reason
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.questions.types import Question
 from adaptive_eval.run.charges import Charge
@@ -36,6 +34,7 @@ from adaptive_eval.run.events import (
     GradeAnswer,
     Graded,
     GradingCutOff,
+    Hopeless,
     JudgeAnswer,
     Noted,
     Opened,
@@ -45,20 +44,20 @@ from adaptive_eval.run.events import (
     VerdictWasted,
     Write,
 )
+from adaptive_eval.run.grading import grade_answer
 from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.records import FINISHED, STOPPED, Json, LookTaken, Note, Row
 from adaptive_eval.run.supply import Demand, Supply
 from adaptive_eval.run.trial import ANSWERED, GradeDetails, Key, Request, Trial
+from adaptive_eval.run.troubles import ServerWatch
 
 GATHER_SECONDS = 0.02
 TICK_SECONDS = 0.5
 BEAT_SECONDS = 2.0
 """The elapsed time of a run is stored at least this often: a kill loses no more of it."""
-GRADING_ATTEMPTS = 3
-"""After this many errors on one answer the grader is not tried again on it in this start."""
 
 
-class Draft(Protocol):
+class ReportDraft(Protocol):
     """What was decided at one moment, from which a report is made by the thread that writes."""
 
     def __call__(self, log: Any) -> Any:
@@ -68,10 +67,10 @@ class Draft(Protocol):
         """Called when the report is stored."""
 
 
-class Reporter(Protocol):
+class DraftMaker(Protocol):
     """Makes the reports of a run."""
 
-    def draft(self, machine: Machine, *, is_over: bool) -> Draft | None:
+    def draft(self, machine: Machine, *, is_over: bool) -> ReportDraft | None:
         """Copy what the machine has decided; None before the first look. `is_over`: this start has ended."""
 
 
@@ -84,7 +83,7 @@ class Log(Protocol):
         *,
         elapsed: float | None = None,
         held: Mapping[str, Any] | None = None,
-        report: Draft | None = None,
+        report: ReportDraft | None = None,
     ) -> list[Row]:
         """Write rows, all or none, with a report of all; returns them as they were written."""
 
@@ -97,6 +96,9 @@ class Clock(Protocol):
 
     def start(self) -> None:
         """Start the clock of the time that the run is active, unless it runs."""
+
+    def stop(self) -> None:
+        """Stop that clock: nothing more is asked."""
 
     def elapsed(self) -> float:
         """Seconds that the run was active, over all its starts."""
@@ -150,13 +152,13 @@ class Driver:
         *,
         patience: float = 0.0,
         observer: Observer | None = None,
-        reporter: Reporter | None = None,
+        reporter: DraftMaker | None = None,
     ) -> None:
         """`questions`: by their numbers in the store; `patience`: seconds for which a stop waits for answers."""
         self._reporter = reporter
-        self._draft: Draft | None = None
+        self._draft: ReportDraft | None = None
         """The newest report that is to be made with the next commit."""
-        self._log, self._grading, self._questions, self._clock = log, grading, questions, clock
+        self._log, self.grading, self._questions, self._clock = log, grading, questions, clock
         self._patience, self._observer = patience, observer
         self._supplies: Sequence[Supply] = ()
         self._supply_of: Mapping[int, Supply] = {}
@@ -175,6 +177,8 @@ class Driver:
         self.stops = 0
         """How often the run was asked to stop."""
         self._written_at = clock.now()
+        self._watch = ServerWatch()
+        self._ending_since: float | None = None
         self.machine: Machine | None = None
 
     def use(self, supplies: Mapping[int, Supply]) -> None:
@@ -245,11 +249,12 @@ class Driver:
         """Carry out what follows from an event; returns the end of the run, if that is it."""
         asked: Request | None = None
         if isinstance(event, Committed):
-            self._on_committed(event)
+            self.tell(event.rows)
         elif isinstance(event, Noted):
             self._clock.on_note(event.note)
         elif isinstance(event, Answered | Failed) and event.request in machine.requests:
             asked, _ = machine.requests[event.request]
+            self._watch.answers[asked.model] += isinstance(event, Answered)
         if isinstance(event, Committed | Capacity):
             self._is_served = False
         finished = None
@@ -282,6 +287,8 @@ class Driver:
                         self._wait_at_most(self._patience)
                 case Finish():
                     finished = action
+        if machine.is_ended:
+            self._clock.stop()
         if asked is not None and not machine.in_flight[asked.model]:
             self._clock.on_quiet(asked.model)
         if isinstance(event, Stop) and not event.at_once and self.stops == 1:
@@ -294,7 +301,7 @@ class Driver:
         """Cancel what is still in flight then."""
         asyncio.get_running_loop().call_later(seconds, self.post, Stop(at_once=True))
 
-    def _draft_report(self, reporter: Reporter, machine: Machine, event: Event, actions: Sequence[Action]) -> None:
+    def _draft_report(self, reporter: DraftMaker, machine: Machine, event: Event, actions: Sequence[Action]) -> None:
         """Have a report made with the rows of a look, and when a start begins or ends."""
         records = [record for action in actions if isinstance(action, Write) for _, record in action.rows]
         is_over = any(isinstance(record, Note) and record.kind in (FINISHED, STOPPED) for record in records)
@@ -326,7 +333,7 @@ class Driver:
             self._writing = None
             self.post(Committed(written))
 
-    def _commit(self, rows: Sequence[Row], draft: Draft | None, elapsed: float, held: Json | None) -> list[Row]:
+    def _commit(self, rows: Sequence[Row], draft: ReportDraft | None, elapsed: float, held: Json | None) -> list[Row]:
         """Write rows and a report, in the thread that writes."""
         if draft is None:
             return self._log.commit(rows, elapsed=elapsed, held=held)
@@ -334,9 +341,15 @@ class Driver:
         draft.publish(self._log)
         return written
 
-    def _on_committed(self, event: Committed) -> None:
+    def announce(self, note: Note) -> None:
+        """Tell the observer of what is not stored."""
+        if self._observer is not None:
+            self._observer.on_note(note)
+
+    def tell(self, rows: Sequence[Row]) -> None:
+        """Tell supplies and the observer of rows that are on disk."""
         stored: dict[int, list[Key]] = {}
-        for _, record in event.rows:
+        for _, record in rows:
             if isinstance(record, Trial):
                 if record.state in ANSWERED:
                     stored.setdefault(record.model, []).append(record.key)
@@ -388,6 +401,23 @@ class Driver:
             if self.machine is not None:
                 self.post(self.tick(self.machine))
             self._serve()
+            if self.machine is not None and not self.machine.is_regrading:
+                self._watch_servers(self.machine)
+
+    def _watch_servers(self, machine: Machine) -> None:
+        """Post the troubles of servers, and give up requests that only fail once the run is ending."""
+        now = self._clock.now()
+        stats = {model: partial(supply.stats, model) for model, supply in self._supply_of.items()}
+        gone = {model for model in stats if machine.is_gone(model)}
+        for note in (
+            *self._watch.notes(stats, gone, now),
+            *self._watch.grading_notes(self.grading.notices),
+        ):
+            self.post(Noted(note))
+        if machine.is_ending:
+            self._ending_since = now if self._ending_since is None else self._ending_since
+            for model in self._watch.hopeless(stats, now - self._ending_since):
+                self.post(Hopeless(model))
 
     def _serve(self) -> None:
         """Let supplies know what each model needs now."""
@@ -405,7 +435,7 @@ class Driver:
         if not is_asked and answer is not None and "unanswered" not in answer.signals:
             question = self._questions[trial.question].for_trial(trial.number)
             with suppress(GraderError):
-                if (grade := self._grading.grade_now(answer, question)) is not None:
+                if (grade := self.grading.grade_now(answer, question)) is not None:
                     self.post(Graded(trial.key, grade.category, GradeDetails(grade.signals, grade.extracted)))
                     return
         task = self._gradings[trial.key] = asyncio.create_task(self._grade(trial, is_asked=is_asked))
@@ -419,37 +449,15 @@ class Driver:
             self.fail(error)
 
     async def _grade(self, trial: Trial, *, is_asked: bool) -> None:
-        """Have an answer graded; a failure of the grader says nothing about the answer."""
-        answer, question = trial.answer, self._questions[trial.question].for_trial(trial.number)
-        assert answer is not None
-        if "unanswered" in answer.signals:
-            why = f"its server fails this request every time, and answers others: {answer.finish_reason}"
-            self.post(Graded(trial.key, None, GradeDetails(error=why)))
-            return
-        again: Callable[[], Awaitable[bool]] | None = None
-        if is_asked and trial.verdict != NO_COST:
-            again = partial(self._may_repeat, trial)
-        cost = NO_COST
-        for _ in range(GRADING_ATTEMPTS):
-            try:
-                grade = await self._grading.grade(answer, question, again)
-            except GraderError as error:
-                last = error
-                if isinstance(error, JudgeFailed) and isinstance(error.cost, Cost):
-                    cost = cost.plus(error.cost)
-                if isinstance(error, GraderExhausted):
-                    break
-            else:
-                details = GradeDetails(grade.signals, grade.extracted)
-                self.post(Graded(trial.key, grade.category, details, cost.plus(grade.cost)))
-                return
-        self.post(Graded(trial.key, None, GradeDetails(error=str(last)), cost, has_failed=True))
+        """Have an answer graded, and post its grade."""
+        gate = partial(self._may_repeat, trial) if is_asked and trial.verdict != NO_COST else None
+        self.post(await grade_answer(self.grading, trial, self._questions[trial.question], gate))
 
     async def _may_repeat(self, trial: Trial) -> bool:
         """Whether a judge may be asked again after a lost reply."""
         waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._hesitating[trial.key] = waiting
-        self.post(VerdictWasted(trial.key, self._grading.lost_vote(trial.verdict)))
+        self.post(VerdictWasted(trial.key, self.grading.lost_vote(trial.verdict)))
         return await waiting
 
 

@@ -82,6 +82,10 @@ class Opened(NamedTuple):
     """The newest sequence number, also of what has no row any more."""
     is_explained: bool = True
     """Whether a note says why looks may be taken again."""
+    unreachable: Mapping[int, str] = {}
+    """Models with answers of which no server can be reached now, and why."""
+    waited: Collection[int] = ()
+    """Models of which all that was asked in earlier starts has come, if there were any."""
 
 
 class Ungraded(NamedTuple):

@@ -14,7 +14,7 @@ while the log is replayed it is only compared with what the log has of it, and t
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from json import dumps
 
@@ -120,6 +120,10 @@ class Machine:
         the store says, and whether the grader has graded any answer of this run."""
         self.account = Account()
         self.account.add_outside(spent)
+        self.waited_before: Collection[int] = ()
+        """Models of which all that was asked in earlier starts has come, if there were any."""
+        self._unanswered: set[int] = set()
+        """Models with a trial in flight in this start that got no answer then, even if it was asked again."""
         self.alarms = Alarms()
         """Sums over the graded answers of each model."""
         self.trials: dict[Key, Trial] = {}
@@ -144,6 +148,8 @@ class Machine:
         """Whether the log was replayed, or is not to be."""
         self.is_regrading = False
         """Whether it only grades stored answers."""
+        self.regraded = 0
+        """Stored answers that were graded again."""
         self.has_others = False
         """Whether the log has answers of models that are not in the run."""
         self._request_of: dict[Key, int] = {}
@@ -174,8 +180,8 @@ class Machine:
         """By benchmark: answers on which the grader has failed in this start."""
         self._recorded: dict[int, Json] = {}
         """Looks that the log has, by number."""
-        self._owed: list[LookTaken | Note] = []
-        """Records that follow from the log, while it is replayed."""
+        self.derived: list[LookTaken | Note] = []
+        """Looks and notes that follow from the log, while it is replayed."""
         self._noted: set[NoteId] = set()
         """Notes that follow from the log, and that it has."""
         self._derived_alarms: set[NoteId] = set()
@@ -189,7 +195,8 @@ class Machine:
         self._is_out_of_time = False
         self._refused_at = 0.0
         self._is_aborted = False
-        self._is_ended = False
+        self.is_ended = False
+        """Whether the end of this start was decided."""
         self._now = 0.0
         self._actions: list[Action] = []
         self._set(setting, Controller(setting.plan, followed=setting.is_followed, settles_losses=False))
@@ -256,6 +263,7 @@ class Machine:
             case StageBegun():
                 self._on_stage_begun(event)
             case Opened():
+                self.waited_before = event.waited
                 self._on_opened(event)
             case Regrade(answers):
                 self._on_regrade(answers)
@@ -334,7 +342,9 @@ class Machine:
                     answers.append(record)
                     alarms.add(record)
             elif type(record) is Charge:
-                if self.is_capped and not record.estimated:
+                if record.kind is ChargeKind.DISCARDED:
+                    self.controller.spend_outside_plan(record.number, record.cost)
+                elif self.is_capped and not record.estimated:
                     self._tell(answers)
                     answers = []
                     self._lose(record)
@@ -425,7 +435,7 @@ class Machine:
             if isinstance(record, LookTaken) or _note_id(record) not in self._noted:
                 self._write(record)
         else:
-            self._owed.append(record)
+            self.derived.append(record)
 
     def _note_settled(self) -> None:
         if self.controller.finished is not None:
@@ -457,7 +467,7 @@ class Machine:
         )
         self.aside.clear()
         self._core_aside.clear()
-        self._owed = [one for one in self._owed if isinstance(one, LookTaken) or _note_id(one) not in self._noted]
+        self.derived = [one for one in self.derived if isinstance(one, LookTaken) or _note_id(one) not in self._noted]
         self._noted = {one for one in self._noted if one[0] == ALARM}
         looked = self._looked
         self._set(setting, controller)
@@ -481,6 +491,8 @@ class Machine:
                 lost[trial.model].append(trial)
         self._unclaimed.clear()
         self._write_owed(is_explained=event.is_explained)
+        for model, reason in event.unreachable.items():
+            self._set_aside(model, reason)
         self._stop_if_alarmed()
         for model, trials in lost.items():
             for trial in trials:
@@ -508,7 +520,7 @@ class Machine:
 
     def _write_owed(self, *, is_explained: bool) -> None:
         """Write what follows from the log and is not in it, or differs."""
-        owed, self._owed = self._owed, []
+        owed, self.derived = self.derived, []
         looks = {record.number: record for record in owed if isinstance(record, LookTaken)}
         first, stored = self.controller.first_look, self._recorded
         known = [number for number in stored if number >= first]
@@ -587,6 +599,8 @@ class Machine:
             self.counts[was] -= 1
             if was in IN_FLIGHT and state not in IN_FLIGHT:
                 self._leave_request(key)
+                if was is RUNNING and state is not GRADING:
+                    self._unanswered.add(key[0])
         if was_busy is not is_busy:
             self.busy[after.model] += 1 if is_busy else -1
         if state in OVER:
@@ -635,8 +649,7 @@ class Machine:
 
     def _is_wanted(self, model: int) -> bool:
         """Whether trials of a model may still be asked in this run."""
-        gone = model in self.aside or model in self.refused or self.position.get(model) in self.controller.set_aside
-        return not gone and self.controller.finished is None
+        return not self.is_gone(model) and self.controller.finished is None
 
     def _may_ask(self, model: int) -> bool:
         """Whether a request may be sent to a model now."""
@@ -889,6 +902,7 @@ class Machine:
             category=category,
             grade=event.details,
         )
+        self.regraded += self.is_regrading
         if key in self._places:
             self._write_at(self._places[key], after)
         else:
@@ -970,7 +984,7 @@ class Machine:
 
     def _on_hopeless(self, model: int) -> None:
         """At the end of a run, nobody waits for requests that only fail."""
-        if self._stop or self._is_finished:
+        if self._stop or (self._is_finished and not self.is_capped):  # under caps, only a failure has cost nothing
             numbers = [number for number, (request, _) in self.requests.items() if request.model == model]
             self._actions.append(Cancel(numbers))
 
@@ -1002,7 +1016,7 @@ class Machine:
 
     def _finish_if_over(self) -> None:
         """End this start if nothing is left to wait for."""
-        if self._is_ended:
+        if self.is_ended:
             if not self.unwritten:
                 self._actions.append(Finish(self.controller.finished))
             return
@@ -1023,8 +1037,20 @@ class Machine:
                 self._cancel_all()
                 return
         reason = self.controller.finished
-        self._is_ended = True
-        self._write(Note(STOPPED) if reason is None else Note(FINISHED, None, {"reason": reason.value}))
+        self.is_ended = True
+        waited = self._waited_for()
+        self.controller.count_overrun(self.position[model] for model in waited)
+        body = {"waited_for": waited} if waited else {}
+        self._write(
+            Note(STOPPED, None, body) if reason is None else Note(FINISHED, None, {"reason": reason.value, **body})
+        )
+
+    def _waited_for(self) -> list[int]:
+        """Models of which all that was asked has come, now and in earlier starts, where any is asked ahead of looks."""
+        if not self.setting.plan.pace.held:
+            return []
+        left = {key[0] for key, trial in self.trials.items() if trial.state is not QUEUED} | self._unanswered
+        return [model for model in self.setting.roster if model not in left and model in self.waited_before]
 
     @property
     def _is_waiting(self) -> bool:
@@ -1043,6 +1069,15 @@ class Machine:
     def is_owed(self, model: int) -> bool:
         """Whether a trial that was asked of this model, or is to be, is not stored yet; no more once the run stops."""
         return not self._stop and self._is_wanted(model) and bool(self.busy[model] or self._queues[model])
+
+    def is_gone(self, model: int) -> bool:
+        """Whether this model is asked nothing more because of itself or its servers."""
+        return model in self.aside or model in self.refused or self.position.get(model) in self.controller.set_aside
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether nothing more is asked."""
+        return self._stop > 0 or self._is_finished or self._is_cutting_off
 
     def is_settled(self, model: int) -> bool:
         """Whether this model has nothing in flight, and nothing can want it again under the settings of today."""

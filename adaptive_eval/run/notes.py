@@ -14,8 +14,11 @@ def note_of(event: Event, numbers: Mapping[str, int]) -> Note:
     return Note(event.kind, None if name is None else numbers.get(str(name)), body)
 
 
-def event_of(note: Note, models: Sequence[str], at: float = 0.0) -> Event:
-    """The event of a note that was stored at this time; `models`: names by number."""
-    kind = SET_ASIDE if note.kind == CORE_SET_ASIDE else note.kind
-    name = {} if note.model is None else {"model": models[note.model]}
-    return parse_event(kind, {"model": "", **note.body, **name}, at)
+def event_of(note: Note, models: Sequence[str] | Mapping[int, str], at: float = 0.0, **more: object) -> Event:
+    """The event of a note that was stored at this time; `models`: names by number; `more`: further fields."""
+    kind, body = SET_ASIDE if note.kind == CORE_SET_ASIDE else note.kind, {"model": "", **note.body, **more}
+    if note.model is not None:
+        body["model"] = models[note.model]
+    if (waited := note.body.get("waited_for")) is not None:
+        body["waited_for"] = [models[number] for number in waited]
+    return parse_event(kind, body, at)

@@ -9,8 +9,8 @@ The past is rewritten only here, and before the log is replayed, so that this st
     5. what earlier starts had in flight is claimed by its supply, or charged (`Opened`)
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from itertools import islice
@@ -24,10 +24,12 @@ from adaptive_eval.run.driver import Driver
 from adaptive_eval.run.events import Event, Opened, Regrade, Setting, Ungraded
 from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.records import (
+    ALARM,
     BEGUN,
     CORE_SET_ASIDE,
     DISCARDED,
     REGRADED,
+    REGRADING,
     RESUMED,
     SET_ASIDE,
     STARTED,
@@ -41,6 +43,7 @@ from adaptive_eval.run.trial import JUDGING, Key, Trial
 
 RETAKES_LOOKS = frozenset({SET_ASIDE, CORE_SET_ASIDE, REGRADED, DISCARDED})
 """Kinds of notes that say why looks are taken again."""
+END_OF_LOG = 2**62
 AT_A_TIME = 256
 """Answers that are graded again at once: a bound for the memory that their texts take."""
 
@@ -67,6 +70,9 @@ class StoredLog(Protocol):
 
     def ungraded(self) -> Iterator[tuple[int, Trial]]:
         """Stored answers without a grade, with their texts."""
+
+    def ungraded_count(self, models: Collection[int]) -> int:
+        """How many stored answers of models have no grade."""
 
     def known_answers(self, models: Collection[int], before: int) -> Iterable[Trial]:
         """Stored answers of models before a sequence number."""
@@ -105,15 +111,24 @@ ReserveOf = Callable[[Trial], Cost]
 
 
 def stored_stages(
-    reader: StoredLog, today: int, setting: Setting, setting_of: SettingOf, change_between: ChangeBetween
+    reader: StoredLog,
+    today: int,
+    setting: Setting,
+    setting_of: SettingOf,
+    change_between: ChangeBetween,
+    can_replay: Callable[[int], bool] = lambda number: True,
 ) -> list[Stage]:
     """The stages of a run: configurations under which looks were taken, and then that of today.
 
-    Configurations that decide alike are one stage.
+    Configurations that decide alike are one stage. If one cannot be replayed, since a plug-in of it is not at hand,
+    the settings after it judge all answers anew.
     """
     looked, ends = reader.looked(), reader.settings_ends()
     numbers: list[int] = []
     for number in sorted(number for number in looked if number < today):
+        if not can_replay(number):
+            numbers.clear()
+            continue
         if numbers and change_between(numbers[-1], number) is SettingsEffect.NONE:
             numbers.pop()  # the later one has the same settings, and lasts longer
         numbers.append(number)
@@ -135,29 +150,66 @@ async def begin(
     stages: Sequence[Stage],
     reserve_of: ReserveOf = lambda trial: NO_COST,
     *,
-    about: dict[str, Any] | None = None,
+    about: Mapping[str, Any] | None = None,
+    waited: Collection[int] = (),
+    ask_again: bool = False,
 ) -> tuple[Machine, list[Event]]:
-    """Bring a run to where it can go on; returns its machine, and the first events for it."""
+    """Bring a run to where it can go on; returns its machine, and the first events for it.
+
+    `about`: what the note of the start says; `waited`: models of which all that was asked in earlier starts has come;
+    `ask_again`: discard the answers since alarms about changes of servers.
+    """
     setting = stages[-1].setting
     kind = RESUMED if any(note.kind in BEGUN for _, note in reader.notes()) else STARTED
-    store.append(Note(kind, None, {**(about or {}), "judged_at_once": setting.verdicts_at_once}))
-    if forgotten := [*_unanswered(reader, store.last_seq)]:
-        store.append(*forgotten)
+    about = {**(about or {}), **({"judged_at_once": setting.verdicts_at_once} if setting.judged else {})}
+    driver.tell(store.append(Note(kind, None, about)))
+    if ask_again and (discarded := [*_since_alarms(reader, setting)]):
+        driver.tell(store.append(*discarded))
+    if forgotten := [*_unanswered(reader, setting, store.last_seq)]:
+        driver.tell(store.append(*forgotten))
     await _regrade(driver, store, reader, setting, reserve_of)
     machine = replay(lambda whole: reader.log(in_whole_commits=whole), stages, reader.notes(), reader.known_answers)
     is_explained = any(note.kind in RETAKES_LOOKS for _, note in reader.notes())
-    opened = Opened(driver.claims(reader.reserved()), last=store.last_seq, is_explained=is_explained)
+    opened = Opened(driver.claims(reader.reserved()), last=store.last_seq, is_explained=is_explained, waited=waited)
     return machine, [driver.tick(machine), opened]
 
 
-def _unanswered(reader: StoredLog, last: int) -> Iterator[Record]:
+def alarms_to_ask_again(notes: Iterable[Note]) -> list[Note]:
+    """Alarms about changes of servers, since which no answers were discarded yet, the latest of each model."""
+    alarms: dict[int | None, Note] = {}
+    for note in notes:
+        if note.kind == ALARM and note.body.get("since") is not None:
+            alarms[note.model] = note
+        elif note.kind == DISCARDED and note.body.get("discarded"):
+            alarms.pop(note.model, None)
+    return list(alarms.values())
+
+
+def _since_alarms(reader: StoredLog, setting: Setting) -> Iterator[Record]:
+    """Records that discard the answers since alarms about changes of servers; what they have cost stays charged."""
+    for alarm in alarms_to_ask_again(note for _, note in reader.notes()):
+        if (model := alarm.model) is None or model not in setting.roster:
+            continue
+        since = [int(alarm.body["since"].get(key, 0)) for key in setting.questions]
+        cost, number = NO_COST, 0
+        for trial in reader.known_answers({model}, END_OF_LOG):
+            if trial.number >= since[trial.question]:
+                cost, number = cost.plus(trial.total), number + 1
+                yield Dropped(trial.key)
+        yield Charge(ChargeKind.DISCARDED, "answer", model, number, cost)
+        yield Note(DISCARDED, model, {"answers": number, "discarded": True})
+
+
+def _unanswered(reader: StoredLog, setting: Setting, last: int) -> Iterator[Record]:
     """Records that forget the requests which were not answered, of models that were set aside: time-outs of rounds with
     too few answers, and requests that fail every time. What they have cost stays charged."""
     notes = (note for _, note in reader.notes() if note.kind in (SET_ASIDE, CORE_SET_ASIDE))
     aside = {note.model for note in notes if note.model is not None and note.body.get("cause") != Cause.ANSWERS}
+    aside.intersection_update(setting.roster)
     rounds: defaultdict[tuple[int, int], list[Trial]] = defaultdict(list)
     for trial in reader.known_answers(aside, last + 1) if aside else ():
         rounds[trial.model, trial.round].append(trial)
+    asked_again = Counter[int]()
     for (model, _), trials in rounds.items():
         late = [trial for trial in trials if trial.kinds & AnswerKind.TIMED_OUT]
         missing = [trial for trial in trials if trial.kinds & AnswerKind.UNANSWERED]
@@ -168,6 +220,11 @@ def _unanswered(reader: StoredLog, last: int) -> Iterator[Record]:
             yield Dropped(trial.key)
         if cost != NO_COST:
             yield Charge(ChargeKind.DISCARDED, "answer", model, len(missing), cost)
+        asked_again[model] += len(missing)
+    for model, number in asked_again.items():
+        if number:
+            text = f"{number} of its requests had no answer when it was set aside, and were asked again"
+            yield Note("noticed", model, {"notice": "asked_again", "text": text})
 
 
 async def _regrade(
@@ -176,7 +233,10 @@ async def _regrade(
     """Grade stored answers that have no grade, a part at a time."""
     roster = frozenset(setting.roster)
     waiting = (row for row in reader.ungraded() if row[1].model in roster)
-    asked, ungraded = _verdicts_asked(reader), dict[int, tuple[str, str]]()
+    asked, ungraded = verdicts_asked(reader), dict[int, tuple[str, str]]()
+    total, graded = reader.ungraded_count(roster), 0
+    if total:
+        driver.announce(Note(REGRADING, None, {"trials": total}))
     while not driver.stops and (rows := list(islice(waiting, AT_A_TIME))):
         answers = []
         for seq, trial in rows:
@@ -186,9 +246,12 @@ async def _regrade(
         machine = Machine(setting, seq=store.last_seq, spent=reader.spent(), has_grades=reader.has_grades())
         machine.ungraded = ungraded
         await driver.run(machine, [driver.tick(machine), Regrade(answers)])
+        if machine.regraded:
+            graded += machine.regraded
+            driver.tell(store.append(Note(REGRADED, None, {"trials": machine.regraded, "so_far": graded, "of": total})))
 
 
-def _verdicts_asked(reader: StoredLog) -> int:
+def verdicts_asked(reader: StoredLog) -> int:
     """How many of the first answers without a verdict earlier starts may have asked a judge about."""
     begun = [note.body.get("judged_at_once", 0) for _, note in reader.notes() if note.kind in BEGUN]
     return max((int(number) for number in begun[:-1]), default=0)

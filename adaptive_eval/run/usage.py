@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from adaptive_eval.core.answer_kinds import AnswerKind
+from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.run.facts import facts_of
 from adaptive_eval.run.repeats import AnswerWatch
 from adaptive_eval.run.trial import AnswerFacts, Trial
@@ -100,6 +101,28 @@ def fault_sentence(fault: AnswerFault, number: int) -> str:
     return f"all {number} answers {_FAULTS[fault]}"
 
 
+class GradingUse(NamedTuple):
+    """Usage of grades by a judge or a verifier, and the number of answers with such a grade."""
+
+    answers: int = 0
+    cost: Cost = NO_COST
+    wasted_verdicts: int = 0
+    wasted: Cost = NO_COST
+    """Usage of verdicts that gave no grade."""
+
+    def plus(self, more: "GradingUse") -> "GradingUse":
+        """The sum of both."""
+        return GradingUse(
+            self.answers + more.answers,
+            self.cost.plus(more.cost),
+            self.wasted_verdicts + more.wasted_verdicts,
+            self.wasted.plus(more.wasted),
+        )
+
+
+NO_GRADING = GradingUse()
+
+
 class AnswerMeans(NamedTuple):
     """Mean price, tokens and seconds of a model's answers, without their grades; None if unknown."""
 
@@ -132,6 +155,8 @@ class TrialUsage:
     """Answers whose time is known."""
     seconds: float = 0.0
     """Sum of these times."""
+    grading: GradingUse = NO_GRADING
+    """Usage of a judge or a verifier, included in the above."""
     kinds: Counter[int] = field(default_factory=Counter)
     """Answers by the bits of their kinds, without plain ones."""
     answers: SharedTraits = field(default_factory=SharedTraits)
@@ -148,6 +173,10 @@ class TrialUsage:
         self.gpu_seconds += gpu_seconds + verdict.gpu_seconds
         self.answers_usd += usd
         kinds = trial.kinds
+        if verdict is not NO_COST and any(verdict):
+            is_useful = trial.category is not None
+            use = GradingUse(1, verdict) if is_useful else GradingUse(wasted_verdicts=1, wasted=verdict)
+            self.grading = self.grading.plus(use)
         if trial.category is None:
             self.ungraded += 1
         if kinds:

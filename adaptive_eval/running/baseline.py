@@ -1,43 +1,46 @@
-"""The scores of a request without content, which a verifier's are read beside: asked for once, and kept with the run.
+"""The scores of a request without content, which a verifier's are compared with: asked for once, and stored.
 
-They come before the first answer, so that a server that cannot verify is told before anything is spent on answers. A
-request for them counts at its worst before it is sent, and each further one where a reply was lost.
+They come before the first answer, so that a server that cannot verify is found before anything is spent on answers. A
+request for them counts at its worst before it is sent, and each further one if a reply was lost.
 """
 
 from collections.abc import Callable
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.core.types import Cost
+from adaptive_eval.graders.pool import Grading
 from adaptive_eval.graders.verifier import LabelScores
 from adaptive_eval.graders.verifying import VerifierPool
-from adaptive_eval.scheduler.grading import Grading
-from adaptive_eval.store import BaselineAsked, CommitBatch, Event, Store, events_of_kind
-from adaptive_eval.store.spending import total_spent
+from adaptive_eval.notes.grading import BaselineAsked
+from adaptive_eval.run.charges import NO_MODEL, Charge, ChargeKind
+from adaptive_eval.run.records import Note
+from adaptive_eval.storage.write import RunStore
 
 
-async def take_baseline(grading: Grading, store: Store, bears: Callable[[Cost], bool]) -> list[Event]:
-    """Give a verifier what the run has kept for it, else what it says now, as an event; other graders need nothing."""
+async def take_baseline(grading: Grading, store: RunStore, can_afford: Callable[[Cost], bool]) -> None:
+    """Give a verifier the scores that the run has stored for it, or else ask for them; other graders need nothing."""
     if not isinstance(grading, VerifierPool):
-        return []
-    baselines = events_of_kind(store.reader.events(), BaselineAsked)
-    if kept := [one for one in baselines if one.asked_as == grading.asked_as and one.scores]:
-        grading.scores = LabelScores(tuple(kept[-1].scores), frozenset(kept[-1].unseen))
-        return []
-    worst = BaselineAsked(grading.asked_as, (), (), *grading.lost)
+        return
+    notes = [note.body for _, note in store.reader.notes() if note.kind == BaselineAsked.KIND]
+    if stored := [body for body in notes if body.get("asked_as") == grading.asked_as]:
+        grading.scores = LabelScores(tuple(stored[-1]["scores"]), frozenset(stored[-1]["unseen"]))
+        return
+
+    def charge(cost: Cost) -> Charge:
+        return Charge(ChargeKind.BASELINE, "verdict", NO_MODEL, 1, cost)
 
     async def reserve() -> bool:
-        if not bears(total_spent(store.reader).plus(grading.lost)):
+        if not can_afford(store.reader.spent().plus(grading.lost)):
             return False
-        store.commit(CommitBatch(events=[worst]))
+        store.append(charge(grading.lost))
         return True
 
     if not await reserve():
         raise ConfigError(
             "budget: does not cover even one request to the verifier; raise it, or set grader.max_answer_bytes lower"
         )
-    found = await grading.ask_baseline(reserve)
-    over = found.cost.plus(grading.lost.times(-1))
-    event = BaselineAsked(found.asked_as, found.scores.values, tuple(sorted(found.scores.unseen)), *over)
-    store.commit(CommitBatch(events=[event]))
-    grading.scores = found.scores
-    return [event]
+    asked = await grading.ask_baseline(reserve)
+    body = {"asked_as": asked.asked_as, "scores": [*asked.scores.values], "unseen": sorted(asked.scores.unseen)}
+    unused = asked.cost.plus(grading.lost.times(-1))  # that of the request which was answered is known now
+    store.append(charge(unused), Note(BaselineAsked.KIND, None, body))
+    grading.scores = asked.scores

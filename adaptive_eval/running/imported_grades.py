@@ -9,19 +9,24 @@ from adaptive_eval.config.prepare import PreparedRun, stored_config, stored_ques
 from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreement
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.types import GraderOptions, MarkedAnswer
+from adaptive_eval.notes.grading import GraderChosen
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.run.notes import note_of
 from adaptive_eval.running.regrade import with_scores
-from adaptive_eval.store import GraderChosen, RunHeader, RunReader, Store
+from adaptive_eval.storage.header import RunHeader
+from adaptive_eval.storage.write import RunStore
+from adaptive_eval.store.same_meaning import differences
 from adaptive_eval.store.thresholds import kept_rubric
 
 
-async def adopt_grader(prepared: PreparedRun, directory: Path) -> None:
-    """Make the configuration's grader that of the stored run; raises `RunChanged` where it gives other grades."""
-    found = await require_agreement(prepared, directory)
-    if found is None:
-        return
-    with closing(Store.attach(directory)) as store:
-        chosen, header = GraderChosen(found.grader, found.compared), store.reader.header()
-        store.regrade([], chosen, _taken_over(header, prepared.header))
+def adopt_grader(prepared: PreparedRun, directory: Path, found: Agreement) -> None:
+    """Make the configuration's grader that of the stored run."""
+    with closing(RunStore.attach(directory)) as store:
+        stored = store.reader.header()
+        header = _with_grader(stored, prepared.header)
+        chosen = note_of(GraderChosen(found.grader, found.compared), {})
+        changes = [*differences(stored.configuration, header.configuration)]
+        store.regrade(lambda seq, trial: None, [chosen], header, changes)
 
 
 async def require_agreement(prepared: PreparedRun, directory: Path) -> Agreement | None:
@@ -37,27 +42,29 @@ async def require_agreement(prepared: PreparedRun, directory: Path) -> Agreement
     rubric = kept_rubric(stored_config(header).rubric, events)
     found = await agreement(config.grader, rubric, sample, config.folder, config.keys)
     if not found.all_agree or not sample:
-        told = found.summary if sample else "no stored answer has a text that could be graded again"
-        head = f"the grades in {directory} are those of its logs, and new answers may be graded otherwise: {told}"
+        summary = found.summary if sample else "no stored answer has a text that could be graded again"
+        head = f"the grades in {directory} are those of its logs, and new answers may be graded otherwise: {summary}"
         examples = [f"  {one}" for one in found.examples]
-        mend = (
+        hint = (
             "Choose a grader that gives these grades, or have all stored answers graded by this one: "
             f"adaptive-eval regrade {directory} --config CONFIG"
         )
-        raise RunChanged("\n".join([head, *examples, mend]))
+        raise RunChanged("\n".join([head, *examples, hint]))
     return found
 
 
 def _sample(reader: RunReader, header: RunHeader, grader: GraderOptions) -> list[GradedAnswer]:
-    questions = {question.id: question for question in stored_questions(header)}
+    questions = stored_questions(header)
     reservoir = Reservoir()
-    for record in with_scores(reader.trials(), questions.values(), grader):
-        if record.category is not None and (record.answer.text or isinstance(record.answer, MarkedAnswer)):
-            reservoir.offer(GradedAnswer(questions[record.question], record.answer, record.category))
+    for _, trial in reader.log.trials("category IS NOT NULL"):
+        question = questions[trial.question]
+        answer = with_scores(trial, question, grader).answer
+        if answer is not None and trial.category is not None and (answer.text or isinstance(answer, MarkedAnswer)):
+            reservoir.offer(GradedAnswer(question, answer, trial.category))
     return reservoir.answers
 
 
-def _taken_over(stored: RunHeader, now: RunHeader) -> RunHeader:
+def _with_grader(stored: RunHeader, now: RunHeader) -> RunHeader:
     """The stored run with the grader of today; what else has changed is for the resume to judge."""
     meaning = {**stored.meaning, "grader": now.meaning["grader"]}
     configuration = {**stored.configuration, "grader": now.configuration["grader"]}

@@ -21,7 +21,7 @@ from adaptive_eval.run.charges import Charge
 from adaptive_eval.run.clocks import RunClock
 from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.notes import event_of
-from adaptive_eval.run.records import LookTaken, Note
+from adaptive_eval.run.records import BEGUN, DISCARDED, LookTaken, Note
 from adaptive_eval.run.supply import Supply
 from adaptive_eval.running.watching import Watcher
 from adaptive_eval.store import HeldTime
@@ -35,15 +35,17 @@ class LiveStatus:
     def __init__(
         self, config: RunConfig, names: Sequence[str], reader: RunReader, clock: RunClock, watcher: Watcher
     ) -> None:
-        """`names`: of models, by number; `reader`: of the run as it is when this start begins."""
-        self._config, self._names, self._clock, self._watcher = config, names, clock, watcher
+        """`names`: of models, by number; `reader`: of the run, with a connection of its own."""
+        self._reader = reader
+        self._config, self.names, self._clock, self._watcher = config, list(names), clock, watcher
         self._roster = Names(model.name for model in config.models)
         self._launched = frozenset(config.launched)
         self.events: list[Event] = reader.events()
         """All events of the run."""
         self._heard, self._sites = 0, SiteBook()
         servers = self._servers()
-        self._removed = costs_beside(reader, self._roster, servers, ())
+        rows = costs_beside(reader, self._roster, servers, self.events)
+        self._removed = [row for row in rows if row.what in ("left", "baseline")]
         self._before = reader.trial_count(), sum(one.tokens for one in reader.sums())
         self.machine: Machine | None = None
         self.reporter: Reporter | None = None
@@ -58,16 +60,19 @@ class LiveStatus:
 
     def on_note(self, note: Note) -> None:
         """Keep and show an event."""
-        self.tell(event_of(note, self._names, time.time()))
+        if note.kind != DISCARDED:  # its charge says the same
+            trials = {"trials": self._before[0]} if note.kind in BEGUN else {}
+            self.tell(event_of(note, self.names, time.time(), **trials))
 
     def on_charge(self, charge: Charge) -> None:
         """Keep and show answers that were lost."""
         if charge.model >= 0:
-            line = (charge.kind, charge.what, self._names[charge.model], charge.number, *charge.cost)
+            line = (charge.kind, charge.what, self.names[charge.model], charge.number, *charge.cost)
             self.tell(loss_of(ChargeLine(0, time.time(), *line, charge.estimated)))
 
     def tell(self, event: Event) -> None:
         """Keep and show an event."""
+        event = self._reader.with_example(event)
         self.events.append(event)
         self._watcher.happened(event)
 
@@ -82,7 +87,7 @@ class LiveStatus:
             tokens=tokens, usd=sum(one.usd for one in models), gpu_seconds=sum(one.gpu_seconds for one in models)
         )
         servers = self._servers()
-        beside = other_costs(self._removed, self._roster, servers, self.events)
+        beside = other_costs(self._removed, self._roster, servers.counted, self.events)
         counted = counted_gpu_seconds(servers, [one.gpu_seconds for one in models], beside)
         latest = None if self.reporter is None else self.reporter.latest
         return Status(
@@ -148,7 +153,7 @@ class LiveStatus:
 
     @property
     def _numbers(self) -> list[int]:
-        return [self._names.index(name) for name in self._roster]
+        return [self.names.index(name) for name in self._roster]
 
     def _stats(self, number: int) -> EndpointStats:
         supply = self.supplies.get(number)

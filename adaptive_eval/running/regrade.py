@@ -2,21 +2,26 @@
 
 Without a new configuration, the answers on which the grader failed are tried again. With one, every stored answer is
 graded by its grader and rubric, against its answer keys, and the run goes on with these; all grades change or none.
-Where a judge grades, the caps bear all that its verdicts may cost, or nothing is asked (`rejudging_costs`).
+Where a judge grades, the caps bear all that its verdicts may cost, or nothing is asked (`regrade_costs`).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import asyncio
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from adaptive_eval.base.errors import ConfigError, GraderError, StoreError
-from adaptive_eval.config.planning import core_caps, trial_cost, worst_verdict
+from adaptive_eval.config.planning import core_caps, worst_verdict
 from adaptive_eval.config.prepare import (
+    StoredSetup,
     adopt_stored_trials,
-    prepare,
+    in_order_of_joining,
+    make_roster,
     run_header,
     stored_config,
     stored_questions,
@@ -24,41 +29,37 @@ from adaptive_eval.config.prepare import (
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.config.run_secrets import run_redactor
 from adaptive_eval.config.task_sampling import load_run
-from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.types import Again, Answer
-from adaptive_eval.graders.asked import cost_from_signals
+from adaptive_eval.core.types import NO_COST
+from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.by_benchmark import InspectScores, find_grader, grader_that_asks
+from adaptive_eval.graders.pool import Grading
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.graders.types import GraderOptions, MarkedAnswer, Marks
+from adaptive_eval.notes import events_of_kind
+from adaptive_eval.notes.beginnings import OutcomesRecorded, PriorTaken, TrialsImported
+from adaptive_eval.notes.grading import ThresholdsFrozen, TrialsRegraded
 from adaptive_eval.questions import Question
-from adaptive_eval.report.old.restore import StoredRun
+from adaptive_eval.report.make import Reporter
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
-from adaptive_eval.report.results_file import write_results
 from adaptive_eval.report.thresholds import thresholds_from_run
+from adaptive_eval.run.charges import Charge, ChargeKind
+from adaptive_eval.run.events import Graded
+from adaptive_eval.run.grading import grade_answer
+from adaptive_eval.run.machine import Machine
+from adaptive_eval.run.notes import note_of
+from adaptive_eval.run.records import LooksForgotten, LookTaken, Record
+from adaptive_eval.run.replay import replay
+from adaptive_eval.run.resume import verdicts_asked
+from adaptive_eval.run.trial import DONE, JUDGING, RESERVED, UNGRADED, Key, Trial
 from adaptive_eval.running.answer_keys import open_graders
 from adaptive_eval.running.baseline import take_baseline
-from adaptive_eval.running.rejudging_costs import RejudgingCosts
-from adaptive_eval.scheduler.grading import grade_stored, wasted_verdict
-from adaptive_eval.scheduler.verdict_costs import VerdictCosts
-from adaptive_eval.store import (
-    CellExtent,
-    CommitBatch,
-    Event,
-    OutcomesRecorded,
-    PriorTaken,
-    Regrade,
-    RunBegun,
-    RunHeader,
-    Store,
-    TrialRecord,
-    TrialsImported,
-    TrialsRegraded,
-    VerdictsWasted,
-    events_of_kind,
-    require_same_meaning,
-)
-from adaptive_eval.store.looks import plain_look
-from adaptive_eval.store.records import NO_GRADING, GradingUse, wasted_use
+from adaptive_eval.running.beginning import stored_plan
+from adaptive_eval.running.regrade_costs import RegradeCosts
+from adaptive_eval.running.settings_of_run import make_setting, stages_of_run
+from adaptive_eval.storage.header import RunHeader
+from adaptive_eval.storage.write import RunStore
+from adaptive_eval.store.same_meaning import differences, require_same_meaning
 from adaptive_eval.store.thresholds import kept_rubric, thresholds_from_event
 
 AT_A_TIME = 64
@@ -92,20 +93,22 @@ async def regrade(
     `beyond_caps`: whatever a judge may cost, which is else a `ConfigError` where a cap does not bear it. `arguments`:
     those of the command that goes on with `config`.
     """
-    with closing(Store.attach(directory, None if config is None else run_redactor(config))) as store:
-        stored = store.reader.header()
+    with closing(RunStore.attach(directory, None if config is None else run_redactor(config))) as store:
+        stored, reader = store.reader.header(), RunReader(store.reader)
         as_stored = stored_config(stored)
         if config is None:
             header, config, questions = None, _config_without_code(as_stored, directory), stored_questions(stored)
         else:
             config = adopt_stored_trials(config, as_stored, at_any_pace=config.trials.optimize == "auto")
-            config, questions = load_run(config)
-            header = run_header(config, questions)
+            config, loaded = load_run(in_order_of_joining(config, stored))
+            header = run_header(config, loaded)
             as_now = _regraded_header(stored, header)
             require_same_meaning(as_now, header, directory)
             if (as_now.meaning, as_now.questions) != (stored.meaning, stored.questions):
-                _require_own_grades(store)
-            _require_texts(store)
+                _require_own_grades(reader)
+            _require_texts(reader)
+            order = {key: place for place, key in enumerate(stored.questions)}
+            questions = tuple(sorted(loaded, key=lambda question: order[question.id]))
         return await _Regrading(store, config, questions, header).carry_out(beyond_caps, arguments)
 
 
@@ -113,149 +116,218 @@ class _Regrading:
     """What a regrade goes by: a stored run, and the configuration by which its answers are graded."""
 
     def __init__(
-        self, store: Store, config: RunConfig, questions: tuple[Question, ...], header: RunHeader | None
+        self, store: RunStore, config: RunConfig, questions: tuple[Question, ...], header: RunHeader | None
     ) -> None:
         """`header` is that of the run as graded now; None: the answers on which the grader failed are tried again."""
         self._store, self._config, self._questions, self._header = store, config, questions, header
+        self._reader = RunReader(store.reader)
+        self._roster = make_roster(config, questions)
+        self._is_capped = core_caps(config.budget).bought
 
     async def carry_out(self, beyond_caps: bool, arguments: tuple[str, ...] | None) -> Regraded:
         """Grade answers, and store their grades."""
         section, thresholds = self._config.rubric, None
         if self._header is None:
-            rubric = kept_rubric(section, self._store.reader.events())
+            rubric = kept_rubric(section, self._reader.events())
         else:
             thresholds = thresholds_from_run(section)
             rubric = open_rubric(section, thresholds_from_event(thresholds))
-        before = list[tuple[int | None, Cost | None]]()
-        """Category of each answer before, and what its verdict used."""
-
-        def noted() -> Iterator[TrialRecord]:
-            for record in self._to_grade():
-                before.append((record.category, cost_from_signals(record.signals)))
-                yield record
-
-        regrades, spent = await self._grade(rubric, noted(), beyond_caps)
-        _require_some_grade(regrades)
-        changed = sum(old != new.category for (old, _), new in zip(before, regrades, strict=True))
-        done = Regraded(len(regrades), changed, sum(new.failed for new in regrades))
-        if not regrades and self._header is None:
+        grades = await self._grade(rubric, beyond_caps)
+        _require_some_grade(grades.new.values())
+        changed = sum(grades.before[key] != grade.category for key, grade in grades.new.items())
+        done = Regraded(len(grades.new), changed, sum(grade.category is None for grade in grades.new.values()))
+        if not grades.new and self._header is None:
             return done
-        events: list[Event] = [] if thresholds is None else [thresholds]
-        events += [] if spent is None else [spent.taken_back()]
-        events += sum_by_model(filter(None, map(wasted_verdict, regrades, (used for _, used in before))))
-        return self._write(done, regrades, events, arguments)
+        return self._write(done, grades, thresholds, arguments)
 
-    def _to_grade(self) -> Iterator[TrialRecord]:
-        """The stored answers that are graded anew."""
-        grader, only_ungraded = self._config.grader, self._header is None
-        records = self._store.reader.trials("ungraded" if only_ungraded else "all")
-        yield from with_scores(records, self._questions, grader)
+    async def _grade(self, rubric: Rubric, beyond_caps: bool) -> "_Grades":
+        """Grade answers, and charge what is asked for it."""
+        verdict = worst_verdict(self._config, self._questions)
+        grades = _Grades()
+        async with open_graders(self._config, rubric, verdict) as grading:
+            costs = None
+            if grading.lasting:
+                budget = core_caps(self._config.budget) if verdict != NO_COST and self._is_capped else None
+                vote = grading.lost_vote(grading.lost)
+                costs = RegradeCosts(self._store, verdict, vote, budget, beyond_caps=beyond_caps)
+                costs.require_room(self._reader.trial_count())
+            await take_baseline(grading, self._store, lambda total: costs is None or costs.can_afford(total))
+            answers = self._answers(grades)
+            while some := list(islice(answers, AT_A_TIME)):
+                if costs is not None:
+                    costs.reserve(len(some))
+                graded = await self._grade_some(grading, some, costs)
+                grades.new |= {grade.key: grade for grade in graded}
+                if costs is not None:
+                    costs.settle(graded)
+                    _require_some_grade(grades.new.values())
+        grades.charges += [] if costs is None else [costs.taken_back()]
+        return grades
 
-    async def _grade(
-        self, rubric: Rubric, records: Iterator[TrialRecord], beyond_caps: bool
-    ) -> tuple[list[Regrade], RejudgingCosts | None]:
-        """Grade answers, and keep an account of what is asked for it, where anything is."""
-        store, config = self._store, self._config
-        verdict = worst_verdict(config, self._questions)
-        pool = open_graders(config, rubric, verdict)
-        capped = verdict != NO_COST and core_caps(config.budget).bought
-        run, vote = prepare(config) if capped else None, pool.lost_vote(pool.lost)
-        spent = RejudgingCosts(store, verdict, vote, run, beyond_caps) if pool.lasting else None
-        again: Callable[[TrialRecord], Again | None] = (lambda one: None) if spent is None else spent.retry_check
-        by_id, regrades = {question.id: question for question in self._questions}, list[Regrade]()
-        prices = {model.name: trial_cost(model) for model in config.models}
-        async with pool:
-            if spent is not None:
-                spent.require_room(store.reader.trial_count())
-                waiting = (one for one in store.reader.trials("ungraded") if one.awaits_verdict and one.model in prices)
-                costs = VerdictCosts(pool, self._questions, capped=capped)
-                store.commit(costs.settle_reserves(waiting, prices, events_of_kind(store.reader.events(), RunBegun)))
-            await take_baseline(pool, store, lambda total: spent is None or spent.can_afford(total))
-            while some := list(islice(records, AT_A_TIME)):
-                if spent is not None:
-                    spent.ask(len(some))
-                regrades += (found := await grade_stored(pool, some, by_id, again))
-                if spent is not None:
-                    spent.enter_verdicts(found)
-                    _require_some_grade(regrades)
-        return regrades, spent
+    async def _grade_some(self, grading: Grading, some: list[Trial], costs: RegradeCosts | None) -> list[Graded]:
+        each = (
+            grade_answer(
+                grading,
+                with_scores(trial, self._questions[trial.question], self._config.grader),
+                self._questions[trial.question],
+                None if costs is None else costs.retry_gate(trial.model),
+            )
+            for trial in some
+        )
+        return await asyncio.gather(*each)
+
+    def _answers(self, grades: "_Grades") -> Iterator[Trial]:
+        """The stored answers that are to be graded; what verdicts on them have cost goes into the charges."""
+        asked = verdicts_asked(self._store.reader)
+        states = (JUDGING, DONE, UNGRADED) if self._header is not None else (JUDGING, UNGRADED)
+        wanted = ", ".join(f"'{state.value}'" for state in states)
+        for _, trial in self._store.reader.trials(f"state IN ({wanted})"):
+            if self._header is None and trial.answer is not None and "unanswered" in trial.answer.signals:
+                continue
+            if trial.verdict != NO_COST:
+                if trial.state is not JUDGING:
+                    grades.charges.append(self._verdict_charge(ChargeKind.WASTED, trial))
+                elif asked > 0:
+                    asked -= 1
+                    grades.charges.append(self._verdict_charge(ChargeKind.KILLED, trial))
+            grades.before[trial.key] = trial.category
+            yield trial
+
+    def _verdict_charge(self, kind: ChargeKind, trial: Trial) -> Charge:
+        return Charge(kind, "verdict", trial.model, 1, trial.verdict, estimated=not self._is_capped)
 
     def _write(
-        self, done: Regraded, regrades: list[Regrade], events: list[Event], arguments: tuple[str, ...] | None
+        self,
+        done: Regraded,
+        grades: "_Grades",
+        thresholds: ThresholdsFrozen | None,
+        arguments: tuple[str, ...] | None,
     ) -> Regraded:
-        """Store grades, the events that go with them, and the results that follow."""
-        store, header = self._store, self._header
-        standing = StoredRun(store.reader)
-        rubric = store.reader.header().meaning.get("rubric")
+        """Store grades, the events that go with them, and the looks and the report that follow."""
+        store, header, stored = self._store, self._header, self._store.reader.header()
         # else no look changes
-        anew = done.changed > 0 or (header is not None and header.meaning.get("rubric") != rubric)
-        opening = judged_cells(standing) if anew else []
-        last = store.reader.newest_trial_id if opening else None
+        is_anew = done.changed > 0 or (
+            header is not None and header.meaning.get("rubric") != stored.meaning.get("rubric")
+        )
+        machine = self._replay()
+        reporter = self._reporter()
+        before = None if machine is None else _results(reporter, machine, store)
+        opening = judged_cells(machine) if is_anew and machine is not None else {}
+        last = store.last_seq if opening else None
         counts = {"answers": done.answers, "changed": done.changed, "failed": done.failed}
-        told = TrialsRegraded(done.answers, **counts, opening=last, arguments=arguments)
-        before = standing.recompute_results(running=False)
-        store.regrade(regrades, [told, *events], header, opening)
-        judged = StoredRun(store.reader)
-        if opening:
-            store.forget_looks(0)
-            controller, names = judged.state.controller, tuple(judged.setup.roster.models)
-            capped = controller.plan.has_capped_opening
-            looks = [plain_look(look, names, capped_opening=capped) for look in controller.looks]
-            store.commit(CommitBatch(looks=looks))
-        after = judged.recompute_results(running=False)
-        if after is not None:
-            write_results(store.directory, after)
-        return done._replace(before=before, after=after)
+        event = TrialsRegraded(done.answers, **counts, opening=last, arguments=arguments)
+        records: list[Record] = [note_of(event, {}), *_sum_charges(grades.charges)]
+        records += [] if thresholds is None else [note_of(thresholds, {})]
+        records += [LooksForgotten(0)] if opening else []
+        changes = [] if header is None else [*differences(stored.configuration, header.configuration)]
+
+        def change(seq: int, trial: Trial) -> Trial | None:
+            if trial.state is RESERVED:
+                return None
+            if trial.number < opening.get((trial.model, trial.question), 0):
+                trial = trial._replace(round=0)
+            if (grade := grades.new.get(trial.key)) is None:
+                return trial if opening else None
+            return trial._replace(
+                state=UNGRADED if grade.category is None else DONE,
+                category=grade.category,
+                grade=grade.details,
+                verdict=grade.cost,
+            )
+
+        store.regrade(change, records, header, changes)
+        machine = self._replay()
+        if machine is None:
+            return done._replace(before=before)
+        looks = [record for record in machine.derived if isinstance(record, LookTaken)] if opening else []
+        draft = reporter.draft(machine, is_over=True)
+        store.commit([*enumerate(looks, store.last_seq + 1)], report=draft)
+        if draft is not None:
+            draft.publish(store)
+        return done._replace(before=before, after=None if draft is None else draft.results)
+
+    def _replay(self) -> Machine | None:
+        """A machine at the end of the log as it is now; None if plug-ins decide."""
+        config = in_order_of_joining(stored_config(self._store.reader.header()), self._store.reader.header())
+        if config.plug_ins:
+            return None
+        reader, events = self._store.reader, self._reader.events()
+        setup = StoredSetup(config, self._questions, {}, self._roster)
+        keys, numbers = [question.id for question in self._questions], reader.models()
+        setting = make_setting(config, keys, stored_plan(setup, self._reader, events), numbers)
+        stages = stages_of_run(self._reader, events, config, setting)
+        return replay(lambda whole: reader.log(in_whole_commits=whole), stages, reader.notes(), reader.known_answers)
+
+    def _reporter(self) -> Reporter:
+        return Reporter(self._config, self._questions, self._store.reader.created)
 
 
-def with_scores(
-    records: Iterable[TrialRecord], questions: Iterable[Question], grader: GraderOptions
-) -> Iterator[TrialRecord]:
-    """The records, those of Inspect's samples with their stored scores, since Inspect does not score again."""
-    by_inspect = {question.id for question in questions if isinstance(find_grader(grader, question), InspectScores)}
-    for record in records:
-        yield _with_scores(record) if record.question in by_inspect else record
+class _Grades:
+    """Grades of stored answers, and what was spent on them."""
+
+    def __init__(self) -> None:
+        self.before: dict[Key, int | None] = {}
+        """The category that each answer had."""
+        self.new: dict[Key, Graded] = {}
+        self.charges: list[Charge] = []
+        """Verdicts that no answer has any more."""
 
 
-def _with_scores(record: TrialRecord) -> TrialRecord:
-    signals = {name: value for name, value in record.signals.items() if name in InspectScores().gives}
-    given = {field.name: getattr(record.answer, field.name) for field in fields(Answer)}
-    marks = Marks(signals, record.extracted)
-    return replace(record, answer=MarkedAnswer(**given, marks=marks)) if signals else record
+def _results(reporter: Reporter, machine: Machine, store: RunStore) -> Results | None:
+    """The results by the grades of before; None before the first look."""
+    draft = reporter.draft(machine, is_over=True)
+    if draft is None:
+        return None
+    draft(store.reader)
+    return draft.results
 
 
-def _require_some_grade(regrades: list[Regrade]) -> None:
-    """Raise `GraderError` where the grader has failed on every answer: what is stored stays as it is."""
-    if regrades and all(one.failed for one in regrades):
+def _sum_charges(charges: Iterable[Charge]) -> list[Charge]:
+    """Charges that differ in their number and cost alone, as one."""
+    sums: dict[tuple[object, ...], Charge] = {}
+    for charge in charges:
+        key = charge.kind, charge.what, charge.model, charge.estimated
+        total = sums.get(key)
+        sums[key] = (
+            charge
+            if total is None
+            else total._replace(number=total.number + charge.number, cost=total.cost.plus(charge.cost))
+        )
+    return list(sums.values())
+
+
+def with_scores(trial: Trial, question: Question, grader: GraderOptions) -> Trial:
+    """The trial, one of Inspect's samples with its stored scores, since Inspect does not score again."""
+    answer, details = trial.answer, trial.grade
+    if answer is None or details is None or not isinstance(find_grader(grader, question), InspectScores):
+        return trial
+    signals = {name: value for name, value in details.signals.items() if name in InspectScores().gives}
+    given = {field.name: getattr(answer, field.name) for field in fields(Answer)}
+    marks = Marks(signals, details.extracted)
+    return trial._replace(answer=MarkedAnswer(**given, marks=marks)) if signals else trial
+
+
+def _require_some_grade(grades: Iterable[Graded]) -> None:
+    """Raise `GraderError` if the grader has failed on every answer: what is stored stays as it is."""
+    grades = list(grades)
+    if grades and all(grade.category is None for grade in grades):
         raise GraderError(
-            f"the grader failed on each of the {len(regrades)} answers that it was given, so no grade was changed: "
-            f"{regrades[0].grader_error}"
+            f"the grader failed on each of the {len(grades)} answers that it was given, so no grade was changed: "
+            f"{grades[0].details.error}"
         )
 
 
-def judged_cells(stored: StoredRun) -> list[CellExtent]:
-    """The trials of complete rounds, which were chosen by the grades of before, so that the first look with new grades
-    takes all of them. None if plug-ins decide, before the first look, or if questions are drawn: then looks are taken
-    in the usual order."""
-    config, roster = stored.setup.config, stored.setup.roster
-    if config.plug_ins or config.trials.draw is not None:
-        return []
-    controller = stored.state.controller
+def judged_cells(machine: Machine) -> dict[tuple[int, int], int]:
+    """How many trials of each model and question are in complete rounds: they were chosen by the grades of before, so
+    that the first look with new grades takes all of them. Empty before the first look, and if questions are drawn: then
+    looks are taken in the usual order."""
+    controller, roster = machine.controller, machine.setting.roster
+    if controller.plan.drawn or not controller.looks:
+        return {}
     trials = controller.counts.sum(axis=-1) + controller.ungraded
-    return [
-        CellExtent(model, question, int(trials[roster.cell(model, question)]))
-        for model in roster.models
-        for question in roster.questions
-        if trials[roster.cell(model, question)]
-    ]
-
-
-def sum_by_model(events: Iterable[VerdictsWasted]) -> list[VerdictsWasted]:
-    """Sum the events of each model into one."""
-    sums: dict[str, GradingUse] = {}
-    for one in events:
-        sums[one.model] = sums.get(one.model, NO_GRADING).plus(wasted_use(one))
-    return [VerdictsWasted(model, use.verdicts_in_vain, *use.in_vain) for model, use in sums.items()]
+    return {
+        (roster[at], int(question)): int(trials[at, question]) for at, question in zip(*np.nonzero(trials), strict=True)
+    }
 
 
 def _config_without_code(config: RunConfig, directory: Path) -> RunConfig:
@@ -276,29 +348,29 @@ def _config_without_code(config: RunConfig, directory: Path) -> RunConfig:
     return config.model_copy(update={"folder": Path()})
 
 
-def _require_own_grades(store: Store) -> None:
+def _require_own_grades(reader: RunReader) -> None:
     """Raise `StoreError` if the run has recorded models or counts R0: only their grades are known, and these must be by
     the same grader as those that they are compared with."""
-    events = store.reader.events()
+    events = reader.events()
     if recorded := events_of_kind(events, OutcomesRecorded):
         names, runs = ", ".join(event.model for event in recorded), sorted({event.directory for event in recorded})
         raise StoreError(
-            f"{store.directory} has recorded models ({names}), whose outcomes were graded as the run is graded now; "
+            f"{reader.directory} has recorded models ({names}), whose outcomes were graded as the run is graded now; "
             f"regrade {', '.join(runs)}, and begin another run with what it says then (--fresh)"
         )
     if taken := events_of_kind(events, PriorTaken):
         raise StoreError(
-            f"{store.directory} counts outcomes of {taken[-1].run} as R0, which were graded as the run is graded now; "
+            f"{reader.directory} counts outcomes of {taken[-1].run} as R0, which were graded as the run is graded now; "
             "begin another run with this configuration (--fresh)"
         )
 
 
-def _require_texts(store: Store) -> None:
+def _require_texts(reader: RunReader) -> None:
     """Raise `StoreError` if some imported trials have no text, and so cannot be graded again."""
-    without = sum(event.without_text for event in events_of_kind(store.reader.events(), TrialsImported))
+    without = sum(event.without_text for event in events_of_kind(reader.events(), TrialsImported))
     if without:
         raise StoreError(
-            f"{store.directory} has {without} imported trials without a text, of which only the grade is known; they "
+            f"{reader.directory} has {without} imported trials without a text, of which only the grade is known; they "
             "cannot be graded by another grader: import logs that have the texts"
         )
 

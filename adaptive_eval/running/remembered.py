@@ -13,8 +13,10 @@ from typing import NamedTuple
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.running.execute import run_directory
-from adaptive_eval.store import Override, RunBegun, RunReader, events_of_kind
+from adaptive_eval.notes import events_of_kind
+from adaptive_eval.notes.lives import Override, RunBegun
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.running.directories import run_directory
 
 FOR_ONE_START = ("name", "store")
 

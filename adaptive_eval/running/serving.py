@@ -62,7 +62,7 @@ async def opened_endpoints(
     """
     keys = read_environment(config.folder)
     async with AsyncExitStack() as stack:
-        config = await _with_simulator(config, stack)
+        config = await with_simulator(config, stack)
         notices = allow_open_files(config)
         opener = partial(open_endpoint, keys=keys, shared_time=SharedTime(), folder=config.folder, notices=notices)
         context = SourceContext(config, keys, redactor, logs, notices, elsewhere, opener, stack, patient, answered)
@@ -86,7 +86,7 @@ async def opened_endpoints(
             await asyncio.gather(*(host.unload(at_once=serving.at_once) for host in serving.hosts))
 
 
-async def _with_simulator(config: RunConfig, stack: AsyncExitStack) -> RunConfig:
+async def with_simulator(config: RunConfig, stack: AsyncExitStack) -> RunConfig:
     """The configuration with a server of the questions' world in this process, where a model needs one."""
     if config.questions.world is None or not any(model.simulate for model in config.models):
         return config

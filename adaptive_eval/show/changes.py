@@ -20,8 +20,8 @@ from adaptive_eval.core.evidence import Prior, estimate
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.report.finding import comparison_state
-from adaptive_eval.report.old.restore import RunCounts
 from adaptive_eval.report.results import setting
+from adaptive_eval.report.run_counts import RunCounts
 from adaptive_eval.report.view import RunView
 from adaptive_eval.report.words import draws_questions
 from adaptive_eval.show.repeatable import PLACE_SECTIONS

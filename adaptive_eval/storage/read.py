@@ -84,7 +84,7 @@ class AccountLine(NamedTuple):
     verdicts: Cost
 
 
-class RunReader:
+class LogReader:
     """Reads everything stored of a run, as immutable values."""
 
     def __init__(self, directory: Path, database: RunDatabase) -> None:
@@ -205,6 +205,12 @@ class RunReader:
         while found := [_whole_trial(values) for values in self._rows(query, JUDGING.value, UNGRADED.value, after)]:
             yield from found
             after = found[-1][0]
+
+    def ungraded_count(self, models: Collection[int]) -> int:
+        """How many stored answers of models have no grade."""
+        query = "SELECT model, count(*) FROM trials WHERE state IN (?, ?) GROUP BY model"
+        rows = self._rows(query, JUDGING.value, UNGRADED.value)
+        return sum(_whole_number(number) for model, number in rows if model in models)
 
     def trials(self, where: str = "seq > 0", *values: object, order: str = "seq") -> Iterator[tuple[int, Trial]]:
         """Trials with their texts, in their order; `where`: an SQL condition."""

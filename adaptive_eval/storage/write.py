@@ -1,9 +1,11 @@
 """Writing a run: rows of the log, committed by one thread of one process at a time."""
 
+import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from adaptive_eval import __version__
 from adaptive_eval.base.errors import StoreError
@@ -14,6 +16,7 @@ from adaptive_eval.run.facts import answer_digest
 from adaptive_eval.run.records import SETTINGS, Dropped, LooksForgotten, LookTaken, Note, Record, Row
 from adaptive_eval.run.trial import Trial
 from adaptive_eval.storage.database import RunDatabase
+from adaptive_eval.storage.errors import DATABASE_FILE
 from adaptive_eval.storage.header import RunHeader
 from adaptive_eval.storage.lock import make_directory
 from adaptive_eval.storage.packing import (
@@ -25,15 +28,19 @@ from adaptive_eval.storage.packing import (
     real,
     valid_text,
 )
-from adaptive_eval.storage.read import RunReader, StoredReport
+from adaptive_eval.storage.read import LogReader, StoredReport
 from adaptive_eval.storage.redact import redact_note, redact_trial
 from adaptive_eval.storage.schema import COVERED, Stored, insert_into, sealed
 
 TICK_SECONDS = 1e-6
 """Between two commits, if a clock says that the second came before the first."""
 _INSERT = {table: insert_into(table) for table in COVERED}
-ReportMaker = Callable[[RunReader], StoredReport]
+ReportMaker = Callable[[LogReader], StoredReport]
 """Makes a report of all that is stored; it is called when the rows of a commit are written."""
+ChangeGrade = Callable[[int, Trial], Trial | None]
+"""Gives a stored answer, at its place in the log, another grade; None: it stays as it is."""
+REGRADED_AT_ONCE = 256
+"""Answers that are read at a time: a bound for the memory that their texts take."""
 _DROP = "DELETE FROM trials WHERE model = ? AND question = ? AND number = ?"
 _IN_PLACE = "SELECT model, question, number, at FROM trials WHERE seq = ?"
 
@@ -52,7 +59,7 @@ class RunStore:
         self.directory = directory
         self.redactor = Redactor() if redactor is None else redactor
         """Removes the secrets of the run from whatever is written."""
-        self.reader = RunReader(directory, database)
+        self.reader = LogReader(directory, database)
         """Reads through the writer's connection, before and after writing."""
         self._database = database
         self._names = {*self.reader.models(), *self.reader.questions()}
@@ -61,6 +68,18 @@ class RunStore:
         self.last_seq = database.last_seq()
         """The newest sequence number."""
         self._is_closed = False
+
+    @classmethod
+    def attach(cls, directory: Path, redactor: Redactor | None = None) -> Self:
+        """Open the run in `directory` to change what is stored; raises `StoreError` if there is none."""
+        if not (directory / DATABASE_FILE).exists():
+            RunDatabase.open_to_read(directory).close()  # raises what is wrong
+        database, is_begun = RunDatabase.open_to_write(directory)
+        with closed_on_error(database):
+            if not is_begun:
+                raise StoreError(f"{directory} holds no run: it was begun, and nothing is stored; run it again")
+            database.require_intact()
+            return cls(directory, database, redactor)
 
     @classmethod
     def open(cls, directory: Path, header: RunHeader, redactor: Redactor | None = None) -> OpenedStore:
@@ -91,37 +110,8 @@ class RunStore:
         report cannot be made, the rows are written without it, and the error is raised.
         """
         failure: Exception | None = None
-        written = [(seq, self._redacted(record)) for seq, record in rows]
-        at = self._last_at = max(time.time(), self._last_at + TICK_SECONDS)
-        trials: dict[object, tuple[Stored, ...]] = {}
-        others: dict[str, list[tuple[Stored, ...]]] = {"charges": [], "notes": [], "looks": []}
-        dropped: list[tuple[int, int, int]] = []
         with self._database.transaction() as connection:
-            for seq, record in written:
-                stored_at = self._require_new(seq, record)
-                if type(record) is Trial:
-                    trials[record.key] = _trial_row(seq, record, at if stored_at is None else stored_at)
-                elif type(record) is Dropped:
-                    trials.pop(record.key, None)
-                    dropped.append(record.key)
-                elif type(record) is Charge:
-                    kind, what, model, number, cost, is_estimated = record
-                    values = (seq, kind.value, what, model, number, *_costs(cost), int(is_estimated), at)
-                    others["charges"].append(sealed(*values))
-                elif type(record) is LookTaken:
-                    row = sealed(record.number, seq, self._configuration, at, pack_json(record.body))
-                    others["looks"].append(row)
-                elif type(record) is LooksForgotten:
-                    others["looks"] = [row for row in others["looks"] if int(row[0] or 0) < record.number]
-                    connection.execute("DELETE FROM looks WHERE number >= ?", (record.number,))
-                    connection.execute("DELETE FROM reports WHERE look >= ?", (record.number,))
-                elif type(record) is Note:
-                    others["notes"].append(sealed(seq, record.kind, record.model, at, dump_json(record.body)))
-            connection.executemany(_DROP, dropped)
-            connection.executemany(_INSERT["trials"], trials.values())
-            for table, values_of in others.items():
-                if values_of:
-                    connection.executemany(_INSERT[table], values_of)
+            written = self._write(connection, rows)
             for key, value in (("elapsed", elapsed), ("held", None if held is None else dump_json(held))):
                 if value is not None:
                     connection.execute(_INSERT["run"], sealed(key, value))
@@ -131,10 +121,12 @@ class RunStore:
                 except Exception as error:
                     failure = error
                 else:
-                    connection.execute(_INSERT["reports"], sealed(made.look, made.seq, at, compress(made.body)))
+                    connection.execute(
+                        _INSERT["reports"], sealed(made.look, made.seq, self._last_at, compress(made.body))
+                    )
                     connection.execute("DELETE FROM cells")
                     connection.execute(_INSERT["cells"], sealed(made.look, compress(made.cells)))
-        self.last_seq = max(self.last_seq, *(seq for seq, _ in rows), 0) if rows else self.last_seq
+        self._note_written(rows)
         if failure is not None:
             raise failure
         return written
@@ -147,14 +139,90 @@ class RunStore:
         """Go on with another configuration, which the log says; models that join are entered."""
         known, at = self.reader.models(), time.time()
         joining = [name for name in header.models if name not in known]
-        with self._database.transaction() as connection:
-            for number, name in enumerate(joining, len(known)):
-                connection.execute(_INSERT["models"], sealed(number, name, dump_json(header.models[name])))
-            self._configuration += 1
-            row = sealed(self._configuration, at, dump_json(header.configuration))
-            connection.execute(_INSERT["configurations"], row)
+        number = self._configuration + 1
+        note = Note(SETTINGS, None, {"configuration": number, "changes": list(changes)})
+        rows = [(self.last_seq + 1, note)]
         self._names.update(joining)
-        return self.append(Note(SETTINGS, None, {"configuration": self._configuration, "changes": list(changes)}))
+        with self._database.transaction() as connection:
+            for place, name in enumerate(joining, len(known)):
+                connection.execute(_INSERT["models"], sealed(place, name, dump_json(header.models[name])))
+            connection.execute(_INSERT["configurations"], sealed(number, at, dump_json(header.configuration)))
+            self._configuration = number
+            written = self._write(connection, rows)
+        self._note_written(rows)
+        return written
+
+    def regrade(
+        self,
+        change: ChangeGrade,
+        records: Sequence[Record],
+        header: RunHeader | None = None,
+        changes: Sequence[Sequence[object]] = (),
+    ) -> None:
+        """Give stored answers other grades, in their places, and write further records, all or nothing.
+
+        `change` is given each stored answer, and returns it as it is to be, or None if it stays. `header`: that of the
+        run as it is graded now; `changes`: of its configuration.
+        """
+        changed_to = self._configuration + 1
+        if changes:
+            records = [Note(SETTINGS, None, {"configuration": changed_to, "changes": list(changes)}), *records]
+        rows: list[Row] = [*enumerate(records, self.last_seq + 1)]
+        with self._database.transaction() as connection:
+            after = 0
+            while stored := list(islice(self.reader.trials("seq > ?", after), REGRADED_AT_ONCE)):
+                after = stored[-1][0]
+                self._write(connection, [(seq, new) for seq, trial in stored if (new := change(seq, trial))])
+            if header is not None:
+                connection.execute(_INSERT["run"], sealed("meaning", dump_json(header.meaning)))
+                numbers = self.reader.questions()
+                connection.executemany(
+                    _INSERT["questions"],
+                    [sealed(numbers[key], key, dump_json(body)) for key, body in header.questions.items()],
+                )
+            if header is not None and changes:
+                self._configuration = changed_to
+                row = sealed(changed_to, time.time(), dump_json(header.configuration))
+                connection.execute(_INSERT["configurations"], row)
+            self._write(connection, rows)
+        self._note_written(rows)
+
+    def _write(self, connection: sqlite3.Connection, rows: Sequence[Row]) -> list[Row]:
+        """Write rows in a transaction, with one time; returns them without secrets."""
+        written = [(seq, self._redacted(record)) for seq, record in rows]
+        at = self._last_at = max(time.time(), self._last_at + TICK_SECONDS)
+        trials: dict[object, tuple[Stored, ...]] = {}
+        others: dict[str, list[tuple[Stored, ...]]] = {"charges": [], "notes": [], "looks": []}
+        dropped: list[tuple[int, int, int]] = []
+        for seq, record in written:
+            stored_at = self._require_new(seq, record)
+            if type(record) is Trial:
+                trials[record.key] = _trial_row(seq, record, at if stored_at is None else stored_at)
+            elif type(record) is Dropped:
+                trials.pop(record.key, None)
+                dropped.append(record.key)
+            elif type(record) is Charge:
+                kind, what, model, number, cost, is_estimated = record
+                values = (seq, kind.value, what, model, number, *_costs(cost), int(is_estimated), at)
+                others["charges"].append(sealed(*values))
+            elif type(record) is LookTaken:
+                others["looks"].append(sealed(record.number, seq, self._configuration, at, pack_json(record.body)))
+            elif type(record) is LooksForgotten:
+                others["looks"] = [row for row in others["looks"] if int(row[0] or 0) < record.number]
+                connection.execute("DELETE FROM looks WHERE number >= ?", (record.number,))
+                connection.execute("DELETE FROM reports WHERE look >= ?", (record.number,))
+            elif type(record) is Note:
+                others["notes"].append(sealed(seq, record.kind, record.model, at, dump_json(record.body)))
+        connection.executemany(_DROP, dropped)
+        connection.executemany(_INSERT["trials"], trials.values())
+        for table, values_of in others.items():
+            if values_of:
+                connection.executemany(_INSERT[table], values_of)
+        return written
+
+    def _note_written(self, rows: Sequence[Row]) -> None:
+        """Note the newest sequence number, once rows are committed."""
+        self.last_seq = max([self.last_seq, *(seq for seq, _ in rows)])
 
     def close(self) -> None:
         """Close the database and release the run directory."""

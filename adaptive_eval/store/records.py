@@ -11,6 +11,7 @@ from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.graders.types import SignalValue
 from adaptive_eval.notes.event import Event, Json
 from adaptive_eval.notes.grading import VerdictsWasted
+from adaptive_eval.storage.header import RunHeader as RunHeader
 
 AWAITS_VERDICT = "its verdict has not come yet"
 """The `grader_error` of a stored answer that is to be graded next."""

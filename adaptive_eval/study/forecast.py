@@ -15,8 +15,9 @@ from adaptive_eval.core import Budget
 from adaptive_eval.report.dry_run import matching_dry_run
 from adaptive_eval.report.finding import pairing_in_words
 from adaptive_eval.report.old.starting_point import StartingPoint, load_starting_point
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.snapshot import prior_and_recorded_counts
-from adaptive_eval.store import RunReader, require_same_meaning
+from adaptive_eval.store import require_same_meaning
 from adaptive_eval.store.locate import fresh_directory, newest_directory
 from adaptive_eval.study.fixed import fixed_with_as_many
 from adaptive_eval.study.grading import ExpectedGrade, expected_grade

@@ -22,6 +22,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Prompt
 from adaptive_eval.exchange.recording import count_outcomes
 from adaptive_eval.report.lines import first_few
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.store import (
     BatchEnded,
     BatchTaken,
@@ -30,7 +31,6 @@ from adaptive_eval.store import (
     JudgeUse,
     Roster,
     RunHeader,
-    RunReader,
     ServerLaunched,
     TrialFacts,
     differences,

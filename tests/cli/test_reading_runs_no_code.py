@@ -25,7 +25,7 @@ from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import COMMANDS, app
-from adaptive_eval.report.old.restore import read_counts
+from adaptive_eval.report.stored import read_counts
 from adaptive_eval.report.view import RunView, read_view
 from adaptive_eval.show.track.points import Point, TrackedRun, draw, ranking, settings, tracked_id, write_files
 from adaptive_eval.store.database import DATABASE_FILE

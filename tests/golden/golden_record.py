@@ -17,7 +17,8 @@ from typing import Any
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.store import Event, RunReader, TrialRecord
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.store import Event, TrialRecord
 
 EXPECTED = Path(__file__).with_name("expected")
 PARTS = ("asked", "look", "trial", "event", "result", "export")
@@ -112,7 +113,7 @@ def _results(directory: Path) -> Iterator[Line]:
 def _counted(trials: list[Line], directory: Path) -> list[Line]:
     """The trials that the last look counts: of each model so many, in the order of its rounds."""
     with closing(RunReader.open(directory)) as reader:
-        rounds = {one[:3]: one.round for one in reader.places()}
+        rounds = {(one.model, one.question, one.trial): one.round for one in reader.trials()}
         last: dict[str, Any] = dict(reader.looks()[-1].body)
     found = []
     for model, number in zip(last["models"], last["trials"], strict=True):

@@ -20,7 +20,7 @@ from adaptive_eval.labels.file import add_labels, parse_labels_file
 from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.report.label_file import LABELS_FILE, Labelled, read_labels
 from adaptive_eval.report.labelled import MIN_LABELS, LabelledRun
-from adaptive_eval.report.old.restore import open_run
+from adaptive_eval.report.stored import open_run
 from adaptive_eval.report.verified import verify_run
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.labels.effect import choose_answers_to_label
-from adaptive_eval.report.old.restore import open_run
+from adaptive_eval.report.stored import open_run
 from adaptive_eval.simulate.answering import DrawnAnswer, Respondent, question_rows
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving

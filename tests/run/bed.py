@@ -20,7 +20,7 @@ from adaptive_eval.run.replay import Stage
 from adaptive_eval.run.resume import begin
 from adaptive_eval.run.supply import AskedModel, EndpointClient, EndpointSupply
 from adaptive_eval.storage.header import Json, RunHeader
-from adaptive_eval.storage.read import RunReader
+from adaptive_eval.storage.read import LogReader
 from adaptive_eval.storage.write import RunStore
 
 
@@ -43,6 +43,8 @@ class StillClock:
         return None
 
     def start(self) -> None: ...
+
+    def stop(self) -> None: ...
 
     def on_sent(self, model: int) -> None: ...
 
@@ -131,11 +133,11 @@ class MachineBed:
         return AskedModel(client, self.slots, cost_of)
 
     def looks(self) -> list[Json]:
-        with closing(RunReader.open(self.directory)) as reader:
+        with closing(LogReader.open(self.directory)) as reader:
             return [look.body for look in reader.looks()]
 
     def outcomes(self) -> dict[object, object]:
-        with closing(RunReader.open(self.directory)) as reader:
+        with closing(LogReader.open(self.directory)) as reader:
             return {trial.key: (trial.state, trial.category) for _, trial in reader.trials()}
 
 

@@ -42,7 +42,7 @@ from adaptive_eval.run.supply import Supply
 from adaptive_eval.run.trial import Trial
 from adaptive_eval.running.answer_keys import open_run_graders
 from adaptive_eval.storage.header import RunHeader
-from adaptive_eval.storage.read import RunReader
+from adaptive_eval.storage.read import LogReader
 from adaptive_eval.storage.write import RunStore
 from adaptive_eval.store import Event, parse_event
 from adaptive_eval.store import RunHeader as OldHeader
@@ -73,6 +73,8 @@ class Clock:
         return None
 
     def start(self) -> None: ...
+
+    def stop(self) -> None: ...
 
     def on_sent(self, model: int) -> None: ...
 
@@ -106,7 +108,7 @@ def header_of(prepared: PreparedRun) -> RunHeader:
     return RunHeader(header.name, header.configuration, header.meaning, header.models, header.questions)
 
 
-def setting_of(prepared: PreparedRun, reader: RunReader, grading: Grading) -> Setting:
+def setting_of(prepared: PreparedRun, reader: LogReader, grading: Grading) -> Setting:
     """The settings of a run, by the numbers of its store."""
     numbers = reader.models()
     models = {numbers[model.name]: model for model in prepared.config.models}

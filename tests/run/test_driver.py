@@ -14,7 +14,7 @@ from adaptive_eval.core.settings import Budget, Pace, Trials
 from adaptive_eval.core.types import Reason
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Prompt
 from adaptive_eval.run.driver import Aborted, Driver
-from adaptive_eval.storage.read import RunReader
+from adaptive_eval.storage.read import LogReader
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +153,7 @@ async def test_lost_answers_are_charged_and_repeated_within_caps(
     bed.endpoints = {name: LosingEndpoint(name, skill, delay=0.002) for name, skill in SKILLS.items()}
     machine = await bed.start()
     lost = sum(one.lost for one in bed.endpoints.values() if isinstance(one, LosingEndpoint))
-    reader = RunReader.open(bed.directory)
+    reader = LogReader.open(bed.directory)
     charged = [line for line in reader.account() if line.state is None]
     reader.close()
     assert sum(line.number for line in charged) == lost > 0

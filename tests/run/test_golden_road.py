@@ -22,7 +22,7 @@ from road import start  # noqa: E402
 
 from adaptive_eval.base.errors import ExitCode, StoreError  # noqa: E402
 from adaptive_eval.run.trial import ANSWERED, Trial  # noqa: E402
-from adaptive_eval.storage.read import RunReader  # noqa: E402
+from adaptive_eval.storage.read import LogReader  # noqa: E402
 from adaptive_eval.storage.verify import Integrity  # noqa: E402
 
 LATER = {
@@ -71,14 +71,14 @@ class RoadStage(Stage):
 
 
 def stored_answers(directory: Path) -> int:
-    with suppress(StoreError), closing(RunReader.open(directory)) as reader:
+    with suppress(StoreError), closing(LogReader.open(directory)) as reader:
         return sum(line.number for line in reader.account() if line.state in ANSWERED)
     return 0  # it is being begun
 
 
 def lines_of(directory: Path, folder: Path, *, ahead: bool) -> list[Line]:
     """Looks and trials; if more is asked than looks count, of these only what the last look counts."""
-    with closing(RunReader.open(directory)) as reader:
+    with closing(LogReader.open(directory)) as reader:
         models = {number: name for name, number in reader.models().items()}
         questions = {number: name for name, number in reader.questions().items()}
         looks: list[Line] = [["look", look.number, look.body] for look in reader.looks()]

@@ -31,9 +31,9 @@ from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.lines import count
-from adaptive_eval.report.old.restore import open_run
 from adaptive_eval.report.results import GradingCost
 from adaptive_eval.report.results_file import read_results
+from adaptive_eval.report.stored import open_run
 from adaptive_eval.scheduler.first_answers import FIRST_ANSWERS
 from adaptive_eval.show.summary import grading_in_short
 from adaptive_eval.simulate.faults import Faults

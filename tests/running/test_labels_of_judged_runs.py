@@ -21,7 +21,7 @@ from adaptive_eval.labels.file import add_labels
 from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.report.label_file import LABELS_FILE, Labelled
 from adaptive_eval.report.labelled import LabelledRun
-from adaptive_eval.report.old.restore import open_run
+from adaptive_eval.report.stored import open_run
 from adaptive_eval.simulate.judging import SimulatedJudge, SimulatedVerifier
 from adaptive_eval.simulate.server import SimulatedServer, serving
 

@@ -18,7 +18,7 @@ from thoroughness import sizes
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.report.old.restore import read_counts
+from adaptive_eval.report.stored import read_counts
 
 NEW = "cyd"
 OLD = tuple(name for name in SKILLS if name != NEW)

@@ -20,8 +20,8 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.finding import counted_sentence, difference_text, finding, model_verdicts
 from adaptive_eval.report.next_steps import Advice, hide_folders, next_steps
-from adaptive_eval.report.old.restore import open_run
 from adaptive_eval.report.results import CallRow, Caution, EarlyEnd, Results
+from adaptive_eval.report.stored import open_run
 from adaptive_eval.report.view import RunView, event_view, read_view
 from adaptive_eval.show.markdown import markdown, pull_request, ranking_csv, summary
 from adaptive_eval.show.repeatable import questions_digest

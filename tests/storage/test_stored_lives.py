@@ -15,7 +15,7 @@ from thoroughness import THOROUGH
 from adaptive_eval.run.records import SETTINGS, Note, Row
 from adaptive_eval.run.trial import Trial
 from adaptive_eval.storage.header import RunHeader
-from adaptive_eval.storage.read import RunReader
+from adaptive_eval.storage.read import LogReader
 from adaptive_eval.storage.verify import Integrity
 from adaptive_eval.storage.write import RunStore
 
@@ -90,7 +90,7 @@ def stored_life(seed: int, directory: Path) -> None:
     stored = {look.number: look.body for look in disk.store.reader.looks()}
     assert stored == {number: body for number, (_, _, body) in disk.looks.items()}
     disk.store.close()
-    reader = RunReader.open(directory)
+    reader = LogReader.open(directory)
     answers = [trial for _, trial in reader.trials("state <> 'reserved'")]
     reader.close()
     assert all(trial.answer is not None and trial.answer.text == f"answer {trial.key}" for trial in answers)

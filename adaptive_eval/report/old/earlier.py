@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.config.planning import PriorKnowledge
 from adaptive_eval.config.run import PriorConfig, RunConfig
+from adaptive_eval.report.warnings import LOGS as LOGS
 from adaptive_eval.store import Event, Json, OutcomesRecorded, PriorTaken, Roster, events_of_kind
 from scorio.moments import CountArray
 
@@ -61,9 +62,6 @@ def stored_prior(section: PriorConfig | None, events: Sequence[Event]) -> PriorO
     taken = [event for event in events_of_kind(events, PriorTaken) if event.section == section.model_dump(mode="json")]
     return PriorOutcomes(taken[-1].run, taken[-1].outcomes) if taken else None
 
-
-LOGS = "imported logs"
-"""Grader named for imported outcomes."""
 
 Recorded = Mapping[str, OutcomesRecorded]
 """Recorded outcomes by model of this run."""

@@ -105,11 +105,6 @@ def imported_cells(roster: Roster, reader: RunReader, events: Sequence[Event]) -
     return cell_extents(roster, reader.cells(rows)) if rows else None
 
 
-def has_foreign_trials(events: Sequence[Event]) -> bool:
-    """Whether trials were imported whose seeds are unknown or not those of the configuration."""
-    return not all(event.seeds_match for event in events_of_kind(events, TrialsImported))
-
-
 def cell_extents(roster: Roster, trials: Iterable[CellExtent]) -> Cells:
     """(L, M): one more than the highest trial number of these models and questions; 0 without a trial."""
     found = np.zeros((len(roster.models), len(roster.questions)), dtype=np.int32)

@@ -7,10 +7,10 @@ results and looks are those that the run itself has stored.
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,11 +33,11 @@ from adaptive_eval.report.old.stages import stored_plan
 from adaptive_eval.report.other_costs import counted_gpu_seconds, other_costs
 from adaptive_eval.report.results import Caution, OtherCostRow, Results
 from adaptive_eval.report.results_file import read_results
+from adaptive_eval.report.run_counts import RunCounts
 from adaptive_eval.report.snapshot import iso_time, run_subject, take_snapshot
 from adaptive_eval.scheduler.state import RunState, apply_stored
 from adaptive_eval.store import (
     Event,
-    Roster,
     RunFinished,
     RunReader,
     RunStopped,
@@ -48,7 +48,6 @@ from adaptive_eval.store import (
 from adaptive_eval.store.looks import trials_at
 from adaptive_eval.store.spending import HeldServers
 from adaptive_eval.store.thresholds import kept_rubric
-from scorio.moments import CountArray
 
 
 class StoredRun:
@@ -119,7 +118,7 @@ class StoredRun:
     @cached_property
     def labels(self) -> RunLabels | None:
         """Labels of its answers."""
-        return read_run_labels(self.reader, self.setup.config, self.setup.roster)
+        return read_run_labels(cast(Any, self.reader), self.setup.config, self.setup.roster)
 
     def results(self, *, running: bool) -> Results | None:
         """Results as published at the end, or else recomputed; None before the first look."""
@@ -133,7 +132,7 @@ class StoredRun:
         snapshot = take_snapshot(
             run_subject(setup.config, setup.questions, reader.created),
             self.state.controller,
-            self.state.spent.usages,
+            cast(Any, self.state.spent.usages),
             elapsed=reader.elapsed,
             now=time.time(),
             stopped=not running,
@@ -149,6 +148,13 @@ class StoredRun:
         if running or results.run.status != "stopped" or not was_killed(self.events):
             return results
         return replace(results, run=replace(results.run, status="killed"))
+
+    def latest(self, *, rows: bool) -> Results | None:
+        """The results that a run in progress has published; None if they are not of the current models."""
+        results = read_results(self.reader.directory, rows=rows)
+        if results is None or {model.name for model in results.models} != set(self.setup.roster.models):
+            return None
+        return replace(results, run=replace(results.run, status="running", reason=None))
 
     def counts(self) -> "RunCounts":
         """Counts of the newest look.
@@ -196,16 +202,6 @@ class StoredRun:
         if results.cost.stored_trials != self.reader.trial_count():
             return None
         return results if _has_labels_of(results, self.reader.directory) else None
-
-
-@contextmanager
-def open_run(directory: Path, *, whole: bool = True) -> Iterator[StoredRun]:
-    """Open the run in `directory` at one moment; raises `StoreError` if there is none or it is damaged.
-
-    Without `whole`, large runs are not checked beforehand.
-    """
-    with RunReader.intact(directory, whole=whole) as reader:
-        yield StoredRun(reader)
 
 
 def _latest_published(stored: StoredRun, *, running: bool, rows: bool) -> Results | None:
@@ -277,37 +273,6 @@ def stored_server_times(setup: StoredSetup, reader: RunReader) -> HeldServers:
     """Time for which each model of a stored run has held its servers."""
     held = reader.held_times()
     return HeldServers([held.get(name) for name in setup.roster.models], setup.config.launched)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RunCounts:
-    """Counts (L, M, K) with the names of models and questions."""
-
-    roster: Roster
-    cells: CountArray
-    """R0 and all complete rounds."""
-    before: CountArray
-    """Counts of R0 alone."""
-    recorded: frozenset[str] = frozenset()
-    """Models whose counts are those of an earlier run."""
-
-    @property
-    def own(self) -> NDArray[np.int64]:
-        """Counts without R0."""
-        return np.asarray(self.cells - self.before)
-
-    def of(self, models: Sequence[str], questions: Sequence[str]) -> "RunCounts":
-        """Select models and questions, in this order."""
-        rows = list(map(self.roster.models.position, models))
-        chosen = np.ix_(rows, list(map(self.roster.questions.position, questions)))
-        recorded = self.recorded.intersection(models)
-        return RunCounts(Roster.of(models, questions), self.cells[chosen], self.before[chosen], recorded)
-
-
-def read_counts(directory: Path) -> RunCounts:
-    """Read the counts of a run's newest look."""
-    with open_run(directory) as stored:
-        return stored.counts()
 
 
 def _latest_look_counts(stored: StoredRun) -> NDArray[np.int64]:

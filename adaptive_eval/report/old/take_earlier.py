@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, PriorConfig, RunConfig
-from adaptive_eval.core.answer_kinds import AnswerKind, answer_kinds
+from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.graders.rubric import Rubric, SchemaRubric, best_is_sure, grades_cut_answers
 from adaptive_eval.notes.event import Change
 from adaptive_eval.questions import Question
@@ -20,7 +21,7 @@ from adaptive_eval.questions.prompts import render
 from adaptive_eval.report.lines import first_few
 from adaptive_eval.report.old.earlier import LOGS, Outcomes, PriorOutcomes, Recorded, outcomes_digest, stored_outcomes
 from adaptive_eval.report.old.history import imported_cells
-from adaptive_eval.report.old.restore import StoredRun, open_run
+from adaptive_eval.report.stored import StoredRun, open_run
 from adaptive_eval.store import Json, OutcomesRecorded, PriorTaken, TrialsImported, events_of_kind
 from adaptive_eval.store.database import is_run
 from adaptive_eval.store.same_meaning import differences
@@ -93,7 +94,7 @@ def _prior_problems(
 def first_outcomes(earlier: StoredRun, models: Collection[str]) -> dict[str, dict[str, list[int]]]:
     """Categories of each model's trials before its first look, in order; incomplete models are left out."""
     roster, least = earlier.setup.roster, earlier.setup.config.trials.min
-    first = imported_cells(roster, earlier.reader, earlier.events)
+    first = imported_cells(roster, cast(Any, earlier.reader), earlier.events)
     size = {
         (model, question): least if first is None else int(first[roster.cell(model, question)])
         for model in roster.models
@@ -101,9 +102,9 @@ def first_outcomes(earlier: StoredRun, models: Collection[str]) -> dict[str, dic
         if model in models
     }
     found: dict[str, dict[str, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
-    for one in earlier.reader.outcomes():
-        if one.trial < size.get((one.model, one.question), 0) and one.category is not None:
-            found[one.model][one.question][one.trial] = one.category
+    for model, question, trial in earlier.reader.graded_trials():
+        if trial.number < size.get((model, question), 0) and trial.category is not None:
+            found[model][question][trial.number] = trial.category
     short = {model for (model, key), trials in size.items() if len(found[model][key]) < trials}
     return {
         model: {key: [trials[at] for at in sorted(trials)] for key, trials in by_question.items()}
@@ -182,7 +183,7 @@ def _take_model(
         judged = stored.counts()
         own = judged.own[judged.roster.models.position(called)]
         counts = {key: own[judged.roster.questions.position(key)].tolist() for key in keys}
-        failed = (one for one in stored.reader.outcomes() if one.model == called and one.category is None)
+        failed = (one for one in stored.reader.graded_trials() if one.model == called and one.trial.category is None)
         ungraded = dict(Counter(one.question for one in failed if one.question in counts))
         cut = _cut_answers(prepared.rubric, stored, called, counts)
         source, meaning = stored.setup.config.name, _meaning(stored, called)
@@ -207,11 +208,11 @@ def _cut_answers(
         return {}
     sure = int(np.argmax(rubric.weights)) if best_is_sure(rubric) else None
     found: dict[str, list[int]] = {}
-    for one in stored.reader.outcomes():
-        kinds = answer_kinds(one.flags)
+    for model, question, trial in stored.reader.graded_trials():
+        kinds, category = trial.kinds, trial.category
         cut = kinds & AnswerKind.TRUNCATED and not kinds & AnswerKind.TIMED_OUT
-        if one.model == called and one.question in counts and one.category not in (None, sure) and cut:
-            found.setdefault(one.question, [0] * len(rubric.weights))[one.category] += 1
+        if model == called and question in counts and category is not None and category != sure and cut:
+            found.setdefault(question, [0] * len(rubric.weights))[category] += 1
     return {key: np.minimum(each, counts[key]).tolist() for key, each in found.items()}
 
 

@@ -1,8 +1,7 @@
 """Follow one run from another process: check the times of its files, and read what is new.
 
 Nothing stays open between two reads and no read is long, so the run never waits for its monitor, and its write-ahead
-log can be emptied at any time. The results are those that the run publishes; they are recomputed only if a run ended
-without publishing any.
+log can be emptied at any time. The results are those of the newest report that the run has stored.
 
 A live run commits some thousand trials a second, and a monitor must hardly slow it down, so each trial is read only
 once, by its number. Looks and events are few.
@@ -10,7 +9,6 @@ once, by its number. Looks and events are few.
 
 import time
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -18,15 +16,15 @@ from adaptive_eval.config.prepare import StoredSetup, stored_setup
 from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.report.build import grading_cost
 from adaptive_eval.report.ending import status_at_end
-from adaptive_eval.report.old.other_costs import spent_on_removed_models
-from adaptive_eval.report.old.restore import StoredRun, stored_server_times
-from adaptive_eval.report.other_costs import counted_gpu_seconds, other_costs
+from adaptive_eval.report.other_costs import counted_gpu_seconds
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import GradingCost, OtherCostRow, Results
-from adaptive_eval.report.results_file import RESULTS_FILE, read_results
+from adaptive_eval.report.results_file import RESULTS_FILE
+from adaptive_eval.report.stored import stored_run
 from adaptive_eval.report.stored_sums import StoredSums
 from adaptive_eval.report.view import RunView, assemble_view
-from adaptive_eval.store import RunReader, is_held
-from adaptive_eval.store.database import DATABASE_FILE, LOCK_FILE
+from adaptive_eval.storage.errors import DATABASE_FILE
+from adaptive_eval.storage.lock import LOCK_FILE, is_held
 
 TICK_NS = 100_000_000
 """Changes within one tick of a file system's clock have the same time, so recently changed files are read again."""
@@ -76,6 +74,8 @@ class Feed:
     results: Results | None
     running: bool
     """Whether a process is running it."""
+    other_costs: tuple[OtherCostRow, ...]
+    """Spending that caps count in addition to the stored answers of the current models."""
     grading: GradingCost | None = None
     """Cost of a judge or verifier before the first results, which have it later."""
 
@@ -126,11 +126,6 @@ class Feed:
         return status_at_end(self.sums.events, self.sums.spent().trials)[0]
 
     @property
-    def other_costs(self) -> tuple[OtherCostRow, ...]:
-        """Spending that caps count in addition to the stored answers of the current models."""
-        return other_costs(self._removed, self.stored.roster.models, self._servers.counted, self.sums.events)
-
-    @property
     def gpu_seconds(self) -> float:
         """GPU seconds under a cap."""
         requests = [self.sums.spent([name]).gpu_seconds for name in self.models]
@@ -140,27 +135,17 @@ class Feed:
         if is_new or not self.sums.update(reader):
             self.stored = stored_setup(reader.header())
             self.sums = StoredSums(reader, self.stored)
-            self._removed = spent_on_removed_models(reader, self.stored.roster.models, self.sums.events)
-        self._servers = stored_server_times(self.stored, reader)
 
     def _read_results(self, reader: RunReader, mark: FileMark) -> None:
-        before = self._mark
+        before, run = self._mark, stored_run(reader, self.stored, self.sums.events)
+        self._servers, self.other_costs = run.servers, run.other_costs
         if not mark.running:
-            self.results = StoredRun(reader, self.stored, self.sums.events).brief_results(
-                running=False, rows=self._rows
-            )
+            self.results = run.brief_results(running=False, rows=self._rows)
         elif before is None or mark.results != before.results or not before.running:
-            self.results = self._read_published()
+            self.results = run.latest(rows=self._rows)
         if self.results is None and graders_that_ask(self.stored.config.grader):
             uses = reader.grading_uses()
             self.grading = grading_cost(use for name, use in uses.items() if name in self.models)
-
-    def _read_published(self) -> Results | None:
-        """Published results; None if they are not of the current models."""
-        results = read_results(self.directory, rows=self._rows)
-        if results is None or {model.name for model in results.models} != set(self.models):
-            return None
-        return replace(results, run=replace(results.run, status="running", reason=None))
 
 
 def _stamp(path: Path) -> Stamp:

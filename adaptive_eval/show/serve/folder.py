@@ -13,11 +13,10 @@ from adaptive_eval.core.types import Verdict
 from adaptive_eval.report.ending import status_at_end
 from adaptive_eval.report.gate import OPEN, UNDECIDED, gate_outcome
 from adaptive_eval.report.label_file import LABELS_FILE
-from adaptive_eval.report.old.restore import StoredRun
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
-from adaptive_eval.report.results_file import read_results
+from adaptive_eval.report.stored import stored_run
 from adaptive_eval.show.serve.feed import FileMark
-from adaptive_eval.store import RunReader
 from adaptive_eval.store.locate import has_database, runs_in
 from adaptive_eval.store.looks import NamedLook, read_look
 
@@ -97,16 +96,16 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
             comparison.verdict for comparison in (() if named_look is None else named_look.look.comparisons)
         )
         status, reason = ("running", None) if mark.running else status_at_end(events, reader.trial_count())
-        best, gate = (
-            None if named_look is None else _best_model(named_look),
-            _published_gate(config, path, mark.running),
-        )
-        if (path / LABELS_FILE).exists():
-            results = _labelled_results(reader, path, mark.running)
-            if results is not None:
-                verdicts = Counter(Verdict(pair.verdict) for pair in results.pairs)
-                best = next((row.name for row in results.models if row.score is not None), None)
-                gate = gate and gate_outcome(results.gate)
+        best = None if named_look is None else _best_model(named_look)
+        is_gated = bool(config["objective"].get("gate"))  # type: ignore[attr-defined]
+        gate = (OPEN if mark.running else UNDECIDED) if is_gated else None
+        has_labels = (path / LABELS_FILE).exists()
+        results = _newest_results(reader, running=mark.running) if is_gated or has_labels else None
+        if results is not None and is_gated:
+            gate = gate_outcome(results.gate)
+        if results is not None and has_labels:
+            verdicts = Counter(Verdict(pair.verdict) for pair in results.pairs)
+            best = next((row.name for row in results.models if row.score is not None), None)
         return RunBrief(
             name=path.name,
             status=status,
@@ -123,22 +122,14 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
         )
 
 
-def _labelled_results(reader: RunReader, path: Path, running: bool) -> Results | None:
-    """Results with labels; for a running run those that it has published."""
-    return read_results(path, rows=False) if running else StoredRun(reader).brief_results(running=False, rows=False)
+def _newest_results(reader: RunReader, *, running: bool) -> Results | None:
+    run = stored_run(reader)
+    return run.latest(rows=False) if running else run.brief_results(running=False, rows=False)
 
 
 def _max_trials(config: Mapping[str, Any], cells: int) -> int:
     fixed, budget = int(cells * config["trials"]["max"]), config["budget"]["trials"]
     return fixed if budget is None else min(fixed, int(budget))
-
-
-def _published_gate(config: Mapping[str, Any], path: Path, running: bool) -> str | None:
-    if not config["objective"].get("gate"):
-        return None
-    results = read_results(path)
-    outcome = OPEN if results is None else gate_outcome(results.gate)
-    return UNDECIDED if outcome == OPEN and not running else outcome  # as after a kill
 
 
 def _best_model(named_look: NamedLook) -> str | None:

@@ -1,0 +1,236 @@
+"""A stored run: the newest report, with what was stored since.
+
+Nothing is computed anew, and nothing that the run names is executed: a report is made by the run itself, at each look
+and when it begins or ends. Readers add sums over what was stored later.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from adaptive_eval.base.errors import ConfigError, StoreError
+from adaptive_eval.config.planning import make_plan
+from adaptive_eval.config.prepare import StoredSetup, stored_setup
+from adaptive_eval.core.plan import Plan
+from adaptive_eval.core.types import NO_COST, Verdict
+from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.report.build import grading_cost
+from adaptive_eval.report.cells import CellCounts
+from adaptive_eval.report.ending import status_at_end
+from adaptive_eval.report.gate import ENDED_FIRST, OPEN, UNDECIDED
+from adaptive_eval.report.label_file import labels_digest
+from adaptive_eval.report.old.restore import StoredRun as OldStoredRun
+from adaptive_eval.report.other_costs import costs_beside, counted_gpu_seconds
+from adaptive_eval.report.question_rows import CountedRows
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.results import Caution, ModelRow, OtherCostRow, Results
+from adaptive_eval.report.results_file import from_json
+from adaptive_eval.report.run_counts import RunCounts
+from adaptive_eval.run.trial import RESERVED, UNGRADED
+from adaptive_eval.storage.read import StoredReport
+from adaptive_eval.store import Event, Roster, count_kills
+from adaptive_eval.store import RunReader as OldReader
+from adaptive_eval.store.spending import HeldServers
+from adaptive_eval.store.thresholds import kept_rubric
+
+
+class StoredRun:
+    """A stored run at one moment, read once."""
+
+    def __init__(
+        self, reader: RunReader, setup: StoredSetup | None = None, events: Sequence[Event] | None = None
+    ) -> None:
+        self.reader = reader
+        self._setup, self._events = setup, events
+
+    @cached_property
+    def setup(self) -> StoredSetup:
+        """The newest configuration of the run, and its questions."""
+        return stored_setup(self.reader.header()) if self._setup is None else self._setup
+
+    @cached_property
+    def events(self) -> Sequence[Event]:
+        """All events of the run."""
+        return self.reader.events() if self._events is None else self._events
+
+    @cached_property
+    def rubric(self) -> Rubric:
+        """The rubric of the run with its frozen thresholds."""
+        return kept_rubric(self.setup.config.rubric, self.events)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The rule and the objective of the run, without what its stored trials add to its plan."""
+        config = self.setup.config
+        return make_plan(config, self.setup.questions, [NO_COST] * len(config.models))
+
+    @cached_property
+    def servers(self) -> HeldServers:
+        """Time for which each model has held its servers."""
+        held = self.reader.held_times()
+        return HeldServers([held.get(name) for name in self.setup.roster.models], self.setup.config.launched)
+
+    @property
+    def other_costs(self) -> tuple[OtherCostRow, ...]:
+        """Spending that caps count besides the stored answers of the current models."""
+        return costs_beside(self.reader, self.setup.roster.models, self.servers, self.events)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the run has so many trials that reading all of them takes long."""
+        return self.reader.is_large
+
+    def results(self, *, running: bool, rows: bool = True, sums: bool = True) -> Results | None:
+        """The newest report as of now; None before the first look.
+
+        Without `rows` those of questions are left out, and without `sums` trials and costs are those of the report.
+        """
+        stored = self.reader.newest_report(cells=rows)
+        if stored is None:
+            return None
+        results = from_json(stored.body)
+        if results is None:
+            raise StoreError(
+                f"{self.reader.directory}: its report was written by another version of adaptive-eval; "
+                "`adaptive-eval run` with its configuration makes a new one"
+            )
+        if rows:
+            results = replace(results, questions=self._question_rows(results, stored))
+        if sums and stored.seq < self.reader.newest_seq:
+            results = self._with_newer_sums(results)
+        return self._as_of_now(results, running=running)
+
+    def brief_results(self, *, running: bool, rows: bool) -> Results | None:
+        """The newest report as of now, with or without `rows` of questions."""
+        return self.results(running=running, rows=rows)
+
+    def latest(self, *, rows: bool) -> Results | None:
+        """The newest report of a run that goes on, as it was made."""
+        return self.results(running=True, rows=rows, sums=False)
+
+    def counts(self) -> RunCounts:
+        """Counts of the newest report. Graded trials of an incomplete round are left out, as in its scores: short
+        answers arrive first, and are more often right."""
+        stored, roster = self.reader.newest_report(cells=True), self.setup.roster
+        if stored is None:
+            nothing = np.zeros((len(roster.models), len(roster.questions), len(self.rubric.weights)), np.int64)
+            return RunCounts(roster, nothing, nothing)
+        cells, names = CellCounts.from_bytes(stored.cells), self.reader.model_names
+        reported = Roster.of([names[number] for number in cells.models], self.reader.ids("questions", "key"))
+        prior = np.zeros_like(cells.judged) if cells.prior is None else cells.prior
+        config = self.setup.config
+        recorded = frozenset(config.models[at].name for at in config.recorded)
+        counts = RunCounts(reported, (cells.judged + prior).astype(np.int64), prior.astype(np.int64), recorded)
+        there = [name for name in roster.models if name in reported.models]
+        return counts.of(there, roster.questions)
+
+    def _question_rows(self, results: Results, stored: StoredReport) -> CountedRows:
+        cells = CellCounts.from_bytes(stored.cells)
+        names = [self.reader.model_names[number] for number in cells.models]
+        order = [names.index(row.name) for row in results.models]
+        arrived, judged = cells.arrived[order], cells.judged[order]
+        waiting = (arrived - judged).sum(axis=-1)
+        return CountedRows([*self.reader.ids("questions", "key")], arrived, waiting, np.array(results.weights))
+
+    def _with_newer_sums(self, results: Results) -> Results:
+        """The report with the trials and costs of now."""
+        account, uses = self.reader.account(), self.reader.grading_uses()
+        numbers = {name: number for number, name in self.reader.model_names.items()}
+
+        def updated(row: ModelRow) -> ModelRow:
+            lines = [line for line in account if line.model == numbers.get(row.name)]
+            answers = [line for line in lines if line.state not in (None, RESERVED)]
+            costs = [line.cost.plus(line.verdicts) for line in answers]
+            return replace(
+                row,
+                stored_trials=sum(line.number for line in answers),
+                ungraded=sum(line.number for line in answers if line.state is UNGRADED),
+                tokens=sum(cost.tokens for cost in costs),
+                usd=sum(cost.usd for cost in costs),
+                gpu_seconds=sum(cost.gpu_seconds for cost in costs),
+                grading=grading_cost([uses[row.name]] if row.name in uses else []),
+            )
+
+        rows = {row.name: updated(row) for row in results.models}
+        beside = self.other_costs
+        requests = [rows[name].gpu_seconds if name in rows else 0.0 for name in self.setup.roster.models]
+        cost = replace(
+            results.cost,
+            trials=sum(row.stored_trials for row in rows.values()),
+            tokens=sum(row.tokens for row in rows.values()),
+            usd=sum(row.usd for row in rows.values()),
+            gpu_seconds=sum(row.gpu_seconds for row in rows.values()),
+            counted_gpu_seconds=counted_gpu_seconds(self.servers, requests, beside),
+            beside=beside,
+            grading=grading_cost(use for name, use in uses.items() if name in rows),
+        )
+        return replace(results, models=tuple(rows.values()), cost=cost)
+
+    def _as_of_now(self, results: Results, *, running: bool) -> Results:
+        """The report with the status of now: a run that was killed could not say so."""
+        status, reason = results.run.status, results.run.reason
+        if running:
+            status, reason = "running", None
+        elif status == "running":
+            status, reason = status_at_end(self.events, results.cost.trials)
+        kills = count_kills(self.events)
+        run = replace(results.run, status=status, reason=reason, active_seconds=self.reader.elapsed, kills=kills)
+        gate = tuple(
+            row if running or row.outcome != OPEN else replace(row, outcome=UNDECIDED, why=ENDED_FIRST)
+            for row in results.gate
+        )
+        results = replace(results, run=run, gate=gate)
+        return results if has_current_labels(results, self.reader.directory) else undecided_by_new_labels(results)
+
+
+@contextmanager
+def open_run(directory: Path, *, whole: bool = True) -> Iterator[StoredRun]:
+    """Open the run in `directory` at one moment; raises `StoreError` if there is none or it is damaged.
+
+    Without `whole`, large runs are not checked beforehand.
+    """
+    with RunReader.intact(directory, whole=whole) as reader:
+        yield stored_run(reader)
+
+
+def stored_run(reader: RunReader, setup: StoredSetup | None = None, events: Sequence[Event] | None = None) -> StoredRun:
+    """The run of a reader."""
+    if isinstance(reader, OldReader):
+        return cast(StoredRun, OldStoredRun(reader, setup, events))
+    return StoredRun(reader, setup, events)
+
+
+def read_counts(directory: Path) -> RunCounts:
+    """Read the counts of a run's newest report."""
+    with open_run(directory) as stored:
+        return stored.counts()
+
+
+def has_current_labels(results: Results, directory: Path) -> bool:
+    """Whether results are by the labels that a run has now."""
+    used = None if results.labelled is None else results.labelled.digest
+    try:
+        return used == labels_digest(directory)
+    except ConfigError:  # a damaged file: results say what is wrong with it
+        return results.labelled is not None and results.labelled.problem is not None
+
+
+def undecided_by_new_labels(results: Results) -> Results:
+    """The results where labels were given after they were written: nothing is decided."""
+    undecided = str(Verdict.UNDECIDED_BY_LABELS)
+    pairs = tuple(
+        replace(pair, verdict=undecided, called=None) if pair.verdict in (Verdict.RESOLVED, Verdict.TIED) else pair
+        for pair in results.pairs
+    )
+    gate = tuple(replace(row, outcome=UNDECIDED, why=NEW_LABELS) for row in results.gate)
+    models = tuple(replace(row, tier=1, letters="") for row in results.models)
+    caution = Caution("new_labels", None, f"{NEW_LABELS}; `adaptive-eval run` with its configuration applies them")
+    return replace(results, models=models, pairs=pairs, gate=gate, warnings=(caution, *results.warnings))
+
+
+NEW_LABELS = "labels were given after these results were written, and may change them"

@@ -1,0 +1,103 @@
+"""What a run's configurations mean for its machine: settings by the numbers of the store, stage by stage."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from adaptive_eval.base.seeds import trial_seed
+from adaptive_eval.config.prepare import PreparedRun, StoredSetup, seed_base, stored_setup
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.plan import Plan
+from adaptive_eval.core.types import NO_COST, Look
+from adaptive_eval.graders.pool import Grading
+from adaptive_eval.notes.event import Event
+from adaptive_eval.questions.load import benchmark_named
+from adaptive_eval.report.changes import Effect, effect_of_changes
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.run.alarms import AlarmSettings
+from adaptive_eval.run.events import Setting
+from adaptive_eval.run.records import Json
+from adaptive_eval.run.repeats import SamplingFreedom
+from adaptive_eval.run.replay import Stage
+from adaptive_eval.run.resume import SettingsEffect, stored_stages
+from adaptive_eval.running.beginning import stored_plan
+from adaptive_eval.store.looks import plain_look
+from adaptive_eval.supplies.opening import request_limits
+
+EFFECTS = {
+    Effect.NONE: SettingsEffect.NONE,
+    Effect.NEXT_LOOK: SettingsEffect.DECISIONS,
+    Effect.NEW_PROMISE: SettingsEffect.PROMISE,
+}
+
+
+def make_setting(config: RunConfig, questions: Sequence[str], plan: Plan, numbers: Mapping[str, int]) -> Setting:
+    """The settings of a configuration with this plan, for answers that are graded at once; `numbers`: of models."""
+    models = {numbers[model.name]: model for model in config.models}
+    limits = {number: request_limits(model) for number, model in models.items() if model.recorded is None}
+    bases = {number: seed_base(config, model) for number, model in models.items()}
+    benchmarks = [benchmark_named(question) for question in questions] if config.benchmarks else []
+    names = [*dict.fromkeys(benchmarks)]
+    return Setting(
+        plan,
+        tuple(models),
+        slots={number: one.slots for number, one in limits.items()},
+        samples={number: one.samples for number, one in limits.items()},
+        remembers=frozenset(number for number, one in limits.items() if one.remembers),
+        own_grades=frozenset(number for number, one in limits.items() if one.own_grades),
+        benchmarks=[names.index(name) for name in benchmarks],
+        questions=questions,
+        alarms=AlarmSettings(
+            config.stopping.on_alarm,
+            {number: SamplingFreedom.from_sampling(model.sampling) for number, model in models.items()},
+        ),
+        seed=lambda model, question, number: trial_seed(bases[model](questions[question]), number),
+        describe=partial(describe_look, plan, [model.name for model in config.models]),
+    )
+
+
+def describe_look(plan: Plan, names: Sequence[str], look: Look) -> Json:
+    """A look as plain values with names."""
+    return dict(plain_look(look, names, capped_opening=plan.has_capped_opening).body)
+
+
+def setting_of_today(prepared: PreparedRun, numbers: Mapping[str, int], grading: Grading) -> Setting:
+    """The settings of a run that is to begin or go on."""
+    questions = prepared.questions
+    setting = make_setting(prepared.config, [question.id for question in questions], prepared.plan, numbers)
+    is_reserved = prepared.plan.budget.bought and grading.lasting
+    return replace(
+        setting,
+        judged=frozenset(number for number, question in enumerate(questions) if grading.asks(question)),
+        verdict=grading.lost if is_reserved else NO_COST,
+        vote=grading.lost_vote(grading.lost) if is_reserved else NO_COST,
+        verdicts_at_once=grading.at_once,
+    )
+
+
+def stages_of_run(reader: RunReader, events: Sequence[Event], config: RunConfig, setting: Setting) -> list[Stage]:
+    """The stages of a stored run, the last of them with the `setting` and configuration of today."""
+    log, header, setups = reader.log, reader.header(), dict[int, StoredSetup]()
+    today = log.newest_configuration()
+
+    def setup_of(number: int) -> StoredSetup:
+        if number not in setups:
+            setups[number] = stored_setup(replace(header, configuration=log.configurations()[number]))
+        return setups[number]
+
+    def config_of(number: int) -> RunConfig:
+        return config if number == today else setup_of(number).config
+
+    def setting_of(number: int) -> Setting:
+        setup = setup_of(number)
+        earlier = make_setting(setup.config, setting.questions, stored_plan(setup, reader, events), log.models())
+        return replace(earlier, judged=setting.judged, verdict=setting.verdict, vote=setting.vote)
+
+    return stored_stages(
+        log,
+        today,
+        setting,
+        setting_of,
+        lambda before, after: EFFECTS[effect_of_changes(config_of(before), config_of(after))],
+        lambda number: config.plug_ins.items() >= config_of(number).plug_ins.items(),
+    )

@@ -1,0 +1,448 @@
+"""One start of a run: from the configuration to the end of its machine.
+
+Nothing is decided here: it opens the store, the graders and the supplies, brings the machine to the end of the log, and
+tells watchers, the store and `notify` how the run ends.
+"""
+
+import asyncio
+import os
+import shutil
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from adaptive_eval import __version__
+from adaptive_eval.base.errors import (
+    AdaptiveEvalError,
+    Alarmed,
+    ConfigError,
+    ExitCode,
+    Rejected,
+    StoreError,
+    Unavailable,
+    error_exit_code,
+)
+from adaptive_eval.config.document import read_environment
+from adaptive_eval.config.planning import longest_prompts, trial_cost
+from adaptive_eval.config.prepare import PreparedRun
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.config.run_secrets import run_redactor
+from adaptive_eval.core import Bench, Budget, Controller, Outcome, Plan
+from adaptive_eval.core.account import BudgetAccount
+from adaptive_eval.core.objectives import Ranking
+from adaptive_eval.core.policies import UnresolvedPairs
+from adaptive_eval.core.types import NO_COST, Cost, Reason
+from adaptive_eval.endpoints.endpoint import open_endpoint
+from adaptive_eval.endpoints.redaction import Redactor
+from adaptive_eval.endpoints.sharing import SharedTime
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.graders.pool import Grading
+from adaptive_eval.notes import was_waited_for
+from adaptive_eval.notes.event import Event
+from adaptive_eval.notes.lives import RunResumed, RunStopped
+from adaptive_eval.report.dry_run import dry_run_folder
+from adaptive_eval.report.ending import Ended, build_ended
+from adaptive_eval.report.label_effect import LabelSource
+from adaptive_eval.report.make import Reporter
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.run.clocks import ClockedModel, HeldTime, RunClock, at_least_elapsed
+from adaptive_eval.run.driver import Aborted, Driver
+from adaptive_eval.run.events import AbortKind, Setting
+from adaptive_eval.run.follow_up import FIRST_ANSWERS
+from adaptive_eval.run.machine import Machine
+from adaptive_eval.run.notes import note_of
+from adaptive_eval.run.resume import alarms_to_ask_again, begin
+from adaptive_eval.run.supply import Supply
+from adaptive_eval.run.trial import Trial
+from adaptive_eval.running.answer_keys import check_keys, open_run_graders
+from adaptive_eval.running.baseline import take_baseline
+from adaptive_eval.running.beginning import StartingPoint, load_starting_point
+from adaptive_eval.running.imported_grades import adopt_grader, require_agreement
+from adaptive_eval.running.interrupts import Interrupts, StopSource
+from adaptive_eval.running.live_status import LiveStatus
+from adaptive_eval.running.notify import end_line, error_line, notify_end
+from adaptive_eval.running.serving import allow_open_files, with_simulator
+from adaptive_eval.running.settings_of_run import setting_of_today, stages_of_run
+from adaptive_eval.running.watching import Watcher
+from adaptive_eval.storage.read import LogReader
+from adaptive_eval.storage.write import OpenedStore, RunStore
+from adaptive_eval.store.same_meaning import differences
+from adaptive_eval.supplies.opening import OpenRemote, SuppliedModel, SupplyContext, open_supplies
+
+LOGS = "logs"
+"""The folder of a run for the logs of its servers."""
+OTHER_MODELS = "\nwhich of the other models can be used: adaptive-eval run CONFIG --dry-run"
+"""Ends an error about some models when not all others have answered yet."""
+NO_GRADES = (
+    "none of the first {} answers could be graded, so no more are requested: {}\n"
+    "Every answer is stored. Fix the grader or its server; the same command then grades these answers first."
+)
+
+
+async def execute(
+    prepared: PreparedRun,
+    directory: Path,
+    watcher: Watcher,
+    tell: Callable[[Ended], None],
+    stops: StopSource | None = None,
+    remote: OpenRemote | None = None,
+    *,
+    ask_again: bool = False,
+) -> ExitCode:
+    """Begin or resume the run in `directory`, and carry it on until it is finished or stopped.
+
+    `tell` is given how it ended while the servers that it has started are being stopped, which may take a while. The
+    default of `stops` is Ctrl-C, SIGTERM and a closed terminal; that of `remote`, servers on this machine. With
+    `ask_again`, answers since an alarm about their model are discarded and asked again.
+
+    Raises `ConfigError` if the run does not fit what it begins with, or its grader not the answer keys, `StoreError` if
+    the directory cannot be used or written, and `Rejected` if a model refuses its first request; whatever was committed
+    by then is intact, and what was raised is stored beside it.
+    """
+    lines: list[str] = []
+    """The line for `notify`, once the run has ended."""
+
+    def tell_and_note(ended: Ended) -> None:
+        lines.append(end_line(prepared.config.name, ended))
+        tell(ended)
+
+    redactor = run_redactor(prepared.config)
+    try:
+        start = _Start(watcher, tell_and_note, remote, redactor, ask_again=ask_again)
+        return await start.run(prepared, directory, stops)
+    except Exception as error:
+        redactor.error(error)
+        lines.append(error_line(prepared.config.name, error))
+        raise
+    finally:
+        for line in lines[-1:]:
+            await asyncio.to_thread(notify_end, prepared.config, line)
+
+
+class _Start:
+    """One start of a run."""
+
+    def __init__(
+        self,
+        watcher: Watcher,
+        tell: Callable[[Ended], None],
+        remote: OpenRemote | None,
+        redactor: Redactor,
+        *,
+        ask_again: bool,
+    ) -> None:
+        self._watcher, self._tell, self._remote, self._redactor = watcher, tell, remote, redactor
+        self._ask_again = ask_again
+
+    async def run(self, prepared: PreparedRun, directory: Path, stops: StopSource | None) -> ExitCode:
+        """Begin or resume the run in `directory`."""
+        if self._ask_again:
+            _require_alarm(directory)
+        agreement = await require_agreement(prepared, directory)
+        beginning = load_starting_point(prepared, directory, grader_chosen=agreement is not None)
+        if agreement is not None:
+            adopt_grader(prepared, directory, agreement)
+        if not beginning.trials:
+            await check_keys(beginning.prepared)
+        with _opened_store(beginning, directory, self._redactor) as opened, stops or Interrupts() as interrupts:
+            return (await self._carry_on(beginning.prepared, opened.store, interrupts)).exit_code
+
+    async def _carry_on(self, prepared: PreparedRun, store: RunStore, interrupts: StopSource) -> Ended:
+        """Request what a run lacks, to its end."""
+        solve_boundary(prepared.plan)
+        reader = RunReader(store.reader)
+        async with AsyncExitStack() as stack:
+            beside = RunReader.open(store.directory)  # the other one is used by the thread that writes
+            stack.callback(beside.close)
+            config = await with_simulator(prepared.config, stack)
+            grading = await stack.enter_async_context(open_run_graders(prepared))
+            can_afford = BudgetAccount(prepared.plan.budget, prepared.plan.bench.worst_cost).can_afford
+            await take_baseline(grading, store, can_afford)
+            names = [*store.reader.models()]
+            setting = setting_of_today(prepared, store.reader.models(), grading)
+            clock = _open_clock(config, prepared, setting, store.reader)
+            status = LiveStatus(prepared.config, names, beside, clock, self._watcher)
+            reporter = Reporter(
+                prepared.config,
+                prepared.questions,
+                store.reader.created,
+                LabelSource(beside, prepared.config, prepared.roster).current,
+            )
+            patience = max((model.sampling.timeout for model in config.asked), default=0.0)
+            driver = Driver(
+                store, grading, prepared.questions, clock, patience=patience, observer=status, reporter=reporter
+            )
+            context = _supply_context(config, prepared, store, stack, driver, status, self._redactor, self._remote)
+            supplies = open_supplies(context, _supplied_models(config, prepared, setting, grading))
+            driver.use(supplies)
+            status.reporter, status.supplies = reporter, supplies
+            stack.push_async_callback(driver.close)
+            interrupts.hear(partial(self._on_interrupt, driver, supplies, patience))
+            self._watcher.opened(prepared.config.name, prepared.models, status.take)
+            try:
+                machine = await self._to_the_end(driver, store, reader, prepared, setting, status)
+            finally:
+                self._watcher.closed()
+            return self._end(store, status, machine.controller.finished, prepared.config)
+
+    async def _to_the_end(
+        self,
+        driver: Driver,
+        store: RunStore,
+        reader: RunReader,
+        prepared: PreparedRun,
+        setting: Setting,
+        status: LiveStatus,
+    ) -> Machine:
+        """Bring the machine to the end of the log, and drive it to the end of this start."""
+        stages = stages_of_run(reader, status.events, prepared.config, setting)
+        waited = [
+            number
+            for number, name in zip(setting.roster, prepared.models, strict=True)
+            if was_waited_for([*status.events, RunResumed()], name)
+        ]
+        try:
+            machine, first = await begin(
+                driver,
+                store,
+                store.reader,
+                stages,
+                _verdict_reserve(driver.grading, prepared),
+                about=_about_start(prepared),
+                waited=waited,
+                ask_again=self._ask_again,
+            )
+            status.machine = machine
+            await driver.run(machine, first)
+        except Aborted as error:
+            raise _error_of(error, driver.machine, status.names) from None
+        return machine
+
+    def _end(self, store: RunStore, status: LiveStatus, reason: Reason | None, config: RunConfig) -> Ended:
+        """Tell how the run has ended."""
+        latest = None if status.reporter is None else status.reporter.latest
+        ended = build_ended(
+            status.events,
+            latest,
+            status.take(),
+            store.directory,
+            gated=config.objective.gate,
+            servers_up=status.servers_up,
+        )
+        store.close()  # who reads how it ended may go on with the run
+        self._tell(ended)
+        return ended
+
+    def _on_interrupt(self, driver: Driver, supplies: dict[int, Supply], patience: float) -> None:
+        is_first = driver.stops == 0
+        machine = driver.machine
+        in_flight = 0 if machine is None else sum(machine.in_flight.values())
+        driver.stop()
+        if is_first:
+            self._watcher.stopping(in_flight, patience)
+        else:
+            for supply in {id(one): one for one in supplies.values()}.values():
+                if (hurry := getattr(supply, "hurry", None)) is not None:
+                    hurry()
+
+
+def _require_alarm(directory: Path) -> None:
+    """Raise `ConfigError` unless an alarm about the run says since when to ask again."""
+    with RunReader.if_begun(directory) as reader:
+        if reader is not None and alarms_to_ask_again(note for _, note in reader.log.notes()):
+            return
+    raise ConfigError(
+        f"--ask-again discards the answers since an alarm about a model's server, but {directory} has no such alarm "
+        "whose answers were not discarded already; run it without --ask-again"
+    )
+
+
+@contextmanager
+def _opened_store(beginning: StartingPoint, directory: Path, redactor: Redactor) -> Iterator[OpenedStore]:
+    """Open the store of a run with the settings of today; an error that ends the run is noted in it."""
+    header = beginning.prepared.header
+    opened = RunStore.open(directory, header, redactor)
+    store = opened.store
+    try:
+        if opened.is_resumed:
+            stored = store.reader.header()
+            if changes := [*differences(stored.configuration, header.configuration)]:
+                store.change_settings(header, changes)
+        else:
+            shutil.rmtree(dry_run_folder(directory), ignore_errors=True)
+        numbers = store.reader.models()
+        if beginning.pending_events:
+            store.append(*(note_of(event, numbers) for event in beginning.pending_events))
+        yield opened
+    except Exception as error:
+        _note_fatal_error(store, error)
+        raise
+    finally:
+        store.close()
+
+
+def _note_fatal_error(store: RunStore, error: Exception) -> None:
+    """Store that this error ended the run, if the store can still be written.
+
+    What is raised on purpose holds no secret and is stored whole, but for where the run lies; of any other error only
+    the kind is, since nobody knows what its text holds.
+    """
+    kind = type(error).__name__
+    text = str(error) if isinstance(error, AdaptiveEvalError) else f"an error that was not foreseen ({kind})"
+    here = store.directory  # "." has no name, and says nothing
+    reason = text.replace(str(here), here.name) if here.name else text
+    with suppress(StoreError):
+        store.append(note_of(RunStopped(kind, reason, error_exit_code(error)), {}))
+
+
+def _about_start(prepared: PreparedRun) -> dict[str, object]:
+    """What the note of a start says."""
+    longest = dict(zip(prepared.models, longest_prompts(prepared.prompts), strict=True))
+    begun = RunResumed(
+        pid=os.getpid(),
+        host=socket.gethostname(),
+        version=__version__,
+        longest_prompts=longest,
+        arguments=prepared.arguments,
+        overrides=prepared.overrides or None,
+    )
+    return {name: value for name, value in begun.body().items() if name != "trials"}
+
+
+def _open_clock(config: RunConfig, prepared: PreparedRun, setting: Setting, log: LogReader) -> RunClock:
+    """The clocks of a run, going on from earlier starts."""
+    worst = prepared.plan.bench.worst_cost
+    models = {
+        number: ClockedModel(
+            model.name,
+            model.gpus or 0.0,
+            model.shared_addresses,
+            is_launched=model.launch is not None,
+            is_batched=model.batch is not None,
+            request_gpu_seconds=model.concurrency.samples_per_request * worst[at].gpu_seconds,
+        )
+        for at, (number, model) in enumerate(zip(setting.roster, config.models, strict=True))
+        if model.recorded is None
+    }
+    held = {name: HeldTime(*times) for name, times in log.held().items()}
+    return RunClock(models, at_least_elapsed(log.elapsed, log.notes()), held)
+
+
+def _supplied_models(
+    config: RunConfig, prepared: PreparedRun, setting: Setting, grading: Grading
+) -> dict[int, SuppliedModel]:
+    """The models that are asked, by number."""
+    is_reserved = prepared.plan.budget.bought and grading.lasting
+
+    def reserve(answer: Answer, question: int, number: int) -> Cost:
+        asked = prepared.questions[question].for_trial(number)
+        return grading.lost_with(answer.text, asked) if is_reserved else NO_COST
+
+    def seed_of(model: int) -> Callable[[int, int], int]:
+        return lambda question, number: setting.seed(model, question, number)
+
+    return {
+        number: SuppliedModel(
+            number,
+            config.models[at],
+            prepared.prompts[at].__getitem__,
+            seed_of(number),
+            trial_cost(config.models[at]),
+            reserve,
+        )
+        for at, number in enumerate(setting.roster)
+        if config.models[at].recorded is None
+    }
+
+
+def _verdict_reserve(grading: Grading, prepared: PreparedRun) -> Callable[[Trial], Cost]:
+    """The most that the grade of a stored answer may cost."""
+
+    def reserve(trial: Trial) -> Cost:
+        if not grading.lasting or trial.answer is None:
+            return NO_COST
+        return grading.lost_with(trial.answer.text, prepared.questions[trial.question].for_trial(trial.number))
+
+    return reserve
+
+
+def _supply_context(
+    config: RunConfig,
+    prepared: PreparedRun,
+    store: RunStore,
+    stack: AsyncExitStack,
+    driver: Driver,
+    status: LiveStatus,
+    redactor: Redactor,
+    remote: OpenRemote | None,
+) -> SupplyContext:
+    keys = read_environment(config.folder)
+    notices = allow_open_files(config)
+    opener = partial(open_endpoint, keys=keys, shared_time=SharedTime(), folder=config.folder, notices=notices)
+    answered = {line.model for line in store.reader.account() if line.state is not None}
+    names = {name for name, number in store.reader.models().items() if number in answered}
+    return SupplyContext(
+        config,
+        keys,
+        redactor,
+        store.directory / LOGS,
+        notices,
+        stack,
+        lambda model: opener(model, model.sampling, model.concurrency, has_answered=model.name in names),
+        driver.post,
+        driver.fail,
+        prepared.plan.budget.bought,
+        list[Event](status.events),
+        answered=names,
+        remote=remote,
+    )
+
+
+def _error_of(error: Aborted, machine: Machine | None, names: list[str]) -> AdaptiveEvalError:
+    """The error of a run that cannot go on."""
+    kind, reasons = error.abort.kind, error.abort.reasons
+    others = "" if machine is None or machine.all_have_answered else OTHER_MODELS
+    lines = [f"{names[model]}: {reason}" for model, reason in sorted(reasons.items())]
+    match kind:
+        case AbortKind.REFUSED:
+            return Rejected("\n".join(lines) + others)
+        case AbortKind.UNSERVABLE:
+            return Unavailable("\n".join(lines) + others)
+        case AbortKind.GRADER | AbortKind.GRADER_SERVER:
+            text = NO_GRADES.format(FIRST_ANSWERS, "".join(reasons.values()))
+            return ConfigError(text) if kind is AbortKind.GRADER else Unavailable(text)
+        case AbortKind.VERDICT_COST:
+            return Unavailable("\n".join(reasons.values()))
+        case AbortKind.ALARM:
+            return Alarmed(_alarm_text(reasons, names, len(names) if machine is None else len(machine.setting.roster)))
+
+
+def _alarm_text(reasons: Mapping[int, str], names: Sequence[str], models: int) -> str:
+    alike: dict[str, list[str]] = {}
+    for model, text in reasons.items():
+        alike.setdefault(text, []).append(names[model])
+    whom = "every model" if len(reasons) == models else "a model"
+    return "\n".join(
+        [
+            f"the answers of {whom} cannot be what was asked for, as a look shows",
+            *(f"  {', '.join(group)}: {text}" for text, group in alike.items()),
+            "Every answer is stored. After a change of prompt, model or server start over (--fresh). After one of "
+            "grader or answer keys `adaptive-eval regrade RUN --config CONFIG` grades them anew, and the run goes "
+            "on; if all is as it should be, go on with --set stopping.on_alarm=never",
+        ]
+    )
+
+
+def solve_boundary(plan: Plan) -> None:
+    """Take one look at a toy: a rule's boundary is solved for at its first look, which takes up to half a second, and
+    would stop the loop of a run for so long."""
+    bench = Bench(models=2, questions=plan.drawn or 1, weights=plan.bench.weights)
+    plain = replace(
+        plan, bench=bench, objective=Ranking(), policy=UnresolvedPairs(), budget=Budget(), first=None, before=None
+    )
+    toy = Controller(plain)
+    while not toy.looks:
+        toy.tell([Outcome(ask.model, ask.question, ask.trial, ask.trial % 2) for ask in toy.ask(plan.trials.max)])
