@@ -18,7 +18,7 @@ from adaptive_eval.notes.event import Event  # noqa: E402
 from adaptive_eval.run.charges import Charge  # noqa: E402
 from adaptive_eval.run.notes import event_of  # noqa: E402
 from adaptive_eval.run.trial import ANSWERED  # noqa: E402
-from adaptive_eval.storage.read import RunReader  # noqa: E402
+from adaptive_eval.storage.read import LogReader  # noqa: E402
 from adaptive_eval.storage.verify import Integrity  # noqa: E402
 
 
@@ -32,7 +32,7 @@ class Outcome:
     @classmethod
     def of(cls, directory: Path) -> "Outcome":
         assert not Integrity.check(directory).damages
-        with closing(RunReader.open(directory)) as reader:
+        with closing(LogReader.open(directory)) as reader:
             models = {number: name for name, number in reader.models().items()}
             questions = {number: name for name, number in reader.questions().items()}
             trials = {
@@ -57,13 +57,13 @@ def reason_of(config: Path, directory: Path) -> Reason | None:
 
 
 def events(directory: Path) -> list[Event]:
-    with closing(RunReader.open(directory)) as reader:
+    with closing(LogReader.open(directory)) as reader:
         names = [*reader.models()]
         return [event_of(note, names) for _, note in reader.notes()]
 
 
 def charges(directory: Path) -> list[Charge]:
-    with closing(RunReader.open(directory)) as reader:
+    with closing(LogReader.open(directory)) as reader:
         return [
             record for rows in reader.log(in_whole_commits=False) for _, record in rows if isinstance(record, Charge)
         ]
@@ -79,7 +79,7 @@ def pending(directory: Path) -> list[PendingBatch]:
 
 
 def in_flight(directory: Path) -> int:
-    with closing(RunReader.open(directory)) as reader:
+    with closing(LogReader.open(directory)) as reader:
         return len(reader.reserved())
 
 
