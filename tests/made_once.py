@@ -14,7 +14,8 @@ from thoroughness import THOROUGH
 
 from adaptive_eval import cli
 from adaptive_eval.report import build, question_rows, results_file
-from adaptive_eval.store import events, looks
+from adaptive_eval import notes
+from adaptive_eval.store import looks
 
 
 def make_once() -> None:
@@ -36,7 +37,7 @@ def make_once() -> None:
     ]
     for model in dict.fromkeys(models):
         model.model_rebuild()
-    for reader in (*events._READERS.values(), question_rows._reader, results_file._reader, looks._parsers):
+    for reader in (*notes._READERS.values(), question_rows._reader, results_file._reader, looks._parsers):
         reader()
     if not THOROUGH:  # a report of each run that has ended plays it again so often, as in tests/conftest.py
         build.REPLAYS = 2
