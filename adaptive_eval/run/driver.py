@@ -213,7 +213,7 @@ class Driver:
 
         Whatever ends it, all that was graded is committed. Raises what made the run impossible.
         """
-        self.machine, self._abort = machine, None
+        self.machine, self._abort, self._is_served = machine, None, False
         self._events.clear()  # what was asked for meanwhile is in `stops`
         if machine.controller.finished is None:
             self._clock.start()

@@ -21,6 +21,9 @@ from adaptive_eval.run.follow_up import RequestFailure
 from adaptive_eval.run.records import Note
 from adaptive_eval.run.trial import Key, Request
 
+POLL_SECONDS = 0.4
+"""Traffic is read at most this often."""
+
 Post = Callable[[Event], None]
 """Gives the machine an event."""
 
@@ -158,6 +161,7 @@ class EndpointSupply:
         """Requests in flight, by model."""
         self._hesitating: dict[int, asyncio.Future[bool]] = {}
         """Lost requests that wait for permission to be repeated."""
+        self._polled_at = -POLL_SECONDS
         self._lost: dict[int, int] = dict.fromkeys(models, 0)
         """Lost answers that were posted, by model."""
         self._in_vain: dict[int, int] = dict.fromkeys(models, 0)
@@ -197,6 +201,10 @@ class EndpointSupply:
 
     def serve(self, demand: Mapping[int, Demand]) -> None:
         """Post what was lost meanwhile without an end of its request, such as the slower one of two requests."""
+        now = asyncio.get_running_loop().time()
+        if now - self._polled_at < POLL_SECONDS:
+            return
+        self._polled_at = now
         for model in self._models:
             self._post_losses(model)
             stuck = self.stats(model).aside

@@ -10,7 +10,7 @@ from fakes import QUESTIONS, SKILLS, FakeEndpoint, FakeGrading, plan
 
 from adaptive_eval.core import Plan
 from adaptive_eval.core.types import Cost, Reason
-from adaptive_eval.endpoints.types import Answer, Message, Prompt
+from adaptive_eval.endpoints.types import Answer, Endpoint, Message, Prompt
 from adaptive_eval.questions.types import Question
 from adaptive_eval.run.driver import Driver
 from adaptive_eval.run.events import Setting
@@ -18,7 +18,7 @@ from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.records import LookTaken, Note
 from adaptive_eval.run.replay import Stage
 from adaptive_eval.run.resume import begin
-from adaptive_eval.run.supply import AskedModel, EndpointClient, EndpointSupply
+from adaptive_eval.run.supply import AskedModel, EndpointClient, EndpointSupply, Supply
 from adaptive_eval.storage.header import Json, RunHeader
 from adaptive_eval.storage.read import LogReader
 from adaptive_eval.storage.write import RunStore
@@ -108,12 +108,10 @@ class MachineBed:
             setting = Setting(
                 self.plan,
                 tuple(numbers),
-                slots=dict.fromkeys(numbers, self.slots),
+                slots=dict.fromkeys(numbers, self.first_slots),
                 samples=dict.fromkeys(numbers, self.samples),
             )
-            models = {number: self._model(name) for number, name in enumerate(SKILLS)}
-            supply = EndpointSupply(models, driver.post, driver.fail, is_capped=self.plan.budget.bought)
-            driver.use(dict.fromkeys(numbers, supply))
+            driver.use(dict.fromkeys(numbers, self.supply(driver)))
             if during is not None:
                 during(driver)
             machine, first = await begin(driver, store, store.reader, [Stage(setting)])
@@ -123,14 +121,25 @@ class MachineBed:
                 await driver.close()
         return machine
 
-    def _model(self, name: str) -> AskedModel:
+    @property
+    def first_slots(self) -> int:
+        """Requests of a model that may be in flight at the beginning."""
+        return self.slots
+
+    def supply(self, driver: Driver) -> Supply:
+        models = {
+            number: AskedModel(self.client(name, self.endpoints[name]), self.slots, cost_of)
+            for number, name in enumerate(SKILLS)
+        }
+        return EndpointSupply(models, driver.post, driver.fail, is_capped=self.plan.budget.bought)
+
+    def client(self, name: str, endpoint: Endpoint) -> EndpointClient:
         base = 1000 * [*SKILLS].index(name)
-        client = EndpointClient(
-            self.endpoints[name],
+        return EndpointClient(
+            endpoint,
             lambda question: Prompt((Message("user", self.questions[question].prompt),)),
             lambda question, trial: base + trial,
         )
-        return AskedModel(client, self.slots, cost_of)
 
     def looks(self) -> list[Json]:
         with closing(LogReader.open(self.directory)) as reader:

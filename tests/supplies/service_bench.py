@@ -1,0 +1,187 @@
+"""A batch service without a network, and a model at it that may be opened again and again by a supply."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from batch_bench import CONFIG, SAMPLING, BetaWire, DirectModel, DirectWire, ServiceInMemory, question, truth
+
+from adaptive_eval.core.types import Cost
+from adaptive_eval.endpoints.batching import BatchConfig
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.notes import parse_event
+from adaptive_eval.notes.batches import BatchEnded, BatchPlanned, BatchTaken, PendingBatch, pending_batches
+from adaptive_eval.notes.event import Event
+from adaptive_eval.run.events import Answered, Failed, Noted, Wasted
+from adaptive_eval.run.events import Event as RunEvent
+from adaptive_eval.run.notes import note_of
+from adaptive_eval.run.supply import AskedModel, EndpointClient
+from adaptive_eval.run.trial import Key, Request
+from adaptive_eval.supplies.batches.model import ModelBatches
+from adaptive_eval.supplies.batches.service import BatchService
+from adaptive_eval.supplies.batches.supply import BatchSupply
+
+ADA = 0
+
+
+class Log:
+    """What outlives a start: events of batches, trials that were sent, and answers."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.reserved: set[Key] = set()
+        self.answers: dict[Key, Answer] = {}
+        self.lost = 0
+        """Answers that were charged as lost."""
+
+    @property
+    def pending(self) -> list[PendingBatch]:
+        return pending_batches(self.events)
+
+    def of_kind(self, kind: type[Any]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+class ServiceStart:
+    """One start of a run that asks the model, without a machine: it stores what comes, and allows what is asked."""
+
+    def __init__(
+        self, log: Log, supply: BatchSupply, *, delay: Callable[[], float] | None, allows: bool | None
+    ) -> None:
+        self.log, self.supply, self._delay, self._allows = log, supply, delay, allows
+        self.failed: dict[Key, Failed] = {}
+        self.asked: Counter[Key] = Counter()
+        self._requests: dict[int, Request] = {}
+        self._changed = asyncio.Event()
+        self.is_dead = False
+        """Whether nothing of it is stored any more."""
+        self.hesitating: list[int] = []
+        """Lost requests that wait for permission."""
+
+    def on_event(self, event: RunEvent) -> None:
+        asyncio.get_running_loop().call_soon(self._take, event)
+
+    def _take(self, event: RunEvent) -> None:
+        if self.is_dead:
+            return
+        match event:
+            case Noted(note):
+                body = {"model": "ada", **note.body}
+                self.log.events.append(parse_event(note.kind, body))
+                self.supply.on_noted(note)
+            case Answered(request, received):
+                key = self._key(request)
+                assert key not in self.log.answers, "it was answered twice"
+                assert received[0].answer is not None
+                self.log.answers[key] = received[0].answer
+                if self._delay is not None:
+                    asyncio.get_running_loop().call_later(self._delay(), self.store, [key])
+            case Failed(request):
+                key = self._key(request)
+                self.failed[key] = event
+                self.log.reserved.discard(key)
+            case Wasted(_, answers, _, request):
+                self.log.lost += answers
+                if request is not None:
+                    self.hesitating.append(request)
+                    if self._allows is not None:
+                        self.supply.allow(request, self._allows)
+        self._changed.set()
+
+    def store(self, keys: Sequence[Key]) -> None:
+        if not self.is_dead:
+            self.log.reserved.difference_update(keys)
+            self.supply.on_stored(keys)
+
+    def ask(self, keys: Iterable[Key]) -> None:
+        """Ask for these trials, of which an earlier start may have sent some."""
+        claimed = self.supply.claims(self.log.reserved)
+        for key in keys:
+            request = Request(len(self._requests) + 1, *key[:2], key[2], 1, 0)
+            self._requests[request.id] = request
+            self.log.reserved.add(key)
+            self.supply.submit(request, claimed=key in claimed)
+        self.supply.serve({})
+
+    async def answered(self) -> dict[Key, Answer]:
+        """The answers, once every request was answered or has failed."""
+        while any(key not in self.log.answers and key not in self.failed for key in map(self._key, self._requests)):
+            self._changed.clear()
+            await self._changed.wait()
+        return self.log.answers
+
+    def cancel(self) -> None:
+        self.supply.cancel([number for number in self._requests if self._key(number) not in self.log.answers])
+
+    async def die(self) -> None:
+        """Be killed: nothing that happens now is stored."""
+        self.is_dead = True
+        await self.supply.close()
+
+    def _key(self, request: int) -> Key:
+        (key,) = self._requests[request].keys
+        return key
+
+
+class ServiceDesk:
+    """A model at its batch service, which may be opened again and again."""
+
+    def __init__(self, kind: str = "openai", service: ServiceInMemory | None = None, **settings: Any) -> None:
+        self.service = service or ServiceInMemory()
+        self.settings = BatchConfig(kind=kind, **settings)  # type: ignore[arg-type]
+        self.log, self.direct = Log(), DirectModel()
+        self.wire: DirectWire
+
+    def open(
+        self, attempts: int = 5, *, delay: Callable[[], float] | None = lambda: 0.0, allows: bool | None = True
+    ) -> ServiceStart:
+        """A new start; `delay`: seconds until an answer is on disk; `allows`: whether what is lost may be asked again;
+        None: a test does either."""
+        self.wire = BetaWire(self.service) if self.settings.kind == "openrouter" else DirectWire(self.service)
+        service = BatchService(CONFIG, SAMPLING, self.settings, self.wire)  # type: ignore[arg-type]
+        clock = asyncio.get_running_loop().time
+        client = EndpointClient(self.direct, question, lambda question, trial: trial)  # type: ignore[arg-type]
+        asked = AskedModel(client, 1000, lambda answer: Cost(answer.completion_tokens))
+        start: ServiceStart
+        numbers = {"ada": ADA}
+        batches = ModelBatches(
+            "ada",
+            asked,
+            service,
+            attempts,
+            lambda event: start.on_event(event),
+            lambda event: start.on_event(Noted(note_of(event, numbers))),
+            raise_error,
+            number=ADA,
+            is_capped=True,
+            now=lambda: 1e9 + clock(),
+        )
+        known = {event.batch for event in self.log.of_kind(BatchTaken)}
+        batches.take_over(self.log.pending, known)
+        start = ServiceStart(self.log, BatchSupply({ADA: batches}), delay=delay, allows=allows)
+        return start
+
+    @property
+    def creations(self) -> int:
+        return sum(method == "POST" and path.endswith("/batches") for method, path in self.service.log)
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(event.requests) for event in self.log.of_kind(BatchPlanned)]
+
+    @property
+    def ended(self) -> list[BatchEnded]:
+        return self.log.of_kind(BatchEnded)
+
+
+def raise_error(error: BaseException) -> None:
+    raise error
+
+
+def keys_of(trials: Iterable[int], number: int = 1) -> list[Key]:
+    return [(ADA, number, trial) for trial in trials]
+
+
+def truths(keys: Iterable[Key]) -> dict[Key, str]:
+    return {key: truth(key[1], key[2]) for key in keys}

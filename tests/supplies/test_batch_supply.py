@@ -1,0 +1,405 @@
+"""A model's requests as batches: gathered, handed in once, claimed by later starts; on a clock of the test's own."""
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+
+import pytest
+from batch_bench import ServiceInMemory
+from service_bench import ADA, ServiceDesk, ServiceStart, keys_of, truths
+from thoroughness import first_of
+
+from adaptive_eval.endpoints.batching import came_by_batch
+from adaptive_eval.endpoints.failures import Refusal
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.notes.batches import BatchCancelled, BatchPlanned, BatchTaken
+from adaptive_eval.run.follow_up import RequestFailure
+from adaptive_eval.run.trial import Key
+from adaptive_eval.supplies.batches.calls import BatchCalls
+from adaptive_eval.supplies.batches.wire import MaybeCreated
+
+pytestmark = pytest.mark.patient
+
+KINDS = ("openai", "openrouter")
+"""Services that know seeds, so that answers are the same whenever they are asked for."""
+HOUR = 3600.0
+
+
+async def answered(start: ServiceStart, keys: Sequence[Key]) -> dict[Key, Answer]:
+    """All answers, once these requests are over."""
+    start.ask(keys)
+    return await start.answered()
+
+
+def texts(answers: Mapping[Key, Answer]) -> dict[Key, str]:
+    return {key: answer.text for key, answer in answers.items()}
+
+
+async def handed_in(desk: ServiceDesk, keys: Sequence[Key]) -> None:
+    """A start that has handed in a batch, and stops."""
+    first = desk.open()
+    first.ask(keys)
+    await asyncio.sleep(60.0)
+    first.supply.leave()
+    await first.die()
+
+
+@pytest.mark.parametrize("kind", ["openai", "openrouter", "anthropic"])
+async def test_requests_that_come_together_are_one_batch(kind: str) -> None:
+    desk, keys = ServiceDesk(kind, ServiceInMemory(seconds=HOUR)), keys_of(range(40))
+    start = desk.open()
+    answers = await answered(start, keys)
+    if kind != "anthropic":  # it has no seeds: each answer is drawn anew
+        assert texts(answers) == truths(keys)
+    assert {key: answer.seed for key, answer in answers.items()} == {key: key[2] for key in keys}
+    assert all(came_by_batch(answer.replica) and answer.latency >= HOUR for answer in answers.values())
+    await asyncio.sleep(1.0)
+    assert [event.kind for event in desk.log.events] == ["batch_planned", "batch_taken", "batch_ended"]
+    stats = start.supply.stats(ADA)
+    assert desk.creations == 1 and desk.direct.asked == []
+    assert stats.requests == 40 and stats.in_flight == stats.lost == 0
+
+
+async def test_ids_at_the_service_are_the_keys_of_the_trials() -> None:
+    desk = ServiceDesk("openai", ServiceInMemory(seconds=1.0))
+    await answered(desk.open(), keys_of(range(3), 2))
+    assert [event.requests for event in desk.log.of_kind(BatchPlanned)] == [("0-2-0", "0-2-1", "0-2-2")]
+
+
+async def test_nothing_is_sent_before_the_log_has_the_batch() -> None:
+    desk = ServiceDesk("openai", ServiceInMemory(seconds=1.0))
+    start = desk.open()
+    start.supply.on_noted = lambda note: None  # type: ignore[method-assign]
+    start.ask(keys_of(range(3)))
+    await asyncio.sleep(60.0)
+    assert len(desk.log.pending) == 1 and desk.service.log == []
+
+
+async def test_a_batch_has_no_more_requests_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adaptive_eval.endpoints.batching.MOST_REQUESTS", {"openai": 10})
+    desk = ServiceDesk("openai", ServiceInMemory(seconds=1.0))
+    await answered(desk.open(), keys_of(range(25)))
+    assert desk.sizes == [10, 10, 5]
+
+
+async def test_the_pause_between_polls_grows_up_to_the_longest() -> None:
+    desk = ServiceDesk("openai", ServiceInMemory(seconds=HOUR))
+    await answered(desk.open(), keys_of(range(2)))
+    polls = [path for method, path in desk.service.log if method == "GET" and path.startswith("/batches/")]
+    assert len(polls) == 15 + 10, "fifteen pauses of 1 s and half more each time are 874 s, and ten of 300 s the others"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_requests_without_a_result_are_asked_again_and_no_answer_twice(kind: str) -> None:
+    faults = {"errored": 0.2, "left_out": 0.1, "doubled": 0.3, "strange": 0.3, "expired": 0.3, "failed": 0.2}
+    service, keys = ServiceInMemory(seconds=60.0, seed=5, **faults), keys_of(range(100))
+    desk = ServiceDesk(kind, service)
+    start = desk.open(attempts=20)
+    assert texts(await answered(start, keys)) == truths(keys)
+    await asyncio.sleep(1.0)
+    assert service.counts["answered"] == 100, "no answer was paid for twice"
+    assert start.supply.stats(ADA).lost == desk.log.lost == service.counts["left out"] > 0
+    assert sum(event.came for event in desk.ended) == 100
+    assert sum(event.lost for event in desk.ended) == service.counts["left out"]
+    notices = {notice.kind for notice in start.supply.stats(ADA).notices}
+    assert notices == {"double_result", "strange_result"}
+    assert desk.log.pending == []
+
+
+async def test_a_failure_that_comes_twice_is_a_double_result() -> None:
+    desk = ServiceDesk("openai", ServiceInMemory(seconds=60.0, errored=0.5, doubled=1.0, seed=5))
+    start = desk.open(attempts=20)
+    await answered(start, keys_of(range(30)))
+    assert {notice.kind for notice in start.supply.stats(ADA).notices} == {"double_result"}
+
+
+async def test_a_request_that_fails_in_every_batch_is_given_up() -> None:
+    desk = ServiceDesk("openai", ServiceInMemory(seconds=1.0, errored=1.0))
+    start = desk.open(attempts=3)
+    await answered(start, keys_of([7]))
+    (failed,) = start.failed.values()
+    assert failed.kind is RequestFailure.UNAVAILABLE
+    assert "given up after 3 batches; in the last one: server_error: HTTP 500" in failed.reason
+    assert desk.creations == 3
+
+
+@pytest.mark.parametrize(("fault", "why"), [("expired", "expired with its batch"), ("failed", "Enqueued token limit")])
+async def test_batches_that_expire_or_find_no_room_do_not_count_as_failures(
+    fault: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request is given up after days, however few failures it may have."""
+    monkeypatch.setattr(BatchCalls, "longest_poll", 10_000.0)  # each poll settles for a real moment
+    service = ServiceInMemory(seconds=86_000.0, **{fault: 1.0})
+    desk = ServiceDesk("openai", service)
+    start = desk.open(attempts=2)
+    await answered(start, keys_of([1]))
+    (failed,) = start.failed.values()
+    assert failed.kind is RequestFailure.UNAVAILABLE and why in failed.reason
+    assert desk.creations > 4
+
+
+async def test_a_refusal_of_all_is_believed_at_once_and_of_some_the_second_time() -> None:
+    unknown = (ADA, 99, 1)
+    desk = ServiceDesk("openai", ServiceInMemory(seconds=1.0))
+    start = desk.open()
+    await answered(start, [unknown])
+    assert start.failed[unknown].kind is RequestFailure.REFUSED and desk.creations == 1
+    desk = ServiceDesk("openai", ServiceInMemory(seconds=1.0))
+    start = desk.open()
+    await answered(start, [(ADA, 1, 1), unknown])
+    assert start.failed[unknown].kind is RequestFailure.REFUSED and desk.log.answers.keys() == {(ADA, 1, 1)}
+    assert desk.creations == 2
+
+
+# -- a creation whose reply is lost --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_batch_whose_creation_got_no_reply_is_found_again(kind: str) -> None:
+    """By its metadata, or if there is none by the ids among its results."""
+    service, keys = ServiceInMemory(seconds=60.0, lost=1.0), keys_of(range(10))
+    desk = ServiceDesk(kind, service)
+    start = desk.open()
+    assert texts(await answered(start, keys)) == truths(keys)
+    assert (desk.creations, service.counts["answered"], start.supply.stats(ADA).lost) == (1, 10, 0)
+
+
+@pytest.mark.parametrize(("kind", "lost"), [("openai", 0), ("anthropic", 10)])
+async def test_a_batch_that_is_not_listed_is_created_anew_if_that_is_certain_and_else_lost(
+    kind: str, lost: int
+) -> None:
+    desk = ServiceDesk(kind, ServiceInMemory(seconds=60.0))
+    start = desk.open(attempts=3)
+    create, paths = desk.wire.post_once, list[str]()
+
+    async def without_reply(path: str, body: object) -> object:
+        paths.append(path)
+        if len(paths) == 1:
+            raise MaybeCreated
+        return await create(path, body)  # type: ignore[arg-type]
+
+    desk.wire.post_once = without_reply  # type: ignore[method-assign]
+    assert len(await answered(start, keys_of(range(10)))) == 10
+    await asyncio.sleep(1.0)
+    assert (len(paths), desk.log.lost) == (2, lost)
+    assert [event.lost for event in desk.ended] == ([10, 0] if lost else [0])
+
+
+# -- losses, and the caps ------------------------------------------------------------------------------------------
+
+
+async def test_a_lost_answer_is_not_asked_for_again_if_the_caps_do_not_allow_it() -> None:
+    desk = ServiceDesk("openai", ServiceInMemory(seconds=1.0, left_out=1.0))
+    start = desk.open(allows=False)
+    await answered(start, keys_of([0]))
+    (failed,) = start.failed.values()
+    assert failed.kind is RequestFailure.NOT_ALLOWED and desk.log.lost == 1 and desk.creations == 1
+
+
+async def test_failed_and_lost_requests_are_in_one_further_batch() -> None:
+    desk = ServiceDesk("openai", ServiceInMemory(seconds=60.0, errored=0.3, left_out=0.3, seed=5))
+    start = desk.open(attempts=20, allows=None)
+    start.ask(keys_of(range(40)))
+    while len(desk.log.answers) < 40:
+        await asyncio.sleep(5.0)  # until the losses are on disk
+        for request in start.hesitating:
+            start.supply.allow(request, True)
+        start.hesitating.clear()
+    await asyncio.sleep(1.0)
+    first, *others = desk.ended
+    assert first.missing > first.lost > 0, "some failed and others were lost"
+    assert desk.sizes == [40, *(event.missing for event in (first, *others) if event.missing)]
+
+
+# -- patience --------------------------------------------------------------------------------------------------------
+
+
+async def test_if_patience_ends_the_batch_is_cancelled_and_what_is_missing_asked_directly() -> None:
+    desk, keys = ServiceDesk("openai", ServiceInMemory(seconds=10 * HOUR), cancel_after=5 * HOUR), keys_of(range(40))
+    answers = await answered(desk.open(), keys)
+    assert texts(answers) == truths(keys)
+    batched = [answer.seed for answer in answers.values() if came_by_batch(answer.replica)]
+    assert len(batched) == desk.service.counts["answered"] == 20, "half of its time was over"
+    assert sorted([*batched, *desk.direct.asked]) == list(range(40)), "nothing is asked both ways"
+    await asyncio.sleep(1.0)
+    assert desk.log.of_kind(BatchCancelled) and desk.log.lost == 0 and desk.log.pending == []
+
+
+@pytest.mark.slow
+async def test_a_batch_that_cannot_be_cancelled_now_is_polled_with_pauses() -> None:
+    desk, keys = ServiceDesk("openai", ServiceInMemory(seconds=10 * HOUR), cancel_after=5 * HOUR), keys_of(range(40))
+    start, clock, refused = desk.open(), asyncio.get_running_loop().time, [0]
+    begun, post = clock(), desk.wire.post
+
+    async def post_later(path: str, body: Mapping[str, object]) -> object:
+        if path.endswith("/cancel") and clock() < begun + 6 * HOUR:
+            refused[0] += 1
+            assert refused[0] < 1000
+            raise Refusal(409, "it is finalizing")
+        return await post(path, body)
+
+    desk.wire.post = post_later  # type: ignore[method-assign]
+    assert texts(await answered(start, keys)) == truths(keys)
+    assert 0 < refused[0] <= HOUR / BatchCalls.retry_pause + 1
+
+
+async def test_requests_that_are_cancelled_at_the_servers_may_have_cost_something() -> None:
+    desk = ServiceDesk("openai", ServiceInMemory(seconds=10 * HOUR), cancel_after=5 * HOUR)
+    start, never = desk.open(), asyncio.Event()
+
+    async def hang(*_: object) -> list[Answer]:
+        await never.wait()
+        return []
+
+    desk.direct.sample = hang  # type: ignore[method-assign]
+    start.ask(keys_of(range(40)))
+    await asyncio.sleep(9 * HOUR)
+    assert len(desk.log.answers) == 20
+    start.cancel()
+    await start.answered()
+    assert [failed.kind for failed in start.failed.values()] == [RequestFailure.CUT_OFF] * 20
+
+
+# -- starts ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_later_start_claims_what_an_earlier_one_has_handed_in(kind: str) -> None:
+    desk, keys = ServiceDesk(kind, ServiceInMemory(seconds=HOUR)), keys_of(range(20))
+    await handed_in(desk, keys)
+    assert [len(batch.requests) for batch in desk.log.pending] == [20]
+
+    second = desk.open()
+    assert second.supply.claims([*keys, *keys_of(range(20, 30))]) == set(keys)
+    every = keys_of(range(25))
+    assert texts(await answered(second, every)) == truths(every)
+    assert desk.service.counts["answered"] == 25 and desk.creations == 2
+    await asyncio.sleep(1.0)
+    assert second.supply.stats(ADA).notices == () and desk.log.pending == []
+
+
+async def test_a_batch_is_over_only_when_its_answers_are_on_disk() -> None:
+    """A kill between its results and their commit loses none: the next start collects them again."""
+    desk, keys = ServiceDesk("openai", ServiceInMemory(seconds=HOUR)), keys_of(range(6))
+    first = desk.open(delay=None)
+    await answered(first, keys)
+    first.store(keys[:2])
+    await asyncio.sleep(1.0)
+    assert len(desk.log.pending) == 1
+    await first.die()
+    for key in keys[2:]:
+        del desk.log.answers[key]
+
+    second = desk.open()
+    assert second.supply.claims(desk.log.reserved) == set(keys[2:])
+    assert texts(await answered(second, keys[2:])) == truths(keys)
+    await asyncio.sleep(1.0)
+    assert desk.service.counts["answered"] == 6 and desk.log.pending == []
+    assert second.supply.stats(ADA).notices == (), "what is stored was asked for"
+
+
+async def test_a_batch_without_requests_to_claim_is_ended() -> None:
+    desk, keys = ServiceDesk("openai", ServiceInMemory(seconds=HOUR)), keys_of(range(3))
+    first = desk.open(delay=None)
+    await answered(first, keys)
+    first.is_dead = True  # killed after the commit, before the end of the batch is noted
+    first.store(keys)
+    await first.die()
+    second = desk.open()
+    second.ask([])
+    await asyncio.sleep(60.0)
+    assert desk.log.pending == [] and desk.creations == 1
+
+
+async def test_requests_of_a_batch_that_cannot_be_read_fail_also_those_that_come_later() -> None:
+    desk, keys = ServiceDesk("openai", ServiceInMemory(seconds=HOUR)), keys_of(range(20))
+    await handed_in(desk, keys)
+    second = desk.open()
+
+    async def refuse(path: str) -> object:
+        raise Refusal(401, "the key was refused")
+
+    desk.wire.get = refuse  # type: ignore[assignment]
+    second.ask(keys[:1])
+    await asyncio.sleep(60.0)
+    second.ask(keys[1:2])
+    await second.answered()
+    assert {failed.kind for failed in second.failed.values()} == {RequestFailure.REFUSED}
+    assert all("the key was refused" in failed.reason for failed in second.failed.values())
+    assert len(desk.log.pending) == 1, "the next start reads it"
+    await second.die()
+    assert texts(await answered(desk.open(), keys)) == truths(keys) and desk.creations == 1
+
+
+async def test_a_stop_gives_back_what_is_in_no_batch() -> None:
+    desk, keys = ServiceDesk("openai", ServiceInMemory(seconds=HOUR)), keys_of(range(20))
+    start = desk.open()
+    start.ask(keys[:10])
+    await asyncio.sleep(60.0)
+    start.ask(keys[10:])
+    start.supply.leave()
+    await asyncio.sleep(0)
+    assert {key: failed.kind for key, failed in start.failed.items()} == dict.fromkeys(
+        keys[10:], RequestFailure.NOT_SENT
+    )
+    await start.die()
+    assert desk.sizes == [10] and desk.open().supply.claims(keys) == set(keys[:10])
+
+
+async def test_a_finished_run_abandons_its_batches_whose_answers_count_as_paid() -> None:
+    desk, keys = ServiceDesk("openai", ServiceInMemory(seconds=HOUR)), keys_of(range(20))
+    await handed_in(desk, keys)
+    second = desk.open()
+    second.ask(keys)
+    await asyncio.sleep(1.0)
+    second.cancel()
+    await second.answered()
+    await asyncio.sleep(1.0)
+    assert {failed.kind for failed in second.failed.values()} == {RequestFailure.CUT_OFF}
+    assert desk.log.pending == [] and desk.ended[-1].lost == 20
+    assert desk.log.of_kind(BatchCancelled) == [], "nothing is asked directly"
+    assert ("POST", "/batches/batch_0/cancel") in desk.service.log
+
+
+async def test_an_id_that_no_service_gave_or_that_another_batch_has_is_not_asked_for() -> None:
+    """The notes of a run may be a stranger's."""
+    own = ServiceDesk("openai", ServiceInMemory(seconds=HOUR))
+    first = own.open()
+    first.ask(keys_of(range(5)))
+    await asyncio.sleep(60.0)
+    forged = ServiceDesk("openai", own.service)
+    for key, batch in (("a", "batch_0"), ("b", "../files/f?x="), ("c", "batch_0/cancel?")):
+        forged.log.events += [BatchPlanned("ada", key, ("0-1-1",), 1e9), BatchTaken("ada", key, batch, 1, 1e9)]
+    second, before = forged.open(), len(own.service.log)
+    second.ask([])
+    await asyncio.sleep(60.0)
+    await second.die()
+    assert {("GET", "/batches?limit=100"), ("GET", "/batches/batch_0")} == set(own.service.log[before:])
+    assert forged.log.pending == []
+    assert len(await first.answered()) == 5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("history", first_of(range(4), 2))
+async def test_every_answer_comes_once_whatever_happens(kind: str, history: int) -> None:
+    """Random services, and starts that are killed at random moments: what is stored is never asked again."""
+    rng = random.Random(history)
+    share = {name: rng.choice([0.0, 0.2]) for name in ("errored", "doubled", "strange", "expired", "lost", "refused")}
+    service = ServiceInMemory(seconds=rng.choice([1.0, 600.0, 7200.0]), seed=history, **share)
+    desk = ServiceDesk(kind, service)
+    wanted = [key for number in range(4) for key in keys_of(range(15), number)]
+    for number in range(6):
+        start = desk.open(attempts=50, delay=rng.random)
+        start.ask([key for key in wanted if key not in desk.log.answers])
+        if number < 5:
+            await asyncio.sleep(rng.choice([0.3, 30.0, 3000.0]))
+        else:
+            await start.answered()
+            await asyncio.sleep(10.0)
+        assert start.failed == {}
+        await start.die()
+        for key in desk.log.reserved & desk.log.answers.keys():  # not on disk yet
+            del desk.log.answers[key]
+    assert texts(desk.log.answers) == truths(wanted)
+    assert service.counts["answered"] == len(wanted), "no answer was paid for twice"
+    assert desk.log.pending == []

@@ -1,0 +1,330 @@
+"""Whole runs by the machine at fake places: asked while models are served, with few swaps, and the same looks."""
+
+import asyncio
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+from fakes import SKILLS, plan
+from patient_time import HANGS, until
+from road_runs import charges
+
+sys.path[:0] = [str(Path(__file__).parents[1] / "run")]
+
+from bed import MachineBed, cost_of, stop_after  # noqa: E402
+
+from adaptive_eval.base.errors import EndpointError, LaunchFailed  # noqa: E402
+from adaptive_eval.core import Budget, Plan  # noqa: E402
+from adaptive_eval.core.types import Reason  # noqa: E402
+from adaptive_eval.notes.servers import ServerLaunched, ServerReleased, ServersNoticed  # noqa: E402
+from adaptive_eval.run.driver import Aborted, Driver  # noqa: E402
+from adaptive_eval.run.events import AbortKind  # noqa: E402
+from adaptive_eval.run.supply import AskedModel, Supply  # noqa: E402
+from adaptive_eval.supplies.launched import LaunchedSupply  # noqa: E402
+from adaptive_eval.supplies.pool import PooledModel  # noqa: E402
+from adaptive_eval.supplies.served import RunServers, ServedClient  # noqa: E402
+from adaptive_eval.supply.hosts import OnEvent, OnLost, PlaceLost, ServerHost  # noqa: E402
+from adaptive_eval.supply.launch.endpoint import ServedEndpoint, ServedPlace  # noqa: E402
+
+NAMES = list(SKILLS)
+MODELS = range(len(NAMES))
+
+
+class FakePlace(ServerHost):
+    """A place where fake servers come and go; it notices if a server in use is stopped, unless the place is lost."""
+
+    def __init__(self, bed: "PooledBed", models: Sequence[int], *, passing: bool = False, delay: float = 0.002) -> None:
+        """`passing`: the place has to be acquired, and may be lost."""
+        self._bed, self._models, self._passing, self._delay = bed, models, passing, delay
+        self._is_here = not passing
+        self.served: Mapping[int, ServedPlace] = {}
+        self.loads: list[int] = []
+        self.released: list[int] = []
+        self.loaded: int | None = None
+        self.fails: Callable[[int], BaseException | None] = lambda model: None
+        self.lose: OnLost = lambda error: None
+        self.refused: EndpointError | None = None
+        self.was_unloaded = False
+        self.rng = random.Random(0)
+
+    @property
+    def models(self) -> Sequence[int]:
+        return self._models
+
+    @property
+    def has_place(self) -> bool:
+        return self._is_here
+
+    @property
+    def up(self) -> bool:
+        return self.loaded is not None
+
+    async def acquire(self, model: int, tell: OnEvent, lost: OnLost) -> None:
+        await asyncio.sleep(self._delay * self.rng.random())
+        if self.refused is not None:
+            raise self.refused
+        self._is_here, self.lose = True, lost
+
+    async def load(self, model: int, tell: OnEvent) -> None:
+        await self._stop()
+        self.loads.append(model)
+        await asyncio.sleep(self._delay * self.rng.random())
+        if not self._is_here:
+            raise PlaceLost("its node was taken away")
+        if (error := self.fails(model)) is not None:
+            raise error
+        self.loaded = model
+        self.served[model].begin(self._bed.endpoints[NAMES[model]])
+        tell(ServerLaunched(NAMES[model]))
+
+    async def release(self, model: int, tell: OnEvent) -> None:
+        await self._stop()
+        self._is_here = not self._passing
+        self.released.append(model)
+        tell(ServerReleased(NAMES[model]))
+
+    async def rest(self, model: int, tell: OnEvent) -> None:
+        await self._stop()
+
+    async def _stop(self) -> None:
+        before, self.loaded = self.loaded, None
+        if before is not None:
+            assert self.served[before].in_flight == 0, "a server in use was stopped"
+            await self.served[before].end()
+            self.served[before].give_up("it was stopped")
+
+    def abandon(self, model: int, error: EndpointError) -> None:
+        self.served[model].give_up(str(error))
+
+    async def unload(self, *, at_once: bool = False) -> None:
+        self.was_unloaded = True
+
+    def kill(self) -> None:
+        raise AssertionError("nothing takes that long")
+
+    def take_away(self) -> None:
+        """Lose the place, with what it serves and its requests."""
+        before, self.loaded, self._is_here = self.loaded, None, False
+        if before is not None:
+            self.served[before].leave(comes_back=False)
+        self.lose(None)
+
+    async def crash(self) -> int:
+        """Let the server die, with its requests, and come up again by itself; returns how many requests it had."""
+        assert self.loaded is not None
+        served = self.served[self.loaded]
+        lost = served.in_flight
+        served.leave(comes_back=True)
+        await asyncio.sleep(self._delay)
+        served.begin(self._bed.endpoints[NAMES[self.loaded]])
+        return lost
+
+
+class PooledBed(MachineBed):
+    """A run directory whose models are served at fake places."""
+
+    first_slots = 0
+
+    def __init__(self, directory: Path, the_plan: Plan | None = None, slots: int = 4) -> None:
+        super().__init__(directory, the_plan, slots)
+        self.places: list[FakePlace] = []
+
+    def at(self, *groups: Sequence[int], places: int = 1, **options: bool) -> "PooledBed":
+        """So many places for each group of models."""
+        self.places = [FakePlace(self, group, **options) for group in groups for _ in range(places)]
+        return self
+
+    def supply(self, driver: Driver) -> Supply:
+        served = {model: ServedEndpoint() for model in MODELS}
+        for place in self.places:
+            place.served = {model: ServedPlace() for model in place.models}
+            for model, here in place.served.items():
+                served[model].add(here)
+        models = {model: AskedModel(self._served(model, served[model]), self.slots, cost_of) for model in MODELS}
+        pooled = {model: PooledModel(NAMES[model], self.slots * self.samples) for model in MODELS}
+        is_capped = self.plan.budget.bought
+        self.supplied = LaunchedSupply(
+            self.places, models, pooled, driver.post, driver.fail, RunServers(), is_capped=is_capped
+        )
+        return self.supplied
+
+    def _served(self, model: int, served: ServedEndpoint) -> ServedClient:
+        return ServedClient(
+            served, lambda server, request, again: self.client(NAMES[model], server).ask(request, again)
+        )
+
+    def found(self) -> tuple[object, object]:
+        return [{**look, "report": None} for look in self.looks()], self.outcomes()
+
+    def notes(self, kind: str) -> list[str]:
+        return [str(note.body.get("notice", note.body)) for note in self.observer.notes if note.kind == kind]
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, object]:
+    """What is found if all models are always there."""
+    bed = PooledBed(tmp_path_factory.mktemp("reference"))
+    bed.first_slots = bed.slots  # type: ignore[misc]
+    bed.supply = partial(MachineBed.supply, bed)  # type: ignore[method-assign]
+    asyncio.run(bed.start())
+    return bed.found()
+
+
+@pytest.mark.parametrize("groups", [[[0, 1, 2]], [[0], [1, 2]], [[0], [1], [2]]])
+async def test_no_look_depends_on_turns(tmp_path: Path, reference: object, groups: list[list[int]]) -> None:
+    bed = PooledBed(tmp_path).at(*groups)
+    await bed.start()
+    assert bed.found() == reference
+    assert all(set(place.loads) == set(place.models) for place in bed.places)
+
+
+@pytest.mark.parametrize("places", [1, 2, 3, 5])
+async def test_no_look_depends_on_the_places_of_a_pool(tmp_path: Path, reference: object, places: int) -> None:
+    bed = PooledBed(tmp_path).at(MODELS, places=places)
+    await bed.start()
+    assert bed.found() == reference
+
+
+async def test_models_at_one_place_are_swapped_once_a_round_at_most(tmp_path: Path, reference: object) -> None:
+    bed = PooledBed(tmp_path).at(MODELS)
+    await bed.start()
+    (place,) = bed.places
+    rounds = len(bed.looks())
+    assert len(place.loads) <= rounds * (len(MODELS) - 1) + 1, "each round begins with the model that is loaded"
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_no_look_depends_on_places_that_come_and_go(tmp_path: Path, reference: object, seed: int) -> None:
+    bed, rng = PooledBed(tmp_path).at(MODELS, places=2, passing=True), random.Random(seed)
+
+    async def take_places_away(driver: Driver) -> None:
+        for _ in range(6):
+            await asyncio.sleep(0.05 * rng.random())
+            rng.choice(bed.places).take_away()
+
+    tasks = []
+    await bed.start(lambda driver: tasks.append(asyncio.create_task(take_places_away(driver))))
+    for task in tasks:
+        task.cancel()
+    looks, outcomes = bed.found()
+    assert (looks, outcomes) == reference
+
+
+async def test_what_a_dead_server_had_is_asked_again_and_charged(tmp_path: Path) -> None:
+    """Under a cap, only after the charge is on disk."""
+    the_plan = plan(budget=Budget(tokens=10**7))
+    plain = PooledBed(tmp_path / "plain", the_plan).at([0], [1], [2])
+    await plain.start()
+    bed, lost = PooledBed(tmp_path / "run", the_plan, slots=12).at([0], [1], [2]), list[int]()
+    for endpoint in bed.endpoints.values():
+        endpoint.delay = 0.02
+
+    async def crash(driver: Driver) -> None:
+        place = bed.places[0]
+        await until(lambda: place.loaded is not None and place.served[0].in_flight == 12)
+        lost.append(await place.crash())
+
+    tasks = []
+    await bed.start(lambda driver: tasks.append(asyncio.create_task(crash(driver))))
+    await asyncio.gather(*tasks)
+    assert lost == [12] and bed.found() == plain.found()
+    lost_answers = charges(bed.directory)
+    assert sum(charge.number for charge in lost_answers) == 12 and {charge.model for charge in lost_answers} == {0}
+
+
+async def test_a_finished_run_starts_no_server(tmp_path: Path) -> None:
+    bed = PooledBed(tmp_path).at(MODELS)
+    await bed.start()
+    again = PooledBed(tmp_path).at(MODELS)
+    await again.start()
+    assert [place.loads for place in again.places] == [[]]
+
+
+async def test_a_server_that_does_not_start_ends_a_run_without_answers(tmp_path: Path) -> None:
+    bed = PooledBed(tmp_path).at(MODELS)
+    bed.places[0].fails = lambda model: LaunchFailed("its server exited with status 1")
+    with pytest.raises(Aborted) as error:
+        await bed.start()
+    assert error.value.abort.kind is AbortKind.UNSERVABLE
+    assert list(error.value.abort.reasons.values()) == ["its server exited with status 1"]
+
+
+async def test_later_its_model_is_set_aside_and_the_others_go_on(tmp_path: Path) -> None:
+    bed = PooledBed(tmp_path).at([0], [1], [2])
+    last = bed.places[2]
+
+    async def load(model: int, tell: OnEvent) -> None:
+        await until(lambda: bool(bed.driver.machine and bed.driver.machine._answered))
+        raise LaunchFailed("out of memory")
+
+    last.load = load  # type: ignore[method-assign]
+    machine = await bed.start(lambda driver: setattr(bed, "driver", driver))
+    assert machine.aside == {2: "out of memory"}
+    assert machine.controller.finished is not None
+    assert {key[0] for key in bed.outcomes()} == {0, 1}  # type: ignore[index]
+
+
+async def test_a_model_that_one_place_lacks_is_served_at_the_others(tmp_path: Path, reference: object) -> None:
+    bed = PooledBed(tmp_path).at(MODELS, places=2)
+    bed.places[0].fails = lambda model: LaunchFailed("it lacks the model") if model == 1 else None
+    await bed.start()
+    assert bed.found() == reference and 1 in bed.places[1].loads
+    assert bed.notes(ServersNoticed.KIND) == ["no_further_server"]
+
+
+async def test_a_defect_of_a_host_ends_the_run(tmp_path: Path) -> None:
+    bed = PooledBed(tmp_path).at(MODELS)
+    bed.places[0].fails = lambda model: ZeroDivisionError("a bug")
+    with pytest.raises(ZeroDivisionError):
+        await bed.start()
+
+
+async def test_a_run_that_is_stopped_while_a_server_is_started_ends_at_once(tmp_path: Path) -> None:
+    bed = PooledBed(tmp_path).at(MODELS)
+
+    async def load(model: int, tell: OnEvent) -> None:
+        await asyncio.Event().wait()
+
+    bed.places[0].load = load  # type: ignore[method-assign]
+    bed.patience = HANGS
+    async with asyncio.timeout(HANGS):
+        await bed.start(lambda driver: asyncio.create_task(stop_after(driver, 0.05)))
+    assert bed.reason is None and not bed.supplied.pool.is_moving
+
+
+async def test_requests_that_were_lost_with_their_place_are_not_waited_for_at_a_stop(tmp_path: Path) -> None:
+    bed = PooledBed(tmp_path).at(MODELS, passing=True)
+    for endpoint in bed.endpoints.values():
+        endpoint.delay = 1000.0
+    bed.patience = HANGS
+
+    async def stop(driver: Driver) -> None:
+        (place,) = bed.places
+        await until(lambda: place.loaded is not None and place.served[place.loaded].in_flight > 0)
+        driver.stop()
+        place.take_away()
+
+    tasks = []
+    async with asyncio.timeout(HANGS):
+        await bed.start(lambda driver: tasks.append(asyncio.create_task(stop(driver))))
+    assert bed.reason is None and bed.places[0].loads == [0], "nobody brings it up again"
+
+
+@pytest.mark.parametrize("groups", [[[0, 1, 2]], [[0], [1, 2]]])
+async def test_a_run_that_is_stopped_and_resumed_is_the_same(
+    tmp_path: Path, reference: object, groups: list[list[int]]
+) -> None:
+    starts = Counter[Reason | None]()
+    bed = PooledBed(tmp_path).at(*groups)
+    while starts.total() < 50:
+        bed = PooledBed(tmp_path).at(*groups)
+        bed.patience = HANGS
+        await bed.start(lambda driver: asyncio.create_task(stop_after(driver, 0.05)))
+        starts[bed.reason] += 1
+        if bed.reason is not None:
+            break
+    assert bed.found() == reference and starts[None] >= 1
