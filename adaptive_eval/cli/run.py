@@ -24,9 +24,8 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.words import cost_to_go_on
 from adaptive_eval.running.event_loop import run_to_end
-from adaptive_eval.running.launched import RemoteServers
 from adaptive_eval.running.remembered import choose_run, remembered_note
-from adaptive_eval.running.start import execute
+from adaptive_eval.running.start import RemoteSites, execute
 from adaptive_eval.running.watching import Display, Watcher, Watchers
 from adaptive_eval.show.displays import DisplayKind, open_display
 
@@ -222,7 +221,7 @@ def run(
         place = ["--run-dir", str(directory)] if run_dir is None and "~" in directory.name else []
         prepared = replace(prepared, arguments=(*shlex.split(command)[2:], *place))
         with _open_sites(ray, prepared.config, directory) as sites, _open_watcher(live_display, metrics) as watcher:
-            running = execute(prepared, directory, watcher, live_display.ended, remote=sites, ask_again=ask_again)
+            running = execute(prepared, directory, watcher, live_display.ended, sites=sites, ask_again=ask_again)
             code = run_to_end(running)
     raise typer.Exit(code)
 
@@ -259,7 +258,7 @@ def _announce_regraded(directory: Path) -> None:
 
 
 @contextmanager
-def _open_sites(address: str | None, config: RunConfig, directory: Path) -> Iterator[RemoteServers | None]:
+def _open_sites(address: str | None, config: RunConfig, directory: Path) -> Iterator[RemoteSites | None]:
     """Open the sites of a cluster if there is an address."""
     if address is None:
         yield None

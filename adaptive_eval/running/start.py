@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from adaptive_eval import __version__
 from adaptive_eval.base.errors import (
@@ -70,7 +71,8 @@ from adaptive_eval.running.watching import Watcher
 from adaptive_eval.storage.read import LogReader
 from adaptive_eval.storage.write import OpenedStore, RunStore
 from adaptive_eval.store.same_meaning import differences
-from adaptive_eval.supplies.opening import OpenRemote, SuppliedModel, SupplyContext, open_supplies
+from adaptive_eval.supplies.opening import Models, OpenRemote, SuppliedModel, SupplyContext, open_supplies
+from adaptive_eval.supplies.served import OpenedHosts
 
 LOGS = "logs"
 """The folder of a run for the logs of its servers."""
@@ -82,20 +84,29 @@ NO_GRADES = (
 )
 
 
+class RemoteSites(Protocol):
+    """Servers on other machines."""
+
+    def supplied(
+        self, prepared: PreparedRun, directory: Path, created: float, context: SupplyContext, models: Models
+    ) -> OpenedHosts:
+        """Open the servers of models; nothing is started. `created`: when the run in this directory was."""
+
+
 async def execute(
     prepared: PreparedRun,
     directory: Path,
     watcher: Watcher,
     tell: Callable[[Ended], None],
     stops: StopSource | None = None,
-    remote: OpenRemote | None = None,
+    sites: RemoteSites | None = None,
     *,
     ask_again: bool = False,
 ) -> ExitCode:
     """Begin or resume the run in `directory`, and carry it on until it is finished or stopped.
 
     `tell` is given how it ended while the servers that it has started are being stopped, which may take a while. The
-    default of `stops` is Ctrl-C, SIGTERM and a closed terminal; that of `remote`, servers on this machine. With
+    default of `stops` is Ctrl-C, SIGTERM and a closed terminal; that of `sites`, servers on this machine. With
     `ask_again`, answers since an alarm about their model are discarded and asked again.
 
     Raises `ConfigError` if the run does not fit what it begins with, or its grader not the answer keys, `StoreError` if
@@ -111,7 +122,7 @@ async def execute(
 
     redactor = run_redactor(prepared.config)
     try:
-        start = _Start(watcher, tell_and_note, remote, redactor, ask_again=ask_again)
+        start = _Start(watcher, tell_and_note, sites, redactor, ask_again=ask_again)
         return await start.run(prepared, directory, stops)
     except Exception as error:
         redactor.error(error)
@@ -129,12 +140,12 @@ class _Start:
         self,
         watcher: Watcher,
         tell: Callable[[Ended], None],
-        remote: OpenRemote | None,
+        sites: RemoteSites | None,
         redactor: Redactor,
         *,
         ask_again: bool,
     ) -> None:
-        self._watcher, self._tell, self._remote, self._redactor = watcher, tell, remote, redactor
+        self._watcher, self._tell, self._sites, self._redactor = watcher, tell, sites, redactor
         self._ask_again = ask_again
 
     async def run(self, prepared: PreparedRun, directory: Path, stops: StopSource | None) -> ExitCode:
@@ -176,7 +187,10 @@ class _Start:
             driver = Driver(
                 store, grading, prepared.questions, clock, patience=patience, observer=status, reporter=reporter
             )
-            context = _supply_context(config, prepared, store, stack, driver, status, self._redactor, self._remote)
+            remote = None
+            if self._sites is not None:
+                remote = partial(self._sites.supplied, prepared, store.directory, store.reader.created)
+            context = _supply_context(config, prepared, store, stack, driver, status, self._redactor, remote)
             supplies = open_supplies(context, _supplied_models(config, prepared, setting, grading))
             driver.use(supplies)
             status.reporter, status.supplies = reporter, supplies
@@ -184,7 +198,9 @@ class _Start:
             interrupts.hear(partial(self._on_interrupt, driver, supplies, patience))
             self._watcher.opened(prepared.config.name, prepared.models, status.take)
             try:
-                machine = await self._to_the_end(driver, store, reader, prepared, setting, status, is_resumed=is_resumed)
+                machine = await self._to_the_end(
+                    driver, store, reader, prepared, setting, status, is_resumed=is_resumed
+                )
             finally:
                 self._watcher.closed()
             return self._end(store, status, machine.controller.finished, prepared.config)
