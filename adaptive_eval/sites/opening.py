@@ -15,15 +15,12 @@ from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
 from adaptive_eval.endpoints.types import Again, Answer
 from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.run.trial import Request
-from adaptive_eval.running.sources import OpenedHosts
 from adaptive_eval.sites.host import SiteGroup, SiteHost, SitePlacing, SitePlan, SitesEndpoint, SiteService
 from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import SiteMaterial, SiteSecrets, SiteSetup
-from adaptive_eval.store import Store
 from adaptive_eval.supplies.launched import LOGS, file_name
 from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext
-from adaptive_eval.supplies.served import OpenedHosts as SuppliedHosts
-from adaptive_eval.supplies.served import ServedClient
+from adaptive_eval.supplies.served import OpenedHosts, ServedClient
 from adaptive_eval.supply.launch.endpoint import ServedPlace
 from adaptive_eval.supply.launch.types import LaunchConfig, spelled_flag
 
@@ -82,14 +79,9 @@ class RunSites:
     def __init__(self, cluster: SitePlacing) -> None:
         self._cluster = cluster
 
-    def open(self, prepared: PreparedRun, store: Store) -> OpenedHosts:
-        """Make a host for each site, which is not placed yet, and an endpoint for each model with sites."""
-        served = SiteServices(prepared, store.directory, range(len(prepared.config.models)))
-        return OpenedHosts(self._hosts(prepared, served, store.directory, store.reader.created), served.endpoints)
-
     def supplied(
         self, prepared: PreparedRun, directory: Path, created: float, context: SupplyContext, models: Models
-    ) -> SuppliedHosts:
+    ) -> OpenedHosts:
         """Make a host for each site, which is not placed yet, and a client for each model with sites.
 
         `created`: when the run in this directory was created.
@@ -100,7 +92,7 @@ class RunSites:
             endpoint.answered_before = models[number].name in context.answered
             context.stack.push_async_callback(endpoint.close)
         clients = {number: _client(served.endpoints[number], model) for number, model in models.items()}
-        return SuppliedHosts(self._hosts(prepared, served, directory, created), clients)
+        return OpenedHosts(self._hosts(prepared, served, directory, created), clients)
 
     def _hosts(
         self, prepared: PreparedRun, served: "SiteServices", directory: Path, created: float
