@@ -12,9 +12,8 @@ import typer.main
 from pydantic import BaseModel
 from thoroughness import THOROUGH
 
-from adaptive_eval import cli
+from adaptive_eval import cli, notes
 from adaptive_eval.report import build, question_rows, results_file
-from adaptive_eval import notes
 from adaptive_eval.store import looks
 
 

@@ -72,8 +72,6 @@ from adaptive_eval.storage.write import OpenedStore, RunStore
 from adaptive_eval.store.same_meaning import differences
 from adaptive_eval.supplies.opening import OpenRemote, SuppliedModel, SupplyContext, open_supplies
 
-LOGS = "logs"
-"""The folder of a run for the logs of its servers."""
 OTHER_MODELS = "\nwhich of the other models can be used: adaptive-eval run CONFIG --dry-run"
 """Ends an error about some models when not all others have answered yet."""
 NO_GRADES = (
@@ -385,10 +383,12 @@ def _supply_context(
     answered = {line.model for line in store.reader.account() if line.state is not None}
     names = {name for name, number in store.reader.models().items() if number in answered}
     return SupplyContext(
+        prepared,
         config,
+        store.directory,
+        store.reader.created,
         keys,
         redactor,
-        store.directory / LOGS,
         notices,
         stack,
         lambda model: opener(model, model.sampling, model.concurrency, has_answered=model.name in names),

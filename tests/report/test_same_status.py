@@ -15,6 +15,7 @@ import numpy as np
 import orjson
 import pytest
 import yaml
+from adaptive_eval.report.old.live_status import StatusTaker
 from adaptive_eval.running.execute import execute
 from fakes import QUESTIONS, SKILLS, FakeEndpoint
 from played import Played, prepared
@@ -32,7 +33,6 @@ from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.ending import Ended
-from adaptive_eval.report.old.live_status import StatusTaker
 from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.results_file import RESULTS_FILE
 from adaptive_eval.report.snapshot import run_subject

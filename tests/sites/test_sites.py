@@ -21,7 +21,7 @@ from adaptive_eval.core.types import Look
 from adaptive_eval.endpoints import settings
 from adaptive_eval.report.sites import SiteRow, answers_by_site
 from adaptive_eval.report.status import Status
-from adaptive_eval.running.execute import execute
+from adaptive_eval.running.start import execute
 from adaptive_eval.running.watching import Watcher, Watchers
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
@@ -61,7 +61,9 @@ def written(site: Site, **changes: object) -> Path:
 def run_at(cluster: NearCluster, config: Path, site: Site, *watchers: Watcher) -> ExitCode:
     """The run with these sites, in the directory of its name."""
     prepared = prepare(load_config(config, ()))
-    running = execute(prepared, site.directory(), Watchers(*watchers), lambda ended: None, sites=RunSites(cluster))
+    running = execute(
+        prepared, site.directory(), Watchers(*watchers), lambda ended: None, remote=RunSites(cluster).open
+    )
     return asyncio.run(running)
 
 
@@ -162,7 +164,9 @@ def test_who_watches_and_who_reads_the_run_see_the_same_sites(site: Site) -> Non
     watcher = Glances()
     prepared = prepare(load_config(written(site, models=models(site, {"bob": 2})), ()))
     asyncio.run(
-        execute(prepared, site.directory(), Watchers(watcher), lambda ended: None, sites=RunSites(NearCluster([1])))
+        execute(
+            prepared, site.directory(), Watchers(watcher), lambda ended: None, remote=RunSites(NearCluster([1])).open
+        )
     )
     feed = Feed(site.directory())
     feed.poll()
