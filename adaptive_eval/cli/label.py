@@ -16,8 +16,8 @@ from adaptive_eval.report.label_effect import require_useful_labels
 from adaptive_eval.report.label_file import read_labels
 from adaptive_eval.report.lines import several
 from adaptive_eval.report.results import Results
-from adaptive_eval.report.results_file import write_results
 from adaptive_eval.report.stored import open_run
+from adaptive_eval.running.reporting import apply_labels
 from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.text import markdown_cell, strip_markup
 from adaptive_eval.storage.lock import is_held
@@ -49,17 +49,14 @@ def label(
         elif not show:
             typer.echo("choosing the answers to label ...", err=True)
             _serve_page(LabelSession(run, number), port or 0)
-        typer.echo(strip_markup("\n\n".join(_findings(run, _apply_labels(run)))))
+        typer.echo(strip_markup("\n\n".join(_findings(run, _results_by_labels(run)))))
 
 
-def _apply_labels(run: Path) -> Results | None:
-    """The results with the current labels, also written to results.json unless the run is active and writes it."""
-    running = is_held(run)
+def _results_by_labels(run: Path) -> Results | None:
+    """The results with the current labels."""
+    apply_labels(run)
     with open_run(run) as stored:
-        results = stored.results(running=running)
-        if results is not None and not (running or stored.setup.config.plug_ins):
-            write_results(run, results)
-        return results
+        return stored.brief_results(running=is_held(run), rows=False)
 
 
 def _findings(run: Path, results: Results | None) -> Iterator[str]:

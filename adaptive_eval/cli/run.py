@@ -222,7 +222,7 @@ def run(
         place = ["--run-dir", str(directory)] if run_dir is None and "~" in directory.name else []
         prepared = replace(prepared, arguments=(*shlex.split(command)[2:], *place))
         with _open_sites(ray, prepared.config, directory) as sites, _open_watcher(live_display, metrics) as watcher:
-            running = execute(prepared, directory, watcher, live_display.ended, remote=sites, ask_again=ask_again)
+            running = execute(prepared, directory, watcher, live_display.ended, sites=sites, ask_again=ask_again)
             code = run_to_end(running)
     raise typer.Exit(code)
 

@@ -5,6 +5,7 @@ detects changes in it.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +19,9 @@ from adaptive_eval.questions import Question, load_questions
 from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.readers import FileRow
 from adaptive_eval.questions.types import QuestionsConfig
-from adaptive_eval.store import RunReader, TrialRecord
-from adaptive_eval.store.database import is_run
+from adaptive_eval.run.trial import Trial
+from adaptive_eval.storage.errors import DATABASE_FILE
+from adaptive_eval.storage.read import LogReader
 
 MISSING_SIGNALS = frozenset({"timed_out", "unanswered"})
 """Signals of trials without an answer."""
@@ -54,22 +56,23 @@ def _samples(
 
 def read_answers(run: Path, model: str, longest: int) -> Mapping[str, tuple[str, ...]]:
     """The answers of a model in a run, by question, shortened to what a judge sees."""
-    if not is_run(run):
+    if not (run / DATABASE_FILE).exists():
         raise ConfigError(f"grader.compare_to.run: {run} is not a run directory; give the directory of a run")
-    with RunReader.intact(run) as reader:
-        models = reader.header().models
+    with closing(LogReader.open(run)) as reader:
+        reader.database.require_intact()
+        models, trials = reader.models(), dict[int, list[Trial]]()
         if model not in models:
             names = ", ".join(models)
             raise ConfigError(f"grader.compare_to.model: {run} has no model {model!r}; it has {names}")
-        records_by_question: dict[str, list[TrialRecord]] = {}
-        for record in reader.model_trials(model):
-            records_by_question.setdefault(record.question, []).append(record)
-    return {question: tuple(_texts(records, longest)) for question, records in records_by_question.items()}
+        for _, trial in reader.trials("model = ? AND finish_reason IS NOT NULL", models[model]):
+            trials.setdefault(trial.question, []).append(trial)
+        keys = {number: key for key, number in reader.questions().items()}
+    return {keys[question]: tuple(_texts(answers, longest)) for question, answers in trials.items()}
 
 
-def _texts(records: list[TrialRecord], longest: int) -> Iterator[str]:
+def _texts(trials: list[Trial], longest: int) -> Iterator[str]:
     """Texts in the order of trials, up to the first trial that is missing, timed out or unanswered."""
-    for number, record in enumerate(sorted(records, key=lambda record: record.trial)):
-        if record.trial != number or MISSING_SIGNALS & record.answer.signals:
+    for number, trial in enumerate(sorted(trials, key=lambda trial: trial.number)):
+        if trial.number != number or trial.answer is None or MISSING_SIGNALS & trial.answer.signals:
             return
-        yield shortened(record.answer.text, longest)
+        yield shortened(trial.answer.text, longest)

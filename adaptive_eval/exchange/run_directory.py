@@ -6,18 +6,18 @@ The run has one look at all trials, stored and published as for any run.
 import json
 import os
 import shutil
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.seeds import SEED_SPAN
-from adaptive_eval.config.prepare import choose_pace, run_header, seed_base, stored_setup
+from adaptive_eval.config.prepare import choose_pace, run_header, seed_base, stored_questions
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.config.run_secrets import run_redactor
-from adaptive_eval.core import Controller
+from adaptive_eval.core.answer_kinds import answer_kinds
+from adaptive_eval.core.types import Cause
 from adaptive_eval.endpoints.redaction import Redactor, environment_secrets
 from adaptive_eval.exchange.configure import (
     CONFIG_FILE,
@@ -33,26 +33,22 @@ from adaptive_eval.exchange.gather import RecordGatherer
 from adaptive_eval.exchange.samples import NOT_LOGGED
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.types import GraderOptions
+from adaptive_eval.notes.beginnings import TrialsImported
+from adaptive_eval.notes.lives import RunFinished, RunStopped
 from adaptive_eval.questions import Question
-from adaptive_eval.report.build import build_results
 from adaptive_eval.report.events import has_foreign_trials
 from adaptive_eval.report.log_files import LogError
-from adaptive_eval.report.old.stages import stored_plan
+from adaptive_eval.report.make import Reporter
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
-from adaptive_eval.report.results_file import write_results
-from adaptive_eval.report.snapshot import run_subject, take_snapshot
-from adaptive_eval.scheduler.state import RunState, apply_stored
-from adaptive_eval.store import (
-    CommitBatch,
-    Draft,
-    ModelSetAside,
-    RunFinished,
-    RunStopped,
-    Store,
-    TrialRecord,
-    TrialsImported,
-)
-from adaptive_eval.store.looks import plain_look
+from adaptive_eval.run.machine import Machine
+from adaptive_eval.run.notes import note_of
+from adaptive_eval.run.records import CORE_SET_ASIDE, SET_ASIDE, LookTaken, Note
+from adaptive_eval.run.trial import DONE, UNGRADED, GradeDetails, Trial
+from adaptive_eval.running.settings_of_run import replay_stored
+from adaptive_eval.storage.bulk import BulkImport
+from adaptive_eval.storage.write import RunStore
+from adaptive_eval.store import TrialRecord
 
 MISSING_TRIALS = "trials for the first look are missing"
 MAX_TRIAL_NUMBER = 10**6
@@ -65,45 +61,33 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
     A model without all of them is set aside, so that the others can be compared; `run` requests the missing trials. If
     the seeds match the configuration, the looks are those that the run would have taken.
     """
-    with closing(Store.attach(directory)) as store:
-        setup = stored_setup(store.reader.header())._replace(config=config)
-        roster, plan = setup.roster, stored_plan(setup, store.reader, store.reader.events())
-        controller = Controller(plan)
-        state = RunState(controller, roster)
-        apply_stored(state, store.reader, store.reader.events(), judged=False)
-        if has_foreign_trials(store.reader.events()):
-            _set_aside_incomplete(state)
-        events = [
-            ModelSetAside(roster.models[model], lost.reason, lost.cause) for model, lost in controller.set_aside.items()
+    with closing(RunStore.attach(directory)) as store:
+        questions = stored_questions(store.reader.header())
+        machine = replay_stored(store.reader, config, questions)
+        if has_foreign_trials(RunReader(store.reader).events()) and (missing := _incomplete_models(machine)):
+            body = {"reason": MISSING_TRIALS, "cause": Cause.SERVER.value}
+            store.append(*(Note(SET_ASIDE, model, body) for model in missing))
+            machine = replay_stored(store.reader, config, questions)
+        records = [
+            record for record in machine.derived if isinstance(record, LookTaken) or record.kind == CORE_SET_ASIDE
         ]
-        names, capped = tuple(roster.models), plan.has_capped_opening
-        looks = [plain_look(look, names, capped_opening=capped) for look in controller.looks]
-        reason = controller.finished
+        reason = machine.controller.finished
         ended = RunStopped() if reason is None else RunFinished(reason)
-        store.commit(CommitBatch(looks=looks, events=[*events, ended]))
-        subject = run_subject(config, setup.questions, store.reader.created)
-        snapshot = take_snapshot(
-            subject,
-            controller,
-            cast(Any, state.spent.usages),
-            elapsed=0.0,
-            now=time.time(),
-            stopped=True,
-            events=store.reader.events(),
-        )
-        if snapshot is None:
+        reporter = Reporter(config, questions, store.reader.created)
+        draft = reporter.draft(machine, is_over=True)
+        rows = [*enumerate([*records, note_of(ended, {})], store.last_seq + 1)]
+        store.commit(rows, report=draft)
+        if draft is None:
             return None
-        results = build_results(snapshot)
-        write_results(directory, results)
-        return results
+        draft.publish(store)
+        return draft.results
 
 
-def _set_aside_incomplete(state: RunState) -> None:
-    """Set aside the models that lack trials of the first look, unless all of them do."""
-    incomplete = [] if state.controller.looks else state.controller.awaited()
-    for model in incomplete if len(incomplete) < len(state.roster.models) else ():
-        state.apply(ModelSetAside(state.roster.models[model], MISSING_TRIALS))
-    state.decide()
+def _incomplete_models(machine: Machine) -> list[int]:
+    """The models that lack trials of the first look; none if all of them do."""
+    controller, roster = machine.controller, machine.setting.roster
+    incomplete = [] if controller.looks else [roster[at] for at in controller.awaited()]
+    return incomplete if len(incomplete) < len(roster) else []
 
 
 @contextmanager
@@ -131,17 +115,36 @@ class RunDraft:
         config = terms.request.config
         redactor = Redactor() if config is None else run_redactor(config)
         redactor.add(environment_secrets(os.environ))  # keys in use when the logs were written
-        self._draft = Draft.begin(directory, redactor)
+        self._draft = BulkImport.begin(directory, redactor)
         self._bases = {} if config is None else {model.name: seed_base(config, model) for model in config.models}
         self._seeds_match = config is not None
         if config is not None and terms.questions is not None:  # decisions may depend on their order
-            self._draft.name(self._bases, (question.id for question in terms.questions))
+            for name in self._bases:
+                self._draft.model(name)
+            for question in terms.questions:
+                self._draft.question(question.id)
 
     def take(self, records: Sequence[TrialRecord]) -> None:
         """Add trials; raises `LogError` if the run could request one of them again when it is continued."""
         for record in records if self._bases else ():
             self._compare_seed(record)
-        self._draft.add(records)
+        self._draft.add(map(self._trial, records))
+
+    def _trial(self, record: TrialRecord) -> Trial:
+        """A trial by numbers."""
+        return Trial(
+            self._draft.model(record.model),
+            self._draft.question(record.question),
+            record.trial,
+            record.round,
+            state=UNGRADED if record.category is None else DONE,
+            cost=record.cost,
+            category=record.category,
+            kinds=answer_kinds(" ".join(sorted(record.answer.signals))),
+            seconds=record.answer.latency,
+            answer=record.answer,
+            grade=GradeDetails(record.signals, record.extracted, record.grader_error),
+        )
 
     def _compare_seed(self, record: TrialRecord) -> None:
         """Check whether a trial has the seed of the configuration; raises `LogError` if it has another trial's seed."""
@@ -177,7 +180,7 @@ class RunDraft:
             config = self._write_config(tree, questions, can_continue)
         imported = _import_event(gathering, terms, self._seeds_match)
         events = [event for event in (imported, terms.thresholds) if event is not None]
-        self._draft.finish(run_header(config, questions), gathering.keys, events)
+        self._draft.finish(run_header(config, questions), gathering.keys, [note_of(event, {}) for event in events])
         self.close()
         return take_imported_look(self._directory, config), can_continue
 

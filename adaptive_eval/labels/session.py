@@ -16,6 +16,7 @@ from adaptive_eval.report.label_effect import require_useful_labels
 from adaptive_eval.report.label_file import Labelled, grader_of, is_label, label_fields, read_labels
 from adaptive_eval.report.stored import StoredRun, open_run
 from adaptive_eval.report.transcripts import is_from_inspect, transcript_ends
+from adaptive_eval.running.reporting import apply_labels
 
 LAST_MESSAGE = "last message of its transcript"
 CHUNK = 20
@@ -84,6 +85,7 @@ class LabelSession:
         self._at += 1
 
     def _choose(self) -> None:
+        apply_labels(self._run)
         with open_run(self._run) as stored:
             grader = stored.setup.config.grader
             require_useful_labels(grader, stored.rubric)

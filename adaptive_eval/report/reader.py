@@ -20,13 +20,14 @@ from adaptive_eval.run.charges import NO_MODEL, ChargeKind
 from adaptive_eval.run.records import BEGUN, SETTINGS
 from adaptive_eval.run.trial import JUDGING, RESERVED, GradeDetails, Trial
 from adaptive_eval.run.usage import NO_GRADING, AnswerFault, GradingUse
+from adaptive_eval.storage.database import has_tables
 from adaptive_eval.storage.errors import DATABASE_FILE
 from adaptive_eval.storage.header import RunHeader
 from adaptive_eval.storage.packing import parse_object
 from adaptive_eval.storage.read import AccountLine, LogReader, StoredReport
-from adaptive_eval.storage.schema import SCHEMA_VERSION
 from adaptive_eval.store import AlarmRaised, Event
 from adaptive_eval.store import RunReader as OldReader
+from adaptive_eval.store.database import SCHEMA_VERSION as OLD_SCHEMA_VERSION
 from adaptive_eval.store.reader import LARGE, MOST_ROUNDS
 from adaptive_eval.store.records import (
     AWAITS_VERDICT,
@@ -92,7 +93,7 @@ class RunReader:
             with OldReader.if_begun(directory) as old:
                 yield cast(Self | None, old)
             return
-        if not (directory / DATABASE_FILE).exists():
+        if not has_tables(directory):
             yield None
             return
         with closing(cls.open(directory)) as reader:
@@ -399,7 +400,7 @@ def is_of_old_store(directory: Path) -> bool:
             version = int.from_bytes(file.read(USER_VERSION.stop)[USER_VERSION], "big")
     except OSError:
         return False
-    return version != SCHEMA_VERSION
+    return version == OLD_SCHEMA_VERSION
 
 
 def _whole(value: object) -> int:

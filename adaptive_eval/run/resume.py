@@ -153,14 +153,15 @@ async def begin(
     about: Mapping[str, Any] | None = None,
     waited: Collection[int] = (),
     ask_again: bool = False,
+    is_resumed: bool = True,
 ) -> tuple[Machine, list[Event]]:
     """Bring a run to where it can go on; returns its machine, and the first events for it.
 
     `about`: what the note of the start says; `waited`: models of which all that was asked in earlier starts has come;
-    `ask_again`: discard the answers since alarms about changes of servers.
+    `ask_again`: discard the answers since alarms about changes of servers; `is_resumed`: whether it was there before.
     """
     setting = stages[-1].setting
-    kind = RESUMED if any(note.kind in BEGUN for _, note in reader.notes()) else STARTED
+    kind = RESUMED if is_resumed else STARTED
     about = {**(about or {}), **({"judged_at_once": setting.verdicts_at_once} if setting.judged else {})}
     driver.tell(store.append(Note(kind, None, about)))
     if ask_again and (discarded := [*_since_alarms(reader, setting)]):

@@ -18,10 +18,8 @@ import numpy as np
 from adaptive_eval.base.errors import ConfigError, GraderError, StoreError
 from adaptive_eval.config.planning import core_caps, worst_verdict
 from adaptive_eval.config.prepare import (
-    StoredSetup,
     adopt_stored_trials,
     in_order_of_joining,
-    make_roster,
     run_header,
     stored_config,
     stored_questions,
@@ -49,14 +47,12 @@ from adaptive_eval.run.grading import grade_answer
 from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.notes import note_of
 from adaptive_eval.run.records import LooksForgotten, LookTaken, Record
-from adaptive_eval.run.replay import replay
 from adaptive_eval.run.resume import verdicts_asked
 from adaptive_eval.run.trial import DONE, JUDGING, RESERVED, UNGRADED, Key, Trial
 from adaptive_eval.running.answer_keys import open_graders
 from adaptive_eval.running.baseline import take_baseline
-from adaptive_eval.running.beginning import stored_plan
 from adaptive_eval.running.regrade_costs import RegradeCosts
-from adaptive_eval.running.settings_of_run import make_setting, stages_of_run
+from adaptive_eval.running.settings_of_run import replay_stored
 from adaptive_eval.storage.header import RunHeader
 from adaptive_eval.storage.write import RunStore
 from adaptive_eval.store.same_meaning import differences, require_same_meaning
@@ -121,7 +117,6 @@ class _Regrading:
         """`header` is that of the run as graded now; None: the answers on which the grader failed are tried again."""
         self._store, self._config, self._questions, self._header = store, config, questions, header
         self._reader = RunReader(store.reader)
-        self._roster = make_roster(config, questions)
         self._is_capped = core_caps(config.budget).bought
 
     async def carry_out(self, beyond_caps: bool, arguments: tuple[str, ...] | None) -> Regraded:
@@ -248,15 +243,9 @@ class _Regrading:
 
     def _replay(self) -> Machine | None:
         """A machine at the end of the log as it is now; None if plug-ins decide."""
-        config = in_order_of_joining(stored_config(self._store.reader.header()), self._store.reader.header())
-        if config.plug_ins:
-            return None
-        reader, events = self._store.reader, self._reader.events()
-        setup = StoredSetup(config, self._questions, {}, self._roster)
-        keys, numbers = [question.id for question in self._questions], reader.models()
-        setting = make_setting(config, keys, stored_plan(setup, self._reader, events), numbers)
-        stages = stages_of_run(self._reader, events, config, setting)
-        return replay(lambda whole: reader.log(in_whole_commits=whole), stages, reader.notes(), reader.known_answers)
+        header = self._store.reader.header()
+        config = in_order_of_joining(stored_config(header), header)
+        return None if config.plug_ins else replay_stored(self._store.reader, config, self._questions)
 
     def _reporter(self) -> Reporter:
         return Reporter(self._config, self._questions, self._store.reader.created)

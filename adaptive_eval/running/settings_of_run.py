@@ -5,22 +5,25 @@ from dataclasses import replace
 from functools import partial
 
 from adaptive_eval.base.seeds import trial_seed
-from adaptive_eval.config.prepare import PreparedRun, StoredSetup, seed_base, stored_setup
+from adaptive_eval.config.prepare import PreparedRun, StoredSetup, make_roster, seed_base, stored_setup
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.types import NO_COST, Look
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.notes.event import Event
+from adaptive_eval.questions import Question
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.report.changes import Effect, effect_of_changes
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.run.alarms import AlarmSettings
 from adaptive_eval.run.events import Setting
+from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.records import Json
 from adaptive_eval.run.repeats import SamplingFreedom
-from adaptive_eval.run.replay import Stage
+from adaptive_eval.run.replay import Stage, replay
 from adaptive_eval.run.resume import SettingsEffect, stored_stages
 from adaptive_eval.running.beginning import stored_plan
+from adaptive_eval.storage.read import LogReader
 from adaptive_eval.store.looks import plain_look
 from adaptive_eval.supplies.opening import request_limits
 
@@ -101,3 +104,14 @@ def stages_of_run(reader: RunReader, events: Sequence[Event], config: RunConfig,
         lambda before, after: EFFECTS[effect_of_changes(config_of(before), config_of(after))],
         lambda number: config.plug_ins.items() >= config_of(number).plug_ins.items(),
     )
+
+
+def replay_stored(log: LogReader, config: RunConfig, questions: Sequence[Question]) -> Machine:
+    """A machine at the end of a stored log, for those who ask for nothing; `config`: its newest configuration."""
+    reader = RunReader(log)
+    events = reader.events()
+    setup = StoredSetup(config, tuple(questions), {}, make_roster(config, questions))
+    keys = [question.id for question in questions]
+    setting = make_setting(config, keys, stored_plan(setup, reader, events), log.models())
+    stages = stages_of_run(reader, events, config, setting)
+    return replay(lambda whole: log.log(in_whole_commits=whole), stages, log.notes(), log.known_answers)

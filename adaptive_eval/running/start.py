@@ -86,14 +86,14 @@ async def execute(
     watcher: Watcher,
     tell: Callable[[Ended], None],
     stops: StopSource | None = None,
-    remote: OpenRemote | None = None,
+    sites: OpenRemote | None = None,
     *,
     ask_again: bool = False,
 ) -> ExitCode:
     """Begin or resume the run in `directory`, and carry it on until it is finished or stopped.
 
     `tell` is given how it ended while the servers that it has started are being stopped, which may take a while. The
-    default of `stops` is Ctrl-C, SIGTERM and a closed terminal; that of `remote`, servers on this machine. With
+    default of `stops` is Ctrl-C, SIGTERM and a closed terminal; that of `sites`, servers on this machine. With
     `ask_again`, answers since an alarm about their model are discarded and asked again.
 
     Raises `ConfigError` if the run does not fit what it begins with, or its grader not the answer keys, `StoreError` if
@@ -109,7 +109,7 @@ async def execute(
 
     redactor = run_redactor(prepared.config)
     try:
-        start = _Start(watcher, tell_and_note, remote, redactor, ask_again=ask_again)
+        start = _Start(watcher, tell_and_note, sites, redactor, ask_again=ask_again)
         return await start.run(prepared, directory, stops)
     except Exception as error:
         redactor.error(error)
@@ -127,12 +127,12 @@ class _Start:
         self,
         watcher: Watcher,
         tell: Callable[[Ended], None],
-        remote: OpenRemote | None,
+        sites: OpenRemote | None,
         redactor: Redactor,
         *,
         ask_again: bool,
     ) -> None:
-        self._watcher, self._tell, self._remote, self._redactor = watcher, tell, remote, redactor
+        self._watcher, self._tell, self._sites, self._redactor = watcher, tell, sites, redactor
         self._ask_again = ask_again
 
     async def run(self, prepared: PreparedRun, directory: Path, stops: StopSource | None) -> ExitCode:
@@ -146,10 +146,11 @@ class _Start:
         if not beginning.trials:
             await check_keys(beginning.prepared)
         with _opened_store(beginning, directory, self._redactor) as opened, stops or Interrupts() as interrupts:
-            return (await self._carry_on(beginning.prepared, opened.store, interrupts)).exit_code
+            return (await self._carry_on(beginning.prepared, opened, interrupts)).exit_code
 
-    async def _carry_on(self, prepared: PreparedRun, store: RunStore, interrupts: StopSource) -> Ended:
+    async def _carry_on(self, prepared: PreparedRun, opened: OpenedStore, interrupts: StopSource) -> Ended:
         """Request what a run lacks, to its end."""
+        store, is_resumed = opened
         solve_boundary(prepared.plan)
         reader = RunReader(store.reader)
         async with AsyncExitStack() as stack:
@@ -173,7 +174,7 @@ class _Start:
             driver = Driver(
                 store, grading, prepared.questions, clock, patience=patience, observer=status, reporter=reporter
             )
-            context = _supply_context(config, prepared, store, stack, driver, status, self._redactor, self._remote)
+            context = _supply_context(config, prepared, store, stack, driver, status, self._redactor, self._sites)
             supplies = open_supplies(context, _supplied_models(config, prepared, setting, grading))
             driver.use(supplies)
             status.reporter, status.supplies = reporter, supplies
@@ -181,7 +182,9 @@ class _Start:
             interrupts.hear(partial(self._on_interrupt, driver, supplies, patience))
             self._watcher.opened(prepared.config.name, prepared.models, status.take)
             try:
-                machine = await self._to_the_end(driver, store, reader, prepared, setting, status)
+                machine = await self._to_the_end(
+                    driver, store, reader, prepared, setting, status, is_resumed=is_resumed
+                )
             finally:
                 self._watcher.closed()
             return self._end(store, status, machine.controller.finished, prepared.config)
@@ -194,6 +197,8 @@ class _Start:
         prepared: PreparedRun,
         setting: Setting,
         status: LiveStatus,
+        *,
+        is_resumed: bool,
     ) -> Machine:
         """Bring the machine to the end of the log, and drive it to the end of this start."""
         stages = stages_of_run(reader, status.events, prepared.config, setting)
@@ -212,6 +217,7 @@ class _Start:
                 about=_about_start(prepared),
                 waited=waited,
                 ask_again=self._ask_again,
+                is_resumed=is_resumed,
             )
             status.machine = machine
             await driver.run(machine, first)

@@ -61,7 +61,7 @@ class RunDatabase:
         """
         lock = lock_run(directory)
         with closed_on_error(lock):
-            is_begun = _is_begun(directory)
+            is_begun = has_tables(directory, "rw")
             if is_begun:
                 connection = _connect(directory, "rw")
                 with closed_on_error(connection), translate_errors(directory):
@@ -70,7 +70,7 @@ class RunDatabase:
                     _enable_durable_log(connection, directory)
             else:
                 require_nothing_lost(directory, lock)
-                connection = _create(directory)
+                connection = create_database(directory)
             return cls(directory, connection, lock), is_begun
 
     @classmethod
@@ -188,7 +188,8 @@ def _last_seq(connection: sqlite3.Connection) -> int:
     return int(connection.execute(LAST_SEQ).fetchone()[0])
 
 
-def _create(directory: Path) -> sqlite3.Connection:
+def create_database(directory: Path) -> sqlite3.Connection:
+    """A new database, with its tables in a transaction that is still open."""
     connection = _connect(directory, "rwc")
     with closed_on_error(connection), translate_errors(directory):
         _enable_durable_log(connection, directory)
@@ -199,11 +200,11 @@ def _create(directory: Path) -> sqlite3.Connection:
     return connection
 
 
-def _is_begun(directory: Path) -> bool:
+def has_tables(directory: Path, mode: str = "ro") -> bool:
     """Whether a run was begun here: a start that was killed at once may leave a database without tables."""
     if not (directory / DATABASE_FILE).exists():
         return False
-    connection = _connect(directory, "rw")
+    connection = _connect_to_read(directory) if mode == "ro" else _connect(directory, mode)
     try:
         with translate_errors(directory):
             return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])

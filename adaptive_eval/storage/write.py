@@ -197,7 +197,7 @@ class RunStore:
         for seq, record in written:
             stored_at = self._require_new(seq, record)
             if type(record) is Trial:
-                trials[record.key] = _trial_row(seq, record, at if stored_at is None else stored_at)
+                trials[record.key] = trial_row(seq, record, at if stored_at is None else stored_at)
             elif type(record) is Dropped:
                 trials.pop(record.key, None)
                 dropped.append(record.key)
@@ -249,16 +249,21 @@ class RunStore:
 
 
 def _begin(database: RunDatabase, header: RunHeader) -> None:
-    now = time.time()
-    values: dict[str, Stored] = {"name": header.name, "created": now, "version": __version__, "elapsed": 0.0}
-    values |= {"held": "{}", "meaning": dump_json(header.meaning)}
+    run, configuration = run_values(header, time.time())
     models = [sealed(at, name, dump_json(meaning)) for at, (name, meaning) in enumerate(header.models.items())]
     questions = [sealed(at, key, dump_json(body)) for at, (key, body) in enumerate(header.questions.items())]
     with database.transaction() as connection:
-        connection.executemany(_INSERT["run"], [sealed(key, value) for key, value in values.items()])
-        connection.execute(_INSERT["configurations"], sealed(0, now, dump_json(header.configuration)))
+        connection.executemany(_INSERT["run"], run)
+        connection.execute(_INSERT["configurations"], configuration)
         connection.executemany(_INSERT["models"], models)
         connection.executemany(_INSERT["questions"], questions)
+
+
+def run_values(header: RunHeader, now: float) -> tuple[list[tuple[Stored, ...]], tuple[Stored, ...]]:
+    """What is stored of a new run besides its models and questions: its values, and its first configuration."""
+    values: dict[str, Stored] = {"name": header.name, "created": now, "version": __version__, "elapsed": 0.0}
+    values |= {"held": "{}", "meaning": dump_json(header.meaning)}
+    return [sealed(key, value) for key, value in values.items()], sealed(0, now, dump_json(header.configuration))
 
 
 def _costs(cost: tuple[int, float, float]) -> tuple[int, float, float]:
@@ -268,7 +273,7 @@ def _costs(cost: tuple[int, float, float]) -> tuple[int, float, float]:
 _NO_ANSWER: tuple[Stored, ...] = (None,) * 12
 
 
-def _trial_row(seq: int, trial: Trial, at: float) -> tuple[Stored, ...]:
+def trial_row(seq: int, trial: Trial, at: float) -> tuple[Stored, ...]:
     """The values of a trial, in the order of the columns."""
     grade, answer = trial.grade, trial.answer
     signals = dump_json(grade.signals) if grade is not None and grade.signals else None

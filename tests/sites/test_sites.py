@@ -61,9 +61,7 @@ def written(site: Site, **changes: object) -> Path:
 def run_at(cluster: NearCluster, config: Path, site: Site, *watchers: Watcher) -> ExitCode:
     """The run with these sites, in the directory of its name."""
     prepared = prepare(load_config(config, ()))
-    running = execute(
-        prepared, site.directory(), Watchers(*watchers), lambda ended: None, remote=RunSites(cluster).open
-    )
+    running = execute(prepared, site.directory(), Watchers(*watchers), lambda ended: None, sites=RunSites(cluster).open)
     return asyncio.run(running)
 
 

@@ -1,0 +1,53 @@
+"""Makes the report of a stored run anew, as when labels were given after its last look. Nothing is requested."""
+
+from contextlib import closing
+from pathlib import Path
+
+from adaptive_eval.config.prepare import stored_setup
+from adaptive_eval.report.ending import was_killed
+from adaptive_eval.report.label_effect import read_run_labels
+from adaptive_eval.report.make import Reporter
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.stored import StoredRun, has_current_labels
+from adaptive_eval.run.events import Opened, Tick
+from adaptive_eval.run.replay import replay
+from adaptive_eval.running.beginning import stored_plan
+from adaptive_eval.running.settings_of_run import make_setting, stages_of_run
+from adaptive_eval.storage.lock import is_held
+from adaptive_eval.storage.write import RunStore
+
+
+def apply_labels(directory: Path) -> None:
+    """Bring the report of a run up to date with its labels.
+
+    The process that carries on a run does this itself, and a plug-in that only a stored configuration names is not
+    loaded: then the report stays as it is.
+    """
+    if is_held(directory):
+        return
+    with closing(RunReader.open(directory)) as reader:
+        results = StoredRun(reader).latest(rows=False)
+        header = reader.header()
+    if results is None or has_current_labels(results, directory) or stored_setup(header).config.plug_ins:
+        return
+    with closing(RunStore.open(directory, header).store) as store:
+        _make_report(store)
+
+
+def _make_report(store: RunStore) -> None:
+    """Replay the log of a run, and store the report of its end."""
+    log, reader = store.reader, RunReader(store.reader)
+    setup, events = stored_setup(reader.header()), reader.events()
+    config, roster = setup.config, setup.roster
+    setting = make_setting(config, tuple(roster.questions), stored_plan(setup, reader, events), log.models())
+    stages = stages_of_run(reader, events, config, setting)
+    machine = replay(lambda whole: log.log(in_whole_commits=whole), stages, log.notes(), log.known_answers)
+    # what the machine would do now is not done: only why the run has ended is wanted
+    machine.handle(Tick(reader.elapsed, sum(time.gpu_seconds for time in reader.held_times().values())))
+    machine.handle(Opened(last=store.last_seq))
+    labels = read_run_labels(reader, config, roster)
+    reporter = Reporter(config, setup.questions, reader.created, lambda: labels)
+    draft = reporter.draft(machine, is_over=not was_killed(events))
+    if draft is not None:
+        store.commit([], report=draft)
+        draft.publish(store)
