@@ -20,6 +20,7 @@ from adaptive_eval.base.errors import (
     Alarmed,
     ConfigError,
     ExitCode,
+    LaunchFailed,
     Rejected,
     StoreError,
     Unavailable,
@@ -416,7 +417,7 @@ def _error_of(error: Aborted, machine: Machine | None, names: list[str]) -> Adap
         case AbortKind.REFUSED:
             return Rejected("\n".join(lines) + others)
         case AbortKind.UNSERVABLE:
-            return Unavailable("\n".join(lines) + others)
+            return LaunchFailed("\n".join(lines) + others)
         case AbortKind.GRADER | AbortKind.GRADER_SERVER:
             text = NO_GRADES.format(FIRST_ANSWERS, "".join(reasons.values()))
             return ConfigError(text) if kind is AbortKind.GRADER else Unavailable(text)

@@ -19,6 +19,7 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.batches.calls import BatchCalls
 from adaptive_eval.cli import app
 from adaptive_eval.notes.batches import pending_batches
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.simulate.faults import BatchHabits
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store import (
@@ -27,7 +28,6 @@ from adaptive_eval.store import (
     BatchEnded,
     BatchPlanned,
     Event,
-    RunReader,
     events_of_kind,
 )
 

@@ -14,10 +14,10 @@ from test_sites import LetsGo, places_of_its_own, run_at
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.config.load import load_config
 from adaptive_eval.endpoints.redaction import NOTHING_SECRET
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.running.serving import opened_endpoints
 from adaptive_eval.store import (
     Event,
-    RunReader,
     ServerLaunched,
     ServerReleased,
     SiteLost,

@@ -19,6 +19,7 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.types import Look
 from adaptive_eval.endpoints import settings
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.sites import SiteRow, answers_by_site
 from adaptive_eval.report.status import Status
 from adaptive_eval.running.start import execute
@@ -29,7 +30,6 @@ from adaptive_eval.sites.opening import RunSites, require_sites, site_resources
 from adaptive_eval.store import (
     Event,
     ModelSetAside,
-    RunReader,
     ServerLaunched,
     SiteAwaited,
     SiteLost,
