@@ -183,7 +183,7 @@ class Found:
     @classmethod
     def of(cls, directory: Path) -> "Found":
         with closing(RunReader.open(directory)) as reader:
-            outcomes = {(one.model, one.question, one.trial): one.category for one in reader.outcomes()}
+            outcomes = {(trial.model, trial.question, trial.trial): trial.category for trial in reader.trials()}
             return cls(outcomes, list(reader.looks()))
 
 

@@ -25,9 +25,10 @@ from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.words import cost_to_go_on
 from adaptive_eval.running.event_loop import run_to_end
 from adaptive_eval.running.remembered import choose_run, remembered_note
-from adaptive_eval.running.start import RemoteSites, execute
+from adaptive_eval.running.start import execute
 from adaptive_eval.running.watching import Display, Watcher, Watchers
 from adaptive_eval.show.displays import DisplayKind, open_display
+from adaptive_eval.supplies.opening import OpenRemote
 
 TaskModels = Annotated[
     list[str] | None,
@@ -258,7 +259,7 @@ def _announce_regraded(directory: Path) -> None:
 
 
 @contextmanager
-def _open_sites(address: str | None, config: RunConfig, directory: Path) -> Iterator[RemoteSites | None]:
+def _open_sites(address: str | None, config: RunConfig, directory: Path) -> Iterator[OpenRemote | None]:
     """Open the sites of a cluster if there is an address."""
     if address is None:
         yield None
@@ -271,7 +272,7 @@ def _open_sites(address: str | None, config: RunConfig, directory: Path) -> Iter
     require_sites(config)
     run = keeper_name(config, directory)
     with join_cluster(address) as ray, sites_of_run(ray, run, config.servers.sites.orphan_timeout) as cluster:
-        yield RunSites(cluster)
+        yield RunSites(cluster).open
 
 
 @contextmanager

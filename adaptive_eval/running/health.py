@@ -34,7 +34,9 @@ async def check_endpoints(config: RunConfig) -> dict[str, Health]:
     try:
         async with AsyncExitStack() as stack:
             config = await with_simulator(config, stack)
-            context = supply_context(config, stack, logs, run_redactor(config), _ignore, _ignore, patient=False)
+            context = supply_context(
+                None, config, logs, 0.0, stack, run_redactor(config), _ignore, _ignore, patient=False
+            )
             launched = {
                 number: SuppliedModel(number, config.models[number], *([_ignore] * 3)) for number in config.launched
             }

@@ -115,7 +115,7 @@ async def try_answers(prepared: PreparedRun, models: Collection[str]) -> list[Tr
         asked = await with_simulator(config, stack)
         direct = {number: asked.models[number].model_copy(update={"batch": None}) for number in chosen}
         asked = asked.model_copy(update={"models": tuple(direct.values())})
-        context = supply_context(asked, stack, logs, redactor, replies.post, replies.fail, patient=False)
+        context = supply_context(prepared, asked, logs, 0.0, stack, redactor, replies.post, replies.fail, patient=False)
         bases = {number: seed_base(config, config.models[number]) for number in chosen}
 
         def seed(model: int, question: int, number: int) -> int:

@@ -13,7 +13,6 @@ from contextlib import AsyncExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from adaptive_eval import __version__
 from adaptive_eval.base.errors import (
@@ -21,6 +20,7 @@ from adaptive_eval.base.errors import (
     Alarmed,
     ConfigError,
     ExitCode,
+    LaunchFailed,
     Rejected,
     RunChanged,
     StoreError,
@@ -68,11 +68,9 @@ from adaptive_eval.storage.header import RunHeader
 from adaptive_eval.storage.read import LogReader
 from adaptive_eval.storage.write import OpenedStore, RunStore
 from adaptive_eval.store.same_meaning import differences
-from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext, open_supplies
-from adaptive_eval.supplies.served import OpenedHosts, RunServers
+from adaptive_eval.supplies.opening import OpenRemote, SuppliedModel, open_supplies
+from adaptive_eval.supplies.served import RunServers
 
-LOGS = "logs"
-"""The folder of a run for the logs of its servers."""
 OTHER_MODELS = "\nwhich of the other models can be used: adaptive-eval run CONFIG --dry-run"
 """Ends an error about some models when not all others have answered yet."""
 NO_GRADES = (
@@ -81,22 +79,13 @@ NO_GRADES = (
 )
 
 
-class RemoteSites(Protocol):
-    """Servers on other machines."""
-
-    def supplied(
-        self, prepared: PreparedRun, directory: Path, created: float, context: SupplyContext, models: Models
-    ) -> OpenedHosts:
-        """Open the servers of models; nothing is started. `created`: when the run in this directory was."""
-
-
 async def execute(
     prepared: PreparedRun,
     directory: Path,
     watcher: Watcher,
     tell: Callable[[Ended], None],
     stops: StopSource | None = None,
-    sites: RemoteSites | None = None,
+    sites: OpenRemote | None = None,
     *,
     ask_again: bool = False,
 ) -> ExitCode:
@@ -137,7 +126,7 @@ class _Start:
         self,
         watcher: Watcher,
         tell: Callable[[Ended], None],
-        sites: RemoteSites | None,
+        sites: OpenRemote | None,
         redactor: Redactor,
         *,
         ask_again: bool,
@@ -184,21 +173,20 @@ class _Start:
             driver = Driver(
                 store, grading, prepared.questions, clock, patience=patience, observer=status, reporter=reporter
             )
-            remote = None
-            if self._sites is not None:
-                remote = partial(self._sites.supplied, prepared, store.directory, store.reader.created)
             answered = {line.model for line in store.reader.account() if line.state is not None}
             context = supply_context(
+                prepared,
                 config,
+                store.directory,
+                store.reader.created,
                 stack,
-                store.directory / LOGS,
                 self._redactor,
                 driver.post,
                 driver.fail,
                 is_capped=prepared.plan.budget.bought,
                 events=list(status.events),
                 answered={name for name, number in store.reader.models().items() if number in answered},
-                remote=remote,
+                remote=self._sites,
             )
             supplies = open_supplies(context, _supplied_models(config, prepared, setting, grading))
             driver.use(supplies)
@@ -427,7 +415,7 @@ def _error_of(error: Aborted, machine: Machine | None, names: list[str]) -> Adap
         case AbortKind.REFUSED:
             return Rejected("\n".join(lines) + others)
         case AbortKind.UNSERVABLE:
-            return Unavailable("\n".join(lines) + others)
+            return LaunchFailed("\n".join(lines) + others)
         case AbortKind.GRADER | AbortKind.GRADER_SERVER:
             text = NO_GRADES.format(FIRST_ANSWERS, "".join(reasons.values()))
             return ConfigError(text) if kind is AbortKind.GRADER else Unavailable(text)

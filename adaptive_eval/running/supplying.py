@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from adaptive_eval.config.document import read_environment
+from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.redaction import Redactor
@@ -16,9 +17,11 @@ from adaptive_eval.supplies.opening import OpenRemote, SupplyContext, allow_open
 
 
 def supply_context(
+    prepared: PreparedRun | None,
     config: RunConfig,
+    directory: Path,
+    created: float,
     stack: AsyncExitStack,
-    logs: Path,
     redactor: Redactor,
     post: Post,
     on_error: Callable[[BaseException], None],
@@ -34,10 +37,12 @@ def supply_context(
     notices = allow_open_files(config)
     opener = partial(open_endpoint, keys=keys, shared_time=SharedTime(), folder=config.folder, notices=notices)
     return SupplyContext(
+        prepared,
         config,
+        directory,
+        created,
         keys,
         redactor,
-        logs,
         notices,
         stack,
         lambda model: opener(model, model.sampling, model.concurrency, has_answered=model.name in answered),

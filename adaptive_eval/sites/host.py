@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from adaptive_eval.base.errors import EndpointError, LaunchFailed
-from adaptive_eval.base.seeds import SEED_SPAN
-from adaptive_eval.endpoints.types import Prompt
 from adaptive_eval.report.sites import replica_address
 from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import SiteFacts, SiteGone, SiteHandle, SiteMaterial, SiteSecrets, SiteSetup
@@ -68,21 +66,6 @@ class PlaceWait:
     """Called once with the requested and the missing resources."""
 
 
-class SitesEndpoint(ServedEndpoint):
-    """The `Endpoint` of a model over all its sites, which come and go."""
-
-    def __init__(self, prompts: Sequence[Prompt], seed_base: Callable[[int], int]) -> None:
-        super().__init__()
-        self._seed_base = seed_base
-        self._prompts = prompts  # kept, since prompts are told apart by identity: two questions may have equal ones
-        self._questions = {id(prompt): number for number, prompt in enumerate(prompts)}
-
-    def number(self, prompt: Prompt, seeds: range) -> tuple[int, int]:
-        """Numbers of the question and of the first trial of a request."""
-        question = self._questions[id(prompt)]
-        return question, (seeds.start - self._seed_base(question)) % SEED_SPAN
-
-
 @dataclass(frozen=True, slots=True)
 class SiteService:
     """A model that may be served at a site."""
@@ -90,7 +73,7 @@ class SiteService:
     setup: SiteSetup
     site_secrets: SiteSecrets
     material: SiteMaterial
-    endpoint: SitesEndpoint
+    endpoint: ServedEndpoint
     served: ServedPlace
     """This site as a place of the endpoint."""
 
@@ -236,8 +219,8 @@ class SiteHost(ServerHost):
                 await self.unload(at_once=True)
             raise LaunchFailed(f"on {self._node}: {begun.problem}")
         where = replica_address(self._plan.site, self._node)
-        number, silence = service.endpoint.number, self._plan.silence
-        self._link = SiteLink(handle, service.setup.head, number, where, silence, self._forward_event, self._on_gone)
+        silence = self._plan.silence
+        self._link = SiteLink(handle, service.setup.head, where, silence, self._forward_event, self._on_gone)
         service.endpoint.expect_none()  # requests lost with another site are repeated here
         service.served.begin(self._link)
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, NamedTuple
 
-from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt, ReplicaHealth
+from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, ReplicaHealth
+from adaptive_eval.run.trial import Request
 from adaptive_eval.sites.messages import (
     FULL_MESSAGE,
     GATHERING_SECONDS,
@@ -91,16 +92,15 @@ class SiteLink:
         self,
         handle: SiteHandle,
         head: str,
-        number: Callable[[Prompt, range], tuple[int, int]],
         where: str,
         silence: float,
         happened: Callable[[Event], None],
         gone: Callable[["SiteLink", str], None],
     ) -> None:
-        """`number` gives the question and first trial of a request, and `where` the replica's name for answers.
+        """`where` is the replica's name for answers.
         `happened` is called with events of the site's server, and `gone` with the reason when the site stops answering,
         for example after `silence` seconds."""
-        self._handle, self._head, self._number, self._where, self._silence = handle, head, number, where, silence
+        self._handle, self._head, self._where, self._silence = handle, head, where, silence
         self._happened, self._on_gone = happened, gone
         self._waiting: dict[int, _Waiting] = {}
         self._outbox = _Outbox(self._send)
@@ -124,17 +124,12 @@ class SiteLink:
         replicas = tuple(replace(replica, url=self._where) for replica in self._stats.replicas)
         return replace(self._stats, in_flight=self.in_flight, replicas=replicas)
 
-    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+    async def ask(self, request: Request, seeds: range, again: Again | None) -> list[Answer]:
         """One answer per seed, in order; raises the errors of the site's endpoint, and `SiteGone`."""
-        return await self.ask(*self._number(prompt, seeds), seeds, again)
-
-    async def ask(self, question: int, trial: int, seeds: range, again: Again | None) -> list[Answer]:
-        """The answers to a question from this trial on, one per seed; raises the errors of the site's endpoint, and
-        `SiteGone`."""
         if self._over:
             raise SiteGone("it is gone")
         waiting = _Waiting(asyncio.get_running_loop().create_future(), again)
-        number = self._outbox.request(question, trial, seeds, again is not None)
+        number = self._outbox.request(request.question, request.first, seeds, again is not None)
         self._waiting[number] = waiting
         try:
             return await waiting.answers

@@ -10,18 +10,18 @@ from pydantic import SecretStr
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.document import read_environment
-from adaptive_eval.config.prepare import PreparedRun, seed_bases
+from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
 from adaptive_eval.endpoints.types import Again, Answer
 from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.run.trial import Request
-from adaptive_eval.sites.host import SiteGroup, SiteHost, SitePlacing, SitePlan, SitesEndpoint, SiteService
+from adaptive_eval.sites.host import SiteGroup, SiteHost, SitePlacing, SitePlan, SiteService
 from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import SiteMaterial, SiteSecrets, SiteSetup
-from adaptive_eval.supplies.launched import LOGS, file_name
+from adaptive_eval.supplies.launched import file_name
 from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext
 from adaptive_eval.supplies.served import OpenedHosts, ServedClient
-from adaptive_eval.supply.launch.endpoint import ServedPlace
+from adaptive_eval.supply.launch.endpoint import ServedEndpoint, ServedPlace
 from adaptive_eval.supply.launch.types import LaunchConfig, spelled_flag
 
 SPLIT_FLAGS = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
@@ -79,40 +79,32 @@ class RunSites:
     def __init__(self, cluster: SitePlacing) -> None:
         self._cluster = cluster
 
-    def supplied(
-        self, prepared: PreparedRun, directory: Path, created: float, context: SupplyContext, models: Models
-    ) -> OpenedHosts:
-        """Make a host for each site, which is not placed yet, and a client for each model with sites.
+    def open(self, context: SupplyContext, models: Models) -> OpenedHosts:
+        """Make a host for each site, which is not placed yet, and a client for each model with sites."""
+        services = SiteServices(context, models)
+        for number, served in services.served.items():
+            served.answered_before = models[number].name in context.answered
+            context.stack.push_async_callback(served.close)
+        clients = {number: _client(services.served[number], model) for number, model in models.items()}
+        return OpenedHosts(self._hosts(context, services), clients)
 
-        `created`: when the run in this directory was created.
-        """
-        numbers = {model.name: number for number, model in models.items()}
-        served = SiteServices(prepared, directory, [numbers.get(model.name, -1) for model in prepared.config.models])
-        for number, endpoint in served.endpoints.items():
-            endpoint.answered_before = models[number].name in context.answered
-            context.stack.push_async_callback(endpoint.close)
-        clients = {number: _client(served.endpoints[number], model) for number, model in models.items()}
-        return OpenedHosts(self._hosts(prepared, served, directory, created), clients)
-
-    def _hosts(
-        self, prepared: PreparedRun, served: "SiteServices", directory: Path, created: float
-    ) -> Sequence[SiteHost]:
-        config, silence = prepared.config, prepared.config.servers.sites.heartbeat_timeout
-        digest = _digest(f"{directory.resolve()}\0{created}", size=6)
+    def _hosts(self, context: SupplyContext, services: "SiteServices") -> Sequence[SiteHost]:
+        config, silence = context.config, context.config.servers.sites.heartbeat_timeout
+        digest = _digest(f"{context.directory.resolve()}\0{context.created}", size=6)
         run = f"{config.name}-{digest}/"
         left, hosts = self._cluster.sites_left_by(run), list[SiteHost]()
         for group in config.serving_groups:
             together = SiteGroup(config.servers.sites.resource_timeout)
             for place in _group_places(config, group):
-                name = run + place.name
-                plan = SitePlan(place.site, name, resources_of_group(config, group), served.at(group, place), silence)
+                name, resources = run + place.name, resources_of_group(config, group)
+                plan = SitePlan(place.site, name, resources, services.at(group, place), silence)
                 hosts.append(SiteHost(plan, self._cluster, together, kept=name in left))
         return hosts
 
 
-def _client(served: SitesEndpoint, model: SuppliedModel) -> ServedClient:
+def _client(served: ServedEndpoint, model: SuppliedModel) -> ServedClient:
     async def ask(link: SiteLink, request: Request, again: Again | None) -> Sequence[Answer]:
-        return await link.ask(request.question, request.first, model.seeds(request), again)
+        return await link.ask(request, model.seeds(request), again)
 
     return ServedClient(served, ask)
 
@@ -147,32 +139,30 @@ def resources_of_group(config: RunConfig, group: ServingGroup) -> dict[str, floa
 
 
 class SiteServices:
-    """Setups of each model's sites, and the endpoint over them."""
+    """Setups of each model's sites, and the servers of each model."""
 
-    def __init__(self, prepared: PreparedRun, directory: Path, numbers: Sequence[int]) -> None:
-        """`numbers`: by which each model of the configuration is known in the run."""
-        self.endpoints: dict[int, SitesEndpoint] = {}
-        self._config, self._directory, self._head = prepared.config, directory, secrets.token_hex(8)
-        self._numbers = numbers
+    def __init__(self, context: SupplyContext, models: Models) -> None:
+        self.served = {number: ServedEndpoint() for number in models}
+        self._config, self._logs, self._head = context.config, context.logs.resolve(), secrets.token_hex(8)
+        self._numbers = {model.name: number for number, model in models.items()}
         self._inputs: dict[int, tuple[SiteSecrets, SiteMaterial, str]] = {}
-        keys = read_environment(self._config.folder)
+        keys, prepared = read_environment(self._config.folder), context.prepared
+        assert prepared is not None, "sites serve runs"
         materials: dict[int, tuple[SiteMaterial, str]] = {}
-        for number in self._config.launched:
-            model = self._config.models[number]
-            prompts = prepared.prompts[number]
-            self.endpoints[numbers[number]] = SitesEndpoint(prompts, seed_bases(prepared, model))
+        for index in self._config.launched:
+            model, prompts = self._config.models[index], prepared.prompts[index]
             if id(prompts) not in materials:
-                materials[id(prompts)] = _site_inputs(prepared, number)
+                materials[id(prompts)] = _site_inputs(prepared, index)
             material, material_mark = materials[id(prompts)]
             site_secrets = SiteSecrets(model, _model_keys(model, keys), self._config.keys)
-            self._inputs[number] = site_secrets, material, _site_digest(site_secrets, material_mark, self._config)
+            self._inputs[index] = site_secrets, material, _site_digest(site_secrets, material_mark, self._config)
 
     def at(self, group: ServingGroup, place: _Place) -> dict[int, SiteService]:
         """Models that a site at this place may serve."""
-        config, marks = self._config, frozenset(self._inputs[number][2] for number in group.models)
+        config, marks = self._config, frozenset(self._inputs[index][2] for index in group.models)
         services = {}
-        for number in group.models:
-            site_secrets, material, mark = self._inputs[number]
+        for index in group.models:
+            site_secrets, material, mark = self._inputs[index]
             setup = SiteSetup(
                 run=config.name,
                 head=self._head,
@@ -182,12 +172,11 @@ class SiteServices:
                 place=place.word,
                 pool=config.servers.pool if group.places and site_secrets.model.in_pool else None,
                 folder=config.folder.resolve(),
-                logs=self._directory.resolve() / LOGS,
+                logs=self._logs,
             )
-            served = ServedPlace()
-            endpoint = self.endpoints[self._numbers[number]]
-            endpoint.add(served)
-            services[self._numbers[number]] = SiteService(setup, site_secrets, material, endpoint, served)
+            number, here = self._numbers[site_secrets.model.name], ServedPlace()
+            self.served[number].add(here)
+            services[number] = SiteService(setup, site_secrets, material, self.served[number], here)
         return services
 
 

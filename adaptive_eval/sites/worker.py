@@ -222,7 +222,7 @@ class SiteWorker:
         prompt, question = self._material.prompts[request.question], self._material.questions[request.question]
         again = partial(self._is_repeat_allowed, request.number) if request.guarded else None
         try:
-            answers = await self._endpoint.sample(prompt, seeds, again)
+            answers = await self._endpoint.run(lambda server: server.sample(prompt, seeds, again), len(seeds), again)
         except EndpointError as error:
             self._reply(SiteReply(request.number, error=encode_error(error)))
             return

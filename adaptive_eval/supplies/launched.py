@@ -16,6 +16,7 @@ from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.secrets import secret_values
 from adaptive_eval.endpoints.types import Endpoint, Notice
 from adaptive_eval.run.supply import AskedModel, Demand, EndpointSupply, Post
+from adaptive_eval.supplies.opening import LOGS as LOGS
 from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext
 from adaptive_eval.supplies.pool import PooledModel, ServerPool
 from adaptive_eval.supplies.served import OpenedHosts, RunServers, ServedClient
@@ -24,9 +25,6 @@ from adaptive_eval.supply.launch.command import free_ports, server_command, serv
 from adaptive_eval.supply.launch.endpoint import ServedEndpoint
 from adaptive_eval.supply.launch.host import ExclusivePlaces, Host
 from adaptive_eval.supply.launch.server import LaunchedServer, ServerSpec
-
-LOGS = "logs"
-"""The folder in a run's directory that servers print to."""
 
 
 class LaunchedSupply(EndpointSupply):
@@ -45,6 +43,7 @@ class LaunchedSupply(EndpointSupply):
     ) -> None:
         super().__init__(models, post, on_error, is_capped=is_capped)
         servers.hosts += hosts
+        self._servers = servers
         self.pool = ServerPool(hosts, pooled, post, self.post_capacity, on_error)
 
     def serve(self, demand: Mapping[int, Demand]) -> None:
@@ -56,6 +55,15 @@ class LaunchedSupply(EndpointSupply):
         """The slots of all servers of a model."""
         servers = self.pool.servers(model)
         return servers * self._models[model].slots + (self._stuck[model] if servers else 0)
+
+    @property
+    def servers_up(self) -> int:
+        """How many places serve a model, or are held for one."""
+        return self._servers.up
+
+    def hurry(self) -> None:
+        """Give servers no more time to end."""
+        self._servers.hurry()
 
     async def close(self) -> None:
         """Cancel all requests, and start and stop nothing more; servers end with their hosts."""

@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints import open_files
@@ -62,6 +63,9 @@ class SuppliedModel:
         return EndpointClient(endpoint, self.prompt, self.seed)
 
 
+LOGS = "logs"
+"""The folder of a run for the logs of its servers."""
+
 Models = Mapping[int, SuppliedModel]
 """Models by their numbers in the store."""
 
@@ -101,13 +105,18 @@ class OpenSupply(Protocol):
 class SupplyContext:
     """Values that a supply may need to open its models."""
 
+    prepared: PreparedRun | None
+    """None: servers are only checked."""
     config: RunConfig
+    """That of the run, with the address of a simulated server."""
+    directory: Path
+    """That of the run."""
+    created: float
+    """When the run was created."""
     keys: Mapping[str, str] = field(repr=False)
     """The environment, completed by .env."""
     redactor: Redactor = field(repr=False)
     """Removes the secrets of the run."""
-    logs: Path
-    """The folder for the logs of servers."""
     notices: Sequence[Notice]
     """Notices for every server."""
     stack: AsyncExitStack
@@ -128,6 +137,11 @@ class SupplyContext:
     servers: RunServers = field(default_factory=RunServers)
     remote: "OpenRemote | None" = None
     """Opens servers on other machines, if not on this one."""
+
+    @property
+    def logs(self) -> Path:
+        """The folder for the logs of servers."""
+        return self.directory / LOGS
 
 
 OpenRemote = Callable[[SupplyContext, Models], OpenedHosts]

@@ -37,6 +37,7 @@ from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import DEFAULT_KEY
 from adaptive_eval.inspect.process import InspectProcess
 from adaptive_eval.questions.benchmark import ADAPTIVE, INSPECT_LOGS
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.scheduler import troubles
 from adaptive_eval.simulate.answering import question_rows
@@ -47,7 +48,6 @@ from adaptive_eval.store import (
     AnswersLost,
     ModelSetAside,
     OnlyFailures,
-    RunReader,
     SettingsChanged,
     TrialRecord,
     events_of_kind,

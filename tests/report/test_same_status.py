@@ -15,7 +15,9 @@ import numpy as np
 import orjson
 import pytest
 import yaml
+from adaptive_eval.report.old.live_status import StatusTaker
 from adaptive_eval.running.execute import execute
+from adaptive_eval.running.serving import Serving
 from fakes import QUESTIONS, SKILLS, FakeEndpoint
 from played import Played, prepared
 from thoroughness import first_of
@@ -32,13 +34,11 @@ from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.ending import Ended
-from adaptive_eval.report.old.live_status import StatusTaker
 from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.results_file import RESULTS_FILE
 from adaptive_eval.report.snapshot import run_subject
 from adaptive_eval.report.status import Status
 from adaptive_eval.report.stored import open_run
-from adaptive_eval.running.serving import Serving
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show.serve.attach import build_ended_from_feed, stored_status
 from adaptive_eval.show.serve.feed import Feed

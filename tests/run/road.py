@@ -163,10 +163,12 @@ def open_all(
     keys = read_environment(config.folder)
     opener = partial(open_endpoint, keys=keys, shared_time=SharedTime(), folder=config.folder)
     context = SupplyContext(
+        prepared,
         config,
+        directory,
+        0.0,
         keys,
         run_redactor(config),
-        directory / "logs",
         [],
         stack,
         lambda model: opener(model, model.sampling, model.concurrency),

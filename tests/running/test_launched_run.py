@@ -24,11 +24,11 @@ from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.store import (
     Event,
     ModelSetAside,
     RunFinished,
-    RunReader,
     ServerDied,
     ServerLaunched,
     events_of_kind,

@@ -19,9 +19,10 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.types import Look
 from adaptive_eval.endpoints import settings
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.sites import SiteRow, answers_by_site
 from adaptive_eval.report.status import Status
-from adaptive_eval.running.execute import execute
+from adaptive_eval.running.start import execute
 from adaptive_eval.running.watching import Watcher, Watchers
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
@@ -29,7 +30,6 @@ from adaptive_eval.sites.opening import RunSites, require_sites, site_resources
 from adaptive_eval.store import (
     Event,
     ModelSetAside,
-    RunReader,
     ServerLaunched,
     SiteAwaited,
     SiteLost,
@@ -61,7 +61,7 @@ def written(site: Site, **changes: object) -> Path:
 def run_at(cluster: NearCluster, config: Path, site: Site, *watchers: Watcher) -> ExitCode:
     """The run with these sites, in the directory of its name."""
     prepared = prepare(load_config(config, ()))
-    running = execute(prepared, site.directory(), Watchers(*watchers), lambda ended: None, sites=RunSites(cluster))
+    running = execute(prepared, site.directory(), Watchers(*watchers), lambda ended: None, sites=RunSites(cluster).open)
     return asyncio.run(running)
 
 
@@ -162,7 +162,9 @@ def test_who_watches_and_who_reads_the_run_see_the_same_sites(site: Site) -> Non
     watcher = Glances()
     prepared = prepare(load_config(written(site, models=models(site, {"bob": 2})), ()))
     asyncio.run(
-        execute(prepared, site.directory(), Watchers(watcher), lambda ended: None, sites=RunSites(NearCluster([1])))
+        execute(
+            prepared, site.directory(), Watchers(watcher), lambda ended: None, remote=RunSites(NearCluster([1])).open
+        )
     )
     feed = Feed(site.directory())
     feed.poll()

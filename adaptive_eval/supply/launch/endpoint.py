@@ -9,11 +9,26 @@ request times out at a server that still runs, the server hangs, and is restarte
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from adaptive_eval.base.errors import LaunchFailed, RetryNotAllowed, Unavailable
 from adaptive_eval.endpoints.time_limit import EndableBlock
-from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Prompt, summed_stats
+from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt, summed_stats
+
+
+class ServerClient(Protocol):
+    """What asks a server that is up; how it is asked is known to who asks (`Ask`)."""
+
+    async def check(self) -> Health:
+        """Check the server."""
+
+    async def close(self) -> None:
+        """Close every connection."""
+
+    @property
+    def stats(self) -> EndpointStats:
+        """The traffic so far."""
+
 
 Ask = Callable[[Any], Awaitable[Sequence[Answer]]]
 """Asks the endpoint of a server that is up."""
@@ -31,7 +46,7 @@ class ServedPlace:
         """Called when a server is up, and when it is certain that none will be."""
         self.has_answered: Callable[[], bool] = lambda: False
         """Whether the model has answered a request of the run, here or elsewhere."""
-        self.endpoint: Endpoint | None = None
+        self.endpoint: ServerClient | None = None
         """The server's endpoint, while it is up."""
         self.gone: str | None = None
         """Why no server comes up here by itself; None if one may."""
@@ -47,14 +62,14 @@ class ServedPlace:
         self._before: list[EndpointStats] = []
         """Summed traffic of earlier servers; empty, or one entry."""
 
-    def begin(self, endpoint: Endpoint) -> None:
+    def begin(self, endpoint: ServerClient) -> None:
         """Register a server that is up."""
         self.endpoint, self.gone, self.expected = endpoint, None, True
         self.silence = asyncio.get_running_loop().create_future()
         self._ended = asyncio.Event()
         self.changed()
 
-    def leave(self, *, comes_back: bool) -> Endpoint | None:
+    def leave(self, *, comes_back: bool) -> ServerClient | None:
         """Unregister the server: requests in flight are repeated. Returns its endpoint, which has to be closed."""
         ended, self.endpoint = self.endpoint, None
         if ended is not None:
@@ -110,7 +125,7 @@ class ServedPlace:
         finally:
             self.in_flight -= 1
 
-    async def _run_while_up(self, endpoint: Endpoint, ask: Ask) -> Sequence[Answer]:
+    async def _run_while_up(self, endpoint: ServerClient, ask: Ask) -> Sequence[Answer]:
         block = EndableBlock()
         try:
             with block:
