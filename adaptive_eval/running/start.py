@@ -409,7 +409,7 @@ def _verdict_reserve(grading: Grading, prepared: PreparedRun) -> Callable[[Trial
 def _error_of(error: Aborted, machine: Machine | None, names: list[str]) -> AdaptiveEvalError:
     """The error of a run that cannot go on."""
     kind, reasons = error.abort.kind, error.abort.reasons
-    others = "" if machine is None or machine.all_have_answered else OTHER_MODELS
+    others = "" if machine is not None and machine.all_have_answered else OTHER_MODELS
     lines = [f"{names[model]}: {reason}" for model, reason in sorted(reasons.items())]
     match kind:
         case AbortKind.REFUSED:

@@ -69,6 +69,10 @@ class BatchSupply:
         """The traffic of a model, with its batch service and directly."""
         return self._models[model].stats
 
+    async def unreachable(self, model: int) -> str | None:
+        """None: a service is asked when it is handed a batch."""
+        return None
+
     async def close(self) -> None:
         """Leave the batches to the next start."""
         for batches in self._models.values():
