@@ -14,7 +14,7 @@ from thoroughness import THOROUGH
 
 from adaptive_eval import cli, notes
 from adaptive_eval.report import build, question_rows, results_file
-from adaptive_eval.store import looks
+from adaptive_eval.report import looks
 
 
 def make_once() -> None:

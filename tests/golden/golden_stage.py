@@ -73,7 +73,7 @@ class Stage:
 
     def short_polls(self) -> None:
         """Batches are polled as soon as they may have ended."""
-        from adaptive_eval.batches.calls import BatchCalls as CallsOfTasks  # an extra, which other runs do without
+        from adaptive_eval.supplies.batches.calls import BatchCalls as CallsOfTasks  # an extra, which other runs do without
         from adaptive_eval.supplies.batches.calls import BatchCalls
 
         for name in ("first_poll", "longest_poll", "retry_pause"):
