@@ -17,13 +17,14 @@ from adaptive_eval.core.answer_alarms import MOST_CUT
 from adaptive_eval.endpoints.types import Answer, Health
 from adaptive_eval.graders.rubric import Rubric, grades_cut_answers
 from adaptive_eval.graders.types import Grade
+from adaptive_eval.notes import events_of_kind
+from adaptive_eval.notes.beginnings import PriorTaken
 from adaptive_eval.questions import repeated_questions
 from adaptive_eval.report.lines import Scale, count, duration, first_few, safe_line, safe_name, several
-from adaptive_eval.report.old.history import stored_trial_count
-from adaptive_eval.report.old.starting_point import load_starting_point
 from adaptive_eval.report.warnings import sampling_sentence
 from adaptive_eval.report.words import pace_in_words, promise_in_short, run_in_words
 from adaptive_eval.running.answer_keys import check_keys
+from adaptive_eval.running.beginning import load_starting_point
 from adaptive_eval.running.health import check_endpoints, check_graders, check_without_starting
 from adaptive_eval.running.imported_grades import require_agreement
 from adaptive_eval.running.rehearsal import TriedAnswer, keep_answers, try_answers
@@ -56,8 +57,8 @@ def rehearse(
     Raises `ConfigError` or `StoreError` if the run could not begin or resume.
     """
     chosen = asyncio.run(require_agreement(prepared, directory)) is not None
-    stored_trials = stored_trial_count(prepared, directory, grader_chosen=chosen)
-    prepared, prior, *_ = load_starting_point(prepared, directory)
+    prepared, stored_trials, events = load_starting_point(prepared, directory, grader_chosen=chosen)
+    prior = next(iter(events_of_kind(events, PriorTaken)), None)
     keys = asyncio.run(check_keys(prepared))
     typer.echo(QUESTION)
     if start_servers:

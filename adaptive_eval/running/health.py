@@ -4,7 +4,9 @@ import asyncio
 import shlex
 import shutil
 import tempfile
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 from adaptive_eval.base.errors import LaunchFailed
 from adaptive_eval.config.document import read_environment
@@ -16,8 +18,9 @@ from adaptive_eval.endpoints.types import Health, ReplicaHealth
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.report.lines import several
-from adaptive_eval.running.serving import Serving, opened_endpoints
-from adaptive_eval.supplies.launched import require_no_cluster
+from adaptive_eval.running.supplying import supply_context, with_simulator
+from adaptive_eval.supplies.launched import hosts_here, require_no_cluster
+from adaptive_eval.supplies.opening import SuppliedModel, SupplyContext
 from adaptive_eval.supply.launch.command import server_command
 from adaptive_eval.supply.launch.endpoint import ServedEndpoint
 from adaptive_eval.supply.launch.host import Host, find_holder
@@ -29,16 +32,29 @@ async def check_endpoints(config: RunConfig) -> dict[str, Health]:
     asked: set[int] = set()
     logs, well = Path(tempfile.mkdtemp(prefix="adaptive-eval-check-")), True
     try:
-        async with opened_endpoints(config, logs, redactor=run_redactor(config), patient=False) as serving:
+        async with AsyncExitStack() as stack:
+            config = await with_simulator(config, stack)
+            context = supply_context(
+                None, config, logs, 0.0, stack, run_redactor(config), _ignore, _ignore, patient=False
+            )
+            launched = {
+                number: SuppliedModel(number, config.models[number], *([_ignore] * 3)) for number in config.launched
+            }
+            context.servers.hosts += hosts_here(context, launched).hosts if launched else ()
+            stack.push_async_callback(context.servers.end)
             groups = await asyncio.gather(
-                _check_running(serving),
-                *(_check_launched(host, asked) for host in serving.hosts if isinstance(host, Host)),
+                _check_running(context),
+                *(_check_launched(host, asked) for host in context.servers.hosts if isinstance(host, Host)),
             )
         found = {number: health for group in groups for number, health in group.items()}
         well = all(health.ok for health in found.values())
     finally:
         _remove_logs(logs, well)
     return {model.name: found[number] for number, model in enumerate(config.models)}
+
+
+def _ignore(*_: object) -> Any:
+    """Nothing is asked of the models."""
 
 
 async def check_graders(config: RunConfig) -> dict[str, Health]:
@@ -104,10 +120,21 @@ def _remove_logs(logs: Path, well: bool) -> None:
         shutil.rmtree(logs)
 
 
-async def _check_running(serving: Serving) -> dict[int, Health]:
-    launched = {number for host in serving.hosts for number in host.models}
-    up = {number: endpoint for number, endpoint in enumerate(serving.endpoints) if number not in launched}
-    return dict(zip(up, await asyncio.gather(*(endpoint.check() for endpoint in up.values())), strict=True))
+async def _check_running(context: SupplyContext) -> dict[int, Health]:
+    """The health of servers of others; only running a sample can check a model that Inspect asks."""
+    endpoints = {
+        number: context.open_endpoint(model)
+        for number, model in enumerate(context.config.models)
+        if model.launch is None and model.inspect is None
+    }
+    for endpoint in endpoints.values():
+        context.stack.push_async_callback(endpoint.close)
+    found = dict(zip(endpoints, await asyncio.gather(*(one.check() for one in endpoints.values())), strict=True))
+    return {
+        number: found.get(number, Health(()))
+        for number, model in enumerate(context.config.models)
+        if model.launch is None
+    }
 
 
 async def _check_launched(host: Host, asked: set[int]) -> dict[int, Health]:

@@ -27,6 +27,7 @@ from adaptive_eval.running.watching import Watcher
 from adaptive_eval.store import HeldTime
 from adaptive_eval.store.roster import Names
 from adaptive_eval.store.spending import HeldServers
+from adaptive_eval.supplies.served import RunServers
 
 
 class LiveStatus:
@@ -50,6 +51,7 @@ class LiveStatus:
         self.machine: Machine | None = None
         self.reporter: Reporter | None = None
         self.supplies: Mapping[int, Supply] = {}
+        self.servers = RunServers()
 
     # -- the driver's observer -------------------------------------------------------------------------------------
 
@@ -109,12 +111,6 @@ class LiveStatus:
             grading=self._grading_cost(),
             sites=self._site_rows(),
         )
-
-    @property
-    def servers_up(self) -> int:
-        """How many servers the run has started that are up."""
-        supplies = {id(one): one for one in self.supplies.values()}.values()
-        return sum(getattr(one, "servers_up", 0) for one in supplies)
 
     def _servers(self) -> HeldServers:
         held = self._clock.times.held_times()

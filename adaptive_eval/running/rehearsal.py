@@ -1,34 +1,40 @@
 """Rehearsal of a dry run: two real answers of each model in each benchmark, graded as the run would grade them.
 
-The answers are the first trials of these questions, and are kept for the run (`record.dry_run`).
+The answers are the first trials of these questions, and are kept for the run (`report.dry_run`).
 """
 
 import asyncio
 import shutil
 import tempfile
 from collections.abc import Collection, Sequence
-from contextlib import closing
-from dataclasses import replace
+from contextlib import AsyncExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.base.errors import EndpointError, GraderError
+from adaptive_eval.base.errors import EndpointError, GraderError, Rejected
 from adaptive_eval.base.seeds import trial_seed
-from adaptive_eval.config.prepare import PreparedRun, make_lane
+from adaptive_eval.config.planning import trial_cost
+from adaptive_eval.config.prepare import PreparedRun, seed_base
 from adaptive_eval.config.run_secrets import run_redactor
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.graders.pool import Grading
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.dry_run import dry_run_folder
+from adaptive_eval.run.events import Answered, Event, Failed, Received
+from adaptive_eval.run.follow_up import RequestFailure
+from adaptive_eval.run.grading import grade_answer
+from adaptive_eval.run.supply import Supply
+from adaptive_eval.run.trial import DONE, GRADING, UNGRADED, Request, Trial
 from adaptive_eval.running.answer_keys import open_run_graders
-from adaptive_eval.running.serving import opened_endpoints
-from adaptive_eval.scheduler.grading import Grading, grade_or_error, make_record
-from adaptive_eval.store import CommitBatch, Store, TrialRecord
-from adaptive_eval.store.locate import make_directory
-from adaptive_eval.store.redaction import redact_trial
-from adaptive_eval.supply.types import Lane
+from adaptive_eval.running.supplying import supply_context, with_simulator
+from adaptive_eval.storage.lock import make_directory
+from adaptive_eval.storage.redact import redact_trial
+from adaptive_eval.storage.write import RunStore
+from adaptive_eval.supplies.opening import SuppliedModel, open_supplies
 
 ANSWERS = 2
 """Answers of each model, to the first questions of each benchmark: one may be an exception."""
@@ -43,8 +49,9 @@ class TriedAnswer(NamedTuple):
     question: Question
     answer: Answer | EndpointError
     grade: Grade | GraderError | None
-    record: TrialRecord | None = None
-    """The answer as a trial of the run; None if there is no answer, or Inspect has logged it elsewhere."""
+    trial: Trial | None = None
+    """The answer as a trial of the run, its model by its place in the configuration; None if there is no answer, or
+    Inspect has logged it elsewhere."""
 
 
 def keep_answers(prepared: PreparedRun, directory: Path, tried: Sequence[TriedAnswer]) -> int:
@@ -52,66 +59,129 @@ def keep_answers(prepared: PreparedRun, directory: Path, tried: Sequence[TriedAn
 
     Raises `StoreError` if the run could not begin there.
     """
-    records = [one.record for one in tried if one.record is not None]
+    trials = [one.trial for one in tried if one.trial is not None]
     folder = dry_run_folder(directory)
     if folder.exists():
         shutil.rmtree(folder)
-    if records:
+    if trials:
         make_directory(directory)
-        with closing(Store.open(folder, prepared.header, run_redactor(prepared.config)).store) as store:
-            store.commit(CommitBatch(trials=records))
-    return len(records)
+        with closing(RunStore.open(folder, prepared.header, run_redactor(prepared.config)).store) as store:
+            numbers = store.reader.models()
+            store.append(*(trial._replace(model=numbers[prepared.models[trial.model]]) for trial in trials))
+    return len(trials)
+
+
+class _Replies:
+    """The answers that supplies post, by request."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, asyncio.Future[Received]] = {}
+
+    async def ask(self, supply: Supply, request: Request) -> Received:
+        """Have a request answered; raises `EndpointError` if it is not."""
+        reply: asyncio.Future[Received] = asyncio.get_running_loop().create_future()
+        self._waiting[request.id] = reply
+        supply.submit(request, claimed=False)
+        try:
+            return await reply
+        finally:
+            supply.cancel([request.id])
+
+    def post(self, event: Event) -> None:
+        """Hand out a reply."""
+        if isinstance(event, Answered | Failed) and not (reply := self._waiting[event.request]).done():
+            if isinstance(event, Answered):
+                reply.set_result(event.answers[0])
+            else:
+                refused = event.kind is RequestFailure.REFUSED
+                reply.set_exception(Rejected(event.reason) if refused else EndpointError(event.reason))
+
+    def fail(self, error: BaseException) -> None:
+        """Hand an error out to all that wait."""
+        for reply in self._waiting.values():
+            if not reply.done():
+                reply.set_exception(error)
 
 
 async def try_answers(prepared: PreparedRun, models: Collection[str]) -> list[TriedAnswer]:
     """Ask these models, whose servers are up, the first questions, with the seeds of their first trials. Models with a
     batch service are asked directly, since a batch takes too long."""
-    first = _first_questions(prepared)
+    first, config = _first_questions(prepared), prepared.config
     chosen = [number for number, name in enumerate(prepared.models) if name in models]
-    config = prepared.config
-    direct = tuple(config.models[number].model_copy(update={"batch": None}) for number in chosen)
-    asked = config.model_copy(update={"models": direct})
-    with tempfile.TemporaryDirectory(prefix="adaptive-eval-rehearsal-") as logs:
-        redactor = run_redactor(config)
-        opening = opened_endpoints(asked, Path(logs), redactor=redactor, patient=False)
-        async with open_run_graders(prepared) as pool, opening as serving:
-            lanes = [
-                make_lane(prepared, number, endpoint)
-                for number, endpoint in zip(chosen, serving.endpoints, strict=True)
-            ]
-            each = [(lane, at) for lane in lanes for at in first]
-            tried = await asyncio.gather(*(_try(lane, at, prepared.questions[at], pool, redactor) for lane, at in each))
-    logged = {model.name for model in direct if model.inspect is not None}
-    return [one._replace(record=None) if one.model in logged else one for one in tried]
+    redactor, replies = run_redactor(config), _Replies()
+    async with AsyncExitStack() as stack:
+        grading = await stack.enter_async_context(open_run_graders(prepared))
+        logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="adaptive-eval-rehearsal-")))
+        asked = await with_simulator(config, stack)
+        direct = {number: asked.models[number].model_copy(update={"batch": None}) for number in chosen}
+        asked = asked.model_copy(update={"models": tuple(direct.values())})
+        context = supply_context(prepared, asked, logs, 0.0, stack, redactor, replies.post, replies.fail, patient=False)
+        bases = {number: seed_base(config, config.models[number]) for number in chosen}
+
+        def seed(model: int, question: int, number: int) -> int:
+            return trial_seed(bases[model](prepared.questions[question].id), number)
+
+        supplied = {
+            number: SuppliedModel(
+                number, model, prepared.prompts[number].__getitem__, partial(seed, number), trial_cost(model)
+            )
+            for number, model in direct.items()
+        }
+        supplies = open_supplies(context, supplied)
+        for supply in {id(supply): supply for supply in supplies.values()}.values():
+            stack.push_async_callback(supply.close)
+        requests = [Request(at, *pair, 0, 1, 0) for at, pair in enumerate((m, q) for m in chosen for q in first)]
+        tried = await asyncio.gather(
+            *(_try(prepared, supplies[request.model], replies, request, grading, redactor) for request in requests)
+        )
+    logged = {model.name for model in direct.values() if model.inspect is not None}
+    return [one._replace(trial=None) if one.model in logged else one for one in tried]
 
 
 def _first_questions(prepared: PreparedRun) -> list[int]:
     """The indices of the first questions of each benchmark."""
-    found: dict[str, list[int]] = {}
+    by_benchmark: dict[str, list[int]] = {}
     for at, question in enumerate(prepared.questions):
-        found.setdefault(benchmark_named(question.id) if prepared.config.benchmarks else "", []).append(at)
-    return [at for each in found.values() for at in each[:ANSWERS]]
+        name = benchmark_named(question.id) if prepared.config.benchmarks else ""
+        by_benchmark.setdefault(name, []).append(at)
+    return [at for numbers in by_benchmark.values() for at in numbers[:ANSWERS]]
 
 
-async def _try(lane: Lane, at: int, question: Question, pool: Grading, redactor: Redactor) -> TriedAnswer:
-    seed = trial_seed(lane.seed_base(at), 0)
+async def _try(
+    prepared: PreparedRun, supply: Supply, replies: _Replies, request: Request, grading: Grading, redactor: Redactor
+) -> TriedAnswer:
+    name, question = prepared.models[request.model], prepared.questions[request.question]
     try:
         async with asyncio.timeout(LONGEST_WAIT):
-            (answer,) = await lane.endpoint.sample(lane.prompt(at), range(seed, seed + 1))
+            received = await replies.ask(supply, request)
     except EndpointError as error:
         redactor.error(error)
-        return TriedAnswer(lane.name, question, error, None)
+        return TriedAnswer(name, question, error, None)
     except TimeoutError:
-        servers = ", ".join(replica.url for replica in lane.endpoint.stats.replicas) or "its server"
-        late = f"{lane.name} has not answered within {LONGEST_WAIT / 60:g} minutes at {servers}; a run may wait longer"
-        return TriedAnswer(lane.name, question, EndpointError(late), None)
+        servers = ", ".join(replica.url for replica in supply.stats(request.model).replicas) or "its server"
+        late = f"{name} has not answered within {LONGEST_WAIT / 60:g} minutes at {servers}; a run may wait longer"
+        return TriedAnswer(name, question, EndpointError(late), None)
+    answer = received.answer
+    assert answer is not None
+    trial = Trial(
+        *(request.model, request.question, 0, 0),
+        state=GRADING,
+        cost=received.cost,
+        kinds=received.kinds,
+        seconds=received.seconds,
+        answer=answer,
+    )
     try:
         async with asyncio.timeout(LONGEST_WAIT):
-            grade = await grade_or_error(pool.grade, answer, question.for_trial(0))
+            graded = await grade_answer(grading, trial, question, None)
     except TimeoutError:
-        grade = GraderError(f"its grade has not come within {LONGEST_WAIT / 60:g} minutes; a run may wait longer")
-    record = redact_trial(make_record(lane, question, trial=0, round_=0, answer=answer, grade=grade), redactor)
-    if isinstance(grade, GraderError):
-        return TriedAnswer(lane.name, question, record.answer, GraderError(record.grader_error or ""), record)
-    shown = replace(grade, signals=record.signals, extracted=record.extracted)
-    return TriedAnswer(lane.name, question, record.answer, shown, record)
+        late = f"its grade has not come within {LONGEST_WAIT / 60:g} minutes; a run may wait longer"
+        return TriedAnswer(name, question, answer, GraderError(late))
+    state = UNGRADED if graded.category is None else DONE
+    trial = trial._replace(state=state, category=graded.category, verdict=graded.cost, grade=graded.details)
+    trial = redact_trial(trial, answer, redactor)
+    details, shown = trial.grade, trial.answer
+    assert details is not None and shown is not None
+    if trial.category is None:
+        return TriedAnswer(name, question, shown, GraderError(details.error or ""), trial)
+    return TriedAnswer(name, question, shown, Grade(trial.category, details.signals, details.extracted), trial)

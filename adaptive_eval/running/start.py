@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,11 +22,11 @@ from adaptive_eval.base.errors import (
     ExitCode,
     LaunchFailed,
     Rejected,
+    RunChanged,
     StoreError,
     Unavailable,
     error_exit_code,
 )
-from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.planning import longest_prompts, trial_cost
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
@@ -36,15 +36,12 @@ from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.types import NO_COST, Cost, Reason
-from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.redaction import Redactor
-from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.notes import was_waited_for
-from adaptive_eval.notes.event import Event
 from adaptive_eval.notes.lives import RunResumed, RunStopped
-from adaptive_eval.report.dry_run import dry_run_folder
+from adaptive_eval.report.dry_run import matching_dry_run
 from adaptive_eval.report.ending import Ended, build_ended
 from adaptive_eval.report.label_effect import LabelSource
 from adaptive_eval.report.make import Reporter
@@ -56,7 +53,6 @@ from adaptive_eval.run.follow_up import FIRST_ANSWERS
 from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.notes import note_of
 from adaptive_eval.run.resume import alarms_to_ask_again, begin
-from adaptive_eval.run.supply import Supply
 from adaptive_eval.run.trial import Trial
 from adaptive_eval.running.answer_keys import check_keys, open_run_graders
 from adaptive_eval.running.baseline import take_baseline
@@ -65,13 +61,15 @@ from adaptive_eval.running.imported_grades import adopt_grader, require_agreemen
 from adaptive_eval.running.interrupts import Interrupts, StopSource
 from adaptive_eval.running.live_status import LiveStatus
 from adaptive_eval.running.notify import end_line, error_line, notify_end
-from adaptive_eval.running.serving import allow_open_files, with_simulator
 from adaptive_eval.running.settings_of_run import setting_of_today, stages_of_run
+from adaptive_eval.running.supplying import supply_context, with_simulator
 from adaptive_eval.running.watching import Watcher
+from adaptive_eval.storage.header import RunHeader
 from adaptive_eval.storage.read import LogReader
 from adaptive_eval.storage.write import OpenedStore, RunStore
 from adaptive_eval.store.same_meaning import differences
-from adaptive_eval.supplies.opening import OpenRemote, SuppliedModel, SupplyContext, open_supplies
+from adaptive_eval.supplies.opening import OpenRemote, SuppliedModel, open_supplies
+from adaptive_eval.supplies.served import RunServers
 
 OTHER_MODELS = "\nwhich of the other models can be used: adaptive-eval run CONFIG --dry-run"
 """Ends an error about some models when not all others have answered yet."""
@@ -175,12 +173,26 @@ class _Start:
             driver = Driver(
                 store, grading, prepared.questions, clock, patience=patience, observer=status, reporter=reporter
             )
-            context = _supply_context(config, prepared, store, stack, driver, status, self._redactor, self._sites)
+            answered = {line.model for line in store.reader.account() if line.state is not None}
+            context = supply_context(
+                prepared,
+                config,
+                store.directory,
+                store.reader.created,
+                stack,
+                self._redactor,
+                driver.post,
+                driver.fail,
+                is_capped=prepared.plan.budget.bought,
+                events=list(status.events),
+                answered={name for name, number in store.reader.models().items() if number in answered},
+                remote=self._sites,
+            )
             supplies = open_supplies(context, _supplied_models(config, prepared, setting, grading))
             driver.use(supplies)
-            status.reporter, status.supplies = reporter, supplies
+            status.reporter, status.supplies, status.servers = reporter, supplies, context.servers
             stack.push_async_callback(driver.close)
-            interrupts.hear(partial(self._on_interrupt, driver, supplies, patience))
+            interrupts.hear(partial(self._on_interrupt, driver, context.servers, patience))
             self._watcher.opened(prepared.config.name, prepared.models, status.take)
             try:
                 machine = await self._to_the_end(
@@ -235,13 +247,13 @@ class _Start:
             status.take(),
             store.directory,
             gated=config.objective.gate,
-            servers_up=status.servers_up,
+            servers_up=0 if status.servers.is_hurried else status.servers.up,
         )
         store.close()  # who reads how it ended may go on with the run
         self._tell(ended)
         return ended
 
-    def _on_interrupt(self, driver: Driver, supplies: dict[int, Supply], patience: float) -> None:
+    def _on_interrupt(self, driver: Driver, servers: RunServers, patience: float) -> None:
         is_first = driver.stops == 0
         machine = driver.machine
         in_flight = 0 if machine is None else sum(machine.in_flight.values())
@@ -249,9 +261,7 @@ class _Start:
         if is_first:
             self._watcher.stopping(in_flight, patience)
         else:
-            for supply in {id(one): one for one in supplies.values()}.values():
-                if (hurry := getattr(supply, "hurry", None)) is not None:
-                    hurry()
+            servers.hurry()
 
 
 def _require_alarm(directory: Path) -> None:
@@ -277,7 +287,7 @@ def _opened_store(beginning: StartingPoint, directory: Path, redactor: Redactor)
             if changes := [*differences(stored.configuration, header.configuration)]:
                 store.change_settings(header, changes)
         else:
-            shutil.rmtree(dry_run_folder(directory), ignore_errors=True)
+            _begin_with_dry_run(store, header)
         numbers = store.reader.models()
         if beginning.pending_events:
             store.append(*(note_of(event, numbers) for event in beginning.pending_events))
@@ -287,6 +297,28 @@ def _opened_store(beginning: StartingPoint, directory: Path, redactor: Redactor)
         raise
     finally:
         store.close()
+
+
+def _begin_with_dry_run(store: RunStore, header: RunHeader) -> None:
+    """Begin a new run with the answers of its dry run."""
+    try:
+        folder = matching_dry_run(store.directory, header)
+    except RunChanged:  # they are another run's
+        return
+    if folder is None:
+        return
+    models, questions = store.reader.models(), store.reader.questions()
+    with closing(LogReader.open(folder)) as reader:
+        names = {number: name for name, number in reader.models().items()}
+        keys = {number: key for key, number in reader.questions().items()}
+        trials = [
+            trial._replace(model=models[names[trial.model]], question=questions[keys[trial.question]])
+            for _, trial in reader.trials()
+            if names[trial.model] in models and keys[trial.question] in questions
+        ]
+    if trials:
+        store.append(*trials)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _note_fatal_error(store: RunStore, error: Exception) -> None:
@@ -372,40 +404,6 @@ def _verdict_reserve(grading: Grading, prepared: PreparedRun) -> Callable[[Trial
         return grading.lost_with(trial.answer.text, prepared.questions[trial.question].for_trial(trial.number))
 
     return reserve
-
-
-def _supply_context(
-    config: RunConfig,
-    prepared: PreparedRun,
-    store: RunStore,
-    stack: AsyncExitStack,
-    driver: Driver,
-    status: LiveStatus,
-    redactor: Redactor,
-    remote: OpenRemote | None,
-) -> SupplyContext:
-    keys = read_environment(config.folder)
-    notices = allow_open_files(config)
-    opener = partial(open_endpoint, keys=keys, shared_time=SharedTime(), folder=config.folder, notices=notices)
-    answered = {line.model for line in store.reader.account() if line.state is not None}
-    names = {name for name, number in store.reader.models().items() if number in answered}
-    return SupplyContext(
-        prepared,
-        config,
-        store.directory,
-        store.reader.created,
-        keys,
-        redactor,
-        notices,
-        stack,
-        lambda model: opener(model, model.sampling, model.concurrency, has_answered=model.name in names),
-        driver.post,
-        driver.fail,
-        prepared.plan.budget.bought,
-        list[Event](status.events),
-        answered=names,
-        remote=remote,
-    )
 
 
 def _error_of(error: Aborted, machine: Machine | None, names: list[str]) -> AdaptiveEvalError:

@@ -147,6 +147,7 @@ class SiteServices:
         self._numbers = {model.name: number for number, model in models.items()}
         self._inputs: dict[int, tuple[SiteSecrets, SiteMaterial, str]] = {}
         keys, prepared = read_environment(self._config.folder), context.prepared
+        assert prepared is not None, "sites serve runs"
         materials: dict[int, tuple[SiteMaterial, str]] = {}
         for index in self._config.launched:
             model, prompts = self._config.models[index], prepared.prompts[index]

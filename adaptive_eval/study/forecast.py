@@ -14,10 +14,8 @@ from adaptive_eval.config.prepare import PreparedRun, stored_config
 from adaptive_eval.core import Budget
 from adaptive_eval.report.dry_run import matching_dry_run
 from adaptive_eval.report.finding import pairing_in_words
-from adaptive_eval.report.old.starting_point import StartingPoint, load_starting_point
-from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.snapshot import prior_and_recorded_counts
-from adaptive_eval.store import require_same_meaning
+from adaptive_eval.running.beginning import StartingPoint, load_starting_point
 from adaptive_eval.store.locate import fresh_directory, newest_directory
 from adaptive_eval.study.fixed import fixed_with_as_many
 from adaptive_eval.study.grading import ExpectedGrade, expected_grade
@@ -109,11 +107,7 @@ def _starting_point(prepared: PreparedRun, directory: Path | None) -> StartingPo
     """The run's starting point: R0, and for a run in `directory` its imported trials."""
     if directory is None:
         return load_starting_point(prepared, fresh_directory(prepared.config.store, prepared.config.name))
-    beginning = load_starting_point(prepared, directory)
-    with RunReader.if_begun(directory) as reader:
-        if reader is not None:
-            require_same_meaning(reader.header(), beginning.prepared.header, directory)
-    return beginning
+    return load_starting_point(prepared, directory)
 
 
 def _make_scenario(

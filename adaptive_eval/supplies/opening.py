@@ -105,7 +105,8 @@ class OpenSupply(Protocol):
 class SupplyContext:
     """Values that a supply may need to open its models."""
 
-    prepared: PreparedRun
+    prepared: PreparedRun | None
+    """None: servers are only checked."""
     config: RunConfig
     """That of the run, with the address of a simulated server."""
     directory: Path

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from adaptive_eval.report.old.live_status import StatusTaker
 from adaptive_eval.running.execute import execute
+from adaptive_eval.running.serving import Serving
 from fakes import QUESTIONS, SKILLS, FakeEndpoint
 from played import Played, prepared
 from thoroughness import first_of
@@ -38,7 +39,6 @@ from adaptive_eval.report.results_file import RESULTS_FILE
 from adaptive_eval.report.snapshot import run_subject
 from adaptive_eval.report.status import Status
 from adaptive_eval.report.stored import open_run
-from adaptive_eval.running.serving import Serving
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show.serve.attach import build_ended_from_feed, stored_status
 from adaptive_eval.show.serve.feed import Feed

@@ -9,6 +9,7 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
+from adaptive_eval.batches.calls import BatchCalls
 from killed_in_batches import POINTS
 from live_runs import MODELS, Found, Site, small_world
 from patient_time import HANGS
@@ -16,7 +17,6 @@ from typer.testing import CliRunner
 from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.batches.calls import BatchCalls
 from adaptive_eval.cli import app
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.report.reader import RunReader

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from adaptive_eval.running.serving import opened_endpoints
 from live_runs import MODELS, Found, Site
 from near_sites import NearCluster
 from patient_time import HANGS
@@ -15,7 +16,6 @@ from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.config.load import load_config
 from adaptive_eval.endpoints.redaction import NOTHING_SECRET
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.running.serving import opened_endpoints
 from adaptive_eval.store import (
     Event,
     ServerLaunched,
