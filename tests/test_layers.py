@@ -40,7 +40,6 @@ LAYERS: list[str] = [
     "adaptive_eval.report",
     "adaptive_eval.running",
     "adaptive_eval.exchange",
-    "adaptive_eval.batches",
     "adaptive_eval.sites",
     "adaptive_eval.study",
     "adaptive_eval.show",

@@ -9,7 +9,6 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
-from adaptive_eval.batches.calls import BatchCalls
 from killed_in_batches import POINTS
 from live_runs import MODELS, Found, Site, small_world
 from patient_time import HANGS
@@ -30,6 +29,7 @@ from adaptive_eval.store import (
     Event,
     events_of_kind,
 )
+from adaptive_eval.supplies.batches.calls import BatchCalls
 
 SCRIPT = Path(__file__).with_name("killed_in_batches.py")
 TRIALS = {"min": 4, "max": 16}
