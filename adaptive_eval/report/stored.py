@@ -9,34 +9,32 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
 from adaptive_eval.base.errors import ConfigError, StoreError
+from adaptive_eval.base.roster import Roster
 from adaptive_eval.config.planning import make_plan
 from adaptive_eval.config.prepare import StoredSetup, stored_setup
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.types import NO_COST, Verdict
 from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.notes import Event, count_kills
 from adaptive_eval.report.build import grading_cost
 from adaptive_eval.report.cells import CellCounts
 from adaptive_eval.report.ending import status_at_end
 from adaptive_eval.report.gate import ENDED_FIRST, OPEN, UNDECIDED
 from adaptive_eval.report.label_file import labels_digest
-from adaptive_eval.report.old.restore import StoredRun as OldStoredRun
 from adaptive_eval.report.other_costs import costs_beside, counted_gpu_seconds
 from adaptive_eval.report.question_rows import CountedRows
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Caution, ModelRow, OtherCostRow, Results
 from adaptive_eval.report.results_file import from_json
 from adaptive_eval.report.run_counts import RunCounts
+from adaptive_eval.report.spending import HeldServers
+from adaptive_eval.report.thresholds import kept_rubric
 from adaptive_eval.run.trial import RESERVED, UNGRADED
 from adaptive_eval.storage.read import StoredReport
-from adaptive_eval.store import Event, Roster, count_kills
-from adaptive_eval.store import RunReader as OldReader
-from adaptive_eval.store.spending import HeldServers
-from adaptive_eval.store.thresholds import kept_rubric
 
 
 class StoredRun:
@@ -200,8 +198,6 @@ def open_run(directory: Path, *, whole: bool = True) -> Iterator[StoredRun]:
 
 def stored_run(reader: RunReader, setup: StoredSetup | None = None, events: Sequence[Event] | None = None) -> StoredRun:
     """The run of a reader."""
-    if isinstance(reader, OldReader):
-        return cast(StoredRun, OldStoredRun(reader, setup, events))
     return StoredRun(reader, setup, events)
 
 

@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from adaptive_eval.scheduler import loop
 from contrary_server import MODELS, Asked, Said, listening, write_config
 from patient_time import HANGS
 from thoroughness import first_of
@@ -13,8 +14,8 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints.settings import EndpointSettings
-from adaptive_eval.scheduler import loop
-from adaptive_eval.store import ModelSetAside, RunReader, ServersNoticed, events_of_kind
+from adaptive_eval.notes import ModelSetAside, ServersNoticed, events_of_kind
+from adaptive_eval.report.reader import RunReader
 
 RUNNER = CliRunner()
 ALL = 48

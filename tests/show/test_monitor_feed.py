@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from adaptive_eval.store import Regrade, reader
 from played import REPLICA, Played, prepared
 
 from adaptive_eval.base.errors import StoreError
@@ -14,14 +15,16 @@ from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.asked import ReplyUse, usage_signals
+from adaptive_eval.notes import TrialsRegraded
 from adaptive_eval.report import stored_sums
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results import GradingCost
 from adaptive_eval.report.stored_sums import StoredSums
 from adaptive_eval.report.view import RunView, drop_rows, read_report, read_view
 from adaptive_eval.show.serve import feed as feed_module
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.store import Regrade, RunReader, TrialRecord, TrialsRegraded, reader
 
 Play = Callable[..., Played]
 

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from adaptive_eval.store import Store
 from two_by_two import HEADER
 
-from adaptive_eval.store import RunHeader, Store
+from adaptive_eval.storage.header import RunHeader
 
 
 @pytest.fixture

@@ -5,26 +5,32 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
 import numpy as np
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.benchmarks import prompt_for
+from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, PriorConfig, RunConfig
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.graders.rubric import Rubric, SchemaRubric, best_is_sure, grades_cut_answers
+from adaptive_eval.notes import Json, OutcomesRecorded, PriorTaken, TrialsImported, events_of_kind
 from adaptive_eval.notes.event import Change
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
 from adaptive_eval.report.lines import first_few
-from adaptive_eval.report.old.earlier import LOGS, Outcomes, PriorOutcomes, Recorded, outcomes_digest, stored_outcomes
-from adaptive_eval.report.old.history import imported_cells
 from adaptive_eval.report.stored import StoredRun, open_run
-from adaptive_eval.store import Json, OutcomesRecorded, PriorTaken, TrialsImported, events_of_kind
-from adaptive_eval.store.database import is_run
-from adaptive_eval.store.same_meaning import differences
+from adaptive_eval.running.earlier import (
+    LOGS,
+    Outcomes,
+    PriorOutcomes,
+    Recorded,
+    imported_cells,
+    outcomes_digest,
+    stored_outcomes,
+)
+from adaptive_eval.storage.database import has_tables
 
 MEND_PRIOR = "R0 needs outcomes of the same questions, asked with the same prompt"
 
@@ -34,7 +40,7 @@ def _open_earlier(run: Path, directory: Path, what: str) -> Iterator[StoredRun]:
     """Open an earlier run than that in `directory`; raises `ConfigError` if there is none."""
     if run.resolve() == directory.resolve():
         raise ConfigError(f"{what}: {run} is the run itself; name an earlier one")
-    if not is_run(run):
+    if not has_tables(run):
         raise ConfigError(f"{what}: {run} holds no run; name the directory of one")
     with open_run(run) as earlier:
         yield earlier
@@ -94,7 +100,7 @@ def _prior_problems(
 def first_outcomes(earlier: StoredRun, models: Collection[str]) -> dict[str, dict[str, list[int]]]:
     """Categories of each model's trials before its first look, in order; incomplete models are left out."""
     roster, least = earlier.setup.roster, earlier.setup.config.trials.min
-    first = imported_cells(roster, cast(Any, earlier.reader), earlier.events)
+    first = imported_cells(roster, earlier.reader)
     size = {
         (model, question): least if first is None else int(first[roster.cell(model, question)])
         for model in roster.models
