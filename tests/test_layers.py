@@ -15,7 +15,7 @@ IO = {"aiohttp", "asyncio", "httpx2", "io", "logging", "openai", "os", "pathlib"
 PROCESSES = {"multiprocessing", "signal", "subprocess", "sys", "tempfile", "threading"}
 PURE_FORBIDDEN = CLOCKS_AND_CHANCE | IO | PROCESSES
 PURE = ["scorio", "adaptive_eval/core"]
-REPLACED = {"adaptive_eval.store", "adaptive_eval.supply", "adaptive_eval.scheduler", "adaptive_eval.report.old"}
+REPLACED = {"adaptive_eval.store", "adaptive_eval.supply", "adaptive_eval.scheduler"}
 """Rooms that `run` and `storage` replace, with types of the same names."""
 
 # Lowest first, one room a line: a module may import from its own room and from those before it.

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple, Self, cast
+from typing import Literal, NamedTuple, Self
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -21,13 +21,10 @@ from adaptive_eval.run.records import BEGUN, SETTINGS
 from adaptive_eval.run.trial import JUDGING, RESERVED, GradeDetails, Trial
 from adaptive_eval.run.usage import NO_GRADING, AnswerFault, GradingUse
 from adaptive_eval.storage.database import has_tables
-from adaptive_eval.storage.errors import DATABASE_FILE
 from adaptive_eval.storage.header import RunHeader
 from adaptive_eval.storage.packing import parse_object
 from adaptive_eval.storage.read import AccountLine, LogReader, StoredReport
 from adaptive_eval.store import AlarmRaised, Event
-from adaptive_eval.store import RunReader as OldReader
-from adaptive_eval.store.database import SCHEMA_VERSION as OLD_SCHEMA_VERSION
 from adaptive_eval.store.reader import LARGE, MOST_ROUNDS
 from adaptive_eval.store.records import (
     AWAITS_VERDICT,
@@ -47,8 +44,6 @@ from adaptive_eval.store.summing import NOTHING, Counts, align_with_roster, coun
 FAULTS = frozenset(AnswerFault)
 """Faults of alarms about all answers of a model."""
 SHOWN_CHARACTERS = 120
-USER_VERSION = slice(60, 64)
-"""Bytes of an SQLite file that hold its user_version."""
 
 
 class NamedTrial(NamedTuple):
@@ -81,18 +76,12 @@ class RunReader:
     @classmethod
     def open(cls, directory: Path) -> Self:
         """Open the run in `directory`; another process may be writing it."""
-        if is_of_old_store(directory):
-            return cast(Self, OldReader.open(directory))
         return cls(LogReader.open(directory))
 
     @classmethod
     @contextmanager
     def if_begun(cls, directory: Path) -> Iterator[Self | None]:
         """Open the run in `directory` as a context; None if no run was begun there."""
-        if is_of_old_store(directory):
-            with OldReader.if_begun(directory) as old:
-                yield cast(Self | None, old)
-            return
         if not has_tables(directory):
             yield None
             return
@@ -391,16 +380,6 @@ def describe_example(record: TrialRecord, key: str) -> str:
     cut = text if len(text) <= SHOWN_CHARACTERS else f"…{text[-SHOWN_CHARACTERS:]}"
     extracted = "nothing" if record.extracted is None else repr(record.extracted[:SHOWN_CHARACTERS])
     return f"for example {cut!r} to question {record.question}: found {extracted}, key {key[:SHOWN_CHARACTERS]!r}"
-
-
-def is_of_old_store(directory: Path) -> bool:
-    """Whether a run was written by the store that is being replaced."""
-    try:
-        with (directory / DATABASE_FILE).open("rb") as file:
-            version = int.from_bytes(file.read(USER_VERSION.stop)[USER_VERSION], "big")
-    except OSError:
-        return False
-    return version == OLD_SCHEMA_VERSION
 
 
 def _whole(value: object) -> int:

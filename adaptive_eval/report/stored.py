@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
@@ -24,7 +23,6 @@ from adaptive_eval.report.cells import CellCounts
 from adaptive_eval.report.ending import status_at_end
 from adaptive_eval.report.gate import ENDED_FIRST, OPEN, UNDECIDED
 from adaptive_eval.report.label_file import labels_digest
-from adaptive_eval.report.old.restore import StoredRun as OldStoredRun
 from adaptive_eval.report.other_costs import costs_beside, counted_gpu_seconds
 from adaptive_eval.report.question_rows import CountedRows
 from adaptive_eval.report.reader import RunReader
@@ -34,7 +32,6 @@ from adaptive_eval.report.run_counts import RunCounts
 from adaptive_eval.run.trial import RESERVED, UNGRADED
 from adaptive_eval.storage.read import StoredReport
 from adaptive_eval.store import Event, Roster, count_kills
-from adaptive_eval.store import RunReader as OldReader
 from adaptive_eval.store.spending import HeldServers
 from adaptive_eval.store.thresholds import kept_rubric
 
@@ -195,14 +192,7 @@ def open_run(directory: Path, *, whole: bool = True) -> Iterator[StoredRun]:
     Without `whole`, large runs are not checked beforehand.
     """
     with RunReader.intact(directory, whole=whole) as reader:
-        yield stored_run(reader)
-
-
-def stored_run(reader: RunReader, setup: StoredSetup | None = None, events: Sequence[Event] | None = None) -> StoredRun:
-    """The run of a reader."""
-    if isinstance(reader, OldReader):
-        return cast(StoredRun, OldStoredRun(reader, setup, events))
-    return StoredRun(reader, setup, events)
+        yield StoredRun(reader)
 
 
 def read_counts(directory: Path) -> RunCounts:

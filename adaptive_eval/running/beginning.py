@@ -29,16 +29,15 @@ from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.types import Cost
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.notes import events_of_kind
-from adaptive_eval.notes.beginnings import OutcomesRecorded, PriorTaken, TrialsImported
+from adaptive_eval.notes.beginnings import OutcomesRecorded, PriorTaken
 from adaptive_eval.notes.event import Event
 from adaptive_eval.notes.grading import ThresholdsFrozen, TrialsRegraded
 from adaptive_eval.notes.lives import RunBegun
 from adaptive_eval.report.changes import require_compatible
-from adaptive_eval.report.old.earlier import PriorOutcomes, Recorded, stored_outcomes, stored_prior
-from adaptive_eval.report.old.history import Cells, known_before
-from adaptive_eval.report.old.take_earlier import take_outcomes, take_prior
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.thresholds import thresholds_from_run
+from adaptive_eval.running.earlier import Cells, PriorOutcomes, Recorded, known_before, stored_outcomes, stored_prior
+from adaptive_eval.running.take_earlier import take_outcomes, take_prior
 from adaptive_eval.store.roster import Roster
 from adaptive_eval.store.same_meaning import require_same_meaning
 from adaptive_eval.store.thresholds import kept_thresholds, thresholds_from_event
@@ -123,27 +122,10 @@ def first_cells(config: RunConfig, roster: Roster, reader: RunReader, events: Se
     """Trials (L, M) that the first look has besides those it asks for, imported or asked for under earlier grades; None
     if there are none. Raises `ConfigError` if they exceed the configured maximum."""
     regraded = [event.opening for event in events_of_kind(events, TrialsRegraded) if event.opening is not None]
-    first = _cells(roster, reader, regraded[-1], first_round=True) if regraded else imported_cells(roster, reader)
+    first = cell_extents(roster, reader, regraded[-1], first_round=True) if regraded else imported_cells(roster, reader)
     if first is not None:
         _require_room(config, first)
     return first
-
-
-def imported_cells(roster: Roster, reader: RunReader) -> Cells | None:
-    """Imported trials (L, M) whose seeds are not those of the configuration, with gaps before the highest number; None
-    if there are none."""
-    notes = reader.log.notes()
-    ends = [seq for seq, note in notes if note.kind == TrialsImported.KIND and not note.body.get("seeds_match")]
-    return _cells(roster, reader, ends[-1]) if ends else None
-
-
-def _cells(roster: Roster, reader: RunReader, until: int, *, first_round: bool = False) -> Cells:
-    """(L, M): one more than the highest trial number up to a place in the log; 0 without a trial."""
-    cells = np.zeros((len(roster.models), len(roster.questions)), dtype=np.int32)
-    for extent in reader.cells(until, first_round=first_round):
-        if (extent.model, extent.question) in roster:
-            cells[roster.cell(extent.model, extent.question)] = extent.extent
-    return cells
 
 
 def _require_same_meaning(reader: RunReader, prepared: PreparedRun, directory: Path, *, grader_chosen: bool) -> None:

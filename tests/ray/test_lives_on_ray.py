@@ -18,7 +18,7 @@ from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.prepare import PreparedRun
-from adaptive_eval.report.old.starting_point import StartingPoint, load_starting_point
+from adaptive_eval.running.beginning import StartingPoint, load_starting_point
 from adaptive_eval.report.sites import site_rows
 from adaptive_eval.running import execute
 from adaptive_eval.sites.keeper import NAMESPACE

@@ -32,7 +32,7 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.report.changes import Effect, effect_of_changes
 from adaptive_eval.report.make import Reporter
-from adaptive_eval.report.old.starting_point import load_starting_point
+from adaptive_eval.running.beginning import load_starting_point
 from adaptive_eval.run.driver import Driver
 from adaptive_eval.run.events import Setting
 from adaptive_eval.run.machine import Machine

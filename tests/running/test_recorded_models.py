@@ -18,7 +18,7 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Reason
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.next_steps import next_steps
-from adaptive_eval.report.old.starting_point import load_starting_point
+from adaptive_eval.running.beginning import load_starting_point
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.stored import open_run, read_counts
 from adaptive_eval.report.undecided import recording_need

@@ -15,7 +15,7 @@ from adaptive_eval.report.gate import OPEN, UNDECIDED, gate_outcome
 from adaptive_eval.report.label_file import LABELS_FILE
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
-from adaptive_eval.report.stored import stored_run
+from adaptive_eval.report.stored import StoredRun
 from adaptive_eval.show.serve.feed import FileMark
 from adaptive_eval.store.locate import has_database, runs_in
 from adaptive_eval.store.looks import NamedLook, read_look
@@ -123,7 +123,7 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
 
 
 def _newest_results(reader: RunReader, *, running: bool) -> Results | None:
-    run = stored_run(reader)
+    run = StoredRun(reader)
     return run.latest(rows=False) if running else run.brief_results(running=False, rows=False)
 
 

@@ -22,10 +22,14 @@ from numpy.typing import NDArray
 
 from adaptive_eval.config.planning import PriorKnowledge
 from adaptive_eval.config.run import PriorConfig, RunConfig
+from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.notes.beginnings import TrialsImported
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.warnings import LOGS as LOGS
 from adaptive_eval.store import Event, Json, OutcomesRecorded, PriorTaken, Roster, events_of_kind
 from scorio.moments import CountArray
 
+Cells = NDArray[np.int32]
 Outcomes = Mapping[str, Sequence[int]]
 """The categories of a model's first trials, by question."""
 
@@ -96,3 +100,35 @@ def outcomes_digest(
     some = [] if unsure is None else [unsure]
     whole = orjson.dumps([counts, ungraded, *some, meaning], option=orjson.OPT_SORT_KEYS)
     return blake2b(whole, digest_size=16).hexdigest()
+
+
+def known_before(
+    config: RunConfig, roster: Roster, imported: Cells | None, prior: PriorOutcomes | None, recorded: Recorded
+) -> PriorKnowledge:
+    """All outcomes of recorded models, or else R0: per question no more than was imported or the first round asks."""
+    categories = len(open_rubric(config.rubric).weights)
+    if recorded:
+        return recorded_counts(recorded, roster, categories)
+    if prior is None:
+        return PriorKnowledge()
+    there = np.zeros((len(roster.models), len(roster.questions)), np.int32) if imported is None else imported
+    most = np.maximum(there, config.trials.min)
+    counts = prior.counts(tuple(roster.models), tuple(roster.questions), most, categories)
+    return PriorKnowledge(counts)
+
+
+def imported_cells(roster: Roster, reader: RunReader) -> Cells | None:
+    """Imported trials (L, M) whose seeds are not those of the configuration, with gaps before the highest number; None
+    if there are none."""
+    notes = reader.log.notes()
+    ends = [seq for seq, note in notes if note.kind == TrialsImported.KIND and not note.body.get("seeds_match")]
+    return cell_extents(roster, reader, ends[-1]) if ends else None
+
+
+def cell_extents(roster: Roster, reader: RunReader, until: int, *, first_round: bool = False) -> Cells:
+    """(L, M): one more than the highest trial number up to a place in the log; 0 without a trial."""
+    cells = np.zeros((len(roster.models), len(roster.questions)), dtype=np.int32)
+    for extent in reader.cells(until, first_round=first_round):
+        if (extent.model, extent.question) in roster:
+            cells[roster.cell(extent.model, extent.question)] = extent.extent
+    return cells

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
 import numpy as np
 
@@ -19,9 +18,16 @@ from adaptive_eval.notes.event import Change
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
 from adaptive_eval.report.lines import first_few
-from adaptive_eval.report.old.earlier import LOGS, Outcomes, PriorOutcomes, Recorded, outcomes_digest, stored_outcomes
-from adaptive_eval.report.old.history import imported_cells
 from adaptive_eval.report.stored import StoredRun, open_run
+from adaptive_eval.running.earlier import (
+    LOGS,
+    Outcomes,
+    PriorOutcomes,
+    Recorded,
+    imported_cells,
+    outcomes_digest,
+    stored_outcomes,
+)
 from adaptive_eval.store import Json, OutcomesRecorded, PriorTaken, TrialsImported, events_of_kind
 from adaptive_eval.store.database import is_run
 from adaptive_eval.store.same_meaning import differences
@@ -94,7 +100,7 @@ def _prior_problems(
 def first_outcomes(earlier: StoredRun, models: Collection[str]) -> dict[str, dict[str, list[int]]]:
     """Categories of each model's trials before its first look, in order; incomplete models are left out."""
     roster, least = earlier.setup.roster, earlier.setup.config.trials.min
-    first = imported_cells(roster, cast(Any, earlier.reader), earlier.events)
+    first = imported_cells(roster, earlier.reader)
     size = {
         (model, question): least if first is None else int(first[roster.cell(model, question)])
         for model in roster.models

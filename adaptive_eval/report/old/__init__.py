@@ -1,1 +1,0 @@
-"""How reports were made by replaying a run of the old store: goes with it."""
