@@ -36,7 +36,16 @@ from adaptive_eval.notes.lives import RunBegun
 from adaptive_eval.report.changes import require_compatible
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.thresholds import thresholds_from_run
-from adaptive_eval.running.earlier import Cells, PriorOutcomes, Recorded, known_before, stored_outcomes, stored_prior
+from adaptive_eval.running.earlier import (
+    Cells,
+    PriorOutcomes,
+    Recorded,
+    cell_extents,
+    imported_cells,
+    known_before,
+    stored_outcomes,
+    stored_prior,
+)
 from adaptive_eval.running.take_earlier import take_outcomes, take_prior
 from adaptive_eval.store.roster import Roster
 from adaptive_eval.store.same_meaning import require_same_meaning
@@ -122,7 +131,9 @@ def first_cells(config: RunConfig, roster: Roster, reader: RunReader, events: Se
     """Trials (L, M) that the first look has besides those it asks for, imported or asked for under earlier grades; None
     if there are none. Raises `ConfigError` if they exceed the configured maximum."""
     regraded = [event.opening for event in events_of_kind(events, TrialsRegraded) if event.opening is not None]
-    first = cell_extents(roster, reader, regraded[-1], first_round=True) if regraded else imported_cells(roster, reader)
+    first = imported_cells(roster, reader)
+    if regraded:
+        first = cell_extents(roster, reader, regraded[-1], first_round=True)
     if first is not None:
         _require_room(config, first)
     return first
