@@ -22,11 +22,11 @@ from pathlib import Path
 from tables import Check, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import Latency, World, many_close
-from adaptive_eval.store import RunReader
 
 MIX = Faults(server_error=0.05, reset=0.02, hang=0.01)
 SINGLE = {

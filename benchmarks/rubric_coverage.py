@@ -34,10 +34,11 @@ from adaptive_eval.config.planning import plan_on
 from adaptive_eval.core import Bench, Controller
 from adaptive_eval.graders.frozen import fit_frozen
 from adaptive_eval.graders.rubric import RubricConfig
+from adaptive_eval.notes import ThresholdsFrozen, events_of_kind
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.server import serving
 from adaptive_eval.simulate.worlds import Latency, World
-from adaptive_eval.store import RunReader, ThresholdsFrozen, events_of_kind
 from scorio.categorical import SCHEMATA, Schema, Thresholds, classify
 from scorio.moments import FloatArray, question_moments
 from scorio.sinf.prior import self_centred_average_moments, self_centred_prior, unseen_variance

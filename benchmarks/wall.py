@@ -24,11 +24,11 @@ from tables import Check, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.core.types import Verdict
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import COIN_CONCENTRATION, Latency, World, beta_profile, binary
-from adaptive_eval.store import RunReader
 
 MEANS = (0.50, 0.53, 0.55, 0.59, 0.63)
 DESIGNS = ("fixed", "answers", "time")

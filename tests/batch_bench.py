@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
+from adaptive_eval.batches.endpoint import BatchedEndpoint
 from live_runs import small_world
 
-from adaptive_eval.batches.endpoint import BatchedEndpoint
 from adaptive_eval.endpoints.batching import BatchConfig
 from adaptive_eval.endpoints.failures import Refusal, error_signal
 from adaptive_eval.endpoints.redaction import NOTHING_SECRET
@@ -22,12 +22,12 @@ from adaptive_eval.endpoints.types import (
     Prompt,
     Sampling,
 )
+from adaptive_eval.notes import Event
 from adaptive_eval.notes.batches import PendingBatch, pending_batches
 from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.faults import BatchHabits, Faults
 from adaptive_eval.simulate.replies import ApiReply
-from adaptive_eval.store import Event
 from adaptive_eval.supplies.batches.service import BatchService
 from adaptive_eval.supplies.batches.wire import MaybeCreated
 

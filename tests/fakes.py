@@ -9,7 +9,17 @@ from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 
+from adaptive_eval.scheduler.loop import Loop
+from adaptive_eval.scheduler.model_states import GradedBenchmarks
+from adaptive_eval.scheduler.scheduler import Scheduler
+from adaptive_eval.scheduler.state import RunState
+from adaptive_eval.store.usage import TrialUsage
+from adaptive_eval.supply.pool import open_pool
+from adaptive_eval.supply.supplies import OpenSupply
+from adaptive_eval.supply.types import Lane, TrialPrice
+
 from adaptive_eval.base.errors import EndpointError, GraderError
+from adaptive_eval.base.roster import Roster
 from adaptive_eval.base.seeds import hashed_base
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.plan import Plan
@@ -17,20 +27,15 @@ from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
 from adaptive_eval.core.types import NO_COST, Cost, Look
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Message, Prompt, ReplicaStats
 from adaptive_eval.graders.types import Grade
+from adaptive_eval.notes import Event, RunStarted
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.build import build_results
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.snapshot import RunSubject, take_snapshot
-from adaptive_eval.scheduler.loop import Loop
-from adaptive_eval.scheduler.model_states import GradedBenchmarks
-from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.scheduler.state import RunState
-from adaptive_eval.store import CommitBatch, Event, Roster, RunHeader, RunReader, RunStarted, Store
-from adaptive_eval.store.usage import TrialUsage
+from adaptive_eval.storage.header import RunHeader
+from adaptive_eval.store import CommitBatch, Store
 from adaptive_eval.supply.hosts import ServerHost
-from adaptive_eval.supply.pool import open_pool
-from adaptive_eval.supply.supplies import OpenSupply
-from adaptive_eval.supply.types import Lane, TrialPrice
 
 
 def uniform(*parts: object) -> float:

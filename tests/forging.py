@@ -6,7 +6,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from adaptive_eval.store.checksums import COVERED, checksum, checksum_sql
-from adaptive_eval.store.database import DATABASE_FILE
+
+from adaptive_eval.storage.errors import DATABASE_FILE
 
 
 def reseal(database: sqlite3.Connection) -> None:

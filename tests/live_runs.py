@@ -20,10 +20,10 @@ from warm_start import WarmProcess
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.worlds import Latency, World, binary, with_mean
-from adaptive_eval.store import TrialRecord
-from adaptive_eval.store.locate import has_database
+from adaptive_eval.storage.locate import has_database
 
 MODELS = ("ada", "bob", "cyd")
 PAID = {"batch", "gpus", "launch"}

@@ -9,28 +9,20 @@ from types import MappingProxyType
 
 import numpy as np
 import yaml
+from adaptive_eval.store.usage import TrialUsage
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.core import Controller, Outcome
 from adaptive_eval.core.types import Ask, Cost, Look, SetAside
 from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.notes import Event, ModelSetAside, RunFinished, RunResumed, RunStarted, RunStopped
 from adaptive_eval.report.build import build_results
+from adaptive_eval.report.looks import plain_look
+from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results_file import write_results
 from adaptive_eval.report.snapshot import run_subject, take_snapshot
-from adaptive_eval.store import (
-    CommitBatch,
-    Event,
-    ModelSetAside,
-    RunFinished,
-    RunResumed,
-    RunStarted,
-    RunStopped,
-    Store,
-    TrialRecord,
-)
-from adaptive_eval.store.looks import plain_look
-from adaptive_eval.store.usage import TrialUsage
+from adaptive_eval.store import CommitBatch, Store
 
 MODELS = {"ada": 0.9, "bob": 0.5, "cyd": 0.45}
 REPLICA = "http://127.0.0.1:9/v1"

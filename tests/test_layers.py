@@ -15,8 +15,6 @@ IO = {"aiohttp", "asyncio", "httpx2", "io", "logging", "openai", "os", "pathlib"
 PROCESSES = {"multiprocessing", "signal", "subprocess", "sys", "tempfile", "threading"}
 PURE_FORBIDDEN = CLOCKS_AND_CHANCE | IO | PROCESSES
 PURE = ["scorio", "adaptive_eval/core"]
-REPLACED = {"adaptive_eval.store", "adaptive_eval.supply", "adaptive_eval.scheduler"}
-"""Rooms that `run` and `storage` replace, with types of the same names."""
 
 # Lowest first, one room a line: a module may import from its own room and from those before it.
 LAYERS: list[str] = [
@@ -32,15 +30,12 @@ LAYERS: list[str] = [
     "adaptive_eval.lm_eval",
     "adaptive_eval.run",
     "adaptive_eval.storage",
-    "adaptive_eval.store",
     "adaptive_eval.supply",
-    "adaptive_eval.scheduler",
     "adaptive_eval.config",
     "adaptive_eval.supplies",
     "adaptive_eval.report",
     "adaptive_eval.running",
     "adaptive_eval.exchange",
-    "adaptive_eval.batches",
     "adaptive_eval.sites",
     "adaptive_eval.study",
     "adaptive_eval.show",
@@ -179,12 +174,6 @@ def test_every_folder_of_the_package_is_a_room() -> None:
     assert folders == {name.removeprefix("adaptive_eval.") for name in ROOMS if name != "scorio"}
 
 
-def _is_built_anew(places: list[str]) -> bool:
-    return any(
-        place.startswith(("adaptive_eval/run/", "adaptive_eval/storage/", "adaptive_eval/report/")) for place in places
-    )
-
-
 def test_no_two_classes_share_a_name() -> None:
     """A name that means two things is read as the wrong one, and an import takes the wrong one: `Event`, `Batch`."""
     homes: dict[str, list[str]] = {}
@@ -192,11 +181,6 @@ def test_no_two_classes_share_a_name() -> None:
         for node in statements(path):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
-    replaced = tuple(name.replace(".", "/") for name in REPLACED)
-    homes = {
-        name: [place for place in places if not (place.startswith(replaced) and _is_built_anew(places))]
-        for name, places in homes.items()
-    }
     shared = {name: places for name, places in homes.items() if len(places) > 1}
     assert not shared, f"give all but one a name that says what it is: {shared}"
 

@@ -18,24 +18,25 @@ from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.base.errors import ConfigError, StoreError, first_lines
 from adaptive_eval.base.imports import DIGITS, MAX_DESCRIPTION, docstring_summary, fingerprints
+from adaptive_eval.base.roster import Roster
 from adaptive_eval.base.seeds import SHARED, hashed_base
 from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.pace import choose_optimize
-from adaptive_eval.config.planning import longest_prompts, lost_cost, make_plan, trial_cost, worst_costs
+from adaptive_eval.config.planning import longest_prompts, make_plan, worst_costs
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.config.task_sampling import load_run
 from adaptive_eval.core import Plan
-from adaptive_eval.endpoints.types import Endpoint, Prompt
+from adaptive_eval.endpoints.types import Prompt
 from adaptive_eval.graders.by_benchmark import ByBenchmark
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.rubric import Rubric, open_rubric
+from adaptive_eval.notes import Json, Override
 from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.prompts import render
 from adaptive_eval.questions.types import Question
-from adaptive_eval.store import Json, Override, Roster, RunHeader
+from adaptive_eval.storage.header import RunHeader
 from adaptive_eval.supply.launch.command import missing_program, server_command, server_environment
-from adaptive_eval.supply.types import Lane, TrialPrice
 
 
 def missing_programs(config: RunConfig, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -348,24 +349,6 @@ def make_roster(config: RunConfig, questions: Sequence[Question]) -> Roster:
     return Roster.of((model.name for model in config.models), (question.id for question in questions))
 
 
-def make_lane(prepared: PreparedRun, number: int, endpoint: Endpoint) -> Lane:
-    """A model for the scheduler."""
-    model, prompts = prepared.config.models[number], prepared.prompts[number]
-    return Lane(
-        name=model.name,
-        endpoint=endpoint,
-        prompt=prompts.__getitem__,
-        seed_base=seed_bases(prepared, model),
-        slots=model.batch.most_requests if model.batch else model.concurrency.in_flight * len(model.replicas),
-        samples_per_request=model.concurrency.samples_per_request,
-        price=TrialPrice(
-            trial_cost(model), lost_cost(model, prepared.plan.bench.worst_cost[number]), model.gpus or 0.0
-        ),
-        timeout=model.sampling.timeout,
-        addresses=model.shared_addresses,
-    )
-
-
 def _require_gradable(config: RunConfig, questions: tuple[Question, ...]) -> None:
     """Raise `ConfigError` if the grader cannot use an answer key, with which it would fail on every answer."""
     by_problem: dict[str, list[str]] = {}  # by problem without the answer
@@ -399,12 +382,6 @@ def asked_by_inspect(config: RunConfig, question: Question) -> bool:
     """Whether the question belongs to an Inspect task, which has its own prompts."""
     tasks = config.inspect_tasks
     return bool(tasks) and tasks[benchmark_named(question.id) if config.benchmarks else ""] is not None
-
-
-def seed_bases(prepared: PreparedRun, model: ModelConfig) -> Callable[[int], int]:
-    """A function for the seed of trial 0, by the question's position."""
-    questions, base = prepared.questions, seed_base(prepared.config, model)
-    return lambda question: base(questions[question].id)
 
 
 def seed_base(config: RunConfig, model: ModelConfig) -> Callable[[str], int]:

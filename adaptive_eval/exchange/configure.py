@@ -27,10 +27,9 @@ from adaptive_eval.exchange.samples import LoggedSettings
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
 from adaptive_eval.graders.types import GraderOptions
+from adaptive_eval.notes import ThresholdsFrozen
 from adaptive_eval.questions import Question
-from adaptive_eval.report.thresholds import thresholds_from_run
-from adaptive_eval.store import ThresholdsFrozen
-from adaptive_eval.store.thresholds import thresholds_from_event
+from adaptive_eval.report.thresholds import thresholds_from_event, thresholds_from_run
 
 CONFIG_FILE, QUESTIONS_FILE = "config.yaml", "questions.jsonl"
 DEFAULT_GRADER = "exact"

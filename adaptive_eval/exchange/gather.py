@@ -14,7 +14,7 @@ from adaptive_eval.endpoints.failures import FAILED, finish_word
 from adaptive_eval.exchange.matching import ConfiguredRun
 from adaptive_eval.exchange.samples import LoggedQuestion, LoggedSettings, Record, tidy_text
 from adaptive_eval.report.log_files import LogError, LogFile
-from adaptive_eval.run.facts import answer_digest, counted_size
+from adaptive_eval.run.facts import answer_digest, text_size
 from adaptive_eval.run.repeats import MIN_LONG_BYTES
 
 MODEL_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
@@ -71,7 +71,7 @@ class RepeatFilter:
         if answer is None or digest is None:
             return [placed]
         seen, released = self._seen[model, placed.question], list[PlacedRecord]()
-        if digest in seen and counted_size(answer.text) + counted_size(answer.reasoning) >= MIN_LONG_BYTES:
+        if digest in seen and text_size(answer.text) + text_size(answer.reasoning) >= MIN_LONG_BYTES:
             self._long[model] += 1
             return []
         if digest in seen and model not in self._vary:

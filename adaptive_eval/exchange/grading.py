@@ -14,7 +14,7 @@ from adaptive_eval.graders.rubric import Rubric, apply_rubric
 from adaptive_eval.graders.types import SignalValue, answer_facts, score_signals
 from adaptive_eval.questions import Question
 from adaptive_eval.report.log_files import LogError
-from adaptive_eval.store import TrialRecord
+from adaptive_eval.report.records import TrialRecord
 
 WEIGHT_TOLERANCE = 1e-9
 

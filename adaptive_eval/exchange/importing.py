@@ -21,8 +21,8 @@ from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions import Question
 from adaptive_eval.report.log_files import MOST_BYTES, LogError, LogFile
+from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results import Results
-from adaptive_eval.store import TrialRecord
 
 BATCH_SIZE = 256
 MAX_SAMPLED_CHARACTERS = 2**20

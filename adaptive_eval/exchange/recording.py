@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.roster import Roster
 from adaptive_eval.config.benchmarks import Weighing, weigh_questions
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.core.settings import MOST_CATEGORIES
@@ -35,7 +36,6 @@ from adaptive_eval.report.log_files import LogFile
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.run.facts import facts_of
 from adaptive_eval.run.repeats import AnswerWatch, SamplingFreedom, watched_questions
-from adaptive_eval.store import Roster
 from scorio.moments import IntArray
 
 NO_TRIAL = -1

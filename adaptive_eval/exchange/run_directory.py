@@ -40,6 +40,7 @@ from adaptive_eval.report.events import has_foreign_trials
 from adaptive_eval.report.log_files import LogError
 from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results import Results
 from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.notes import note_of
@@ -48,7 +49,6 @@ from adaptive_eval.run.trial import DONE, UNGRADED, GradeDetails, Trial
 from adaptive_eval.running.settings_of_run import replay_stored
 from adaptive_eval.storage.bulk import BulkImport
 from adaptive_eval.storage.write import RunStore
-from adaptive_eval.store import TrialRecord
 
 MISSING_TRIALS = "trials for the first look are missing"
 MAX_TRIAL_NUMBER = 10**6

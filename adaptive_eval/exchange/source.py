@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import StoreError
+from adaptive_eval.base.roster import Names, Roster
 from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.endpoints.types import Message, Prompt
@@ -17,7 +18,6 @@ from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.stored import StoredRun, open_run
-from adaptive_eval.store import Names, Roster
 
 OnProgress = Callable[[int], None]
 """Called with the number of trials written so far."""

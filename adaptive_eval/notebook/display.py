@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Any
 
+from adaptive_eval.notes import Event
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.report.lines import Scale, count, duration, safe_line
@@ -18,7 +19,6 @@ from adaptive_eval.report.status import Status
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show.ranking import ranking_table
 from adaptive_eval.show.text import stopping_line
-from adaptive_eval.store import Event
 
 REFRESH_SECONDS = 0.5
 SHOWN_EVENTS = 4

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adaptive_eval.base.imports import load_extra
+from adaptive_eval.base.roster import Names
 from adaptive_eval.exchange.source import opened_source
 from adaptive_eval.exchange.tables.writer import rows
 from adaptive_eval.notebook.display import paragraph_html, ranking_html
 from adaptive_eval.report import view as views
 from adaptive_eval.report.lines import Scale
 from adaptive_eval.report.results import ModelRow, PairRow, Results
-from adaptive_eval.store import Names
 
 NESTED = {"signals", "sampling"}
 """Fields of a model that are mappings, and so no cell of a table."""

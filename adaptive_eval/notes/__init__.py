@@ -3,6 +3,8 @@
 An event is stored as a kind and a JSON object with its fields, without those that are None by default.
 """
 
+# ruff: noqa: F403 (every class of an event is offered here)
+
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from itertools import pairwise
@@ -12,8 +14,16 @@ from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.notes import answers, batches, beginnings, grading, lives, servers
-from adaptive_eval.notes.event import Event
+from adaptive_eval.notes.answers import *
+from adaptive_eval.notes.batches import *
+from adaptive_eval.notes.beginnings import *
+from adaptive_eval.notes.event import Change as Change
+from adaptive_eval.notes.event import Event as Event
+from adaptive_eval.notes.event import Json as Json
+from adaptive_eval.notes.grading import *
+from adaptive_eval.notes.lives import *
 from adaptive_eval.notes.lives import RunBegun, RunFinished, RunStopped
+from adaptive_eval.notes.servers import *
 
 CLASSES: tuple[type[Event], ...] = tuple(
     one

@@ -48,6 +48,7 @@ from adaptive_eval.report.results import (
     setting,
 )
 from adaptive_eval.report.snapshot import RunSubject, Snapshot, batch_rows, run_info, server_rows, turns_rows
+from adaptive_eval.report.spending import HeldServers
 from adaptive_eval.report.warnings import (
     is_alarmed,
     judge_caution,
@@ -61,7 +62,6 @@ from adaptive_eval.report.warnings import (
 )
 from adaptive_eval.report.words import draws_questions
 from adaptive_eval.run.usage import NO_GRADING, GradingUse, TrialUsage
-from adaptive_eval.store.spending import HeldServers
 from scorio.moments import FloatArray, weighted
 from scorio.rank import rank_scores
 

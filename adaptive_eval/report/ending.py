@@ -4,34 +4,31 @@ An error that ended it is kept in its store: whoever looks at the run later has 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.base.errors import AdaptiveEvalError, ExitCode, StoreError, error_exit_code, first_line
+from adaptive_eval.base.errors import ExitCode, first_line
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.core.types import Cause, Lost
-from adaptive_eval.report.alarms import cut_off_pairs, has_cut_answers
-from adaptive_eval.report.finding import gate_line
-from adaptive_eval.report.gate import FAIL, UNDECIDED, gate_outcome
-from adaptive_eval.report.lines import first_few, safe_line, several
-from adaptive_eval.report.results import GateRow, Results
-from adaptive_eval.report.status import Status
-from adaptive_eval.store import (
-    CommitBatch,
+from adaptive_eval.notes import (
     Event,
     ModelSetAside,
     RunBegun,
     RunFinished,
     RunResumed,
     RunStopped,
-    Store,
     TrialsImported,
     TrialsRegraded,
     events_of_kind,
     events_since_start,
 )
+from adaptive_eval.report.alarms import cut_off_pairs, has_cut_answers
+from adaptive_eval.report.finding import gate_line
+from adaptive_eval.report.gate import FAIL, UNDECIDED, gate_outcome
+from adaptive_eval.report.lines import first_few, safe_line, several
+from adaptive_eval.report.results import GateRow, Results
+from adaptive_eval.report.status import Status
 
 
 class FatalError(NamedTuple):
@@ -44,20 +41,6 @@ class FatalError(NamedTuple):
     def headline(self) -> str:
         """The reason in one line."""
         return first_line(self.reason)
-
-
-def note_fatal_error(store: Store, error: Exception) -> None:
-    """Store that this error ended the run, where the store can still be written.
-
-    What is raised on purpose says nothing secret and is told whole, but for where the run lies; of any other error only
-    the kind is kept, since nobody knows what its text holds.
-    """
-    kind = type(error).__name__
-    text = str(error) if isinstance(error, AdaptiveEvalError) else f"an error that was not foreseen ({kind})"
-    here = store.directory  # "." has no name, and says nothing
-    reason = text.replace(str(here), here.name) if here.name else text
-    with suppress(StoreError):
-        store.commit(CommitBatch(events=[RunStopped(kind, reason, error_exit_code(error))]))
 
 
 def find_fatal_error(events: Sequence[Event]) -> FatalError | None:

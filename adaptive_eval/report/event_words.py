@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from math import exp
 
-from adaptive_eval import store
+from adaptive_eval import notes
 from adaptive_eval.base.errors import first_line
+from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.core.types import Cause
+from adaptive_eval.notes import Change, Event
 from adaptive_eval.report.lines import duration, first_few, safe_line, several
-from adaptive_eval.store import Change, Event, differences
 
 MAX_NAMES = 3
 """Files, or models, named in one sentence."""
@@ -24,59 +25,59 @@ def event_sentence(event: Event) -> str | None:
 
 def _model_sentence(event: Event) -> str | None:
     match event:
-        case store.ModelSetAside(cause=Cause.ANSWERS):
+        case notes.ModelSetAside(cause=Cause.ANSWERS):
             return None  # its alarm says it
-        case store.ModelSetAside():
+        case notes.ModelSetAside():
             return f"{event.model} is set aside: {first_line(event.reason)}"
-        case store.AlarmRaised():
+        case notes.AlarmRaised():
             return f"ALARM {event.model}: {event.description}"
-        case store.AnswersLost(discarded=True):
+        case notes.AnswersLost(discarded=True):
             return f"{event.model}: {event.answers} answers since the alarm are discarded, and asked again"
-        case store.AnswerUngraded():
+        case notes.AnswerUngraded():
             return f"{event.model}: no grade on question {event.question}: {first_line(event.error)}; the run goes on"
-        case store.ServersNoticed():
+        case notes.ServersNoticed():
             return f"{event.model}: {event.text}" if event.model else event.text
-        case store.ReplicaLost():
+        case notes.ReplicaLost():
             why = "" if event.reason is None else f" ({first_line(event.reason)})"
             return f"{event.model}: {event.replica} is lost{why}; its requests go elsewhere or wait until it is back"
-        case store.ReplicaBack():
+        case notes.ReplicaBack():
             return f"{event.model}: {event.replica} is back"
-        case store.OnlyFailures():
+        case notes.OnlyFailures():
             kinds = ", ".join(f"{kind.replace('_', ' ')} {number}" for kind, number in event.errors.items())
             last = "" if event.last is None else f"; the last one: {first_line(event.last)}"
             silence = f"no answer for {event.seconds} s, requests are being retried"
             return f"{event.model}: {silence} (errors so far: {kinds}{last})"
-        case store.ServersAwaited():
+        case notes.ServersAwaited():
             wait = f"no server for {event.seconds} s and none on its way; the run waits for one"
             return f"{event.model}: {wait}. Ctrl-C stops it, and the same command goes on"
-        case store.ServerLaunching():
+        case notes.ServerLaunching():
             where = "" if event.on is None else f" on {event.on}"
             waited = "" if event.waited is None else f" after {duration(event.waited)} of waiting"
             return f"{event.model}: starting its server{where}{waited} (log: {event.log})"
-        case store.ServerLaunched():
+        case notes.ServerLaunched():
             version = "" if event.version is None else f", version {event.version}"
             return f"{event.model}: its server is ready after {duration(event.seconds)}{version}"
-        case store.SiteAwaited():
+        case notes.SiteAwaited():
             return f"{event.model}: {event.on} waits for a place with {event.asked}: {event.missing}"
-        case store.SitePlaced():
+        case notes.SitePlaced():
             how = "is found again" if event.found else f"has its place after {duration(event.seconds)}"
             return f"{event.model}: {event.on} {how}, on {event.node}"
-        case store.SiteLost():
+        case notes.SiteLost():
             what = "its requests are retried, and it is placed again"
             return f"{event.model}: {event.on} on {event.node} is lost ({first_line(event.reason)}); {what}"
-        case store.ServerRests():
+        case notes.ServerRests():
             return f"{event.model}: no requests for now; its server is stopped, and restarted if needed"
-        case store.ModelSettled():
+        case notes.ModelSettled():
             freed = " Its server is stopped." if event.launched else ""
             return f"{event.model} is done: no more requests.{freed}"
-        case store.BatchTaken():
+        case notes.BatchTaken():
             return f"{event.model}: submitted a batch of {several(event.size, 'request')} ({event.batch})"
-        case store.BatchCancelled():
+        case notes.BatchCancelled():
             return f"{event.model}: its batch takes too long and is cancelled; the rest is requested directly"
-        case store.BatchEnded():
+        case notes.BatchEnded():
             missing = f", {event.missing} missing" if event.missing else ""
             return f"{event.model}: a batch has ended ({event.said}): {several(event.came, 'answer')}{missing}"
-        case store.ServerDied():
+        case notes.ServerDied():
             again = f"restarting it ({event.restart} of {event.of})"
             return f"{event.model}: {first_line(event.reason)}; {again}"
     return None
@@ -98,42 +99,42 @@ def _by_name(listed: object) -> dict[object, object]:
 
 def _run_sentence(event: Event) -> str | None:
     match event:
-        case store.PlaceAwaited():
+        case notes.PlaceAwaited():
             return f"waiting for {event.on}, which is used by {event.by}"
-        case store.RunResumed():
+        case notes.RunResumed():
             return f"resumed with {event.trials:,} stored trials"
-        case store.SettingsChanged():
+        case notes.SettingsChanged():
             return f"settings changed: {first_few(list(_changed_settings(event.changes)), MAX_SETTINGS)}"
-        case store.LooksRetaken():
+        case notes.LooksRetaken():
             return (
                 f"looks are repeated on the stored answers, in other rounds than the {event.looks} before: verdicts "
                 "may differ from those reported then"
             )
-        case store.GraderChosen():
+        case notes.GraderChosen():
             return (
                 f"graded by {event.grader} from now on, which agrees with the grades of {event.compared} stored answers"
             )
-        case store.TrialsImported():
+        case notes.TrialsImported():
             return f"started with {several(event.trials, 'trial')} imported from {first_few(event.files, MAX_NAMES)}"
-        case store.PriorTaken():
+        case notes.PriorTaken():
             return f"outcomes of the run {event.run} count as R0"
-        case store.OutcomesRecorded():
+        case notes.OutcomesRecorded():
             trials = sum(map(sum, event.counts.values()))
             return f"{event.model} is recorded: {trials} outcomes of the run {event.run} are used"
-        case store.ThresholdsFrozen():
+        case notes.ThresholdsFrozen():
             found = [f"{name} {value:.4g}" for name, value in event.values.items()]
             found += [f"the usual length of {several(len(event.medians), 'question')}"] if event.medians else []
             basis = f"thresholds frozen, from {sum(event.models.values())} trials of the run {event.run}"
             return f"{basis}: {', '.join(found)}" if found else basis
-        case store.BaselineAsked(scores=[_, *_]):
+        case notes.BaselineAsked(scores=[_, *_]):
             shares = ", ".join(f"{exp(score):.3g}" for score in event.scores)
             return f"the verifier gives its labels A, B, C without content the probabilities {shares}"
-        case store.RegradingBegun():
+        case notes.RegradingBegun():
             return f"grading {event.trials} stored answers that have no grade yet; Ctrl-C postpones this"
-        case store.TrialsRegraded(so_far=int(), of=int()):
+        case notes.TrialsRegraded(so_far=int(), of=int()):
             return f"graded {event.so_far} of {event.of} stored answers again"
-        case store.TrialsRegraded():
+        case notes.TrialsRegraded():
             return f"graded {event.trials} stored answers again"
-        case store.RunStopped(reason=str(reason)):
+        case notes.RunStopped(reason=str(reason)):
             return f"stopped by an error: {first_line(reason)}"
     return None

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
 from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.roster import Roster
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.corrected import ScoreCorrection
@@ -43,8 +44,8 @@ from adaptive_eval.report.label_file import (
 )
 from adaptive_eval.report.labelled import MIN_LABELS, LabelledModel, LabelledRun
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.store import Roster, TrialRecord
-from adaptive_eval.store.thresholds import kept_rubric
+from adaptive_eval.report.records import TrialRecord
+from adaptive_eval.report.thresholds import kept_rubric
 from scorio.eval import corrected
 from scorio.moments import FloatArray
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from adaptive_eval.base.roster import Names
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.questions import Question
 from adaptive_eval.report.build import build_results
@@ -23,11 +24,10 @@ from adaptive_eval.report.snapshot import (
     run_subject,
     take_state,
 )
+from adaptive_eval.report.spending import HeldServers
 from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.usage import TrialUsage
 from adaptive_eval.storage.read import LogReader, StoredReport
-from adaptive_eval.store import Names
-from adaptive_eval.store.spending import HeldServers
 
 
 class HasDirectory(Protocol):

@@ -13,37 +13,39 @@ from typing import Literal, NamedTuple, Self
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.base.errors import StoreError
+from adaptive_eval.base.roster import Roster
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.notes import AlarmRaised, Event
 from adaptive_eval.report import queries
 from adaptive_eval.report.events import ChargeLine, LogCounts, TimedNote, events_of_log
+from adaptive_eval.report.records import (
+    AWAITS_VERDICT,
+    CellExtent,
+    ComparisonCount,
+    JudgeUse,
+    ReplicaSums,
+    Spending,
+    TrialFacts,
+    TrialRecord,
+)
+from adaptive_eval.report.summing import NOTHING, Counts, align_with_roster, count_cells, merge_sums, thin_out
 from adaptive_eval.run.charges import NO_MODEL, ChargeKind
+from adaptive_eval.run.clocks import HeldTime
 from adaptive_eval.run.records import BEGUN, SETTINGS
 from adaptive_eval.run.trial import JUDGING, RESERVED, GradeDetails, Trial
 from adaptive_eval.run.usage import NO_GRADING, AnswerFault, GradingUse
 from adaptive_eval.storage.database import has_tables
 from adaptive_eval.storage.header import RunHeader
 from adaptive_eval.storage.packing import parse_object
-from adaptive_eval.storage.read import AccountLine, LogReader, StoredReport
-from adaptive_eval.store import AlarmRaised, Event
-from adaptive_eval.store.reader import LARGE, MOST_ROUNDS
-from adaptive_eval.store.records import (
-    AWAITS_VERDICT,
-    CellExtent,
-    ComparisonCount,
-    HeldTime,
-    JudgeUse,
-    ReplicaSums,
-    Spending,
-    StoredLook,
-    TrialFacts,
-    TrialRecord,
-)
-from adaptive_eval.store.roster import Roster
-from adaptive_eval.store.summing import NOTHING, Counts, align_with_roster, count_cells, merge_sums, thin_out
+from adaptive_eval.storage.read import AccountLine, LogReader, StoredLook, StoredReport
 
 FAULTS = frozenset(AnswerFault)
 """Faults of alarms about all answers of a model."""
 SHOWN_CHARACTERS = 120
+LARGE = 200_000
+"""Trials from which on a run is large."""
+MOST_ROUNDS = 2**31 - 1
+"""The highest number that a round may have."""
 
 
 class NamedTrial(NamedTuple):
@@ -198,7 +200,7 @@ class RunReader:
 
     def looks(self, first: int = 0) -> list[StoredLook]:
         """The looks of the run, from number `first` on."""
-        return [StoredLook(look.number, look.body) for look in self.log.looks(first)]
+        return self.log.looks(first)
 
     def latest_look(self) -> StoredLook | None:
         """The last look; None before the first."""

@@ -37,10 +37,9 @@ from adaptive_eval.graders.many_trials import (
     missing_signals,
 )
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, SchemaRubric, open_rubric
+from adaptive_eval.report.records import TrialFacts
 from adaptive_eval.report.stored import StoredRun, open_run
-from adaptive_eval.report.thresholds import thresholds_from_run
-from adaptive_eval.store import TrialFacts
-from adaptive_eval.store.thresholds import kept_thresholds, thresholds_from_event
+from adaptive_eval.report.thresholds import kept_thresholds, thresholds_from_event, thresholds_from_run
 from scorio.categorical import SCHEMATA
 from scorio.rank import compare_rankings, rank_scores
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.store import Roster
+from adaptive_eval.base.roster import Roster
 from scorio.moments import CountArray
 
 

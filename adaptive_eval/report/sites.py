@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from adaptive_eval.store import (
+from adaptive_eval.notes import (
     Event,
-    ReplicaTraffic,
     RunBegun,
     RunFinished,
     RunStopped,
@@ -21,6 +20,7 @@ from adaptive_eval.store import (
     SiteLost,
     SitePlaced,
 )
+from adaptive_eval.report.records import ReplicaTraffic
 
 
 class SiteState(StrEnum):

@@ -20,6 +20,15 @@ from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.stages import Extension
 from adaptive_eval.core.types import Look, Reason
 from adaptive_eval.endpoints.wire import sent_sampling
+from adaptive_eval.notes import (
+    Event,
+    OutcomesRecorded,
+    ServerDied,
+    ServerLaunched,
+    SitePlaced,
+    count_kills,
+    events_of_kind,
+)
 from adaptive_eval.notes.batches import PendingBatch
 from adaptive_eval.questions import Question
 from adaptive_eval.report.alarms import alarm_rows
@@ -51,18 +60,9 @@ from adaptive_eval.report.warnings import (
     recorded_caution,
     uncounted_caution,
 )
+from adaptive_eval.run.clocks import HeldTime
 from adaptive_eval.run.repeats import SamplingFreedom
 from adaptive_eval.run.usage import TrialUsage
-from adaptive_eval.store import (
-    Event,
-    HeldTime,
-    OutcomesRecorded,
-    ServerDied,
-    ServerLaunched,
-    SitePlaced,
-    count_kills,
-    events_of_kind,
-)
 from scorio.moments import CountArray, FloatArray
 
 

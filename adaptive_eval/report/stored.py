@@ -13,11 +13,13 @@ from pathlib import Path
 import numpy as np
 
 from adaptive_eval.base.errors import ConfigError, StoreError
+from adaptive_eval.base.roster import Roster
 from adaptive_eval.config.planning import make_plan
 from adaptive_eval.config.prepare import StoredSetup, stored_setup
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.types import NO_COST, Verdict
 from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.notes import Event, count_kills
 from adaptive_eval.report.build import grading_cost
 from adaptive_eval.report.cells import CellCounts
 from adaptive_eval.report.ending import status_at_end
@@ -29,11 +31,10 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Caution, ModelRow, OtherCostRow, Results
 from adaptive_eval.report.results_file import from_json
 from adaptive_eval.report.run_counts import RunCounts
+from adaptive_eval.report.spending import HeldServers
+from adaptive_eval.report.thresholds import kept_rubric
 from adaptive_eval.run.trial import RESERVED, UNGRADED
 from adaptive_eval.storage.read import StoredReport
-from adaptive_eval.store import Event, Roster, count_kills
-from adaptive_eval.store.spending import HeldServers
-from adaptive_eval.store.thresholds import kept_rubric
 
 
 class StoredRun:

@@ -4,18 +4,11 @@ from collections.abc import Container, Sequence
 
 from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.notes import Event, RunBegun, SettingsChanged, TrialsRegraded
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.store import (
-    Event,
-    ReplicaSums,
-    ReplicaTraffic,
-    RunBegun,
-    SettingsChanged,
-    Spending,
-    StoredLook,
-    TrialsRegraded,
-)
-from adaptive_eval.store.summing import Counts, merge_sums, thin_out, total_spending
+from adaptive_eval.report.records import ReplicaSums, ReplicaTraffic, Spending
+from adaptive_eval.report.summing import Counts, merge_sums, thin_out, total_spending
+from adaptive_eval.storage.read import StoredLook
 
 STEPS = 200
 """Number of moments at which the usage is kept."""

@@ -1,16 +1,16 @@
 """Thresholds that a rubric takes from an earlier run."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 from adaptive_eval.base.errors import ConfigError, GraderError
 from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.graders.frozen import Facts, FrozenThresholds, fact_numbers, fit_frozen
-from adaptive_eval.graders.rubric import RubricConfig, open_rubric
+from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
 from adaptive_eval.graders.types import answer_facts
+from adaptive_eval.notes import Event, ThresholdsFrozen, events_of_kind
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.store import ThresholdsFrozen
-from adaptive_eval.store.database import is_run
-from adaptive_eval.store.thresholds import frozen_event, kept_thresholds, thresholds_from_event
+from adaptive_eval.storage.database import has_tables
 
 FIRST_ROUND = 0
 
@@ -24,7 +24,7 @@ def thresholds_from_run(section: RubricConfig) -> ThresholdsFrozen | None:
     directory = section.source_run
     if directory is None or not open_rubric(section).lacks:
         return None
-    if not is_run(directory):
+    if not has_tables(directory):
         raise ConfigError(f"rubric.thresholds: {directory} holds no run; name the directory of one under `from`")
     with RunReader.intact(directory) as reader:
         setup, events = stored_setup(reader.header()), reader.events()
@@ -65,3 +65,26 @@ def frozen_sentence(event: ThresholdsFrozen) -> str:
     if event.medians:
         each.append(f"the median length of the answers to each of {len(event.medians)} questions ({trials:,} trials)")
     return f"The rubric's thresholds were fitted once, on the run {event.run}, and then frozen: {'; '.join(each)}."
+
+
+def kept_thresholds(section: RubricConfig, events: Sequence[Event]) -> ThresholdsFrozen | None:
+    """The newest event that froze thresholds for this rubric; None if there is none."""
+    told = section.model_dump(mode="json", exclude_defaults=True)
+    kept = [event for event in events_of_kind(events, ThresholdsFrozen) if event.section == told]
+    return kept[-1] if kept else None
+
+
+def thresholds_from_event(event: ThresholdsFrozen | None) -> FrozenThresholds:
+    """Convert the event to thresholds; without an event, to none."""
+    return FrozenThresholds() if event is None else FrozenThresholds(event.values, event.rest_on, event.medians)
+
+
+def kept_rubric(section: RubricConfig, events: Sequence[Event]) -> Rubric:
+    """The rubric of a stored run, with its frozen thresholds."""
+    return open_rubric(section, thresholds_from_event(kept_thresholds(section, events)))
+
+
+def frozen_event(section: RubricConfig, frozen: FrozenThresholds, models: Counter[str], run: str) -> ThresholdsFrozen:
+    """The event that stores thresholds fitted on trials of the `run`."""
+    told = section.model_dump(mode="json", exclude_defaults=True)
+    return ThresholdsFrozen(told, run, frozen.values, frozen.rest_on, frozen.medians, dict(models))

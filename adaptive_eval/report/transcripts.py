@@ -14,7 +14,7 @@ import orjson
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.questions.benchmark import INSPECT_LOGS, sample_name
 from adaptive_eval.report.log_files import Archive, LogError, LogFile, open_log
-from adaptive_eval.store import TrialRecord
+from adaptive_eval.report.records import TrialRecord
 
 LOG_MISSING = "Inspect's log is not there any more, so that its transcript cannot be shown."
 SAMPLE_MISSING = "Inspect has not written this sample into its log yet, or the log is damaged ({})."

@@ -19,6 +19,7 @@ from adaptive_eval.core.drawn import drawn_pairs
 from adaptive_eval.core.types import Reason
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
+from adaptive_eval.notes import Event
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.report.build import finite_or_none
@@ -27,17 +28,19 @@ from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.report.events import has_foreign_trials
 from adaptive_eval.report.finding import counted_sentence, finding, model_verdicts, pairing_sentences, state_word
 from adaptive_eval.report.lines import several
+from adaptive_eval.report.looks import changed_horizons, read_look
 from adaptive_eval.report.next_steps import Advice, hide_folders, next_steps
 from adaptive_eval.report.other_costs import summarize_other_costs
 from adaptive_eval.report.question_rows import distinct_counts, question_posteriors
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.records import JudgeUse, ReplicaTraffic, Spending
 from adaptive_eval.report.rescore import Rescoring, rescore_stored
 from adaptive_eval.report.results import BatchRow, Caution, OtherCostRow, Results
 from adaptive_eval.report.sites import SiteView, site_views
 from adaptive_eval.report.snapshot import batch_rows
 from adaptive_eval.report.stored import StoredRun, open_run
 from adaptive_eval.report.stored_sums import StoredSums
-from adaptive_eval.report.thresholds import frozen_sentence
+from adaptive_eval.report.thresholds import frozen_sentence, kept_thresholds
 from adaptive_eval.report.transcripts import TranscriptEnd, transcript_ends
 from adaptive_eval.report.words import (
     DecisionsInWords,
@@ -46,9 +49,7 @@ from adaptive_eval.report.words import (
     objective_view,
 )
 from adaptive_eval.storage.lock import is_held
-from adaptive_eval.store import Event, JudgeUse, ReplicaTraffic, Spending, StoredLook
-from adaptive_eval.store.looks import changed_horizons, read_look
-from adaptive_eval.store.thresholds import kept_thresholds
+from adaptive_eval.storage.read import StoredLook
 from scorio.sinf.compare import compare
 
 

@@ -11,14 +11,7 @@ from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import Correctable, Extendable, Rule, is_lenient
 from adaptive_eval.core.stages import Extension
-from adaptive_eval.report.changes import changes_promise
-from adaptive_eval.report.labelled import MIN_LABELS, LabelledRun
-from adaptive_eval.report.lines import Scale, first_few, several
-from adaptive_eval.report.results import REDECIDED, Caution, ModelRow, setting
-from adaptive_eval.report.words import deciding_rule, grader_errors_note, judged_by
-from adaptive_eval.run.repeats import SamplingFreedom, find_repeats, repeats_sentence
-from adaptive_eval.run.usage import AnswerFault, TrialUsage, fault_sentence
-from adaptive_eval.store import (
+from adaptive_eval.notes import (
     AlarmRaised,
     AnswersLost,
     Event,
@@ -30,8 +23,15 @@ from adaptive_eval.store import (
     TrialsImported,
     events_of_kind,
 )
-from adaptive_eval.store.looks import changed_horizons
-from adaptive_eval.store.spending import total_cost
+from adaptive_eval.report.changes import changes_promise
+from adaptive_eval.report.labelled import MIN_LABELS, LabelledRun
+from adaptive_eval.report.lines import Scale, first_few, several
+from adaptive_eval.report.looks import changed_horizons
+from adaptive_eval.report.results import REDECIDED, Caution, ModelRow, setting
+from adaptive_eval.report.spending import total_cost
+from adaptive_eval.report.words import deciding_rule, grader_errors_note, judged_by
+from adaptive_eval.run.repeats import SamplingFreedom, find_repeats, repeats_sentence
+from adaptive_eval.run.usage import AnswerFault, TrialUsage, fault_sentence
 
 LOGS = "imported logs"
 """Grader of outcomes that have the grades of imported logs."""

@@ -189,6 +189,18 @@ class Driver:
         """The trials of earlier starts that a supply still has."""
         return {key for supply in self._supplies for key in supply.claims(keys)}
 
+    async def unreachable(self, models: Sequence[int]) -> dict[int, str]:
+        """Models of which no server can be reached, and why; none if it is asked to stop meanwhile."""
+        asked = [model for model in models if model in self._supply_of]
+        reaching = asyncio.gather(*(self._supply_of[model].unreachable(model) for model in asked))
+        while not reaching.done() and not self.stops:
+            await asyncio.wait([reaching], timeout=TICK_SECONDS)
+        if not reaching.done():
+            reaching.cancel()
+            await asyncio.gather(reaching, return_exceptions=True)
+            return {}
+        return {model: why for model, why in zip(asked, reaching.result(), strict=True) if why is not None}
+
     def tick(self, machine: Machine) -> Tick:
         """The time, for a machine."""
         return Tick(self._clock.elapsed(), self._clock.gpu_seconds(machine))

@@ -18,7 +18,7 @@ def facts_of(trial: Trial) -> AnswerFacts | None:
     is_right, has_answer = signals.get("is_correct"), signals.get("has_answer")
     return AnswerFacts(
         answer_digest(answer),
-        counted_size(answer.text) + counted_size(answer.reasoning),
+        text_size(answer.text) + text_size(answer.reasoning),
         is_right if isinstance(is_right, bool) else None,
         has_answer if isinstance(has_answer, bool) else None,
         answer.completion_tokens,
@@ -38,7 +38,7 @@ def answer_digest(answer: Answer) -> int | None:
     return int.from_bytes(digest.digest(), "big", signed=True)
 
 
-def counted_size(text: str | None) -> int:
+def text_size(text: str | None) -> int:
     """Bytes of a text, counted up to `MAX_SIZE`."""
     if not text:
         return 0

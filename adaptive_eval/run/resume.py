@@ -20,8 +20,8 @@ from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.rounds import enough_answers
 from adaptive_eval.core.types import NO_COST, Cause, Cost
 from adaptive_eval.run.charges import Charge, ChargeKind
-from adaptive_eval.run.driver import Driver
-from adaptive_eval.run.events import Event, Opened, Regrade, Setting, Ungraded
+from adaptive_eval.run.driver import Aborted, Driver
+from adaptive_eval.run.events import Abort, AbortKind, Event, Opened, Regrade, Setting, Ungraded
 from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.records import (
     ALARM,
@@ -171,8 +171,29 @@ async def begin(
     await _regrade(driver, store, reader, setting, reserve_of)
     machine = replay(lambda whole: reader.log(in_whole_commits=whole), stages, reader.notes(), reader.known_answers)
     is_explained = any(note.kind in RETAKES_LOOKS for _, note in reader.notes())
-    opened = Opened(driver.claims(reader.reserved()), last=store.last_seq, is_explained=is_explained, waited=waited)
+    unreachable = await _unreachable_models(driver, machine)
+    opened = Opened(
+        driver.claims(reader.reserved()),
+        last=store.last_seq,
+        is_explained=is_explained,
+        unreachable=unreachable,
+        waited=waited,
+    )
     return machine, [driver.tick(machine), opened]
+
+
+async def _unreachable_models(driver: Driver, machine: Machine) -> Mapping[int, str]:
+    """Models with answers of earlier starts of which no server can be reached now: the run goes on without them.
+
+    Raises `Aborted` if such a model has no answer yet: what others answer could be for nothing.
+    """
+    if driver.stops or machine.controller.finished is not None:
+        return {}
+    models = [model for model in machine.setting.roster if not machine.is_gone(model) and not machine.is_settled(model)]
+    troubles = await driver.unreachable(models)
+    if new := {model: why for model, why in troubles.items() if not machine.account.models[model].answers}:
+        raise Aborted(Abort(AbortKind.REFUSED, new))
+    return troubles
 
 
 def alarms_to_ask_again(notes: Iterable[Note]) -> list[Note]:

@@ -15,7 +15,7 @@ from typing import Protocol
 from adaptive_eval.base.errors import EndpointError, Rejected, RetryNotAllowed
 from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Prompt
+from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Prompt, Reachable
 from adaptive_eval.run.events import Answered, Capacity, Event, Failed, Received, Wasted
 from adaptive_eval.run.follow_up import RequestFailure
 from adaptive_eval.run.records import Note
@@ -73,6 +73,9 @@ class Supply(Protocol):
 
     def stats(self, model: int) -> EndpointStats:
         """The traffic of a model so far."""
+
+    async def unreachable(self, model: int) -> str | None:
+        """Why no server of a model can be reached; None if one can, or nobody can tell before it is asked."""
 
     async def close(self) -> None:
         """Begin nothing more, and give up what is under way; notes that are posted meanwhile are still stored."""
@@ -228,6 +231,13 @@ class EndpointSupply:
     def stats(self, model: int) -> EndpointStats:
         """The traffic of the model's client."""
         return self._models[model].client.stats
+
+    async def unreachable(self, model: int) -> str | None:
+        """Why no server of a model can be reached; None if one can, or its client cannot tell."""
+        client = self._models[model].client
+        if isinstance(client, EndpointClient) and isinstance(client.endpoint, Reachable):
+            return await client.endpoint.unreachable()
+        return None
 
     async def close(self) -> None:
         """Cancel all requests."""

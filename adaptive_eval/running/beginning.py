@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from adaptive_eval.base.errors import ConfigError, RunChanged
+from adaptive_eval.base.roster import Roster
+from adaptive_eval.config.fingerprint import require_same_meaning
 from adaptive_eval.config.planning import RunFacts, longest_prompts, make_plan, worst_costs
 from adaptive_eval.config.prepare import (
     PreparedRun,
@@ -35,21 +37,18 @@ from adaptive_eval.notes.grading import ThresholdsFrozen, TrialsRegraded
 from adaptive_eval.notes.lives import RunBegun
 from adaptive_eval.report.changes import require_compatible
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.thresholds import thresholds_from_run
+from adaptive_eval.report.thresholds import kept_thresholds, thresholds_from_event, thresholds_from_run
 from adaptive_eval.running.earlier import (
     Cells,
     PriorOutcomes,
     Recorded,
-    cell_extents,
     imported_cells,
     known_before,
+    stored_cells,
     stored_outcomes,
     stored_prior,
 )
 from adaptive_eval.running.take_earlier import take_outcomes, take_prior
-from adaptive_eval.store.roster import Roster
-from adaptive_eval.store.same_meaning import require_same_meaning
-from adaptive_eval.store.thresholds import kept_thresholds, thresholds_from_event
 
 
 class StartingPoint(NamedTuple):
@@ -131,9 +130,7 @@ def first_cells(config: RunConfig, roster: Roster, reader: RunReader, events: Se
     """Trials (L, M) that the first look has besides those it asks for, imported or asked for under earlier grades; None
     if there are none. Raises `ConfigError` if they exceed the configured maximum."""
     regraded = [event.opening for event in events_of_kind(events, TrialsRegraded) if event.opening is not None]
-    first = imported_cells(roster, reader)
-    if regraded:
-        first = cell_extents(roster, reader, regraded[-1], first_round=True)
+    first = stored_cells(roster, reader, regraded[-1], first_round=True) if regraded else imported_cells(roster, reader)
     if first is not None:
         _require_room(config, first)
     return first

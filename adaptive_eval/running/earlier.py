@@ -20,16 +20,16 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from adaptive_eval.base.roster import Roster
 from adaptive_eval.config.planning import PriorKnowledge
 from adaptive_eval.config.run import PriorConfig, RunConfig
 from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.notes import Event, Json, OutcomesRecorded, PriorTaken, events_of_kind
 from adaptive_eval.notes.beginnings import TrialsImported
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.warnings import LOGS as LOGS
-from adaptive_eval.store import Event, Json, OutcomesRecorded, PriorTaken, Roster, events_of_kind
 from scorio.moments import CountArray
 
-Cells = NDArray[np.int32]
 Outcomes = Mapping[str, Sequence[int]]
 """The categories of a model's first trials, by question."""
 
@@ -102,6 +102,10 @@ def outcomes_digest(
     return blake2b(whole, digest_size=16).hexdigest()
 
 
+Cells = NDArray[np.int32]
+"""Trials (L, M) of models and questions."""
+
+
 def known_before(
     config: RunConfig, roster: Roster, imported: Cells | None, prior: PriorOutcomes | None, recorded: Recorded
 ) -> PriorKnowledge:
@@ -122,10 +126,10 @@ def imported_cells(roster: Roster, reader: RunReader) -> Cells | None:
     if there are none."""
     notes = reader.log.notes()
     ends = [seq for seq, note in notes if note.kind == TrialsImported.KIND and not note.body.get("seeds_match")]
-    return cell_extents(roster, reader, ends[-1]) if ends else None
+    return stored_cells(roster, reader, ends[-1]) if ends else None
 
 
-def cell_extents(roster: Roster, reader: RunReader, until: int, *, first_round: bool = False) -> Cells:
+def stored_cells(roster: Roster, reader: RunReader, until: int, *, first_round: bool = False) -> Cells:
     """(L, M): one more than the highest trial number up to a place in the log; 0 without a trial."""
     cells = np.zeros((len(roster.models), len(roster.questions)), dtype=np.int32)
     for extent in reader.cells(until, first_round=first_round):

@@ -5,18 +5,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from adaptive_eval.base.errors import RunChanged
+from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.config.prepare import PreparedRun, stored_config, stored_questions
 from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreement
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.types import GraderOptions, MarkedAnswer
 from adaptive_eval.notes.grading import GraderChosen
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.thresholds import kept_rubric
 from adaptive_eval.run.notes import note_of
 from adaptive_eval.running.regrade import with_scores
 from adaptive_eval.storage.header import RunHeader
 from adaptive_eval.storage.write import RunStore
-from adaptive_eval.store.same_meaning import differences
-from adaptive_eval.store.thresholds import kept_rubric
 
 
 def adopt_grader(prepared: PreparedRun, directory: Path, found: Agreement) -> None:

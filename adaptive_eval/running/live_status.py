@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
+from adaptive_eval.base.roster import Names
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Look
 from adaptive_eval.endpoints.types import EndpointStats
@@ -15,18 +16,16 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import GradingCost
 from adaptive_eval.report.sites import SiteBook, SiteRow
 from adaptive_eval.report.snapshot import batch_rows
+from adaptive_eval.report.spending import HeldServers
 from adaptive_eval.report.status import CurrentTraffic, ModelTraffic, Status, results_in_progress, used_caps
 from adaptive_eval.report.words import promise_in_short
 from adaptive_eval.run.charges import Charge
-from adaptive_eval.run.clocks import RunClock
+from adaptive_eval.run.clocks import HeldTime, RunClock
 from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.notes import event_of
 from adaptive_eval.run.records import BEGUN, DISCARDED, LookTaken, Note
 from adaptive_eval.run.supply import Supply
 from adaptive_eval.running.watching import Watcher
-from adaptive_eval.store import HeldTime
-from adaptive_eval.store.roster import Names
-from adaptive_eval.store.spending import HeldServers
 from adaptive_eval.supplies.served import RunServers
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from adaptive_eval.base.errors import ConfigError, GraderError, StoreError
+from adaptive_eval.config.fingerprint import differences, require_same_meaning
 from adaptive_eval.config.planning import core_caps, worst_verdict
 from adaptive_eval.config.prepare import (
     adopt_stored_trials,
@@ -40,7 +41,7 @@ from adaptive_eval.questions import Question
 from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
-from adaptive_eval.report.thresholds import thresholds_from_run
+from adaptive_eval.report.thresholds import kept_rubric, thresholds_from_event, thresholds_from_run
 from adaptive_eval.run.charges import Charge, ChargeKind
 from adaptive_eval.run.events import Graded
 from adaptive_eval.run.grading import grade_answer
@@ -55,8 +56,6 @@ from adaptive_eval.running.regrade_costs import RegradeCosts
 from adaptive_eval.running.settings_of_run import replay_stored
 from adaptive_eval.storage.header import RunHeader
 from adaptive_eval.storage.write import RunStore
-from adaptive_eval.store.same_meaning import differences, require_same_meaning
-from adaptive_eval.store.thresholds import kept_rubric, thresholds_from_event
 
 AT_A_TIME = 64
 """Answers that are graded at once: a bound for the memory that their texts take."""

@@ -14,6 +14,7 @@ from adaptive_eval.notes.event import Event
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.report.changes import Effect, effect_of_changes
+from adaptive_eval.report.looks import plain_look
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.run.alarms import AlarmSettings
 from adaptive_eval.run.events import Setting
@@ -24,7 +25,6 @@ from adaptive_eval.run.replay import Stage, replay
 from adaptive_eval.run.resume import SettingsEffect, stored_stages
 from adaptive_eval.running.beginning import stored_plan
 from adaptive_eval.storage.read import LogReader
-from adaptive_eval.store.looks import plain_look
 from adaptive_eval.supplies.opening import request_limits
 
 EFFECTS = {
@@ -61,7 +61,7 @@ def make_setting(config: RunConfig, questions: Sequence[str], plan: Plan, number
 
 def describe_look(plan: Plan, names: Sequence[str], look: Look) -> Json:
     """A look as plain values with names."""
-    return dict(plain_look(look, names, capped_opening=plan.has_capped_opening).body)
+    return plain_look(look, names, capped_opening=plan.has_capped_opening)
 
 
 def setting_of_today(prepared: PreparedRun, numbers: Mapping[str, int], grading: Grading) -> Setting:

@@ -27,6 +27,7 @@ from adaptive_eval.base.errors import (
     Unavailable,
     error_exit_code,
 )
+from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.config.planning import longest_prompts, trial_cost
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
@@ -67,7 +68,6 @@ from adaptive_eval.running.watching import Watcher
 from adaptive_eval.storage.header import RunHeader
 from adaptive_eval.storage.read import LogReader
 from adaptive_eval.storage.write import OpenedStore, RunStore
-from adaptive_eval.store.same_meaning import differences
 from adaptive_eval.supplies.opening import OpenRemote, SuppliedModel, open_supplies
 from adaptive_eval.supplies.served import RunServers
 
@@ -409,7 +409,7 @@ def _verdict_reserve(grading: Grading, prepared: PreparedRun) -> Callable[[Trial
 def _error_of(error: Aborted, machine: Machine | None, names: list[str]) -> AdaptiveEvalError:
     """The error of a run that cannot go on."""
     kind, reasons = error.abort.kind, error.abort.reasons
-    others = "" if machine is None or machine.all_have_answered else OTHER_MODELS
+    others = "" if machine is not None and machine.all_have_answered else OTHER_MODELS
     lines = [f"{names[model]}: {reason}" for model, reason in sorted(reasons.items())]
     match kind:
         case AbortKind.REFUSED:

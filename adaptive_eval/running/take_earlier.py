@@ -10,10 +10,12 @@ import numpy as np
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.benchmarks import prompt_for
+from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, PriorConfig, RunConfig
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.graders.rubric import Rubric, SchemaRubric, best_is_sure, grades_cut_answers
+from adaptive_eval.notes import Json, OutcomesRecorded, PriorTaken, TrialsImported, events_of_kind
 from adaptive_eval.notes.event import Change
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
@@ -28,9 +30,7 @@ from adaptive_eval.running.earlier import (
     outcomes_digest,
     stored_outcomes,
 )
-from adaptive_eval.store import Json, OutcomesRecorded, PriorTaken, TrialsImported, events_of_kind
-from adaptive_eval.store.database import is_run
-from adaptive_eval.store.same_meaning import differences
+from adaptive_eval.storage.database import has_tables
 
 MEND_PRIOR = "R0 needs outcomes of the same questions, asked with the same prompt"
 
@@ -40,7 +40,7 @@ def _open_earlier(run: Path, directory: Path, what: str) -> Iterator[StoredRun]:
     """Open an earlier run than that in `directory`; raises `ConfigError` if there is none."""
     if run.resolve() == directory.resolve():
         raise ConfigError(f"{what}: {run} is the run itself; name an earlier one")
-    if not is_run(run):
+    if not has_tables(run):
         raise ConfigError(f"{what}: {run} holds no run; name the directory of one")
     with open_run(run) as earlier:
         yield earlier

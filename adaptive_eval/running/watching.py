@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from adaptive_eval.core.types import Look
+from adaptive_eval.notes import Event
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.status import Status
-from adaptive_eval.store import Event
 
 
 class Watcher:

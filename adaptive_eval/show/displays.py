@@ -13,6 +13,7 @@ from typing import BinaryIO, Literal, TextIO, cast
 import orjson
 
 from adaptive_eval.core.types import VERDICTS_OF_LOOKS, Look
+from adaptive_eval.notes import Event
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.report.finding import count_states
@@ -22,7 +23,6 @@ from adaptive_eval.running.watching import Display
 from adaptive_eval.show.live import LiveDisplay, counted_sites
 from adaptive_eval.show.summary import last_screen, pending_in_short
 from adaptive_eval.show.text import Rates, stopping_line
-from adaptive_eval.store import Event
 
 
 class JsonDisplay(Display):

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from adaptive_eval.core.types import Verdict
+from adaptive_eval.notes import Event
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.report.lines import Scale, count, duration, safe_line, safe_name
@@ -26,7 +27,6 @@ from adaptive_eval.running.watching import Display
 from adaptive_eval.show.ranking import ranking_text
 from adaptive_eval.show.summary import grading_in_short, last_screen, other_costs_in_short, pending_in_short
 from adaptive_eval.show.text import Rates, number_or_dash, stopping_line
-from adaptive_eval.store import Event
 
 REFRESH_SECONDS = 0.25
 SHOWN_EVENTS = 3

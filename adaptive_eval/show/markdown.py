@@ -26,6 +26,7 @@ from adaptive_eval.report.gate import gate_terms
 from adaptive_eval.report.lines import Scale, count, minute, safe_line, several
 from adaptive_eval.report.next_steps import Advice
 from adaptive_eval.report.results import GroupRow, MetricRow, ModelRow, PairRow, Results
+from adaptive_eval.report.spending import stored_cost
 from adaptive_eval.report.undecided import UNDECIDED, needed_in_words
 from adaptive_eval.report.view import RunView
 from adaptive_eval.report.words import compares_bayes, draws_questions, promise_line
@@ -51,7 +52,6 @@ from adaptive_eval.show.text import (
     number_or_dash,
     strip_markup,
 )
-from adaptive_eval.store.spending import stored_cost
 
 MAPPING_FIELDS = ("signals", "sampling")
 """Fields that are mappings; their keys become columns."""

@@ -6,11 +6,11 @@ from functools import partial
 from adaptive_eval.report.glossary import GLOSSARY
 from adaptive_eval.report.lines import count, duration
 from adaptive_eval.report.other_costs import summarize_other_costs
+from adaptive_eval.report.records import JudgeUse
 from adaptive_eval.report.results import GradingCost, ModelRow, OtherCostRow, Results, RunCost, WastedCost
 from adaptive_eval.report.view import RunView
 from adaptive_eval.show.summary import allowed_in_words, wasted_words
 from adaptive_eval.show.text import SECONDS_PER_HOUR, amount, informative_columns, markdown_cell, markdown_table
-from adaptive_eval.store import JudgeUse
 
 
 def cost_section(view: RunView, results: Results) -> str:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adaptive_eval.base.files import make_folder, write_atomic
 from adaptive_eval.base.imports import load_extra
+from adaptive_eval.base.roster import Names
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.report.finding import state_word
 from adaptive_eval.report.lines import safe_name
 from adaptive_eval.report.rescore import Rescoring
 from adaptive_eval.report.view import RunView
-from adaptive_eval.store import Names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,9 +8,9 @@ from typing import Any
 from adaptive_eval.config.normalise import INHERITED
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.graders.by_benchmark import ByBenchmark
+from adaptive_eval.notes import RunResumed, RunStarted
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.view import QuestionView, RunView
-from adaptive_eval.store import RunResumed, RunStarted
 
 PLACE_SECTIONS = {"folder", "store"}
 """Sections with paths on the machine of the run."""

@@ -14,10 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from adaptive_eval.base.errors import EndpointError, LaunchFailed
-from adaptive_eval.report.sites import replica_address
-from adaptive_eval.sites.link import SiteLink
-from adaptive_eval.sites.messages import SiteFacts, SiteGone, SiteHandle, SiteMaterial, SiteSecrets, SiteSetup
-from adaptive_eval.store import (
+from adaptive_eval.notes import (
     Event,
     ServerDied,
     ServerLaunched,
@@ -27,6 +24,9 @@ from adaptive_eval.store import (
     SiteLost,
     SitePlaced,
 )
+from adaptive_eval.report.sites import replica_address
+from adaptive_eval.sites.link import SiteLink
+from adaptive_eval.sites.messages import SiteFacts, SiteGone, SiteHandle, SiteMaterial, SiteSecrets, SiteSetup
 from adaptive_eval.supply.hosts import OnEvent, OnLost, PlaceLost, ServerHost
 from adaptive_eval.supply.launch.endpoint import ServedEndpoint, ServedPlace
 from adaptive_eval.supply.launch.server import RESTARTS

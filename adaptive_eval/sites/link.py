@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, ReplicaHealth
+from adaptive_eval.notes import Event
 from adaptive_eval.run.trial import Request
 from adaptive_eval.sites.messages import (
     FULL_MESSAGE,
@@ -26,7 +27,6 @@ from adaptive_eval.sites.messages import (
     decode_error,
     unpack_answer,
 )
-from adaptive_eval.store import Event
 
 
 class _Outbox:

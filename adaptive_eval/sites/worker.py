@@ -23,6 +23,7 @@ from adaptive_eval.endpoints.types import Again, Answer
 from adaptive_eval.graders.attempts import grade_or_error
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Marks
+from adaptive_eval.notes import Event
 from adaptive_eval.questions.types import Question
 from adaptive_eval.sites.messages import (
     BEAT_SECONDS,
@@ -41,7 +42,6 @@ from adaptive_eval.sites.messages import (
     encode_error,
     pack_answer,
 )
-from adaptive_eval.store import Event
 from adaptive_eval.supplies.launched import ServerOpener, file_name, require_programs
 from adaptive_eval.supplies.opening import allow_open_files
 from adaptive_eval.supply.launch.command import free_ports

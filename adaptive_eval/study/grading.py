@@ -13,7 +13,7 @@ from adaptive_eval.endpoints.types import gpu_share
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import benchmark_questions, graders_that_ask
 from adaptive_eval.questions.types import Question
-from adaptive_eval.store import JudgeUse
+from adaptive_eval.report.records import JudgeUse
 from adaptive_eval.study.pilot import BYTES_A_TOKEN, GUESSED_SHARE, GUESSED_SPEED, AnswerUsage
 from adaptive_eval.study.timed import NO_VERDICTS, VerdictTimes
 

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from adaptive_eval.base.errors import EndpointError
-from adaptive_eval.store import Event
+from adaptive_eval.notes import Event
 
 OnEvent = Callable[[Event], None]
 """Records an event."""

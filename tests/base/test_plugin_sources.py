@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.base.imports import docstring_summary, fingerprints
 from adaptive_eval.cli import app
-from adaptive_eval.store import RunReader, SettingsChanged, events_of_kind
+from adaptive_eval.notes import SettingsChanged, events_of_kind
+from adaptive_eval.report.reader import RunReader
 
 GRADER = "from marking.keys import right\n\n\ndef grade(text, question):\n    return right(text, question)\n"
 KEYS = "def right(text, question):\n    return '{' + question.answer + '}' in text\n"

@@ -5,17 +5,17 @@ import random
 from collections.abc import Mapping
 
 import pytest
+from adaptive_eval.batches.calls import BatchCalls, trial_id
+from adaptive_eval.batches.endpoint import BatchedEndpoint
 from batch_bench import Desk, ServiceInMemory, question, truth
 from patient_time import HANGS
 from thoroughness import first_of
 
 from adaptive_eval.base.errors import Rejected, RetryNotAllowed, Unavailable
-from adaptive_eval.batches.calls import BatchCalls, trial_id
-from adaptive_eval.batches.endpoint import BatchedEndpoint
 from adaptive_eval.endpoints.batching import came_by_batch
 from adaptive_eval.endpoints.failures import Refusal
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.store import BatchCancelled, BatchEnded, BatchPlanned, BatchTaken
+from adaptive_eval.notes import BatchCancelled, BatchEnded, BatchPlanned, BatchTaken
 from adaptive_eval.supplies.batches.wire import MaybeCreated
 
 KINDS = ("openai", "openrouter")

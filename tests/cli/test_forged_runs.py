@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from adaptive_eval.store.database import open_existing
 from forging import reseal
 from live_runs import ENDED, Site
 from test_reading_runs_no_code import CASES, REFUSED, Listener
@@ -25,11 +26,10 @@ from typer.testing import CliRunner, Result
 from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import stored_config
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import RESULTS_FILE
 from adaptive_eval.report.view import RunView
 from adaptive_eval.show.track.points import write_files
-from adaptive_eval.store import RunReader
-from adaptive_eval.store.database import open_existing
 
 KEY = "sk-0123456789abcdef-of-the-reader"
 CANARY = "canary"

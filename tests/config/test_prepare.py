@@ -12,8 +12,8 @@ from adaptive_eval.config.prepare import prepare, run_header, stored_config
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import TEMPLATE_TOKENS
-from adaptive_eval.store import Json
-from adaptive_eval.store.records import RunHeader
+from adaptive_eval.notes import Json
+from adaptive_eval.storage.header import RunHeader
 
 CONFIG = """
 questions: {world: coins}

@@ -9,6 +9,7 @@ import pytest
 from test_config_load import load, told
 
 from adaptive_eval.config.benchmarks import BenchmarkPart, weigh_questions
+from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.config.json_schema import json_schema
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare, run_header, stored_setup
@@ -17,7 +18,6 @@ from adaptive_eval.graders.by_benchmark import ByBenchmark
 from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.graders.numeric import Numeric
 from adaptive_eval.questions.types import Question
-from adaptive_eval.store.same_meaning import differences
 
 MODELS = """\
 models:

@@ -15,7 +15,8 @@ from to_gguf import convert_weights
 
 from adaptive_eval.base.errors import AdaptiveEvalError
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.store import RunReader, ServerLaunched, ServerLaunching, ServerReleased
+from adaptive_eval.notes import ServerLaunched, ServerLaunching, ServerReleased
+from adaptive_eval.report.reader import RunReader
 
 SIX = (*checkpoints(), "abacus-900-tuned-250")
 """The whole models, and one that an adapter is merged into."""

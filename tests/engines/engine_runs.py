@@ -15,7 +15,8 @@ from live_runs import wait_for_trials
 from llama import Chance, Weights, chance, token_log_probabilities
 
 from adaptive_eval.endpoints.answers import mean_bits
-from adaptive_eval.store import RunReader, TrialRecord
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.records import TrialRecord
 
 SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "max_tokens": 8}
 """What the exact probabilities are of: the model's own distribution, whatever a server's defaults are."""

@@ -21,8 +21,8 @@ from to_gguf import convert, convert_weights
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.graders.verifier import LABELS, Verifier, label_probabilities, label_scores
 from adaptive_eval.questions.types import Question
-from adaptive_eval.store import RunReader, TrialRecord
-from adaptive_eval.store.records import AWAITS_VERDICT
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.records import AWAITS_VERDICT, TrialRecord
 
 pytestmark = pytest.mark.engine
 

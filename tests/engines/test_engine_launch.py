@@ -12,7 +12,7 @@ from engine_servers import VLLM_ENVIRONMENT, VLLM_PYTHON, descendants, llama, re
 from family import checkpoints, weights
 from to_gguf import convert
 
-from adaptive_eval.store import ServerDied, ServerLaunched
+from adaptive_eval.notes import ServerDied, ServerLaunched
 
 pytestmark = pytest.mark.engine
 

@@ -7,7 +7,7 @@ from engine_pool import PLACES, SIX, killed_in_a_swap, pooled, released_before_t
 from engine_runs import Finished, Workplace, require_exact_ranking, true_score
 from family import weights
 
-from adaptive_eval.store import ServerLaunched, ServerLaunching
+from adaptive_eval.notes import ServerLaunched, ServerLaunching
 
 pytestmark = pytest.mark.engine
 

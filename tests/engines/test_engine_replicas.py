@@ -11,7 +11,7 @@ from family import checkpoints, weights
 from llama import token_log_probabilities
 
 from adaptive_eval.endpoints.answers import mean_bits
-from adaptive_eval.store import ReplicaBack, ReplicaLost
+from adaptive_eval.notes import ReplicaBack, ReplicaLost
 
 pytestmark = pytest.mark.engine
 

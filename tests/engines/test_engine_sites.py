@@ -14,8 +14,8 @@ from family import checkpoints
 from raylets import Raylets
 from to_gguf import convert
 
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.sites import SiteRow, site_rows
-from adaptive_eval.store import RunReader
 
 pytestmark = pytest.mark.engine
 

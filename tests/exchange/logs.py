@@ -11,7 +11,7 @@ import zstandard
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.cli import app
-from adaptive_eval.store import RunReader
+from adaptive_eval.report.reader import RunReader
 
 STORED, DEFLATED, ZSTANDARD = 0, 8, 93
 Outcomes = dict[tuple[str, str, int], int | None]

@@ -19,8 +19,8 @@ from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.cli import app
 from adaptive_eval.exchange.export import EXPORTS, ExportRequest, export
 from adaptive_eval.exchange.source import ExportSource, OnProgress
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.simulate.server import serving
-from adaptive_eval.store import RunReader
 
 WITH_TEXTS = [name for name, form in EXPORTS.items() if form.texts is not None]
 

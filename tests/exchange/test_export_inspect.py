@@ -16,8 +16,8 @@ from small_run import HOSTILE, make_run, make_trial, ragged
 from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.exchange.export import ExportRequest, export
 from adaptive_eval.exchange.samples import NO_ANSWER
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import RESULTS_FILE
-from adaptive_eval.store import RunReader
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog

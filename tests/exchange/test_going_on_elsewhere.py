@@ -16,7 +16,7 @@ from thoroughness import first_of
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.base.seeds import hashed_base
 from adaptive_eval.exchange.export import ExportRequest, export
-from adaptive_eval.store import RunReader
+from adaptive_eval.report.reader import RunReader
 
 Rows = Sequence[Mapping[str, object]]
 

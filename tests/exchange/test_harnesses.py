@@ -14,7 +14,7 @@ from thoroughness import examples
 
 from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.report.log_files import LogError
-from adaptive_eval.store import RunReader
+from adaptive_eval.report.reader import RunReader
 
 pytestmark = pytest.mark.usefixtures("quick_graders")
 

@@ -17,7 +17,8 @@ from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.exchange import importing
 from adaptive_eval.graders.registry import GRADERS
-from adaptive_eval.store import GraderChosen, RunReader, events_of_kind
+from adaptive_eval.notes import GraderChosen, events_of_kind
+from adaptive_eval.report.reader import RunReader
 
 SKILLS = {"ada": 0.9, "bob": 0.3}
 QUESTIONS = 6

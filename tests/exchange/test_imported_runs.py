@@ -8,6 +8,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from adaptive_eval.report.old.restore import StoredRun
 from live_runs import MODELS, Found, Site
 from logs import imported, lines, outcomes
 from typer.testing import CliRunner
@@ -17,12 +18,12 @@ from adaptive_eval.cli import app
 from adaptive_eval.core import Reason
 from adaptive_eval.exchange.export import ExportRequest as Export
 from adaptive_eval.exchange.export import export
-from adaptive_eval.report.old.restore import StoredRun
+from adaptive_eval.notes import RunResumed, SettingsChanged, TrialsImported, events_of_kind
 from adaptive_eval.report.question_rows import as_json
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.stored import read_counts
 from adaptive_eval.report.view import read_view
 from adaptive_eval.show.changes import diff_runs
-from adaptive_eval.store import RunReader, RunResumed, SettingsChanged, TrialsImported, events_of_kind
 
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
 

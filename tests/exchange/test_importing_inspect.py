@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from logs import DEFLATED, STORED, ZSTANDARD, archive, header, imported, inspect_log, outcomes, sample
 
-from adaptive_eval.store import RunReader, TrialsImported, events_of_kind
+from adaptive_eval.notes import TrialsImported, events_of_kind
+from adaptive_eval.report.reader import RunReader
 
 pytestmark = pytest.mark.usefixtures("quick_graders")
 

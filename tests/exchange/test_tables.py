@@ -16,8 +16,9 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.exchange.detect import TABLES
 from adaptive_eval.exchange.export import ExportRequest as Export
 from adaptive_eval.exchange.export import export
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results_file import read_results
-from adaptive_eval.store import RunReader, TrialRecord
 
 ROWS = [
     {"model": model, "question": key, "trial": trial, "category": (trial + (model == "b")) % 2}

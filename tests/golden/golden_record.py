@@ -17,8 +17,9 @@ from typing import Any
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
+from adaptive_eval.notes import Event
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.store import Event, TrialRecord
+from adaptive_eval.report.records import TrialRecord
 
 EXPECTED = Path(__file__).with_name("expected")
 PARTS = ("asked", "look", "trial", "event", "result", "export")

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.store import RunReader
+from adaptive_eval.report.reader import RunReader
 
 pytestmark = pytest.mark.tracking
 pytest.importorskip("inspect_evals")

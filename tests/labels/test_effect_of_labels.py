@@ -24,7 +24,7 @@ from adaptive_eval.report.stored import open_run
 from adaptive_eval.report.verified import verify_run
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.store.database import DATABASE_FILE
+from adaptive_eval.storage.errors import DATABASE_FILE
 
 TRIALS = {"min": 4, "max": 4}
 

@@ -17,7 +17,7 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli import app
 from adaptive_eval.lm_eval.tasks import grade, load_task, rows
 from adaptive_eval.questions import Question
-from adaptive_eval.store import RunReader
+from adaptive_eval.report.reader import RunReader
 
 pytestmark = pytest.mark.tracking
 

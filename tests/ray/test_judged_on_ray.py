@@ -7,9 +7,9 @@ from raylets import Raylets
 from test_lives_on_ray import begun, events, go_on, models, require_nothing_left, written
 
 from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.notes import SiteLost, SitePlaced
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import serving
-from adaptive_eval.store import SiteLost, SitePlaced
 
 pytestmark = pytest.mark.ray
 

@@ -14,8 +14,9 @@ from raylets import Raylets
 from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.notes import Event, RunResumed, SitePlaced, events_of_kind
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.sites import site_rows
-from adaptive_eval.store import Event, RunReader, RunResumed, SitePlaced, events_of_kind
 
 pytestmark = pytest.mark.ray
 

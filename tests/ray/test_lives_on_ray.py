@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from adaptive_eval.report.old.starting_point import StartingPoint, load_starting_point
 from live_runs import MODELS, Found, Site, kill, wait_for_trials, wait_until
 from patient_time import HANGS
 from raylets import Raylets, stop
@@ -18,12 +19,12 @@ from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.prepare import PreparedRun
-from adaptive_eval.running.beginning import StartingPoint, load_starting_point
+from adaptive_eval.notes import Event, ServerLaunched, SiteLost, SitePlaced, events_of_kind
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.sites import site_rows
 from adaptive_eval.running import execute
 from adaptive_eval.sites.keeper import NAMESPACE
 from adaptive_eval.sites.nodes import join_cluster
-from adaptive_eval.store import Event, RunReader, ServerLaunched, SiteLost, SitePlaced, events_of_kind
 
 pytestmark = pytest.mark.ray
 

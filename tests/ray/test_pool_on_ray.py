@@ -16,7 +16,7 @@ from test_lives_on_ray import SERVER, events, go_on, sites_left
 from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.store import ServerLaunched, ServersNoticed, SiteLost, SitePlaced
+from adaptive_eval.notes import ServerLaunched, ServersNoticed, SiteLost, SitePlaced
 
 pytestmark = pytest.mark.ray
 

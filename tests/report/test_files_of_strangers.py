@@ -7,25 +7,19 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from adaptive_eval.store.database import create, lock_run, open_existing, open_if_begun, open_readonly
 
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.files import is_locked, read_file, write_atomic
 from adaptive_eval.labels.file import add_labels, parse_labels_file
 from adaptive_eval.report.label_file import LABELS_FILE, Labelled, read_labels
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import RESULTS_FILE, read_results
 from adaptive_eval.report.verified import verify_run
 from adaptive_eval.show.track.points import exclusive_follower
-from adaptive_eval.store import RunReader
-from adaptive_eval.store.database import (
-    DATABASE_FILE,
-    LOCK_FILE,
-    create,
-    is_run,
-    lock_run,
-    open_existing,
-    open_if_begun,
-    open_readonly,
-)
+from adaptive_eval.storage.errors import DATABASE_FILE
+from adaptive_eval.storage.locate import is_run
+from adaptive_eval.storage.lock import LOCK_FILE
 
 AT = Labelled("ada", "q0", 0)
 LINE = '{"model":"ada","question":"q0","trial":%s,"label":"wrong"}\n'

@@ -6,12 +6,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from adaptive_eval.report.old.restore import StoredRun
 from live_runs import MODELS, EndedRuns, Found, Site
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.core import Controller, Outcome
-from adaptive_eval.report.old.restore import StoredRun
-from adaptive_eval.store import PriorTaken, RunReader, events_of_kind
+from adaptive_eval.notes import PriorTaken, events_of_kind
+from adaptive_eval.report.reader import RunReader
 
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
 

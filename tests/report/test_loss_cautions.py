@@ -1,7 +1,7 @@
 """What is said of answers that never came: what the caps count for them, and nothing else."""
 
+from adaptive_eval.notes import AnswersLost, ServerLaunched
 from adaptive_eval.report.warnings import loss_cautions
-from adaptive_eval.store import AnswersLost, ServerLaunched
 
 
 def test_gpu_time_is_told_where_caps_count_it_by_requests_and_not_where_servers_are_held() -> None:

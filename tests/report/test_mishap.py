@@ -13,10 +13,11 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode, GraderError, StoreFull
 from adaptive_eval.cli import app
+from adaptive_eval.notes import RunResumed, RunStopped
 from adaptive_eval.report.ending import find_fatal_error, note_fatal_error
 from adaptive_eval.report.view import read_view
 from adaptive_eval.scheduler import loop
-from adaptive_eval.store import CommitBatch, RunResumed, RunStopped, Store
+from adaptive_eval.store import CommitBatch, Store
 
 KEY = "sk-never-to-be-seen-0123456789"
 

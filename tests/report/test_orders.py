@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from adaptive_eval.graders.judge import Judge
+from adaptive_eval.report.records import ComparisonCount
 from adaptive_eval.report.view import order_sentence
-from adaptive_eval.store import ComparisonCount
 
 SERVER = {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}
 

@@ -12,11 +12,13 @@ from played import Played, prepared
 from result_rows import rows_of
 
 from adaptive_eval.base.errors import StoreError
+from adaptive_eval.notes import TrialsRegraded
 from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.results_file import RESULTS_FILE, read_results
 from adaptive_eval.report.view import RunView, read_view
 from adaptive_eval.simulate.server import serving
-from adaptive_eval.store import Store, TrialsRegraded, is_held
+from adaptive_eval.storage.lock import is_held
+from adaptive_eval.store import Store
 
 TIMES = {"updated", "active_seconds"}
 

@@ -18,12 +18,13 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.rescore import OWN_RUBRIC, RescoredRubric, RubricUnavailable, rescore
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.view import read_report
 from adaptive_eval.show.rescored import rubric_sections
-from adaptive_eval.store import RunReader, reader
-from adaptive_eval.store.database import DATABASE_FILE
+from adaptive_eval.storage.errors import DATABASE_FILE
+from adaptive_eval.store import reader
 
 LOGGED = {"grader": "math", "sampling": {"temperature": 0.6, "max_tokens": 2000, "logprobs": True}}
 SHORT = {

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from adaptive_eval.report.old.live_status import StatusTaker
+from adaptive_eval.store.repeats import SamplingFreedom
+from adaptive_eval.store.usage import TrialUsage
 from fakes import QUESTIONS, SKILLS, Bed, plan, results_of
 from played import Played, prepared
 from pydantic import TypeAdapter
@@ -23,16 +26,13 @@ from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import Cost, Verdict
 from adaptive_eval.report.lines import Scale
-from adaptive_eval.report.old.live_status import StatusTaker
 from adaptive_eval.report.question_rows import question_posteriors
+from adaptive_eval.report.records import StoredOutcome
 from adaptive_eval.report.results import FORMAT, Results
 from adaptive_eval.report.results_file import is_intact, read_results, write_results
 from adaptive_eval.report.snapshot import RunSubject
 from adaptive_eval.report.warnings import repeat_cautions, signal_cautions, unknown_cautions
-from adaptive_eval.store import StoredOutcome
-from adaptive_eval.store.records import GradingUse
-from adaptive_eval.store.repeats import SamplingFreedom
-from adaptive_eval.store.usage import TrialUsage
+from adaptive_eval.run.usage import GradingUse
 
 NAMES, KEYS = tuple(SKILLS), tuple(question.id for question in QUESTIONS)
 SUBJECT = RunSubject("fake", NAMES, KEYS, drawn=(SamplingFreedom(1.0),) * 3, created=1.0e9)

@@ -32,18 +32,20 @@ from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.importing import import_logs
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Grade
+from adaptive_eval.notes import ModelSetAside
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.results_file import RESULTS_FILE
 from adaptive_eval.report.snapshot import run_subject
+from adaptive_eval.report.spending import HeldServers
 from adaptive_eval.report.status import Status
 from adaptive_eval.report.stored import open_run
+from adaptive_eval.run.clocks import HeldTime
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show.serve.attach import build_ended_from_feed, stored_status
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.store import CommitBatch, HeldTime, ModelSetAside
-from adaptive_eval.store.spending import HeldServers
+from adaptive_eval.store import CommitBatch
 
 OWN = {"traffic", "models", "elapsed", "new_trials", "new_tokens"}
 """What only the process of the run knows, and what depends on when one came."""

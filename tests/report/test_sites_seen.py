@@ -3,10 +3,8 @@
 from dataclasses import replace
 
 from adaptive_eval.core.types import Reason
-from adaptive_eval.report.sites import SiteBook, SiteRow, replica_address, site_rows, site_views
-from adaptive_eval.store import (
+from adaptive_eval.notes import (
     Event,
-    ReplicaTraffic,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -17,6 +15,8 @@ from adaptive_eval.store import (
     SiteLost,
     SitePlaced,
 )
+from adaptive_eval.report.records import ReplicaTraffic
+from adaptive_eval.report.sites import SiteBook, SiteRow, replica_address, site_rows, site_views
 
 
 def placed(at: float, node: str, *, host: str = "gpu-07", found: bool = False, site: str = "site 1") -> SitePlaced:

@@ -5,6 +5,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+from adaptive_eval.report.old.restore import StoredRun
 from forging import forging
 from live_runs import EndedRuns, Site
 
@@ -12,12 +13,11 @@ from adaptive_eval.config import prepare as preparing
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.report.old.restore import StoredRun
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import RESULTS_FILE
 from adaptive_eval.report.stored import open_run, read_counts
 from adaptive_eval.report.view import read_view
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.store import RunReader
 
 CAP: dict[str, Any] = {"budget": {"tokens": 10_000_000}}
 

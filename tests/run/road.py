@@ -11,8 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from adaptive_eval.report.old.starting_point import load_starting_point
+
 from adaptive_eval.base.seeds import trial_seed
 from adaptive_eval.config.document import read_environment
+from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import trial_cost
 from adaptive_eval.config.prepare import (
@@ -30,9 +33,10 @@ from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import Grading
+from adaptive_eval.notes import Event, parse_event
 from adaptive_eval.report.changes import Effect, effect_of_changes
+from adaptive_eval.report.looks import plain_look
 from adaptive_eval.report.make import Reporter
-from adaptive_eval.running.beginning import load_starting_point
 from adaptive_eval.run.driver import Driver
 from adaptive_eval.run.events import Setting
 from adaptive_eval.run.machine import Machine
@@ -42,12 +46,9 @@ from adaptive_eval.run.supply import Supply
 from adaptive_eval.run.trial import Trial
 from adaptive_eval.running.answer_keys import open_run_graders
 from adaptive_eval.storage.header import RunHeader
+from adaptive_eval.storage.header import RunHeader as OldHeader
 from adaptive_eval.storage.read import LogReader
 from adaptive_eval.storage.write import RunStore
-from adaptive_eval.store import Event, parse_event
-from adaptive_eval.store import RunHeader as OldHeader
-from adaptive_eval.store.looks import plain_look
-from adaptive_eval.store.same_meaning import differences
 from adaptive_eval.supplies.opening import SuppliedModel, SupplyContext, open_supplies, request_limits
 
 CHANGES = {Effect.NONE: SettingsEffect.NONE, Effect.NEW_PROMISE: SettingsEffect.PROMISE}

@@ -18,6 +18,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+from adaptive_eval.running.execute import execute
+from adaptive_eval.running.serving import Serving
+from adaptive_eval.scheduler.committer import Committer
+from adaptive_eval.scheduler.model_states import ModelStates
+from adaptive_eval.store.run_database import RunDatabase
+
 from adaptive_eval.base.errors import GraderError, Unavailable
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
@@ -27,16 +33,11 @@ from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.importing import import_logs
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Grade
+from adaptive_eval.notes import Event, ModelSetAside
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.status import Status
-from adaptive_eval.running.execute import execute
 from adaptive_eval.running.regrade import regrade
-from adaptive_eval.running.serving import Serving
-from adaptive_eval.scheduler.committer import Committer
-from adaptive_eval.scheduler.model_states import ModelStates
-from adaptive_eval.store import Event, ModelSetAside
-from adaptive_eval.store.run_database import RunDatabase
 
 SKILLS = {"ada": 0.9, "bob": 0.5, "cyd": 0.4}
 QUESTIONS = tuple(f"q{number}" for number in range(4))

@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from adaptive_eval.scheduler.alarms import Alarms
+from adaptive_eval.store.repeats import SamplingFreedom
+from adaptive_eval.store.usage import LEAST, AnswerFault, SharedTraits, TrialUsage
 from hypothesis import given
 from hypothesis import strategies as st
 from saying import Saying, saying
@@ -21,11 +24,10 @@ from typer.testing import CliRunner, Result
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cost
+from adaptive_eval.notes import AlarmRaised, Event, events_of_kind
 from adaptive_eval.questions.types import Question
-from adaptive_eval.scheduler.alarms import Alarms
-from adaptive_eval.store import AlarmRaised, Event, RunReader, StoredOutcome, events_of_kind
-from adaptive_eval.store.repeats import SamplingFreedom
-from adaptive_eval.store.usage import LEAST, AnswerFault, SharedTraits, TrialUsage
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.records import StoredOutcome
 
 MODELS = ("ada", "bob")
 QUESTIONS = 6

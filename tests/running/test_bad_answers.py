@@ -12,9 +12,10 @@ from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
+from adaptive_eval.notes import AlarmRaised, AnswersLost, events_of_kind
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.spending import total_spent
 from adaptive_eval.report.view import drop_rows, read_view
-from adaptive_eval.store import AlarmRaised, AnswersLost, RunReader, events_of_kind
-from adaptive_eval.store.spending import total_spent
 
 MODELS = ("ada", "bob", "cyd")
 SKILLS = {"ada": 9, "bob": 6, "cyd": 3}

@@ -18,18 +18,11 @@ from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
+from adaptive_eval.notes import AnswersLost, BatchCancelled, BatchEnded, BatchPlanned, Event, events_of_kind
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.simulate.faults import BatchHabits
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.store import (
-    AnswersLost,
-    BatchCancelled,
-    BatchEnded,
-    BatchPlanned,
-    Event,
-    events_of_kind,
-)
 
 SCRIPT = Path(__file__).with_name("killed_in_batches.py")
 TRIALS = {"min": 4, "max": 16}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from adaptive_eval.scheduler.scheduler import TICK_SECONDS
 from hypothesis import event, given, seed
 from hypothesis import strategies as st
 from ledger_check import stored_rows
@@ -40,8 +41,8 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.account import SEEN_MARGIN
 from adaptive_eval.endpoints import settings
-from adaptive_eval.scheduler.scheduler import TICK_SECONDS
-from adaptive_eval.store import AnswersLost, ModelSetAside, RunReader, events_of_kind
+from adaptive_eval.notes import AnswersLost, ModelSetAside, events_of_kind
+from adaptive_eval.report.reader import RunReader
 
 MOST_SLACK = TICK_SECONDS + 0.1
 """A cap on time is looked at with every tick."""

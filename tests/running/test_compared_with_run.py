@@ -13,11 +13,11 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.graders.comparing import AnswersOfModel, ByComparison
 from adaptive_eval.questions.types import Question
+from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.simulate.answering import right_answer
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.store import TrialRecord
 
 BASELINE, DEPTH = "bob", 3
 

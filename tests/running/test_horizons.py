@@ -4,6 +4,7 @@ import json
 from contextlib import closing
 
 import pytest
+from adaptive_eval.report.old.restore import StoredRun
 from live_runs import Site
 from typer.testing import CliRunner
 
@@ -11,8 +12,8 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.core import Controller, Outcome
-from adaptive_eval.report.old.restore import StoredRun
-from adaptive_eval.store import RunReader, SettingsChanged, events_of_kind
+from adaptive_eval.notes import SettingsChanged, events_of_kind
+from adaptive_eval.report.reader import RunReader
 
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
 

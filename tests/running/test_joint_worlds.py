@@ -11,10 +11,11 @@ import pytest
 from known_answers import KnownRespondent, answer_serial, known_models, known_server
 from live_runs import ENDED, Site, stored
 
+from adaptive_eval.notes import ThresholdsFrozen, events_of_kind
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.server import serving
 from adaptive_eval.simulate.worlds import Latency
-from adaptive_eval.store import RunReader, ThresholdsFrozen, events_of_kind
 from scorio.categorical import SCHEMATA, Thresholds, classify
 
 

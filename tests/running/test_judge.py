@@ -10,6 +10,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from adaptive_eval.scheduler.first_answers import FIRST_ANSWERS
+from adaptive_eval.store.redaction import redact_grade
 from contrary_server import Asked, Said, listening
 from gated import GatedServer
 from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials, wait_until
@@ -29,19 +31,19 @@ from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.judging import JudgePool
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.types import Grade
+from adaptive_eval.notes import AnswersLost, VerdictsAsked, events_of_kind
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.lines import count
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.records import AWAITS_VERDICT
 from adaptive_eval.report.results import GradingCost
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.stored import open_run
-from adaptive_eval.scheduler.first_answers import FIRST_ANSWERS
 from adaptive_eval.show.summary import grading_in_short
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.store import AnswersLost, Regrade, RunReader, VerdictsAsked, events_of_kind
-from adaptive_eval.store.records import AWAITS_VERDICT
-from adaptive_eval.store.redaction import redact_grade
+from adaptive_eval.store import Regrade
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,14 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
+from adaptive_eval.notes import ServersNoticed, events_of_kind
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.records import AWAITS_VERDICT, TrialRecord
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.view import read_report
 from adaptive_eval.simulate.answering import question_rows, right_answer
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.store import RunReader, ServersNoticed, TrialRecord, events_of_kind
-from adaptive_eval.store.records import AWAITS_VERDICT
 
 CRITERIA = [
     {"name": "sound", "says": "it says what the reference says", "weight": 0.7},

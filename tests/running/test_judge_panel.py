@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
+from adaptive_eval.report.records import AWAITS_VERDICT
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.store.records import AWAITS_VERDICT
 
 ALWAYS_WRONG = (0.0, 1.0)
 AWAY = "http://127.0.0.1:9/v1"

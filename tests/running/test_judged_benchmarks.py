@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.config.first_round import IN_PARTS
+from adaptive_eval.report.records import AWAITS_VERDICT
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.store.records import AWAITS_VERDICT
 
 PRICE = {"input": 3.0, "output": 4.0}
 

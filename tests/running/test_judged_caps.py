@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from adaptive_eval.report.old.restore import StoredRun
+from adaptive_eval.scheduler.first_answers import FIRST_ANSWERS
 from hypothesis import event, given, seed
 from hypothesis import strategies as st
 from judged_spending import JUDGE, REPLY_TOKENS, JudgedSpender
@@ -41,9 +43,8 @@ from adaptive_eval.base.errors import AdaptiveEvalError, ConfigError, GraderErro
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.report.old.restore import StoredRun
-from adaptive_eval.scheduler.first_answers import FIRST_ANSWERS
-from adaptive_eval.store import AnswersLost, RunReader, events_of_kind
+from adaptive_eval.notes import AnswersLost, events_of_kind
+from adaptive_eval.report.reader import RunReader
 
 JUDGE_PRICE, JUDGE_GPUS, JUDGE_SLOTS = 3.0, 1.0, 3
 UNDECIDED = {"rule": "published", "options": {"threshold": 50}, "prior": "uniform"}

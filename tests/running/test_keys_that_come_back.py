@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.store import RunReader
+from adaptive_eval.report.reader import RunReader
 
 KEY = "sk/a1b2c3d4+e5f6g7h8i9j0k1l2m3n4o5p6"
 

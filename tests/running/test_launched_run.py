@@ -24,15 +24,8 @@ from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
+from adaptive_eval.notes import Event, ModelSetAside, RunFinished, ServerDied, ServerLaunched, events_of_kind
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.store import (
-    Event,
-    ModelSetAside,
-    RunFinished,
-    ServerDied,
-    ServerLaunched,
-    events_of_kind,
-)
 
 SERVER = Path(__file__).with_name("small_server.py")
 TRIALS = {"min": 4, "max": 12, "optimize": "cost"}

@@ -21,8 +21,9 @@ from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
+from adaptive_eval.notes import AnswersLost, events_of_kind
 from adaptive_eval.report.lines import several
-from adaptive_eval.store import AnswersLost, RunReader, events_of_kind
+from adaptive_eval.report.reader import RunReader
 
 PROMPT, COMPLETION = 40, 90
 CAP = 120_000

@@ -11,7 +11,7 @@ from live_runs import Site
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.config.load import load_config
-from adaptive_eval.store import RunReader
+from adaptive_eval.report.reader import RunReader
 
 Json = dict[str, Any]
 

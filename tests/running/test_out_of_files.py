@@ -12,7 +12,8 @@ from live_runs import wait_until
 from patient_time import HANGS
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.store import ModelSetAside, OnlyFailures, ReplicaLost, RunReader, ServersNoticed, events_of_kind
+from adaptive_eval.notes import ModelSetAside, OnlyFailures, ReplicaLost, ServersNoticed, events_of_kind
+from adaptive_eval.report.reader import RunReader
 
 FILES = 72
 

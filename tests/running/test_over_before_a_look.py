@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import UNJUDGED_FORMAT
 from adaptive_eval.report.results_file import RESULTS_FILE, read_results
-from adaptive_eval.store import RunReader
-from adaptive_eval.store.spending import total_spent
+from adaptive_eval.report.spending import total_spent
 
 TOO_LITTLE = {"budget": {"trials": 10}}
 NOTHING = (

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from adaptive_eval.report.old.starting_point import load_starting_point
 from lives import QUESTIONS, SKILLS, Start, World
 
 from adaptive_eval.base.errors import ConfigError, RunChanged, StoreError
@@ -16,9 +17,9 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Reason
+from adaptive_eval.notes import ModelSettled, OutcomesRecorded, events_of_kind
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.next_steps import next_steps
-from adaptive_eval.running.beginning import load_starting_point
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.stored import open_run, read_counts
 from adaptive_eval.report.undecided import recording_need
@@ -27,7 +28,6 @@ from adaptive_eval.running.regrade import regrade as regrade_stored
 from adaptive_eval.show.changes import diff_runs
 from adaptive_eval.show.markdown import markdown
 from adaptive_eval.show.summary import findings
-from adaptive_eval.store import ModelSettled, OutcomesRecorded, events_of_kind
 
 NEW = "cyd"
 OLD = ("ada", "bob")

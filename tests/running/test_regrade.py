@@ -11,10 +11,11 @@ from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
+from adaptive_eval.notes import SettingsChanged, TrialsRegraded, events_of_kind
 from adaptive_eval.report.ending import find_arguments
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.words import cost_to_go_on
-from adaptive_eval.store import RunReader, SettingsChanged, TrialsRegraded, events_of_kind
 
 FRAGILE = """
 from pathlib import Path

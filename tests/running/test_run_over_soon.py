@@ -11,11 +11,12 @@ from live_runs import ENDED, MODELS, Found, Site, kill, small_world, wait_for_tr
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
+from adaptive_eval.notes import RunFinished, events_of_kind
+from adaptive_eval.report.looks import trials_at
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.rescore import rescore
 from adaptive_eval.report.stored import open_run
 from adaptive_eval.simulate.server import serving
-from adaptive_eval.store import RunFinished, RunReader, events_of_kind
-from adaptive_eval.store.looks import trials_at
 
 TRIALS = {"min": 4, "max": 30}
 AHEAD = {**TRIALS, "optimize": "time"}

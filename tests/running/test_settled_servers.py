@@ -8,11 +8,7 @@ from test_launched_run import events, launched, none_left, printed, servers
 from test_server_time import held_of
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.store import (
-    ModelSettled,
-    ServerLaunched,
-    ServerReleased,
-)
+from adaptive_eval.notes import ModelSettled, ServerLaunched, ServerReleased
 
 IN_STEP = {"trials": {"min": 4, "max": 40, "optimize": "cost", "lookahead": 0}}
 """One look at a time: where several are taken at once, a model may be settled by no look but the last."""

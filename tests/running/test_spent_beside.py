@@ -7,36 +7,31 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from adaptive_eval.running.rejudging_costs import RejudgingCosts
 from fakes import HEADER, SKILLS
 from live_runs import ENDED, Site
 from typer.testing import CliRunner
 
+from adaptive_eval.base.roster import Names
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.notes import AnswersLost, ServerLaunching
 from adaptive_eval.report.lines import duration
 from adaptive_eval.report.other_costs import (
     counted_gpu_seconds,
     other_costs,
     spent_on_removed_models,
 )
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import OtherCostRow
 from adaptive_eval.report.results_file import read_results
-from adaptive_eval.running.rejudging_costs import RejudgingCosts
+from adaptive_eval.report.spending import HeldServers, total_cost, total_spent
+from adaptive_eval.run.clocks import HeldTime
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.summary import lost_answers, other_costs_in_short
-from adaptive_eval.store import (
-    AnswersLost,
-    CommitBatch,
-    HeldTime,
-    Regrade,
-    RunReader,
-    ServerLaunching,
-    Store,
-)
-from adaptive_eval.store.database import DATABASE_FILE
-from adaptive_eval.store.roster import Names
-from adaptive_eval.store.spending import HeldServers, total_cost, total_spent
+from adaptive_eval.storage.errors import DATABASE_FILE
+from adaptive_eval.store import CommitBatch, Regrade, Store
 
 PRICE = {"input": 10.0, "output": 20.0}
 CAPS = {"tokens": 10_000_000, "usd": 1000.0, "trials": 5000}

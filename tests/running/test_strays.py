@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints.settings import EndpointSettings
+from adaptive_eval.notes import ModelSetAside, ServersNoticed, events_of_kind
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.scheduler import loop
-from adaptive_eval.store import ModelSetAside, RunReader, ServersNoticed, events_of_kind
 
 RUNNER = CliRunner()
 ALL = 48

@@ -13,7 +13,9 @@ from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.store import RunReader, ThresholdsFrozen, TrialRecord, events_of_kind
+from adaptive_eval.notes import ThresholdsFrozen, events_of_kind
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.records import TrialRecord
 
 ROOT = Path(__file__).resolve().parents[2]
 FIRST = 3

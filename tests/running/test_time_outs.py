@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from adaptive_eval.report.old.restore import StoredRun
 from fakes import Bed
 from patient_time import HANGS
 from typer.testing import CliRunner
@@ -20,8 +21,8 @@ from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.endpoints.client import Caller, Reply, convert_failures
 from adaptive_eval.endpoints.traffic import Attempt
-from adaptive_eval.report.old.restore import StoredRun
-from adaptive_eval.store import ModelSetAside, RunReader, events_of_kind
+from adaptive_eval.notes import ModelSetAside, events_of_kind
+from adaptive_eval.report.reader import RunReader
 
 QUESTIONS = 8
 SOON = 0.2

@@ -5,6 +5,8 @@ import math
 from collections.abc import Iterator
 
 import pytest
+from adaptive_eval.store.integrity import Integrity
+from adaptive_eval.store.rows import pack_json, pack_logprobs, unpack_logprobs
 from live_runs import ENDED, MODELS, Found, Site, small_world, stored
 from typer.testing import CliRunner
 
@@ -12,13 +14,11 @@ from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.graders.rubric import RubricConfig
+from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.rescore import rescore
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.simulate.answering import split_tokens
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.store import TrialRecord
-from adaptive_eval.store.integrity import Integrity
-from adaptive_eval.store.rows import pack_json, pack_logprobs, unpack_logprobs
 
 KEPT = {"temperature": 0.6, "max_tokens": 2000, "logprobs": "tokens"}
 SURE = {

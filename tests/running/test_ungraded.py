@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from adaptive_eval.scheduler.first_answers import FIRST_ANSWERS
 from live_runs import Found, Site
 from patient_time import HANGS
 from typer.testing import CliRunner
@@ -12,8 +13,8 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cause
-from adaptive_eval.scheduler.first_answers import FIRST_ANSWERS
-from adaptive_eval.store import ModelSetAside, RunReader, events_of_kind
+from adaptive_eval.notes import ModelSetAside, events_of_kind
+from adaptive_eval.report.reader import RunReader
 
 IN_FLIGHT = 8
 WHOLE = 3 * 8 * 12

@@ -10,20 +10,21 @@ from threading import get_ident
 
 import numpy as np
 import pytest
+from adaptive_eval.scheduler.loop import Loop
+from adaptive_eval.store.run_database import RunDatabase
+from adaptive_eval.supply.happenings import Happening
 from live_runs import ENDED, MODELS, Found, Site, small_world, stored, trials_in
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.scheduler.loop import Loop
+from adaptive_eval.notes import BaselineAsked, events_of_kind
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.records import AWAITS_VERDICT, TrialRecord
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import OTHERS_SCORE, SimulatedVerifier
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
-from adaptive_eval.store import BaselineAsked, RunReader, TrialRecord, events_of_kind
-from adaptive_eval.store.records import AWAITS_VERDICT
-from adaptive_eval.store.run_database import RunDatabase
-from adaptive_eval.supply.happenings import Happening
 
 LEANING = (0.7, 0.1, -0.9)
 SURE = 4.0

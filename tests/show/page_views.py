@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import yaml
+from adaptive_eval.store.repeats import SamplingFreedom
+from adaptive_eval.store.usage import TrialUsage
 from checked_text import check_text
 from scipy.special import expit
 
@@ -14,9 +16,12 @@ from adaptive_eval.core import Bench, Controller, Outcome
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Cost, SetAside
 from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.notes import Event, RunFinished, RunStarted
 from adaptive_eval.report.build import build_results
 from adaptive_eval.report.ending import find_ending
+from adaptive_eval.report.looks import plain_look
 from adaptive_eval.report.next_steps import next_steps
+from adaptive_eval.report.records import ReplicaTraffic, Spending
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.snapshot import RunSubject, take_snapshot
 from adaptive_eval.report.view import (
@@ -30,10 +35,6 @@ from adaptive_eval.report.view import (
 )
 from adaptive_eval.report.words import decisions_in_words
 from adaptive_eval.simulate.worlds import World, binary, with_mean
-from adaptive_eval.store import Event, ReplicaTraffic, RunFinished, RunStarted, Spending
-from adaptive_eval.store.looks import plain_look
-from adaptive_eval.store.repeats import SamplingFreedom
-from adaptive_eval.store.usage import TrialUsage
 
 START = 1.8e9
 COST = Cost(tokens=800, usd=0.0012, gpu_seconds=1.5)

@@ -11,6 +11,10 @@ from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 
 import pytest
+from adaptive_eval.report.old.live_status import StatusTaker
+from adaptive_eval.scheduler.scheduler import Scheduler
+from adaptive_eval.store.repeats import SamplingFreedom
+from adaptive_eval.store.usage import TrialUsage
 from fakes import QUESTIONS, SKILLS, Bed, plan, results_of
 from page_views import simulated, world
 from rich.cells import cell_len
@@ -19,23 +23,7 @@ from rich.console import Console
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
-from adaptive_eval.report.ending import Ended, Ending
-from adaptive_eval.report.event_words import event_sentence
-from adaptive_eval.report.finding import Clause, counted_sentence, finding, main_findings
-from adaptive_eval.report.lines import Scale, count, duration, safe_line
-from adaptive_eval.report.old.live_status import StatusTaker
-from adaptive_eval.report.results import Caution, GateRow, ModelRow, Results
-from adaptive_eval.report.snapshot import RunSubject
-from adaptive_eval.report.status import CurrentTraffic, Standing, Status, standings
-from adaptive_eval.running.watching import Display
-from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.show import displays
-from adaptive_eval.show.displays import JsonDisplay, PlainDisplay
-from adaptive_eval.show.live import LiveDisplay, ranking
-from adaptive_eval.show.ranking import abbreviate, ranking_text
-from adaptive_eval.show.summary import findings, last_screen
-from adaptive_eval.show.text import Rates, fit_columns, wrap_lines
-from adaptive_eval.store import (
+from adaptive_eval.notes import (
     BaselineAsked,
     Change,
     Event,
@@ -52,8 +40,20 @@ from adaptive_eval.store import (
     TrialsImported,
     TrialsRegraded,
 )
-from adaptive_eval.store.repeats import SamplingFreedom
-from adaptive_eval.store.usage import TrialUsage
+from adaptive_eval.report.ending import Ended, Ending
+from adaptive_eval.report.event_words import event_sentence
+from adaptive_eval.report.finding import Clause, counted_sentence, finding, main_findings
+from adaptive_eval.report.lines import Scale, count, duration, safe_line
+from adaptive_eval.report.results import Caution, GateRow, ModelRow, Results
+from adaptive_eval.report.snapshot import RunSubject
+from adaptive_eval.report.status import CurrentTraffic, Standing, Status, standings
+from adaptive_eval.running.watching import Display
+from adaptive_eval.show import displays
+from adaptive_eval.show.displays import JsonDisplay, PlainDisplay
+from adaptive_eval.show.live import LiveDisplay, ranking
+from adaptive_eval.show.ranking import abbreviate, ranking_text
+from adaptive_eval.show.summary import findings, last_screen
+from adaptive_eval.show.text import Rates, fit_columns, wrap_lines
 
 KEYS = tuple(question.id for question in QUESTIONS)
 HOSTILE = "[bold red]x[/] \x1b]0;title\x07\x1b[2J\u202eevil\nline"

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
+from adaptive_eval.notes import BatchEnded, BatchPlanned, BatchTaken, Event, ThresholdsFrozen
 from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.finding import counted_sentence, difference_text, finding, model_verdicts
 from adaptive_eval.report.next_steps import Advice, hide_folders, next_steps
@@ -34,7 +35,6 @@ from adaptive_eval.show.text import (
     markdown_table,
     strip_markup,
 )
-from adaptive_eval.store import BatchEnded, BatchPlanned, BatchTaken, Event, ThresholdsFrozen
 
 
 @pytest.fixture

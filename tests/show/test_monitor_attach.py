@@ -25,15 +25,7 @@ from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.cli import app
 from adaptive_eval.cli.monitor import _require_run
 from adaptive_eval.core.types import Cause, Reason
-from adaptive_eval.report.lines import Scale
-from adaptive_eval.show import live
-from adaptive_eval.show.displays import JsonDisplay, PlainDisplay
-from adaptive_eval.show.live import LiveDisplay
-from adaptive_eval.show.serve import attach as attaching
-from adaptive_eval.show.serve.attach import attach, build_ended_from_feed, open_feed, status_text, stored_status
-from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.simulate.server import serving
-from adaptive_eval.store import (
+from adaptive_eval.notes import (
     Event,
     ModelSetAside,
     ReplicaLost,
@@ -41,9 +33,17 @@ from adaptive_eval.store import (
     RunStopped,
     ServersAwaited,
     ServersNoticed,
-    StoredLook,
 )
-from adaptive_eval.store.looks import plain_look, read_look
+from adaptive_eval.report.lines import Scale
+from adaptive_eval.report.looks import plain_look, read_look
+from adaptive_eval.show import live
+from adaptive_eval.show.displays import JsonDisplay, PlainDisplay
+from adaptive_eval.show.live import LiveDisplay
+from adaptive_eval.show.serve import attach as attaching
+from adaptive_eval.show.serve.attach import attach, build_ended_from_feed, open_feed, status_text, stored_status
+from adaptive_eval.show.serve.feed import Feed
+from adaptive_eval.simulate.server import serving
+from adaptive_eval.storage.read import StoredLook
 
 Play = Callable[..., Played]
 

@@ -14,14 +14,17 @@ from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.asked import ReplyUse, usage_signals
+from adaptive_eval.notes import TrialsRegraded
 from adaptive_eval.report import stored_sums
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results import GradingCost
 from adaptive_eval.report.stored_sums import StoredSums
 from adaptive_eval.report.view import RunView, drop_rows, read_report, read_view
 from adaptive_eval.show.serve import feed as feed_module
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.store import Regrade, RunReader, TrialRecord, TrialsRegraded, reader
+from adaptive_eval.store import Regrade, reader
 
 Play = Callable[..., Played]
 

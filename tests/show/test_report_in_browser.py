@@ -13,6 +13,7 @@ from page_views import simulated, world
 from result_rows import rows_of
 
 from adaptive_eval.core.types import Reason
+from adaptive_eval.notes import AnswersLost, ModelSetAside, RunFinished
 from adaptive_eval.report.finding import finding, model_verdicts
 from adaptive_eval.report.lines import Scale
 from adaptive_eval.report.other_costs import summarize_other_costs
@@ -20,7 +21,6 @@ from adaptive_eval.report.results import Caution, MetricRow, OtherCostRow, Serve
 from adaptive_eval.report.view import RunView, event_view
 from adaptive_eval.show.page.documents import report_page
 from adaptive_eval.simulate.worlds import World
-from adaptive_eval.store import AnswersLost, ModelSetAside, RunFinished
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -6,10 +6,11 @@ import pytest
 from browsing import Tabs
 from page_views import START, simulated, world
 
+from adaptive_eval.notes import Event, ServerLaunched, SiteLost, SitePlaced
+from adaptive_eval.report.records import ReplicaTraffic
 from adaptive_eval.report.sites import SiteView, site_views
 from adaptive_eval.report.view import RunView
 from adaptive_eval.show.page.documents import report_page
-from adaptive_eval.store import Event, ReplicaTraffic, ServerLaunched, SiteLost, SitePlaced
 
 pytestmark = pytest.mark.browser
 

@@ -19,8 +19,8 @@ from adaptive_eval.cli import app
 from adaptive_eval.labels.session import LAST_MESSAGE, LabelSession
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.report import log_files
+from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.transcripts import LOG_MISSING, transcript_ends
-from adaptive_eval.store import TrialRecord
 
 OWN = Path(__file__).parents[1] / "inspect" / "own_tasks.py"
 HOSTILE = "<img src=x onerror=alert(1)>\u202eevil</script>"

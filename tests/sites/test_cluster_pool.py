@@ -15,15 +15,8 @@ from test_sites import LetsGo, places_of_its_own, run_at
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.config.load import load_config
 from adaptive_eval.endpoints.redaction import NOTHING_SECRET
+from adaptive_eval.notes import Event, ServerLaunched, ServerReleased, SiteLost, SitePlaced, events_of_kind
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.store import (
-    Event,
-    ServerLaunched,
-    ServerReleased,
-    SiteLost,
-    SitePlaced,
-    events_of_kind,
-)
 
 __all__ = ["places_of_its_own"]
 SERVER = Path(__file__).parents[1] / "running" / "small_server.py"

@@ -10,9 +10,9 @@ from near_sites import NearCluster
 from test_sites import events, models, run_at
 
 from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.notes import SiteLost
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.store import SiteLost
 
 
 @pytest.fixture(scope="module")

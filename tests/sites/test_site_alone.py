@@ -9,9 +9,9 @@ import pytest
 from patient_time import HANGS
 
 from adaptive_eval.endpoints.types import EndpointStats
+from adaptive_eval.notes import ServerLaunched
 from adaptive_eval.sites.messages import SiteOrder, SiteReply, SiteRequest
 from adaptive_eval.sites.worker import SiteWorker
-from adaptive_eval.store import ServerLaunched
 
 
 async def test_it_counts_from_the_last_word_of_the_head_before() -> None:

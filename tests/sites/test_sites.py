@@ -19,6 +19,7 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.types import Look
 from adaptive_eval.endpoints import settings
+from adaptive_eval.notes import Event, ModelSetAside, ServerLaunched, SiteAwaited, SiteLost, SitePlaced, events_of_kind
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.sites import SiteRow, answers_by_site
 from adaptive_eval.report.status import Status
@@ -27,15 +28,6 @@ from adaptive_eval.running.watching import Watcher, Watchers
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.sites.opening import RunSites, require_sites, site_resources
-from adaptive_eval.store import (
-    Event,
-    ModelSetAside,
-    ServerLaunched,
-    SiteAwaited,
-    SiteLost,
-    SitePlaced,
-    events_of_kind,
-)
 
 SERVER = Path(__file__).parents[1] / "running" / "small_server.py"
 Kind = TypeVar("Kind", bound=Event)

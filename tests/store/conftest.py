@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from two_by_two import HEADER
 
-from adaptive_eval.store import RunHeader, Store
+from adaptive_eval.storage.header import RunHeader
+from adaptive_eval.store import Store
 
 
 @pytest.fixture

@@ -8,26 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from adaptive_eval.store.checksums import COVERED
+from adaptive_eval.store.draft import Draft
+from adaptive_eval.store.integrity import Integrity
 from two_by_two import HEADER, make_trial
 
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import AnswerLogprobs
-from adaptive_eval.store import (
-    CellExtent,
-    CommitBatch,
-    HeldTime,
-    Regrade,
-    RunReader,
-    RunStarted,
-    SentRequest,
-    Store,
-    StoredLook,
-)
-from adaptive_eval.store.checksums import COVERED
-from adaptive_eval.store.database import DATABASE_FILE
-from adaptive_eval.store.draft import Draft
-from adaptive_eval.store.integrity import Integrity
+from adaptive_eval.notes import RunStarted
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.records import CellExtent
+from adaptive_eval.run.clocks import HeldTime
+from adaptive_eval.storage.errors import DATABASE_FILE
+from adaptive_eval.storage.read import StoredLook
+from adaptive_eval.store import CommitBatch, Regrade, SentRequest, Store
 
 OpenStore = Callable[..., Store]
 COLUMNS = [(table, column) for table, columns in COVERED.items() for column in columns]

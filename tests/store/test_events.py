@@ -12,10 +12,8 @@ from forging import forging
 from adaptive_eval import store
 from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.core.types import Cause, Reason
-from adaptive_eval.notes import CLASSES
-from adaptive_eval.report.event_words import event_sentence
-from adaptive_eval.report.view import event_view
-from adaptive_eval.store import (
+from adaptive_eval.notes import (
+    CLASSES,
     AlarmRaised,
     AnswersLost,
     AnswerUngraded,
@@ -38,7 +36,6 @@ from adaptive_eval.store import (
     ReplicaBack,
     ReplicaLost,
     RunFinished,
-    RunReader,
     RunResumed,
     RunStarted,
     RunStopped,
@@ -53,7 +50,6 @@ from adaptive_eval.store import (
     SiteAwaited,
     SiteLost,
     SitePlaced,
-    Store,
     ThresholdsFrozen,
     TrialsImported,
     TrialsRegraded,
@@ -62,6 +58,10 @@ from adaptive_eval.store import (
     events_since_start,
     parse_event,
 )
+from adaptive_eval.report.event_words import event_sentence
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.view import event_view
+from adaptive_eval.store import Store
 
 STORED = [
     (RunStarted(0, 7, "here", "0.1"), "started", {"trials": 0, "pid": 7, "host": "here", "version": "0.1"}),

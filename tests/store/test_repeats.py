@@ -5,10 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
-
-from adaptive_eval.core.types import Cost
-from adaptive_eval.endpoints.types import Sampling
-from adaptive_eval.store import StoredOutcome
 from adaptive_eval.store.repeats import (
     MAX_QUESTIONS,
     AnswerWatch,
@@ -17,6 +13,10 @@ from adaptive_eval.store.repeats import (
     find_repeats,
     repeats_sentence,
 )
+
+from adaptive_eval.core.types import Cost
+from adaptive_eval.endpoints.types import Sampling
+from adaptive_eval.report.records import StoredOutcome
 
 WARM, HOT = SamplingFreedom(0.6), SamplingFreedom(1.0)
 Texts = Callable[[int, int], object]

@@ -6,7 +6,7 @@ import pytest
 from two_by_two import HEADER
 
 from adaptive_eval.base.errors import RunChanged
-from adaptive_eval.store import require_same_meaning
+from adaptive_eval.config.fingerprint import require_same_meaning
 
 TASK = {"inspect": "my_task.py@sums", "digest": "0123abcd"}
 MEANING = {

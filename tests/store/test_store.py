@@ -10,29 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from adaptive_eval.store.integrity import Integrity
 from two_by_two import HEADER, make_trial
 
 from adaptive_eval.base.errors import RunChanged, RunLocked, StoreError, StoreFull
+from adaptive_eval.base.roster import Roster
 from adaptive_eval.endpoints.types import AnswerLogprobs
-from adaptive_eval.store import (
-    AnswersLost,
-    Change,
-    CommitBatch,
-    Regrade,
-    Roster,
-    RunReader,
-    RunStarted,
-    RunStopped,
-    SentRequest,
-    SettingsChanged,
-    Store,
-    StoredLook,
-    TrialKey,
-    TrialsRegraded,
-    answer_digest,
-)
-from adaptive_eval.store.database import DATABASE_FILE
-from adaptive_eval.store.integrity import Integrity
+from adaptive_eval.notes import AnswersLost, Change, RunStarted, RunStopped, SettingsChanged, TrialsRegraded
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.storage.errors import DATABASE_FILE
+from adaptive_eval.storage.read import StoredLook
+from adaptive_eval.store import CommitBatch, Regrade, SentRequest, Store, TrialKey, answer_digest
 
 OpenStore = Callable[..., Store]
 

@@ -14,8 +14,9 @@ from adaptive_eval.core import Controller
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Outcome
 from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.simulate.worlds import binary
-from adaptive_eval.store import CommitBatch, Store, TrialRecord
+from adaptive_eval.store import CommitBatch, Store
 from scorio.moments import FloatArray
 
 MODELS = ("ada", "bob", "cyd")

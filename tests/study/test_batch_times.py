@@ -9,7 +9,7 @@ from checked_text import check_text
 from planned import MODELS, prepared_from, write_config
 
 from adaptive_eval.config.run import ModelConfig
-from adaptive_eval.store import BatchEnded, BatchTaken, Event
+from adaptive_eval.notes import BatchEnded, BatchTaken, Event
 from adaptive_eval.study import pilot
 from adaptive_eval.study.forecast import make_forecast
 from adaptive_eval.study.pilot import batch_seconds, measured_batch_seconds

@@ -11,10 +11,10 @@ from live_runs import ENDED, MODELS, Site, small_world
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.store import RunReader
 
 PRICE = {"input": 1.0, "output": 2.0}
 DEAR = {"input": 30.0, "output": 40.0}

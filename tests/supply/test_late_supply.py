@@ -4,18 +4,18 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from adaptive_eval.scheduler.run_end import Halt
+from adaptive_eval.scheduler.scheduler import Scheduler
+from adaptive_eval.supply.happenings import Say, ServerDown, ServerUp
+from adaptive_eval.supply.types import Demand, Supply
 from fakes import SKILLS, Bed
 from patient_time import until
 
 from adaptive_eval.base.errors import LaunchFailed
 from adaptive_eval.core.types import Reason
+from adaptive_eval.notes import ServersAwaited, events_of_kind
 from adaptive_eval.scheduler import scheduler as scheduler_module
 from adaptive_eval.scheduler import troubles as troubles_module
-from adaptive_eval.scheduler.run_end import Halt
-from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.store import ServersAwaited, events_of_kind
-from adaptive_eval.supply.happenings import Say, ServerDown, ServerUp
-from adaptive_eval.supply.types import Demand, Supply
 
 TURNS = 2
 """How often it is asked to serve before a model can be asked."""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from adaptive_eval.scheduler.run_end import Halt
+from adaptive_eval.scheduler.scheduler import Scheduler
 from fakes import SKILLS, Bed, FakeEndpoint, plan
 from patient_time import HANGS, until
 from thoroughness import first_of
@@ -13,9 +15,7 @@ from thoroughness import first_of
 from adaptive_eval.base.errors import LaunchFailed
 from adaptive_eval.core.types import Reason
 from adaptive_eval.endpoints.types import Again, Answer, Prompt
-from adaptive_eval.scheduler.run_end import Halt
-from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.store import Event, ModelSetAside, ServerLaunched, ServersNoticed, events_of_kind
+from adaptive_eval.notes import Event, ModelSetAside, ServerLaunched, ServersNoticed, events_of_kind
 from adaptive_eval.supply.hosts import PlaceLost
 
 NAMES = list(SKILLS)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from adaptive_eval.scheduler.run_end import Halt
+from adaptive_eval.scheduler.scheduler import Scheduler
 from answer_times import AnswerTimes
 from fakes import QUESTIONS, SKILLS, Bed, plan
 from patient_time import HANGS, until
@@ -17,10 +19,8 @@ from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.settings import Pace
 from adaptive_eval.core.tape import Tape, TrialArrays
 from adaptive_eval.core.types import Reason
-from adaptive_eval.scheduler.run_end import Halt
-from adaptive_eval.scheduler.scheduler import Scheduler
+from adaptive_eval.notes import Event, ServerLaunched, ServerReleased, ServersNoticed, events_of_kind
 from adaptive_eval.simulate.worlds import Latency
-from adaptive_eval.store import Event, ServerLaunched, ServerReleased, ServersNoticed, events_of_kind
 from adaptive_eval.study.timed import SimulatedHost as ReplayedHost
 from adaptive_eval.study.timed import drive_in_time
 

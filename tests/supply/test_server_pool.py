@@ -5,9 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
-
-from adaptive_eval.base.errors import LaunchFailed
-from adaptive_eval.store import Event, ServerRests, ServersNoticed
 from adaptive_eval.supply.happenings import (
     Happening,
     Noted,
@@ -17,8 +14,11 @@ from adaptive_eval.supply.happenings import (
     ServerUp,
     TaskEnded,
 )
-from adaptive_eval.supply.hosts import OnLost, PlaceLost
 from adaptive_eval.supply.pool import ServerPool
+
+from adaptive_eval.base.errors import LaunchFailed
+from adaptive_eval.notes import Event, ServerRests, ServersNoticed
+from adaptive_eval.supply.hosts import OnLost, PlaceLost
 
 ADA, BOB, CYD = range(3)
 NAMES = ["ada", "bob", "cyd"]

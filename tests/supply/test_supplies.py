@@ -6,28 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from adaptive_eval.batches.book import BatchBook
 from adaptive_eval.batches.calls import trial_id
 from adaptive_eval.batches.endpoint import BatchedEndpoint
 from adaptive_eval.batches.supply import BatchServices
-from adaptive_eval.core.types import NO_COST
-from adaptive_eval.endpoints.types import Answer, Prompt
-from adaptive_eval.store import (
-    BatchPlanned,
-    BatchTaken,
-    CommitBatch,
-    Event,
-    Roster,
-    RunHeader,
-    Store,
-    TrialRecord,
-)
-from adaptive_eval.store.records import AWAITS_VERDICT
 from adaptive_eval.supply.happenings import Happening
 from adaptive_eval.supply.pool import open_pool
 from adaptive_eval.supply.supplies import Supplies
 from adaptive_eval.supply.types import Lane, Request, TrialPrice
+
+from adaptive_eval.base.roster import Roster
+from adaptive_eval.core.types import NO_COST
+from adaptive_eval.endpoints.types import Answer, Prompt
+from adaptive_eval.notes import BatchPlanned, BatchTaken, Event
+from adaptive_eval.report.records import AWAITS_VERDICT, TrialRecord
+from adaptive_eval.storage.header import RunHeader
+from adaptive_eval.store import CommitBatch, Store
 
 ADA, BOB, CYD = range(3)
 NAMES = ("ada", "bob", "cyd")

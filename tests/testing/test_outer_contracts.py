@@ -19,13 +19,13 @@ from adaptive_eval.exchange.detect import TableFormat, log_files, read_records
 from adaptive_eval.exchange.export import EXPORTS, ExportFormat
 from adaptive_eval.exchange.samples import Record, logged_answer, whole_number
 from adaptive_eval.exchange.tables.reader import Rows
+from adaptive_eval.notes import ModelSetAside, events_of_kind
 from adaptive_eval.questions.load import as_text
 from adaptive_eval.report.lines import safe_line
 from adaptive_eval.report.log_files import LogFile
 from adaptive_eval.report.results import ModelRow
 from adaptive_eval.report.view import RunView
 from adaptive_eval.show.plots import FIGURES, OVER_LOOKS, grid, plain_name
-from adaptive_eval.store import ModelSetAside, events_of_kind
 
 # -- importers ----------------------------------------------------------------------------------------------------
 

@@ -20,11 +20,11 @@ from adaptive_eval.exchange.samples import GRADE_ONLY
 from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.questions import Question
 from adaptive_eval.report.ending import is_imported_alone
+from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.snapshot import iso_time
 from adaptive_eval.storage.lock import is_held
-from adaptive_eval.store import TrialRecord
-from adaptive_eval.store.rows import valid_text
+from adaptive_eval.storage.packing import valid_text
 
 Json = dict[str, Any]
 

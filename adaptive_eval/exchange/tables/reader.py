@@ -46,7 +46,7 @@ from adaptive_eval.report.log_files import (
     open_log,
     parse_log_json,
 )
-from adaptive_eval.store.forms import MOST_TRIALS
+from adaptive_eval.storage.verify import MAX_TRIALS
 
 Row = Mapping[str, Any]
 Rows = Iterator[tuple[str, Row]]
@@ -60,8 +60,8 @@ BUFFER_BYTES = 2**20
 MAX_NESTED_VALUES = 2**24
 """Maximum list values in a row group, which may all be in one row."""
 LIMITS = {
-    "seed": (NOT_LOGGED, MOST_TRIALS),
-    **dict.fromkeys(("round", "attempts"), (0, MOST_TRIALS)),
+    "seed": (NOT_LOGGED, MAX_TRIALS),
+    **dict.fromkeys(("round", "attempts"), (0, MAX_TRIALS)),
     **dict.fromkeys(("completion_bpt", "prompt_bpt"), (-1, MAX_EXACT_INTEGER)),
 }
 """Minimum and maximum by column; those of other columns are 0 and `MAX_EXACT_INTEGER`."""

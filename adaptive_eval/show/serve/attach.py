@@ -11,12 +11,23 @@ from rich.cells import cell_len
 
 from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.config.planning import core_caps
+from adaptive_eval.notes import (
+    ReplicaBack,
+    ReplicaLost,
+    ServersAwaited,
+    ServersNoticed,
+    events_of_kind,
+    events_since_start,
+)
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.report.ending import Ended, build_ended
 from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.report.lines import Scale, count, safe_line
+from adaptive_eval.report.looks import read_look
+from adaptive_eval.report.records import Spending
 from adaptive_eval.report.sites import site_rows
 from adaptive_eval.report.snapshot import batch_rows
+from adaptive_eval.report.spending import stored_cost
 from adaptive_eval.report.status import CurrentTraffic, Status, results_in_progress, used_caps
 from adaptive_eval.report.words import promise_in_short
 from adaptive_eval.running.watching import Display
@@ -26,19 +37,8 @@ from adaptive_eval.show.ranking import MAX_NAME_WIDTH
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.summary import SHOWN_WARNINGS, findings
 from adaptive_eval.show.text import fit_columns
-from adaptive_eval.store import (
-    ReplicaBack,
-    ReplicaLost,
-    ServersAwaited,
-    ServersNoticed,
-    Spending,
-    events_of_kind,
-    events_since_start,
-    is_held,
-)
-from adaptive_eval.store.locate import has_database
-from adaptive_eval.store.looks import read_look
-from adaptive_eval.store.spending import stored_cost
+from adaptive_eval.storage.locate import has_database
+from adaptive_eval.storage.lock import is_held
 
 POLL_SECONDS = 1.0
 PAUSE_SECONDS = 0.2

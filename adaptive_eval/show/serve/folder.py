@@ -13,12 +13,12 @@ from adaptive_eval.core.types import Verdict
 from adaptive_eval.report.ending import status_at_end
 from adaptive_eval.report.gate import OPEN, UNDECIDED, gate_outcome
 from adaptive_eval.report.label_file import LABELS_FILE
+from adaptive_eval.report.looks import NamedLook, read_look
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.stored import StoredRun
 from adaptive_eval.show.serve.feed import FileMark
-from adaptive_eval.store.locate import has_database, runs_in
-from adaptive_eval.store.looks import NamedLook, read_look
+from adaptive_eval.storage.locate import has_database, runs_in
 
 
 @dataclass(frozen=True, slots=True)

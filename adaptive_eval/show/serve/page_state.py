@@ -23,14 +23,14 @@ from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.records import Spending, TrialRecord
 from adaptive_eval.report.sites import answers_by_site, site_rows
+from adaptive_eval.report.summing import Counts
 from adaptive_eval.report.transcripts import is_from_inspect
 from adaptive_eval.report.view import PosteriorView, QuestionView, drop_rows, posterior_views
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.text import Rates
-from adaptive_eval.store import Spending, TrialRecord
-from adaptive_eval.store.rows import valid_text
-from adaptive_eval.store.summing import Counts
+from adaptive_eval.storage.packing import valid_text
 
 
 def to_json(value: object) -> bytes:

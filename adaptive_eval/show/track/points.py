@@ -22,6 +22,7 @@ from adaptive_eval.base.files import FileLock, write_atomic
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import VERDICTS_OF_LOOKS
 from adaptive_eval.exchange.inspect.writer import make_distinct
+from adaptive_eval.notes import AnswersLost
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import RESULTS_FILE
 from adaptive_eval.report.view import LookView, RunView
@@ -29,7 +30,6 @@ from adaptive_eval.show.markdown import markdown
 from adaptive_eval.show.repeatable import published_configuration, view_config
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.text import SECONDS_PER_HOUR
-from adaptive_eval.store import AnswersLost
 
 MAX_NAME = 80
 """Characters of a name in a series, or of a key."""

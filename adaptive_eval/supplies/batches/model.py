@@ -17,12 +17,12 @@ from adaptive_eval.base.errors import EndpointError, Rejected, Unavailable
 from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, safe_excerpt
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, Notice, summed_stats
+from adaptive_eval.notes import BatchEnded
 from adaptive_eval.notes.batches import PendingBatch
 from adaptive_eval.run.events import Answered, Failed, Wasted
 from adaptive_eval.run.follow_up import RequestFailure
 from adaptive_eval.run.supply import AskedModel, Demand, EndpointClient, EndpointSupply, Post
 from adaptive_eval.run.trial import Key, Request
-from adaptive_eval.store import BatchEnded
 from adaptive_eval.supplies.batches.calls import BatchCalls, NoBatchAnswer, ServiceBatch, WaitingRequest
 from adaptive_eval.supplies.batches.gatherer import BatchGatherer
 from adaptive_eval.supplies.batches.service import BatchService

@@ -22,7 +22,7 @@ from typing import Any
 
 from adaptive_eval.base.errors import EndpointError, LaunchFailed
 from adaptive_eval.base.files import FileLock, is_locked, read_holder
-from adaptive_eval.store import PlaceAwaited, ServerReleased
+from adaptive_eval.notes import PlaceAwaited, ServerReleased
 from adaptive_eval.supply.hosts import OnEvent, OnLost, ServerHost
 from adaptive_eval.supply.launch.server import LaunchedServer
 

@@ -14,7 +14,7 @@ import orjson
 from adaptive_eval.base.errors import LaunchFailed
 from adaptive_eval.endpoints.redaction import NOTHING_SECRET, Redactor
 from adaptive_eval.endpoints.types import Endpoint
-from adaptive_eval.store import ServerDied, ServerLaunched, ServerLaunching
+from adaptive_eval.notes import ServerDied, ServerLaunched, ServerLaunching
 from adaptive_eval.supply.hosts import OnEvent
 from adaptive_eval.supply.launch.command import is_free
 from adaptive_eval.supply.launch.endpoint import ServedPlace

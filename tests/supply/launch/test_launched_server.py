@@ -17,7 +17,7 @@ from processes import SERVER, running
 
 from adaptive_eval.base.errors import LaunchFailed, RetryNotAllowed, Unavailable
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Message, Prompt, ReplicaStats
-from adaptive_eval.store import Event, ServerDied, ServerLaunched, ServerLaunching, ServerReleased
+from adaptive_eval.notes import Event, ServerDied, ServerLaunched, ServerLaunching, ServerReleased
 from adaptive_eval.supply.launch import command as command_module
 from adaptive_eval.supply.launch import process as process_module
 from adaptive_eval.supply.launch import server as readiness

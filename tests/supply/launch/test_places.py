@@ -16,7 +16,7 @@ from patient_time import HANGS, until
 from processes import SERVER, running
 
 from adaptive_eval.base.errors import LaunchFailed
-from adaptive_eval.store import Event, PlaceAwaited, ServerLaunching
+from adaptive_eval.notes import Event, PlaceAwaited, ServerLaunching
 from adaptive_eval.supply.launch import host as module
 from adaptive_eval.supply.launch import process
 from adaptive_eval.supply.launch.host import ExclusivePlaces, Host

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, TypeGuard, cast
 from pydantic import TypeAdapter
 
 from adaptive_eval.base.errors import StoreError
+from adaptive_eval.base.roster import Names
 from adaptive_eval.core.types import Look, PairVerdict
 from adaptive_eval.notes import events_of_kind
 from adaptive_eval.notes.event import Event
 from adaptive_eval.notes.lives import SettingsChanged
-from adaptive_eval.store import StoredLook
-from adaptive_eval.store.roster import Names
+from adaptive_eval.storage.read import StoredLook
 
 PATH = "trials.max"
 
@@ -42,21 +42,18 @@ def _is_horizon(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and value >= 1
 
 
-def plain_look(look: Look, models: Sequence[str], *, capped_opening: bool) -> StoredLook:
+def plain_look(look: Look, models: Sequence[str], *, capped_opening: bool) -> dict[str, object]:
     """Convert a look to plain values; `capped_opening`: caps allowed only `trials.min` in the first round."""
-    return StoredLook(
-        look.index,
-        {
-            "models": list(models),
-            "order": [models[model] for model in look.order],
-            "trials": list(look.trials),
-            "tiers": list(look.tiers),
-            "scores": list(look.scores),
-            "sigmas": list(look.sigmas),
-            "comparisons": [plain_verdict(pair, models) for pair in look.comparisons],
-            **({"capped_opening": True} if capped_opening else {}),
-        },
-    )
+    return {
+        "models": list(models),
+        "order": [models[model] for model in look.order],
+        "trials": list(look.trials),
+        "tiers": list(look.tiers),
+        "scores": list(look.scores),
+        "sigmas": list(look.sigmas),
+        "comparisons": [plain_verdict(pair, models) for pair in look.comparisons],
+        **({"capped_opening": True} if capped_opening else {}),
+    }
 
 
 def plain_verdict(pair: PairVerdict, models: Sequence[str]) -> dict[str, object]:

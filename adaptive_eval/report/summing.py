@@ -1,19 +1,14 @@
 """Sums over the trials of a run, for readers."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.store import queries
-from adaptive_eval.store.queries import Row
-from adaptive_eval.store.records import ReplicaSums, Spending
-from adaptive_eval.store.roster import Names, Roster
-
-if TYPE_CHECKING:
-    from adaptive_eval.store.run_database import RunDatabase
+from adaptive_eval.base.roster import Names, Roster
+from adaptive_eval.report.records import ReplicaSums, Spending
 
 Counts = NDArray[np.int32]
 
@@ -44,11 +39,9 @@ def thin_out(spending: Sequence[Spending], most: int) -> list[Spending]:
     return list(spending[::-1][:: max(every, 1)][::-1])
 
 
-PART = 200_000
-"""Trials that are grouped at once: so many fit in memory."""
+Row = tuple[Any, ...]
 AT_ONCE = 8192
 NOTHING = Spending(0.0, 0, 0, 0.0, 0.0)
-_LAST = "SELECT coalesce(max(id), 0) FROM trials"
 
 
 def count_cells(cells: Iterable[Row]) -> Counts:
@@ -84,28 +77,3 @@ def _places(names: Names, numbers: Mapping[str, int], size: int) -> tuple[list[i
     """The positions of these names in the roster, and their indices in the counts."""
     pairs = [(at, numbers[name] - 1) for at, name in enumerate(names) if numbers.get(name, size + 1) <= size]
     return [at for at, _ in pairs], [place for _, place in pairs]
-
-
-def all_sums(database: "RunDatabase", after: int = 0) -> list[ReplicaSums]:
-    """Sums by model and replica over the trials with ids above `after`."""
-    sums: list[ReplicaSums] = []
-    for first, until in _parts(database, after):
-        sums = merge_sums(sums, list(map(ReplicaSums._make, database.rows(queries.SUMS, first, until))))
-    return sums
-
-
-def all_spending(database: "RunDatabase", steps: int) -> list[Spending]:
-    """Cumulative spending at about `steps` moments."""
-    spending, parts = [NOTHING], list(_parts(database, 0))
-    for after, until in parts:
-        moments = -(-steps * (until - after) // parts[-1][1])
-        for row in database.rows(queries.SPENDING, after, until, after, moments, until - after):
-            spending.append(spending[-1].and_then(Spending(*row)))
-    return spending[1:]
-
-
-def _parts(database: "RunDatabase", after: int) -> Iterator[tuple[int, int]]:
-    """Ranges of trial ids above `after`, each small enough to be grouped in memory."""
-    ((last,),) = database.rows(_LAST)
-    for first in range(after, last, PART):
-        yield first, min(first + PART, last)
