@@ -1,41 +1,25 @@
 """A model server without a network: its answers depend on model, question and seed alone, its faults are on demand."""
 
 import asyncio
-import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from hashlib import blake2b
-from pathlib import Path
-
-from adaptive_eval.scheduler.loop import Loop
-from adaptive_eval.scheduler.model_states import GradedBenchmarks
-from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.scheduler.state import RunState
-from adaptive_eval.store.usage import TrialUsage
-from adaptive_eval.supply.pool import open_pool
-from adaptive_eval.supply.supplies import OpenSupply
-from adaptive_eval.supply.types import Lane, TrialPrice
 
 from adaptive_eval.base.errors import EndpointError, GraderError
-from adaptive_eval.base.roster import Roster
-from adaptive_eval.base.seeds import hashed_base
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
 from adaptive_eval.core.types import NO_COST, Cost, Look
-from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Message, Prompt, ReplicaStats
+from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt, ReplicaStats
 from adaptive_eval.graders.types import Grade
-from adaptive_eval.notes import Event, RunStarted
+from adaptive_eval.notes import Event
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.build import build_results
-from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.snapshot import RunSubject, take_snapshot
+from adaptive_eval.run.usage import TrialUsage
 from adaptive_eval.storage.header import RunHeader
-from adaptive_eval.store import CommitBatch, Store
-from adaptive_eval.supply.hosts import ServerHost
 
 
 def uniform(*parts: object) -> float:
@@ -163,90 +147,6 @@ HEADER = RunHeader(
     models={name: {"skill": skill} for name, skill in SKILLS.items()},
     questions={question.id: {"prompt": question.prompt} for question in QUESTIONS},
 )
-
-
-class Bed:
-    """A run directory with fake servers, which can be started again and again."""
-
-    def __init__(self, directory: Path, the_plan: Plan | None = None, slots: int = 8, samples: int = 1) -> None:
-        self.directory = directory
-        given = the_plan or plan()
-        self.plan = replace(given, bench=replace(given.bench, together=(samples,) * len(SKILLS)))
-        self.slots = slots
-        self.samples = samples
-        self.timeout = math.inf
-        """For how many seconds a stop waits for answers."""
-        self.endpoints = {name: FakeEndpoint(name, skill, delay=0.002) for name, skill in SKILLS.items()}
-        self.grading = FakeGrading()
-        self.with_grades: tuple[int, ...] = ()
-        """Models whose answers come with their grades."""
-        self.observer = Recorder()
-        self.controller = Controller(self.plan)
-        self.hosts: Sequence[ServerHost] = ()
-        """Where servers are started, if any are."""
-        self.supplies: Sequence[OpenSupply] = ()
-        """Further supplies."""
-
-    async def start(self, during: Callable[[Scheduler], object] | None = None) -> Scheduler:
-        """Run until it ends; `during` gets the scheduler before."""
-        self.controller = Controller(self.plan)
-        store = Store.open(self.directory, HEADER).store
-        try:
-            lanes = [self._lane(name) for name in SKILLS]
-            store.commit(CommitBatch(events=[RunStarted()]))
-            roster = Roster.of(SKILLS, (question.id for question in QUESTIONS))
-            graded = GradedBenchmarks(with_grades=self.with_grades)
-            state = RunState(self.controller, roster, lanes, graded=graded)
-            supplies = [partial(open_pool, self.hosts), *self.supplies]
-            scheduler = Scheduler(Loop(state, QUESTIONS, self.grading, store, self.observer, supplies))
-            if during is not None:
-                during(scheduler)
-            await scheduler.run()
-        finally:
-            store.close()
-        return scheduler
-
-    def _lane(self, name: str) -> Lane:
-        return Lane(
-            name,
-            self.endpoints[name],
-            prompt=lambda number: Prompt(messages=(Message("user", QUESTIONS[number].prompt),)),
-            seed_base=lambda number: hashed_base(1, name, QUESTIONS[number].id),
-            slots=self.slots,
-            samples_per_request=self.samples,
-            price=TrialPrice(lambda answer: Cost(tokens=answer.prompt_tokens + answer.completion_tokens)),
-            timeout=self.timeout,
-        )
-
-    @staticmethod
-    def request(model: str, question: str, trial: int) -> tuple[str, int]:
-        """What a trial's request says: its prompt and its seed."""
-        return f"ask {question[1:]}", hashed_base(1, model, question) + trial
-
-    def looks(self) -> list[object]:
-        """The stored looks."""
-        reader = RunReader.open(self.directory)
-        try:
-            return list(reader.looks())
-        finally:
-            reader.close()
-
-    def issued(self, model: str, rounds: int) -> int:
-        """How many trials of a model are in its first rounds."""
-        reader = RunReader.open(self.directory)
-        try:
-            numbers = [place.round for place in reader.places() if place.model == model]
-        finally:
-            reader.close()
-        return sum(number in sorted(set(numbers))[:rounds] for number in numbers)
-
-    def outcomes(self) -> dict[tuple[str, str, int], int | None]:
-        """The stored trials."""
-        reader = RunReader.open(self.directory)
-        try:
-            return {(one.model, one.question, one.trial): one.category for one in reader.outcomes()}
-        finally:
-            reader.close()
 
 
 def results_of(subject: RunSubject, controller: Controller, usages: Sequence[TrialUsage]) -> Results | None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from adaptive_eval.report.old.other_costs import spent_on_removed_models
+from adaptive_eval.store import CommitBatch, SentRequest
 from adaptive_eval.store.usage import TrialUsage
 from played import Played, prepared
 
@@ -12,7 +13,6 @@ from adaptive_eval.core.types import Cost
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.spending import mean_cost
 from adaptive_eval.run.usage import GradingUse
-from adaptive_eval.store import CommitBatch, SentRequest
 
 EACH = Cost(30, 0.01, 0.5)
 """The cost of every answer that is stored."""

@@ -7,6 +7,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from adaptive_eval.scheduler import loop
+from adaptive_eval.store import CommitBatch, Store
 from live_runs import MODELS, EndedRuns, Site
 from patient_time import HANGS
 from typer.testing import CliRunner
@@ -16,8 +18,6 @@ from adaptive_eval.cli import app
 from adaptive_eval.notes import RunResumed, RunStopped
 from adaptive_eval.report.ending import find_fatal_error, note_fatal_error
 from adaptive_eval.report.view import read_view
-from adaptive_eval.scheduler import loop
-from adaptive_eval.store import CommitBatch, Store
 
 KEY = "sk-never-to-be-seen-0123456789"
 

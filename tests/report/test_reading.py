@@ -6,6 +6,7 @@ from zlib import crc32
 
 import orjson
 import pytest
+from adaptive_eval.store import Store
 from gated import GatedServer
 from live_runs import MODELS, EndedRuns, Site, kill, small_world, wait_until
 from played import Played, prepared
@@ -18,7 +19,6 @@ from adaptive_eval.report.results_file import RESULTS_FILE, read_results
 from adaptive_eval.report.view import RunView, read_view
 from adaptive_eval.simulate.server import serving
 from adaptive_eval.storage.lock import is_held
-from adaptive_eval.store import Store
 
 TIMES = {"updated", "active_seconds"}
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from adaptive_eval.store import reader
 from forging import forging
 from live_runs import MODELS, EndedRuns, Site
 from played import Played, prepared
@@ -24,7 +25,6 @@ from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.view import read_report
 from adaptive_eval.show.rescored import rubric_sections
 from adaptive_eval.storage.errors import DATABASE_FILE
-from adaptive_eval.store import reader
 
 LOGGED = {"grader": "math", "sampling": {"temperature": 0.6, "max_tokens": 2000, "logprobs": True}}
 SHORT = {

@@ -18,6 +18,7 @@ import yaml
 from adaptive_eval.report.old.live_status import StatusTaker
 from adaptive_eval.running.execute import execute
 from adaptive_eval.running.serving import Serving
+from adaptive_eval.store import CommitBatch
 from fakes import QUESTIONS, SKILLS, FakeEndpoint
 from played import Played, prepared
 from thoroughness import first_of
@@ -45,7 +46,6 @@ from adaptive_eval.run.clocks import HeldTime
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show.serve.attach import build_ended_from_feed, stored_status
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.store import CommitBatch
 
 OWN = {"traffic", "models", "elapsed", "new_trials", "new_tokens"}
 """What only the process of the run knows, and what depends on when one came."""

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from adaptive_eval.report.old.starting_point import load_starting_point
+from adaptive_eval.running.beginning import load_starting_point
 
 from adaptive_eval.base.seeds import trial_seed
 from adaptive_eval.config.document import read_environment
