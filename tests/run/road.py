@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from adaptive_eval.report.old.starting_point import load_starting_point
-
 from adaptive_eval.base.seeds import trial_seed
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.fingerprint import differences
@@ -45,6 +43,7 @@ from adaptive_eval.run.resume import SettingsEffect, begin, stored_stages
 from adaptive_eval.run.supply import Supply
 from adaptive_eval.run.trial import Trial
 from adaptive_eval.running.answer_keys import open_run_graders
+from adaptive_eval.running.beginning import load_starting_point
 from adaptive_eval.storage.header import RunHeader
 from adaptive_eval.storage.header import RunHeader as OldHeader
 from adaptive_eval.storage.read import LogReader
