@@ -5,13 +5,16 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import pytest
 from fakes import SKILLS, plan
 from patient_time import HANGS, until
-from road_runs import charges
+
+from adaptive_eval.run.charges import Charge
+from adaptive_eval.storage.read import LogReader
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "run")]
 
@@ -29,6 +32,14 @@ from adaptive_eval.supplies.pool import PooledModel  # noqa: E402
 from adaptive_eval.supplies.served import RunServers, ServedClient  # noqa: E402
 from adaptive_eval.supply.hosts import OnEvent, OnLost, PlaceLost, ServerHost  # noqa: E402
 from adaptive_eval.supply.launch.endpoint import ServedEndpoint, ServedPlace  # noqa: E402
+
+
+def charges(directory: Path) -> list[Charge]:
+    with closing(LogReader.open(directory)) as reader:
+        return [
+            record for rows in reader.log(in_whole_commits=False) for _, record in rows if isinstance(record, Charge)
+        ]
+
 
 NAMES = list(SKILLS)
 MODELS = range(len(NAMES))
