@@ -279,9 +279,9 @@ async def test_later_its_model_is_set_aside_and_the_others_go_on(tmp_path: Path)
 
 async def test_a_model_that_one_place_lacks_is_served_at_the_others(tmp_path: Path, reference: object) -> None:
     bed = PooledBed(tmp_path).at(MODELS, places=2)
-    bed.places[0].fails = lambda model: LaunchFailed("it lacks the model") if model == 1 else None
+    bed.places[0].fails = lambda model: LaunchFailed("it lacks the model") if model == 0 else None
     await bed.start()
-    assert bed.found() == reference and 1 in bed.places[1].loads
+    assert bed.found() == reference and 0 in bed.places[1].loads
     assert bed.notes(ServersNoticed.KIND) == ["no_further_server"]
 
 
