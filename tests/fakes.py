@@ -2,17 +2,22 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from adaptive_eval.base.errors import EndpointError, GraderError
+from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt, ReplicaStats
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
+from adaptive_eval.report.build import build_results
+from adaptive_eval.report.results import Results
+from adaptive_eval.report.snapshot import RunSubject, take_snapshot
+from adaptive_eval.run.usage import TrialUsage
 from adaptive_eval.storage.header import RunHeader
 
 
@@ -127,3 +132,9 @@ HEADER = RunHeader(
     models={name: {"skill": skill} for name, skill in SKILLS.items()},
     questions={question.id: {"prompt": question.prompt} for question in QUESTIONS},
 )
+
+
+def results_of(subject: RunSubject, controller: Controller, usages: Sequence[TrialUsage]) -> Results | None:
+    """The results as they are now, a minute after the run was begun."""
+    snapshot = take_snapshot(subject, controller, usages, elapsed=3.0, now=subject.created + 60.0, stopped=False)
+    return None if snapshot is None else build_results(snapshot)

@@ -5,16 +5,15 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from adaptive_eval.store.checksums import COVERED, checksum, checksum_sql
-
 from adaptive_eval.storage.errors import DATABASE_FILE
+from adaptive_eval.storage.schema import COVERED, checksum
 
 
 def reseal(database: sqlite3.Connection) -> None:
     """Give every row the checksum of its values."""
-    database.create_function("checksum", -1, checksum)
-    for table in COVERED:
-        database.execute(f"UPDATE {table} SET checksum = {checksum_sql(table)}")
+    database.create_function("checksum_of", -1, checksum)
+    for table, columns in COVERED.items():
+        database.execute(f"UPDATE {table} SET checksum = checksum_of({', '.join(columns)})")
     database.commit()
 
 

@@ -1,7 +1,6 @@
 """A run that is played step by step: real decisions and a real store, answers made up on the spot."""
 
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,8 +8,6 @@ from types import MappingProxyType
 
 import numpy as np
 import yaml
-from adaptive_eval.store import CommitBatch, Store
-from adaptive_eval.store.usage import TrialUsage
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, prepare
@@ -18,11 +15,14 @@ from adaptive_eval.core import Controller, Outcome
 from adaptive_eval.core.types import Ask, Cost, Look, SetAside
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.notes import Event, ModelSetAside, RunFinished, RunResumed, RunStarted, RunStopped
-from adaptive_eval.report.build import build_results
 from adaptive_eval.report.looks import plain_look
-from adaptive_eval.report.records import TrialRecord
-from adaptive_eval.report.results_file import write_results
-from adaptive_eval.report.snapshot import run_subject, take_snapshot
+from adaptive_eval.report.make import Draft, Reporter
+from adaptive_eval.report.snapshot import run_subject, take_state
+from adaptive_eval.run.notes import note_of
+from adaptive_eval.run.records import LookTaken, Record
+from adaptive_eval.run.trial import DONE, GradeDetails, Trial
+from adaptive_eval.run.usage import TrialUsage
+from adaptive_eval.storage.write import RunStore
 
 MODELS = {"ada": 0.9, "bob": 0.5, "cyd": 0.45}
 REPLICA = "http://127.0.0.1:9/v1"
@@ -71,15 +71,16 @@ class Played:
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        opened = Store.open(self.directory, self.plan.header)
+        opened = RunStore.open(self.directory, self.plan.header)
         self.store = opened.store
         self.controller = Controller(self.plan.plan)
-        self.usages = {name: TrialUsage() for name in self.plan.models}
+        self.usages = {number: TrialUsage() for number, _ in enumerate(self.plan.models)}
+        self._reporter = Reporter(self.plan.config, self.plan.questions, self.store.reader.created)
         self._rng = np.random.default_rng(1)
         self._keys = [question.id for question in self.plan.questions]
         looks = self.controller.restore(self._stored())
-        begun = RunResumed if opened.resumed else RunStarted
-        self.commit([], looks, [begun(sum(usage.trials for usage in self.usages.values()))])
+        begun = RunResumed if opened.is_resumed else RunStarted
+        self.commit([], looks, [begun(self.store_trials)])
 
     def step(self, trials: int = 20) -> list[Look]:
         """Answer some trials, commit them, and take the looks that they complete."""
@@ -87,42 +88,49 @@ class Played:
 
     def answer(self, asks: Sequence[Ask], gone: Sequence[ModelSetAside] = ()) -> list[Look]:
         """Answer these, set models aside, commit it all together, and take the looks that it completes."""
-        records = [self._record(ask.model, ask.question, ask.trial, ask.round) for ask in asks]
-        outcomes = [self._count(record) for record in records]
+        trials = [self._trial(ask) for ask in asks]
+        outcomes = [self._count(trial) for trial in trials]
         aside = [SetAside(self.plan.models.index(one.model), one.reason) for one in gone]
         looks = self.controller.tell([*outcomes, *aside])
-        self.commit(records, looks, gone)
-        if looks:
-            self.publish()
+        self.commit(trials, looks, gone)
         return looks
 
-    def commit(self, records: Sequence[TrialRecord], looks: Sequence[Look] = (), events: Sequence[Event] = ()) -> None:
-        """Store these, a second later."""
+    def commit(self, trials: Sequence[Trial], looks: Sequence[Look] = (), events: Sequence[Event] = ()) -> None:
+        """Store these, a second later, with a report of the looks, or of the end."""
         self.seconds += 1.0
-        stored = [plain_look(look, self.plan.models, capped_opening=False) for look in looks]
-        self.store.commit(CommitBatch(records, stored, events, self.seconds))
+        taken = [LookTaken(look.index, plain_look(look, self.plan.models, capped_opening=False)) for look in looks]
+        numbers = {name: number for number, name in enumerate(self.plan.models)}
+        records: list[Record] = [*trials, *taken, *(note_of(event, numbers) for event in events)]
+        rows = [*enumerate(records, self.store.last_seq + 1)]
+        is_over = any(isinstance(event, RunFinished | RunStopped) for event in events)
+        draft = self._draft(is_over=is_over) if looks or is_over else None
+        self.store.commit(rows, elapsed=self.seconds, report=draft)
+        if draft is not None:
+            draft.publish(self.store)
 
-    def publish(self, stopped: bool = False) -> None:
-        """Write results.json."""
+    def publish(self) -> None:
+        """Store a report of what there is now."""
+        if (draft := self._draft(is_over=False)) is not None:
+            self.store.commit([], elapsed=self.seconds, report=draft)
+            draft.publish(self.store)
+
+    def _draft(self, *, is_over: bool) -> Draft | None:
         subject = run_subject(self.plan.config, self.plan.questions, self.store.reader.created)
-        usages = list(self.usages.values())
-        snapshot = take_snapshot(
-            subject, self.controller, usages, elapsed=self.seconds, now=time.time(), stopped=stopped
-        )
-        if snapshot is not None:
-            write_results(self.directory, build_results(snapshot))
+        state = take_state(subject, self.controller)
+        if state is None:
+            return None
+        usages = [usage.copy() for usage in self.usages.values()]
+        return Draft(self._reporter, state, usages, state.looks[-1].index, [*self.usages], is_over=is_over)
 
     def finish(self) -> None:
         """Play to the end, and let go."""
         while self.controller.finished is None:
             self.step(200)
-        self.publish()
         self.commit([], [], [RunFinished(self.controller.finished)])
         self.close()
 
     def stop(self) -> None:
         """End as a user would."""
-        self.publish(stopped=True)
         self.commit([], [], [RunStopped()])
         self.close()
 
@@ -135,28 +143,26 @@ class Played:
         """How many trials have been committed."""
         return sum(usage.trials for usage in self.usages.values())
 
-    def _record(self, model: int, question: int, trial: int, round_: int) -> TrialRecord:
-        name, key = self.plan.models[model], self._keys[question]
+    def _trial(self, ask: Ask) -> Trial:
+        name, key = self.plan.models[ask.model], self._keys[ask.question]
         category = int(self._rng.random() < self.skills[name])
-        text = self.text(name, key, trial)
-        answer = Answer(text, "stop", 1000 + trial, REPLICA, 1.5, prompt_tokens=10, completion_tokens=20, attempts=2)
-        signals = {"is_correct": bool(category)}
-        return TrialRecord(
-            name, key, trial, round_, answer, category, signals, str(category), None, Cost(30, 0.01, 0.5)
+        text, seed = self.text(name, key, ask.trial), 1000 + ask.trial
+        answer = Answer(text, "stop", seed, REPLICA, 1.5, prompt_tokens=10, completion_tokens=20, attempts=2)
+        grade = GradeDetails({"is_correct": bool(category)}, str(category))
+        return Trial(
+            *(ask.model, ask.question, ask.trial, ask.round),
+            state=DONE,
+            cost=Cost(30, 0.01, 0.5),
+            category=category,
+            seconds=1.5,
+            answer=answer,
+            grade=grade,
         )
 
-    def _count(self, record: TrialRecord) -> Outcome:
-        outcome = record.outcome()
-        self.usages[record.model].add(outcome)
-        at = self.plan.models.index(record.model), self._keys.index(record.question)
-        assert outcome.category is not None
-        return Outcome(*at, record.trial, outcome.category, outcome.cost)
+    def _count(self, trial: Trial) -> Outcome:
+        self.usages[trial.model].add(trial, range(len(self._keys)))
+        assert trial.category is not None
+        return Outcome(trial.model, trial.question, trial.number, trial.category, trial.cost)
 
     def _stored(self) -> list[Outcome]:
-        found = []
-        for one in self.store.reader.outcomes():
-            if one.model in self.usages and one.category is not None:
-                self.usages[one.model].add(one)
-                at = self.plan.models.index(one.model), self._keys.index(one.question)
-                found.append(Outcome(*at, one.trial, one.category, one.cost))
-        return found
+        return [self._count(trial) for _, trial in self.store.reader.trials() if trial.category is not None]

@@ -58,7 +58,7 @@ class Reporter:
         state = take_state(self._subject, controller, self._labels(), correct=is_over)
         if state is None:
             return None
-        usages = [_usage_of(machine, number) for number in machine.setting.roster]
+        usages = [usage_of(machine, number) for number in machine.setting.roster]
         return Draft(self, state, usages, controller.taker.taken - 1, machine.setting.roster, is_over=is_over)
 
     def build(self, state: JudgedState, usages: Sequence[TrialUsage], reader: RunReader, *, is_over: bool) -> Results:
@@ -80,7 +80,7 @@ class Reporter:
         return build_results(snapshot)
 
 
-def _usage_of(machine: Machine, model: int) -> TrialUsage:
+def usage_of(machine: Machine, model: int) -> TrialUsage:
     """A copy of a model's sums, with its answers that wait for a verdict."""
     usage, account = machine.alarms.usages.get(model, TrialUsage()).copy(), machine.account.models[model]
     usage.trials = account.answers

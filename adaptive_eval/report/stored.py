@@ -193,12 +193,7 @@ def open_run(directory: Path, *, whole: bool = True) -> Iterator[StoredRun]:
     Without `whole`, large runs are not checked beforehand.
     """
     with RunReader.intact(directory, whole=whole) as reader:
-        yield stored_run(reader)
-
-
-def stored_run(reader: RunReader, setup: StoredSetup | None = None, events: Sequence[Event] | None = None) -> StoredRun:
-    """The run of a reader."""
-    return StoredRun(reader, setup, events)
+        yield StoredRun(reader)
 
 
 def read_counts(directory: Path) -> RunCounts:

@@ -7,7 +7,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from adaptive_eval.store.database import create, lock_run, open_existing, open_if_begun, open_readonly
 
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.files import is_locked, read_file, write_atomic
@@ -17,9 +16,9 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import RESULTS_FILE, read_results
 from adaptive_eval.report.verified import verify_run
 from adaptive_eval.show.track.points import exclusive_follower
+from adaptive_eval.storage.database import RunDatabase, has_tables
 from adaptive_eval.storage.errors import DATABASE_FILE
-from adaptive_eval.storage.locate import is_run
-from adaptive_eval.storage.lock import LOCK_FILE
+from adaptive_eval.storage.lock import LOCK_FILE, lock_run
 
 AT = Labelled("ada", "q0", 0)
 LINE = '{"model":"ada","question":"q0","trial":%s,"label":"wrong"}\n'
@@ -38,14 +37,14 @@ def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="not a regular file"):
         RunReader.open(tmp_path)
     with pytest.raises(StoreError, match="not a regular file"):
-        is_run(tmp_path)
+        has_tables(tmp_path)
 
 
 @pytest.mark.parametrize("ending", ["wal", "journal", "shm"])
 def test_what_lies_beside_a_database_is_read_from_plain_files_alone(tmp_path: Path, ending: str) -> None:
     (tmp_path / DATABASE_FILE).touch()
     os.mkfifo(tmp_path / f"{DATABASE_FILE}-{ending}")
-    for opening in (RunReader.open, is_run, open_existing, verify_run):
+    for opening in (RunReader.open, has_tables, RunDatabase.open_to_write, verify_run):
         with pytest.raises(StoreError, match=f"run.sqlite-{ending} cannot be read: it is not a regular file"):
             opening(tmp_path)
 
@@ -113,7 +112,7 @@ def test_what_is_written_whole_goes_to_no_other_file_on_its_way(tmp_path: Path) 
 @pytest.mark.parametrize(
     "made",
     [
-        "CREATE TRIGGER favour AFTER INSERT ON trials BEGIN UPDATE trials SET category = 1 WHERE id = new.id; END",
+        "CREATE TRIGGER favour AFTER INSERT ON trials BEGIN UPDATE trials SET category = 1 WHERE seq = new.seq; END",
         "CREATE TRIGGER summed_changed AFTER INSERT ON trials BEGIN DELETE FROM looks; END",
         "CREATE VIEW extra AS SELECT * FROM trials",
         "CREATE VIRTUAL TABLE extra USING rtree(id, low, high)",
@@ -121,12 +120,12 @@ def test_what_is_written_whole_goes_to_no_other_file_on_its_way(tmp_path: Path) 
 )
 def test_sql_that_a_database_brings_is_not_run(tmp_path: Path, made: str) -> None:
     """A trigger could give each new answer another grade."""
-    with closing(create(tmp_path)) as database:
-        database.execute("COMMIT")
-    open_existing(tmp_path).close()
-    with closing(sqlite3.connect(tmp_path / DATABASE_FILE)) as database:
-        database.execute(made)
-    for opening in (open_existing, open_readonly, open_if_begun):
+    database, _ = RunDatabase.open_to_write(tmp_path)
+    with closing(database), database.transaction():
+        pass
+    with closing(sqlite3.connect(tmp_path / DATABASE_FILE)) as connection:
+        connection.execute(made)
+    for opening in (RunDatabase.open_to_write, RunDatabase.open_to_read):
         with pytest.raises(StoreError, match="brings SQL of its own"):
             opening(tmp_path)
 

@@ -7,17 +7,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from adaptive_eval.scheduler import loop
-from adaptive_eval.store import CommitBatch, Store
-from live_runs import MODELS, EndedRuns, Site
+from live_runs import MODELS, Site
 from patient_time import HANGS
 from typer.testing import CliRunner
 
-from adaptive_eval.base.errors import ExitCode, GraderError, StoreFull
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.notes import RunResumed, RunStopped
-from adaptive_eval.report.ending import find_fatal_error, note_fatal_error
+from adaptive_eval.notes import Event, RunResumed, RunStarted, RunStopped
+from adaptive_eval.report.ending import find_fatal_error
 from adaptive_eval.report.view import read_view
+from adaptive_eval.run import machine
 
 KEY = "sk-never-to-be-seen-0123456789"
 
@@ -44,7 +43,7 @@ class Refusing(BaseHTTPRequestHandler):
 @pytest.fixture
 def refusing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setenv("SOME_KEY", KEY)
-    monkeypatch.setattr(loop, "REFUSALS_SECONDS", HANGS)  # until all were heard: else what is cut off may be lost
+    monkeypatch.setattr(machine, "REFUSALS_SECONDS", HANGS)  # until all were heard: else what is cut off may be lost
     monkeypatch.setattr(ThreadingHTTPServer, "request_queue_size", 256)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
     thread = threading.Thread(target=server.serve_forever)
@@ -92,72 +91,20 @@ def test_a_resume_makes_it_past_and_it_stays_among_the_events(refusing: Site, ba
     ]
 
 
-@pytest.mark.slow
-def test_results_of_a_run_that_failed_later_say_that_it_is_stopped(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = Store.commit
-
-    def full(store: Store, batch: CommitBatch) -> CommitBatch:
-        if store.reader.trial_count() > 150 and batch.trials:
-            raise StoreFull(f"no space left for {store.directory}")
-        return kept(store, batch)
-
-    monkeypatch.setattr(Store, "commit", full)
-    ended = site.run(site.write())
-    assert ended.exit_code == ExitCode.FAILED
-    assert json.loads((site.directory() / "results.json").read_text())["run"]["status"] == "stopped"
-    view = read_view(site.directory())
-    assert view.error == "no space left for run", "a report does not say where the run lay"
+def stopped_by(error: str, reason: str) -> RunStopped:
+    return RunStopped(error, reason, ExitCode.FAILED)
 
 
-@pytest.fixture
-def store(site: Site, ended_runs: EndedRuns) -> Iterator[Store]:
-    store = Store.attach(ended_runs.copy(site, trials={"min": 4, "max": 4}))
-    yield store
-    store.close()
+def test_a_fatal_error_holds_until_the_run_goes_on() -> None:
+    events: list[Event] = [RunStarted(), stopped_by("RuntimeError", "an error that was not foreseen")]
+    assert find_fatal_error(events) == ("an error that was not foreseen", ExitCode.FAILED)
+    assert find_fatal_error([*events, RunResumed(trials=0)]) is None
 
 
-def test_of_an_error_that_nobody_foresaw_only_the_kind_is_kept(store: Store) -> None:
-    note_fatal_error(store, RuntimeError(f"Bearer {KEY}"))
-    found = find_fatal_error(store.reader.events())
-    assert found == ("an error that was not foreseen (RuntimeError)", ExitCode.FAILED)
-    store.commit(CommitBatch(events=[RunResumed(trials=0)]))
-    assert find_fatal_error(store.reader.events()) is None
-
-
-def test_the_headline_is_the_first_line(store: Store) -> None:
-    note_fatal_error(store, GraderError("it fails\nTraceback"))
-    found = find_fatal_error(store.reader.events())
+def test_the_headline_is_the_first_line() -> None:
+    found = find_fatal_error([stopped_by("GraderError", "it fails\nTraceback")])
     assert found is not None and found.headline == "it fails"
 
 
-def test_a_run_in_the_directory_of_today_keeps_its_dots(
-    site: Site, ended_runs: EndedRuns, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ended_runs.copy(site, trials={"min": 4, "max": 4}))
-    store = Store.attach(Path())
-    note_fatal_error(store, GraderError("v1.2 fails."))
-    found = find_fatal_error(store.reader.events())
-    store.close()
-    assert found is not None and found.reason == "v1.2 fails."
-
-
-def test_a_stop_by_the_user_is_no_error_and_a_full_disk_hides_none(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.commit(CommitBatch(events=[RunStopped()]))
-    assert find_fatal_error(store.reader.events()) is None
-
-    def full(_: CommitBatch) -> None:
-        raise StoreFull("no space left")
-
-    monkeypatch.setattr(store, "commit", full)
-    note_fatal_error(store, RuntimeError("first"))
-    assert find_fatal_error(store.reader.events()) is None
-
-
-def test_what_goes_wrong_after_the_run_has_let_go_is_not_its_error(store: Store) -> None:
-    before = store.reader.events()
-    store.close()
-    note_fatal_error(store, RuntimeError("a server does not stop"))
-    view = read_view(store.directory)
-    assert view.error is None and len(view.events) == len(before)
+def test_a_stop_by_the_user_is_no_error() -> None:
+    assert find_fatal_error([RunStopped()]) is None

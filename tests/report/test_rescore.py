@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from adaptive_eval.store import reader
 from forging import forging
 from live_runs import MODELS, EndedRuns, Site
 from played import Played, prepared
@@ -19,6 +18,7 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
+from adaptive_eval.report import reader
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.rescore import OWN_RUBRIC, RescoredRubric, RubricUnavailable, rescore
 from adaptive_eval.report.results_file import read_results
@@ -115,9 +115,10 @@ def test_scores_are_averages_of_what_was_worked_out_by_hand(run: Path, site: Sit
 def test_trials_of_an_incomplete_round_are_left_out(run: Path) -> None:
     whole = rescore(run)
     with forging(run) as database:
-        columns = [row[1] for row in database.execute("PRAGMA table_info(trials)")][1:]
-        copied = ", ".join({"trial": "trial + 1000", "round": "round + 1000"}.get(one, one) for one in columns)
-        database.execute(f"INSERT INTO trials ({', '.join(columns)}) SELECT {copied} FROM trials WHERE id < 20")
+        columns = [row[1] for row in database.execute("PRAGMA table_info(trials)")]
+        moved = {name: f"{name} + 1000" for name in ("number", "round")} | {"seq": "seq + 100000"}
+        copied = ", ".join(moved.get(name, name) for name in columns)
+        database.execute(f"INSERT INTO trials ({', '.join(columns)}) SELECT {copied} FROM trials LIMIT 20")
     assert rescore(run) == whole
 
 

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from adaptive_eval.report.old.live_status import StatusTaker
-from adaptive_eval.store.repeats import SamplingFreedom
-from adaptive_eval.store.usage import TrialUsage
-from fakes import QUESTIONS, SKILLS, Bed, plan, results_of
+from bed import MachineBed
+from fakes import QUESTIONS, SKILLS, plan, results_of
 from played import Played, prepared
 from pydantic import TypeAdapter
 from result_rows import contents, rows_of
@@ -21,37 +19,45 @@ from scipy.stats import beta
 
 from adaptive_eval.base.errors import StoreError, Unavailable
 from adaptive_eval.core import Bench, Controller, Outcome, Plan, Trials
+from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.objectives import Best, PrecisionOf, Threshold
 from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import ZScore
-from adaptive_eval.core.types import Cost, Verdict
+from adaptive_eval.core.types import NO_COST, Cost, Verdict
 from adaptive_eval.report.lines import Scale
+from adaptive_eval.report.make import usage_of
 from adaptive_eval.report.question_rows import question_posteriors
-from adaptive_eval.report.records import StoredOutcome
 from adaptive_eval.report.results import FORMAT, Results
 from adaptive_eval.report.results_file import is_intact, read_results, write_results
 from adaptive_eval.report.snapshot import RunSubject
+from adaptive_eval.report.status import standings
 from adaptive_eval.report.warnings import repeat_cautions, signal_cautions, unknown_cautions
-from adaptive_eval.run.usage import GradingUse
+from adaptive_eval.run.machine import Machine
+from adaptive_eval.run.repeats import SamplingFreedom
+from adaptive_eval.run.trial import DONE, AnswerFacts, Trial
+from adaptive_eval.run.usage import TrialUsage
 
 NAMES, KEYS = tuple(SKILLS), tuple(question.id for question in QUESTIONS)
 SUBJECT = RunSubject("fake", NAMES, KEYS, drawn=(SamplingFreedom(1.0),) * 3, created=1.0e9)
 
 
 @pytest.fixture
-async def finished(tmp_path: Path) -> tuple[Bed, Results]:
-    bed = Bed(tmp_path)
-    scheduler = await bed.start()
-    results = results_of(SUBJECT, bed.controller, scheduler.state.spent.usages)
+async def finished(tmp_path: Path) -> tuple[Machine, Results]:
+    machine = await MachineBed(tmp_path).start()
+    results = results_of(SUBJECT, machine.controller, usages_of(machine))
     assert results is not None
-    return bed, results
+    return machine, results
 
 
-async def test_it_says_what_the_controller_found(finished: tuple[Bed, Results]) -> None:
-    bed, results = finished
-    last = bed.controller.looks[-1]
+def usages_of(machine: Machine) -> list[TrialUsage]:
+    return [usage_of(machine, model) for model in machine.setting.roster]
+
+
+async def test_it_says_what_the_controller_found(finished: tuple[MachineBed, Results]) -> None:
+    machine, results = finished
+    last = machine.controller.looks[-1]
     assert results.run.status == "finished"
-    assert results.run.reason == str(bed.controller.finished)
+    assert results.run.reason == str(machine.controller.finished)
     assert results.run.created == "2001-09-09T01:46:40+00:00"
     assert [row.name for row in results.models] == [NAMES[model] for model in last.order]
     assert [row.tier for row in results.models] == [last.tiers[model] for model in last.order] == [1, 2, 2]
@@ -63,24 +69,26 @@ async def test_it_says_what_the_controller_found(finished: tuple[Bed, Results]) 
     assert [(pair.better, pair.worse, pair.verdict) for pair in results.pairs] == [
         (NAMES[pair.better], NAMES[pair.worse or 0], str(pair.verdict)) for pair in last.comparisons
     ]
-    assert len(results.looks) == len(bed.controller.looks)
+    assert len(results.looks) == len(machine.controller.looks)
     assert results.looks[-1].trials == sum(last.trials) == results.cost.trials
     assert results.cost.tokens > 10 * results.cost.trials
-    matrix = bed.controller.result().adjusted_p  # type: ignore[union-attr]
+    matrix = machine.controller.result().adjusted_p  # type: ignore[union-attr]
     assert results.adjusted_p[0][1] == matrix[last.order[0]][last.order[1]]
 
 
-async def test_questions_are_in_the_order_of_the_models_columns(finished: tuple[Bed, Results]) -> None:
-    bed, results = finished
+async def test_questions_are_in_the_order_of_the_models_columns(finished: tuple[MachineBed, Results]) -> None:
+    machine, results = finished
     for number, row in enumerate(rows_of(results)):
         assert row.id == KEYS[number]
         for column, model in enumerate(results.models):
-            counts = bed.controller.counts[NAMES.index(model.name), number]
+            counts = machine.controller.counts[NAMES.index(model.name), number]
             assert row.trials[column] == counts.sum()
             assert row.mean[column] == pytest.approx((counts[1] + 1) / (counts.sum() + 2))
 
 
-async def test_the_file_is_strict_json_of_the_documented_schema(finished: tuple[Bed, Results], tmp_path: Path) -> None:
+async def test_the_file_is_strict_json_of_the_documented_schema(
+    finished: tuple[MachineBed, Results], tmp_path: Path
+) -> None:
     _, results = finished
     path = write_results(tmp_path, results)
     content = json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
@@ -91,23 +99,22 @@ async def test_the_file_is_strict_json_of_the_documented_schema(finished: tuple[
 
 
 async def test_nothing_is_there_before_the_first_look(tmp_path: Path) -> None:
-    bed = Bed(tmp_path)
-    assert results_of(SUBJECT, bed.controller, [TrialUsage()] * 3) is None
+    assert results_of(SUBJECT, Controller(plan()), [TrialUsage()] * 3) is None
 
 
 async def test_a_rule_for_one_look_is_warned_of(tmp_path: Path) -> None:
-    bed = Bed(tmp_path, plan(rule=ZScore()))
-    scheduler = await bed.start()
+    bed = MachineBed(tmp_path, plan(rule=ZScore()))
+    machine = await bed.start()
     results = results_of(
-        replace(SUBJECT, decisions={"stopping": {"rule": "published"}}), bed.controller, scheduler.state.spent.usages
+        replace(SUBJECT, decisions={"stopping": {"rule": "published"}}), machine.controller, usages_of(machine)
     )
     assert results is not None and results.warnings[0].kind == "peeking"
 
 
 async def test_precision_has_no_difference_to_tell(tmp_path: Path) -> None:
-    bed = Bed(tmp_path, plan(objective=PrecisionOf(0.2)))
-    scheduler = await bed.start()
-    results = results_of(SUBJECT, bed.controller, scheduler.state.spent.usages)
+    bed = MachineBed(tmp_path, plan(objective=PrecisionOf(0.2)))
+    machine = await bed.start()
+    results = results_of(SUBJECT, machine.controller, usages_of(machine))
     assert results is not None
     for pair, row in zip(results.pairs, results.models, strict=True):
         assert (pair.better, pair.worse) == (row.name, None)
@@ -116,33 +123,34 @@ async def test_precision_has_no_difference_to_tell(tmp_path: Path) -> None:
     assert contents(TypeAdapter(Results).validate_json(write_results(tmp_path, results).read_bytes())) == contents(
         results
     )
-    taker = StatusTaker(SUBJECT, bed.controller, scheduler, list(bed.endpoints.values()))
-    assert [row.clauses[0].verdict for row in taker.take().standings] == [Verdict.RESOLVED] * 3
+    assert [row.clauses[0].verdict for row in standings(results)] == [Verdict.RESOLVED] * 3
 
 
 async def test_against_a_value_every_model_shows_its_own_comparison(tmp_path: Path) -> None:
-    bed = Bed(tmp_path, plan(objective=Threshold(0.5)))
-    scheduler = await bed.start()
+    bed = MachineBed(tmp_path, plan(objective=Threshold(0.5)))
+    machine = await bed.start()
     asked = replace(SUBJECT, decisions={"objective": {"kind": "threshold", "value": 0.5}})
-    taker = StatusTaker(asked, bed.controller, scheduler, list(bed.endpoints.values()))
-    last = {pair.better: pair for pair in bed.controller.looks[-1].comparisons}
-    for row in taker.take().standings:
+    results = results_of(asked, machine.controller, usages_of(machine))
+    assert results is not None
+    last = {pair.better: pair for pair in machine.controller.looks[-1].comparisons}
+    for row in standings(results):
         pair = last[NAMES.index(row.row.name)]
         above = {True: "above 50.0%", False: "below 50.0%"}[pair.z > 0]
         assert str(row.clauses[0]) == (above if pair.verdict is Verdict.RESOLVED else "undecided against 50.0%")
 
 
 async def test_a_comparison_that_is_not_with_the_next_says_with_whom(tmp_path: Path) -> None:
-    bed = Bed(tmp_path, plan(objective=Best()))
-    scheduler = await bed.start()
+    bed = MachineBed(tmp_path, plan(objective=Best()))
+    machine = await bed.start()
     asked = replace(SUBJECT, decisions={"objective": {"kind": "best"}})
-    taker = StatusTaker(asked, bed.controller, scheduler, list(bed.endpoints.values()))
-    first, second, third = taker.take().standings
+    results = results_of(asked, machine.controller, usages_of(machine))
+    assert results is not None
+    first, second, third = standings(results)
     assert str(first.clauses[0]) == f"better than {second.row.name} and {third.row.name}"
     assert str(second.clauses[0]) == str(third.clauses[0]) == f"worse than {first.row.name}"
 
 
-def test_a_failed_write_leaves_the_old_file(finished: tuple[Bed, Results], tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_file(finished: tuple[MachineBed, Results], tmp_path: Path) -> None:
     _, results = finished
     path = write_results(tmp_path, results)
     before = path.read_bytes()
@@ -152,12 +160,12 @@ def test_a_failed_write_leaves_the_old_file(finished: tuple[Bed, Results], tmp_p
     assert path.read_bytes() == before
 
 
-def test_a_file_of_another_format_is_not_read(finished: tuple[Bed, Results], tmp_path: Path) -> None:
+def test_a_file_of_another_format_is_not_read(finished: tuple[MachineBed, Results], tmp_path: Path) -> None:
     write_results(tmp_path, replace(finished[1], format="adaptive-eval.results/3"))
     assert is_intact(tmp_path) and read_results(tmp_path) is None
 
 
-def test_a_file_without_its_checksum_is_damaged(finished: tuple[Bed, Results], tmp_path: Path) -> None:
+def test_a_file_without_its_checksum_is_damaged(finished: tuple[MachineBed, Results], tmp_path: Path) -> None:
     path = write_results(tmp_path, finished[1])
     path.write_bytes(path.read_bytes().partition(b',"checksum"')[0] + b"}\n")
     assert is_intact(tmp_path) is False and read_results(tmp_path) is None
@@ -221,11 +229,15 @@ def test_the_interval_of_a_question_holds_for_partial_credit() -> None:
     assert (lo[0], hi[0]) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=0.03)
 
 
-def usage_of(*outcomes: tuple[str, str, int | None]) -> TrialUsage:
+def usage_with(*answers: tuple[str, str, int | None]) -> TrialUsage:
     """A usage of (question, flags, digest)."""
     usage = TrialUsage()
-    for trial, (question, flags, digest) in enumerate(outcomes):
-        usage.add(StoredOutcome("m", question, trial, 0, Cost(10), flags, digest))
+    for number, (question, flags, digest) in enumerate(answers):
+        facts = AnswerFacts(digest, 1000, None, None, 0)
+        trial = Trial(
+            0, int(question[1:]), number, 0, DONE, Cost(10), category=0, kinds=answer_kinds(flags), facts=facts
+        )
+        usage.add(trial, range(10))
     return usage
 
 
@@ -236,20 +248,20 @@ def warned(usage: TrialUsage, *, sampled: bool = True) -> Counter[str]:
 
 
 def test_repeated_answers_are_reported_for_sampled_models_only() -> None:
-    served_from_a_cache = usage_of(*[("q1", "", 5)] * 6)
+    served_from_a_cache = usage_with(*[("q1", "", 5)] * 6)
     assert warned(served_from_a_cache) == {"repeats": 1}
     assert warned(served_from_a_cache, sampled=False) == {}
-    assert warned(usage_of(("q1", "", 5), ("q2", "", 5), ("q1", "", None), ("q1", "", None))) == {}
+    assert warned(usage_with(("q1", "", 5), ("q2", "", 5), ("q1", "", None), ("q1", "", None))) == {}
 
 
 def test_answers_that_stand_in_the_reasoning_alone_are_pointed_at_before_all_do() -> None:
     others = [("q1", "", number) for number in range(95)]
-    assert warned(usage_of(*others, *[("q1", "empty reasoning_only", 95 + one) for one in range(5)])) == {
+    assert warned(usage_with(*others, *[("q1", "empty reasoning_only", 95 + one) for one in range(5)])) == {
         "reasoning_only": 1
     }
-    assert warned(usage_of(*others, ("q1", "empty reasoning_only", 95))) == {}
+    assert warned(usage_with(*others, ("q1", "empty reasoning_only", 95))) == {}
     mixed = [("q1", "empty reasoning_only", 95), ("q1", "empty reasoning_only", 96), *[("q1", "empty", None)] * 3]
-    assert warned(usage_of(*others, *mixed))["empty"] == 1
+    assert warned(usage_with(*others, *mixed))["empty"] == 1
 
 
 @pytest.mark.parametrize(
@@ -272,12 +284,12 @@ def test_answers_that_stand_in_the_reasoning_alone_are_pointed_at_before_all_do(
 def test_what_is_not_known_says_what_it_could_move(
     trials: list[tuple[str, str, int | None]], ends: tuple[float, float], text: str | None
 ) -> None:
-    found = list(unknown_cautions(["m"], [usage_of(*trials)], [row_between(*ends)], Scale(0.0, 1.0)))
+    found = list(unknown_cautions(["m"], [usage_with(*trials)], [row_between(*ends)], Scale(0.0, 1.0)))
     assert [one.text for one in found] == ([] if text is None else [text])
 
 
 def test_time_outs_and_ungraded_answers_are_told_together() -> None:
-    usage = usage_of(("q1", "timed_out", None))
+    usage = usage_with(("q1", "timed_out", None))
     usage.trials, usage.ungraded = 40, 2
     (found,) = unknown_cautions(["m"], [usage], [row_between(0.25, 0.35)], Scale(0.0, 1.0))
     assert found.kind == "unknown" and found.model == "m"
@@ -290,10 +302,10 @@ def row_between(lowest: float, highest: float) -> ModelResult:
 
 
 async def test_a_model_that_never_answered_has_no_score(tmp_path: Path) -> None:
-    bed = Bed(tmp_path)
+    bed = MachineBed(tmp_path)
     bed.endpoints["cyd"].fail = lambda question, seeds: Unavailable("no replica left")
-    scheduler = await bed.start()
-    results = results_of(SUBJECT, bed.controller, scheduler.state.spent.usages)
+    machine = await bed.start()
+    results = results_of(SUBJECT, machine.controller, usages_of(machine))
     assert results is not None
     assert {row.name: row.score is None for row in results.models} == {"ada": False, "bob": False, "cyd": True}
     assert all((row.tier is None) == (row.score is None) for row in results.models)
@@ -321,20 +333,23 @@ def test_no_minus_stands_before_nothing() -> None:
     assert Scale(0.0, 1.0).width(-0.01) == "-1.00%"
 
 
-def answered(seconds: float, tokens: int, usd: float = 0.0, flags: str = "") -> StoredOutcome:
+def answered(seconds: float, tokens: int, usd: float = 0.0, flags: str = "", verdict: Cost = NO_COST) -> Trial:
     """A stored answer with its time, its completion tokens and its price."""
-    return StoredOutcome("m", "q", 0, 1, Cost(tokens, usd), flags, 1, seconds=seconds, completion_tokens=tokens)
+    facts = AnswerFacts(1, 100, None, None, tokens)
+    kinds = answer_kinds(flags) if flags else 0
+    return Trial(0, 0, 0, 0, DONE, Cost(tokens, usd), verdict, 1, kinds, seconds, facts=facts)
 
 
 def test_price_tokens_and_seconds_per_answer_are_means_over_complete_answers() -> None:
-    usage = TrialUsage()
-    for outcome in (answered(2.0, 100, 0.01), answered(4.0, 300, 0.03), answered(90.0, 0, 0.0, "timed_out")):
-        usage.add(outcome)
-    usage.spend(answered(7.0, 1, 1.0))
-    usage.spend(answered(7.0, 1, 1.0), -1)
-    usage.grading = GradingUse(1, Cost(50, 0.02), 1, Cost(10, 0.01))
-    usage.usd += 0.03  # of a judge: no price of the model
-    assert usage.answer_means == pytest.approx((0.02, 200.0, 3.0))
+    usage, of_a_judge = TrialUsage(), Cost(60, 0.03)
+    for trial in (
+        answered(2.0, 100, 0.01, verdict=of_a_judge),
+        answered(4.0, 300, 0.03),
+        answered(90.0, 0, 0.0, "timed_out"),
+    ):
+        usage.add(trial)
+    assert usage.usd == pytest.approx(0.07), "with that of the judge"
+    assert usage.answer_means == pytest.approx((0.02, 200.0, 3.0)), "which is no price of the model"
 
 
 def test_imported_answers_without_times_or_tokens_have_no_means() -> None:

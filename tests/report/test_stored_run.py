@@ -1,21 +1,16 @@
 """Whoever reads a run reads it once, and prepares nothing."""
 
 from collections import Counter
-from contextlib import closing
 from typing import Any
 
 import pytest
-from adaptive_eval.report.old.restore import StoredRun
-from forging import forging
 from live_runs import EndedRuns, Site
 
 from adaptive_eval.config import prepare as preparing
-from adaptive_eval.config.load import load_config
-from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import RESULTS_FILE
-from adaptive_eval.report.stored import open_run, read_counts
+from adaptive_eval.report.stored import read_counts
 from adaptive_eval.report.view import read_view
 from adaptive_eval.show.serve.feed import Feed
 
@@ -65,30 +60,6 @@ def test_a_monitor_reads_a_run_once_and_then_only_what_is_new(done: Site, calls:
     feed = Feed(done.directory())
     feed.poll()
     assert feed.results is not None and calls == ONCE
-
-
-@pytest.mark.parametrize("budget", [CAP, {"budget": {"usd": 5.0}}, {}], ids=["tokens", "usd", "none"])
-def test_what_a_trial_may_cost_is_what_the_run_has_reserved(site: Site, calls: Counter[str], budget: Any) -> None:
-    priced = [{"name": name, "base_url": site.base_url, "price": {"input": 1, "output": 2}} for name in ("ada", "bob")]
-    config = site.write(models=priced, trials={"min": 2, "max": 2}, **budget)
-    site.run(config)
-    reserved = prepare(load_config(config)).plan.bench.worst_cost
-    calls.clear()
-    with open_run(site.directory()) as stored:
-        found = stored.plan.bench.worst_cost
-    assert found == reserved
-    assert calls["render"] == 0
-
-
-def test_an_earlier_version_kept_no_lengths_of_prompts(done: Site, calls: Counter[str]) -> None:
-    with closing(RunReader.open(done.directory())) as reader:
-        kept = StoredRun(reader).plan.bench.worst_cost
-    calls.clear()
-    with forging(done.directory()) as database:
-        database.execute("UPDATE events SET body = json_remove(body, '$.longest_prompts') WHERE kind = 'started'")
-    with closing(RunReader.open(done.directory())) as reader:
-        assert StoredRun(reader).plan.bench.worst_cost == kept
-    assert calls["render"] == 8, "once a question, for models that are asked alike"
 
 
 def test_lengths_of_prompts_are_not_published(done: Site) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
 
-from lives import live
 from scripted import Disk, Kind
+from scripted_lives import live
 from thoroughness import THOROUGH
 
 from adaptive_eval.run.records import SETTINGS, Note, Row

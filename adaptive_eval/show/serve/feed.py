@@ -20,7 +20,7 @@ from adaptive_eval.report.other_costs import counted_gpu_seconds
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import GradingCost, OtherCostRow, Results
 from adaptive_eval.report.results_file import RESULTS_FILE
-from adaptive_eval.report.stored import stored_run
+from adaptive_eval.report.stored import StoredRun
 from adaptive_eval.report.stored_sums import StoredSums
 from adaptive_eval.report.view import RunView, assemble_view
 from adaptive_eval.storage.errors import DATABASE_FILE
@@ -137,7 +137,7 @@ class Feed:
             self.sums = StoredSums(reader, self.stored)
 
     def _read_results(self, reader: RunReader, mark: FileMark) -> None:
-        before, run = self._mark, stored_run(reader, self.stored, self.sums.events)
+        before, run = self._mark, StoredRun(reader, self.stored, self.sums.events)
         self._servers, self.other_costs = run.servers, run.other_costs
         if not mark.running:
             self.results = run.brief_results(running=False, rows=self._rows)

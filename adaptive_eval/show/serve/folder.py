@@ -16,7 +16,7 @@ from adaptive_eval.report.label_file import LABELS_FILE
 from adaptive_eval.report.looks import NamedLook, read_look
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
-from adaptive_eval.report.stored import stored_run
+from adaptive_eval.report.stored import StoredRun
 from adaptive_eval.show.serve.feed import FileMark
 from adaptive_eval.storage.locate import has_database, runs_in
 
@@ -123,7 +123,7 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
 
 
 def _newest_results(reader: RunReader, *, running: bool) -> Results | None:
-    run = stored_run(reader)
+    run = StoredRun(reader)
     return run.latest(rows=False) if running else run.brief_results(running=False, rows=False)
 
 

@@ -6,13 +6,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from adaptive_eval.report.old.restore import StoredRun
 from live_runs import MODELS, EndedRuns, Found, Site
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.core import Controller, Outcome
+from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.notes import PriorTaken, events_of_kind
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.running.beginning import stored_plan
 
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
 
@@ -48,7 +48,7 @@ def test_r0_is_the_first_trials_of_the_earlier_run_and_never_more_than_the_first
     said = run_with(site, {"run": str(earlier)})
     assert "outcomes of the run earlier count as R0" in said
     with closing(RunReader.open(site.directory())) as reader:
-        plan = StoredRun(reader).plan
+        plan = stored_plan(stored_setup(reader.header()), reader, reader.events())
     expected = first_outcomes(earlier, 3)
     for model, name in enumerate(MODELS):
         for question in range(8):
@@ -94,20 +94,6 @@ def test_the_earlier_run_is_needed_once(site: Site, earlier: Path) -> None:
     assert Found.of(site.directory()) == before
     run_with(site, section, trials={"min": 3, "max": 30})
     assert len(Found.of(site.directory()).outcomes) > len(before.outcomes)
-
-
-@pytest.mark.slow
-def test_what_is_stored_leads_to_the_looks_that_are_stored(site: Site, earlier: Path) -> None:
-    run_with(site, {"run": str(earlier)})
-    with closing(RunReader.open(site.directory())) as reader:
-        stored = StoredRun(reader)
-        cell = stored.setup.roster.cell
-        controller = Controller(stored.plan)
-        controller.restore(
-            Outcome(*cell(one.model, one.question), one.trial, one.category or 0, one.cost) for one in reader.outcomes()
-        )
-        looks = reader.looks()
-    assert [list(look.scores) for look in controller.looks] == [look.body["scores"] for look in looks]
 
 
 def test_a_model_may_take_its_elders_outcomes(site: Site, earlier: Path) -> None:
@@ -168,7 +154,7 @@ def test_a_run_without_a_complete_first_round_has_no_r0(site: Site, earlier: Pat
     import sqlite3
 
     with closing(sqlite3.connect(earlier / "run.sqlite")) as connection, connection:
-        connection.execute("DELETE FROM trials WHERE trial = 3 AND question = 2")
+        connection.execute("DELETE FROM trials WHERE number = 3 AND question = 1")
     ended = site.run(site.write(prior={"run": str(earlier)}))
     assert ended.exit_code == ExitCode.CONFIGURATION
     assert "has no complete first round of any model of this run" in ended.stderr
