@@ -16,9 +16,8 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import RESULTS_FILE, read_results
 from adaptive_eval.report.verified import verify_run
 from adaptive_eval.show.track.points import exclusive_follower
-from adaptive_eval.storage.database import RunDatabase
+from adaptive_eval.storage.database import RunDatabase, has_tables
 from adaptive_eval.storage.errors import DATABASE_FILE
-from adaptive_eval.storage.locate import is_run
 from adaptive_eval.storage.lock import LOCK_FILE, lock_run
 
 AT = Labelled("ada", "q0", 0)
@@ -38,14 +37,14 @@ def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="not a regular file"):
         RunReader.open(tmp_path)
     with pytest.raises(StoreError, match="not a regular file"):
-        is_run(tmp_path)
+        has_tables(tmp_path)
 
 
 @pytest.mark.parametrize("ending", ["wal", "journal", "shm"])
 def test_what_lies_beside_a_database_is_read_from_plain_files_alone(tmp_path: Path, ending: str) -> None:
     (tmp_path / DATABASE_FILE).touch()
     os.mkfifo(tmp_path / f"{DATABASE_FILE}-{ending}")
-    for opening in (RunReader.open, is_run, open_existing, verify_run):
+    for opening in (RunReader.open, has_tables, RunDatabase.open_to_write, verify_run):
         with pytest.raises(StoreError, match=f"run.sqlite-{ending} cannot be read: it is not a regular file"):
             opening(tmp_path)
 
