@@ -5,10 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from adaptive_eval.batches.endpoint import BatchedEndpoint
 from live_runs import small_world
 
-from adaptive_eval.endpoints.batching import BatchConfig
 from adaptive_eval.endpoints.failures import Refusal, error_signal
 from adaptive_eval.endpoints.redaction import NOTHING_SECRET
 from adaptive_eval.endpoints.types import (
@@ -22,13 +20,10 @@ from adaptive_eval.endpoints.types import (
     Prompt,
     Sampling,
 )
-from adaptive_eval.notes import Event
-from adaptive_eval.notes.batches import PendingBatch, pending_batches
 from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.faults import BatchHabits, Faults
 from adaptive_eval.simulate.replies import ApiReply
-from adaptive_eval.supplies.batches.service import BatchService
 from adaptive_eval.supplies.batches.wire import MaybeCreated
 
 RESPONDENT = Respondent(small_world())
@@ -115,23 +110,6 @@ class DirectWire:
         return body
 
 
-class MemoryJournal:
-    """What would be on disk: events are, as soon as somebody waits for it, or the loop has gone round."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-
-    def note(self, event: Event) -> None:
-        self.events.append(event)
-
-    async def safe(self) -> None:
-        await asyncio.sleep(0)
-
-    @property
-    def pending(self) -> list[PendingBatch]:
-        return pending_batches(self.events)
-
-
 class DirectModel:
     """The model asked directly."""
 
@@ -153,27 +131,6 @@ class DirectModel:
     @property
     def stats(self) -> EndpointStats:
         return EndpointStats()
-
-
-class Desk:
-    """A model at its batch service, which may be opened again and again."""
-
-    def __init__(self, kind: str = "openai", service: ServiceInMemory | None = None, **settings: Any) -> None:
-        self.service = service or ServiceInMemory()
-        self.settings = BatchConfig(kind=kind, **settings)  # type: ignore[arg-type]
-        self.journal, self.direct = MemoryJournal(), DirectModel()
-
-    def open(self, stored: set[str] | None = None, attempts: int = 5) -> BatchedEndpoint:
-        """The endpoint of a new start."""
-        self.wire = DirectWire(self.service)
-        if self.settings.kind == "openrouter":
-            self.wire = BetaWire(self.service)
-        made = BatchService(CONFIG, SAMPLING, self.settings, self.wire)  # type: ignore[arg-type]
-        clock = asyncio.get_running_loop().time
-        endpoint = BatchedEndpoint("ada", self.direct, made, attempts, now=lambda: 1e9 + clock())
-        endpoint.use_journal(self.journal)
-        self.left = endpoint.take_over(self.journal.pending, stored or set(), set())
-        return endpoint
 
 
 class BetaWire(DirectWire):

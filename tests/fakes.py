@@ -10,10 +10,9 @@ from adaptive_eval.base.errors import EndpointError, GraderError
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
-from adaptive_eval.core.types import NO_COST, Cost, Look
+from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt, ReplicaStats
 from adaptive_eval.graders.types import Grade
-from adaptive_eval.notes import Event
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.build import build_results
 from adaptive_eval.report.results import Results
@@ -112,20 +111,6 @@ class FakeGrading:
         if self.fails(answer, question):
             raise GraderError("the worker was killed after 10 s")
         return Grade(int(answer.text == "right"), {"is_correct": answer.text == "right"}, answer.text)
-
-
-class Recorder:
-    """An observer that remembers."""
-
-    def __init__(self) -> None:
-        self.looks: list[Look] = []
-        self.events: list[Event] = []
-
-    def looked(self, looks: Sequence[Look]) -> None:
-        self.looks.extend(looks)
-
-    def happened(self, event: Event) -> None:
-        self.events.append(event)
 
 
 SKILLS = {"ada": 0.85, "bob": 0.5, "cyd": 0.45}

@@ -13,8 +13,7 @@ from pydantic import BaseModel
 from thoroughness import THOROUGH
 
 from adaptive_eval import cli, notes
-from adaptive_eval.report import build, question_rows, results_file
-from adaptive_eval.store import looks
+from adaptive_eval.report import build, looks, question_rows, results_file
 
 
 def make_once() -> None:

@@ -16,7 +16,7 @@ QUICKSTART = ("run", "configs/quickstart.yaml", "--set", "trials.max=4")
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "inspect": ("run", "some_package/task", "--model", "a/b", "--model", "c/d"),
     "lm_eval": ("validate", "lm_eval.yaml"),
-    "batches": ("run", "batches.yaml"),
+    "supplies/batches": ("run", "batches.yaml"),
     "sites": (*QUICKSTART, "--set", "name=remote", "--ray", "auto"),
     "cli/track.py": ("track", "runs/quickstart", "--wandb"),
     "cli/label.py": ("label", "runs/quickstart"),
@@ -25,20 +25,19 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 """What can be deleted, and a command that needs it."""
 WITH = {"cli/track.py": ("show/track",), "cli/label.py": ("labels",)}
 """What is deleted with it."""
-NEEDED_BY = {"batches": "batches"}
+NEEDED_BY = {"supplies/batches": "batches"}
 """The golden run that needs it."""
 COMMANDS = "cli/test_cli_app.py::test_a_command_says_of_itself_what_the_list_says_of_it"
 EXAMPLES = "cli/test_cli_app.py::test_the_examples_of_a_command_have_options_that_it_takes"
 OWN_TESTS: Mapping[str, tuple[str, ...]] = {
     "inspect": ("inspect", "show/test_transcripts.py"),
     "lm_eval": ("lm_eval", "config/test_named_benchmarks.py"),
-    "batches": (
+    "supplies/batches": (
         "batches",
         "running/test_batched_runs.py",
+        "supplies/test_batch_supply.py",
         "running/test_lives.py::test_some_lives_of_a_run",
         "running/test_rehearsal.py::test_a_dry_run_asks_models_directly_that_a_run_asks_in_batches",
-        "scheduler/test_cut_off_at_the_end.py",
-        "supply/test_supplies.py",
     ),
     "sites": (
         "sites",

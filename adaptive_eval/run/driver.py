@@ -339,7 +339,7 @@ class Driver:
             draft, self._draft = self._draft, None
             commit = partial(self._commit, rows, draft, self._clock.elapsed(), self._clock.held())
             written = await asyncio.get_running_loop().run_in_executor(thread, commit)
-        except Exception as error:  # nothing can be written any more
+        except BaseException as error:  # whatever it is, nothing can be written any more
             self.fail(error)
         else:
             self._writing = None

@@ -133,6 +133,8 @@ class _Start:
     ) -> None:
         self._watcher, self._tell, self._sites, self._redactor = watcher, tell, sites, redactor
         self._ask_again = ask_again
+        self._is_over = False
+        """Whether only servers are still to end."""
 
     async def run(self, prepared: PreparedRun, directory: Path, stops: StopSource | None) -> ExitCode:
         """Begin or resume the run in `directory`."""
@@ -250,13 +252,20 @@ class _Start:
             servers_up=0 if status.servers.is_hurried else status.servers.up,
         )
         store.close()  # who reads how it ended may go on with the run
+        self._is_over = True
         self._tell(ended)
         return ended
 
     def _on_interrupt(self, driver: Driver, servers: RunServers, patience: float) -> None:
+        if self._is_over:
+            servers.hurry()
+            return
         is_first = driver.stops == 0
         machine = driver.machine
-        in_flight = 0 if machine is None else sum(machine.in_flight.values())
+        in_flight = 0  # what a batch service has is left to the next start
+        if machine is not None:
+            stays = machine.setting.remembers
+            in_flight = sum(number for model, number in machine.in_flight.items() if model not in stays)
         driver.stop()
         if is_first:
             self._watcher.stopping(in_flight, patience)

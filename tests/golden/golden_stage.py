@@ -73,12 +73,10 @@ class Stage:
 
     def short_polls(self) -> None:
         """Batches are polled as soon as they may have ended."""
-        from adaptive_eval.batches.calls import BatchCalls as CallsOfTasks  # an extra, which other runs do without
-        from adaptive_eval.supplies.batches.calls import BatchCalls
+        from adaptive_eval.supplies.batches.calls import BatchCalls  # an extra, which other runs do without
 
         for name in ("first_poll", "longest_poll", "retry_pause"):
-            for calls in (BatchCalls, CallsOfTasks):
-                self.exits.enter_context(patch.object(calls, name, 0.02))
+            self.exits.enter_context(patch.object(BatchCalls, name, 0.02))
 
     def own_places(self) -> None:
         """Servers that are started wait for no place that another run on this machine has."""

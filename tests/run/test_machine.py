@@ -1,6 +1,8 @@
 """The machine, event by event."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -28,7 +30,7 @@ from adaptive_eval.run.events import (
     Wasted,
     Write,
 )
-from adaptive_eval.run.follow_up import REFUSALS_SECONDS, RequestFailure
+from adaptive_eval.run.follow_up import FIRST_IN_FLIGHT, REFUSALS_SECONDS, RequestFailure
 from adaptive_eval.run.machine import Machine
 from adaptive_eval.run.records import Note, Row
 from adaptive_eval.run.replay import Stage, replay
@@ -226,3 +228,25 @@ def test_replay_in_any_blocks_is_the_same() -> None:
     whole.handle(Replayed([row for block in played.disk.log() for row in block]))
     assert whole.controller.looks == played.machine.controller.looks
     assert whole.controller.finished == played.machine.controller.finished is not None
+
+
+def test_a_model_whose_answers_come_with_grades_is_asked_few_different_questions_until_one_has_a_grade() -> None:
+    played = Played(replace(setting(trials=Trials(4, 8)), own_grades=frozenset({0})))
+    played.do(Opened())
+    own = [request for request in played.sent if request.model == 0]
+    assert len(own) == FIRST_IN_FLIGHT and {request.question for request in own} == {0, 1, 2}
+    assert {request.model for request in played.sent[len(own) :]} == {1, 2}, "others are asked all at once"
+    played.do(*played.answer(own[0]))
+    later = [request for request in played.sent if request.model == 0]
+    assert len(later) == 3 * 4, "the whole round"
+
+
+def test_each_benchmark_waits_for_a_grade_of_its_own() -> None:
+    played = Played(replace(setting(trials=Trials(8, 8)), own_grades=frozenset({0}), benchmarks=(0, 1, 1)))
+    played.do(Opened())
+    questions = Counter(request.question for request in played.sent if request.model == 0)
+    assert questions[0] == FIRST_IN_FLIGHT and questions[1] + questions[2] == FIRST_IN_FLIGHT
+    first = next(request for request in played.sent if request[1:3] == (0, 0))
+    played.do(*played.answer(first))
+    questions = Counter(request.question for request in played.sent if request.model == 0)
+    assert questions[0] == 8 and questions[1] + questions[2] == FIRST_IN_FLIGHT

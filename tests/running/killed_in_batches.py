@@ -7,13 +7,16 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from typing import Any
 
-from adaptive_eval.batches.book import BatchBook
-from adaptive_eval.batches.calls import BatchCalls, CarriedBatch, NoBatchAnswer
 from adaptive_eval.cli import app
-from adaptive_eval.store import CommitBatch, Store
+from adaptive_eval.run.records import Row
+from adaptive_eval.run.trial import ANSWERED, Trial
+from adaptive_eval.storage.write import RunStore
 from adaptive_eval.supplies.batches.anthropic import AnthropicBatches
+from adaptive_eval.supplies.batches.calls import BatchCalls, NoBatchAnswer, ServiceBatch
+from adaptive_eval.supplies.batches.model import ModelBatches
 from adaptive_eval.supplies.batches.openai import OpenAiBatches
 from adaptive_eval.supplies.batches.openrouter import OpenRouterBatches
 from adaptive_eval.supplies.batches.types import BatchState
@@ -27,13 +30,13 @@ def die() -> None:
 
 
 class OnTheirWay:
-    """The batches that are written down as planned, and of which the service has not said that it has them."""
+    """The batches that are noted as planned, and of which the service has not said that it has them."""
 
     def __init__(self) -> None:
         self._planned = self._created = 0
         create = BatchCalls._create
 
-        async def counted(calls: BatchCalls, batch: CarriedBatch) -> BatchState | NoBatchAnswer:
+        async def counted(calls: BatchCalls, batch: ServiceBatch) -> BatchState | NoBatchAnswer:
             self._planned += 1
             try:
                 return await create(calls, batch)
@@ -48,7 +51,7 @@ class OnTheirWay:
         return self._planned == 0
 
     async def die_when_all_are_created(self) -> None:
-        """And whoever has come here has not heard of its own."""
+        """And whoever has come here has no reply for its own."""
         self._created += 1
         self._die_if_all_are_created()
         await asyncio.Event().wait()
@@ -72,35 +75,35 @@ def arm(point: str) -> None:
             return made
 
         async def killed_state(self: Any, *args: Any, state: Any = state) -> Any:
-            told = await state(self, *args)
+            found = await state(self, *args)
             if on_their_way.none:
                 die()
-            return told
+            return found
 
         if point in ("planned", "created"):
             form.create = killed_create  # type: ignore[method-assign, assignment]
         if point == "pending":
             form.state = killed_state  # type: ignore[method-assign, assignment]
-    deliver, delivered = BatchBook._deliver, []
+    read, results = ModelBatches._read, []
 
-    def killed_deliver(self: Any, *args: Any, **named: Any) -> bool:
-        delivered.append(1)
-        if len(delivered) > 5 and on_their_way.none:
+    def killed_read(self: Any, *args: Any, **named: Any) -> Any:
+        results.append(1)
+        if len(results) > 5 and on_their_way.none:
             die()
-        return deliver(self, *args, **named)
+        return read(self, *args, **named)
 
-    commit = Store.commit
+    commit = RunStore.commit
 
-    def killed_commit(self: Store, batch: CommitBatch) -> CommitBatch:
-        written = commit(self, batch)
-        if batch.trials and on_their_way.none:
+    def killed_commit(self: RunStore, rows: Sequence[Row], *args: Any, **named: Any) -> Any:
+        written = commit(self, rows, *args, **named)
+        if on_their_way.none and any(isinstance(row, Trial) and row.state in ANSWERED for _, row in rows):
             die()
         return written
 
     if point == "collecting":
-        BatchBook._deliver = killed_deliver  # type: ignore[method-assign]
+        ModelBatches._read = killed_read  # type: ignore[method-assign]
     if point == "stored":
-        Store.commit = killed_commit  # type: ignore[method-assign]
+        RunStore.commit = killed_commit  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

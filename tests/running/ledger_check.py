@@ -20,7 +20,7 @@ from lives import QUESTIONS, SKILLS, Fate, Request, World, server_answer
 Trial = tuple[str, str, int]
 TO_BE_GRADED = (
     "SELECT models.name, count(*) FROM trials JOIN models ON models.id = model "
-    "WHERE category IS NULL AND grader_error = 'its verdict has not come yet' GROUP BY models.name"
+    "WHERE state = 'judging' GROUP BY models.name"
 )
 """Answers that a stop has left to the next start, by model."""
 MOST_IN_FLIGHT = 16 * 5
@@ -234,7 +234,7 @@ class Books:
     def costs(self) -> Counter[str]:
         """Tokens of each model, from the rows."""
         columns = "models.name, tokens, prompt_tokens, completion_tokens"
-        query = f"SELECT {columns} FROM trials JOIN models ON models.id = model"
+        query = f"SELECT {columns} FROM trials JOIN models ON models.id = model WHERE state <> 'reserved'"
         spent: Counter[str] = Counter()
         for name, tokens, read, written in _select(self.directory, query):
             assert tokens == read + written == 5
@@ -294,14 +294,14 @@ class Books:
     @property
     def begins_with_all(self) -> bool:
         """Whether looks begin with all trials of rounds that rules asked for by other grades."""
-        told = _select(self.directory, "SELECT body FROM events WHERE kind = 'regraded'")
+        told = _select(self.directory, "SELECT body FROM notes WHERE kind = 'regraded'")
         return any(json.loads(body).get("opening") is not None for (body,) in told)
 
     @property
     def regraded_since_the_last_look(self) -> bool:
         """Whether the newest look was taken by grades that have changed."""
-        regraded = _select(self.directory, "SELECT at, body FROM events WHERE kind = 'regraded'")
-        newest = "SELECT max(at) FROM looks WHERE configuration = (SELECT max(id) FROM configurations)"
+        regraded = _select(self.directory, "SELECT at, body FROM notes WHERE kind = 'regraded'")
+        newest = "SELECT max(at) FROM looks"
         ((last,),) = _select(self.directory, newest)
         return any(last is not None and at > last and json.loads(body).get("changed") for at, body in regraded)
 
@@ -326,8 +326,8 @@ class Books:
 def stored_rows(directory: Path) -> dict[Trial, Row]:
     """Every stored trial."""
     query = (
-        "SELECT models.name, questions.key, trial, seed, category, text FROM trials "
-        "JOIN models ON models.id = model JOIN questions ON questions.id = question"
+        "SELECT models.name, questions.key, number, seed, category, text FROM trials "
+        "JOIN models ON models.id = model JOIN questions ON questions.id = question WHERE state <> 'reserved'"
     )
     rows: dict[Trial, Row] = {}
     for name, key, trial, *rest in _select(directory, query):
@@ -337,24 +337,31 @@ def stored_rows(directory: Path) -> dict[Trial, Row]:
 
 
 def told_losses(directory: Path) -> Counter[str]:
-    """Answers of each model that are told as lost, or entered as in flight."""
-    told = Counter(dict(_select(directory, "SELECT name, trials FROM asked_for JOIN models ON models.id = model")))
+    """Answers of each model that are charged as lost, or reserved as in flight."""
+    reserved = (
+        "SELECT name, count(*) FROM trials JOIN models ON models.id = model WHERE state = 'reserved' GROUP BY name"
+    )
+    told = Counter(dict(_select(directory, reserved)))
     for event in lost_events(directory):
         told[event["model"]] += event["answers"]
     return told
 
 
 def lost_events(directory: Path) -> list[dict[str, Any]]:
-    """The events of lost answers, in their order."""
+    """The charges of lost answers, in their order."""
+    query = (
+        "SELECT name, number, tokens, estimated FROM charges JOIN models ON models.id = model WHERE what = 'answer' "
+        "ORDER BY seq"
+    )
     return [
-        json.loads(body)
-        for (body,) in _select(directory, "SELECT body FROM events WHERE kind = 'answers_lost' ORDER BY id")
+        {"model": name, "answers": number, "tokens": tokens, "estimated": bool(estimated)}
+        for name, number, tokens, estimated in _select(directory, query)
     ]
 
 
 def stored_looks(directory: Path) -> list[dict[str, Any]]:
-    """The looks of the newest configuration, in their order."""
-    query = "SELECT body FROM looks WHERE configuration = (SELECT max(id) FROM configurations) ORDER BY number"
+    """The looks, in their order."""
+    query = "SELECT body FROM looks ORDER BY number"
     return [json.loads(zlib.decompress(body)) for (body,) in _select(directory, query)]
 
 

@@ -1,6 +1,6 @@
 """Whole lives of a run, in one process: starts that are killed, stopped or left alone, on a server that remembers.
 
-The run is the product's own, from the configuration to the results, with its own store, scheduler and graders. Only the
+The run is the product's own, from the configuration to the results, with its own store, machine and graders. Only the
 network is left out, and a kill is an exception that nothing catches, after which the dead process writes and asks
 nothing more.
 """
@@ -9,8 +9,8 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
@@ -18,16 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from adaptive_eval.running.execute import execute
-from adaptive_eval.running.serving import Serving
-from adaptive_eval.scheduler.committer import Committer
-from adaptive_eval.scheduler.model_states import ModelStates
-from adaptive_eval.store.run_database import RunDatabase
-
 from adaptive_eval.base.errors import GraderError, Unavailable
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.core.types import Look, Lost
+from adaptive_eval.core.types import Look
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt
 from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.importing import import_logs
@@ -37,7 +31,11 @@ from adaptive_eval.notes import Event, ModelSetAside
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.status import Status
+from adaptive_eval.run.clocks import RunClock
+from adaptive_eval.running.live_status import LiveStatus
 from adaptive_eval.running.regrade import regrade
+from adaptive_eval.running.start import execute
+from adaptive_eval.storage.database import RunDatabase
 
 SKILLS = {"ada": 0.9, "bob": 0.5, "cyd": 0.4}
 QUESTIONS = tuple(f"q{number}" for number in range(4))
@@ -178,23 +176,25 @@ class World:
         self.taken = self.entered = len(self.log)
         with ExitStack() as stack:
             for place, value in {
-                "running.execute.opened_endpoints": self._opened,
+                "running.supplying.open_endpoint": lambda model, *_, **__: _Endpoint(self, model.name),
                 "running.answer_keys.GradingPool": self._pool,
                 "exchange.importing.GradingPool": self._pool,
-                "scheduler.committer.GATHER_SECONDS": 0.0,
+                "run.driver.GATHER_SECONDS": 0.0,
             }.items():
                 stack.enter_context(patch(f"adaptive_eval.{place}", value))
             stack.enter_context(patch.object(RunDatabase, "transaction", self._transaction(RunDatabase.transaction)))
-            stack.enter_context(patch.object(ModelStates, "set_aside", self._set_aside(ModelStates.set_aside)))
-            stack.enter_context(patch.object(Committer, "_take", self._take(Committer._take)))
+            stack.enter_context(patch.object(LiveStatus, "tell", self._tell(LiveStatus.tell)))
+            stack.enter_context(patch.object(RunClock, "held", self._held(RunClock.held)))
             yield
 
-    def _take(self, really: Callable[[Committer], Any]) -> object:
-        def take(committer: Committer) -> Any:
-            self.taken = len(self.log)
-            return really(committer)
+    def _held(self, really: Callable[[RunClock], Any]) -> object:
+        """The clock is read when the rows of a commit are gathered."""
 
-        return take
+        def held(clock: RunClock) -> Any:
+            self.taken = len(self.log)
+            return really(clock)
+
+        return held
 
     def _transaction(self, really: Callable[..., object]) -> object:
         @contextmanager
@@ -207,24 +207,13 @@ class World:
 
         return transaction
 
-    def _set_aside(self, really: Callable[..., Iterable[Event]]) -> object:
-        def set_aside(models: ModelStates, model: int, lost: Lost) -> Iterable[Event]:
-            events = really(models, model, lost)
-            for event in events:
-                assert isinstance(event, ModelSetAside)
-                with suppress(RuntimeError):  # a reader has no loop, and asks for nothing
-                    # what was sent before is heard of before this
-                    asyncio.get_running_loop().call_soon(self._note_aside, self.starts, event.model)
-            return events
+    def _tell(self, really: Callable[..., None]) -> object:
+        def tell(status: LiveStatus, event: Event) -> None:
+            really(status, event)
+            if isinstance(event, ModelSetAside):
+                self.aside.append((self.starts, event.model, len(self.log)))
 
-        return set_aside
-
-    def _note_aside(self, start: int, model: str) -> None:
-        self.aside.append((start, model, len(self.log)))
-
-    @asynccontextmanager
-    async def _opened(self, config: RunConfig, logs: Path, **_: object) -> AsyncIterator[Serving]:
-        yield Serving([_Endpoint(self, model.name) for model in config.models])
+        return tell
 
     def _pool(self, *arguments: object, **named: object) -> "_Pool":
         return _Pool(self, *arguments, **named)
@@ -301,6 +290,10 @@ class _Pool(GradingPool):
     def __init__(self, world: World, *arguments: object, **named: object) -> None:
         super().__init__(*arguments, **named)  # type: ignore[arg-type]
         self._world = world
+
+    def grade_now(self, answer: Answer, question: Question) -> Grade | None:
+        """None: grading is a moment, at which a start may be killed."""
+        return None
 
     async def grade(self, answer: Answer, question: Question, again: object = None) -> Grade:
         self._world.start.moment()

@@ -9,7 +9,6 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
-from adaptive_eval.batches.calls import BatchCalls
 from killed_in_batches import POINTS
 from live_runs import MODELS, Found, Site, small_world
 from patient_time import HANGS
@@ -23,6 +22,7 @@ from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.simulate.faults import BatchHabits
 from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.supplies.batches.calls import BatchCalls
 
 SCRIPT = Path(__file__).with_name("killed_in_batches.py")
 TRIALS = {"min": 4, "max": 16}

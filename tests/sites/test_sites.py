@@ -155,7 +155,7 @@ def test_who_watches_and_who_reads_the_run_see_the_same_sites(site: Site) -> Non
     prepared = prepare(load_config(written(site, models=models(site, {"bob": 2})), ()))
     asyncio.run(
         execute(
-            prepared, site.directory(), Watchers(watcher), lambda ended: None, remote=RunSites(NearCluster([1])).open
+            prepared, site.directory(), Watchers(watcher), lambda ended: None, sites=RunSites(NearCluster([1])).open
         )
     )
     feed = Feed(site.directory())

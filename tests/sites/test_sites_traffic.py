@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from patient_time import HANGS
 
-from adaptive_eval.endpoints.types import Answer, EndpointStats, Message, Prompt, ReplicaStats
-from adaptive_eval.sites.host import SitesEndpoint
+from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, ReplicaStats
+from adaptive_eval.run.trial import Request
 from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import (
     SiteBegun,
@@ -19,9 +19,8 @@ from adaptive_eval.sites.messages import (
     SiteSetup,
     pack_answer,
 )
-from adaptive_eval.supply.launch.endpoint import ServedPlace
-
-PROMPT = Prompt((Message("user", "how many?"),))
+from adaptive_eval.supplies.served import ServedClient
+from adaptive_eval.supply.launch.endpoint import ServedEndpoint, ServedPlace
 
 
 class PatientSite:
@@ -55,16 +54,24 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 async def test_what_comes_from_a_site_is_named_by_its_place() -> None:
-    endpoint = SitesEndpoint([PROMPT], lambda question: 0)
-    asked = [asyncio.create_task(endpoint.sample(PROMPT, range(at, at + 1))) for at in range(3)]
+    endpoint = ServedEndpoint()
+
+    async def ask(link: SiteLink, request: Request, again: Again | None) -> list[Answer]:
+        return await link.ask(request, range(request.first, request.first + 1), again)
+
+    client = ServedClient(endpoint, ask)
+    asked = [asyncio.create_task(client.ask(Request(trial, 0, 7, trial, 1, 0), None)) for trial in range(3)]
     site = PatientSite()
     place = ServedPlace()
     endpoint.add(place)
     said = lambda event: None, lambda link, reason: None
-    link = SiteLink(site, "head", endpoint.number, "site 1 on gpu-07", HANGS, *said)
+    link = SiteLink(site, "head", "site 1 on gpu-07", HANGS, *said)
     place.begin(link)
     await until(lambda: len(site.requests) == 3)
     assert site.orders == 1, "they travel together"
+    assert [(request.question, request.trial, request.first) for request in site.requests] == [
+        (7, 0, 0), (7, 1, 1), (7, 2, 2)
+    ]  # fmt: skip
     assert endpoint.stats.in_flight == 3
 
     inside = EndpointStats(replicas=(ReplicaStats("http://127.0.0.1:8000/v1", True, 2, 16),))
