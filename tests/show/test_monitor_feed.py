@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from adaptive_eval.store import reader
 from played import REPLICA, Played, prepared
 
 from adaptive_eval.base.errors import StoreError
