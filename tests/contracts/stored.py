@@ -8,13 +8,12 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from adaptive_eval.store import Store
-
+from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.importing import import_logs
-from adaptive_eval.notes import ModelSetAside
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.records import TrialKey
+from adaptive_eval.run.records import SET_ASIDE, Dropped, Note
+from adaptive_eval.storage.write import RunStore
 
 MODELS = ("cyd", "ada", "dan", "bob")
 """Models in the order of the run, which is neither that of the names nor that of the scores."""
@@ -104,12 +103,11 @@ def run_with_gaps() -> Iterator[Path]:
             row |= {"text": "", "flags": "empty", "category": 0}
         rows.append(row)
     with stored_run(rows) as directory:
-        store = Store.attach(directory)
-        try:
-            gone = [TrialKey(question, trial) for question in QUESTIONS for trial in (0, 3)]
-            store.forget_trials("cyd", gone, ModelSetAside("cyd", "its server went away"))
-        finally:
-            store.close()
+        with closing(RunStore.attach(directory)) as store:
+            model, numbers = store.reader.models()["cyd"], store.reader.questions()
+            gone = [Dropped((model, numbers[question], trial)) for question in QUESTIONS for trial in (0, 3)]
+            body = {"reason": "its server went away", "cause": "server"}
+            store.append(*gone, Note(SET_ASIDE, model, body))
         _leave_out(directory, "bob")
         yield directory
 
@@ -118,7 +116,7 @@ def _leave_out(directory: Path, name: str) -> None:
     """Store a configuration without this model, as a resume does."""
     with closing(RunReader.open(directory)) as reader:
         header = reader.header()
-    told = header.configuration
-    kept = [one for one in told["models"] if one["name"] != name]
-    models = {one: body for one, body in header.models.items() if one != name}
-    Store.open(directory, replace(header, models=models, configuration={**told, "models": kept})).store.close()
+    stored = header.configuration
+    configuration = {**stored, "models": [model for model in stored["models"] if model["name"] != name]}
+    with closing(RunStore.attach(directory)) as store:
+        store.change_settings(replace(header, configuration=configuration), [*differences(stored, configuration)])
