@@ -36,7 +36,7 @@ sys.meta_path.insert(0, Watch())
         (signal.SIGINT, "scipy"),
         (signal.SIGTERM, "adaptive_eval.cli.run"),
         pytest.param(signal.SIGHUP, "typer", marks=pytest.mark.slow),
-        pytest.param(signal.SIGTERM, "adaptive_eval.running.execute", marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, "adaptive_eval.running.start", marks=pytest.mark.slow),
         pytest.param(signal.SIGINT, "adaptive_eval.show.displays", marks=pytest.mark.slow),
     ],
 )

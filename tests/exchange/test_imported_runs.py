@@ -8,7 +8,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from adaptive_eval.report.old.restore import StoredRun
+from adaptive_eval.report.stored import StoredRun
 from live_runs import MODELS, Found, Site
 from logs import imported, lines, outcomes
 from typer.testing import CliRunner

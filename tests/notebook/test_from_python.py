@@ -47,7 +47,7 @@ def test_importing_the_package_loads_nothing_else() -> None:
 @pytest.mark.release
 def test_the_function_stays_one_whatever_was_imported_before() -> None:
     code = (
-        "import adaptive_eval.running.execute, adaptive_eval.cli.run, adaptive_eval.config.run, adaptive_eval;"
+        "import adaptive_eval.running.start, adaptive_eval.cli.run, adaptive_eval.config.run, adaptive_eval;"
         "assert callable(adaptive_eval.run) and adaptive_eval.run.__name__ == 'run'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from adaptive_eval.report.old.starting_point import StartingPoint, load_starting_point
+from adaptive_eval.running.beginning import StartingPoint, load_starting_point
 from live_runs import MODELS, Found, Site, kill, wait_for_trials, wait_until
 from patient_time import HANGS
 from raylets import Raylets, stop

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import yaml
 from adaptive_eval.scheduler.alarms import Alarms
-from adaptive_eval.store.repeats import SamplingFreedom
-from adaptive_eval.store.usage import LEAST, AnswerFault, SharedTraits, TrialUsage
+from adaptive_eval.run.repeats import SamplingFreedom
+from adaptive_eval.run.usage import LEAST, AnswerFault, SharedTraits, TrialUsage
 from hypothesis import given
 from hypothesis import strategies as st
 from saying import Saying, saying

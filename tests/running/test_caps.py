@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adaptive_eval.scheduler.scheduler import TICK_SECONDS
+from adaptive_eval.run.driver import TICK_SECONDS
 from hypothesis import event, given, seed
 from hypothesis import strategies as st
 from ledger_check import stored_rows

@@ -4,7 +4,7 @@ import json
 from contextlib import closing
 
 import pytest
-from adaptive_eval.report.old.restore import StoredRun
+from adaptive_eval.report.stored import StoredRun
 from live_runs import Site
 from typer.testing import CliRunner
 

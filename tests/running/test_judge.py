@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from adaptive_eval.scheduler.first_answers import FIRST_ANSWERS
+from adaptive_eval.run.follow_up import FIRST_ANSWERS
 from adaptive_eval.store import Regrade
 from adaptive_eval.store.redaction import redact_grade
 from contrary_server import Asked, Said, listening

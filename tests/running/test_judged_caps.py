@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adaptive_eval.report.old.restore import StoredRun
-from adaptive_eval.scheduler.first_answers import FIRST_ANSWERS
+from adaptive_eval.report.stored import StoredRun
+from adaptive_eval.run.follow_up import FIRST_ANSWERS
 from hypothesis import event, given, seed
 from hypothesis import strategies as st
 from judged_spending import JUDGE, REPLY_TOKENS, JudgedSpender

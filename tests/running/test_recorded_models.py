@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adaptive_eval.report.old.starting_point import load_starting_point
+from adaptive_eval.running.beginning import load_starting_point
 from lives import QUESTIONS, SKILLS, Start, World
 
 from adaptive_eval.base.errors import ConfigError, RunChanged, StoreError

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import played
 import pytest
-from adaptive_eval.running.execute import run_directory
+from adaptive_eval.running.start import run_directory
 from adaptive_eval.scheduler import loop
 from adaptive_eval.store import CommitBatch, SentRequest, Store
 from gated import GatedServer

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from adaptive_eval.scheduler.troubles import Troubles
+from adaptive_eval.run.troubles import ModelTroubles
 from live_runs import MODELS, Site, small_world
 
 from adaptive_eval.base.errors import ExitCode

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from adaptive_eval.report.old.restore import StoredRun
+from adaptive_eval.report.stored import StoredRun
 from fakes import Bed
 from patient_time import HANGS
 from typer.testing import CliRunner

@@ -5,8 +5,8 @@ import math
 from collections.abc import Iterator
 
 import pytest
-from adaptive_eval.store.integrity import Integrity
-from adaptive_eval.store.rows import pack_json, pack_logprobs, unpack_logprobs
+from adaptive_eval.storage.verify import Integrity
+from adaptive_eval.storage.packing import pack_json, pack_logprobs, unpack_logprobs
 from live_runs import ENDED, MODELS, Found, Site, small_world, stored
 from typer.testing import CliRunner
 

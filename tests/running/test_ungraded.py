@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from adaptive_eval.scheduler.first_answers import FIRST_ANSWERS
+from adaptive_eval.run.follow_up import FIRST_ANSWERS
 from live_runs import Found, Site
 from patient_time import HANGS
 from typer.testing import CliRunner

@@ -11,7 +11,7 @@ import pytest
 from adaptive_eval.store import CommitBatch, Regrade, SentRequest, Store
 from adaptive_eval.store.checksums import COVERED
 from adaptive_eval.store.draft import Draft
-from adaptive_eval.store.integrity import Integrity
+from adaptive_eval.storage.verify import Integrity
 from two_by_two import HEADER, make_trial
 
 from adaptive_eval.base.errors import StoreError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from adaptive_eval.store import CommitBatch, Store, TrialKey
-from adaptive_eval.store.integrity import Integrity
+from adaptive_eval.storage.verify import Integrity
 from two_by_two import HEADER, make_trial
 
 from adaptive_eval.base.errors import StoreError

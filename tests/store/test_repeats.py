@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
-from adaptive_eval.store.repeats import (
+from adaptive_eval.run.repeats import (
     MAX_QUESTIONS,
     AnswerWatch,
     Repeats,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from adaptive_eval.store import CommitBatch, Regrade, SentRequest, Store, TrialKey, answer_digest
-from adaptive_eval.store.integrity import Integrity
+from adaptive_eval.storage.verify import Integrity
 from two_by_two import HEADER, make_trial
 
 from adaptive_eval.base.errors import RunChanged, RunLocked, StoreError, StoreFull
