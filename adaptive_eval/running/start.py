@@ -8,11 +8,15 @@ import asyncio
 import os
 import shutil
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_eval import __version__
 from adaptive_eval.base.errors import (
@@ -29,24 +33,28 @@ from adaptive_eval.base.errors import (
 )
 from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.config.planning import longest_prompts, trial_cost
-from adaptive_eval.config.prepare import PreparedRun
+from adaptive_eval.config.prepare import PreparedRun, stored_questions
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.config.run_secrets import run_redactor
 from adaptive_eval.core import Bench, Budget, Controller, Outcome, Plan
 from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
-from adaptive_eval.core.types import NO_COST, Cost, Reason
+from adaptive_eval.core.types import NO_COST, Cost, Lost, Reason
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import Grading
+from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.notes import was_waited_for
 from adaptive_eval.notes.lives import RunResumed, RunStopped
+from adaptive_eval.report.build import build_unjudged
 from adaptive_eval.report.dry_run import matching_dry_run
-from adaptive_eval.report.ending import Ended, build_ended
+from adaptive_eval.report.ending import Ended, Ending, build_ended
 from adaptive_eval.report.label_effect import LabelSource
 from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.results_file import write_results
+from adaptive_eval.report.snapshot import run_subject
 from adaptive_eval.run.clocks import ClockedModel, HeldTime, RunClock, at_least_elapsed
 from adaptive_eval.run.driver import Aborted, Driver
 from adaptive_eval.run.events import AbortKind, Setting
@@ -200,6 +208,11 @@ class _Start:
                 machine = await self._to_the_end(
                     driver, store, reader, prepared, setting, status, is_resumed=is_resumed
                 )
+            except AdaptiveEvalError:
+                if reporter.latest is None:
+                    with suppress(StoreError):
+                        _write_unjudged(store, status, prepared.config)
+                raise
             finally:
                 self._watcher.closed()
             return self._end(store, status, machine.controller.finished, prepared.config)
@@ -243,6 +256,8 @@ class _Start:
     def _end(self, store: RunStore, status: LiveStatus, reason: Reason | None, config: RunConfig) -> Ended:
         """Tell how the run has ended."""
         latest = None if status.reporter is None else status.reporter.latest
+        if latest is None:
+            _write_unjudged(store, status, config)
         ended = build_ended(
             status.events,
             latest,
@@ -271,6 +286,31 @@ class _Start:
             self._watcher.stopping(in_flight, patience)
         else:
             servers.hurry()
+
+
+def _write_unjudged(store: RunStore, status: LiveStatus, config: RunConfig) -> None:
+    """Write results.json of a run that has ended before its first look."""
+    reader, weights = store.reader, np.array(open_rubric(config.rubric).weights, dtype=float)
+    subject = run_subject(config, stored_questions(reader.header()), reader.created)
+    shape = len(subject.models), len(subject.questions), len(weights)
+    arrived: NDArray[np.integer] = np.zeros(shape, np.int64)
+    reason, lost = None, dict[str, Lost]()
+    if status.machine is not None:
+        controller = status.machine.controller
+        arrived, reason = controller.arrived.copy(), controller.finished
+        lost = {subject.models[at]: why for at, why in controller.set_aside.items()}
+    ending = Ending(reason=reason, results=None, trials=int(arrived.sum()), lost=lost, gated=config.objective.gate)
+    results = build_unjudged(
+        subject,
+        weights,
+        arrived,
+        elapsed=status.take().elapsed,
+        now=time.time(),
+        stopped=True,
+        reason=reason,
+        why=None if reason is None else ending.why,
+    )
+    write_results(store.directory, results)
 
 
 def _require_alarm(directory: Path) -> None:

@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from adaptive_eval.store.database import lock_run
 
 from adaptive_eval.base.errors import RunLocked, StoreError
-from adaptive_eval.store.database import lock_run
 
 HOLD = """
 import sys, time

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import orjson
 import pytest
-from adaptive_eval.report.stored import StoredRun
 from live_runs import MODELS, Found, Site
 from logs import imported, lines, outcomes
 from typer.testing import CliRunner
@@ -21,7 +20,7 @@ from adaptive_eval.exchange.export import export
 from adaptive_eval.notes import RunResumed, SettingsChanged, TrialsImported, events_of_kind
 from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.stored import read_counts
+from adaptive_eval.report.stored import StoredRun, read_counts
 from adaptive_eval.report.view import read_view
 from adaptive_eval.show.changes import diff_runs
 

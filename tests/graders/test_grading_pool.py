@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from adaptive_eval.scheduler.grading import grade_or_error
 from patient_time import HANGS, let_pass, until
 
 from adaptive_eval.base.errors import GraderError, GraderExhausted
@@ -23,7 +24,6 @@ from adaptive_eval.graders.text import Exact, Regex
 from adaptive_eval.graders.types import GraderOptions, Marks
 from adaptive_eval.graders.worker import NICENESS, Worker
 from adaptive_eval.questions.types import Question
-from adaptive_eval.scheduler.grading import grade_or_error
 
 HERE = Path(__file__).parent
 QUESTION = Question("q7", "?", "42")

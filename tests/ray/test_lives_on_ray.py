@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from adaptive_eval.running.beginning import StartingPoint, load_starting_point
 from live_runs import MODELS, Found, Site, kill, wait_for_trials, wait_until
 from patient_time import HANGS
 from raylets import Raylets, stop
@@ -23,6 +22,7 @@ from adaptive_eval.notes import Event, ServerLaunched, SiteLost, SitePlaced, eve
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.sites import site_rows
 from adaptive_eval.running import execute
+from adaptive_eval.running.beginning import StartingPoint, load_starting_point
 from adaptive_eval.sites.keeper import NAMESPACE
 from adaptive_eval.sites.nodes import join_cluster
 

@@ -20,9 +20,9 @@ from unittest.mock import patch
 
 from adaptive_eval.base.errors import GraderError, Unavailable
 from adaptive_eval.config.prepare import prepare
-from adaptive_eval.config.run import RunConfig
+from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.types import Look
-from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt
+from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Prompt
 from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.importing import import_logs
 from adaptive_eval.graders.pool import GradingPool
@@ -176,7 +176,7 @@ class World:
         self.taken = self.entered = len(self.log)
         with ExitStack() as stack:
             for place, value in {
-                "running.supplying.open_endpoint": lambda model, *_, **__: _Endpoint(self, model.name),
+                "running.supplying.open_endpoint": lambda model, *_, **__: self._endpoint(model),
                 "running.answer_keys.GradingPool": self._pool,
                 "exchange.importing.GradingPool": self._pool,
                 "run.driver.GATHER_SECONDS": 0.0,
@@ -214,6 +214,9 @@ class World:
                 self.aside.append((self.starts, event.model, len(self.log)))
 
         return tell
+
+    def _endpoint(self, model: ModelConfig) -> Endpoint:
+        return _Endpoint(self, model.name)
 
     def _pool(self, *arguments: object, **named: object) -> "_Pool":
         return _Pool(self, *arguments, **named)

@@ -5,23 +5,23 @@ the time is that of a patient loop.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
 from lives import QUESTIONS, World, server_answer, share_of
 from patient_time import PatientLoop
 
-from adaptive_eval.config.run import RunConfig
+from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.endpoints.client import Reply
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.redaction import NOTHING_SECRET
 from adaptive_eval.endpoints.replica import ProbeTrouble
-from adaptive_eval.running.serving import Serving
+from adaptive_eval.endpoints.types import Endpoint
+from adaptive_eval.run.clocks import RunClock
 
 MAX_TOKENS = 2000
 """Answers nearly as long: what is reserved is little more than what is generated."""
@@ -61,25 +61,15 @@ class Spender(World):
     def _carried_out(self, run: Coroutine[Any, Any, object]) -> None:
         loop = PatientLoop(settle=0.0)
         try:
-            clock = patch("adaptive_eval.scheduler.meter.time.monotonic", loop.time)
+            clock = patch("adaptive_eval.running.start.RunClock", partial(RunClock, clock=loop.time))
             with clock, asyncio.Runner(loop_factory=lambda: loop) as runner:
                 runner.run(run)
         finally:
             self.active.append(loop.time())
 
-    @asynccontextmanager
-    async def _opened(self, config: RunConfig, logs: Path, **_: object) -> AsyncIterator[Serving]:
-        endpoints = [
-            ModelEndpoint(
-                model, model.sampling, model.concurrency, SpendingWire(self, model.name, self.says, self.faults)
-            )
-            for model in config.models
-        ]
-        try:
-            yield Serving(endpoints)
-        finally:
-            for endpoint in endpoints:
-                await endpoint.close()
+    def _endpoint(self, model: ModelConfig) -> Endpoint:
+        wire = SpendingWire(self, model.name, self.says, self.faults)
+        return ModelEndpoint(model, model.sampling, model.concurrency, wire)
 
 
 class SpendingWire:

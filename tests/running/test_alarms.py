@@ -14,8 +14,6 @@ import numpy as np
 import pytest
 import yaml
 from adaptive_eval.scheduler.alarms import Alarms
-from adaptive_eval.run.repeats import SamplingFreedom
-from adaptive_eval.run.usage import LEAST, AnswerFault, SharedTraits, TrialUsage
 from hypothesis import given
 from hypothesis import strategies as st
 from saying import Saying, saying
@@ -28,6 +26,8 @@ from adaptive_eval.notes import AlarmRaised, Event, events_of_kind
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import StoredOutcome
+from adaptive_eval.run.repeats import SamplingFreedom
+from adaptive_eval.run.usage import LEAST, AnswerFault, SharedTraits, TrialUsage
 
 MODELS = ("ada", "bob")
 QUESTIONS = 6

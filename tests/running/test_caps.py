@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adaptive_eval.run.driver import TICK_SECONDS
 from hypothesis import event, given, seed
 from hypothesis import strategies as st
 from ledger_check import stored_rows
@@ -43,6 +42,7 @@ from adaptive_eval.core.account import SEEN_MARGIN
 from adaptive_eval.endpoints import settings
 from adaptive_eval.notes import AnswersLost, ModelSetAside, events_of_kind
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.run.driver import TICK_SECONDS
 
 MOST_SLACK = TICK_SECONDS + 0.1
 """A cap on time is looked at with every tick."""

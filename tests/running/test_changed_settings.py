@@ -4,12 +4,12 @@ import json
 from contextlib import closing
 
 import pytest
-from adaptive_eval.report.stored import StoredRun
 from live_runs import ENDED, MODELS, Site
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.notes import SettingsChanged, events_of_kind
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.stored import StoredRun
 
 NEW = "dan"
 

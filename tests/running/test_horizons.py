@@ -4,7 +4,6 @@ import json
 from contextlib import closing
 
 import pytest
-from adaptive_eval.report.stored import StoredRun
 from live_runs import Site
 from typer.testing import CliRunner
 
@@ -14,6 +13,7 @@ from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.core import Controller, Outcome
 from adaptive_eval.notes import SettingsChanged, events_of_kind
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.stored import StoredRun
 
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
 

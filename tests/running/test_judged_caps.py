@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adaptive_eval.report.stored import StoredRun
-from adaptive_eval.run.follow_up import FIRST_ANSWERS
 from hypothesis import event, given, seed
 from hypothesis import strategies as st
 from judged_spending import JUDGE, REPLY_TOKENS, JudgedSpender
@@ -45,6 +43,8 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.notes import AnswersLost, events_of_kind
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.stored import StoredRun
+from adaptive_eval.run.follow_up import FIRST_ANSWERS
 
 JUDGE_PRICE, JUDGE_GPUS, JUDGE_SLOTS = 3.0, 1.0, 3
 UNDECIDED = {"rule": "published", "options": {"threshold": 50}, "prior": "uniform"}

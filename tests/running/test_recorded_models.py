@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adaptive_eval.running.beginning import load_starting_point
 from lives import QUESTIONS, SKILLS, Start, World
 
 from adaptive_eval.base.errors import ConfigError, RunChanged, StoreError
@@ -24,6 +23,7 @@ from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.stored import open_run, read_counts
 from adaptive_eval.report.undecided import recording_need
 from adaptive_eval.report.view import read_view
+from adaptive_eval.running.beginning import load_starting_point
 from adaptive_eval.running.regrade import regrade as regrade_stored
 from adaptive_eval.show.changes import diff_runs
 from adaptive_eval.show.markdown import markdown

@@ -20,7 +20,6 @@ from pathlib import Path
 
 import played
 import pytest
-from adaptive_eval.running.start import run_directory
 from adaptive_eval.scheduler import loop
 from adaptive_eval.store import CommitBatch, SentRequest, Store
 from gated import GatedServer
@@ -34,6 +33,7 @@ from adaptive_eval.notes import RunResumed, RunStarted, events_of_kind
 from adaptive_eval.report.next_steps import ENOUGH
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import read_results
+from adaptive_eval.running.start import run_directory
 from adaptive_eval.show.serve.folder import RunsFolder
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer, serving

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from adaptive_eval.run.troubles import ModelTroubles
 from live_runs import MODELS, Site, small_world
 
 from adaptive_eval.base.errors import ExitCode
@@ -15,6 +14,7 @@ from adaptive_eval.config.planning import trial_cost
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Notice
 from adaptive_eval.notes import ServersNoticed
 from adaptive_eval.report.view import read_view
+from adaptive_eval.run.troubles import ModelTroubles
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
@@ -34,10 +34,10 @@ def llama(tmp_path: Path, llama_url: str) -> Site:
 
 
 def test_a_notice_is_told_once_a_start() -> None:
-    troubles, notice = Troubles("ada"), Notice("named", "its answers are named 'x'")
-    (told,) = troubles.noticed(EndpointStats(notices=(notice,)), 0, 0.0)
-    assert told == ServersNoticed("ada", "named", notice.text)
-    assert list(troubles.noticed(EndpointStats(notices=(notice,)), 0, 1.0)) == []
+    troubles, notice = ModelTroubles(), Notice("named", "its answers are named 'x'")
+    (told,) = troubles.events(EndpointStats(notices=(notice,)), 0, 0.0)
+    assert told == ServersNoticed("", "named", notice.text)
+    assert list(troubles.events(EndpointStats(notices=(notice,)), 0, 1.0)) == []
 
 
 def test_results_say_what_was_sent_and_what_was_left_to_the_server(llama: Site) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import yaml
-from adaptive_eval.report.stored import StoredRun
 from fakes import Bed
 from patient_time import HANGS
 from typer.testing import CliRunner
@@ -23,6 +22,7 @@ from adaptive_eval.endpoints.client import Caller, Reply, convert_failures
 from adaptive_eval.endpoints.traffic import Attempt
 from adaptive_eval.notes import ModelSetAside, events_of_kind
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.stored import StoredRun
 
 QUESTIONS = 8
 SOON = 0.2

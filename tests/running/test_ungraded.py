@@ -5,7 +5,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from adaptive_eval.run.follow_up import FIRST_ANSWERS
 from live_runs import Found, Site
 from patient_time import HANGS
 from typer.testing import CliRunner
@@ -15,6 +14,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cause
 from adaptive_eval.notes import ModelSetAside, events_of_kind
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.run.follow_up import FIRST_ANSWERS
 
 IN_FLIGHT = 8
 WHOLE = 3 * 8 * 12

@@ -11,7 +11,6 @@ import pytest
 from adaptive_eval.store import CommitBatch, Regrade, SentRequest, Store
 from adaptive_eval.store.checksums import COVERED
 from adaptive_eval.store.draft import Draft
-from adaptive_eval.storage.verify import Integrity
 from two_by_two import HEADER, make_trial
 
 from adaptive_eval.base.errors import StoreError
@@ -23,6 +22,7 @@ from adaptive_eval.report.records import CellExtent
 from adaptive_eval.run.clocks import HeldTime
 from adaptive_eval.storage.errors import DATABASE_FILE
 from adaptive_eval.storage.read import StoredLook
+from adaptive_eval.storage.verify import Integrity
 
 OpenStore = Callable[..., Store]
 COLUMNS = [(table, column) for table, columns in COVERED.items() for column in columns]

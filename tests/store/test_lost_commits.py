@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from adaptive_eval.store import CommitBatch, Store, TrialKey
-from adaptive_eval.storage.verify import Integrity
 from two_by_two import HEADER, make_trial
 
 from adaptive_eval.base.errors import StoreError
@@ -18,6 +17,7 @@ from adaptive_eval.base.files import read_holder
 from adaptive_eval.notes import ServersNoticed
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.storage.errors import DATABASE_FILE
+from adaptive_eval.storage.verify import Integrity
 
 TRIALS = 40
 

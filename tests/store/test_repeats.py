@@ -5,6 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
+
+from adaptive_eval.core.types import Cost
+from adaptive_eval.endpoints.types import Sampling
+from adaptive_eval.report.records import StoredOutcome
 from adaptive_eval.run.repeats import (
     MAX_QUESTIONS,
     AnswerWatch,
@@ -13,10 +17,6 @@ from adaptive_eval.run.repeats import (
     find_repeats,
     repeats_sentence,
 )
-
-from adaptive_eval.core.types import Cost
-from adaptive_eval.endpoints.types import Sampling
-from adaptive_eval.report.records import StoredOutcome
 
 WARM, HOT = SamplingFreedom(0.6), SamplingFreedom(1.0)
 Texts = Callable[[int, int], object]

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from adaptive_eval.store import CommitBatch, Regrade, SentRequest, Store, TrialKey, answer_digest
-from adaptive_eval.storage.verify import Integrity
 from two_by_two import HEADER, make_trial
 
 from adaptive_eval.base.errors import RunChanged, RunLocked, StoreError, StoreFull
@@ -21,6 +20,7 @@ from adaptive_eval.notes import AnswersLost, Change, RunStarted, RunStopped, Set
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.storage.errors import DATABASE_FILE
 from adaptive_eval.storage.read import StoredLook
+from adaptive_eval.storage.verify import Integrity
 
 OpenStore = Callable[..., Store]
 

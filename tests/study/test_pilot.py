@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from adaptive_eval.store import CommitBatch, Store
 from planned import (
     LATENCY,
     MODELS,
@@ -20,7 +21,6 @@ from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core.types import Cost
 from adaptive_eval.simulate.worlds import BINARY
-from adaptive_eval.store import CommitBatch, Store
 from adaptive_eval.study.pilot import (
     MeasuredUsage,
     Pilot,
