@@ -14,7 +14,6 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.notes import AlarmRaised, AnswersLost, events_of_kind
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.spending import total_spent
 from adaptive_eval.report.view import drop_rows, read_view
 
 MODELS = ("ada", "bob", "cyd")
@@ -245,7 +244,7 @@ def test_a_server_that_goes_bad_ends_the_run_which_goes_on_once_it_is_fixed(
         (lost,) = events_of_kind(reader.events(), AnswersLost)
         assert lost.discarded and lost.answers == alarm["of"]
         assert len(events_of_kind(reader.events(), AlarmRaised)) == 1
-        spent, stored = total_spent(reader).tokens, sum(one.tokens for one in reader.sums())
+        spent, stored = reader.log.spent().tokens, sum(one.tokens for one in reader.sums())
         assert spent == stored + lost.tokens
         assert len(server.asked) >= asked + lost.answers
     assert CliRunner().invoke(app, ["verify", str(place.run_dir)]).exit_code == 0

@@ -13,7 +13,6 @@ from adaptive_eval.cli import app
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import UNJUDGED_FORMAT
 from adaptive_eval.report.results_file import RESULTS_FILE, read_results
-from adaptive_eval.report.spending import total_spent
 
 TOO_LITTLE = {"budget": {"trials": 10}}
 NOTHING = (
@@ -59,7 +58,7 @@ def test_what_was_paid_before_a_first_look_is_told(site: Site) -> None:
     ended = site.run(site.write(models=priced, trials={"min": 8, "max": 8}, budget={"usd": 0.05}))
     assert ended.exit_code == ExitCode.SPENT and "cost" not in left_by(site.directory())
     with closing(RunReader.open(site.directory())) as reader:
-        trials, spent = reader.trial_count(), total_spent(reader)
+        trials, spent = reader.trial_count(), reader.log.spent()
     cost = f"cost      {trials} trials, {spent.tokens:,} tokens, ${spent.usd:.3f}"
     assert trials and cost in ended.stdout and cost in said("monitor", site.directory(), "--once")
     report = said("report", site.directory(), "--format", "md", "--output", "-")

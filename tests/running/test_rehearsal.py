@@ -272,7 +272,7 @@ async def test_a_dry_run_waits_for_no_grade_that_never_comes(site: Site, monkeyp
         return await asyncio.get_running_loop().create_future()
 
     monkeypatch.setattr(rehearsal, "LONGEST_WAIT", 6.0)
-    monkeypatch.setattr(rehearsal, "grade_or_error", never)
+    monkeypatch.setattr(rehearsal, "grade_answer", never)
     async with SimulatedServer(small_world()) as server:
         models = [{"name": name, "base_url": server.base_url} for name in MODELS]
         prepared = prepare(load_config(site.write(models=models)))
