@@ -73,6 +73,8 @@ class Played:
     def __post_init__(self) -> None:
         opened = RunStore.open(self.directory, self.plan.header)
         self.store = opened.store
+        if opened.is_resumed and self.store.reader.configurations()[-1] != self.plan.header.configuration:
+            self.store.change_settings(self.plan.header, [])
         self.controller = Controller(self.plan.plan)
         self.usages = {number: TrialUsage() for number, _ in enumerate(self.plan.models)}
         self._reporter = Reporter(self.plan.config, self.plan.questions, self.store.reader.created)

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import yaml
-from adaptive_eval.store.repeats import SamplingFreedom
-from adaptive_eval.store.usage import TrialUsage
 from checked_text import check_text
 from scipy.special import expit
 
@@ -34,7 +32,10 @@ from adaptive_eval.report.view import (
     z_matrix,
 )
 from adaptive_eval.report.words import decisions_in_words
+from adaptive_eval.run.repeats import SamplingFreedom
+from adaptive_eval.run.usage import TrialUsage
 from adaptive_eval.simulate.worlds import World, binary, with_mean
+from adaptive_eval.storage.read import StoredLook
 
 START = 1.8e9
 COST = Cost(tokens=800, usd=0.0012, gpu_seconds=1.5)
@@ -107,7 +108,10 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
     if controller.finished is not None:
         events.append(RunFinished(controller.finished, at=spending[-1].at))
     ending = find_ending(events, results, int(trials.sum()), gated=config.objective.gate)
-    plain = [plain_look(look, drawn_from.models, capped_opening=False) for look in controller.looks]
+    plain = [
+        StoredLook(look.index, 0, 0.0, plain_look(look, drawn_from.models, capped_opening=False))
+        for look in controller.looks
+    ]
     posteriors, places = posterior_views(controller.arrived.astype(np.int64), rubric.weights)
     return RunView(
         results=results,

@@ -11,16 +11,14 @@ from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 
 import pytest
-from adaptive_eval.report.old.live_status import StatusTaker
-from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.store.repeats import SamplingFreedom
-from adaptive_eval.store.usage import TrialUsage
-from fakes import QUESTIONS, SKILLS, Bed, plan, results_of
+from bed import MachineBed, Remembering
+from fakes import QUESTIONS, SKILLS, plan, results_of
 from page_views import simulated, world
 from rich.cells import cell_len
 from rich.console import Console
 
 from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.core import Controller
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
 from adaptive_eval.notes import (
@@ -44,9 +42,24 @@ from adaptive_eval.report.ending import Ended, Ending
 from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.report.finding import Clause, counted_sentence, finding, main_findings
 from adaptive_eval.report.lines import Scale, count, duration, safe_line
+from adaptive_eval.report.make import usage_of
 from adaptive_eval.report.results import Caution, GateRow, ModelRow, Results
 from adaptive_eval.report.snapshot import RunSubject
-from adaptive_eval.report.status import CurrentTraffic, Standing, Status, standings
+from adaptive_eval.report.spending import total_cost
+from adaptive_eval.report.status import (
+    CurrentTraffic,
+    ModelTraffic,
+    Standing,
+    Status,
+    results_in_progress,
+    standings,
+    used_caps,
+)
+from adaptive_eval.report.words import promise_in_short
+from adaptive_eval.run.driver import Driver
+from adaptive_eval.run.records import LookTaken
+from adaptive_eval.run.repeats import SamplingFreedom
+from adaptive_eval.run.usage import TrialUsage
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show import displays
 from adaptive_eval.show.displays import JsonDisplay, PlainDisplay
@@ -59,27 +72,71 @@ KEYS = tuple(question.id for question in QUESTIONS)
 HOSTILE = "[bold red]x[/] \x1b]0;title\x07\x1b[2J\u202eevil\nline"
 
 
-class Watched(Bed):
+class Telling(Remembering):
+    """Tells a display of the looks of a run."""
+
+    def __init__(self, bed: "Watched", display: Display) -> None:
+        super().__init__()
+        self._bed, self._display = bed, display
+
+    def on_look(self, look: LookTaken) -> None:
+        self._display.looked([one for one in self._bed.controller.looks if one.index == look.number])
+
+
+class Watched(MachineBed):
     """A run that a display watches."""
 
     def __init__(self, directory: Path, names: tuple[str, ...] = tuple(SKILLS)) -> None:
         super().__init__(directory, plan(budget=Budget(trials=400, tokens=100_000)))
         self.names = names
         self.subject = RunSubject("run", names, KEYS, (SamplingFreedom(1.0),) * 3, 0.0)
+        self.driver: Driver | None = None
+
+    @property
+    def controller(self) -> Controller:
+        machine = None if self.driver is None else self.driver.machine
+        return Controller(self.plan) if machine is None else machine.controller
+
+    @property
+    def usages(self) -> list[TrialUsage]:
+        machine = None if self.driver is None else self.driver.machine
+        return [TrialUsage()] * 3 if machine is None else [usage_of(machine, model) for model in range(3)]
+
+    def results(self) -> Results | None:
+        return results_of(self.subject, self.controller, self.usages)
+
+    def take(self) -> Status:
+        """The status now."""
+        usages = self.usages
+        trials, usage, results = sum(one.trials for one in usages), total_cost(usages), self.results()
+        return Status(
+            looks=len(self.controller.looks),
+            results=None if results is None else results_in_progress(results),
+            caps=used_caps(self.plan.budget, trials, usage, usage.gpu_seconds, 3.0, ()),
+            traffic=CurrentTraffic(0, 0, 0, 0, 0),
+            models=tuple(
+                ModelTraffic(name, one.trials, one.tokens, one.usd, one.gpu_seconds, 0, 0, {}, {})
+                for name, one in zip(self.names, usages, strict=True)
+            ),
+            trials=trials,
+            new_trials=trials,
+            new_tokens=usage.tokens,
+            elapsed=3.0,
+            promise=promise_in_short(self.subject.decisions),
+            usage=usage,
+        )
 
     async def show(self, display: Display) -> None:
-        def attach(scheduler: Scheduler) -> None:
-            taker = StatusTaker(self.subject, self.controller, scheduler, list(self.endpoints.values()))
-            self.take = taker.take
+        def attach(driver: Driver) -> None:
+            self.driver = driver
             display.opened(self.names[0], self.names, self.take)
 
-        self.observer = display  # type: ignore[assignment]
+        self.observer = Telling(self, display)
         try:
-            scheduler = await self.start(attach)
+            await self.start(attach)
         finally:
             display.closed()
-        results = results_of(self.subject, self.controller, scheduler.state.spent.usages)
-        display.ended(how_it_ended(Reason.SETTLED, self.take(), self.directory, results))
+        display.ended(how_it_ended(Reason.SETTLED, self.take(), self.directory, self.results()))
 
 
 def how_it_ended(

@@ -36,6 +36,7 @@ from adaptive_eval.notes import (
 )
 from adaptive_eval.report.lines import Scale
 from adaptive_eval.report.looks import plain_look, read_look
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.show import live
 from adaptive_eval.show.displays import JsonDisplay, PlainDisplay
 from adaptive_eval.show.live import LiveDisplay
@@ -313,7 +314,7 @@ def test_the_monitor_can_be_ended_and_the_run_goes_on(play: Play, number: signal
         _, told = process.communicate(timeout=HANGS)
     assert (process.returncode, told) == (ExitCode.RUNNING, "the run goes on\n")
     run.step()
-    assert run.store.reader.trial_count() == 40
+    assert RunReader(run.store.reader).trial_count() == 40
 
 
 def test_a_run_that_begins_late_is_waited_for(play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

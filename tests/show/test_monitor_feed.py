@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from adaptive_eval.store import Regrade, reader
 from played import REPLICA, Played, prepared
 
 from adaptive_eval.base.errors import StoreError
@@ -16,12 +15,15 @@ from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.asked import ReplyUse, usage_signals
 from adaptive_eval.notes import TrialsRegraded
-from adaptive_eval.report import stored_sums
+from adaptive_eval.report import reader, stored_sums
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results import GradingCost
 from adaptive_eval.report.stored_sums import StoredSums
 from adaptive_eval.report.view import RunView, drop_rows, read_report, read_view
+from adaptive_eval.run.notes import note_of
+from adaptive_eval.run.records import Row
+from adaptive_eval.run.trial import UNGRADED, GradeDetails
 from adaptive_eval.show.serve import feed as feed_module
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
@@ -93,7 +95,7 @@ def test_a_change_within_one_tick_of_the_clock_is_seen(play: Play) -> None:
     run.step(1)
     os.utime(log, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert feed.poll()
-    assert feed.sums.spent().trials == run.store.reader.trial_count()
+    assert feed.sums.spent().trials == RunReader(run.store.reader).trial_count()
 
 
 def test_a_reader_leaves_no_lock_and_no_open_transaction(play: Play) -> None:
@@ -114,8 +116,10 @@ def test_grades_that_were_changed_are_counted_anew(play: Play) -> None:
     feed = Feed(run.directory)
     feed.poll()
     before = int(feed.sums.counts.sum())
-    lost = [Regrade("ada", "q0", trial, None, {}, None, "the grader failed") for trial in range(2)]
-    run.store.regrade(lost, TrialsRegraded(trials=2))
+    graded = [*run.store.reader.trials("model = 0 AND question = 0 AND number < 2")]
+    failed = GradeDetails(error="the grader failed")
+    rows: list[Row] = [(seq, trial._replace(state=UNGRADED, category=None, grade=failed)) for seq, trial in graded]
+    run.store.commit([*rows, (run.store.last_seq + 1, note_of(TrialsRegraded(trials=2), {}))])
     feed.poll()
     assert int(feed.sums.counts.sum()) == before - 2
     assert feed.sums.spent().trials == before
@@ -189,10 +193,10 @@ def test_a_directory_that_is_replaced_is_read_anew(play: Play, tmp_path: Path) -
 def test_the_record_of_spending_stays_short_and_keeps_its_end(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_sums, "STEPS", 20)
     run = play()
-    sums = StoredSums(run.store.reader, stored_setup(run.store.reader.header()))
+    sums = StoredSums(RunReader(run.store.reader), stored_setup(run.store.reader.header()))
     for _ in range(70):
         run.step(1)
-        sums.update(run.store.reader)
+        sums.update(RunReader(run.store.reader))
     spending = sums.spending
     assert 10 <= len(spending) <= 20
     assert spending[-1] == sums.spent() and spending[-1].trials == 70
@@ -211,7 +215,7 @@ def test_a_large_run_is_shown_without_reading_its_trials(
     else:
         run.step(200)
         run.close()
-    for name in ("outcomes", "trials", "trial_facts"):
+    for name in ("graded_trials", "trials", "trial_facts"):
         monkeypatch.setattr(RunReader, name, lambda reader: pytest.fail("a trial was read"))
     feed = Feed(run.directory, rows=False)
     feed.poll()

@@ -14,7 +14,6 @@ from typing import Any
 import httpx2
 import orjson
 import pytest
-from adaptive_eval.store import Store
 from patient_time import HANGS
 from played import MODELS, Played
 
@@ -24,10 +23,12 @@ from adaptive_eval.core.types import Reason
 from adaptive_eval.notes import RunFinished, RunStopped, TrialsRegraded
 from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.view import drop_rows, read_view
+from adaptive_eval.run.notes import note_of
 from adaptive_eval.show.serve import page_state
 from adaptive_eval.show.serve import site as sites
 from adaptive_eval.show.serve.page_state import to_json
 from adaptive_eval.show.serve.site import HEADERS, Site, is_loopback, serve
+from adaptive_eval.storage.write import RunStore
 
 Play = Callable[..., Played]
 HOSTILE = "<script>alert(1)</script>\u202e'\"&\ud800 </pre>"
@@ -217,8 +218,8 @@ async def test_the_list_needs_no_results_of_this_version_and_says_what_went_wron
         (before, _) = (await client.get("/api/runs")).json()
         (done.directory / "results.json").write_text('{"format": "adaptive-eval.results/0"}')
         (after, other) = (await client.get("/api/runs")).json()
-        with closing(Store.attach(done.directory)) as store:
-            store.regrade([], TrialsRegraded(trials=1))
+        with closing(RunStore.open(done.directory, done.plan.header).store) as store:
+            store.append(note_of(TrialsRegraded(trials=1), {}))
         (regraded, _) = (await client.get("/api/runs")).json()
     assert before == after and after["best"] == "ada" and after["resolved"] > 0
     assert regraded["status"] == "stopped" and "graded again" in regraded["reason"]
