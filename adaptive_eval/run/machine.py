@@ -1081,7 +1081,7 @@ class Machine:
 
     def is_settled(self, model: int) -> bool:
         """Whether this model has nothing in flight, and nothing can want it again under the settings of today."""
-        is_done = (SETTLED, model, "") in self._noted or not self._is_wanted(model)
+        is_done = (SETTLED, model, "") in self._noted or self.is_gone(model)
         return is_done and not self.in_flight[model]
 
     def is_parked(self, model: int) -> bool:
