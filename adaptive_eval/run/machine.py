@@ -1087,7 +1087,7 @@ class Machine:
     def is_parked(self, model: int) -> bool:
         """Whether nothing is asked of this model until trials of others want it again."""
         is_paused = model in self.position and self.controller.is_paused(self.position[model])
-        return is_paused and not self.busy[model]
+        return is_paused and not self.busy[model] and not self._is_finished
 
 
 def _note_id(note: Note) -> NoteId:
