@@ -2,16 +2,15 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 from adaptive_eval.base.errors import ConfigError, Rejected, RetryNotAllowed, Unavailable
-from adaptive_eval.base.seeds import SEED_SPAN
 from adaptive_eval.endpoints.answers import NO_USAGE, text_signals
 from adaptive_eval.endpoints.traffic import Traffic
-from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Message, Notice, Prompt, Signal
+from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Message, Notice, Prompt, Signal
 from adaptive_eval.graders.types import INSPECT_LETTERS, NEEDS_RUBRIC, Marks, SampleAnswer
 from adaptive_eval.inspect.process import InspectProcess
 from adaptive_eval.inspect.types import SampleRequest
@@ -78,18 +77,16 @@ class InspectEndpoint:
         process: InspectProcess,
         asked_as: str,
         tasks: Mapping[str, BenchmarkConfig | None],
-        seed_base: Callable[[str], int],
         attempts: int,
         *,
         only_right_and_wrong: bool,
         counts_usd: bool,
         has_answered: bool = False,
     ) -> None:
-        """`asked_as`: the model's name in Inspect. `tasks`: those of the process. `seed_base` returns the seed of a
-        question's trial 0. `counts_usd`: a cap on USD needs the price of every model. `has_answered`: the model
-        answered at an earlier start."""
+        """`asked_as`: the model's name in Inspect. `tasks`: those of the process. `counts_usd`: a cap on USD needs the
+        price of every model. `has_answered`: the model answered at an earlier start."""
         self._number, self._process, self._asked_as, self._tasks = number, process, asked_as, tasks
-        self._seed_base, self._attempts = seed_base, attempts
+        self._attempts = attempts
         self._only_right_and_wrong, self._counts_usd = only_right_and_wrong, counts_usd
         self._traffic, self._has_answered = Traffic(), has_answered
         self._progress = {name: _BenchmarkProgress() for name in tasks}
@@ -97,13 +94,6 @@ class InspectEndpoint:
         self._in_vain: list[Answer] = []
         """Lost samples whose usage is known."""
         process.on_repeat[number] = partial(self._count_failure, "request_error")
-
-    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
-        """Run one sample for each seed."""
-        base = self._seed_base(prompt.question or "")
-        trials = [(seed - base) % SEED_SPAN for seed in seeds]
-        each = zip(trials, seeds, strict=True)
-        return list(await asyncio.gather(*(self.answer(prompt, trial, seed, again) for trial, seed in each)))
 
     async def answer(self, prompt: Prompt, trial: int, seed: int, again: Again | None) -> Answer:
         """Run the sample of a trial.
@@ -240,13 +230,6 @@ class InspectEndpoint:
                 )
             total += price.usd(read, written) if price is not None else reported_usd or 0.0
         return total
-
-    async def check(self) -> Health:
-        """Return no replicas: only running a sample can check the model."""
-        return Health(())
-
-    async def close(self) -> None:
-        """Do nothing: the process serves all models and is closed elsewhere."""
 
     @property
     def stats(self) -> EndpointStats:

@@ -1081,13 +1081,13 @@ class Machine:
 
     def is_settled(self, model: int) -> bool:
         """Whether this model has nothing in flight, and nothing can want it again under the settings of today."""
-        is_done = (SETTLED, model, "") in self._noted or not self._is_wanted(model)
+        is_done = (SETTLED, model, "") in self._noted or self.is_gone(model)
         return is_done and not self.in_flight[model]
 
     def is_parked(self, model: int) -> bool:
         """Whether nothing is asked of this model until trials of others want it again."""
         is_paused = model in self.position and self.controller.is_paused(self.position[model])
-        return is_paused and not self.busy[model]
+        return is_paused and not self.busy[model] and not self._is_finished
 
 
 def _note_id(note: Note) -> NoteId:

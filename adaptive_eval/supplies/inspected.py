@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from adaptive_eval.config.prepare import seed_base
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.run.supply import EndpointSupply, Supply
@@ -70,7 +69,6 @@ def open_supply(context: SupplyContext, models: Models) -> Supply:
             process,
             model.config.inspect_name,
             tasks,
-            seed_base(config, model.config),
             model.config.concurrency.attempts,
             only_right_and_wrong="score" not in open_rubric(config.rubric).needs,
             counts_usd=config.budget.usd is not None,

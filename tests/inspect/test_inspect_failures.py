@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import warm_inspect
 import yaml
+from adaptive_eval.run.follow_up import FIRST_IN_FLIGHT
 from contrary_server import Asked, Said, listening
 from live_runs import Site, stored
 from typer.testing import Result

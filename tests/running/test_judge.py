@@ -44,6 +44,7 @@ from adaptive_eval.show.summary import grading_in_short
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.store import Regrade
 
 
 @pytest.fixture(scope="module")

@@ -37,6 +37,7 @@ from adaptive_eval.running.start import run_directory
 from adaptive_eval.show.serve.folder import RunsFolder
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.store import CommitBatch, SentRequest, Store
 
 CONTINUE = r"to do     go on:\r?\n          adaptive-eval run \S*run\.yaml"
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from adaptive_eval.store import CommitBatch, Regrade, SentRequest, Store
 from adaptive_eval.store.checksums import COVERED
 from adaptive_eval.store.draft import Draft
 from two_by_two import HEADER, make_trial

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -10,27 +9,24 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from bed import MachineBed, cost_of, stop_after
 from fakes import SKILLS, plan
 from patient_time import HANGS, until
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "run")]
-
-from bed import MachineBed, cost_of, stop_after  # noqa: E402
-
-from adaptive_eval.base.errors import EndpointError, LaunchFailed  # noqa: E402
-from adaptive_eval.core import Budget, Plan  # noqa: E402
-from adaptive_eval.core.types import Reason  # noqa: E402
-from adaptive_eval.notes.servers import ServerLaunched, ServerReleased, ServersNoticed  # noqa: E402
-from adaptive_eval.run.charges import Charge  # noqa: E402
-from adaptive_eval.run.driver import Aborted, Driver  # noqa: E402
-from adaptive_eval.run.events import AbortKind  # noqa: E402
-from adaptive_eval.run.supply import AskedModel, Supply  # noqa: E402
-from adaptive_eval.storage.read import LogReader  # noqa: E402
-from adaptive_eval.supplies.launched import LaunchedSupply  # noqa: E402
-from adaptive_eval.supplies.pool import PooledModel  # noqa: E402
-from adaptive_eval.supplies.served import RunServers, ServedClient  # noqa: E402
-from adaptive_eval.supply.hosts import OnEvent, OnLost, PlaceLost, ServerHost  # noqa: E402
-from adaptive_eval.supply.launch.endpoint import ServedEndpoint, ServedPlace  # noqa: E402
+from adaptive_eval.base.errors import EndpointError, LaunchFailed
+from adaptive_eval.core import Budget, Plan
+from adaptive_eval.core.types import Reason
+from adaptive_eval.notes.servers import ServerLaunched, ServerReleased, ServersNoticed
+from adaptive_eval.run.charges import Charge
+from adaptive_eval.run.driver import Aborted, Driver
+from adaptive_eval.run.events import AbortKind
+from adaptive_eval.run.supply import AskedModel, Supply
+from adaptive_eval.storage.read import LogReader
+from adaptive_eval.supplies.launched import LaunchedSupply
+from adaptive_eval.supplies.pool import PooledModel
+from adaptive_eval.supplies.served import RunServers, ServedClient
+from adaptive_eval.supply.hosts import OnEvent, OnLost, PlaceLost, ServerHost
+from adaptive_eval.supply.launch.endpoint import ServedEndpoint, ServedPlace
 
 NAMES = list(SKILLS)
 MODELS = range(len(NAMES))
