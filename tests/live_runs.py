@@ -184,7 +184,7 @@ class Found:
     def of(cls, directory: Path) -> "Found":
         with closing(RunReader.open(directory)) as reader:
             outcomes = {(trial.model, trial.question, trial.trial): trial.category for trial in reader.trials()}
-            return cls(outcomes, list(reader.looks()))
+            return cls(outcomes, [look.body for look in reader.looks()])
 
 
 def stored(site: Site, name: str = "run") -> list[TrialRecord]:

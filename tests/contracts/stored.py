@@ -8,12 +8,13 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from adaptive_eval.store import Store
+
 from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.importing import import_logs
 from adaptive_eval.notes import ModelSetAside
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import TrialKey
-from adaptive_eval.store import Store
 
 MODELS = ("cyd", "ada", "dan", "bob")
 """Models in the order of the run, which is neither that of the names nor that of the scores."""

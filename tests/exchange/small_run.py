@@ -5,13 +5,13 @@ from itertools import islice
 from pathlib import Path
 
 import yaml
+from adaptive_eval.store import CommitBatch, Store
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.report.records import TrialRecord
-from adaptive_eval.store import CommitBatch, Store
 
 HOSTILE = (
     '=cmd|"/c calc"!A0',

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 import warm_inspect
 import yaml
+from adaptive_eval.scheduler import troubles
 from document_blocks import ROOT, blocks_of
 from gated import GatedServer
 from inspect_logs import read_log
@@ -41,7 +42,6 @@ from adaptive_eval.questions.benchmark import ADAPTIVE, INSPECT_LOGS
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results_file import read_results
-from adaptive_eval.scheduler import troubles
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer, serving

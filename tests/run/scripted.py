@@ -225,6 +225,11 @@ class Kind:
         return not (tight or self.special or self.broken or self.wall)
 
 
+def answer_text(seed: int, key: Key) -> str:
+    """What a server answers; in some worlds the first model always says the same."""
+    return "the same" if key[0] == 0 and seed % 3 == 0 else f"answer {key}"
+
+
 class World:
     """All that outlives a process. A server gives the same answer whenever it is asked, if it does not fail."""
 
@@ -242,8 +247,7 @@ class World:
     def received(self, key: Key) -> Received:
         tokens = 1 + int(LONGEST * share_of(self.seed, "tokens", key) * 0.999)
         seconds = 1.0 + key[0] * 2 + round(share_of(self.seed, "seconds", key), 3)
-        text = "the same" if key[0] == 0 and self.seed % 3 == 0 else f"answer {key}"
-        answer = Answer(text, "stop", key[2], "here", seconds, completion_tokens=tokens)
+        answer = Answer(answer_text(self.seed, key), "stop", key[2], "here", seconds, completion_tokens=tokens)
         return Received(key[2], answer, Cost(tokens, tokens / 1024), seconds, reserve=self.verdict)
 
     def category(self, key: Key) -> int:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 import scripted
-from lives import life
 from scripted import Kind
+from scripted_lives import life
 
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.run import machine as machine_module

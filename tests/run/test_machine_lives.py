@@ -1,7 +1,7 @@
 """Whatever befalls a run: live, resume and whoever reads the log find the same, and caps hold."""
 
 import pytest
-from lives import life
+from scripted_lives import life
 from thoroughness import THOROUGH
 
 LIVES_EACH = 400 if THOROUGH else 40

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from adaptive_eval.scheduler.first_answers import FIRST_ANSWERS
+from adaptive_eval.store import Regrade
 from adaptive_eval.store.redaction import redact_grade
 from contrary_server import Asked, Said, listening
 from gated import GatedServer
@@ -43,7 +44,6 @@ from adaptive_eval.show.summary import grading_in_short
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.store import Regrade
 
 
 @pytest.fixture(scope="module")

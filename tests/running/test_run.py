@@ -21,6 +21,8 @@ from pathlib import Path
 import played
 import pytest
 from adaptive_eval.running.execute import run_directory
+from adaptive_eval.scheduler import loop
+from adaptive_eval.store import CommitBatch, SentRequest, Store
 from gated import GatedServer
 from live_runs import MODELS, Found, Site, kill, small_world, trials_in, wait_for_trials, wait_until
 from patient_time import HANGS
@@ -32,11 +34,9 @@ from adaptive_eval.notes import RunResumed, RunStarted, events_of_kind
 from adaptive_eval.report.next_steps import ENOUGH
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import read_results
-from adaptive_eval.scheduler import loop
 from adaptive_eval.show.serve.folder import RunsFolder
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.store import CommitBatch, SentRequest, Store
 
 CONTINUE = r"to do     go on:\r?\n          adaptive-eval run \S*run\.yaml"
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from adaptive_eval.running.rejudging_costs import RejudgingCosts
+from adaptive_eval.store import CommitBatch, Regrade, Store
 from fakes import HEADER, SKILLS
 from live_runs import ENDED, Site
 from typer.testing import CliRunner
@@ -31,7 +32,6 @@ from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.summary import lost_answers, other_costs_in_short
 from adaptive_eval.storage.errors import DATABASE_FILE
-from adaptive_eval.store import CommitBatch, Regrade, Store
 
 PRICE = {"input": 10.0, "output": 20.0}
 CAPS = {"tokens": 10_000_000, "usd": 1000.0, "trials": 5000}

@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from adaptive_eval.scheduler import loop
 from contrary_server import MODELS, Asked, Said, listening, write_config
 from patient_time import HANGS
 from thoroughness import first_of
@@ -15,7 +16,6 @@ from adaptive_eval.cli import app
 from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.notes import ModelSetAside, ServersNoticed, events_of_kind
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.scheduler import loop
 
 RUNNER = CliRunner()
 ALL = 48

@@ -8,8 +8,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
 
-from lives import live
-from scripted import Disk, Kind
+from scripted import Disk, Kind, answer_text
+from scripted_lives import live
 from thoroughness import THOROUGH
 
 from adaptive_eval.run.records import SETTINGS, Note, Row
@@ -93,7 +93,7 @@ def stored_life(seed: int, directory: Path) -> None:
     reader = LogReader.open(directory)
     answers = [trial for _, trial in reader.trials("state <> 'reserved'")]
     reader.close()
-    assert all(trial.answer is not None and trial.answer.text == f"answer {trial.key}" for trial in answers)
+    assert all(trial.answer is not None and trial.answer.text == answer_text(seed, trial.key) for trial in answers)
     checked = Integrity.check(directory)
     assert not checked.damages and checked.looks == len(stored) and checked.trials == len(disk.trials)
     assert start.ended

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from adaptive_eval.store import Store
 from two_by_two import HEADER
 
 from adaptive_eval.storage.header import RunHeader
-from adaptive_eval.store import Store
 
 
 @pytest.fixture

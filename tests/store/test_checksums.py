@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from adaptive_eval.store import CommitBatch, Regrade, SentRequest, Store
 from adaptive_eval.store.checksums import COVERED
 from adaptive_eval.store.draft import Draft
 from adaptive_eval.store.integrity import Integrity
@@ -22,7 +23,6 @@ from adaptive_eval.report.records import CellExtent
 from adaptive_eval.run.clocks import HeldTime
 from adaptive_eval.storage.errors import DATABASE_FILE
 from adaptive_eval.storage.read import StoredLook
-from adaptive_eval.store import CommitBatch, Regrade, SentRequest, Store
 
 OpenStore = Callable[..., Store]
 COLUMNS = [(table, column) for table, columns in COVERED.items() for column in columns]

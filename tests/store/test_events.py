@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from adaptive_eval.store import Store
 from forging import forging
 
 from adaptive_eval import store
@@ -61,7 +62,6 @@ from adaptive_eval.notes import (
 from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.view import event_view
-from adaptive_eval.store import Store
 
 STORED = [
     (RunStarted(0, 7, "here", "0.1"), "started", {"trials": 0, "pid": 7, "host": "here", "version": "0.1"}),

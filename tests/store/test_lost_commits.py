@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from adaptive_eval.store import CommitBatch, Store, TrialKey
 from adaptive_eval.store.integrity import Integrity
 from two_by_two import HEADER, make_trial
 
@@ -17,7 +18,6 @@ from adaptive_eval.base.files import read_holder
 from adaptive_eval.notes import ServersNoticed
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.storage.errors import DATABASE_FILE
-from adaptive_eval.store import CommitBatch, Store, TrialKey
 
 TRIALS = 40
 

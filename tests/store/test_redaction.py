@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from adaptive_eval.store import CommitBatch, Draft, Regrade, Store
 from adaptive_eval.store.redaction import redact_event, redact_grade, redact_trial
 
 from adaptive_eval.core.types import Cause
@@ -13,7 +14,6 @@ from adaptive_eval.endpoints.types import Answer, AnswerLogprobs
 from adaptive_eval.graders.types import SignalValue
 from adaptive_eval.notes import BatchTaken, Change, Event, ModelSetAside, OnlyFailures, ServersNoticed, SettingsChanged
 from adaptive_eval.report.records import TrialRecord
-from adaptive_eval.store import CommitBatch, Draft, Regrade, Store
 
 KEY = "sk-a1b2c3d4e5f6g7h8i9"
 KEYS = Redactor([KEY])

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from adaptive_eval.store import CommitBatch, Regrade, SentRequest, Store, TrialKey, answer_digest
 from adaptive_eval.store.integrity import Integrity
 from two_by_two import HEADER, make_trial
 
@@ -20,7 +21,6 @@ from adaptive_eval.notes import AnswersLost, Change, RunStarted, RunStopped, Set
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.storage.errors import DATABASE_FILE
 from adaptive_eval.storage.read import StoredLook
-from adaptive_eval.store import CommitBatch, Regrade, SentRequest, Store, TrialKey, answer_digest
 
 OpenStore = Callable[..., Store]
 

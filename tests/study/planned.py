@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import yaml
+from adaptive_eval.store import CommitBatch, Store
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import trial_cost
@@ -16,7 +17,6 @@ from adaptive_eval.core.types import Outcome
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.simulate.worlds import binary
-from adaptive_eval.store import CommitBatch, Store
 from scorio.moments import FloatArray
 
 MODELS = ("ada", "bob", "cyd")

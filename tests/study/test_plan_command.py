@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from adaptive_eval.store import CommitBatch, Store
 from patient_time import HANGS
 from planned import (
     HORIZON,
@@ -29,7 +30,6 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.notes import ServerLaunched
 from adaptive_eval.run.clocks import HeldTime
-from adaptive_eval.store import CommitBatch, Store
 from adaptive_eval.study.types import FORMAT
 
 
