@@ -222,7 +222,7 @@ def undecided_by_new_labels(results: Results) -> Results:
     )
     gate = tuple(replace(row, outcome=UNDECIDED, why=NEW_LABELS) for row in results.gate)
     models = tuple(replace(row, tier=1, letters="") for row in results.models)
-    caution = Caution("new_labels", None, f"{NEW_LABELS}; `adaptive-eval run` with its configuration applies them")
+    caution = Caution("new_labels", None, f"{NEW_LABELS}; `adaptive-eval label RUN --show` applies them")
     return replace(results, models=models, pairs=pairs, gate=gate, warnings=(caution, *results.warnings))
 
 
