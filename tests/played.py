@@ -76,7 +76,9 @@ class Played:
         if opened.is_resumed and self.store.reader.configurations()[-1] != self.plan.header.configuration:
             self.store.change_settings(self.plan.header, [])
         self.controller = Controller(self.plan.plan)
-        self.usages = {number: TrialUsage() for number, _ in enumerate(self.plan.models)}
+        numbers = self.store.reader.models()
+        self.numbers = [numbers[name] for name in self.plan.models]
+        self.usages = {number: TrialUsage() for number in self.numbers}
         self._reporter = Reporter(self.plan.config, self.plan.questions, self.store.reader.created)
         self._rng = np.random.default_rng(1)
         self._keys = [question.id for question in self.plan.questions]
@@ -101,7 +103,7 @@ class Played:
         """Store these, a second later, with a report of the looks, or of the end."""
         self.seconds += 1.0
         taken = [LookTaken(look.index, plain_look(look, self.plan.models, capped_opening=False)) for look in looks]
-        numbers = {name: number for number, name in enumerate(self.plan.models)}
+        numbers = self.store.reader.models()
         records: list[Record] = [*trials, *taken, *(note_of(event, numbers) for event in events)]
         rows = [*enumerate(records, self.store.last_seq + 1)]
         is_over = any(isinstance(event, RunFinished | RunStopped) for event in events)
@@ -152,7 +154,7 @@ class Played:
         answer = Answer(text, "stop", seed, REPLICA, 1.5, prompt_tokens=10, completion_tokens=20, attempts=2)
         grade = GradeDetails({"is_correct": bool(category)}, str(category))
         return Trial(
-            *(ask.model, ask.question, ask.trial, ask.round),
+            *(self.numbers[ask.model], ask.question, ask.trial, ask.round),
             state=DONE,
             cost=Cost(30, 0.01, 0.5),
             category=category,
@@ -164,7 +166,8 @@ class Played:
     def _count(self, trial: Trial) -> Outcome:
         self.usages[trial.model].add(trial, range(len(self._keys)))
         assert trial.category is not None
-        return Outcome(trial.model, trial.question, trial.number, trial.category, trial.cost)
+        return Outcome(self.numbers.index(trial.model), trial.question, trial.number, trial.category, trial.cost)
 
     def _stored(self) -> list[Outcome]:
-        return [self._count(trial) for _, trial in self.store.reader.trials() if trial.category is not None]
+        stored = [trial for _, trial in self.store.reader.trials() if trial.category is not None]
+        return [self._count(trial) for trial in stored if trial.model in self.usages]

@@ -219,6 +219,11 @@ class RunReader:
         """The newest report; None before the first look."""
         return self.log.newest_report(cells=cells)
 
+    def newest_report_seq(self) -> int:
+        """The place in the log of the newest row that a report counts; 0 before the first."""
+        ((seq,),) = self._rows("SELECT coalesce(max(seq), 0) FROM reports")
+        return _whole(seq)
+
     # -- sums ------------------------------------------------------------------------------------------------------
 
     @property

@@ -97,11 +97,13 @@ class StoredRun:
                 f"{self.reader.directory}: its report was written by another version of adaptive-eval; "
                 "`adaptive-eval run` with its configuration makes a new one"
             )
+        if {row.name for row in results.models} != set(self.setup.roster.models):
+            return None  # it goes on with other models, and the report of its start is not made yet
         if rows:
             results = replace(results, questions=self._question_rows(results, stored))
         if sums and stored.seq < self.reader.newest_seq:
             results = self._with_newer_sums(results)
-        return self._as_of_now(results, running=running)
+        return self._as_of_now(results, self.reader.elapsed if sums else results.run.active_seconds, running=running)
 
     def brief_results(self, *, running: bool, rows: bool) -> Results | None:
         """The newest report as of now, with or without `rows` of questions."""
@@ -169,7 +171,7 @@ class StoredRun:
         )
         return replace(results, models=tuple(rows.values()), cost=cost)
 
-    def _as_of_now(self, results: Results, *, running: bool) -> Results:
+    def _as_of_now(self, results: Results, elapsed: float, *, running: bool) -> Results:
         """The report with the status of now: a run that was killed could not say so."""
         status, reason = results.run.status, results.run.reason
         if running:
@@ -177,7 +179,7 @@ class StoredRun:
         elif status == "running":
             status, reason = status_at_end(self.events, results.cost.trials)
         kills = count_kills(self.events)
-        run = replace(results.run, status=status, reason=reason, active_seconds=self.reader.elapsed, kills=kills)
+        run = replace(results.run, status=status, reason=reason, active_seconds=elapsed, kills=kills)
         gate = tuple(
             row if running or row.outcome != OPEN else replace(row, outcome=UNDECIDED, why=ENDED_FIRST)
             for row in results.gate
@@ -220,7 +222,7 @@ def undecided_by_new_labels(results: Results) -> Results:
     )
     gate = tuple(replace(row, outcome=UNDECIDED, why=NEW_LABELS) for row in results.gate)
     models = tuple(replace(row, tier=1, letters="") for row in results.models)
-    caution = Caution("new_labels", None, f"{NEW_LABELS}; `adaptive-eval run` with its configuration applies them")
+    caution = Caution("new_labels", None, f"{NEW_LABELS}; `adaptive-eval label RUN --show` applies them")
     return replace(results, models=models, pairs=pairs, gate=gate, warnings=(caution, *results.warnings))
 
 

@@ -22,6 +22,7 @@ from adaptive_eval.report.label_file import LABELS_FILE, Labelled, read_labels
 from adaptive_eval.report.labelled import MIN_LABELS, LabelledRun
 from adaptive_eval.report.stored import open_run
 from adaptive_eval.report.verified import verify_run
+from adaptive_eval.running.reporting import apply_labels
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.storage.errors import DATABASE_FILE
@@ -58,6 +59,7 @@ def truths(directory: Path) -> dict[Labelled, str]:
 
 
 def beside(directory: Path) -> LabelledRun:
+    apply_labels(directory)
     with open_run(directory) as stored:
         results = stored.results(running=False)
     assert results is not None and results.labelled is not None
@@ -161,6 +163,7 @@ def test_next_come_the_models_of_open_comparisons_and_the_questions_in_turn(site
             labels |= {at: truth[at] for at in choose_answers_to_label(stored, labels, 3)}
         assert set(Counter(at.model for at in labels).values()) == {MIN_LABELS}
     add_labels(directory, labels)
+    apply_labels(directory)
     with open_run(directory) as stored:
         results = stored.results(running=False)
         assert results is not None

@@ -17,6 +17,7 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.labels.effect import choose_answers_to_label
 from adaptive_eval.report.stored import open_run
+from adaptive_eval.running.reporting import apply_labels
 from adaptive_eval.simulate.answering import DrawnAnswer, Respondent, question_rows
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -179,8 +180,11 @@ def test_results_follow_a_file_of_labels_that_appears_without_the_command(lenien
     label(lenient_run, labels_of(lenient_run, None))
     labels = (lenient_run / "labels.jsonl").read_bytes()
     (lenient_run / "labels.jsonl").unlink()
+    assert report(lenient_run, "summary").splitlines()[2].startswith("No model is shown to be best")
+    apply_labels(lenient_run)
     assert report(lenient_run, "summary").splitlines()[2].startswith(WRONG)
     (lenient_run / "labels.jsonl").write_bytes(labels)
+    apply_labels(lenient_run)
     assert report(lenient_run, "summary").splitlines()[2].startswith("ada is best")
 
 

@@ -17,13 +17,12 @@ from adaptive_eval.graders.asked import ReplyUse, usage_signals
 from adaptive_eval.notes import TrialsRegraded
 from adaptive_eval.report import reader, stored_sums
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results import GradingCost
 from adaptive_eval.report.stored_sums import StoredSums
 from adaptive_eval.report.view import RunView, drop_rows, read_report, read_view
 from adaptive_eval.run.notes import note_of
 from adaptive_eval.run.records import Row
-from adaptive_eval.run.trial import UNGRADED, GradeDetails
+from adaptive_eval.run.trial import DONE, UNGRADED, GradeDetails, Trial
 from adaptive_eval.show.serve import feed as feed_module
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
@@ -66,8 +65,8 @@ def test_what_a_judge_has_used_is_known_before_the_first_look(tmp_path: Path) ->
     run = Played(tmp_path / "run", prepared(tmp_path, grader=judge))
     answer = Answer("yes", "stop", 1000, REPLICA, 1.5, prompt_tokens=10, completion_tokens=20)
     signals = {"is_correct": True, **usage_signals(Cost(15, 0.5, 2.0), ReplyUse(9, 6))}
-    records = [TrialRecord("ada", f"q{at}", 0, 0, answer, 1, signals, None, None, Cost(45, 0.5, 2.0)) for at in (0, 1)]
-    run.commit(records)
+    graded = Trial(0, 0, 0, 0, DONE, Cost(30), Cost(15, 0.5, 2.0), 1, answer=answer, grade=GradeDetails(signals))
+    run.commit([graded._replace(question=at) for at in (0, 1)])
     feed = Feed(run.directory)
     feed.poll()
     assert feed.results is None and stored_status(feed).grading == GradingCost(2, 30, 1.0, 4.0)
@@ -135,7 +134,7 @@ def test_a_resume_with_other_models_shows_none_of_the_old_ranking(play: Play) ->
     again = play(models=("bob", "cyd"))
     feed.poll()
     assert feed.models == ("bob", "cyd") and feed.running
-    assert feed.results is None, "what is published is about three models"
+    assert feed.results is not None and len(feed.results.models) == 2, "the start has stored a report of its own"
     while not again.step(20):
         pass
     feed.poll()

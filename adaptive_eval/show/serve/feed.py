@@ -87,6 +87,8 @@ class Feed:
         """Grows with each change other than trials: a look, an event, the beginning or the end."""
         self._mark: FileMark | None = None
         self._state: tuple[object, ...] = ()
+        self._reported: tuple[object, ...] = ()
+        """What says whether there is a new report."""
 
     def poll(self) -> bool:
         """Read what is new, and return whether anything was. Raises `StoreError` if the run cannot be read."""
@@ -137,12 +139,14 @@ class Feed:
             self.sums = StoredSums(reader, self.stored)
 
     def _read_results(self, reader: RunReader, mark: FileMark) -> None:
-        before, run = self._mark, StoredRun(reader, self.stored, self.sums.events)
+        run = StoredRun(reader, self.stored, self.sums.events)
         self._servers, self.other_costs = run.servers, run.other_costs
+        reported = reader.newest_report_seq(), id(self.sums), mark.running
         if not mark.running:
             self.results = run.brief_results(running=False, rows=self._rows)
-        elif before is None or mark.results != before.results or not before.running:
+        elif reported != self._reported:
             self.results = run.latest(rows=self._rows)
+        self._reported = reported
         if self.results is None and graders_that_ask(self.stored.config.grader):
             uses = reader.grading_uses()
             self.grading = grading_cost(use for name, use in uses.items() if name in self.models)
