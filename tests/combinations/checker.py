@@ -110,6 +110,8 @@ class Record:
     def line(self, trial: Mapping[str, Any]) -> dict[str, Any] | None:
         """The line of the ledger with the answer that a trial has; None if no server gave it."""
         text = trial.get("text") or ""
+        if not text and ANSWER.search(trial["extracted"] or ""):  # lm-eval's filters may take the whole text
+            text = trial["extracted"]
         outcomes = ("served",) if ANSWER.search(text) else ("cut", "context") if text else ("empty", "context")
         if not text and self.row["afterwards"] == "moved_as_table":
             said = ANSWER.search(self.life.setup.world.answer(*self.asked(trial)).text)  # a table brings no texts
