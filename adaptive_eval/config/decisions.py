@@ -241,7 +241,7 @@ class TrialsConfig(Section):
     optimize: Literal["auto", "cost", "time"] = "auto"
     """What to save. cost: request only what the next look needs; time: keep servers busy, and release each as soon
     as its model is done; auto: time if any model is on a server of your own (the run starts it, it has `gpus`, its
-    `price` is 0, or it has neither `price` nor key), else answers. A resume keeps the first choice. With `batch` rounds
+    `price` is 0, or it has neither `price` nor key), else cost. A resume keeps the first choice. With `batch` rounds
     are always large."""
     policy: PolicyName = "weighted"
     options: Mapping[str, Any] = Field(default_factory=dict)
