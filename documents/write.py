@@ -42,7 +42,7 @@ def pages() -> Iterator[tuple[Path, str]]:
 
 def glossary() -> str:
     """The page with all terms of reports and their explanations."""
-    head = "The terms of reports and of a run's page. On the page, click on a term to read its explanation."
+    head = "The terms of reports and of a run's page, where a click on a term shows its explanation."
     return fill_paragraphs(
         f"# Glossary\n\n{head}\n" + "".join(f"\n## {term.name}\n\n{term.text}\n" for term in GLOSSARY.values())
     )

@@ -136,8 +136,8 @@ function columnsOf(view, facts) {
     },
     {
       title: facts.drawnFrom === null ? "σ here" : "σ",
-      term: facts.drawnFrom === null ? "sigma_here" : undefined,
-      small: likeThese ? term("sigma_like_these", "like these") : null,
+      term: facts.drawnFrom === null ? "sigma" : undefined,
+      small: likeThese ? term("sigma", "like these") : null,
       cell: (row) => [
         score(facts, row.sigma, 2),
         row.sampled_sigma === null || !likeThese ? null : below(score(facts, row.sampled_sigma, 2)),

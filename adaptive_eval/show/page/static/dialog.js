@@ -150,7 +150,7 @@ function known(view, facts, seen, answers) {
       head: [
         "Model",
         "Answers",
-        term("posterior", "Posterior mean"),
+        term("bayes", "Posterior mean"),
         "95% interval",
         `from ${score(facts, facts.low, 0)} to ${score(facts, facts.high, 0)}`,
       ],

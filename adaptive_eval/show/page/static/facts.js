@@ -109,13 +109,12 @@ function told(pair, gate) {
 
 /** What would call a comparison, and how many: of drawn questions there is one trial each. @param {Facts} facts */
 export function needs(facts) {
-  const unit =
-    facts.drawnFrom === null ? { key: "trials_needed", each: 1 } : { key: "questions_needed", each: facts.drawnFrom };
+  const each = facts.drawnFrom ?? 1;
   return {
-    key: /** @type {TermKey} */ (unit.key),
+    label: facts.drawnFrom === null ? "Trials per question it would need" : "Questions it would need",
     of: (/** @type {PairRow} */ pair) => {
       if (pair.trials_needed === null) return "–";
-      const needed = Math.ceil(pair.trials_needed * unit.each);
+      const needed = Math.ceil(pair.trials_needed * each);
       const there =
         facts.drawnFrom !== null && needed > facts.drawnFrom ? ` (there are ${count(facts.drawnFrom)})` : "";
       return count(needed) + there;

@@ -207,11 +207,11 @@ function comparedRows(facts, pair) {
   return [
     ...(judged === null ? [] : [/** @type {[Child, Child]} */ ([term("z", judged), number(pair.z)])]),
     ...(SETTLED.has(pair.verdict) ? [] : [/** @type {[Child, Child]} */ ([term("boundary"), number(pair.boundary)])]),
-    ...(judged !== null ? [] : [/** @type {[Child, Child]} */ ([term("rho", "ρ = Φ(|z|)"), chance(pair.rho)])]),
+    ...(judged !== null ? [] : [/** @type {[Child, Child]} */ ([term("z", "ρ = Φ(|z|)"), chance(pair.rho)])]),
     [term("information"), percent(pair.information)],
     [term("power"), percent(pair.power)],
-    [term(needs(facts).key), needs(facts).of(pair)],
+    [term("trials_needed", needs(facts).label), needs(facts).of(pair)],
     ["z on questions like these", number(pair.sampled_z)],
-    [term("certifiable_delta"), size(facts, pair.certifiable_delta)],
+    [term("delta", "Certifiable δ"), size(facts, pair.certifiable_delta)],
   ];
 }

@@ -29,7 +29,7 @@ export const posteriors = {
         "p",
         null,
         "The ",
-        term("posterior", "posterior"),
+        term("bayes", "posterior"),
         " of each model's score on each question: the bar is the 95% interval, the tick the mean, ",
         `from ${score(facts, facts.low, 0)} to ${score(facts, facts.high, 0)}. `,
         "Choose one to see everything about the question.",
@@ -103,7 +103,7 @@ function fresh(view, facts) {
     "p",
     { class: "fresh" },
     `All ${plural(all, "trial")} that are graded count here; `,
-    term("not_judged", "no look has judged"),
+    term("trials", "no look has judged"),
     ` ${count(total)} of them${view.results?.run.status === "finished" ? "" : " yet"}`,
     view.looks.length || view.results ? ` (${shown.join(", ")}${more}).` : ": the bars are hollow.",
   );

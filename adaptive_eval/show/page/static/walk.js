@@ -318,7 +318,7 @@ function summaryOf(facts, one, pair) {
       key: "information",
       text: `${percent(Math.min(1, now.information))} of the information at the horizon`,
     });
-  if (pair?.rho !== null && pair?.rho !== undefined) parts.push({ key: "rho", text: `ρ ${chance(pair.rho)}` });
+  if (pair?.rho !== null && pair?.rho !== undefined) parts.push({ key: "z", text: `ρ ${chance(pair.rho)}` });
   if (pair?.power !== null && pair?.power !== undefined && !SETTLED.has(now.verdict))
     parts.push({ key: "power", text: `chance to be settled ${percent(pair.power)}` });
   return parts;
