@@ -15,14 +15,14 @@ class Term:
 GLOSSARY: Mapping[str, Term] = {
     "tier": Term(
         "Tier",
-        "A tier holds adjacent models with no proven difference. A new tier begins with a model that is shown to be "
-        "worse than the one above it. The first and last model of a long tier may well differ; the column Alike shows "
-        "which models do. A rank is the place by score alone.",
+        "A tier holds adjacent models with no proven difference. A new tier begins with a model that is worse than "
+        "the one above it. The first and last model of a long tier may differ; the column Alike shows which do. A "
+        "rank is the place by score alone.",
     ),
     "letters": Term(
         "Alike",
-        "Models that share a letter are not shown to differ. Models without a common letter are. The letters come "
-        "from comparing all pairs, while tiers compare neighbours only.",
+        "Models without a common letter differ. Models that share one show no difference. Letters compare all pairs, "
+        "tiers only neighbours.",
     ),
     "score": Term(
         "Score, avg@N",
@@ -32,8 +32,8 @@ GLOSSARY: Mapping[str, Term] = {
     "bayes": Term(
         "Bayes@N, posterior",
         "An estimate that starts with one imagined answer of every category. For a question, 4 right of 6 give (4 + "
-        "1) / (6 + 2) = 62.5%. Bayes@N is the mean over all questions, μ ± σ. The fewer trials, the more it is pulled "
-        "to the middle of the scale, often by several points. Decisions use avg@N, except under the rule `published`.",
+        "1) / (6 + 2) = 62.5%. Bayes@N is the mean over all questions, μ ± σ. With few trials this pulls it to the "
+        "middle of the scale, by several points. Decisions use avg@N, except under the rule `published`.",
     ),
     "corrected": Term(
         "Corrected",
@@ -49,9 +49,9 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "trials": Term(
         "Trials",
-        "Sampled answers, each with its own seed. Only complete rounds count: short answers arrive first and are more "
-        "often right, so a partial round would mislead. Trials that no look has judged are marked. A finished run may "
-        "have some, sent ahead of its last look.",
+        "Sampled answers, each with its own seed. Looks judge only complete rounds: short answers arrive first and "
+        "are more often right, so a partial round would mislead. A finished run may have trials that no look has "
+        "judged, sent ahead.",
     ),
     "prior_trials": Term(
         "R0",
@@ -59,24 +59,23 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "z": Term(
         "z",
-        "z is the difference of two scores divided by its standard error, positive if the first model is ahead. Under "
-        "a gate, delta is first added to the score of the build. ρ = Φ(|z|) is the same in another unit: the "
-        "confidence, from this look alone, that the leading model is better. A gate has no ρ.",
+        "z is the difference of two scores divided by its standard error, positive if the first model is ahead. A "
+        "gate first adds delta to the score of the build. ρ = Φ(|z|) is the same in another unit: the confidence, "
+        "from this look alone, that the leading model is better. Gates have no ρ.",
     ),
     "boundary": Term(
         "Boundary",
         "The boundary is the value that |z| must reach for a call. It is higher than for a single look, because "
-        "repeated looks give chance more opportunities. Under `near_best` delta lowers it. A call stands, even if z "
-        "falls later. The rule `published` has a constant boundary and judges anew at every look.",
+        "repeated looks give chance more opportunities. `near_best` lowers it by delta. A call stands, even if z "
+        "falls later, except under the rule `published`.",
     ),
     "resolved": Term(
         "Resolved",
-        "One of the two models is called better. Later looks do not undo this, except under the rule `published`. "
-        "Under `near_best`, the model ahead is called less than delta behind the other.",
+        "One model is better than the other. Under `near_best`, it is less than delta behind the other.",
     ),
     "tied": Term(
         "Tied",
-        "The two models are called equal within delta, at the confidence you set.",
+        "The two models are equal within delta.",
     ),
     "open": Term(
         "Open",
@@ -89,13 +88,13 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "blocked": Term(
         "Blocked",
-        "It cannot be decided. One of the models was set aside, which means that it gets no more trials; or answers "
-        "that were cut off or have no grade could decide it; or an alarm ended the run.",
+        "No decision is possible. One of the models was set aside (it gets no more trials), an alarm ended the run, "
+        "or answers that were cut off or have no grade could decide it.",
     ),
     "undecided_by_labels": Term(
         "Undecided by labels",
-        "The grades decide it, but people's labels show errors of the grader. With scores corrected for these errors "
-        "the pair is undecided. More labels may decide it.",
+        "The grades decide it, but people's labels show errors of the grader. Scores corrected for these errors leave "
+        "it undecided. More labels may help.",
     ),
     "delta": Term(
         "δ, delta",
@@ -117,30 +116,28 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "adjusted_p": Term(
         "Adjusted p",
-        "How easily chance alone would put the row's model that far ahead when all pairs are compared at once (Holm's "
+        "The probability that chance alone puts the row's model that far ahead, for all pairs at once (Holm's "
         "adjustment). A resolved pair may fail this stricter test.",
     ),
     "look": Term(
         "Look",
-        "One check of all comparisons, after a complete round. Nothing is decided between looks.",
+        "One check of all comparisons, after a complete round. The run decides nothing in between.",
     ),
     "per_answer": Term(
         "Per answer",
-        "The mean price, completion tokens and seconds of one answer of the model. The price excludes grading. The "
-        "seconds last from sending a request to its complete answer, at the load of this run; in a batch service, "
-        "until the batch's results came.",
+        "The mean price (without grading), completion tokens and seconds of one answer. The seconds run from sending "
+        "a request to its complete answer, or to the results of its batch.",
     ),
     "server_time": Term(
         "Server time",
-        "How long servers were held, busy or not. A server that the run started counts from its start to its stop. "
-        "Any other counts from the first to the last request of each start of the run. GPU hours of requests are the "
-        "part with answers in the making.",
+        "The time for which the run held servers, busy or not. A server that the run started counts from its start to "
+        "its stop. Any other counts from the first to the last request of each start of the run. GPU hours of "
+        "requests are the part that answers used.",
     ),
     "gate": Term(
         "Gate",
         "PASS: the model is worse than the baseline by less than delta. FAIL: it is worse by more. UNDECIDED: neither "
-        "is shown, or answers that timed out, were cut off, are empty or have no grade could decide it. With delta 0 "
-        "a model must be better to pass.",
+        "is clear, or answers without a sound grade could decide it. With delta 0 a model must be better to pass.",
     ),
 }
 """Terms by the key that page and documents use."""
