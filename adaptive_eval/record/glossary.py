@@ -66,12 +66,13 @@ GLOSSARY: Mapping[str, Term] = {
     "boundary": Term(
         "Boundary",
         "The boundary is the value that |z| must reach for a call. It is higher than for a single look, because "
-        "repeated looks give chance more opportunities. `near_best` lowers it by delta. A call stands, even if z "
-        "falls later, except under the rule `published`.",
+        "repeated looks give chance more opportunities. `near_best`, the rule for picks, lowers it by delta. A call "
+        "stands, even if z falls later, except under the rule `published`.",
     ),
     "resolved": Term(
         "Resolved",
-        "One model is better than the other. Under `near_best`, it is less than delta behind the other.",
+        "One model is better than the other. Under `near_best`, the rule for picks, it is only shown to be less than "
+        "delta behind.",
     ),
     "tied": Term(
         "Tied",
