@@ -38,16 +38,14 @@ export function ticks(from, to, wanted, whole = false) {
  * @param {...Child} content
  */
 export function figure({ label, caption, width, height, className = "" }, ...content) {
-  return h(
-    "figure",
-    { class: `chart ${className}` },
+  return h("figure", { class: `chart ${className}` }, [
     h(
       "div",
       { class: "scroll" },
       s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label }, content),
     ),
     caption ? h("figcaption", null, caption) : null,
-  );
+  ]);
 }
 
 /**

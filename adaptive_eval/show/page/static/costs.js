@@ -14,9 +14,7 @@ export function tiles({ view, facts, pulse, live }) {
   };
   const elapsed = pulse?.elapsed ?? view.elapsed;
   const eta = pulse?.eta_seconds;
-  return h(
-    "dl",
-    { class: "tiles" },
+  return h("dl", { class: "tiles" }, [
     tile(
       "Trials",
       count(cost.trials),
@@ -41,7 +39,7 @@ export function tiles({ view, facts, pulse, live }) {
           view.trials_to_go === null ? null : `about ${plural(view.trials_to_go, "trial")}`,
         )
       : null,
-  );
+  ]);
 }
 
 /** What a run has cost, in a line. @param {RunCost} cost */
@@ -73,12 +71,10 @@ function allowed(trials, { allowed_trials }) {
 
 /** @param {string} label @param {Child} value @param {Child} note */
 function tile(label, value, note) {
-  return h(
-    "div",
-    { class: "tile", "data-key": label },
+  return h("div", { class: "tile", "data-key": label }, [
     h("dt", null, label),
     h("dd", null, h("span", { class: "figure" }, value), note ? h("span", { class: "note" }, note) : null),
-  );
+  ]);
 }
 
 /** What grades have used, and what was spent besides the stored answers of today's models. @param {RunView} view */
@@ -86,15 +82,13 @@ export function besides(view) {
   const rows = view.besides;
   const grading = view.results?.cost.grading ?? null;
   if (!rows.length && !grading) return null;
-  return h(
-    "ul",
-    { class: "quiet", "data-key": "besides" },
+  return h("ul", { class: "quiet", "data-key": "besides" }, [
     grading ? h("li", null, `Of this, to grade ${plural(grading.answers, "answer")}: ${graded(grading)}.`) : null,
     grading?.in_vain
       ? h("li", null, `And for verdicts that could not be read, or were replaced: ${graded(grading.in_vain)}.`)
       : null,
     rows.map((row) => h("li", null, `Besides, on ${plain(row.what)}: ${listed(amounts(row))}.`)),
-  );
+  ]);
 }
 
 /** What a judge or a verifier has used. @param {GradingCost | WastedCost} row */
@@ -160,17 +154,13 @@ function caps({ view, facts, pulse }) {
 export function budget(state) {
   const rows = caps(state);
   if (!rows.length) return null;
-  return h(
-    "div",
-    { class: "budget" },
+  return h("div", { class: "budget" }, [
     h("h3", null, "Budget"),
     h(
       "ul",
       null,
       rows.map(([key, label, used, cap, format]) =>
-        h(
-          "li",
-          { "data-key": key },
+        h("li", { "data-key": key }, [
           h("span", null, label),
           h(
             "span",
@@ -185,8 +175,8 @@ export function budget(state) {
             h("span", { style: { width: `${Math.min(100, (100 * used) / cap).toFixed(1)}%` } }),
           ),
           h("span", { class: "digits" }, `${format(used)} of ${format(cap)} (${percent(used / cap)})`),
-        ),
+        ]),
       ),
     ),
-  );
+  ]);
 }

@@ -50,42 +50,32 @@ function input(id, label, attributes) {
 
 function page() {
   return [
-    h(
-      "header",
-      { class: "top" },
+    h("header", { class: "top" }, [
       h("p", { class: "brand" }, "adaptive-eval"),
       h("h1", null, "Ranking models by sampling"),
-    ),
-    h(
-      "section",
-      { class: "demo-panel demo-race", "aria-labelledby": "peeking" },
-      h(
-        "div",
-        null,
+    ]),
+    h("section", { class: "demo-panel demo-race", "aria-labelledby": "peeking" }, [
+      h("div", null, [
         h("h2", { id: "peeking" }, "Two equal models, looked at after every trial"),
         h(
           "p",
           null,
           "Neither is better. A rule that calls a winner at the first z beyond 1.645 will find one, if it looks often enough; a boundary for any looks allows for every one.",
         ),
-        h(
-          "div",
-          { class: "demo-choice" },
+        h("div", { class: "demo-choice" }, [
           h("button", { id: "again", type: "button" }, "Another race"),
           h("button", { id: "many", type: "button" }, `${RACES} races`),
-        ),
+        ]),
         h("p", { id: "tally", role: "status" }),
-      ),
+      ]),
       h("div", { id: "race" }),
-    ),
+    ]),
     h(
       "p",
       null,
       "Now models that differ: they answer questions by chance, and each trial tells a little more of who is better. Sample, pause, go back; then see how few trials it takes to ask only where the ranking is still open.",
     ),
-    h(
-      "form",
-      { class: "demo-choice", "aria-label": "What is sampled" },
+    h("form", { class: "demo-choice", "aria-label": "What is sampled" }, [
       input("scores", "true scores, %", { value: SCORES, size: 24 }),
       input("questions", "questions", { type: "number", min: 1, max: 200, value: 30 }),
       input("difficulty", "difficulty spread", { type: "number", min: 0, max: 6, step: 0.5, value: 1.5 }),
@@ -100,16 +90,14 @@ function page() {
       input("wrong", "rubric, what a wrong answer is worth:", { type: "range", min: 0, max: 0.9, step: 0.1, value: 0 }),
       h("button", { type: "submit" }, "New draw"),
       input("file", "or a real run (results.json, .csv)", { type: "file", accept: ".json,.csv" }),
-    ),
+    ]),
     h("p", { id: "problem", class: "problem", role: "alert" }),
-    h(
-      "div",
-      { class: "demo-choice" },
+    h("div", { class: "demo-choice" }, [
       h("button", { id: "play", type: "button", "aria-pressed": "false" }, "Play"),
       h("button", { id: "step", type: "button" }, "One trial"),
       input("n", "trials so far", { type: "range", min: 1, max: 80, value: 1 }),
       h("output", { id: "told", for: "n" }),
-    ),
+    ]),
     h("main", { id: "seen" }),
   ];
 }
@@ -134,8 +122,7 @@ function curvesOver(label, curves, low, high, most = state.steps.length) {
   const width = room();
   const x = linear(1, most, LEFT, width - 12);
   const y = linear(low, high, HEIGHT - BOTTOM, 12);
-  return figure(
-    { label, width, height: HEIGHT, caption: h("span", null, key(curves.map(([name]) => name))) },
+  return figure({ label, width, height: HEIGHT, caption: h("span", null, key(curves.map(([name]) => name))) }, [
     horizontalLines(ticks(low, high, 5), y, LEFT, width - 12, (value) =>
       number(high < 0 ? -value : value, high - low > 2 ? 0 : 1),
     ),
@@ -154,7 +141,7 @@ function curvesOver(label, curves, low, high, most = state.steps.length) {
         up !== null && across < most ? s("circle", { cx: x(across), cy: y(up), r: 3, fill: stroke }) : null,
       ];
     }),
-  );
+  ]);
 }
 
 /** What each model has had of its N trials when only open neighbours are asked. */
@@ -182,14 +169,12 @@ function spending() {
         ];
       }),
     ),
-    h(
-      "p",
-      { id: "spent" },
+    h("p", { id: "spent" }, [
       `${spent} trials a question instead of ${n * of} (${percent(spent / (n * of))}); ${told} of ${of - 1} neighbours decided. `,
       n === most
         ? `All ${most} trials of everyone, looked at once, tell ${looked} apart.`
         : "A model is asked no more (✓) while its neighbours in the ranking are told from it.",
-    ),
+    ]),
   ];
 }
 
@@ -239,11 +224,10 @@ function posteriors() {
     ];
   });
   const height = 50 + models.length * 34 + 20;
-  return figure(
-    { label: `Posteriors of ${models.length} models after ${state.n} trials`, width, height },
+  return figure({ label: `Posteriors of ${models.length} models after ${state.n} trials`, width, height }, [
     bottomTicks(ticks(0, 1, 5), place, height - 40, (value) => percent(value), "score", width - 24),
     rows,
-  );
+  ]);
 }
 
 function standing() {

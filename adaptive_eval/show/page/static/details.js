@@ -47,9 +47,7 @@ export const details = {
       groupTables(results),
       metricsTable(results),
       results.reversals.length && !facts.gate
-        ? h(
-            "p",
-            { class: "note" },
+        ? h("p", { class: "note" }, [
             "In the other order since they were called: ",
             results.reversals.map(([better, worse], at) => [
               at ? ", " : "",
@@ -58,7 +56,7 @@ export const details = {
               worse === null ? "the value" : name(worse, 40),
             ]),
             ".",
-          )
+          ])
         : null,
     ];
   },
@@ -84,9 +82,7 @@ function lettersTellMore(rows) {
 /** Why two columns say different numbers of the same answers. @param {Facts} facts */
 function shrunk(facts) {
   const middle = (facts.low + facts.high) / 2;
-  return h(
-    "p",
-    { class: "note" },
+  return h("p", { class: "note" }, [
     "The score is ",
     term("score", "avg@N"),
     ", the plain average, and it alone decides. ",
@@ -95,7 +91,7 @@ function shrunk(facts) {
       ? ` is drawn towards ${score(facts, middle, 0)} by one imagined answer of each category a question, `
       : " is drawn towards the middle of the scale by one imagined answer of each category a question, ",
     "so that it lies below a high score and above a low one.",
-  );
+  ]);
 }
 
 /** @param {RunView} view @param {Facts} facts @returns {Column[]} */
@@ -205,10 +201,8 @@ function verdictCell(pair, facts) {
   if (!pair) return "";
   const z = pair.z === null ? null : h("span", { class: "z" }, zText(pair));
   const rho = pair.rho === null ? "" : `, ρ = ${percent(pair.rho, 2)}`;
-  return h(
-    "span",
-    { class: "verdict", title: `${pairText(facts, pair)}: ${pair.word}${rho}` },
+  return h("span", { class: "verdict", title: `${pairText(facts, pair)}: ${pair.word}${rho}` }, [
     badge(pair.verdict, pair.word),
     z,
-  );
+  ]);
 }

@@ -35,12 +35,10 @@ const FOREST = { width: 220, height: 20, pad: 6 };
  */
 export function questionDialog(state, fetchTrials, fetchEnd) {
   const body = h("div", { class: "body" });
-  const dialog = h(
-    "dialog",
-    { "aria-labelledby": "question-title" },
+  const dialog = h("dialog", { "aria-labelledby": "question-title" }, [
     h("form", { method: "dialog" }, h("button", { class: "close", "aria-label": "Close" }, "×")),
     body,
-  );
+  ]);
   document.body.append(dialog);
   /** @type {Seen} */
   const seen = { index: 0, model: null, trials: [], more: false, problem: null, busy: false, ask: 0, ends: new Map() };
@@ -181,18 +179,18 @@ function forest(known, x) {
       height: FOREST.height,
       "aria-hidden": "true",
     },
-    s("line", { class: "grid", x1: FOREST.pad, x2: FOREST.width - FOREST.pad, y1: middle, y2: middle }),
-    s("line", { class: "whisker", x1: x(known.lo), x2: x(known.hi), y1: middle, y2: middle }),
-    s("circle", { class: "dot", cx: x(known.mean), cy: middle, r: 3.5 }),
+    [
+      s("line", { class: "grid", x1: FOREST.pad, x2: FOREST.width - FOREST.pad, y1: middle, y2: middle }),
+      s("line", { class: "whisker", x1: x(known.lo), x2: x(known.hi), y1: middle, y2: middle }),
+      s("circle", { class: "dot", cx: x(known.mean), cy: middle, r: 3.5 }),
+    ],
   );
 }
 
 /** @param {State} state @param {Seen} seen */
 function trials(state, seen) {
   const { view } = state;
-  return h(
-    "section",
-    { "data-key": `trials-${seen.model}`, "aria-label": "Answers" },
+  return h("section", { "data-key": `trials-${seen.model}`, "aria-label": "Answers" }, [
     h("h3", null, "Answers of ", name(seen.model, 60)),
     h(
       "div",
@@ -205,7 +203,7 @@ function trials(state, seen) {
     seen.more && !seen.busy
       ? h("button", { type: "button", class: "more", "data-next": "" }, "Show more answers")
       : null,
-  );
+  ]);
 }
 
 /** @param {TrialView} trial */
@@ -227,25 +225,19 @@ function answer(view, trial, end) {
   ];
   /** @type {[Child, Child][]} */
   const rows = facts.map(([label, value]) => [label, value === null || value === undefined ? null : plain(value, 600)]);
-  return h(
-    "details",
-    { class: "answer", "data-key": String(trial.trial) },
-    h(
-      "summary",
-      null,
+  return h("details", { class: "answer", "data-key": String(trial.trial) }, [
+    h("summary", null, [
       h("span", { class: "digits" }, `#${trial.trial}`),
       h("span", { class: `grade ${trial.category === null ? "failed" : best ? "best" : ""}` }, grade),
       h("span", { class: "extracted" }, plain(trial.extracted ?? "", 40)),
       h("span", { class: "quiet digits" }, `${plural(trial.completion_tokens, "token")}, ${duration(trial.latency)}`),
-    ),
+    ]),
     factList(rows),
     trial.reasoning
-      ? h(
-          "details",
-          { class: "reasoning" },
+      ? h("details", { class: "reasoning" }, [
           h("summary", null, "Reasoning"),
           h("pre", { class: "foreign", dir: "auto" }, visible(trial.reasoning)),
-        )
+        ])
       : null,
     h(
       "pre",
@@ -254,7 +246,7 @@ function answer(view, trial, end) {
     ),
     trial.tokens.length ? tokenList(trial) : null,
     end === undefined ? null : transcriptEnd(end),
-  );
+  ]);
 }
 
 /** The last message of a transcript, or why it is not there. @param {TranscriptEnd | string} end */
@@ -263,12 +255,10 @@ export function transcriptEnd(end) {
   const { log, role, sample, text } = end;
   const where = `sample ${plain(sample, 200)} in ${plain(log, 200)}`;
   if (role === null) return h("p", { class: "note transcript" }, `${plain(text, 600)} It is ${where}.`);
-  return h(
-    "section",
-    { class: "transcript", "aria-label": "Last message of its transcript" },
+  return h("section", { class: "transcript", "aria-label": "Last message of its transcript" }, [
     h("p", { class: "note" }, `Last message of its transcript (${where}), by ${plain(role, 40)}:`),
     h("pre", { class: "foreign", dir: "auto" }, text ? visible(text) : h("span", { class: "quiet" }, "(empty)")),
-  );
+  ]);
 }
 
 /**
@@ -281,12 +271,10 @@ function tokenList({ tokens, completion_tokens }) {
     return `${chance.padStart(6)}  ${JSON.stringify(token)}`;
   });
   const all = tokens.length >= completion_tokens;
-  return h(
-    "details",
-    { class: "reasoning" },
+  return h("details", { class: "reasoning" }, [
     h("summary", null, `Probabilities of ${all ? "its" : "the first"} ${plural(tokens.length, "token")}`),
     h("pre", { class: "foreign", dir: "ltr" }, visible(lines.join("\n"))),
-  );
+  ]);
 }
 
 /**

@@ -41,12 +41,10 @@ export function namesRoom(names, most) {
 /** The place to draw on. @param {string} label @param {string} kind */
 export function grid(label, kind) {
   const says = `${label} Arrow keys move.`;
-  return h(
-    "div",
-    { class: "grid-of-cells", "data-key": "grid", "data-own": "" },
+  return h("div", { class: "grid-of-cells", "data-key": "grid", "data-own": "" }, [
     h("canvas", { tabindex: 0, role: "application", "aria-roledescription": kind, "aria-label": says }),
     h("output", { class: "readout", "aria-live": "polite" }, "Point at a cell, or move with the arrow keys."),
-  );
+  ]);
 }
 
 /** How high what stands above the columns is. @param {Grid} shown */

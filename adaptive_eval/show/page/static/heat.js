@@ -19,14 +19,12 @@ export const heat = {
     const { bin } = binsOf(state);
     const total = view.trials.flat().reduce((sum, one) => sum + one, 0);
     return [
-      h(
-        "p",
-        null,
+      h("p", null, [
         `${plural(total, "trial")} over ${plural(facts.names.length, "model")} and `,
         plural(view.questions.length, "question"),
         bin > 1 ? `; each column is ${bin} questions, shown by their mean` : "",
         ". Models in the order of the ranking.",
-      ),
+      ]),
       grid("Trials of each model on each question. Enter opens the question.", "heat map"),
       scale(mostOf(view)),
       countsBehind(view, facts),
@@ -85,9 +83,7 @@ function gridOf(state) {
 /** @param {number} most */
 function scale(most) {
   const step = (/** @type {number} */ at) => h("span", { style: { background: ramp(at / 23) } });
-  return h(
-    "div",
-    { class: "scale", "data-key": `scale-${most}` },
+  return h("div", { class: "scale", "data-key": `scale-${most}` }, [
     h("span", null, "0"),
     h(
       "span",
@@ -95,7 +91,7 @@ function scale(most) {
       Array.from({ length: 24 }, (_, at) => step(at)),
     ),
     h("span", null, plural(most, "trial")),
-  );
+  ]);
 }
 
 /** @param {RunView} view @param {Facts} facts */

@@ -28,13 +28,11 @@ export const labels = {
 function said(found) {
   const total = found.models.reduce((sum, one) => sum + one.labels, 0);
   const wrong = found.models.reduce((sum, one) => sum + disagreeing(one), 0);
-  const told = h(
-    "p",
-    { class: "quiet" },
+  const told = h("p", { class: "quiet" }, [
     `Of ${plural(total, "label")} ${count(wrong)} ${wrong === 1 ? "differs" : "differ"} from what the grader `,
     `(${plain(found.grader)}) said. Corrected scores estimate what labels of all answers would have given; their `,
     "intervals have the sampling error and that of the correction. Ranking and verdicts go by corrected scores.",
-  );
+  ]);
   const alone = "Scores here are of this run's own answers: outcomes that were known before (R0) have no labels.";
   const warned = "The grader errs differently about the models.";
   return [

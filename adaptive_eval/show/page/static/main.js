@@ -198,15 +198,13 @@ function title(state) {
   const status = statusOf(view, state.live);
   return [
     h("p", { class: "brand" }, "adaptive-eval"),
-    h(
-      "h1",
-      null,
+    h("h1", null, [
       name(view.name),
       " ",
       h("span", { class: `status ${status}` }, status),
       state.live && status === "running" ? h("span", { class: "pulse" }, "live") : null,
       state.waiting ? h("span", { class: "waiting", role: "status" }, "no connection, trying again …") : null,
-    ),
+    ]),
     h("p", { class: "quiet" }, subtitle(view)),
   ];
 }
@@ -214,16 +212,14 @@ function title(state) {
 /** @param {RunView} view */
 function footer(view) {
   const run = view.results?.run;
-  return h(
-    "footer",
-    { class: "quiet" },
+  return h("footer", { class: "quiet" }, [
     `adaptive-eval${run ? ` ${plain(run.version)}` : ""}. Scores are averages over trials (`,
     term("score", "avg@N"),
     "), so that models with unequal numbers of trials compare fairly; ",
     view.configuration.trials?.draw ? null : term("bayes", "Bayes@N"),
     view.configuration.trials?.draw ? null : " stands beside them. ",
     "Estimates after “Don’t Pass@k” (arXiv:2510.04265).",
-  );
+  ]);
 }
 
 /**

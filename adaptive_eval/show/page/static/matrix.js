@@ -25,16 +25,14 @@ export const matrix = {
     return [
       h("p", null, term("z"), " of the row against the column, positive where the row is ahead."),
       key(levelOf(facts)),
-      h(
-        "div",
-        { class: "beside" },
+      h("div", { class: "beside" }, [
         grid("z of every model against every other.", "matrix"),
         h(
           "div",
           { class: "detail", "data-key": "detail" },
           detail(view, facts, pairsOf(facts), chosenOf(facts, ui.cell)),
         ),
-      ),
+      ]),
     ];
   },
   painted: (root, state) => paint(root, gridOf(state)),
@@ -109,21 +107,17 @@ function chosenOf(facts, cell) {
 function key(level) {
   const swatch = (/** @type {string} */ className) =>
     h("span", { class: `swatch ${className}`, "aria-hidden": "true" });
-  return h(
-    "ul",
-    { class: "key" },
-    h(
-      "li",
-      null,
+  return h("ul", { class: "key" }, [
+    h("li", null, [
       swatch("ahead"),
       swatch("behind"),
       "stands among all pairs: ",
       term("adjusted_p", "adjusted p"),
       ` below ${number(level, 2)}`,
-    ),
+    ]),
     h("li", null, swatch("ahead alone"), swatch("behind alone"), "called by the run, but not standing among all pairs"),
     h("li", null, swatch("compared"), "compared by the objective"),
-  );
+  ]);
 }
 
 /**
@@ -186,9 +180,7 @@ function detail(view, facts, pairs, [model, other]) {
     ...(compared ? comparedRows(facts, compared) : []),
   ];
   return [
-    h(
-      "h3",
-      null,
+    h("h3", null, [
       name(model, 40),
       " against ",
       name(other, 40),
@@ -196,7 +188,7 @@ function detail(view, facts, pairs, [model, other]) {
       compared
         ? badge(compared.verdict, compared.word)
         : h("span", { class: "quiet" }, "not compared by the objective"),
-    ),
+    ]),
     factList(rows),
   ];
 }

@@ -105,24 +105,20 @@ function promise(view) {
 function warnings(view) {
   const all = view.results?.warnings ?? [];
   if (!all.length) return null;
-  return h(
-    "div",
-    { class: "warnings" },
+  return h("div", { class: "warnings" }, [
     h("h3", null, plural(all.length, "warning")),
     h(
       "ul",
       null,
       all.map((one) =>
-        h(
-          "li",
-          null,
+        h("li", null, [
           h("span", { class: "kind" }, plain(one.kind)),
           one.model === null ? null : [h("b", null, name(one.model, 60)), ": "],
           plain(one.text, 1000),
-        ),
+        ]),
       ),
     ),
-  );
+  ]);
 }
 
 /** The line under the run's name: what it has, what it cost, and where the answers are. @param {RunView} view */

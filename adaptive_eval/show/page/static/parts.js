@@ -73,9 +73,7 @@ export function region(label, className, ...content) {
  */
 export function table({ caption, shown = false, head, rows, texts = 1, key = null }) {
   const side = (/** @type {number} */ at) => (at < texts ? null : "digits");
-  return h(
-    "table",
-    null,
+  return h("table", null, [
     h("caption", { class: shown ? null : "unseen" }, h("span", { class: "says" }, caption)),
     h(
       "thead",
@@ -97,7 +95,7 @@ export function table({ caption, shown = false, head, rows, texts = 1, key = nul
         ),
       ),
     ),
-  );
+  ]);
 }
 
 /** The numbers that the reader has unfolded. @type {Set<string>} */
@@ -109,12 +107,10 @@ const unfolded = new Set();
  */
 export function data(title, content, key = null) {
   const open = unfolded.has(key ?? title);
-  return h(
-    "details",
-    { class: "data", "data-key": key, "data-fold": key ?? title, open },
+  return h("details", { class: "data", "data-key": key, "data-fold": key ?? title, open }, [
     h("summary", null, "Data"),
     open ? region(title, "tall", table({ caption: title, shown: true, ...content() })) : null,
-  );
+  ]);
 }
 
 /**
@@ -159,13 +155,11 @@ export function filterField({ placeholder, shown, all, unit, more }) {
     autocomplete: "off",
     spellcheck: "false",
   });
-  return h(
-    "p",
-    { class: "controls" },
+  return h("p", { class: "controls" }, [
     h("label", null, "Filter ", input),
     more,
     h("span", { class: "quiet", role: "status" }, `${count(shown)} of ${plural(all, unit)}`),
-  );
+  ]);
 }
 
 /**
@@ -187,11 +181,9 @@ export function sortHeading(by, sort, title, more = {}) {
   return h(
     "th",
     { scope: "col", "aria-sort": here && (here.down ? "descending" : "ascending"), ...more },
-    h(
-      "button",
-      { type: "button", "data-sort": by },
+    h("button", { type: "button", "data-sort": by }, [
       title,
       here ? h("span", { class: "arrow", "aria-hidden": "true" }, here.down ? " ↓" : " ↑") : null,
-    ),
+    ]),
   );
 }

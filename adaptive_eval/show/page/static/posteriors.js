@@ -25,15 +25,13 @@ export const posteriors = {
     const rows = rowsOf(state);
     const left = rows.length - (ui.questions ?? PAGE);
     return [
-      h(
-        "p",
-        null,
+      h("p", null, [
         "The ",
         term("bayes", "posterior"),
         " of each model's score on each question: the bar is the 95% interval, the tick the mean, ",
         `from ${score(facts, facts.low, 0)} to ${score(facts, facts.high, 0)}. `,
         "Choose one to see everything about the question.",
-      ),
+      ]),
       fresh(view, facts),
       filterField({
         placeholder: "id, text or cluster",
@@ -74,19 +72,15 @@ export const posteriors = {
 function orders(facts, chosen) {
   const option = (/** @type {string} */ value, /** @type {string} */ text) =>
     h("option", { value, selected: value === (chosen ?? "") }, text);
-  return h(
-    "label",
-    null,
+  return h("label", null, [
     "Order ",
-    h(
-      "select",
-      { "data-order": "" },
+    h("select", { "data-order": "" }, [
       option("", "as they were asked"),
       option("mean", "hardest first"),
       option("spread", "models furthest apart first"),
       facts.names.map((model) => option(`model:${model}`, `best of ${plain(model, 40)} first`)),
-    ),
-  );
+    ]),
+  ]);
 }
 
 /** What no look has used, though it is shown here. @param {RunView} view @param {Facts} facts */
@@ -99,14 +93,12 @@ function fresh(view, facts) {
   const shown = waiting.slice(0, 6).map(({ model, many }) => `${plain(model, 40)} ${count(many)}`);
   const more = waiting.length > shown.length ? ` and ${waiting.length - shown.length} more` : "";
   const all = view.trials.flat().reduce((sum, one) => sum + one, 0);
-  return h(
-    "p",
-    { class: "fresh" },
+  return h("p", { class: "fresh" }, [
     `All ${plural(all, "trial")} that are graded count here; `,
     term("trials", "no look has judged"),
     ` ${count(total)} of them${view.results?.run.status === "finished" ? "" : " yet"}`,
     view.looks.length || view.results ? ` (${shown.join(", ")}${more}).` : ": the bars are hollow.",
-  );
+  ]);
 }
 
 /** The questions that the filter leaves, in the order that was chosen. @param {State} state @returns {Row[]} */

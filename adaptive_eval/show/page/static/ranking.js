@@ -38,13 +38,11 @@ export const ranking = {
     ];
     return [
       ...lead,
-      h(
-        "table",
-        { class: "ranking" },
+      h("table", { class: "ranking" }, [
         h("caption", { class: "unseen" }, "The models from best to worst"),
         h("thead", null, h("tr", null, heads)),
         tiersOf(rows, facts).map((tier) => tierBody(tier, x, state, each)),
-      ),
+      ]),
       h("p", { class: "note" }, plain(view.words.promise, 2000)),
     ];
   },
@@ -79,25 +77,19 @@ function tierBody({ number: tier, rows, first }, x, state, each) {
     "tbody",
     { "data-key": `tier-${tier}-${rows[0].rank}` },
     rows.map((row, at) =>
-      h(
-        "tr",
-        { "data-key": row.name, class: row.set_aside === null ? null : "aside" },
+      h("tr", { "data-key": row.name, class: row.set_aside === null ? null : "aside" }, [
         at === 0 && !facts.gate
           ? h("th", { scope: "rowgroup", rowspan: rows.length, class: "tier" }, h("span", null, tier ?? "–"))
           : null,
-        h(
-          "th",
-          { scope: "row", class: row.name.length > LONG ? "model long" : "model" },
+        h("th", { scope: "row", class: row.name.length > LONG ? "model long" : "model" }, [
           name(row.name, 120),
           row.set_aside === null ? null : h("small", { class: "aside" }, "set aside: ", plain(row.set_aside, 120)),
           row.recorded === null ? null : h("small", null, " recorded: ", plain(row.recorded, 60)),
-        ),
-        h(
-          "td",
-          { class: "digits" },
+        ]),
+        h("td", { class: "digits" }, [
           h("b", null, score(facts, row.score)),
           row.lo === null ? null : h("small", null, narrowInterval(facts, row.lo, row.hi)),
-        ),
+        ]),
         each
           ? h(
               "td",
@@ -107,7 +99,7 @@ function tierBody({ number: tier, rows, first }, x, state, each) {
           : null,
         h("td", { class: "plot" }, forest(row, x, facts)),
         h("td", { class: "says" }, plain(view.verdicts[first + at] ?? "", 500)),
-      ),
+      ]),
     ),
   );
 }

@@ -28,12 +28,10 @@ export const recipe = {
       sampling(view),
       servers(view),
       h("h3", null, "Configuration"),
-      h(
-        "p",
-        { class: "note" },
+      h("p", { class: "note" }, [
         "Settings that were left at nothing are not shown; keys and secrets never are. ",
         h("button", { type: "button", class: "small", "data-copy": "" }, "Copy"),
-      ),
+      ]),
       region("Configuration", "tall", h("pre", { class: "yaml" }, visible(yaml(configuration)))),
     ];
   },

@@ -16,12 +16,10 @@ export const rubrics = {
     const models = found.rubrics[0].models.map((model) => name(model.name));
     const caption = "Rank of each model under each rubric, with its tier in brackets";
     return [
-      h(
-        "p",
-        { class: "quiet" },
+      h("p", { class: "quiet" }, [
         `${plural(found.trials, "trial")} that the scores are of, put into categories anew by what is stored of each. `,
         "A rubric that was chosen because of what it shows here promises nothing.",
-      ),
+      ]),
       region(
         caption,
         "",

@@ -128,9 +128,7 @@ function table(runs, sort, root) {
   return h(
     "div",
     { class: "scroll", tabindex: 0, role: "region", "aria-label": "Runs", "data-key": "table" },
-    h(
-      "table",
-      { class: "runs" },
+    h("table", { class: "runs" }, [
       h("caption", { class: "unseen" }, "Runs in this folder"),
       h(
         "thead",
@@ -146,7 +144,7 @@ function table(runs, sort, root) {
         null,
         runs.map((run) => row(run, root)),
       ),
-    ),
+    ]),
   );
 }
 
@@ -154,9 +152,7 @@ function table(runs, sort, root) {
 function row(run, root) {
   const digits = (/** @type {string} */ label, /** @type {string} */ text) =>
     h("td", { class: "digits", "data-label": label }, text);
-  return h(
-    "tr",
-    { "data-key": run.name },
+  return h("tr", { "data-key": run.name }, [
     h("th", { scope: "row" }, h("a", { href: `${root}run/${encodeURIComponent(run.name)}/` }, name(run.name, 60))),
     h("td", null, status(run)),
     h("td", { "data-label": "First" }, run.best === null ? "–" : name(run.best, 40)),
@@ -167,7 +163,7 @@ function row(run, root) {
     h("td", null, comparisons(run)),
     h("td", { "data-label": "Begun, UTC" }, moment(run.created).replace(" UTC", "")),
     h("td", { "data-label": "Updated, UTC" }, moment(run.updated).replace(" UTC", "")),
-  );
+  ]);
 }
 
 /** @param {string} outcome */

@@ -95,9 +95,7 @@ function explanation(facts, points) {
           ", the pair is called tied.",
         ]
       : null;
-  return h(
-    "p",
-    null,
+  return h("p", null, [
     "A comparison is called at the first ",
     term("look", "look"),
     " at which ",
@@ -107,7 +105,7 @@ function explanation(facts, points) {
     ", above it or below.",
     tie,
     ` Calls and ties stand.${gap}`,
-  );
+  ]);
 }
 
 /** @param {State} state @param {string} chosen @param {string[]} current */
@@ -116,17 +114,13 @@ function picker(state, chosen, current) {
   const others = [...series.keys()].filter((key) => !current.includes(key));
   const option = (/** @type {string} */ key) =>
     h("option", { value: key, selected: key === chosen }, titleOf(state.facts, entry(series, key)));
-  return h(
-    "label",
-    { class: "picker" },
+  return h("label", { class: "picker" }, [
     "Comparison ",
-    h(
-      "select",
-      { "data-pairs": "" },
+    h("select", { "data-pairs": "" }, [
       h("optgroup", { label: "Compared now" }, current.map(option)),
       others.length ? h("optgroup", { label: "Compared at an earlier look" }, others.map(option)) : null,
-    ),
-  );
+    ]),
+  ]);
 }
 
 /** What is open, out of reach or blocked, and how many trials it would need. @param {Facts} facts */

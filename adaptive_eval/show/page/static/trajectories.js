@@ -37,27 +37,29 @@ export const trajectories = {
           height,
           className: "wide trajectories",
         },
-        names.map((_, at) =>
-          s("text", { class: "tick", x: frame.left - 12, y: y(at + 1), dy: "0.32em", "text-anchor": "end" }, at + 1),
-        ),
-        bottomTicks(
-          ticks(first, last, (width - frame.left - frame.right) / 70, true),
-          x,
-          height - frame.bottom,
-          String,
-          "look",
-          width - frame.right,
-        ),
-        names.map((name, at) =>
-          trajectory(name, stairs(ranks.get(name) ?? []), {
+        [
+          names.map((_, at) =>
+            s("text", { class: "tick", x: frame.left - 12, y: y(at + 1), dy: "0.32em", "text-anchor": "end" }, at + 1),
+          ),
+          bottomTicks(
+            ticks(first, last, (width - frame.left - frame.right) / 70, true),
             x,
-            y,
-            colour: colour(at),
-            rank: at + 1,
-            end: width - frame.right,
-            room: label,
-          }),
-        ),
+            height - frame.bottom,
+            String,
+            "look",
+            width - frame.right,
+          ),
+          names.map((name, at) =>
+            trajectory(name, stairs(ranks.get(name) ?? []), {
+              x,
+              y,
+              colour: colour(at),
+              rank: at + 1,
+              end: width - frame.right,
+              room: label,
+            }),
+          ),
+        ],
       ),
       ranksBehind(looks, ranks, names),
     ];
@@ -92,11 +94,13 @@ function trajectory(name, points, { x, y, colour, rank, end, room }) {
       class: "trajectory",
       "data-key": name,
     },
-    s("title", null, `${plain(name)}: rank ${rank} now`),
-    s("path", { class: "casing", d: line(points, x, y) }),
-    s("path", { class: "stroke", style: { stroke: colour }, d: line(points, x, y) }),
-    s("circle", { style: { fill: colour }, cx: end, cy: y(rank), r: 4 }),
-    s("text", { x: end + 10, y: y(rank), dy: "0.32em" }, fitted(name, room)),
+    [
+      s("title", null, `${plain(name)}: rank ${rank} now`),
+      s("path", { class: "casing", d: line(points, x, y) }),
+      s("path", { class: "stroke", style: { stroke: colour }, d: line(points, x, y) }),
+      s("circle", { style: { fill: colour }, cx: end, cy: y(rank), r: 4 }),
+      s("text", { x: end + 10, y: y(rank), dy: "0.32em" }, fitted(name, room)),
+    ],
   );
 }
 

@@ -109,13 +109,11 @@ function traffic(state) {
   const logs = view.traffic.some((one) => one.replica.startsWith(`${INSPECT_LOGS}/`));
   const first = view.traffic.some((one) => one.ttft !== null);
   const told = logs
-    ? h(
-        "p",
-        { class: "note" },
+    ? h("p", { class: "note" }, [
         "Inspect has the transcripts, in a log of each model for each start of the run: ",
         h("code", null, `inspect view --log-dir ${INSPECT_LOGS}`),
         " in the run’s directory shows them.",
-      )
+      ])
     : null;
   const rows = titled(
     logs ? "Answers by model and log of Inspect" : "Answers by model and server",

@@ -101,20 +101,20 @@ export function small(facts, one, pair, chosen) {
   return h(
     "button",
     { type: "button", class: "panel", "data-key": one.key, "data-pair": one.key, "aria-pressed": String(chosen) },
-    h("span", { class: "title" }, plain(pair.better, 40)),
-    h(
-      "span",
-      { class: "title second" },
-      pair.worse === null ? againstText(facts) : `${facts.over} ${plain(pair.worse, 40)}`,
-    ),
-    s(
-      "svg",
-      { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
-      backdrop(points, curves, plane),
-      walked(points, curves, plane),
-      marked(last(points), pair.verdict, curves, plane, 5),
-    ),
-    h("span", { class: "below" }, badge(pair.verdict, pair.word), h("span", { class: "digits" }, zText(pair))),
+    [
+      h("span", { class: "title" }, plain(pair.better, 40)),
+      h(
+        "span",
+        { class: "title second" },
+        pair.worse === null ? againstText(facts) : `${facts.over} ${plain(pair.worse, 40)}`,
+      ),
+      s("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" }, [
+        backdrop(points, curves, plane),
+        walked(points, curves, plane),
+        marked(last(points), pair.verdict, curves, plane, 5),
+      ]),
+      h("span", { class: "below" }, badge(pair.verdict, pair.word), h("span", { class: "digits" }, zText(pair))),
+    ],
   );
 }
 
@@ -217,22 +217,22 @@ export function large(state, one, pair) {
       height,
       className: "wide",
     },
-    backdrop(points, curves, plane),
-    horizontalLines(ticks(extent[0], extent[1], 6), plane.level, start, end, curves.label),
-    bottomTicks(ticks(points[0].look, last(points).look, width / 90, true), plane.x, ground, String, "look", end),
-    regionLabels(facts, one, curves, plane, width / 3),
-    walked(points, curves, plane),
-    points.filter((_, at) => points.length <= FEW || alone(points, at)).map((point) => dot(point, curves, plane)),
-    marks(points).map((point) => marked(point, point.verdict, curves, plane, 6.5)),
+    [
+      backdrop(points, curves, plane),
+      horizontalLines(ticks(extent[0], extent[1], 6), plane.level, start, end, curves.label),
+      bottomTicks(ticks(points[0].look, last(points).look, width / 90, true), plane.x, ground, String, "look", end),
+      regionLabels(facts, one, curves, plane, width / 3),
+      walked(points, curves, plane),
+      points.filter((_, at) => points.length <= FEW || alone(points, at)).map((point) => dot(point, curves, plane)),
+      marks(points).map((point) => marked(point, point.verdict, curves, plane, 6.5)),
+    ],
   );
-  return h(
-    "div",
-    { class: "large" },
+  return h("div", { class: "large" }, [
     h("h3", null, title, " ", pair ? badge(pair.verdict, pair.word) : badge(last(points).verdict)),
     h("p", { class: "axis" }, curves.title),
     chart,
     dataTable(facts, one, curves, pair),
-  );
+  ]);
 }
 
 /** @param {Point} point @param {Curves} curves @param {Plane} given */
