@@ -23,16 +23,13 @@ export function count(value) {
   return `${shown}${STEPS[power]}`;
 }
 
-const BEYOND = 30;
+const MORE_DIGITS = 30;
 
-/**
- * So many decimals. Halves go to the even digit as in Python, so that the page says what the other reports say.
- * @param {number} value @param {number} digits
- */
+/** A number with decimals; halves go to the even digit, as in the other reports. @param {number} value @param {number} digits */
 function fixed(value, digits) {
-  const exact = value.toFixed(digits + BEYOND);
-  const [shown, rest] = [exact.slice(0, -BEYOND).replace(/\.$/, ""), exact.slice(-BEYOND)];
-  return /^50*$/.test(rest) && /[02468]$/.test(shown) ? shown : value.toFixed(digits);
+  const exact = value.toFixed(digits + MORE_DIGITS);
+  const [shown, beyond] = [exact.slice(0, -MORE_DIGITS).replace(/\.$/, ""), exact.slice(-MORE_DIGITS)];
+  return /^50*$/.test(beyond) && /[02468]$/.test(shown) ? shown : value.toFixed(digits);
 }
 
 /** A number with so many decimals, with a true minus. @param {number | null | undefined} value */
@@ -61,10 +58,7 @@ export function usd(value) {
   return `$${shown.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: most })}`;
 }
 
-/**
- * A small amount: two significant digits, so many decimals at least and six at most.
- * @param {number} value @param {number} decimals
- */
+/** A small amount: two significant digits, at least so many decimals and at most six. @param {number} value @param {number} decimals */
 export function amount(value, decimals) {
   const places = value > 0 ? 1 - Math.floor(Math.log10(value)) : 0;
   return fixed(value, Math.min(Math.max(decimals, places), 6));
@@ -98,15 +92,12 @@ export function listed(words) {
   return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 }
 
-/** What an error says. @param {unknown} error */
+/** The message of an error. @param {unknown} error */
 export function messageOf(error) {
   return error instanceof Error ? error.message : String(error);
 }
 
-/**
- * One line of foreign text for labels: odd characters by their code, and cut in the middle where too long.
- * @param {unknown} text
- */
+/** One line of foreign text: odd characters by their code, and cut in the middle where too long. @param {unknown} text */
 export function plain(text, longest = 200) {
   const shown = String(text).replace(ODD, coded);
   if (shown.length <= longest) return shown;
@@ -114,23 +105,14 @@ export function plain(text, longest = 200) {
   return `${shown.slice(0, longest - 1 - tail)}…${shown.slice(shown.length - tail)}`;
 }
 
-/**
- * A foreign name in running text, so that its direction of writing cannot reach beyond it; it may break behind a slash.
- * @param {unknown} text @param {number=} longest
- */
+/** A foreign name, whose direction of writing cannot reach beyond it; it may break behind a slash. @param {unknown} text @param {number} [longest] */
 export function name(text, longest) {
   const parts = plain(text, longest).split(/(?<=\/)/);
-  return h(
-    "bdi",
-    { class: "name" },
-    parts.flatMap((part, at) => (at ? [h("wbr"), part] : part)),
-  );
+  const breakable = parts.flatMap((part, index) => (index ? [h("wbr"), part] : part));
+  return h("bdi", { class: "name" }, breakable);
 }
 
-/**
- * Foreign text over several lines as nodes, with every control or invisible character shown by its code.
- * @param {unknown} text @returns {Child[]}
- */
+/** Foreign text over several lines as nodes, with every control or invisible character by its code. @param {unknown} text @returns {Child[]} */
 export function visible(text) {
   const nodes = [];
   let from = 0;
