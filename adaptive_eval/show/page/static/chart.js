@@ -62,7 +62,7 @@ export function plot({ label, caption, width, height, right = 16, across, unit, 
         s("text", text, given.format(level)),
       ];
     }),
-    ticks(...across, (plane.right - plane.left) / 80, true).map((value) =>
+    ticks(...across, (plane.right - plane.left) / 55, true).map((value) =>
       s("text", { class: "tick", x: plane.x(value), y: bottom + 16, "text-anchor": "middle" }, value),
     ),
     s("text", { class: "tick title", x: plane.right, y: bottom + 32, "text-anchor": "end" }, unit),

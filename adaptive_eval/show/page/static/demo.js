@@ -1,21 +1,23 @@
 // The demonstration: choose models, sample trial by trial, and see what moves. It needs no server and no network.
 
-import { intervalPlot, line, linear, lineColour, plot } from "./chart.js";
+import { intervalPlot, line, lineColour, plot } from "./chart.js";
 import { meter } from "./costs.js";
 import { DRAWS, converged, history, onlyWhereOpen, race, races, world } from "./demo_play.js";
 import { boundary } from "./demo_stats.js";
 import { load } from "./demo_load.js";
 import { h, s } from "./dom.js";
+import { interval } from "./facts.js";
 import { note, sumOf, table } from "./parts.js";
+import { axis, plotScale } from "./ranking.js";
 import { messageOf, number, percent, plain } from "./text.js";
 import { rankChart } from "./trajectories.js";
 /** @import { Child } from "./dom.js" */
-/** @import { Estimate } from "./demo_stats.js" */
 /** @import { Race, Round, Rule, Step, World } from "./demo_play.js" */
 
 /** @typedef {[name: string, value: (n: number) => number | null]} Curve over the number of trials */
 
 const RULE = /** @type {Rule} */ (JSON.parse(document.getElementById("rule")?.textContent ?? "{}"));
+const SCALE = { low: 0, high: 1, inPercent: true };
 const RACES = 400;
 const MAX_Z = 4.5;
 const [STEP_MS, STILL_STEP_MS, STILL_STRIDE] = [150, 1500, 10];
@@ -149,19 +151,19 @@ function ranking() {
 /** The posterior of each score with its 95% interval; the true score is a line. */
 function posteriors() {
   const { world, steps, n } = state;
-  const { models, order } = steps[n - 1];
-  const place = linear(0, 1, 3, 97);
-  const x = (/** @type {number} */ share) => `${place(worth(Math.min(Math.max(share, 0), 1))).toFixed(2)}%`;
-  const forest = (/** @type {Estimate} */ [value, sigma], /** @type {number[]} */ truth) => {
-    const label = `${percent(worth(value), 1)} ± ${percent(1.96 * (worth(1) - worth(0)) * sigma, 1)}`;
-    return intervalPlot(x, { value, lo: value - 1.96 * sigma, hi: value + 1.96 * sigma }, truth, label);
-  };
+  const rows = steps[n - 1].order.map((model) => {
+    const [mean, sigma] = steps[n - 1].models[model].mu;
+    const [lo, value, hi] = [-1.96, 0, 1.96].map((z) => worth(Math.min(Math.max(mean + z * sigma, 0), 1)));
+    const truth = world.truth ? [worth(world.truth[model])] : [];
+    return { name: world.names[model], value, lo, hi, truth };
+  });
+  const scale = plotScale(rows, SCALE);
   return table({
     caption: "Posterior of each score",
-    rows: order,
+    rows,
     columns: [
-      ["model", (model) => plain(world.names[model], 24)],
-      ["0% to 100%", (model) => forest(models[model].mu, world.truth ? [world.truth[model]] : [])],
+      ["model", ({ name }) => plain(name, 24)],
+      [axis(scale, SCALE), ({ truth, ...row }) => intervalPlot(scale.x, row, truth, interval(SCALE, row.lo, row.hi))],
     ],
   });
 }

@@ -3,6 +3,7 @@
 import { count, number, percent, plain } from "./text.js";
 
 /** @typedef {ReturnType<typeof factsOf>} Facts */
+/** @typedef {{low: number, high: number, inPercent: boolean}} Scale of scores */
 
 /**
  * What was to be decided, as far as the page reads it.
@@ -107,35 +108,35 @@ export function needs({ drawnFrom }) {
   };
 }
 
-/** A score with the digits that the terminal has for it. @param {Facts} facts @param {number | null} value */
+/** A score with the digits that the terminal has for it. @param {Pick<Scale, "inPercent">} facts @param {number | null} value */
 export function score(facts, value, digits = 1) {
   return facts.inPercent ? percent(value, digits) : number(value, digits + 2);
 }
 
-/** A difference of scores: points of a percent scale. @param {{inPercent: boolean}} facts @param {number | null} value */
+/** A difference of scores: points of a percent scale. @param {Pick<Scale, "inPercent">} facts @param {number | null} value */
 export function difference(facts, value) {
   if (value === null) return number(null);
   const sign = value > 0 ? "+" : "";
   return facts.inPercent ? `${sign}${number(100 * value, 1)} points` : sign + number(value, 3);
 }
 
-/** The same without a sign. @param {{inPercent: boolean}} facts @param {number | null} value */
+/** The same without a sign. @param {Pick<Scale, "inPercent">} facts @param {number | null} value */
 export function size(facts, value) {
   return difference(facts, value).replace("+", "");
 }
 
-/** A value cut to the scale of scores. @param {Facts} facts @param {number} value */
+/** A value cut to the scale of scores. @param {Scale} facts @param {number} value */
 export function clipped({ low, high }, value) {
   return Math.min(Math.max(value, low), high);
 }
 
-/** An interval cut to the scale. @param {Facts} facts @param {number | null} lo @param {number | null} hi */
+/** An interval cut to the scale. @param {Scale} facts @param {number | null} lo @param {number | null} hi */
 export function interval(facts, lo, hi) {
   if (lo === null || hi === null) return number(null);
   return `${score(facts, clipped(facts, lo))} to ${score(facts, clipped(facts, hi))}`;
 }
 
-/** The same for narrow places: 61.9–67.4. @param {Facts} facts @param {number | null} lo @param {number | null} hi */
+/** The same for narrow places: 61.9–67.4. @param {Scale} facts @param {number | null} lo @param {number | null} hi */
 export function narrowInterval(facts, lo, hi) {
   return interval(facts, lo, hi).replaceAll("%", "").replace(" to ", "–");
 }

@@ -7,7 +7,7 @@ import { headline, nextSteps } from "./overview.js";
 import { note } from "./parts.js";
 import { term } from "./terms.js";
 import { amount, count, name, percent, plain } from "./text.js";
-/** @import { Facts } from "./facts.js" */
+/** @import { Facts, Scale } from "./facts.js" */
 /** @import { Section } from "./parts.js" */
 
 /** @typedef {{model: ModelRow, verdict: string}} Row */
@@ -29,7 +29,10 @@ export const ranking = {
     const lead = [h("p", { class: "lead" }, headline(state)), nextSteps(view)];
     if (!view.results) return lead;
     const { models } = view.results;
-    const scale = plotScale(models, facts);
+    const scale = plotScale(
+      models.map((row) => ({ ...row, value: row.score })),
+      facts,
+    );
     const hasCosts = models.some((row) => costPerAnswer(row).length);
     const column = (/** @type {string} */ kind) => ({ scope: "col", class: kind });
     const heads = [
@@ -102,10 +105,10 @@ function modelRow(tier, { model, verdict }, scale, facts, hasCosts) {
   ]);
 }
 
-/** The place of scores in the plot, in percent of its width, so that it takes any width undistorted. @param {ModelRow[]} rows @param {Facts} facts @returns {PlotScale} */
-function plotScale(rows, facts) {
-  const ends = rows.flatMap(({ score, lo, hi }) =>
-    score === null ? [] : [clipped(facts, lo ?? score), clipped(facts, hi ?? score)],
+/** The place of scores in the plot, in percent of its width, so that it takes any width undistorted. @param {{value: number | null, lo: number | null, hi: number | null}[]} rows @param {Scale} facts @returns {PlotScale} */
+export function plotScale(rows, facts) {
+  const ends = rows.flatMap(({ value, lo, hi }) =>
+    value === null ? [] : [clipped(facts, lo ?? value), clipped(facts, hi ?? value)],
   );
   if (!ends.length) ends.push(facts.low, facts.high);
   const [least, most] = [Math.min(...ends), Math.max(...ends)];
@@ -116,8 +119,8 @@ function plotScale(rows, facts) {
   return { from, to, x: (value) => `${place(value).toFixed(2)}%`, ticks: marks };
 }
 
-/** @param {PlotScale} scale @param {Facts} facts */
-function axis({ from, to, x, ticks }, facts) {
+/** @param {PlotScale} scale @param {Scale} facts */
+export function axis({ from, to, x, ticks }, facts) {
   const label = (/** @type {number} */ value) =>
     facts.inPercent ? percent(value, 100 * (to - from) < 4 ? 1 : 0) : String(value);
   const name = `Scores from ${score(facts, from)} to ${score(facts, to)}`;
