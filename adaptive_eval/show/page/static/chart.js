@@ -14,7 +14,7 @@ export function linear(from, to, start, end) {
   return (value) => start + (value - from) * slope;
 }
 
-/** About `count` round numbers of a range. @param {number} from @param {number} to @param {number} count @returns {number[]} */
+/** About `count` round numbers. @param {number} from @param {number} to @param {number} count @returns {number[]} */
 export function ticks(from, to, count, whole = false) {
   if (!(to > from)) return [from];
   const rough = (to - from) / Math.max(1, count);
@@ -38,7 +38,10 @@ export function planeOf([first, last], [low, high], { left, right, top, bottom }
   return {
     x: linear(first, Math.max(last, first + 1), left, right),
     y: (value) => y(Math.min(Math.max(value, least), most)),
-    ...{ left, right, low, high },
+    left,
+    right,
+    low,
+    high,
   };
 }
 
@@ -98,13 +101,14 @@ export function roomFor(texts, most) {
   return Math.min(most, Math.max(0, ...texts.map((text) => textWidth(plain(text)))));
 }
 
-/** A path through points; one without a number interrupts it. @param {[number, number | null][]} points @param {Plane} plane */
+/** A path; points without a number interrupt it. @param {[number, number | null][]} points @param {Plane} plane */
 export function line(points, { x, y }) {
   let path = "";
   let drawing = false;
   for (const [across, up] of points) {
     const isPlaced = up !== null && Number.isFinite(up);
-    if (isPlaced) path += `${drawing ? "L" : "M"}${x(across).toFixed(1)} ${y(up).toFixed(1)}`;
+    const corner = isPlaced ? `${x(across).toFixed(1)} ${y(up).toFixed(1)}` : "";
+    if (isPlaced) path += drawing ? `L${corner}` : `M${corner}h0`; // a point alone is a dot
     drawing = isPlaced;
   }
   return path;
@@ -137,7 +141,10 @@ export function intervalPlot(x, interval, marks, label) {
   ]);
 }
 
-/** Outlines of signs, each of its own shape, so that colour is never needed. @type {Record<string, (x: number, y: number, r: number) => string>} */
+/**
+ * Outlines of signs, each of its own shape, so that colour is never needed.
+ * @type {Record<string, (x: number, y: number, r: number) => string>}
+ */
 const OUTLINES = {
   tied: (x, y, r) => `M${x - r} ${y - r * 0.45}h${2 * r}M${x - r} ${y + r * 0.45}h${2 * r}`,
   undecided_by_labels: (x, y, r) => `M${x} ${y - r}l${r} ${r}l${-r} ${r}l${-r} ${-r}z`,

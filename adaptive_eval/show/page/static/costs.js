@@ -18,14 +18,12 @@ export function tiles(state) {
   const { view, facts, pulse, live } = state;
   const totals = totalsOf(state);
   const cost = view.results?.cost;
+  const lost = sumOf(cost?.beside ?? [], (row) => row.answers);
+  const lostText = lost ? `, and ${plural(lost, "lost answer")}` : null;
   const looks = [term("look", plural(view.looks.length, "look")), " taken"];
   const left = view.trials_to_go === null ? null : `about ${plural(view.trials_to_go, "trial")}`;
   return h("dl", { class: "tiles" }, [
-    tile(
-      "Trials",
-      count(totals.trials),
-      cost ? [allowed(totals.trials, cost.allowed_trials), lostAnswers(cost)] : null,
-    ),
+    tile("Trials", count(totals.trials), cost ? [allowed(totals.trials, cost.allowed_trials), lostText] : null),
     totals.tokens ? tile("Tokens", count(totals.tokens)) : null,
     totals.usd ? tile("Cost", usd(totals.usd)) : null,
     totals.gpu_seconds ? tile("GPU time", duration(totals.gpu_seconds)) : null,
@@ -48,19 +46,13 @@ function money(dollars, gpuSeconds) {
   return [dollars ? usd(dollars) : "", gpuSeconds ? `${duration(gpuSeconds)} of GPUs` : ""].filter(Boolean);
 }
 
-/** @param {RunCost} cost @returns {Child} */
-function lostAnswers(cost) {
-  const answers = sumOf(cost.beside, (row) => row.answers);
-  return answers ? `, and ${plural(answers, "lost answer")}` : null;
-}
-
 /** @param {RunCost | undefined} cost @returns {Child} */
 function heldGpus(cost) {
   const held = term("server_time", "held, busy or not");
   return cost?.server_gpu_seconds ? [`${number(cost.server_gpu_seconds / 3600)} GPU hours `, held] : held;
 }
 
-/** How many trials were allowed; earlier starts may have allowed more than now. @param {number} trials @param {number} limit */
+/** The allowed trials; earlier starts may have allowed more. @param {number} trials @param {number} limit */
 function allowed(trials, limit) {
   return trials > limit ? `${count(limit)} are allowed now` : `at most ${count(limit)} were allowed`;
 }
@@ -131,7 +123,7 @@ export function budget(state) {
   return rows.length ? h("div", { class: "budget" }, h("h3", null, "Budget"), h("ul", null, rows)) : null;
 }
 
-/** A line with a bar: how much of a limit is used. @param {string} label @param {number} used @param {number} limit @param {string} text */
+/** A bar with its text. @param {string} label @param {number} used @param {number} limit @param {string} text */
 export function meter(label, used, limit, text) {
   const values = { "aria-valuemin": 0, "aria-valuemax": limit, "aria-valuenow": used };
   const bar = h("span", { style: { width: `${Math.min(100, (100 * used) / limit).toFixed(1)}%` } });

@@ -18,6 +18,7 @@ import { rankChart } from "./trajectories.js";
 
 const RULE = /** @type {Rule} */ (JSON.parse(document.getElementById("rule")?.textContent ?? "{}"));
 const SCALE = { low: 0, high: 1, inPercent: true };
+const NO_WORLD = { names: [], answers: [], truth: null };
 const RACES = 400;
 const MAX_Z = 4.5;
 const [STEP_MS, STILL_STEP_MS, STILL_STRIDE] = [150, 1500, 10];
@@ -35,15 +36,7 @@ const FIELDS = [
 ];
 
 /** @type {{world: World, steps: Step[], rounds: Round[], n: number, timer: number, seed: number, race: Race}} */
-const state = {
-  world: { names: [], answers: [], truth: [] },
-  steps: [],
-  rounds: [],
-  n: 1,
-  timer: 0,
-  seed: 1,
-  race: race(1, RULE),
-};
+const state = { world: NO_WORLD, steps: [], rounds: [], n: 1, timer: 0, seed: 1, race: race(1, RULE) };
 
 const field = (/** @type {string} */ id) => /** @type {HTMLInputElement} */ (document.getElementById(id));
 /** The value of a share of right answers by the rubric, in which a wrong answer may be worth something too. */
@@ -107,7 +100,10 @@ function panel(title, ...content) {
   return h("section", { class: "demo-panel", "aria-label": title }, h("h2", null, title), content);
 }
 
-/** @param {string} label @param {number} most @param {[number, number]} up @param {Curve[]} curves @param {number} drawn trials */
+/**
+ * @param {string} label
+ * @param {number} most @param {[number, number]} up @param {Curve[]} curves @param {number} drawn
+ */
 function curvesChart(label, most, up, curves, drawn) {
   const colours = curves.map((_, index) => lineColour(index, curves.length));
   const caption = curves.map(([name], index) => [
@@ -129,7 +125,7 @@ function curvesChart(label, most, up, curves, drawn) {
 
 function ranking() {
   const { world, steps, n } = state;
-  const { models, ranks, tiers, order } = steps[n - 1];
+  const { models, ranks, order } = steps[n - 1];
   const isWide = room() > PHONE;
   const share = (/** @type {number} */ value) => (Number.isNaN(value) ? "–" : percent(value, 1));
   return table({
@@ -138,7 +134,6 @@ function ranking() {
     columns: [
       ["model", (model) => plain(world.names[model], 40)],
       ["rank", (model) => ranks[model]],
-      isWide && ["with uncertainty", (model) => tiers[model]],
       ["average", (model) => share(worth(models[model].a[0]))],
       ["±", (model) => share(1.96 * (worth(1) - worth(0)) * models[model].a[1])],
       ["Bayes@N", (model) => share(worth(models[model].mu[0]))],
@@ -177,19 +172,12 @@ function spending() {
   const bars = world.names.map((name, model) =>
     meter(plain(name, 24), trials[model], most, `${trials[model]}${n < most && trials[model] < n ? " ✓" : ""}`),
   );
-  const apart = new Set(steps[n - 1].tiers).size - 1;
-  const comparison =
-    n === most
-      ? `All ${most} trials of everyone, looked at once, tell ${apart} apart.`
-      : "A model is asked no more (✓) while its neighbours in the ranking are told from it.";
+  const comparison = `${spent} trials a question instead of ${all} (${percent(spent / all)})`;
+  const rule = "A model is asked no more (✓) while its neighbours in the ranking are told from it.";
   const result = `${told} of ${trials.length - 1} neighbours decided.`;
   return [
     h("div", { class: "budget" }, h("ul", null, bars)),
-    h(
-      "p",
-      { id: "spent" },
-      `${spent} trials a question instead of ${all} (${percent(spent / all)}); ${result} ${comparison}`,
-    ),
+    h("p", { id: "spent" }, `${comparison}; ${result} ${rule}`),
   ];
 }
 

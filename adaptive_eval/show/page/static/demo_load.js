@@ -35,7 +35,7 @@ function trialsOf([head = [], ...rows]) {
   if (model < 0 || question < 0 || mark === undefined)
     throw new Error("it must have the columns model, question and is_correct (or category)");
   // rows lie as answers came, and short ones come first: the first trials are those with the first numbers
-  if (trial >= 0) rows.sort((one, other) => Number(one[trial]) - Number(other[trial]));
+  if (trial >= 0) rows.sort((a, b) => Number(a[trial]) - Number(b[trial]));
   /** @type {Map<string, Map<string, number[]>>} */
   const models = new Map();
   for (const row of rows.filter((row) => row[mark])) {

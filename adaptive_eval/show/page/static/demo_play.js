@@ -1,14 +1,14 @@
 // What the demonstration plays: models of known scores, trial by trial, and races of two equal models.
 
 import { avg, bayes, boundary, chances, convergenceAt, orderOf } from "./demo_stats.js";
-import { passAtK, random, ranks, tiers, zScore } from "./demo_stats.js";
+import { passAtK, random, ranks, zScore } from "./demo_stats.js";
 /** @import { Estimate } from "./demo_stats.js" */
 
 /** @typedef {{scores: number[], questions: number, difficulty: number, most: number, seed: number}} Choice */
 /** @typedef {{c: number, kappa: number, start: number}} Rule */
 /** @typedef {{names: string[], answers: number[][][], truth: number[] | null}} World */
 /** @typedef {{a: Estimate, mu: Estimate, pass: number}} Scores */
-/** @typedef {{n: number, models: Scores[], ranks: number[], tiers: number[], order: number[]}} Step */
+/** @typedef {{n: number, models: Scores[], ranks: number[], order: number[]}} Step */
 /** @typedef {{trials: number[], told: number}} Round with the number of neighbours that are told apart */
 
 export const DRAWS = 4;
@@ -34,8 +34,7 @@ export function history({ answers }, prior = 1) {
       return { a: avg(right, n), mu: bayes(right, n, prior), pass: passAtK(right, n, DRAWS) };
     });
     const averages = models.map(({ a }) => a);
-    const own = { ranks: ranks(averages.map(([mean]) => mean)), tiers: tiers(models.map(({ mu }) => mu)) };
-    return { n, models, ...own, order: orderOf(averages) };
+    return { n, models, ranks: ranks(averages.map(([mean]) => mean)), order: orderOf(averages) };
   });
 }
 
@@ -59,12 +58,12 @@ export function onlyWhereOpen(steps, rule) {
   for (;;) {
     const averages = trials.map((n, model) => steps[n - 1].models[model].a);
     const order = orderOf(averages);
-    const pairs = order.slice(1).map((worse, place) => [order[place], worse].sort((one, other) => one - other));
-    for (const [one, other] of pairs) {
-      const share = 2 / most / (1 / trials[one] + 1 / trials[other]);
-      if (Math.abs(zScore(averages[one], averages[other])) > boundary(share, rule)) apart.add(`${one} ${other}`);
+    const pairs = order.slice(1).map((worse, place) => [order[place], worse].sort((a, b) => a - b));
+    for (const [a, b] of pairs) {
+      const share = 2 / most / (1 / trials[a] + 1 / trials[b]);
+      if (Math.abs(zScore(averages[a], averages[b])) > boundary(share, rule)) apart.add(`${a} ${b}`);
     }
-    const open = pairs.filter(([one, other]) => !apart.has(`${one} ${other}`));
+    const open = pairs.filter(([a, b]) => !apart.has(`${a} ${b}`));
     rounds.push({ trials: [...trials], told: pairs.length - open.length });
     const next = [...new Set(open.flat())].filter((model) => trials[model] < most);
     if (!next.length) return rounds;
@@ -96,7 +95,10 @@ export function race(seed, rule, questions = 30, most = 80, threshold = 1.645) {
   return calls;
 }
 
-/** Many races: how often each rule called a winner, and trials of a question until then. @param {number} times @param {number} seed @param {Rule} rule */
+/**
+ * Many races: how often each rule called a winner, and trials of a question until then.
+ * @param {number} times @param {number} seed @param {Rule} rule
+ */
 export function races(times, seed, rule, most = 80) {
   const all = Array.from({ length: times }, (_, index) => race(seed * 100_003 + index, rule, 30, most));
   const summary = (/** @type {"peeked" | "sequential"} */ name) => ({

@@ -38,7 +38,10 @@ export function sum(values) {
   return values.reduce((total, value) => total + value, 0);
 }
 
-/** Bayes@N; the prior is a number of imagined answers of each kind, 1 where it is uniform. @param {Rights} right @param {number} n @returns {Estimate} */
+/**
+ * Bayes@N; the prior is a number of imagined answers of each kind, 1 where it is uniform.
+ * @param {Rights} right @param {number} n @returns {Estimate}
+ */
 export function bayes(right, n, prior = 1) {
   const total = n + 2 * prior;
   const means = right.map((answers) => (answers + prior) / total);
@@ -62,10 +65,10 @@ export function passAtK(right, n, k) {
   return 1 - sum(missed) / right.length;
 }
 
-/** z of one estimate against another. @param {Estimate} one @param {Estimate} other */
-export function zScore(one, other) {
-  const scale = Math.hypot(one[1], other[1]);
-  return scale > 0 ? (one[0] - other[0]) / scale : 0;
+/** z of the first estimate against the second. @param {Estimate} a @param {Estimate} b */
+export function zScore(a, b) {
+  const scale = Math.hypot(a[1], b[1]);
+  return scale > 0 ? (a[0] - b[0]) / scale : 0;
 }
 
 const ROUNDING = 1e-12;
@@ -73,27 +76,16 @@ const ROUNDING = 1e-12;
 /** Competition ranks, 1 for the best; equal scores share one. @param {number[]} scores */
 export function ranks(scores) {
   const slack = ROUNDING * Math.max(...scores.map(Math.abs));
-  return scores.map((score) => 1 + scores.filter((other) => other - score > slack).length);
+  return scores.map((score) => 1 + scores.filter((better) => better - score > slack).length);
 }
 
 /** Models from the best to the worst. @param {Estimate[]} estimates */
 export function orderOf(estimates) {
   const models = estimates.map((_, model) => model);
-  return models.sort((one, other) => estimates[other][0] - estimates[one][0] || one - other);
+  return models.sort((a, b) => estimates[b][0] - estimates[a][0] || a - b);
 }
 
-/** Ranks in which neighbours with z below the threshold share one. @param {Estimate[]} estimates */
-export function tiers(estimates, threshold = 1.645) {
-  const order = orderOf(estimates);
-  const tiers = estimates.map(() => 1);
-  for (let place = 1; place < order.length; place += 1) {
-    const [better, worse] = [order[place - 1], order[place]];
-    tiers[worse] = tiers[better] + Number(zScore(estimates[better], estimates[worse]) >= threshold);
-  }
-  return tiers;
-}
-
-/** The n from which on the ranks are those of the last for good; 0 if there is no such n before it. @param {number[][]} history */
+/** The n from which on the ranks are those of the last for good; 0 for none before it. @param {number[][]} history */
 export function convergenceAt(history) {
   const gold = String(history.at(-1));
   let from = history.length;
@@ -101,7 +93,10 @@ export function convergenceAt(history) {
   return from + 1 < history.length ? from + 1 : 0;
 }
 
-/** The boundary c t^-kappa that holds at any looks; infinite before its start. @param {number} t @param {{c: number, kappa: number, start: number}} rule */
+/**
+ * The boundary c t^-kappa that holds at any looks; infinite before its start.
+ * @param {number} t @param {{c: number, kappa: number, start: number}} rule
+ */
 export function boundary(t, rule) {
   return t < rule.start * (1 - 1e-9) ? Infinity : rule.c * t ** -rule.kappa;
 }

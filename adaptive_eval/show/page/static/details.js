@@ -1,13 +1,12 @@
-// Details of the scores: the numbers of the comparisons, columns that few readers need, and scores on parts.
+// Details of the scores: columns that few readers need, and scores on parts of the questions.
 
-import { badge } from "./chart.js";
 import { h } from "./dom.js";
-import { againstText, pairText, resultsOf, score, zText } from "./facts.js";
+import { resultsOf, score } from "./facts.js";
 import { column, note, table } from "./parts.js";
 import { term } from "./terms.js";
 import { count, duration, name, number, percent, usd } from "./text.js";
 /** @import { Child } from "./dom.js" */
-/** @import { Facts, Pair } from "./facts.js" */
+/** @import { Facts } from "./facts.js" */
 /** @import { Column, Section } from "./parts.js" */
 
 /** @typedef {{model: string, column: string, value: number | null, lo: number | null, hi: number | null, gate?: string | null}} Cell */
@@ -21,7 +20,7 @@ export const details = {
     const results = resultsOf(view);
     const reversals = results.reversals.map(([better, worse], index) => [
       index ? ", " : "",
-      ...[name(better, 40), " is ahead of ", worse === null ? "the value" : name(worse, 40)],
+      [name(better, 40), " is ahead of ", worse === null ? "the value" : name(worse, 40)],
     ]);
     return [
       scores(results, facts),
@@ -35,7 +34,6 @@ export const details = {
 
 /** @param {Results} results @param {Facts} facts */
 function scores({ models }, facts) {
-  const verdict = verdictColumn(models, facts);
   const letters = models.some((row) => row.letters) && lettersTellMore(models);
   const any = (/** @type {keyof ModelRow} */ key) => models.some((row) => row[key]);
   // where questions are drawn, sigma is of a sample already, unless they come in clusters
@@ -45,7 +43,6 @@ function scores({ models }, facts) {
   /** @type {(Column<ModelRow> | false | null)[]} */
   const columns = [
     ["Model", (row) => name(row.name, 120)],
-    verdict,
     letters && [term("letters", "Alike"), (row) => row.letters],
     models.some((row) => row.corrected !== null) && [
       [term("corrected", "Corrected"), second("for the early end")],
@@ -73,17 +70,20 @@ function scores({ models }, facts) {
     ],
     any("server_gpu_seconds") && [["GPU hours", second("held")], (row) => number((row.server_gpu_seconds ?? 0) / 3600)],
   ];
-  const texts = 1 + [verdict, letters].filter(Boolean).length;
-  return table({ caption: "Details of the scores", columns, rows: models, texts, key: (row) => row.name });
+  return table({
+    caption: "Details of the scores",
+    columns,
+    rows: models,
+    texts: letters ? 2 : 1,
+    key: (row) => row.name,
+  });
 }
 
-/** Whether letters say more than tiers: some pair shares one of the two and not the other. @param {ModelRow[]} rows */
+/** Whether letters say more than tiers: some pair shares a letter or a tier, but not both. @param {ModelRow[]} rows */
 function lettersTellMore(rows) {
-  const isShared = (/** @type {ModelRow} */ one, /** @type {ModelRow} */ other) =>
-    [...one.letters].some((letter) => other.letters.includes(letter));
-  return rows.some((one, index) =>
-    rows.slice(0, index).some((other) => (one.tier === other.tier) !== isShared(one, other)),
-  );
+  const isShared = (/** @type {ModelRow} */ a, /** @type {ModelRow} */ b) =>
+    [...a.letters].some((letter) => b.letters.includes(letter));
+  return rows.some((a, index) => rows.slice(0, index).some((b) => (a.tier === b.tier) !== isShared(a, b)));
 }
 
 /** Why two columns have different numbers for the same answers. @param {Facts} facts */
@@ -91,43 +91,13 @@ function whyTwoScores(facts) {
   const middle = (facts.low + facts.high) / 2;
   const target = facts.weights.length === 2 ? score(facts, middle, 0) : "the middle of the scale";
   return note(
-    ...["The score is ", term("score", "avg@N"), ", the plain average, and it alone decides. "],
-    ...[term("bayes", "Bayes@N"), ` is drawn towards ${target} by one imagined answer of each category a question, `],
+    ["The score is ", term("score", "avg@N"), ", the plain average, and it alone decides. "],
+    [term("bayes", "Bayes@N"), ` is drawn towards ${target} by one imagined answer of each category a question, `],
     "so that it lies below a high score and above a low one.",
   );
 }
 
-/** The comparison of a model with the next one, the only one it has, or the one least decided. @param {ModelRow[]} models @param {Facts} facts @returns {Column<ModelRow> | null} */
-function verdictColumn(models, facts) {
-  const { pairs } = facts;
-  if (!pairs.length) return null;
-  const { compares, in_order: inOrder, baseline, value } = facts.objective;
-  const margin = (/** @type {PairRow} */ { z, boundary }) =>
-    z === null || boundary === null ? -Infinity : Math.abs(z) - boundary;
-  const leastDecided = (/** @type {ModelRow} */ row) => {
-    const own = pairs.filter((pair) => pair.better === row.name || pair.worse === row.name);
-    return row.name === baseline ? undefined : own.sort((one, other) => margin(one) - margin(other))[0];
-  };
-  const next = new Map(models.map((row, index) => [row.name, models[index + 1]?.name]));
-  const withNext = (/** @type {ModelRow} */ row) =>
-    pairs.find((pair) => pair.better === row.name && pair.worse === next.get(row.name));
-  const isAlone = value !== null || !compares;
-  const other = baseline !== null ? "against the baseline" : isAlone ? againstText(facts) : "least decided";
-  const title = inOrder ? "against the next" : other;
-  const heading = ["Verdict", h("small", null, title, ": ", term("z"), " of ", term("boundary", "boundary"))];
-  return [heading, (row) => verdictCell(inOrder ? withNext(row) : leastDecided(row), facts)];
-}
-
-/** @param {Pair | undefined} pair @param {Facts} facts */
-function verdictCell(pair, facts) {
-  if (!pair) return "";
-  const z = pair.z === null ? null : h("span", { class: "z" }, zText(pair));
-  const rho = pair.rho === null ? "" : `, ρ = ${percent(pair.rho, 2)}`;
-  const title = `${pairText(facts, pair)}: ${pair.word}${rho}`;
-  return h("span", { class: "verdict", title }, badge(pair.verdict, pair.word), z);
-}
-
-/** A table for each way to group the questions: by benchmark, and by fields of their metadata. @param {Results} results */
+/** A table for each grouping of the questions: by benchmark, or by their metadata. @param {Results} results */
 function scoresByGroup({ groups, models }) {
   return [...new Set(groups.map((row) => row.by))].map((by) => {
     const cells = groups.filter((row) => row.by === by).map((row) => ({ ...row, column: row.group, value: row.score }));
@@ -149,7 +119,10 @@ function metrics({ metrics, models }) {
   ];
 }
 
-/** Values with their intervals: a row for each model, a column for each name. @param {string} caption @param {ModelRow[]} models @param {Cell[]} cells */
+/**
+ * Values with their intervals: a row for each model, a column for each name.
+ * @param {string} caption @param {ModelRow[]} models @param {Cell[]} cells
+ */
 function intervalTable(caption, models, cells) {
   const text = (/** @type {Cell | undefined} */ cell) => {
     if (!cell || cell.value === null) return "–";

@@ -230,7 +230,7 @@ function rounded(value) {
   return typeof value === "number" ? Number(value.toPrecision(4)) : value;
 }
 
-/** Signals that are set: a plain yes by its name, anything else with its value. @param {Record<string, unknown>} signals */
+/** Signals that are set: a yes by its name, others with their value. @param {Record<string, unknown>} signals */
 function signals(signals) {
   if (Array.isArray(signals)) return signals.join(", ");
   const present = Object.entries(signals ?? {}).filter(([, value]) => value !== false && value !== null);

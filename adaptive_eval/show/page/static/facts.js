@@ -3,7 +3,8 @@
 import { count, number, percent, plain } from "./text.js";
 
 /** @typedef {ReturnType<typeof factsOf>} Facts */
-/** @typedef {{low: number, high: number, inPercent: boolean}} Scale of scores */
+/** @typedef {{inPercent: boolean}} Unit of scores */
+/** @typedef {Unit & {low: number, high: number}} Scale of scores */
 
 /**
  * What was to be decided, as far as the page reads it.
@@ -62,7 +63,7 @@ export function factsOf(view) {
   };
 }
 
-/** What a gate judges, and its outcome for each model. @param {RunView} view @param {boolean} inPercent @param {Decisions} decisions */
+/** The gate with its outcomes. @param {RunView} view @param {boolean} inPercent @param {Decisions} decisions */
 function gateOf({ results, objective: { baseline } }, inPercent, decisions) {
   if (!results?.gate.length) return null;
   const delta = size({ inPercent }, decisions.stopping?.delta ?? 0);
@@ -94,7 +95,7 @@ function withWord(pair, gate) {
   return { ...turned, sampled_z, rho: null, certifiable_delta: null, word: outcome };
 }
 
-/** How many trials or questions would call a comparison: of drawn questions there is one trial each. @param {Facts} facts */
+/** How many trials would call a comparison, or questions where each has one trial. @param {Facts} facts */
 export function needs({ drawnFrom }) {
   const unit =
     drawnFrom === null ? { key: "trials_needed", factor: 1 } : { key: "questions_needed", factor: drawnFrom };
@@ -108,19 +109,19 @@ export function needs({ drawnFrom }) {
   };
 }
 
-/** A score with the digits that the terminal has for it. @param {Pick<Scale, "inPercent">} facts @param {number | null} value */
+/** A score with the digits that the terminal has for it. @param {Unit} facts @param {number | null} value */
 export function score(facts, value, digits = 1) {
   return facts.inPercent ? percent(value, digits) : number(value, digits + 2);
 }
 
-/** A difference of scores: points of a percent scale. @param {Pick<Scale, "inPercent">} facts @param {number | null} value */
+/** A difference of scores. @param {Unit} facts @param {number | null} value */
 export function difference(facts, value) {
   if (value === null) return number(null);
   const sign = value > 0 ? "+" : "";
   return facts.inPercent ? `${sign}${number(100 * value, 1)} points` : sign + number(value, 3);
 }
 
-/** The same without a sign. @param {Pick<Scale, "inPercent">} facts @param {number | null} value */
+/** The same without a sign. @param {Unit} facts @param {number | null} value */
 export function size(facts, value) {
   return difference(facts, value).replace("+", "");
 }
@@ -141,9 +142,9 @@ export function narrowInterval(facts, lo, hi) {
   return interval(facts, lo, hi).replaceAll("%", "").replace(" to ", "–");
 }
 
-/** The key of a comparison, whichever of the two is ahead. @param {string} one @param {string | null} other */
-export function pairKey(one, other) {
-  return JSON.stringify(other === null ? [one] : [one, other].sort());
+/** The key of a comparison, whichever of the two is ahead. @param {string} a @param {string | null} b */
+export function pairKey(a, b) {
+  return JSON.stringify(b === null ? [a] : [a, b].sort());
 }
 
 /** The results of a run that has taken a look. @param {RunView} view */
@@ -164,12 +165,15 @@ export function last(list) {
   return list[list.length - 1];
 }
 
-/** The posterior of a model, by its name, on a question, by its number. @param {RunView} view @param {Facts} facts @param {string} model @param {number} question */
+/**
+ * The posterior of a model, by its name, on a question, by its number.
+ * @param {RunView} view @param {Facts} facts @param {string} model @param {number} question
+ */
 export function posteriorOf(view, facts, model, question) {
   return view.posteriors[view.posterior_of[entry(facts.columnOf, model)][question]];
 }
 
-/** Trials by category: `4 of 6 correct`, or `1 right, 2 half, 3 wrong`. @param {RunView} view @param {number[]} counts */
+/** Trials by category: `4 of 6 correct`, or `1 right, 2 half`. @param {RunView} view @param {number[]} counts */
 export function countsText(view, counts) {
   const total = counts.reduce((sum, trials) => sum + trials, 0);
   if (!total) return "no trials";
@@ -205,7 +209,7 @@ export function zText({ z, boundary, verdict }) {
   return `z ${number(z)} ${SETTLED.has(verdict) || boundary === null ? "now" : `of ${number(boundary)}`}`;
 }
 
-/** What models are compared with that are not compared with each other. @param {Facts} facts */
+/** What a model by itself is compared with. @param {Facts} facts */
 export function againstText(facts) {
   const { value, half_width: width } = facts.objective;
   if (value !== null) return `against ${score(facts, value)}`;
@@ -222,7 +226,10 @@ export function unit(facts) {
   return comparesNothing(facts) ? "score" : "comparison";
 }
 
-/** Every comparison of any look, as a line over the looks: positive z favours `first`, who is ahead now. @param {RunView} view @param {Gate} gate */
+/**
+ * Every comparison of any look, as a line over the looks: positive z favours `first`, who is ahead now.
+ * @param {RunView} view @param {Gate} gate
+ */
 function seriesOf(view, gate) {
   /** @type {Map<string, Series>} */
   const series = new Map();

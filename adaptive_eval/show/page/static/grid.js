@@ -145,7 +145,7 @@ function placeUnder(canvas, { clientX, clientY }, grid) {
   return cellAt(grid, [Math.floor(down / grid.height), Math.floor(across / grid.width)]);
 }
 
-/** The cell to which a step leads, over empty ones; null beyond the edge. @param {Grid} grid @param {Place} from @param {Place} step */
+/** The next cell that is not empty; null beyond the edge. @param {Grid} grid @param {Place} from @param {Place} step */
 function stepFrom(grid, [row, column], step) {
   do {
     row += step[0];

@@ -35,24 +35,25 @@ import { trouble } from "./trouble.js";
 
 /** @type {Section} */
 const glossary = { id: "words", title: "What the words mean", render: () => [glossaryList()] };
-const SECTIONS = [
-  ...[ranking, cost, details, stopping, trajectories, matrix, heat, posteriors, rubrics, labels, trouble, recipe],
-  ...[glossary, decided],
-];
+const SCORES = [ranking, cost, details, stopping, trajectories, matrix, heat, posteriors];
+const CIRCUMSTANCES = [rubrics, labels, trouble, recipe, glossary, decided];
 const PAPER_WIDTH = 1000;
 const MAX_ANNOUNCED = 5;
 
-/** One page: its state, and how it is drawn. @param {HTMLElement} page @param {RunView} view @param {string | null} api */
+/** A page with its state. @param {HTMLElement} page @param {RunView} view @param {string | null} api */
 function openPage(page, view, api) {
+  const initial = { ui: {}, pulse: null, live: false, waiting: false, printing: false, width: 0 };
   /** @type {State} */
   const state = {
-    ...{ view, facts: factsOf(view), ui: {}, pulse: null, live: false, waiting: false, printing: false, width: 0 },
+    ...initial,
+    view,
+    facts: factsOf(view),
     refresh: (id) => draw(entry(parts, id)),
     openQuestion: (question, model) => dialog.open(question, model),
   };
   const top = h("div", { class: "sheet title" });
   const announcer = h("p", { class: "unseen", role: "status", "aria-live": "polite" });
-  const parts = new Map(SECTIONS.map((section) => [section.id, partOf(section)]));
+  const parts = new Map([...SCORES, ...CIRCUMSTANCES].map((section) => [section.id, partOf(section)]));
   const roots = [...parts.values()].map((part) => part.root);
   page.append(h("header", { class: "top" }, top), h("main", { id: "main" }, roots), footer(view), announcer);
 
@@ -164,7 +165,7 @@ function title({ view, live, waiting }) {
   return [
     h("p", { class: "brand" }, "adaptive-eval"),
     h("h1", null, [
-      ...[name(view.name), " ", h("span", { class: `status ${status}` }, status)],
+      [name(view.name), " ", h("span", { class: `status ${status}` }, status)],
       live && status === "running" ? h("span", { class: "pulse" }, "live") : null,
       waiting ? h("span", { class: "waiting", role: "status" }, "no connection, trying again …") : null,
     ]),
@@ -173,17 +174,18 @@ function title({ view, live, waiting }) {
 }
 
 /** @param {RunView} view */
-function footer({ results, configuration }) {
+function footer({ results }) {
+  const version = results ? ` ${plain(results.run.version)}` : "";
   return h("footer", { class: "quiet" }, [
-    `adaptive-eval${results ? ` ${plain(results.run.version)}` : ""}. Scores are averages over trials (`,
-    term("score", "avg@N"),
-    "), so that models with unequal numbers of trials compare fairly; ",
-    configuration.trials?.draw ? null : [term("bayes", "Bayes@N"), " stands beside them. "],
-    "Estimates after “Don’t Pass@k” (arXiv:2510.04265).",
+    [`adaptive-eval${version}. Scores are averages over trials (`, term("score", "avg@N"), "), so that models with "],
+    "unequal numbers of trials compare fairly. Estimates after “Don’t Pass@k” (arXiv:2510.04265).",
   ]);
 }
 
-/** Says which verdicts are new, for those who do not see them. @param {HTMLElement} announcer @param {RunView} before @param {Facts} facts */
+/**
+ * Says which verdicts are new, for those who do not see them.
+ * @param {HTMLElement} announcer @param {RunView} before @param {Facts} facts
+ */
 function announce(announcer, before, facts) {
   const earlier = new Map(before.results?.pairs.map((pair) => [pairKey(pair.better, pair.worse), pair.verdict]));
   const fresh = facts.pairs.filter(

@@ -99,7 +99,7 @@ function levelOf(facts) {
   return 1 - (facts.decisions.stopping?.confidence ?? 0.95);
 }
 
-/** The pair that the reader has chosen, or the first. @param {Facts} facts @param {[string, string]} [cell] @returns {[string, string]} */
+/** The chosen pair, or the first. @param {Facts} facts @param {[string, string]} [cell] @returns {[string, string]} */
 function chosenPair({ names, rankOf }, cell) {
   return cell && rankOf.has(cell[0]) && rankOf.has(cell[1]) ? cell : [names[0], names[1]];
 }
@@ -120,14 +120,14 @@ function detail(view, facts, [first, second]) {
   const [row, column] = [entry(facts.rankOf, first), entry(facts.rankOf, second)];
   const { models, adjusted_p: p } = resultsOf(view);
   const pair = comparedPairs(facts).get(pairKey(first, second));
-  const [one, other] = [models[row].score, models[column].score];
+  const [a, b] = [models[row].score, models[column].score];
   const verdict = pair
     ? badge(pair.verdict, pair.word)
     : h("span", { class: "quiet" }, "not compared by the objective");
   return [
     h("h3", null, name(first, 40), " against ", name(second, 40), " ", verdict),
     factList([
-      ["Difference", difference(facts, one === null || other === null ? null : one - other)],
+      ["Difference", difference(facts, a === null || b === null ? null : a - b)],
       [term("z"), number(view.z[row][column])],
       [[term("adjusted_p"), " that the row is not better"], chance(p[row]?.[column])],
       [[term("adjusted_p"), " that the column is not better"], chance(p[column]?.[row])],

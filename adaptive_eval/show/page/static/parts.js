@@ -42,7 +42,7 @@ import { count, plural } from "./text.js";
  *   shown?: boolean, key?: (row: R) => string, className?: string}} Table
  */
 
-/** A column of several that are built alike. @template R @param {Child} title @param {(row: R) => Child} cell @returns {Column<R>} */
+/** A column built from data. @template R @param {Child} title @param {(row: R) => Child} cell @returns {Column<R>} */
 export function column(title, cell) {
   return [title, cell];
 }
@@ -52,7 +52,10 @@ export function note(...content) {
   return h("p", { class: "note" }, content);
 }
 
-/** A part of the page that scrolls by itself, and that the keyboard reaches. @param {string} label @param {string} className @param {...Child} content */
+/**
+ * A part of the page that scrolls by itself, and that the keyboard reaches.
+ * @param {string} label @param {string} className @param {...Child} content
+ */
 export function region(label, className, ...content) {
   return h("div", { class: `scroll ${className}`.trim(), tabindex: 0, role: "region", "aria-label": label }, content);
 }
@@ -99,7 +102,7 @@ export function data(caption, content, key) {
   ]);
 }
 
-/** Keeps what the reader unfolds, and draws the section again that holds it. @param {HTMLElement} root @param {() => void} draw */
+/** Keeps what the reader unfolds, and redraws its section. @param {HTMLElement} root @param {() => void} draw */
 export function followFolds(root, draw) {
   const follow = (/** @type {Event} */ { target }) => {
     if (!(target instanceof HTMLDetailsElement) || target.dataset.fold === undefined) return;
@@ -119,7 +122,10 @@ export function factList(rows) {
   return h("dl", { class: "facts" }, entries);
 }
 
-/** A field that filters rows, and how many it leaves. @param {{placeholder: string, shown: number, all: number, unit: string}} given @param {...Child} more */
+/**
+ * A field that filters rows, and how many it leaves.
+ * @param {{placeholder: string, shown: number, all: number, unit: string}} given @param {...Child} more
+ */
 export function filterField({ placeholder, shown, all, unit }, ...more) {
   const field = { type: "search", "data-filter": "", placeholder, autocomplete: "off", spellcheck: "false" };
   return h("p", { class: "controls" }, [
@@ -129,7 +135,10 @@ export function filterField({ placeholder, shown, all, unit }, ...more) {
   ]);
 }
 
-/** The rows one of whose texts has what the reader has typed. @template R @param {R[]} rows @param {string} typed @param {(row: R) => string[]} texts */
+/**
+ * The rows one of whose texts has what the reader has typed.
+ * @template R @param {R[]} rows @param {string} typed @param {(row: R) => string[]} texts
+ */
 export function filtered(rows, typed, texts) {
   const wanted = typed.trim().toLowerCase();
   return rows.filter((row) => texts(row).some((text) => text.toLowerCase().includes(wanted)));

@@ -31,7 +31,7 @@ export const posteriors = {
     const more = { type: "button", class: "more", "data-next": "" };
     return [
       h("p", null, [
-        ...["The ", term("posterior", "posterior"), " of each model's score on each question: the bar is the "],
+        ["The ", term("posterior", "posterior"), " of each model's score on each question: the bar is the "],
         `95% interval, the tick the mean, ${scale}. Choose one to see everything about the question.`,
       ]),
       unjudged(view, facts),
@@ -97,7 +97,7 @@ function rowsOf({ view, facts, ui: { filter = "", order = "" } }) {
     return facts.columnOf.has(model) ? -posteriorOf(view, facts, model, index).mean : 0;
   };
   const texts = (/** @type {Row} */ { question }) => [question.id, question.prompt, question.cluster ?? ""];
-  return filtered(rows, filter, texts).sort((one, other) => value(one) - value(other) || one.index - other.index);
+  return filtered(rows, filter, texts).sort((a, b) => value(a) - value(b) || a.index - b.index);
 }
 
 /** @param {State} state @returns {Grid} */

@@ -87,7 +87,10 @@ function costPerAnswer({ usd_per_answer, tokens_per_answer, seconds_per_answer }
   ].filter(Boolean);
 }
 
-/** @param {HTMLElement | null} tier @param {Row} row @param {PlotScale} scale @param {Facts} facts @param {boolean} hasCosts */
+/**
+ * @param {HTMLElement | null} tier
+ * @param {Row} row @param {PlotScale} scale @param {Facts} facts @param {boolean} hasCosts
+ */
 function modelRow(tier, { model, verdict }, scale, facts, hasCosts) {
   const costs = costPerAnswer(model).map((text, line) => h(line ? "small" : "span", null, text));
   const bounds = model.lo === null ? null : h("small", null, narrowInterval(facts, model.lo, model.hi));
@@ -105,7 +108,11 @@ function modelRow(tier, { model, verdict }, scale, facts, hasCosts) {
   ]);
 }
 
-/** The place of scores in the plot, in percent of its width, so that it takes any width undistorted. @param {{value: number | null, lo: number | null, hi: number | null}[]} rows @param {Scale} facts @returns {PlotScale} */
+/**
+ * The place of scores in the plot, in percent of its width, so that it takes any width undistorted.
+ * @param {{value: number | null, lo: number | null, hi: number | null}[]} rows @param {Scale} facts
+ * @returns {PlotScale}
+ */
 export function plotScale(rows, facts) {
   const ends = rows.flatMap(({ value, lo, hi }) =>
     value === null ? [] : [clipped(facts, lo ?? value), clipped(facts, hi ?? value)],

@@ -1,6 +1,6 @@
 // How to repeat the run: how answers were sampled and graded, and the whole configuration.
 
-import { h, on } from "./dom.js";
+import { h } from "./dom.js";
 import { column, factList, note, region, table, titledTable } from "./parts.js";
 import { count, listed, name, plain, visible } from "./text.js";
 import { yaml } from "./yaml.js";
@@ -10,10 +10,7 @@ import { yaml } from "./yaml.js";
 
 const SERVER_DEFAULT = "server default";
 /** The order in which people write a configuration. */
-const ORDER = [
-  ...["name", "seed", "questions", "models", "prompt", "sampling", "grader", "rubric", "objective", "stopping"],
-  ...["trials", "budget", "concurrency"],
-];
+const ORDER = "name seed questions models prompt sampling grader rubric objective stopping trials budget".split(" ");
 const OWN_KEYS = ["name", "model", "base_url"];
 const SHARED_KEYS = ["sampling", "prompt", "concurrency"];
 
@@ -22,13 +19,10 @@ export const recipe = {
   id: "repeat",
   title: "How to repeat this run",
   render({ view }) {
-    const { seed, grader } = view.configuration;
     const run = view.results?.run;
     return [
       factList([
         ["adaptive-eval", run ? plain(run.version) : null],
-        ["seed", shown(seed)],
-        ["grader", shown(grader.kind)],
         ["seeds of trials", plain(view.words.seeds, 400)],
         ["estimates", plain(view.words.prior, 400)],
         ["thresholds", view.thresholds ? plain(view.thresholds, 2000) : null],
@@ -56,22 +50,11 @@ export const recipe = {
         ],
       }),
       h("h3", null, "Configuration"),
-      note("Empty settings are not shown; keys and secrets never are. ", h("button", COPY, "Copy")),
+      note("Empty settings are not shown; keys and secrets never are."),
       region("Configuration", "tall", h("pre", { class: "yaml" }, visible(yaml(tidied(view.configuration))))),
     ];
   },
-  wire(root, state) {
-    on(root, "click", "[data-copy]", (button) => {
-      const copied = navigator.clipboard?.writeText(yaml(tidied(state.view.configuration))) ?? Promise.reject();
-      copied.then(
-        () => (button.textContent = "Copied"),
-        () => (button.textContent = "Select the text and copy it"),
-      );
-    });
-  },
 };
-
-const COPY = { type: "button", class: "small", "data-copy": "" };
 
 /** @param {unknown} value */
 function shown(value) {
@@ -117,7 +100,7 @@ function sampling(view) {
   ];
 }
 
-/** The configuration in the order in which people write it, without empty settings. @param {Record<string, any>} configuration */
+/** The configuration as people write it, without empty settings. @param {Record<string, any>} configuration */
 function tidied({ store, folder, ...settings }) {
   const whole = withoutEmpty(ordered(settings, ORDER));
   const models = whole.models?.map((/** @type {Record<string, any>} */ model) => {

@@ -34,15 +34,8 @@ const COLUMNS = [
   ["created", "Begun, UTC", "other", (run) => run.created, (run) => time(run.created)],
   ["updated", "Updated, UTC", "other", (run) => run.updated, (run) => time(run.updated)],
 ];
-/** Columns that need no title on a phone, where a run is a paragraph. */
-const UNLABELLED = new Set(["name", "status", "resolved"]);
 /** @type {Record<string, [sign: string, status: string]>} */
-const GATES = {
-  PASS: ["✓", "finished"],
-  FAIL: ["✗", "failed"],
-  UNDECIDED: ["?", "stopped"],
-  open: ["…", "running"],
-};
+const GATES = { PASS: ["✓", "finished"], FAIL: ["✗", "failed"], UNDECIDED: ["?", "stopped"], open: ["…", "running"] };
 
 /** Fills the page with a table of runs, and keeps it up to date. @param {HTMLElement} page @param {string} root */
 export async function showRuns(page, root) {
@@ -98,14 +91,14 @@ function content({ runs, problem, filter, sort }, root) {
 /** By a column, or running ones first and then the newest. @param {RunBrief[]} runs @param {Sort | null} sort */
 function sorted(runs, sort) {
   const isLive = (/** @type {RunBrief} */ run) => Number(run.status === "running");
-  const newest = (/** @type {RunBrief} */ one, /** @type {RunBrief} */ other) =>
-    isLive(other) - isLive(one) || other.updated - one.updated;
+  const newest = (/** @type {RunBrief} */ a, /** @type {RunBrief} */ b) =>
+    isLive(b) - isLive(a) || b.updated - a.updated;
   const [, , , value] = COLUMNS.find(([by]) => by === sort?.by) ?? [];
   if (!sort || !value) return runs.toSorted(newest);
-  return runs.toSorted((one, other) => {
-    const [first, second] = [value(one), value(other)];
+  return runs.toSorted((a, b) => {
+    const [first, second] = [value(a), value(b)];
     const order = first < second ? -1 : first > second ? 1 : 0;
-    return (sort.down ? -order : order) || newest(one, other);
+    return (sort.down ? -order : order) || newest(a, b);
   });
 }
 
@@ -117,12 +110,11 @@ function runTable(rows, sort, root) {
     const arrow = isSorted ? h("span", { class: "arrow", "aria-hidden": "true" }, sort.down ? " ↓" : " ↑") : null;
     const heading = h("button", { type: "button", "data-sort": by }, title, arrow);
     const side = { class: kind === "digits" ? "digits" : null };
-    const label = { "data-label": UNLABELLED.has(by) ? null : title };
     return /** @type {TableColumn<RunBrief>} */ ([
       heading,
       (run) => cell(run, root),
       { ...side, ...order },
-      { ...side, ...label },
+      { ...side, "data-label": title },
     ]);
   });
   return h("div", { class: "runs", "data-key": "table" }, [

@@ -1,4 +1,4 @@
-// What a server sends, or a report carries. Its types are in tests/show/sent.d.ts, which is written from the Python types.
+// What a server sends, or a report carries. Its types are in tests/show/sent.d.ts, written from the Python types.
 
 /** The run that a report carries. @returns {RunView | null} */
 export function embeddedView() {
@@ -21,7 +21,10 @@ export function readView(api) {
   return json(`${api}view`);
 }
 
-/** Totals of the run, and what has changed since a step. @param {string} api @param {number} after @returns {Promise<RunProgress>} */
+/**
+ * Totals, and what has changed since a step.
+ * @param {string} api @param {number} after @returns {Promise<RunProgress>}
+ */
 export function readProgress(api, after) {
   return json(`${api}progress?after=${after}`);
 }

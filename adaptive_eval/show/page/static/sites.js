@@ -18,7 +18,7 @@ export function sites({ view, pulse, live }) {
     caption: "Sites on the cluster",
     texts: 6,
     key: ({ row }) => keyOf(row),
-    rows: view.sites.toSorted((one, other) => rank(one) - rank(other)),
+    rows: view.sites.toSorted((a, b) => rank(a) - rank(b)),
     columns: [
       ["Model", ({ row }) => name(row.model, 60)],
       ["Site", ({ row }) => plain(row.site, 60)],

@@ -67,8 +67,8 @@ function explanation(facts, points) {
   const canTie = !facts.gate && (facts.decisions.stopping?.delta ?? 0) > 0;
   const wedge = " Within the inner wedge, which opens as the difference becomes known to within ";
   return h("p", null, [
-    ...["A comparison is called at the first ", term("look", "look"), " at which ", term("z", facts.gate?.z)],
-    ...[" lies beyond the ", term("boundary", "boundary"), ", above it or below."],
+    ["A comparison is called at the first ", term("look", "look"), " at which ", term("z", facts.gate?.z)],
+    [" lies beyond the ", term("boundary", "boundary"), ", above it or below."],
     canTie ? [wedge, term("delta", "delta"), ", the pair is called tied."] : null,
     " Calls and ties stand.",
     hasGap(points) ? " A gap: the two were not compared at those looks." : "",
@@ -80,7 +80,7 @@ function undecided(facts) {
   const { pairs } = facts;
   const rows = pairs
     .filter((pair) => !SETTLED.has(pair.verdict))
-    .sort((one, other) => (one.trials_needed ?? Infinity) - (other.trials_needed ?? Infinity));
+    .sort((a, b) => (a.trials_needed ?? Infinity) - (b.trials_needed ?? Infinity));
   if (!rows.length)
     return pairs.length === 1
       ? note(`The only ${unit(facts)} is decided.`)

@@ -89,7 +89,7 @@ export function openTerms() {
   window.addEventListener("resize", follow);
 }
 
-/** Below the word where there is room, else above it, and never over an edge. @param {HTMLElement} bubble @param {HTMLElement} button */
+/** Below the word if there is room, else above it. @param {HTMLElement} bubble @param {HTMLElement} button */
 function place(bubble, button) {
   const box = button.getBoundingClientRect();
   const left = Math.min(box.left, document.documentElement.clientWidth - bubble.offsetWidth - EDGE);

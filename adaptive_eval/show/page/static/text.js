@@ -25,7 +25,7 @@ export function count(value) {
 
 const MORE_DIGITS = 30;
 
-/** A number with decimals; halves go to the even digit, as in the other reports. @param {number} value @param {number} digits */
+/** A number with decimals; halves go to the even digit, as in Python. @param {number} value @param {number} digits */
 function fixed(value, digits) {
   const exact = value.toFixed(digits + MORE_DIGITS);
   const [shown, beyond] = [exact.slice(0, -MORE_DIGITS).replace(/\.$/, ""), exact.slice(-MORE_DIGITS)];
@@ -58,7 +58,10 @@ export function usd(value) {
   return `$${shown.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: most })}`;
 }
 
-/** A small amount: two significant digits, at least so many decimals and at most six. @param {number} value @param {number} decimals */
+/**
+ * A small amount: two significant digits, `decimals` to six decimals.
+ * @param {number} value @param {number} decimals
+ */
 export function amount(value, decimals) {
   const places = value > 0 ? 1 - Math.floor(Math.log10(value)) : 0;
   return fixed(value, Math.min(Math.max(decimals, places), 6));
@@ -82,9 +85,9 @@ export function moment(when) {
   return Number.isNaN(date.getTime()) ? DASH : `${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
-/** One thing or many: plural(2, "look") -> "2 looks". @param {number} value @param {string} one */
-export function plural(value, one, many = `${one}s`) {
-  return `${count(value)} ${value === 1 ? one : many}`;
+/** A number with its unit: plural(2, "look") -> "2 looks". @param {number} value @param {string} unit */
+export function plural(value, unit, units = `${unit}s`) {
+  return `${count(value)} ${value === 1 ? unit : units}`;
 }
 
 /** `a, b and c`. @param {string[]} words */
@@ -97,7 +100,7 @@ export function messageOf(error) {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** One line of foreign text: odd characters by their code, and cut in the middle where too long. @param {unknown} text */
+/** One line of foreign text: odd characters by their code, cut in the middle if too long. @param {unknown} text */
 export function plain(text, longest = 200) {
   const shown = String(text).replace(ODD, coded);
   if (shown.length <= longest) return shown;
@@ -105,14 +108,20 @@ export function plain(text, longest = 200) {
   return `${shown.slice(0, longest - 1 - tail)}…${shown.slice(shown.length - tail)}`;
 }
 
-/** A foreign name, whose direction of writing cannot reach beyond it; it may break behind a slash. @param {unknown} text @param {number} [longest] */
+/**
+ * A foreign name, whose direction of writing cannot reach beyond it; it may break behind a slash.
+ * @param {unknown} text @param {number} [longest]
+ */
 export function name(text, longest) {
   const parts = plain(text, longest).split(/(?<=\/)/);
   const breakable = parts.flatMap((part, index) => (index ? [h("wbr"), part] : part));
   return h("bdi", { class: "name" }, breakable);
 }
 
-/** Foreign text over several lines as nodes, with every control or invisible character by its code. @param {unknown} text @returns {Child[]} */
+/**
+ * Foreign text over several lines as nodes, with every control or invisible character by its code.
+ * @param {unknown} text @returns {Child[]}
+ */
 export function visible(text) {
   const nodes = [];
   let from = 0;

@@ -2,14 +2,12 @@
 
 import { fitted, line, lineColour, plot, roomFor } from "./chart.js";
 import { s } from "./dom.js";
-import { column, data, sumOf } from "./parts.js";
-import { count, plain, plural } from "./text.js";
+import { plain, plural } from "./text.js";
 /** @import { Section } from "./parts.js" */
 
 /** @typedef {Map<string, [across: number, rank: number][]>} Ranks of each model */
 
 const ROW = 22;
-const MAX_ROWS = 40;
 
 /** @type {Section} */
 export const trajectories = {
@@ -22,25 +20,14 @@ export const trajectories = {
     for (const { look, order } of looks) order.forEach((name, index) => ranks.get(name)?.push([look, index + 1]));
     const last = looks[looks.length - 1].look;
     names.forEach((name, index) => ranks.get(name)?.push([last, index + 1])); // after answers asked ahead
-    return [
-      rankChart(names, ranks, "look", Math.max(width, 280)),
-      data("Rank of each model", () => ({
-        columns: [
-          ["Look", (row) => row.look],
-          ["Trials", (row) => count(sumOf(row.trials, Number))],
-          ...names.map((name) =>
-            column(plain(name, 24), (/** @type {LookView} */ row) => row.order.indexOf(name) + 1 || "–"),
-          ),
-        ],
-        rows: looks.filter(
-          (_, index) => index % Math.ceil(looks.length / MAX_ROWS) === 0 || index === looks.length - 1,
-        ),
-      })),
-    ];
+    return [rankChart(names, ranks, "look", Math.max(width, 280))];
   },
 };
 
-/** Ranks as lines that end at the names, which are in the order of now. @param {string[]} names @param {Ranks} ranks @param {string} unit @param {number} width */
+/**
+ * Ranks as lines that end at the names, which are in the order of now.
+ * @param {string[]} names @param {Ranks} ranks @param {string} unit @param {number} width
+ */
 export function rankChart(names, ranks, unit, width) {
   const room = roomFor(names, 0.32 * width);
   const across = [...ranks.values()].flatMap((points) => points.map(([place]) => place));

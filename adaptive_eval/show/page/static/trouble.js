@@ -85,7 +85,7 @@ function logLink(replica) {
   return isLog ? h("a", { href: replica }, name(replica, 60)) : name(replica, 60);
 }
 
-/** Places where models were served one after the other. @param {RunView} view */
+/** Places where models were served a after the b. @param {RunView} view */
 function turns({ results }) {
   return titledTable({
     className: "tall",

@@ -12,11 +12,11 @@ import { chance, number, percent, plain } from "./text.js";
 
 /** @typedef {(point: Point) => number | null} Curve */
 /** @typedef {{value: Curve, upper: Curve, lower: Curve | null, tie: Curve}} Curves */
+/** @typedef {{points: Point[], curves: Curves, plane: Plane}} Drawing */
 
-const FEW_POINTS = 60;
 const SMALL = { width: 216, height: 104, top: 8, right: 200, bottom: 96, left: 10 };
 
-/** The curves of z, or for the objective precision of half the interval's width. @param {Facts} facts @returns {Curves} */
+/** The curves of z, or for objective precision of the half width. @param {Facts} facts @returns {Curves} */
 function curvesOf(facts) {
   const goal = facts.objective.half_width ?? 0;
   if (comparesNothing(facts))
@@ -29,28 +29,31 @@ function curvesOf(facts) {
   };
 }
 
-/** The comparison as a button among others, on a scale that all share. @param {Facts} facts @param {Series} series @param {Pair} pair @param {boolean} chosen */
+/**
+ * The comparison as a button among others, on a scale that all share.
+ * @param {Facts} facts @param {Series} series @param {Pair} pair @param {boolean} chosen
+ */
 export function small(facts, { key, points }, pair, chosen) {
-  const curves = curvesOf(facts);
   /** @type {[number, number]} */
   const extent = comparesNothing(facts) ? [0, 3 * (facts.objective.half_width ?? 0)] : [-4.6, 4.6];
   const plane = planeOf([points[0].look, last(points).look], extent, SMALL);
+  const drawing = { points, curves: curvesOf(facts), plane };
   const against = pair.worse === null ? againstText(facts) : `${facts.over} ${plain(pair.worse, 40)}`;
   const pressed = { "data-key": key, "data-pair": key, "aria-pressed": String(chosen) };
   return h("button", { type: "button", class: "panel", ...pressed }, [
     h("span", { class: "title" }, plain(pair.better, 40)),
     h("span", { class: "title second" }, against),
     s("svg", { viewBox: `0 0 ${SMALL.width} ${SMALL.height}`, "aria-hidden": "true" }, [
-      backdrop(points, curves, plane),
-      path(points, curves, plane),
-      mark(last(points), curves, plane, (x, y) => sign(pair.verdict, x, y, 5)),
+      backdrop(drawing),
+      path(drawing),
+      mark(drawing, last(points), (x, y) => sign(pair.verdict, x, y, 5)),
     ]),
     h("span", { class: "below" }, badge(pair.verdict, pair.word), h("span", { class: "digits" }, zText(pair))),
   ]);
 }
 
-/** The path of z, with a gap over the looks at which the two were not compared. @param {Point[]} points @param {Curves} curves @param {Plane} plane */
-function path(points, curves, plane) {
+/** The path of z, with a gap over the looks at which the two were not compared. @param {Drawing} drawing */
+function path({ points, curves, plane }) {
   const corners = points.flatMap((point, index) => {
     /** @type {[number, number | null]} */
     const corner = [point.look, curves.value(point)];
@@ -59,8 +62,8 @@ function path(points, curves, plane) {
   return s("path", { class: "curve", d: line(corners, plane) });
 }
 
-/** A mark where z was at a look. @param {Point} point @param {Curves} curves @param {Plane} plane @param {(x: number, y: number) => Element} draw */
-function mark(point, curves, { x, y }, draw) {
+/** A mark at a point. @param {Drawing} drawing @param {Point} point @param {(x: number, y: number) => Element} draw */
+function mark({ curves, plane: { x, y } }, point, draw) {
   const value = curves.value(point);
   return value === null || !Number.isFinite(value) ? null : draw(x(point.look), y(value));
 }
@@ -75,14 +78,8 @@ export function hasGap(points) {
   return points.some((_, index) => isAfterGap(points, index));
 }
 
-/** @param {Point[]} points @param {number} index */
-function isAlone(points, index) {
-  const isLast = index === points.length - 1;
-  return (index === 0 || isAfterGap(points, index)) && (isLast || isAfterGap(points, index + 1));
-}
-
-/** The regions in which a comparison is called, and the boundary itself. @param {Point[]} points @param {Curves} curves @param {Plane} plane */
-function backdrop(points, { upper, lower, tie }, plane) {
+/** The regions in which a comparison is called, and the boundary itself. @param {Drawing} drawing */
+function backdrop({ points, curves: { upper, lower, tie }, plane }) {
   const bounded = points.filter((point) => upper(point) !== null);
   /** @param {string} className @param {Point[]} members @param {Curve} low @param {Curve} high */
   const area = (className, members, low, high) => {
@@ -123,7 +120,6 @@ export function large(state, series, pair) {
       : `z, positive where ${plain(series.first, 30)} is ahead`;
   const level = (/** @type {number} */ value) =>
     comparesNothing(facts) ? score(facts, value) : number(value, Number.isInteger(value) ? 0 : 1);
-  const dots = points.filter((_, index) => points.length <= FEW_POINTS || isAlone(points, index));
   const chart = plot(
     {
       label: `${title}: ${summary.map(({ text }) => text).join("; ")}`,
@@ -135,13 +131,15 @@ export function large(state, series, pair) {
       up: extentOf(points, curves),
       format: level,
     },
-    (plane) => [
-      backdrop(points, curves, plane),
-      regionLabels(facts, series, curves, plane, width / 3),
-      path(points, curves, plane),
-      dots.map((point) => mark(point, curves, plane, (cx, cy) => s("circle", { class: "point", cx, cy, r: 2.2 }))),
-      changes(points).map((point) => mark(point, curves, plane, (x, y) => sign(point.verdict, x, y, 6.5))),
-    ],
+    (plane) => {
+      const drawing = { points, curves, plane };
+      return [
+        backdrop(drawing),
+        regionLabels(facts, series, drawing),
+        path(drawing),
+        changes(points).map((point) => mark(drawing, point, (x, y) => sign(point.verdict, x, y, 6.5))),
+      ];
+    },
   );
   return h("div", { class: "large" }, [
     h("h3", null, title, " ", badge(pair.verdict, pair.word)),
@@ -170,33 +168,25 @@ function changes(points) {
   });
 }
 
-/**
- * What it means to lie in each region, written where the curve does not end.
- * @param {Facts} facts @param {Series} series @param {Curves} curves @param {Plane} plane @param {number} room
- */
-function regionLabels(facts, { points, first, second }, curves, { x, y, low, high }, room) {
+/** The meaning of each region, at its far edge. @param {Facts} facts @param {Series} series @param {Drawing} drawing */
+function regionLabels(facts, { first, second }, { points, curves, plane: { y, low, high, right } }) {
   if (!curves.lower) return null;
-  const right = x(last(points).look) - 6;
-  const label = (/** @type {number} */ place, /** @type {string} */ text, className = "region") =>
-    s("text", { class: className, x: right, y: place, "text-anchor": "end" }, text);
+  const label = (/** @type {number} */ place, /** @type {string} */ text, kind = "region") =>
+    s("text", { class: kind, x: right - 6, y: place, "text-anchor": "end" }, text);
   const bounded = points.findLast((point) => point.boundary !== null);
   if (!bounded) return label(y(0) - 8, "too early for a call");
-  const boundary = bounded.boundary ?? 0;
-  const end = y(last(points).z ?? 0);
-  const free = (/** @type {number[]} */ ...places) =>
-    places.sort((one, other) => Math.abs(other - end) - Math.abs(one - end))[0];
   const wedge = Math.max(0, curves.tie(bounded) ?? 0);
   const value = againstText(facts).replace("against ", "");
-  const better = (/** @type {string} */ name) => `${fitted(name, room)} is better`;
+  const better = (/** @type {string} */ name) => `${fitted(name, right / 3)} is better`;
   const [above, below] = facts.gate
     ? ["passes", "fails"]
     : second === null
       ? [`above ${value}`, `below ${value}`]
       : [better(first), better(second)];
   return [
-    label(free(y(high) + 16, y(boundary) - 8), above),
-    label(free(y(low) - 8, y(-boundary) + 17), below),
-    y(-wedge) - y(wedge) > 30 ? label(free(y(wedge) + 15, y(-wedge) - 7), "tied", "region tie") : null,
+    label(y(high) + 16, above),
+    label(y(low) - 8, below),
+    y(-wedge) - y(wedge) > 30 ? label(y(wedge) + 15, "tied", "region tie") : null,
   ];
 }
 
@@ -227,7 +217,10 @@ function summaryOf(facts, { points, first }, pair) {
   return parts;
 }
 
-/** The verdict, with the look at which it was called and its z then. @param {Facts} facts @param {Point[]} points @param {Pair} pair */
+/**
+ * The verdict, with the look of its call and z then.
+ * @param {Facts} facts @param {Point[]} points @param {Pair} pair
+ */
 function callText(facts, points, pair) {
   const { verdict } = last(points);
   const before = points.findLastIndex((point) => point.verdict !== verdict);

@@ -7,7 +7,10 @@ const UNPRINTABLE = /[\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]/g;
 const CONTROL = /[\u0000-\u0009\u000b-\u001f\ud800-\udfff]/;
 const VARIABLE = /\$\{[A-Za-z_]\w*(?::-[^}]*)?\}/g;
 
-/** The text of a value; texts that YAML could read otherwise are quoted as in JSON, which is YAML too. @param {any} value @returns {string} */
+/**
+ * The text of a value; texts that YAML could read otherwise are quoted as in JSON, which is YAML too.
+ * @param {any} value @returns {string}
+ */
 export function yaml(value, indent = "") {
   if (Array.isArray(value)) return value.map((element) => `${indent}- ${item(element, indent)}`).join("");
   const lines = Object.entries(value).map(([key, setting]) => `${indent}${scalar(key)}:${afterKey(setting, indent)}`);
