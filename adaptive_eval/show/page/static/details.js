@@ -39,7 +39,7 @@ function scores({ models }, facts) {
   // where questions are drawn, sigma is of a sample already, unless they come in clusters
   const isSampled = facts.drawnFrom === null || models.some((row) => row.sampled_sigma !== row.sigma);
   const second = (/** @type {Child} */ text) => h("small", null, text);
-  const sigma = facts.drawnFrom === null ? term("sigma_here", "σ here") : "σ";
+  const sigma = facts.drawnFrom === null ? term("sigma", "σ here") : "σ";
   /** @type {(Column<ModelRow> | false | null)[]} */
   const columns = [
     ["Model", (row) => name(row.name, 120)],
@@ -55,7 +55,7 @@ function scores({ models }, facts) {
       (row) => [score(facts, row.bayes), row.bayes !== null && second(`± ${score(facts, row.bayes_sigma)}`)],
     ],
     [
-      [sigma, isSampled && second(term("sigma_like_these", "like these"))],
+      [sigma, isSampled && second(term("sigma", "like these"))],
       ({ sigma, sampled_sigma: sampled }) => [
         score(facts, sigma, 2),
         sampled !== null && isSampled && second(score(facts, sampled, 2)),

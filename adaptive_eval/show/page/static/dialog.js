@@ -132,7 +132,7 @@ function posteriors({ view, facts }, shown, hasAnswers) {
     columns: [
       ["Model", ({ model }) => label(model)],
       ["Answers", ({ posterior }) => countsText(view, posterior.counts)],
-      [term("posterior", "Posterior mean"), ({ posterior, isAsked }) => (isAsked ? score(facts, posterior.mean) : "–")],
+      [term("bayes", "Posterior mean"), ({ posterior, isAsked }) => (isAsked ? score(facts, posterior.mean) : "–")],
       ["95% interval", ({ posterior, isAsked }) => (isAsked ? bounds(posterior) : "–")],
       [
         `from ${score(facts, facts.low, 0)} to ${score(facts, facts.high, 0)}`,

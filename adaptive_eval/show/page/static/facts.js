@@ -97,13 +97,11 @@ function withWord(pair, gate) {
 
 /** How many trials would call a comparison, or questions where each has one trial. @param {Facts} facts */
 export function needs({ drawnFrom }) {
-  const unit =
-    drawnFrom === null ? { key: "trials_needed", factor: 1 } : { key: "questions_needed", factor: drawnFrom };
   return {
-    key: /** @type {TermKey} */ (unit.key),
+    label: drawnFrom === null ? "Trials per question it would need" : "Questions it would need",
     of: (/** @type {PairRow} */ { trials_needed: trials }) => {
       if (trials === null) return "–";
-      const needed = Math.ceil(trials * unit.factor);
+      const needed = Math.ceil(trials * (drawnFrom ?? 1));
       return count(needed) + (drawnFrom !== null && needed > drawnFrom ? ` (there are ${count(drawnFrom)})` : "");
     },
   };

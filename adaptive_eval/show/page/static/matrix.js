@@ -141,7 +141,7 @@ function comparedFacts(facts, pair) {
   return [
     facts.gate
       ? [term("z", `${facts.gate.z}, ${pairText(facts, pair)}`), number(pair.z)]
-      : [term("rho", "ρ = Φ(|z|)"), chance(pair.rho)],
+      : [term("z", "ρ = Φ(|z|)"), chance(pair.rho)],
     [term("boundary"), SETTLED.has(pair.verdict) ? null : number(pair.boundary)],
     [term("information"), percent(pair.information)],
     [term("power"), percent(pair.power)],

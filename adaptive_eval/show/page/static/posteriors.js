@@ -31,7 +31,7 @@ export const posteriors = {
     const more = { type: "button", class: "more", "data-next": "" };
     return [
       h("p", null, [
-        ["The ", term("posterior", "posterior"), " of each model's score on each question: the bar is the "],
+        ["The ", term("bayes", "posterior"), " of each model's score on each question: the bar is the "],
         `95% interval, the tick the mean, ${scale}. Choose one to see everything about the question.`,
       ]),
       unjudged(view, facts),
@@ -75,7 +75,7 @@ function unjudged(view, facts) {
   const total = count(sumOf(rows, ({ trials }) => trials));
   return h("p", { class: "fresh" }, [
     `All ${plural(sumOf(view.trials.flat(), Number), "trial")} that are graded count here; `,
-    term("not_judged", "no look has judged"),
+    term("trials", "no look has judged"),
     ` ${total} of them${view.results?.run.status === "finished" ? "" : " yet"}`,
     view.looks.length || view.results ? ` (${named.join(", ")}${more}).` : ": the bars are hollow.",
   ]);

@@ -96,12 +96,12 @@ function undecided(facts) {
         ["Comparison", (pair) => pairText(facts, pair)],
         ["Verdict", (pair) => badge(pair.verdict, pair.word)],
         isWidth
-          ? [term("sigma_here", "σ"), (pair) => score(facts, pair.sigma, 2)]
+          ? [term("sigma", "σ"), (pair) => score(facts, pair.sigma, 2)]
           : [term("z", facts.gate?.z), (pair) => number(pair.z)],
         [term("boundary"), (pair) => number(pair.boundary)],
         [term("power"), (pair) => percent(pair.power)],
-        [term(needs(facts).key), needs(facts).of],
-        [term("certifiable_delta"), (pair) => size(facts, pair.certifiable_delta)],
+        [term("trials_needed", needs(facts).label), needs(facts).of],
+        [term("delta", "Certifiable δ"), (pair) => size(facts, pair.certifiable_delta)],
       ],
     }),
     rows.length > MAX_ROWS

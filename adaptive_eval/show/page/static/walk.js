@@ -211,7 +211,7 @@ function summaryOf(facts, { points, first }, pair) {
     const share = percent(Math.min(1, latest.information));
     parts.push({ key: "information", text: `${share} of the information at the horizon` });
   }
-  if (pair.rho !== null) parts.push({ key: "rho", text: `ρ ${chance(pair.rho)}` });
+  if (pair.rho !== null) parts.push({ key: "z", text: `ρ ${chance(pair.rho)}` });
   if (pair.power !== null && !SETTLED.has(latest.verdict))
     parts.push({ key: "power", text: `chance to be settled ${percent(pair.power)}` });
   return parts;
