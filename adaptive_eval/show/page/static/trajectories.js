@@ -2,12 +2,14 @@
 
 import { fitted, line, lineColour, plot, roomFor } from "./chart.js";
 import { s } from "./dom.js";
+import { data } from "./parts.js";
 import { plain, plural } from "./text.js";
-/** @import { Section } from "./parts.js" */
+/** @import { Column, Section } from "./parts.js" */
 
 /** @typedef {Map<string, [across: number, rank: number][]>} Ranks of each model */
 
 const ROW = 22;
+const LOOKS_IN_TABLE = 40;
 
 /** @type {Section} */
 export const trajectories = {
@@ -20,9 +22,19 @@ export const trajectories = {
     for (const { look, order } of looks) order.forEach((name, index) => ranks.get(name)?.push([look, index + 1]));
     const last = looks[looks.length - 1].look;
     names.forEach((name, index) => ranks.get(name)?.push([last, index + 1])); // after answers asked ahead
-    return [rankChart(names, ranks, "look", Math.max(width, 280))];
+    const shown = looks.slice(-LOOKS_IN_TABLE);
+    return [
+      rankChart(names, ranks, "look", Math.max(width, 280)),
+      data(`Ranks at the last ${plural(shown.length, "look")}`, () => ({
+        columns: [["Look", ({ look }) => look], ...names.map((name) => rankColumn(name))],
+        rows: shown,
+      })),
+    ];
   },
 };
+
+/** A column of the table. @param {string} model @returns {Column<LookView>} */
+const rankColumn = (model) => [plain(model, 24), ({ order }) => order.indexOf(model) + 1 || "–"];
 
 /**
  * Ranks as lines that end at the names, which are in the order of now.
