@@ -30,9 +30,9 @@ from adaptive_eval.graders.by_benchmark import (
     graders_by_benchmark,
     graders_that_ask,
 )
-from adaptive_eval.graders.comparing import REFERENCE
 from adaptive_eval.graders.frozen import LENGTH_RATIO
 from adaptive_eval.graders.judge import Judge
+from adaptive_eval.graders.judge_forms import REFERENCE
 from adaptive_eval.graders.rubric import FROM, RubricConfig, open_rubric
 from adaptive_eval.graders.scoring import MAX_SUMS
 from adaptive_eval.graders.types import ANSWER_SIGNALS, TOKEN_MEASURES, GraderOptions
@@ -432,7 +432,7 @@ def check_judge_inputs(grader: GraderOptions, rubric: RubricConfig, questions: Q
         )
     if grader.compare_to == REFERENCE and questions.fields.answer is None:
         yield Problem(("questions", "fields", "answer"), "must be set: the judge compares with it", SET_KEY_FIELD)
-    if rubric == RubricConfig() and grader.form.needs_rubric:
+    if rubric == RubricConfig() and grader.needs_rubric:
         rule = f"have more than {MAX_SUMS} different sums, too many for one category each"
         hint = "use fewer levels, or declare a rubric with categories, as in `when: {score: {at_least: 0.8}}`"
         yield Problem(("grader", "scores"), rule, hint)

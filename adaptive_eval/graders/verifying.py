@@ -1,27 +1,18 @@
 """Grading by a verifier: one request without content for the baseline, then the label probabilities of each answer."""
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from adaptive_eval.base.errors import ConfigError, GraderError, JudgeFailed, Unavailable
+from adaptive_eval.base.errors import ConfigError, GraderError, Unavailable
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.types import Again, Answer, Sampling
-from adaptive_eval.graders.asked import NO_REPLY
-from adaptive_eval.graders.asking import AskingPool
-from adaptive_eval.graders.pool import GradingPool, make_grade
+from adaptive_eval.endpoints.types import Again, Answer
+from adaptive_eval.graders.asking import AskingPool, replies_cost
+from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.rubric import Rubric
-from adaptive_eval.graders.types import Grade
-from adaptive_eval.graders.verifier import (
-    INVALID,
-    LABELS,
-    TOP_TOKENS,
-    LabelScores,
-    Verifier,
-    label_scores,
-    verifier_opinion,
-)
+from adaptive_eval.graders.types import Marks
+from adaptive_eval.graders.verifier import LABELS, TOP_TOKENS, LabelScores, Verifier, label_scores
 from adaptive_eval.questions.types import Question
 
 BASELINE_SEED = 0
@@ -38,51 +29,36 @@ class VerifierBaseline:
 
 
 class VerifierPool(AskingPool):
-    """Grades answers with a verifier."""
+    """Grades answers with a verifier, and in addition with its `key_grader`."""
 
     def __init__(
-        self, verifier: Verifier, rubric: Rubric, *, folder: Path, keys: Mapping[str, str], lost: Cost = NO_COST
+        self,
+        verifier: Verifier,
+        rubric: Rubric,
+        *,
+        folder: Path,
+        keys: Mapping[str, str],
+        lost: Cost = NO_COST,
+        others: GradingPool | None = None,
     ) -> None:
-        """`lost` bounds the cost of verifying an answer."""
-        super().__init__(verifier, rubric, folder=folder, keys=keys, lost=lost)
+        """`lost` bounds the cost of verifying an answer; `others` is the pool of `key_grader`."""
+        super().__init__(verifier, rubric, folder=folder, keys=keys, lost=lost, others=others)
         self._verifier = verifier
-        self._keyed = None
-        if verifier.keyed is not None:
-            self._keyed = GradingPool(verifier.keyed, rubric, folder=folder, keys=keys)
         self.asked_as = verifier.asked_as
         self.scores: LabelScores | None = None
         """Scores of the request without content; requested on first use if they are not set."""
         self._asking = asyncio.Lock()
 
-    async def close(self) -> None:
-        """Close all connections, and end the workers of `key_grader`."""
-        await super().close()
-        if self._keyed is not None:
-            await self._keyed.close()
+    async def ask(self, answer: Answer, question: Question, retry_gate: Again | None) -> tuple[Marks, Cost]:
+        keyed = None if self.others is None else await self.others.marks(answer.text, question)
+        marks, cost = await super().ask(answer, question, retry_gate)
+        return marks if keyed is None else Marks({**marks.signals, **keyed.signals}, keyed.extracted), cost
 
-    async def grade(self, answer: Answer, question: Question, retry_gate: Again | None = None) -> Grade:
-        """Grade an answer; raises `JudgeFailed` with the reason and the cost if there is no grade."""
-        keyed = None if self._keyed is None else await self._keyed.marks(answer.text, question)
-        if not answer.text.strip():
-            marks = self._verifier.marks(INVALID, keyed, NO_COST, NO_REPLY)
-            return make_grade(answer, marks, self.rubric, question.id)
-        baseline = await self._known_baseline()
-        sent = self._verifier.transcript(question, answer.text)
-        reply = await self._ask(sent.prompt, answer.seed, retry_gate)
-        lost = NO_COST if retry_gate is None else self.lost_with(answer.text, question)
-        used, usage = self._replies_cost([reply], lost)
-        try:
-            opinion = verifier_opinion(_reply_scores(reply.answer, reply.error), baseline)
-        except GraderError as error:
-            raise JudgeFailed(str(error), used) from None
-        marks = self._verifier.marks(opinion, keyed, used, usage)
-        return replace(make_grade(answer, marks, self.rubric, question.id), cost=used)
-
-    async def _known_baseline(self) -> LabelScores:
+    async def baseline(self) -> Sequence[float]:
         async with self._asking:
             if self.scores is None:
                 self.scores = (await self.ask_baseline()).scores
-            return self.scores
+            return self.scores.values
 
     async def ask_baseline(self, retry_gate: Again | None = None) -> VerifierBaseline:
         """Send the request without content; it is the first request, so that an unsuitable server is noticed at once.
@@ -91,9 +67,10 @@ class VerifierPool(AskingPool):
 
         Raises `ConfigError` if the server returns no log-probabilities, or none for the labels.
         """
-        reply = await self._ask(self._verifier.content_free.prompt, BASELINE_SEED, retry_gate)
+        (client,) = self._clients[""]
+        reply = await client.request(self._verifier.content_free, BASELINE_SEED, retry_gate)
         if reply.answer is None:
-            raise Unavailable(str(reply.error))
+            raise Unavailable(reply.error)
         name = self._verifier.host.model
         if not reply.answer.slot:
             raise ConfigError(
@@ -110,16 +87,4 @@ class VerifierPool(AskingPool):
                 f"grader.server: for a request without content, the most likely tokens of {name!r} do not include "
                 f"{unseen}, so verdicts cannot be calibrated; use a server that shows up to {TOP_TOKENS} tokens"
             )
-        used, _ = self._replies_cost([reply], NO_COST)
-        return VerifierBaseline(self.asked_as, scores, used)
-
-    def _sampling(self, *, structured: bool) -> Sampling:
-        return self._verifier.seats[0].slot_sampling
-
-
-def _reply_scores(reply: Answer | None, error: GraderError | None) -> LabelScores:
-    if reply is None:
-        raise error or GraderError("the verifier gave no reply")
-    if "timed_out" in reply.signals:
-        raise GraderError("the verifier's reply timed out")
-    return label_scores(reply.slot, LABELS)
+        return VerifierBaseline(self.asked_as, scores, replies_cost(self._verifier, [reply], NO_COST))

@@ -13,7 +13,7 @@ from adaptive_eval.base.errors import StoreError
 from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.graders.asked import ReplyUse, usage_signals
+from adaptive_eval.graders.asked import usage_signals
 from adaptive_eval.record import stored_sums
 from adaptive_eval.record.results import GradingCost
 from adaptive_eval.record.stored_sums import StoredSums
@@ -60,7 +60,7 @@ def test_what_a_judge_has_used_is_known_before_the_first_look(tmp_path: Path) ->
     judge = {"kind": "judge", "server": {"base_url": REPLICA, "model": "judge"}}
     run = Played(tmp_path / "run", prepared(tmp_path, grader=judge))
     answer = Answer("yes", "stop", 1000, REPLICA, 1.5, prompt_tokens=10, completion_tokens=20)
-    signals = {"is_correct": True, **usage_signals(Cost(15, 0.5, 2.0), ReplyUse(9, 6))}
+    signals = {"is_correct": True, **usage_signals(Cost(15, 0.5, 2.0), 9, 6)}
     records = [TrialRecord("ada", f"q{at}", 0, 0, answer, 1, signals, None, None, Cost(45, 0.5, 2.0)) for at in (0, 1)]
     run.commit(records)
     feed = Feed(run.directory)
