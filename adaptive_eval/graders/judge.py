@@ -174,9 +174,9 @@ class Judge(AskedGrader):
 
     def _levels(self, reply: GraderReply) -> Levels:
         text, ballot = reply.received().text, self.form.ballot
-        return (
-            parse_json_ballot(text, ballot) if reply.structured else parse_line_ballot(text, reply.sent.number, ballot)
-        )
+        if reply.structured:
+            return parse_json_ballot(text, ballot)
+        return parse_line_ballot(text, reply.sent.number, ballot)
 
     def voted(self, votes: Sequence[Sequence[Levels]]) -> Decision:
         """The decision of the votes; raises `GraderError` if they are too few or disagree."""
