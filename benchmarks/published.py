@@ -27,7 +27,7 @@ from scorio.moments import FloatArray
 
 BINARY, QUESTIONS = np.array([0.0, 1.0]), 30
 RULE: Mapping[str, object] = {"rule": "published", "prior": "uniform"}
-TRIALS: Mapping[str, object] = {"policy": "unresolved_pairs", "lookahead": 0, "optimize": "cost"}
+TRIALS: Mapping[str, object] = {"policy": "unresolved_pairs", "optimize": "cost"}
 PUBLISHED: Mapping[str, object] = {"stopping": RULE, "trials": TRIALS}
 SETTINGS: Mapping[str, Mapping[str, object]] = {
     "published": PUBLISHED,

@@ -246,8 +246,6 @@ class TrialsConfig(Section):
     policy: PolicyName = "weighted"
     options: Mapping[str, Any] = Field(default_factory=dict)
     """Keyword arguments for your own policy."""
-    lookahead: int | None = Field(None, ge=0, le=64)
-    """Rounds in flight while a look is pending; default: by `optimize`."""
     seeds: Literal["hashed", "consecutive", "coupled"] = "hashed"
     """Seed of trial i. hashed: i + a hash of the run's `seed`, model and question; consecutive: `seed` + i; coupled:
     i + a hash of `seed` and question, the same for all models, which are compared trial by trial if their answers are

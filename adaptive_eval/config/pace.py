@@ -89,15 +89,10 @@ def make_pace(trials: TrialsConfig, questions: int, *, batched: bool = False) ->
 
     An unresolved `auto` counts as `answers`.
     """
-    lookahead = trials.lookahead
-    if trials.draw is not None:
-        return Pace(lookahead or 0)
-    if batched:
-        opening = round(OPENING_IN_BATCHES * trials.max)
-        return Pace(lookahead=lookahead or 0, share=SHARE_IN_BATCHES, opening=opening, even=True)
-    if trials.optimize != "time":
-        return Pace(lookahead or 0)
-    if lookahead is None:
-        in_rounds = min(AHEAD / questions, MAX_AHEAD * trials.max)
-        lookahead = max(round(in_rounds), 1) if questions <= AHEAD else 0
+    if trials.draw is None and batched:
+        return Pace(share=SHARE_IN_BATCHES, opening=round(OPENING_IN_BATCHES * trials.max), even=True)
+    if trials.draw is not None or trials.optimize != "time":
+        return Pace()
+    in_rounds = min(AHEAD / questions, MAX_AHEAD * trials.max)
+    lookahead = max(round(in_rounds), 1) if questions <= AHEAD else 0
     return Pace(lookahead=lookahead, opening=round(OPENING * trials.max), held=True)

@@ -73,7 +73,7 @@ def paper(outcomes: Outcomes, w: list[float], plan: Plan, threshold: float, look
     assert look is looks[-1]
 
 
-TRIALS = {"policy": "unresolved_pairs", "lookahead": 0, "optimize": "cost"}
+TRIALS = {"policy": "unresolved_pairs", "optimize": "cost"}
 
 
 def published(

@@ -128,7 +128,6 @@ class Stage:
                 "max": 16,
                 "optimize": "cost",
                 "policy": "weighted",
-                "lookahead": 0,
                 "seeds": "hashed",
             },
             "concurrency": 8,

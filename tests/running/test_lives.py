@@ -73,7 +73,6 @@ class Lives(RuleBasedStateMachine):
         samples=st.sampled_from([1, 1, 2, 5]),
         least=st.integers(1, 2),
         horizon=st.sampled_from([1, 2, 4]),
-        lookahead=st.sampled_from([None, 0, 2]),
         pace=st.sampled_from(["cost", "time"]),
         budget=st.one_of(st.none(), st.integers(36, 120)),
         broken=st.sets(st.sampled_from(QUESTIONS), max_size=2),
@@ -89,7 +88,6 @@ class Lives(RuleBasedStateMachine):
         samples: int,
         least: int,
         horizon: int,
-        lookahead: int | None,
         pace: str,
         budget: int | None,
         broken: set[str],
@@ -108,14 +106,13 @@ class Lives(RuleBasedStateMachine):
                 "min": least,
                 "max": least * horizon,
                 "optimize": pace,
-                "lookahead": lookahead,
                 "seeds": "consecutive" if consecutive else "hashed",
             },
             "concurrency": {"in_flight": slots, "samples_per_request": samples},
         }
         if published:
             self.settings["stopping"] = {"rule": "published", "prior": "uniform"}
-            self.settings["trials"] |= {"policy": "unresolved_pairs", "lookahead": 0, "optimize": "cost"}
+            self.settings["trials"] |= {"policy": "unresolved_pairs", "optimize": "cost"}
         self.settings |= {} if budget is None else {"budget": {"trials": budget}}
         self.settings |= way or {}
         self.models = list(SKILLS)
@@ -474,13 +471,13 @@ def killed_again_and_again(number: int) -> None:
     """A life of kills, with little in between, of which rules that are drawn from all have few."""
     chance = random.Random(number)
     slots, samples, least = chance.choice([1, 3, 16]), chance.choice([1, 1, 2, 5]), chance.choice([1, 2])
-    lookahead, pace = chance.choice([None, 0, 2]), chance.choice(["cost", "time"])
+    pace = chance.choice(["cost", "time"])
     budget, broken = chance.choice([None, chance.randrange(36, 120)]), set(chance.sample(QUESTIONS, number % 5 == 0))
     published, benchmarks, way = chance.random() < 0.2, chance.random() < 0.4, chance.choice(WAYS)
     life = Lives()
     try:
         life.begin(
-            *(number, chance.random() < 0.5, slots, samples, least, chance.choice([2, 4]), lookahead, pace),
+            *(number, chance.random() < 0.5, slots, samples, least, chance.choice([2, 4]), pace),
             *(budget, broken, published, benchmarks, way),
         )
         for _ in range(chance.randrange(3, 8)):

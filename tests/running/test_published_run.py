@@ -14,7 +14,7 @@ from adaptive_eval.core.judge import DecidingLooks
 from adaptive_eval.record.view import read_view
 from adaptive_eval.show.markdown import markdown
 
-TRIALS = {"policy": "unresolved_pairs", "lookahead": 0, "optimize": "cost"}
+TRIALS = {"policy": "unresolved_pairs", "optimize": "cost"}
 PUBLISHED: dict[str, Any] = {"stopping": {"rule": "published", "prior": "uniform"}, "trials": TRIALS, "seed": 4}
 
 

@@ -14,7 +14,7 @@ from adaptive_eval.store import (
     ServerReleased,
 )
 
-IN_STEP = {"trials": {"min": 4, "max": 40, "optimize": "cost", "lookahead": 0}}
+IN_STEP = {"trials": {"min": 4, "max": 40, "optimize": "cost"}}
 """One look at a time: where several are taken at once, a model may be settled by no look but the last."""
 LAST = MODELS[-1]
 """Far from the others, which are closer together."""

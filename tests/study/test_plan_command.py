@@ -40,7 +40,7 @@ def planned(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["plan", *arguments])
 
 
-IN_STEP = ("--set", "trials.lookahead=1")
+IN_STEP = ("--set", "trials.optimize=cost")
 """A run that is not timed, which takes much less time."""
 
 
@@ -102,7 +102,7 @@ def test_a_pilot_tells_what_answers_use() -> None:
 @pytest.mark.slow
 def test_a_finished_run_needs_nothing_more() -> None:
     """Its trials are fixed, so that every world gives the run that there was."""
-    path = write_config(Path(), trials={"min": 4, "max": HORIZON, "lookahead": 1})
+    path = write_config(Path(), trials={"min": 4, "max": HORIZON, "optimize": "cost"})
     trials = store_run(prepared_from(path), Path("runs/small"))
     found = forecast(str(path), "--pilot", "runs/small")
     assert found["spent"]["trials"] == trials and found["spent"]["seconds"] == 60.0
