@@ -269,9 +269,6 @@ def check_drawn(
         yield Problem(
             ("stopping", "rule"), "compares Bayes@N, which needs trials of all questions", change, chosen.name
         )
-    if stopping.prior == "uniform":
-        rule = "needs several trials of a question, and trials.draw asks each once"
-        yield Problem(("stopping", "prior"), rule, remove, stopping.prior)
     rule = "cannot be combined with trials.draw, which begins with questions that no model was asked"
     if prior is not None:
         yield Problem(("prior",), rule, remove)
@@ -311,8 +308,8 @@ def check_coupled(
         rule = f"coupled is for the objectives {' and '.join(COUPLED_OBJECTIVES)}"
         yield Problem(("trials", "seeds"), rule, "remove it, or change objective.kind", str(objective.kind))
     if stopping.prior != "self":
-        rule = "must be self with `trials.seeds: coupled`, whose variances are centred at the differences of two models"
-        yield Problem(("stopping", "prior"), rule, hint, stopping.prior)
+        rule = "compares Bayes@N, and `trials.seeds: coupled` compares the differences of two models"
+        yield Problem(("stopping", "rule"), rule, "change it, or remove `trials.seeds`", stopping.rule)
     rule = (
         "cannot be combined with `trials.seeds: coupled`, which compares trial by trial: an earlier run only gives "
         "counts"

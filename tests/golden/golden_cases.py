@@ -324,9 +324,7 @@ def drawn_config(stage: Stage, url: str) -> Any:
 
 @case()
 def published(stage: Stage) -> None:
-    stage.run(
-        stage.config(stage.serve(), stopping={"rule": "published", "options": {"threshold": 1.645}, "prior": "uniform"})
-    )
+    stage.run(stage.config(stage.serve(), stopping={"rule": "published", "options": {"threshold": 1.645}}))
 
 
 @case()

@@ -120,7 +120,6 @@ class Stage:
                 "confidence": 0.9,
                 "delta": 0.0,
                 "familywise": "none",
-                "prior": "self",
                 "on_alarm": "never",
             },
             "trials": {

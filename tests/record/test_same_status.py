@@ -251,7 +251,7 @@ TWO = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in ("ada", "
 HARD: dict[str, Any] = {"trials": {"min": 3, "max": 3}}
 UNDECIDED: dict[str, Any] = {
     "budget": {"trials": 100},
-    "stopping": {"rule": "published", "options": {"threshold": 50}, "prior": "uniform"},
+    "stopping": {"rule": "published", "options": {"threshold": 50}},
 }
 LIVES = {
     "nothing fits the budget": Life({"budget": {"trials": 5}}),

@@ -46,7 +46,7 @@ from adaptive_eval.scheduler.first_answers import FIRST_ANSWERS
 from adaptive_eval.store import AnswersLost, RunReader, events_of_kind
 
 JUDGE_PRICE, JUDGE_GPUS, JUDGE_SLOTS = 3.0, 1.0, 3
-UNDECIDED = {"rule": "published", "options": {"threshold": 50}, "prior": "uniform"}
+UNDECIDED = {"rule": "published", "options": {"threshold": 50}}
 
 
 @dataclass

@@ -111,7 +111,7 @@ class Lives(RuleBasedStateMachine):
             "concurrency": {"in_flight": slots, "samples_per_request": samples},
         }
         if published:
-            self.settings["stopping"] = {"rule": "published", "prior": "uniform"}
+            self.settings["stopping"] = {"rule": "published"}
             self.settings["trials"] |= {"policy": "unresolved_pairs", "optimize": "cost"}
         self.settings |= {} if budget is None else {"budget": {"trials": budget}}
         self.settings |= way or {}

@@ -15,7 +15,7 @@ from adaptive_eval.record.view import read_view
 from adaptive_eval.show.markdown import markdown
 
 TRIALS = {"policy": "unresolved_pairs", "optimize": "cost"}
-PUBLISHED: dict[str, Any] = {"stopping": {"rule": "published", "prior": "uniform"}, "trials": TRIALS, "seed": 4}
+PUBLISHED: dict[str, Any] = {"stopping": {"rule": "published"}, "trials": TRIALS, "seed": 4}
 
 
 def published(**trials: int) -> dict[str, Any]:

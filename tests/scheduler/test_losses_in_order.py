@@ -146,7 +146,7 @@ def test_the_looks_of_a_start_with_losses_are_those_of_whoever_replays_it(
 
 
 def test_a_stage_with_losses_is_played_to_its_last_look_under_new_caps(tmp_path: Path) -> None:
-    trials = {"min": 1, "max": 10, "policy": "uniform", "lookahead": 0}
+    trials = {"min": 1, "max": 10, "policy": "uniform"}
     worst = prepared(tmp_path).plan.bench.worst_cost[0].tokens
     cap = 18 * 30 + 18 * worst + 50
     run = Played(tmp_path / "run", prepared(tmp_path, trials=trials, budget={"tokens": cap}))

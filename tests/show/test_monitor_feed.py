@@ -202,11 +202,11 @@ def test_a_large_run_is_shown_without_reading_its_trials(
     play: Play, monkeypatch: pytest.MonkeyPatch, ended: bool
 ) -> None:
     monkeypatch.setattr(reader, "LARGE", 50)
-    run = play()
+    run = play(trials={"min": 3, "max": 30, "optimize": "time"})
     if ended:
         run.finish()
     else:
-        run.step(200)
+        run.step(110)
         run.close()
     for name in ("outcomes", "trials", "trial_facts"):
         monkeypatch.setattr(RunReader, name, lambda reader: pytest.fail("a trial was read"))
