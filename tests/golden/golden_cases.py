@@ -111,7 +111,7 @@ def several_answers_a_request(stage: Stage) -> None:
     stage.run(stage.config(stage.serve(), concurrency=limits))
 
 
-TIME: dict[str, Any] = {"trials": {"optimize": "time"}}
+TIME: dict[str, Any] = {"trials": {"optimize": "time", "max": 9}}
 
 
 @case(parts=(*SAME, "event"), ahead=True)
