@@ -243,7 +243,7 @@ def test_the_pace_that_is_taken_is_named_with_the_reason() -> None:
 def test_many_slots_take_longer_than_a_fixed_number() -> None:
     words = (str(write_config(Path())), "--set", "trials.optimize=cost", "--set", "stopping.options.worth=50")
     few, many = (forecast(*words, "--set", f"concurrency={slots}") for slots in (1, 64))
-    assert few["times_as_long"] < 1.0 < many["times_as_long"]
+    assert few["times_as_long"] < 1.2 < many["times_as_long"]
 
 
 @pytest.mark.slow
