@@ -172,7 +172,8 @@ def test_a_kill_between_answer_and_verdict_loses_neither(
 
 def test_a_cap_holds_by_the_counters_of_both_servers(answering: Server, judging: Server, workplace: Workplace) -> None:
     cap = 110_000
-    capped = settings(answering, judge(judging, max_answer_bytes=1024), trials={"min": 1, "max": 60}, budget={"tokens": cap})
+    grader = judge(judging, max_answer_bytes=1024)
+    capped = settings(answering, grader, trials={"min": 1, "max": 60}, budget={"tokens": cap})
     before = [counters(one) for one in (answering, judging)]
     config = workplace.configure("capped", capped.pop("models"), **capped)  # type: ignore[arg-type]
     found = workplace.run(config, accepted=(ExitCode.SPENT,))
