@@ -22,8 +22,8 @@ from adaptive_eval.graders.ballots import (
 from adaptive_eval.graders.judge_forms import (
     COMPARISON_RUBRIC,
     AnswersOfModel,
+    CombinedVotes,
     ComparisonForm,
-    Decision,
     JudgeForm,
     JudgeLevel,
     criteria_form,
@@ -178,14 +178,14 @@ class Judge(AskedGrader):
             return parse_json_ballot(text, ballot)
         return parse_line_ballot(text, reply.sent.number, ballot)
 
-    def voted(self, votes: Sequence[Sequence[Levels]]) -> Decision:
+    def voted(self, votes: Sequence[Sequence[Levels]]) -> CombinedVotes:
         """The decision of the votes; raises `GraderError` if they are too few or disagree."""
         requested = self.votes * len(self.server)
         if 2 * len(votes) <= requested:
             raise GraderError("the judge gave too few verdicts")
         return self.form.voted(votes, requested)
 
-    def _marks(self, decision: Decision) -> Marks:
+    def _marks(self, decision: CombinedVotes) -> Marks:
         signals = {**self.make_signals(decision.levels), **decision.signals}
         return Marks(signals, ", ".join(decision.levels) or None)
 

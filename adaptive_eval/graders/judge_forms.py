@@ -61,7 +61,7 @@ class AnswersOfModel(Section):
         return run
 
 
-class Decision(NamedTuple):
+class CombinedVotes(NamedTuple):
     """The combined votes on an answer."""
 
     levels: Levels
@@ -104,15 +104,15 @@ class JudgeForm(GradingForm):
         """The verdict if no request is needed; None if the judge must be asked, shown at most `longest` bytes."""
         return None if answer.strip() else ()
 
-    def decision(self, levels: Levels, agreement: float = 1.0) -> Decision:
+    def decision(self, levels: Levels, agreement: float = 1.0) -> CombinedVotes:
         """The decision for these levels, by the share of votes that agree."""
-        return Decision(levels, {"agreement": agreement})
+        return CombinedVotes(levels, {"agreement": agreement})
 
-    def voted(self, votes: Sequence[Sequence[Levels]], requested: int) -> Decision:
+    def voted(self, votes: Sequence[Sequence[Levels]], requested: int) -> CombinedVotes:
         """The decision of the votes, of which `requested` were requested; raises `GraderError` if they disagree."""
         return self._combine([replies[0] for replies in votes], requested)
 
-    def _combine(self, ballots: Sequence[Levels], requested: int) -> Decision:
+    def _combine(self, ballots: Sequence[Levels], requested: int) -> CombinedVotes:
         counts = Counter(ballots)
         if not self.majority:
             fields = zip(self.label_ballot, zip(*ballots, strict=True), strict=True)
@@ -227,11 +227,13 @@ class ComparisonForm(JudgeForm):
             return (TIE,)
         return super().decided(question, answer, longest) if other else (BETTER,)
 
-    def decision(self, levels: Levels, agreement: float = 1.0, dependent: float = 0.0, bias: float = 0.0) -> Decision:
+    def decision(
+        self, levels: Levels, agreement: float = 1.0, dependent: float = 0.0, bias: float = 0.0
+    ) -> CombinedVotes:
         """The decision, by the share of votes that depend on the order, and the bias towards the first place."""
-        return Decision(levels, {"agreement": agreement, "order_dependent": dependent, "prefers_first": bias})
+        return CombinedVotes(levels, {"agreement": agreement, "order_dependent": dependent, "prefers_first": bias})
 
-    def voted(self, votes: Sequence[Sequence[Levels]], requested: int) -> Decision:
+    def voted(self, votes: Sequence[Sequence[Levels]], requested: int) -> CombinedVotes:
         verdicts, dependent, biases = zip(*map(combine_orders, votes), strict=True)
         levels, signals = self._combine([(verdict,) for verdict in verdicts], requested)
         agreement = float(signals["agreement"])
