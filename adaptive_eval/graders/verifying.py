@@ -1,16 +1,14 @@
 """Grading by a verifier: one request without content for the baseline, then the label probabilities of each answer."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cached_property
 
 from adaptive_eval.base.errors import ConfigError, GraderError, Unavailable
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again, Answer
 from adaptive_eval.graders.asking import AskingPool, replies_cost
-from adaptive_eval.graders.pool import GradingPool
-from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import Marks
 from adaptive_eval.graders.verifier import LABELS, TOP_TOKENS, LabelScores, Verifier, label_scores
 from adaptive_eval.questions.types import Question
@@ -29,25 +27,26 @@ class VerifierBaseline:
 
 
 class VerifierPool(AskingPool):
-    """Grades answers with a verifier, and in addition with its `key_grader`."""
+    """Grades answers with a verifier, and in addition with its `key_grader`, whose pool is `others`."""
 
-    def __init__(
-        self,
-        verifier: Verifier,
-        rubric: Rubric,
-        *,
-        folder: Path,
-        keys: Mapping[str, str],
-        lost: Cost = NO_COST,
-        others: GradingPool | None = None,
-    ) -> None:
-        """`lost` bounds the cost of verifying an answer; `others` is the pool of `key_grader`."""
-        super().__init__(verifier, rubric, folder=folder, keys=keys, lost=lost, others=others)
-        self._verifier = verifier
-        self.asked_as = verifier.asked_as
-        self.scores: LabelScores | None = None
-        """Scores of the request without content; requested on first use if they are not set."""
-        self._asking = asyncio.Lock()
+    scores: LabelScores | None = None
+    """Scores of the request without content; requested on first use if they are not set."""
+
+    @cached_property
+    def verifier(self) -> Verifier:
+        """The verifier, which is the only grader that asks."""
+        (grader,) = self._graders.values()
+        assert isinstance(grader, Verifier)
+        return grader
+
+    @cached_property
+    def asked_as(self) -> str:
+        """Digest of the settings that determine the scores of the request without content."""
+        return self.verifier.asked_as
+
+    @cached_property
+    def _asking(self) -> asyncio.Lock:
+        return asyncio.Lock()
 
     async def ask(self, answer: Answer, question: Question, retry_gate: Again | None) -> tuple[Marks, Cost]:
         keyed = None if self.others is None else await self.others.marks(answer.text, question)
@@ -68,10 +67,10 @@ class VerifierPool(AskingPool):
         Raises `ConfigError` if the server returns no log-probabilities, or none for the labels.
         """
         (client,) = self._clients[""]
-        reply = await client.request(self._verifier.content_free, BASELINE_SEED, retry_gate)
+        reply = await client.request(self.verifier.content_free, BASELINE_SEED, retry_gate)
         if reply.answer is None:
             raise Unavailable(reply.error)
-        name = self._verifier.host.model
+        name = self.verifier.host.model
         if not reply.answer.slot:
             raise ConfigError(
                 f"grader.server: {name!r} returns no log-probabilities, which a verifier needs; use another server, "
@@ -87,4 +86,4 @@ class VerifierPool(AskingPool):
                 f"grader.server: for a request without content, the most likely tokens of {name!r} do not include "
                 f"{unseen}, so verdicts cannot be calibrated; use a server that shows up to {TOP_TOKENS} tokens"
             )
-        return VerifierBaseline(self.asked_as, scores, replies_cost(self._verifier, [reply], NO_COST))
+        return VerifierBaseline(self.asked_as, scores, replies_cost(self.verifier, [reply], NO_COST))
