@@ -186,15 +186,16 @@ function ranksSoFar() {
   const { world, steps, n } = state;
   const seen = steps.slice(0, n);
   const [forGood, since] = [converged(steps), converged(seen)];
-  /** @type {Map<string, [number, number][]>} */
-  const ranks = new Map(world.names.map((name) => [name, []]));
-  for (const step of seen)
-    step.order.forEach((model, place) => ranks.get(world.names[model])?.push([step.n, place + 1]));
-  const names = steps[n - 1].order.map((model) => world.names[model]);
+  const named = (/** @type {Step} */ { order }) => order.map((model) => world.names[model]);
   const settled = forGood ? `from trial ${forGood} on` : "not before the last trial: no convergence";
   const today = since ? `since trial ${since}` : "for one trial";
   return [
-    rankChart(names, ranks, "trial", room()),
+    rankChart(
+      named(steps[n - 1]),
+      seen.map((step) => [step.n, named(step)]),
+      "trial",
+      room(),
+    ),
     h("p", { id: "settled", class: "note" }, [
       `convergence@n: the ranking is that of all ${steps.length} trials for good ${settled}. `,
       `Today's ranking has stood ${today}.`,

@@ -2,11 +2,11 @@
 
 import { fitted, line, lineColour, plot, roomFor } from "./chart.js";
 import { s } from "./dom.js";
-import { data } from "./parts.js";
+import { column, data } from "./parts.js";
 import { plain, plural } from "./text.js";
-/** @import { Column, Section } from "./parts.js" */
+/** @import { Section } from "./parts.js" */
 
-/** @typedef {Map<string, [across: number, rank: number][]>} Ranks of each model */
+/** @typedef {[place: number, order: readonly string[]][]} Orders of the models, and where each stands on the line */
 
 const ROW = 22;
 const LOOKS_IN_TABLE = 40;
@@ -17,33 +17,33 @@ export const trajectories = {
   title: "Rank over looks",
   isThere: ({ view }) => view.looks.length > 0,
   render({ view: { looks }, facts: { names }, width }) {
-    /** @type {Ranks} */
-    const ranks = new Map(names.map((name) => [name, []]));
-    for (const { look, order } of looks) order.forEach((name, index) => ranks.get(name)?.push([look, index + 1]));
-    const last = looks[looks.length - 1].look;
-    names.forEach((name, index) => ranks.get(name)?.push([last, index + 1])); // after answers asked ahead
+    /** @type {Orders} */
+    const orders = looks.map(({ look, order }) => [look, order]);
+    orders.push([looks[looks.length - 1].look, names]); // after answers asked ahead
     const shown = looks.slice(-LOOKS_IN_TABLE);
+    const columns = [
+      column("Look", (/** @type {LookView} */ { look }) => look),
+      ...names.map((name) =>
+        column(plain(name, 24), (/** @type {LookView} */ { order }) => order.indexOf(name) + 1 || "–"),
+      ),
+    ];
     return [
-      rankChart(names, ranks, "look", Math.max(width, 280)),
-      data(`Ranks at the last ${plural(shown.length, "look")}`, () => ({
-        columns: [["Look", ({ look }) => look], ...names.map((name) => rankColumn(name))],
-        rows: shown,
-      })),
+      rankChart(names, orders, "look", Math.max(width, 280)),
+      data(`Ranks at the last ${plural(shown.length, "look")}`, () => ({ columns, rows: shown }), "data-ranks"),
     ];
   },
 };
 
-/** A column of the table. @param {string} model @returns {Column<LookView>} */
-const rankColumn = (model) => [plain(model, 24), ({ order }) => order.indexOf(model) + 1 || "–"];
-
 /**
  * Ranks as lines that end at the names, which are in the order of now.
- * @param {string[]} names @param {Ranks} ranks @param {string} unit @param {number} width
+ * @param {string[]} names @param {Orders} orders @param {string} unit @param {number} width
  */
-export function rankChart(names, ranks, unit, width) {
+export function rankChart(names, orders, unit, width) {
   const room = roomFor(names, 0.32 * width);
-  const across = [...ranks.values()].flatMap((points) => points.map(([place]) => place));
-  const [first, last] = [Math.min(...across), Math.max(...across)];
+  /** @type {Map<string, [across: number, rank: number][]>} */
+  const ranks = new Map(names.map((name) => [name, []]));
+  for (const [place, order] of orders) order.forEach((name, index) => ranks.get(name)?.push([place, index + 1]));
+  const [first, last] = [orders[0][0], orders[orders.length - 1][0]];
   return plot(
     {
       label: `Ranks of ${plural(names.length, "model")} from ${unit} ${first} to ${last}`,
