@@ -26,8 +26,8 @@ from adaptive_eval.study.drive import drive_rounds
 from scorio.moments import FloatArray
 
 BINARY, QUESTIONS = np.array([0.0, 1.0]), 30
-RULE: Mapping[str, object] = {"rule": "published", "prior": "uniform"}
-TRIALS: Mapping[str, object] = {"policy": "unresolved_pairs", "lookahead": 0, "optimize": "cost"}
+RULE: Mapping[str, object] = {"rule": "published"}
+TRIALS: Mapping[str, object] = {"policy": "unresolved_pairs", "optimize": "cost"}
 PUBLISHED: Mapping[str, object] = {"stopping": RULE, "trials": TRIALS}
 SETTINGS: Mapping[str, Mapping[str, object]] = {
     "published": PUBLISHED,

@@ -42,7 +42,7 @@ def pages() -> Iterator[tuple[Path, str]]:
 
 def glossary() -> str:
     """The page with all terms of reports and their explanations."""
-    head = "The terms of reports and of a run's page. On the page, click on a term to read its explanation."
+    head = "The terms of reports and of a run's page, where a click on a term shows its explanation."
     return fill_paragraphs(
         f"# Glossary\n\n{head}\n" + "".join(f"\n## {term.name}\n\n{term.text}\n" for term in GLOSSARY.values())
     )
@@ -75,7 +75,7 @@ def worked_example() -> str:
         table_a=tables(report_a)[0],
         details_a=tables(report_a)[2],
         comparisons_a=tables(report_a)[3],
-        comparisons_b=tables(report_b)[3],
+        undecided_b=undecided_rows(tables(report_b)[3]),
         most_replayed=MOST_TRIALS,
         needed_b=ceil(b.pairs[-1].trials_needed or 0),
     )
@@ -134,6 +134,12 @@ def first_sentences(report: str) -> str:
     *finding, counted = (part for part in report.split("\n\n") if part.startswith("**") or " decided with " in part)
     counted = re.sub(r", and [\d,]+ lost answers?", "", counted)
     return " ".join([*(part.strip("*") for part in finding), f"{counted.partition(' (')[0]}."])
+
+
+def undecided_rows(table: str) -> str:
+    """A table of comparisons with those that are out of reach only."""
+    head, line, *rows = table.splitlines()
+    return "\n".join([head, line, *(row for row in rows if "out of reach" in row)])
 
 
 MEASURED = "s/answer"

@@ -53,8 +53,7 @@ def prepared(
         "trials": {"min": 3, "max": 30},
     } | changes
     if isinstance(trials := settings["trials"], dict):
-        ahead = round(min(10, 0.15 * trials.get("max", 80)))  # of six questions: enough that some is always in flight
-        settings["trials"] = {"optimize": "cost", "lookahead": ahead, **trials}
+        settings["trials"] = {"optimize": "cost", **trials}
     path = folder / "played.yaml"
     path.write_text(yaml.safe_dump(settings))
     return prepare(load_config(path))

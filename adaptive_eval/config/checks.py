@@ -4,10 +4,10 @@ The parameters of a check are the sections it needs; those with a default are op
 valid. `names` are the names of all models in the file, so that a mistake in one model does not hide others.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from inspect import Parameter, signature
 from operator import attrgetter
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 from urllib.parse import urlsplit
 
 from adaptive_eval.base.sections import Section
@@ -24,15 +24,14 @@ from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.settings import LEAST_DRAWN
 from adaptive_eval.endpoints.types import KEEP_TOKENS, Sampling
 from adaptive_eval.graders.by_benchmark import (
-    ByBenchmark,
     InspectScores,
     find_rubric,
     graders_by_benchmark,
     graders_that_ask,
 )
-from adaptive_eval.graders.comparing import REFERENCE
 from adaptive_eval.graders.frozen import LENGTH_RATIO
 from adaptive_eval.graders.judge import Judge
+from adaptive_eval.graders.judge_forms import REFERENCE
 from adaptive_eval.graders.rubric import FROM, RubricConfig, open_rubric
 from adaptive_eval.graders.scoring import MAX_SUMS
 from adaptive_eval.graders.types import ANSWER_SIGNALS, TOKEN_MEASURES, GraderOptions
@@ -42,6 +41,7 @@ from adaptive_eval.questions.prompts import QUESTION_FIELDS, PromptConfig, templ
 from adaptive_eval.questions.types import QuestionsConfig
 
 Names = tuple[str, ...]
+Parts = tuple[BenchmarkPart, ...]
 
 
 def cross_check(sections: Mapping[str, Any]) -> Iterator[Problem]:
@@ -166,16 +166,29 @@ def check_values_on_scale(
             yield Problem(("objective", option.name), rule, "for 60 percent write 0.6 or 60%", f"{value:g}")
 
 
-def check_template_fields(questions: QuestionsConfig, prompt: PromptConfig, models: Models) -> Iterator[Problem]:
-    if questions.benchmarks:  # each has fields of its own
-        return
-    fields = (*QUESTION_FIELDS, *questions.fields.metadata)
-    templates: dict[KeyPath, str] = {("prompt", "template"): prompt.template}
-    for number, model in valid_models(models):
-        templates[("models", number, "prompt", "template")] = model.prompt.template
-    for path, template in templates.items():
-        for problem in template_problems(template, fields):
-            yield Problem(path, "has a name in braces that is not a field", problem)
+def check_templates(
+    questions: QuestionsConfig, prompt: PromptConfig, models: Models, benchmarks: Parts
+) -> Iterator[Problem]:
+    """Check that templates only have fields of the questions that they are for."""
+    templates: dict[tuple[KeyPath, str], Sequence[str]] = {}
+    for number, part in enumerate(benchmarks):
+        fields = _template_fields(questions.benchmarks.get(part.name))
+        for _, model in asked_models(models):
+            templates[("benchmarks", number, "prompt"), part.complete_prompt(model.prompt).template] = fields
+    if not benchmarks:
+        fields = _template_fields(questions)
+        templates[("prompt", "template"), prompt.template] = fields
+        for at, model in valid_models(models):
+            templates[("models", at, "prompt", "template"), model.prompt.template] = fields
+    problems = (
+        (path, found) for (path, text), fields in templates.items() for found in template_problems(text, fields)
+    )
+    for path, found in dict.fromkeys(problems):
+        yield Problem(path, "has a name in braces that is not a field", found)
+
+
+def _template_fields(section: QuestionsConfig | None) -> Sequence[str]:
+    return QUESTION_FIELDS if section is None else (*QUESTION_FIELDS, *section.fields.metadata)
 
 
 def check_budget_countable(
@@ -269,9 +282,6 @@ def check_drawn(
         yield Problem(
             ("stopping", "rule"), "compares Bayes@N, which needs trials of all questions", change, chosen.name
         )
-    if stopping.prior == "uniform":
-        rule = "needs several trials of a question, and trials.draw asks each once"
-        yield Problem(("stopping", "prior"), rule, remove, stopping.prior)
     rule = "cannot be combined with trials.draw, which begins with questions that no model was asked"
     if prior is not None:
         yield Problem(("prior",), rule, remove)
@@ -311,8 +321,8 @@ def check_coupled(
         rule = f"coupled is for the objectives {' and '.join(COUPLED_OBJECTIVES)}"
         yield Problem(("trials", "seeds"), rule, "remove it, or change objective.kind", str(objective.kind))
     if stopping.prior != "self":
-        rule = "must be self with `trials.seeds: coupled`, whose variances are centred at the differences of two models"
-        yield Problem(("stopping", "prior"), rule, hint, stopping.prior)
+        rule = "compares Bayes@N, and `trials.seeds: coupled` compares the differences of two models"
+        yield Problem(("stopping", "rule"), rule, "change it, or remove `trials.seeds`", stopping.rule)
     rule = (
         "cannot be combined with `trials.seeds: coupled`, which compares trial by trial: an earlier run only gives "
         "counts"
@@ -416,56 +426,53 @@ def check_asked_grader_cost(budget: BudgetConfig, grader: GraderOptions) -> Iter
                     yield Problem(("budget", cap), rule, f"add {key_path}, or remove budget.{cap}")
 
 
+class _GradedPart(NamedTuple):
+    """The questions and the grader of a benchmark, or of a run with one benchmark, and their paths."""
+
+    questions: QuestionsConfig
+    grader: GraderOptions
+    questions_path: KeyPath
+    grader_path: KeyPath
+
+
+def _graded_parts(questions: QuestionsConfig, grader: GraderOptions) -> Iterator[_GradedPart]:
+    for name, part_grader in graders_by_benchmark(grader).items():
+        if not name:
+            yield _GradedPart(questions, part_grader, ("questions",), ("grader",))
+        elif name in questions.benchmarks:
+            paths: list[KeyPath] = [(section, INNER[section], name) for section in ("questions", "grader")]
+            yield _GradedPart(questions.benchmarks[name], part_grader, *paths)
+
+
 def check_judge_inputs(grader: GraderOptions, rubric: RubricConfig, questions: QuestionsConfig) -> Iterator[Problem]:
     """Check that a judge has the answers to compare with, and few enough possible scores for categories."""
-    if isinstance(grader, ByBenchmark):
-        yield from _check_each_benchmark(
-            lambda section, benchmark_grader: check_judge_inputs(benchmark_grader, rubric, section), questions, grader
-        )
-    if not isinstance(grader, Judge):
-        return
-    fields = (REFERENCE, *questions.fields.metadata)
-    if isinstance(grader.compare_to, str) and grader.compare_to not in fields:
-        hint = f"it is one of {', '.join(fields)}; name the field under questions.fields.metadata"
-        yield Problem(
-            ("grader", "compare_to"), "must be a field of the questions that is kept", hint, grader.compare_to
-        )
-    if grader.compare_to == REFERENCE and questions.fields.answer is None:
-        yield Problem(("questions", "fields", "answer"), "must be set: the judge compares with it", SET_KEY_FIELD)
-    if rubric == RubricConfig() and grader.form.needs_rubric:
-        rule = f"have more than {MAX_SUMS} different sums, too many for one category each"
-        hint = "use fewer levels, or declare a rubric with categories, as in `when: {score: {at_least: 0.8}}`"
-        yield Problem(("grader", "scores"), rule, hint)
-
-
-def _check_each_benchmark(
-    check: Callable[[QuestionsConfig, GraderOptions], Iterator[Problem]],
-    questions: QuestionsConfig,
-    grader: ByBenchmark,
-) -> Iterator[Problem]:
-    """Run a check for each benchmark's questions and grader."""
-    for name, questions_section in questions.benchmarks.items():
-        for problem in check(questions_section, grader.graders[name]) if name in grader.graders else ():
-            section, *keys = problem.path
-            yield problem._replace(path=(section, INNER[str(section)], name, *keys))
+    for section, judge, questions_path, grader_path in _graded_parts(questions, grader):
+        if not isinstance(judge, Judge):
+            continue
+        fields = (REFERENCE, *section.fields.metadata)
+        if isinstance(judge.compare_to, str) and judge.compare_to not in fields:
+            hint = f"it is one of {', '.join(fields)}; name the field under questions.fields.metadata"
+            rule = "must be a field of the questions that is kept"
+            yield Problem((*grader_path, "compare_to"), rule, hint, judge.compare_to)
+        if judge.compare_to == REFERENCE and section.fields.answer is None:
+            path = (*questions_path, "fields", "answer")
+            yield Problem(path, "must be set: the judge compares with it", SET_KEY_FIELD)
+        if rubric == RubricConfig() and judge.needs_rubric:
+            rule = f"have more than {MAX_SUMS} different sums, too many for one category each"
+            hint = "use fewer levels, or declare a rubric with categories, as in `when: {score: {at_least: 0.8}}`"
+            yield Problem((*grader_path, "scores"), rule, hint)
 
 
 def check_answer_keys_given(questions: QuestionsConfig, grader: GraderOptions) -> Iterator[Problem]:
     """Check that there is an answer key if the grader compares with one."""
-    if isinstance(grader, ByBenchmark):
-        yield from _check_each_benchmark(check_answer_keys_given, questions, grader)
-        return
-    reads_key = grader.reads_key or (isinstance(grader, Verifier) and grader.key_grader is not None)
-    if questions.fields.answer is None and reads_key:
-        yield Problem(
-            ("questions", "fields", "answer"), "must be set: this grader compares with an answer key", SET_KEY_FIELD
-        )
+    for section, part_grader, path, _ in _graded_parts(questions, grader):
+        keyed = isinstance(part_grader, Verifier) and part_grader.key_grader is not None
+        if section.fields.answer is None and (part_grader.reads_key or keyed):
+            rule = "must be set: this grader compares with an answer key"
+            yield Problem((*path, "fields", "answer"), rule, SET_KEY_FIELD)
 
 
 # -- several benchmarks and tasks of Inspect ---------------------------------------------------------------------------
-
-
-Parts = tuple[BenchmarkPart, ...]
 
 
 def check_benchmark_names(benchmarks: Parts, questions: QuestionsConfig | None = None) -> Iterator[Problem]:
@@ -497,18 +504,6 @@ def check_gates(
             yield Problem(path, "already shares the error with a model's other gates", "remove stopping.familywise")
         if trials.seeds == "coupled":
             yield Problem(path, "cannot be combined with coupled seeds", "remove trials.seeds, or the gate")
-
-
-def check_templates(benchmarks: Parts, models: Models, questions: QuestionsConfig) -> Iterator[Problem]:
-    """Check that templates only have fields of their benchmark's questions."""
-    for number, part in enumerate(benchmarks):
-        section = questions.benchmarks.get(part.name)
-        fields = (*QUESTION_FIELDS, *(() if section is None else section.fields.metadata))
-        templates = dict.fromkeys(part.complete_prompt(model.prompt).template for _, model in asked_models(models))
-        for problem in dict.fromkeys(
-            template_problem for template in templates for template_problem in template_problems(template, fields)
-        ):
-            yield Problem(("benchmarks", number, "prompt"), "has a name in braces that is not a field", problem)
 
 
 def check_groups(report: ReportConfig, questions: QuestionsConfig, trials: TrialsConfig) -> Iterator[Problem]:

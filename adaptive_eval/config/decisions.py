@@ -27,6 +27,9 @@ from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.settings import LEAST_DRAWN
 from adaptive_eval.graders.rubric import RubricConfig
 
+if TYPE_CHECKING:
+    from adaptive_eval.core.evidence import Prior
+
 Entries = Mapping[str, Entry[Any]]
 
 
@@ -168,10 +171,6 @@ class StoppingConfig(Section):
     certified. Under near_best, a pick is less than `delta` behind (default there: 0.02)."""
     familywise: Literal["none", "holm"] = "none"
     """holm: `confidence` holds for all comparisons of the run together; none: for each comparison."""
-    prior: Literal["uniform", "self"] = Field("self", validate_default=True)
-    """Prior of the variances. self: centred at each model's own shares of the categories, sharp and calibrated;
-    uniform: that of the published Bayes@N, whose variances are too large if most questions are nearly always right or
-    nearly always wrong."""
     on_alarm: StopOnAlarm = "all"
     """Stop the run after its first look if all answers of every model (all), or of one model (any), are empty,
     identical, unreadable for the grader, or wrong; and at any time if more than a tenth of a model's answers were cut
@@ -203,15 +202,19 @@ class StoppingConfig(Section):
             raise config_error(f"needs a rule with a valid p-value, which {rule} lacks", f"choose {correctable}")
         return familywise
 
-    @field_validator("prior")
-    @classmethod
-    def _check_estimator(cls, prior: str, info: ValidationInfo) -> str:
-        rule = RULES.get(str(info.data.get("rule")))
-        if rule is not None and rule.estimator == "bayes" and prior != "uniform":
-            raise config_error(
-                f"must be uniform for the rule {rule.name}, which compares Bayes@N", "set `prior: uniform`"
-            )
-        return prior
+    @property
+    def prior(self) -> "Prior":
+        """Prior of the variances."""
+        return prior_of(self.rule)
+
+
+def prior_of(rule: str) -> "Prior":
+    """Prior of the variances for a rule by name.
+
+    uniform: that of the published Bayes@N, if the rule compares it; self: centred at each model's own shares of the
+    categories, sharp and calibrated.
+    """
+    return "uniform" if rule in RULES and RULES[rule].estimator == "bayes" else "self"
 
 
 if TYPE_CHECKING:  # type checkers do not know the keys that the registry adds; code reads them through `options`
@@ -241,13 +244,11 @@ class TrialsConfig(Section):
     optimize: Literal["auto", "cost", "time"] = "auto"
     """What to save. cost: request only what the next look needs; time: keep servers busy, and release each as soon
     as its model is done; auto: time if any model is on a server of your own (the run starts it, it has `gpus`, its
-    `price` is 0, or it has neither `price` nor key), else answers. A resume keeps the first choice. With `batch` rounds
+    `price` is 0, or it has neither `price` nor key), else cost. A resume keeps the first choice. With `batch` rounds
     are always large."""
     policy: PolicyName = "weighted"
     options: Mapping[str, Any] = Field(default_factory=dict)
     """Keyword arguments for your own policy."""
-    lookahead: int | None = Field(None, ge=0, le=64)
-    """Rounds in flight while a look is pending; default: by `optimize`."""
     seeds: Literal["hashed", "consecutive", "coupled"] = "hashed"
     """Seed of trial i. hashed: i + a hash of the run's `seed`, model and question; consecutive: `seed` + i; coupled:
     i + a hash of `seed` and question, the same for all models, which are compared trial by trial if their answers are

@@ -12,8 +12,8 @@ from pathlib import Path
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.graders.comparing import AnswersOfModel
 from adaptive_eval.graders.judge import Judge
+from adaptive_eval.graders.judge_forms import AnswersOfModel
 from adaptive_eval.graders.transcript import shortened
 from adaptive_eval.questions import Question, load_questions
 from adaptive_eval.questions.benchmark import BenchmarkConfig

@@ -1,6 +1,6 @@
 """The pace of a run, which `trials.optimize` determines: how large rounds are, and how far they run ahead of looks.
 
-`answers`, for paid answers: all models go from round to round together, with one trial a question each, and nothing is
+`cost`, for paid answers: all models go from round to round together, with one trial a question each, and nothing is
 asked that the next look does not need.
 
 `time`, for paid time: servers are kept full. Each model has its own rounds, many of them in flight: a look waits for
@@ -38,7 +38,7 @@ INSPECT_ON_OWN_SERVERS = ("hf", "vllm", "sglang", "ollama", "llama-cpp-python")
 
 
 def choose_optimize(models: Sequence[ModelConfig], trials: TrialsConfig) -> tuple[Optimize, str]:
-    """Choose `time` if any model is on the user's own server, else `answers`; with the reason."""
+    """Choose `time` if any model is on the user's own server, else `cost`; with the reason."""
     if trials.draw is not None:
         return "cost", "trials.draw asks the questions block by block"
     own_servers = [model.name for model in models if is_own_server(model)]
@@ -87,17 +87,12 @@ def opening_trials(trials: TrialsConfig, *, batched: bool = False) -> int:
 def make_pace(trials: TrialsConfig, questions: int, *, batched: bool = False) -> Pace:
     """The pace for a number of questions; `batched` if any model uses a batch service.
 
-    An unresolved `auto` counts as `answers`.
+    An unresolved `auto` counts as `cost`.
     """
-    lookahead = trials.lookahead
-    if trials.draw is not None:
-        return Pace(lookahead or 0)
-    if batched:
-        opening = round(OPENING_IN_BATCHES * trials.max)
-        return Pace(lookahead=lookahead or 0, share=SHARE_IN_BATCHES, opening=opening, even=True)
-    if trials.optimize != "time":
-        return Pace(lookahead or 0)
-    if lookahead is None:
-        in_rounds = min(AHEAD / questions, MAX_AHEAD * trials.max)
-        lookahead = max(round(in_rounds), 1) if questions <= AHEAD else 0
+    if trials.draw is None and batched:
+        return Pace(share=SHARE_IN_BATCHES, opening=round(OPENING_IN_BATCHES * trials.max), even=True)
+    if trials.draw is not None or trials.optimize != "time":
+        return Pace()
+    in_rounds = min(AHEAD / questions, MAX_AHEAD * trials.max)
+    lookahead = max(round(in_rounds), 1) if questions <= AHEAD else 0
     return Pace(lookahead=lookahead, opening=round(OPENING * trials.max), held=True)

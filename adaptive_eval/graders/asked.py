@@ -1,6 +1,7 @@
 """Common settings and costs of graders that are language models: judges and verifiers."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, field_validator
@@ -8,29 +9,45 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError,
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.base.sections import Count, Price, config_error
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.types import TEMPLATE_TOKENS, EndpointConfig, Limits, Sampling, gpu_share
+from adaptive_eval.endpoints.types import (
+    RESPONSE_FORMAT,
+    TEMPLATE_TOKENS,
+    Answer,
+    EndpointConfig,
+    Limits,
+    Sampling,
+    gpu_share,
+)
 from adaptive_eval.graders.rubric import RubricConfig
-from adaptive_eval.graders.transcript import PLACEHOLDER, TEMPLATE, Transcript
+from adaptive_eval.graders.transcript import PLACEHOLDER, TEMPLATE, GradingForm, Transcript, make_transcript
 from adaptive_eval.graders.types import GraderOptions, Marks, SignalValue
 from adaptive_eval.questions.types import Question
 
 USAGE_SIGNALS = ("judge_prompt_tokens", "judge_completion_tokens", "judge_usd", "judge_gpu_seconds", "judge_seconds")
 
 
-class ReplyUse(NamedTuple):
-    """Tokens and total duration of replies."""
+class GraderReply(NamedTuple):
+    """A reply of a grading server, or the error if there is none."""
 
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    seconds: float = 0.0
+    sent: Transcript
+    structured: bool = False
+    """Whether the server enforces its format."""
+    answer: Answer | None = None
+    error: str = ""
+    lost: bool = False
+    """Whether the server may have generated a reply that did not arrive."""
+    refused: bool = False
+    """Whether the server refused the request, possibly because of one of its options."""
 
-    def plus(self, more: "ReplyUse") -> "ReplyUse":
-        """Add two usages."""
-        prompt, completion = self.prompt_tokens + more.prompt_tokens, self.completion_tokens + more.completion_tokens
-        return ReplyUse(prompt, completion, self.seconds + more.seconds)
+    def received(self) -> Answer:
+        """The reply; raises `GraderError` if there is none."""
+        if self.answer is None:
+            raise GraderError(self.error)
+        return self.answer
 
 
-NO_REPLY = ReplyUse()
+Vote = Sequence[GraderReply]
+"""The replies that make a vote: one for each request of the form."""
 
 
 class GraderSampling(Sampling):
@@ -109,6 +126,10 @@ class AskedGrader(GraderOptions):
     """Most bytes of an answer in a request; a longer one is cut in the middle."""
     concurrency: GraderLimits = GraderLimits(in_flight=16)
     """Limits on requests to each of its servers, and retries."""
+    votes: Count = Field(1, ge=1, le=15)
+    """Verdicts per judge and answer. Must be odd, since more than half must agree; of scores the median counts."""
+    structured: bool | None = None
+    """Make the server enforce the format of replies (`response_format`, a JSON schema); default: if it supports it."""
 
     @field_validator("template")
     @classmethod
@@ -147,8 +168,8 @@ class AskedGrader(GraderOptions):
 
     @property
     def replies(self) -> int:
-        """Replies needed from each server for one grade."""
-        return 1
+        """Replies needed from each server for one grade: one for each vote and request of the form."""
+        return self.votes * len(self.form.answers)
 
     @property
     def seats(self) -> Sequence[Self]:
@@ -165,9 +186,6 @@ class AskedGrader(GraderOptions):
         """The rubric implied by its possible verdicts, for configurations that declare none."""
         return None
 
-    def quick(self, text: str, question: Question) -> Marks | None:
-        return None
-
     def grade(self, text: str, question: Question) -> Marks:
         raise GraderError(f"is a {self.kind}, which can only be asked during a run")
 
@@ -178,9 +196,52 @@ class AskedGrader(GraderOptions):
     def right_answers(self, question: Question) -> Sequence[str]:
         return ()
 
-    def transcript(self, question: Question, answer: str) -> Transcript:
-        """The request to the grader about one answer."""
+    # -- requests and replies ------------------------------------------------------------------------------------------
+
+    @property
+    def form(self) -> GradingForm:
+        """The kind of reply to request."""
         raise NotImplementedError
+
+    @property
+    def may_be_structured(self) -> bool:
+        """Whether the server is asked to enforce the format of replies at first."""
+        return self.structured is not False and RESPONSE_FORMAT not in self.sampling.extra_body
+
+    def reply_sampling(self, *, structured: bool) -> Sampling:
+        """The sampling settings of a reply."""
+        return self.sampling
+
+    def reply_instructions(self, number: str, *, structured: bool) -> str:
+        """The instructions on the form of the reply, given the number of the marks."""
+        raise NotImplementedError
+
+    def transcript(self, question: Question, answer: str) -> Transcript:
+        """The first request about an answer if the server does not enforce the format of the reply."""
+        return self.transcripts(question, answer, structured=False)[0]
+
+    def transcripts(self, question: Question, answer: str, *, structured: bool) -> Sequence[Transcript]:
+        """The requests for one vote."""
+        form = self.form
+
+        def instructions(number: str) -> str:
+            return form.instructions(self.criteria, number, self.reply_instructions(number, structured=structured))
+
+        make = partial(make_transcript, instructions=instructions, criteria=self.criteria, template=self.template)
+        return tuple(make(shown, longest=self.max_answer_bytes) for shown in form.shown(question, answer))
+
+    def decided(self, question: Question, answer: str) -> Marks | None:
+        """The marks if no request is needed; None if the model must be asked."""
+        raise NotImplementedError
+
+    def decide(self, votes_by_server: Sequence[Sequence[Vote]], baseline: Sequence[float] = ()) -> Marks:
+        """The marks by the votes of each server; raises `GraderError` if they do not determine them.
+
+        `baseline`: the scores of a verifier's request without content.
+        """
+        raise NotImplementedError
+
+    # -- costs ---------------------------------------------------------------------------------------------------------
 
     def cost(self, prompt_tokens: int, completion_tokens: int, latency: float) -> Cost:
         """The cost of one reply."""
@@ -201,8 +262,14 @@ class AskedGrader(GraderOptions):
 
     def _bytes(self, question: Question, seen: int) -> int:
         """Bytes of a request that shows `seen` bytes of an answer, which bound its tokens."""
-        sent = self.transcript(question, "")
-        return len(sent.system.encode()) + len(sent.user.encode()) + seen
+        formats = (False, True) if self.may_be_structured else (False,)
+        sent = [one for structured in formats for one in self.transcripts(question, "", structured=structured)]
+        return max(transcript.size for transcript in sent) + seen + self._more_bytes
+
+    @property
+    def _more_bytes(self) -> int:
+        """Bytes of a request besides its transcript."""
+        return 0
 
 
 def cost_from_signals(signals: Mapping[str, SignalValue]) -> Cost | None:
@@ -213,7 +280,9 @@ def cost_from_signals(signals: Mapping[str, SignalValue]) -> Cost | None:
     return Cost(round(prompt + completion), usd, gpu_seconds)
 
 
-def usage_signals(used: Cost, replies: ReplyUse) -> dict[str, SignalValue]:
-    """The `USAGE_SIGNALS` of a grade."""
-    tokens = float(replies.prompt_tokens), float(replies.completion_tokens)
-    return dict(zip(USAGE_SIGNALS, (*tokens, used.usd, used.gpu_seconds, replies.seconds), strict=True))
+def usage_signals(
+    cost: Cost, prompt_tokens: int = 0, completion_tokens: int = 0, seconds: float = 0.0
+) -> dict[str, SignalValue]:
+    """The `USAGE_SIGNALS` of a grade, by its cost, and the tokens and total duration of the replies."""
+    tokens = float(prompt_tokens), float(completion_tokens)
+    return dict(zip(USAGE_SIGNALS, (*tokens, cost.usd, cost.gpu_seconds, seconds), strict=True))

@@ -1,108 +1,98 @@
-"""Base of the pools of judges and verifiers, which send each answer to a server.
+"""Grading by requests to the servers of judges and verifiers.
 
-If there is no reply (the server is down, or refuses the request), that is a grader error: the answer is stored without
-a grade, and resuming the run or `adaptive-eval regrade` retries.
+If there is no reply (the server is down, or refuses the request), or the replies do not decide, that is a grader error:
+the answer is stored without a grade, and resuming the run or `adaptive-eval regrade` retries.
+
+The first request shows whether a server can enforce the format of replies. If it refuses `response_format` but replies
+without, later requests omit it, and a notice says so. A refusal costs nothing.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from functools import partial, reduce
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial, reduce
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
-from adaptive_eval.base.errors import EndpointError, GraderError
+from adaptive_eval.base.errors import EndpointError, GraderError, JudgeFailed
 from adaptive_eval.base.seeds import SEED_SPAN
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.failures import OF_AN_OPTION, Refusal
-from adaptive_eval.endpoints.types import Again, Answer, Endpoint, Notice, Prompt, Sampling
-from adaptive_eval.graders.asked import NO_REPLY, AskedGrader, ReplyUse
-from adaptive_eval.graders.pool import Grading
+from adaptive_eval.endpoints.types import Again, Answer, Endpoint, Notice
+from adaptive_eval.graders.asked import AskedGrader, GraderReply, Vote, usage_signals
+from adaptive_eval.graders.by_benchmark import graders_that_ask
+from adaptive_eval.graders.pool import Grading, GradingPool, make_grade
 from adaptive_eval.graders.rubric import Rubric
-from adaptive_eval.graders.transcript import visible
+from adaptive_eval.graders.transcript import Transcript, visible
+from adaptive_eval.graders.types import Grade, GraderOptions, Marks, SignalValue
+from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.types import Question
 
-
-class GraderReply(NamedTuple):
-    """A reply, or the error if there is none."""
-
-    answer: Answer | None
-    error: GraderError | None = None
-    lost: bool = False
-    """Whether the server may have generated a reply that did not arrive."""
-    refused: bool = False
-    """Whether the server refused the request, possibly because of one of its options."""
+UNSTRUCTURED = "the judge's server refuses response_format, so the replies of {} are read line by line ({})"
+Transcripts = Callable[[bool], Sequence[Transcript]]
+"""Returns the transcripts for one vote, given whether the server enforces the format of the reply."""
 
 
-class AskingPool(Grading):
-    """Grades answers by asking a server."""
+class GraderClient:
+    """Sends the requests of a grader to one of its servers."""
 
-    lasting = True
-
-    def __init__(
-        self, asked: AskedGrader, rubric: Rubric, *, folder: Path, keys: Mapping[str, str], lost: Cost = NO_COST
-    ) -> None:
-        """`lost` bounds the cost of grading an answer."""
-        self.lost, self._counted_lost = lost, 0
-        self._asked, self._folder, self._keys = asked, folder, keys
-        self.rubric = rubric
-        self.at_once = asked.concurrency.in_flight * len(asked.host.replicas)
+    def __init__(self, grader: AskedGrader, notices: list[Notice], *, folder: Path, keys: Mapping[str, str]) -> None:
+        """`grader` has this server only; `notices` is extended."""
+        self.grader = grader
+        self.at_once = grader.concurrency.in_flight * len(grader.host.replicas)
         self._slots = asyncio.Semaphore(self.at_once)
+        self._open = partial(open_endpoint, grader.host, keys=keys, folder=folder)
         self._endpoints: dict[bool, Endpoint] = {}
         """Endpoints, keyed by whether the server enforces the format of replies."""
-        self._notices: list[Notice] = []
+        self._structured = grader.may_be_structured
+        self._notices, self._counted_lost = notices, 0
 
-    @property
-    def notices(self) -> Sequence[Notice]:
-        return self._notices
+    async def votes(self, transcripts: Transcripts, first_seed: int, retry_gate: Again | None) -> Sequence[Vote]:
+        """Request all votes on an answer, each with its own seed."""
+        seeds = range(first_seed, first_seed + self.grader.votes)
+        orders = range(len(self.grader.form.answers))
+        votes = ([self._reply(transcripts, order, seed, retry_gate) for order in orders] for seed in seeds)
+        return await asyncio.gather(*(asyncio.gather(*replies) for replies in votes))
+
+    async def request(self, sent: Transcript, seed: int, retry_gate: Again | None) -> GraderReply:
+        """Request one reply, whose format is not enforced."""
+        return await self._reply(lambda structured: (sent,), 0, seed, retry_gate)
 
     async def close(self) -> None:
+        """Close all connections."""
         for endpoint in self._endpoints.values():
             await endpoint.close()
 
-    def asks(self, question: Question) -> bool:
-        return True
-
-    def lost_with(self, answer: str, question: Question) -> Cost:
-        worst = self._asked.worst_cost((question,), len(visible(answer).encode()))
-        return worst if worst.tokens < self.lost.tokens else self.lost
-
-    def lost_vote(self, lost: Cost) -> Cost:
-        replies, attempts = self._asked.replies, self._asked.concurrency.attempts
-        return Cost(-(-lost.tokens // replies), lost.usd / replies, lost.gpu_seconds / replies / attempts)
-
-    def _replies_cost(self, replies: Sequence[GraderReply], lost: Cost) -> tuple[Cost, ReplyUse]:
-        """The cost of replies, counting lost ones by the worst-case cost `lost`, and the usage of the others."""
-        usages = [
-            ReplyUse(reply.answer.prompt_tokens, reply.answer.completion_tokens, reply.answer.latency)
-            for reply in replies
-            if reply.answer is not None
-        ]
-        used = reduce(Cost.plus, (self._asked.cost(*usage) for usage in usages), NO_COST)
-        used = used.plus(self.lost_vote(lost).times(sum(reply.lost for reply in replies)))
-        return used, reduce(ReplyUse.plus, usages, NO_REPLY)
-
-    async def _ask(self, sent: Prompt, seed: int, retry_gate: Again | None) -> GraderReply:
+    async def _reply(self, transcripts: Transcripts, order: int, seed: int, retry_gate: Again | None) -> GraderReply:
         async with self._slots:
-            return await self._sample(sent, seed, retry_gate)
+            structured = self._structured
+            reply = await self._sample(transcripts(structured)[order], seed, retry_gate, structured=structured)
+            if structured and reply.refused and self.grader.structured is None:
+                refusal = reply.error
+                reply = await self._sample(transcripts(False)[order], seed, retry_gate, structured=False)
+                if reply.answer is not None and self._structured:
+                    self._structured = False
+                    notice = UNSTRUCTURED.format(self.grader.host.model, refusal)
+                    self._notices.append(Notice("judge_unstructured", notice))
+            return reply
 
-    async def _sample(
-        self, sent: Prompt, seed: int, retry_gate: Again | None, *, structured: bool = False
-    ) -> GraderReply:
-        """Request one reply; the caller holds a slot."""
+    async def _sample(self, sent: Transcript, seed: int, retry_gate: Again | None, *, structured: bool) -> GraderReply:
         seed %= SEED_SPAN
         may_retry = None if retry_gate is None else partial(self._may_retry, retry_gate)
+        reply, kind = GraderReply(sent, structured), self.grader.kind
         try:
-            endpoint = self._endpoint(structured=structured)
-            (reply,) = await endpoint.sample(sent, range(seed, seed + 1), may_retry)
+            (answer,) = await self._endpoint(structured=structured).sample(
+                sent.prompt, range(seed, seed + 1), may_retry
+            )
         except EndpointError as error:
-            failure = GraderError(f"the {self._asked.kind} did not reply: {error}")
             refused = isinstance(error, Refusal) and error.status in OF_AN_OPTION
-            return GraderReply(None, failure, self._has_lost_reply(), refused)
-        if "unanswered" in reply.signals:
-            failure = GraderError(f"the {self._asked.kind} fails on this request every time: {reply.finish_reason}")
-            return GraderReply(None, failure, self._has_lost_reply())
-        return GraderReply(reply, None, "timed_out" in reply.signals and self._has_lost_reply())
+            failure = f"the {kind} did not reply: {error}"
+            return reply._replace(error=failure, lost=self._has_lost_reply(), refused=refused)
+        if "unanswered" in answer.signals:
+            failure = f"the {kind} fails on this request every time: {answer.finish_reason}"
+            return reply._replace(error=failure, lost=self._has_lost_reply())
+        return reply._replace(answer=answer, lost="timed_out" in answer.signals and self._has_lost_reply())
 
     async def _may_retry(self, retry_gate: Again) -> bool:
         return not self._has_lost_reply() or await retry_gate()
@@ -116,16 +106,117 @@ class AskingPool(Grading):
     def _endpoint(self, *, structured: bool) -> Endpoint:
         """The endpoint for this format of replies, opened on first use."""
         if structured not in self._endpoints:
-            asked = self._asked
-            self._endpoints[structured] = open_endpoint(
-                asked.host,
-                self._sampling(structured=structured),
-                asked.concurrency,
-                keys=self._keys,
-                folder=self._folder,
-            )
+            sampling = self.grader.reply_sampling(structured=structured)
+            self._endpoints[structured] = self._open(sampling, self.grader.concurrency)
         return self._endpoints[structured]
 
-    def _sampling(self, *, structured: bool) -> Sampling:
-        """The sampling settings of replies."""
-        return self._asked.sampling
+
+class AskingPool(Grading):
+    """Grades answers by the judges of a run, and with several benchmarks also by graders without a server."""
+
+    lasting = True
+
+    def __init__(
+        self,
+        grader: GraderOptions,
+        rubric: Rubric,
+        *,
+        folder: Path,
+        keys: Mapping[str, str],
+        lost: Cost = NO_COST,
+        others: GradingPool | None = None,
+    ) -> None:
+        """`lost` bounds the cost of grading an answer; `others` grades without requests, and is closed with this."""
+        self.rubric, self.lost, self.others = rubric, lost, others
+        self._notices: list[Notice] = []
+        self._graders = graders_that_ask(grader)
+        self._clients = {
+            name: [GraderClient(seat, self._notices, folder=folder, keys=keys) for seat in asked.seats]
+            for name, asked in self._graders.items()
+        }
+        self.at_once = sum(client.at_once for client in chain.from_iterable(self._clients.values()))
+
+    @property
+    def notices(self) -> Sequence[Notice]:
+        return self._notices
+
+    async def close(self) -> None:
+        for client in chain.from_iterable(self._clients.values()):
+            await client.close()
+        if self.others is not None:
+            await self.others.close()
+
+    def _name(self, question: Question) -> str:
+        """The name of the grader of a question: its benchmark if there are several."""
+        return "" if "" in self._graders else benchmark_named(question.id)
+
+    def asks(self, question: Question) -> bool:
+        return self._name(question) in self._graders
+
+    def lost_with(self, answer: str, question: Question) -> Cost:
+        if (grader := self._graders.get(self._name(question))) is None:
+            return NO_COST
+        worst = grader.worst_cost((question,), len(visible(answer).encode()))
+        return worst if worst.tokens < self.lost.tokens else self.lost
+
+    def lost_vote(self, lost: Cost) -> Cost:
+        costs = [_lost_reply(grader, lost) for grader in self._graders.values()]
+        return Cost(*(max(values) for values in zip(*costs, strict=True)))
+
+    async def grade(self, answer: Answer, question: Question, retry_gate: Again | None = None) -> Grade:
+        """Grade an answer; raises `JudgeFailed` with the reason and the cost if there is no grade.
+
+        `retry_gate` is called before a lost reply is requested again, and counts its cost. The cost of a lost reply
+        that is not retried is included here.
+        """
+        if not self.asks(question) and self.others is not None:
+            return await self.others.grade(answer, question)
+        marks, cost = await self.ask(answer, question, retry_gate)
+        return replace(make_grade(answer, marks, self.rubric, question.id), cost=cost)
+
+    async def ask(self, answer: Answer, question: Question, retry_gate: Again | None) -> tuple[Marks, Cost]:
+        """The marks and the cost of an answer, by requests if it needs any."""
+        name = self._name(question)
+        grader, clients, replies = self._graders[name], self._clients[name], list[GraderReply]()
+        cost = NO_COST
+        if (marks := grader.decided(question, answer.text)) is None:
+
+            @cache
+            def transcripts(structured: bool) -> Sequence[Transcript]:
+                return grader.transcripts(question, answer.text, structured=structured)
+
+            baseline = await self.baseline()
+            votes = await asyncio.gather(*(client.votes(transcripts, answer.seed, retry_gate) for client in clients))
+            lost = NO_COST if retry_gate is None else self.lost_with(answer.text, question)
+            for client, server_votes in zip(clients, votes, strict=True):
+                own = [*chain.from_iterable(server_votes)]
+                cost = cost.plus(replies_cost(client.grader, own, lost))
+                replies += own
+            try:
+                marks = grader.decide(votes, baseline)
+            except GraderError as error:
+                raise JudgeFailed(str(error), cost) from None
+        return marks._replace(signals={**marks.signals, **_usage(cost, replies)}), cost
+
+    async def baseline(self) -> Sequence[float]:
+        """The scores of a verifier's request without content."""
+        return ()
+
+
+def replies_cost(grader: AskedGrader, replies: Sequence[GraderReply], lost: Cost) -> Cost:
+    """The cost of replies, counting lost ones by the worst-case cost `lost` of a grade."""
+    received = (reply.answer for reply in replies if reply.answer is not None)
+    costs = [grader.cost(answer.prompt_tokens, answer.completion_tokens, answer.latency) for answer in received]
+    return reduce(Cost.plus, costs, NO_COST).plus(_lost_reply(grader, lost).times(sum(reply.lost for reply in replies)))
+
+
+def _usage(cost: Cost, replies: Sequence[GraderReply]) -> dict[str, SignalValue]:
+    received = [reply.answer for reply in replies if reply.answer is not None]
+    used = [(answer.prompt_tokens, answer.completion_tokens, answer.latency) for answer in received]
+    return usage_signals(cost, *(sum(values) for values in zip(*used, strict=True)))
+
+
+def _lost_reply(grader: AskedGrader, lost: Cost) -> Cost:
+    """Upper bound on the cost of one lost reply, if all requests for the grade may cost `lost`."""
+    replies, attempts = grader.replies, grader.concurrency.attempts
+    return Cost(-(-lost.tokens // replies), lost.usd / replies, lost.gpu_seconds / replies / attempts)

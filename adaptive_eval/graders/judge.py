@@ -1,22 +1,36 @@
 """The judge: a language model that grades answers by verdicts, by criteria, or by comparison with another answer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 import orjson
 from pydantic import Field, field_validator, model_validator
 
 from adaptive_eval.base.errors import GraderError
-from adaptive_eval.base.sections import Count, config_error
-from adaptive_eval.core.types import Cost
+from adaptive_eval.base.sections import config_error
 from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Sampling
-from adaptive_eval.graders.asked import USAGE_SIGNALS, AskedGrader, GraderSampling, ReplyUse, usage_signals
-from adaptive_eval.graders.ballots import Levels, json_instructions, line_instructions, reply_format
-from adaptive_eval.graders.comparing import AnswersOfModel, ByComparison
-from adaptive_eval.graders.judge_forms import ByVerdicts, JudgeForm, JudgeLevel, VoteResult
+from adaptive_eval.graders.asked import USAGE_SIGNALS, AskedGrader, GraderReply, GraderSampling, Vote
+from adaptive_eval.graders.ballots import (
+    Levels,
+    json_instructions,
+    line_instructions,
+    parse_json_ballot,
+    parse_line_ballot,
+    reply_format,
+)
+from adaptive_eval.graders.judge_forms import (
+    COMPARISON_RUBRIC,
+    AnswersOfModel,
+    CombinedVotes,
+    ComparisonForm,
+    JudgeForm,
+    JudgeLevel,
+    criteria_form,
+    verdict_form,
+)
 from adaptive_eval.graders.rubric import RubricConfig
-from adaptive_eval.graders.scoring import MAX_CRITERIA, ByScores, JudgeCriterion
-from adaptive_eval.graders.transcript import Transcript, make_transcript, warning_words
+from adaptive_eval.graders.scoring import MAX_CRITERIA, MAX_SUMS, JudgeCriterion, possible_scores, score_rubric
 from adaptive_eval.graders.types import Marks, SignalValue
 from adaptive_eval.questions.types import Question
 
@@ -49,10 +63,6 @@ class Judge(AskedGrader):
     """Another answer to compare with in both orders, instead of verdicts: `reference`, the answer key; a field of the
     questions (`questions.fields.metadata`) with the answers of another model or a person; or the answers of a model in
     an earlier run, trial by trial. Without a `rubric` better scores 1, a tie 0.5, worse 0."""
-    votes: Count = Field(1, ge=1, le=15)
-    """Verdicts per judge and answer. Must be odd, since more than half must agree; of scores the median counts."""
-    structured: bool | None = None
-    """Make the server enforce the format of replies (`response_format`, a JSON schema); default: if it supports it."""
 
     @field_validator("verdicts")
     @classmethod
@@ -89,99 +99,101 @@ class Judge(AskedGrader):
     def form(self) -> JudgeForm:
         """The kind of reply to request: scores, a comparison, or a verdict."""
         if self.scores:
-            return ByScores(self.scores)
-        return (
-            ByVerdicts(self.verdicts)
-            if self.compare_to is None
-            else ByComparison(self.compare_to, self.max_answer_bytes)
-        )
-
-    # -- requests -----------------------------------------------------------------------------------------------------
-
-    @property
-    def may_be_structured(self) -> bool:
-        """Whether `response_format` is sent at first."""
-        return self.structured is not False and RESPONSE_FORMAT not in self.sampling.extra_body
-
-    @property
-    def structured_sampling(self) -> Sampling:
-        """The sampling settings of a reply whose format the server enforces."""
-        body = {**self.sampling.extra_body, RESPONSE_FORMAT: reply_format(self.form.ballot)}
-        return Sampling(**{**self.sampling.given, "extra_body": body})
-
-    @property
-    def replies(self) -> int:
-        """Replies for each answer: one for each vote and order."""
-        return self.votes * self.form.orders
-
-    @property
-    def agreements(self) -> tuple[str, ...]:
-        """Names of a panel's signals for each judge's agreement with the decision."""
-        is_panel = len(self.server) > 1
-        return tuple(f"agreement_{number}" for number in range(1, len(self.server) + 1)) if is_panel else ()
+            return criteria_form(self.scores)
+        if self.compare_to is None:
+            return verdict_form(self.verdicts)
+        return ComparisonForm(compare_to=self.compare_to)
 
     def key_problem(self, question: Question) -> str | None:
         return self.form.key_problem(question)
 
-    def transcript(self, question: Question, answer: str) -> Transcript:
-        """The request about an answer if the server does not enforce the format of the reply."""
-        return self.transcripts(question, answer, structured=False)[0]
+    def reply_sampling(self, *, structured: bool) -> Sampling:
+        if not structured:
+            return self.sampling
+        body = {**self.sampling.extra_body, RESPONSE_FORMAT: reply_format(self.form.ballot)}
+        return Sampling(**{**self.sampling.given, "extra_body": body})
 
-    def transcripts(self, question: Question, answer: str, *, structured: bool) -> tuple[Transcript, ...]:
-        """The requests for one vote, one for each order."""
-        form = self.form
+    def reply_instructions(self, number: str, *, structured: bool) -> str:
+        ballot = self.form.ballot
+        return json_instructions(ballot) if structured else line_instructions(ballot, number)
 
-        def words(number: str) -> str:
-            reply_instructions = (
-                json_instructions(form.ballot) if structured else line_instructions(form.ballot, number)
-            )
-            return f"{form.task(self.criteria)}\n\n{warning_words(number, form.answers)}\n\n{reply_instructions}"
-
-        return tuple(
-            make_transcript(
-                shown, words=words, criteria=self.criteria, template=self.template, longest=self.max_answer_bytes
-            )
-            for shown in form.shown(question, answer)
-        )
-
-    def _bytes(self, question: Question, seen: int) -> int:
-        forms = (False, True) if self.may_be_structured else (False,)
-        transcripts = [transcript for form in forms for transcript in self.transcripts(question, "", structured=form)]
-        structured = len(orjson.dumps(reply_format(self.form.ballot))) if self.may_be_structured else 0
-        answers = seen + (self.max_answer_bytes if isinstance(self.compare_to, AnswersOfModel) else 0)
-        return (
-            max(len(transcript.system.encode()) + len(transcript.user.encode()) for transcript in transcripts)
-            + answers
-            + structured
-        )
-
-    # -- replies ------------------------------------------------------------------------------------------------------
+    @property
+    def _more_bytes(self) -> int:
+        schema = len(orjson.dumps(reply_format(self.form.ballot))) if self.may_be_structured else 0
+        return schema + (self.max_answer_bytes if isinstance(self.compare_to, AnswersOfModel) else 0)
 
     @property
     def gives(self) -> frozenset[str]:
-        return frozenset({"has_answer", "agreement", *USAGE_SIGNALS, *self.agreements, *self.form.gives})
+        panel = self._agreement_names if len(self.server) > 1 else ()
+        return frozenset({*panel, *USAGE_SIGNALS, *self.form.signals(()), *self.form.decision(()).signals})
+
+    @property
+    def _agreement_names(self) -> Sequence[str]:
+        """Names of a panel's signals for each judge's agreement with the decision."""
+        return [f"agreement_{number}" for number in range(1, len(self.server) + 1)]
+
+    @property
+    def needs_rubric(self) -> bool:
+        """Whether the configuration must declare categories, since there are too many possible scores."""
+        return len(possible_scores(self.scores)) > MAX_SUMS
 
     @property
     def own_rubric(self) -> RubricConfig | None:
-        return self.form.own_rubric
+        if self.scores:
+            return None if self.needs_rubric else score_rubric(self.scores)
+        return None if self.compare_to is None else COMPARISON_RUBRIC
 
-    def voted(self, votes: Sequence[Sequence[Levels]]) -> VoteResult:
+    # -- grades --------------------------------------------------------------------------------------------------------
+
+    def decided(self, question: Question, answer: str) -> Marks | None:
+        levels = self.form.decided(question, answer, self.max_answer_bytes)
+        return None if levels is None else self._marks(self.form.decision(levels))
+
+    def decide(self, votes_by_server: Sequence[Sequence[Vote]], baseline: Sequence[float] = ()) -> Marks:
+        errors: list[GraderError] = []
+        ballots_by_server = [[*self._readable(votes, errors)] for votes in votes_by_server]
+        try:
+            decision = self.voted([*chain.from_iterable(ballots_by_server)])
+        except GraderError as error:
+            raise (errors[0] if errors else error) from None
+        shares: dict[str, SignalValue] = {}
+        if len(self.server) > 1:
+            for name, ballots in zip(self._agreement_names, ballots_by_server, strict=True):
+                if chosen := [self.form.voted([ballot], 1).levels for ballot in ballots]:
+                    shares[name] = chosen.count(decision.levels) / len(chosen)
+        marks = self._marks(decision)
+        return marks._replace(signals={**marks.signals, **shares})
+
+    def _readable(self, votes: Sequence[Vote], errors: list[GraderError]) -> Iterator[Sequence[Levels]]:
+        """The levels of each vote that can be read; adds the errors of the others."""
+        for vote in votes:
+            try:
+                yield [self._levels(reply) for reply in vote]
+            except GraderError as error:
+                errors.append(error)
+
+    def _levels(self, reply: GraderReply) -> Levels:
+        text, ballot = reply.received().text, self.form.ballot
+        if reply.structured:
+            return parse_json_ballot(text, ballot)
+        return parse_line_ballot(text, reply.sent.number, ballot)
+
+    def voted(self, votes: Sequence[Sequence[Levels]]) -> CombinedVotes:
         """The decision of the votes; raises `GraderError` if they are too few or disagree."""
         requested = self.votes * len(self.server)
         if 2 * len(votes) <= requested:
             raise GraderError("the judge gave too few verdicts")
         return self.form.voted(votes, requested)
 
+    def _marks(self, decision: CombinedVotes) -> Marks:
+        signals = {**self.make_signals(decision.levels), **decision.signals}
+        return Marks(signals, ", ".join(decision.levels) or None)
+
     def make_signals(self, levels: Levels) -> dict[str, SignalValue]:
         """Signals of an answer with this verdict, which is () for an empty answer."""
-        return self.form.make_signals(levels)
+        return self.form.signals(levels)
 
     def levels_of(self, signals: Mapping[str, Any]) -> Levels:
         """The verdict of an answer with these signals; () if there is none."""
         levels = tuple(str(signals.get(field.name, "")) for field in self.form.label_ballot)
         return levels if all(levels) else ()
-
-    def marks(self, voted: VoteResult, used: Cost, replies: ReplyUse) -> Marks:
-        """The signals of a decision, with its cost."""
-        signals = {**self.form.signals_of_vote(voted), "agreement": voted.agreement}
-        return Marks({**signals, **usage_signals(used, replies)}, ", ".join(voted.levels) or None)

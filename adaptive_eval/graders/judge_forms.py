@@ -1,32 +1,32 @@
-"""The kinds of judging: by a verdict, by levels of several criteria, or by comparing two answers.
+"""What a judge is asked for: a verdict, levels of several criteria, or a comparison with another answer.
 
-A form defines the judge's instructions, the fields of its reply, how votes are combined, and the signals of the answer.
-Verdicts are here, `ByScores` is in `scoring.py`, `ByComparison` in `comparing.py`.
+A form is data: the task and the possible replies, the fields of a reply, how votes are combined, and the signals of the
+answer. A comparison is made in both orders, so that a judge's position bias does not move scores: if both orders favour
+the same answer, that is the verdict, otherwise it is a tie.
 """
 
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from adaptive_eval.base.errors import GraderError
-from adaptive_eval.base.sections import Section
+from adaptive_eval.base.sections import Section, config_error
 from adaptive_eval.graders.ballots import VERDICT, BallotField, Levels
-from adaptive_eval.graders.rubric import RubricConfig
-from adaptive_eval.graders.transcript import ANSWER, ShownTexts, grading_words
+from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig
+from adaptive_eval.graders.scoring import SCORE, JudgeCriterion, lowest_score, weighted_sum
+from adaptive_eval.graders.transcript import GradingForm, ShownTexts, shortened
 from adaptive_eval.graders.types import SignalValue
 from adaptive_eval.questions.types import Question
-
-LEVEL_NAME = r"^[A-Za-z0-9][A-Za-z0-9 _-]*$"
 
 
 class JudgeLevel(Section):
     """A possible verdict."""
 
-    name: str = Field(min_length=1, max_length=40, pattern=LEVEL_NAME)
+    name: str = Field(min_length=1, max_length=40, pattern=r"^[A-Za-z0-9][A-Za-z0-9 _-]*$")
     """Name of the verdict, for the judge and for conditions of the rubric: `when: {verdict: good}`."""
     says: str = ""
     """When to give this verdict, as an instruction to the judge."""
@@ -34,117 +34,220 @@ class JudgeLevel(Section):
     """Whether an answer with this verdict is correct (`is_correct`)."""
 
 
-class VoteResult(NamedTuple):
+class AnswersOfModel(Section):
+    """Answers of a model in an earlier run."""
+
+    run: Path
+    """Directory of the earlier run, relative to the current directory. Its answers are copied into this run."""
+    model: str = Field(min_length=1)
+    """The model there. Each trial is compared with that model's answer of the same number, cyclically if it has
+    fewer."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in_run(cls, given: object) -> object:
+        """Pass a missing `run` on to its validator, whose error explains more than "add the key"."""
+        return {"run": None, **given} if isinstance(given, Mapping) else given
+
+    @field_validator("run", mode="before")
+    @classmethod
+    def _check_run(cls, run: object) -> object:
+        if run is None:
+            raise config_error(
+                "must name the run with the model's answers",
+                "run that model by itself first, with `trials: {min: N, max: N}` for N answers per question, and "
+                "give the directory of that run, as in {run: runs/earlier, model: NAME}",
+            )
+        return run
+
+
+class CombinedVotes(NamedTuple):
     """The combined votes on an answer."""
 
     levels: Levels
-    """One level for each field of the ballot; () for an empty answer."""
-    agreement: float
-    """The share of votes that agree."""
-    order_dependent: float = 0.0
-    """In a comparison, the share of votes that depend on the order."""
-    prefers_first: float = 0.0
-    """In a comparison, how much more often the first place was preferred than the second."""
+    """One level for each field of a label; () for an empty answer."""
+    signals: Mapping[str, SignalValue]
+    """Statistics of the votes."""
 
 
-EMPTY = VoteResult((), 1.0)
-"""The result for an empty answer, for which no request is sent."""
+def _no_facts(levels: Levels) -> dict[str, SignalValue]:
+    return {}
 
 
-class JudgeForm(ABC):
-    """A kind of judging: how to ask about an answer and read the reply."""
+@dataclass(frozen=True, kw_only=True)
+class JudgeForm(GradingForm):
+    """A form with a reply of one level for each field."""
 
-    orders: ClassVar[int] = 1
-    """Number of requests per vote."""
-    answers: ClassVar[tuple[str, ...]] = ANSWER
-    """Names of the marks around the answers shown."""
-
-    @property
-    @abstractmethod
-    def ballot(self) -> tuple[BallotField, ...]:
-        """The fields that each reply must have."""
+    ballot: tuple[BallotField, ...]
+    """The fields of each reply."""
+    majority: bool = False
+    """Whether more than half of the votes must agree; otherwise the median of each field counts."""
+    facts: Callable[[Levels], dict[str, SignalValue]] = _no_facts
+    """The signals that follow from the levels."""
 
     @property
     def label_ballot(self) -> tuple[BallotField, ...]:
-        """The ballot for a person who labels in place of the judge."""
+        """The fields of a decision, and of a person's label."""
         return self.ballot
 
-    @property
-    @abstractmethod
-    def gives(self) -> frozenset[str]:
-        """Names of the signals of an answer."""
-
-    @property
-    def own_rubric(self) -> RubricConfig | None:
-        """The rubric implied by the possible verdicts, for configurations that declare none."""
-        return None
-
-    @property
-    def needs_rubric(self) -> bool:
-        """Whether the configuration must declare categories, since there are too many possible replies."""
-        return False
+    def signals(self, levels: Levels) -> dict[str, SignalValue]:
+        """Signals of an answer with this verdict, which is () for an empty answer."""
+        chosen = levels or ("",) * len(self.label_ballot)
+        named = {field.name: level for field, level in zip(self.label_ballot, chosen, strict=True)}
+        return {**named, "has_answer": bool(levels), **self.facts(levels)}
 
     def key_problem(self, question: Question) -> str | None:
         """Why a question cannot be judged this way; None if it can."""
         return None
 
-    @abstractmethod
-    def task(self, criteria: str) -> str:
-        """Instructions to the judge, with the possible replies."""
+    def decided(self, question: Question, answer: str, longest: int) -> Levels | None:
+        """The verdict if no request is needed; None if the judge must be asked, shown at most `longest` bytes."""
+        return None if answer.strip() else ()
 
-    def shown(self, question: Question, answer: str) -> tuple[ShownTexts, ...]:
-        """The texts to show to the judge, for each request of a vote."""
-        return (ShownTexts(question.prompt, question.answer, dict(zip(self.answers, (answer,), strict=True))),)
+    def decision(self, levels: Levels, agreement: float = 1.0) -> CombinedVotes:
+        """The decision for these levels, by the share of votes that agree."""
+        return CombinedVotes(levels, {"agreement": agreement})
 
-    def decided(self, question: Question, answer: str) -> VoteResult | None:
-        """The verdict if no request is needed; None if the judge must be asked."""
-        return None if answer.strip() else EMPTY
-
-    @abstractmethod
-    def voted(self, votes: Sequence[Sequence[Levels]], requested: int) -> VoteResult:
+    def voted(self, votes: Sequence[Sequence[Levels]], requested: int) -> CombinedVotes:
         """The decision of the votes, of which `requested` were requested; raises `GraderError` if they disagree."""
+        return self._combine([replies[0] for replies in votes], requested)
 
-    @abstractmethod
-    def make_signals(self, levels: Levels) -> dict[str, SignalValue]:
-        """Signals of an answer with this verdict, which is () for an empty answer."""
-
-    def signals_of_vote(self, voted: VoteResult) -> dict[str, SignalValue]:
-        """Signals of the decision, including statistics of the votes."""
-        return self.make_signals(voted.levels)
-
-
-@dataclass(frozen=True)
-class ByVerdicts(JudgeForm):
-    """The judge chooses one of several verdicts."""
-
-    verdicts: tuple[JudgeLevel, ...]
-
-    @property
-    def ballot(self) -> tuple[BallotField, ...]:
-        return (BallotField(VERDICT, tuple(verdict.name for verdict in self.verdicts)),)
-
-    @property
-    def gives(self) -> frozenset[str]:
-        return frozenset({VERDICT, "is_correct"} if self._say_correct else {VERDICT})
-
-    @property
-    def _say_correct(self) -> bool:
-        return self.verdicts[0].correct is not None
-
-    def task(self, criteria: str) -> str:
-        return grading_words([(verdict.name, verdict.says) for verdict in self.verdicts], criteria, "verdicts")
-
-    def voted(self, votes: Sequence[Sequence[Levels]], requested: int) -> VoteResult:
-        counts = Counter(replies[0] for replies in votes)
-        majority, count = counts.most_common(1)[0]
-        if 2 * count <= requested:
-            counts_by_verdict = {levels[0]: votes_for for levels, votes_for in counts.items()}
+    def _combine(self, ballots: Sequence[Levels], requested: int) -> CombinedVotes:
+        counts = Counter(ballots)
+        if not self.majority:
+            fields = zip(self.label_ballot, zip(*ballots, strict=True), strict=True)
+            chosen = tuple(median_level(levels, field.levels) for field, levels in fields)
+        elif 2 * max(counts.values()) <= requested:
+            counts_by_verdict = {levels[0]: count for levels, count in counts.items()}
             raise GraderError(f"the judge's votes differ: {counts_by_verdict}")
-        return VoteResult(majority, count / requested)
+        else:
+            chosen = counts.most_common(1)[0][0]
+        return self.decision(chosen, counts[chosen] / requested)
 
-    def make_signals(self, levels: Levels) -> dict[str, SignalValue]:
-        verdict = levels[0] if levels else ""
-        signals: dict[str, SignalValue] = {VERDICT: verdict, "has_answer": bool(levels)}
-        if self._say_correct:
-            signals["is_correct"] = {level.name: bool(level.correct) for level in self.verdicts}.get(verdict, False)
-        return signals
+
+def median_level(levels: Sequence[str], sorted_levels: Sequence[str]) -> str:
+    """The median of several votes; the lower of the two middle levels if their number is even."""
+    return sorted(levels, key=sorted_levels.index)[(len(levels) - 1) // 2]
+
+
+def verdict_form(verdicts: Sequence[JudgeLevel]) -> JudgeForm:
+    """The form for one of several verdicts."""
+    correct = {verdict.name: bool(verdict.correct) for verdict in verdicts if verdict.correct is not None}
+
+    def facts(levels: Levels) -> dict[str, SignalValue]:
+        return {"is_correct": bool(levels) and correct.get(levels[0], False)} if correct else {}
+
+    options = [(verdict.name, verdict.says) for verdict in verdicts]
+    ballot = (BallotField(VERDICT, tuple(name for name, _ in options)),)
+    return JudgeForm(options=options, ballot=ballot, majority=True, facts=facts)
+
+
+def criteria_form(criteria: Sequence[JudgeCriterion]) -> JudgeForm:
+    """The form for a level of each of several criteria."""
+
+    def facts(levels: Levels) -> dict[str, SignalValue]:
+        return {SCORE: weighted_sum(criteria, levels) if levels else lowest_score(criteria)}
+
+    return JudgeForm(
+        task="You grade one answer to a question. Each criterion is a matter of its own.",
+        what="criteria, each with its levels,",
+        options=[(criterion.description, criterion.says) for criterion in criteria],
+        ballot=tuple(BallotField(criterion.name, criterion.sorted_levels) for criterion in criteria),
+        facts=facts,
+    )
+
+
+REFERENCE = "reference"
+"""The value of `compare_to` for the answer key."""
+
+FIRST, SECOND = "first", "second"
+"""The places of the two answers in a transcript."""
+BETTER, TIE, WORSE = "better", "tie", "worse"
+"""Outcomes for the graded answer."""
+PLACES = (
+    (FIRST, "the first answer is better"),
+    (SECOND, "the second answer is better"),
+    (TIE, "neither is better than the other"),
+)
+COMPARISON_RUBRIC = RubricConfig(
+    categories=(
+        CategoryConfig(name=BETTER, weight=1.0, when={VERDICT: BETTER}),
+        CategoryConfig(name=TIE, weight=0.5, when={VERDICT: TIE}),
+        CategoryConfig(name=WORSE, weight=0.0),
+    )
+)
+"""Scores the share of comparisons won; a tie counts half."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonForm(JudgeForm):
+    """The form for a comparison with another answer, the same for all models."""
+
+    compare_to: str | AnswersOfModel
+    """The source of the other answer: a field of the question, `REFERENCE`, or a model."""
+    task: str = "You compare two answers to a question. The order in which they stand says nothing of them."
+    options: Sequence[tuple[str, str]] = PLACES
+    answers: Sequence[str] = (FIRST, SECOND)
+    ballot: tuple[BallotField, ...] = (BallotField(VERDICT, tuple(name for name, _ in PLACES)),)
+
+    @property
+    def label_ballot(self) -> tuple[BallotField, ...]:
+        return (BallotField(VERDICT, (WORSE, TIE, BETTER)),)
+
+    def other_answer(self, question: Question) -> str:
+        """The answer to compare with; "" if there is none."""
+        if not isinstance(self.compare_to, str):
+            return question.others[0] if question.others else ""
+        if self.compare_to == REFERENCE:
+            return question.answer
+        value = question.metadata.get(self.compare_to)
+        return "" if value is None else str(value)
+
+    def key_problem(self, question: Question) -> str | None:
+        if isinstance(self.compare_to, AnswersOfModel):
+            source = f"{self.compare_to.model} in {self.compare_to.run}"
+            return None if question.others else f"has no answer by {source} to compare with; see grader.compare_to"
+        if self.other_answer(question).strip():
+            return None
+        return f"has no answer in {self.compare_to} to compare with; see grader.compare_to"
+
+    def shown(self, question: Question, answer: str) -> Sequence[ShownTexts]:
+        other = self.other_answer(question)
+        reference = "" if self.compare_to == REFERENCE else question.answer
+        return tuple(
+            ShownTexts(question.prompt, reference, dict(zip(self.answers, texts, strict=True)))
+            for texts in ((answer, other), (other, answer))
+        )
+
+    def decided(self, question: Question, answer: str, longest: int) -> Levels | None:
+        if isinstance(self.compare_to, AnswersOfModel) and (problem := self.key_problem(question)) is not None:
+            raise GraderError(problem)
+        other = self.other_answer(question).strip()
+        if shortened(answer.strip(), longest) == other:
+            return (TIE,)
+        return super().decided(question, answer, longest) if other else (BETTER,)
+
+    def decision(
+        self, levels: Levels, agreement: float = 1.0, dependent: float = 0.0, bias: float = 0.0
+    ) -> CombinedVotes:
+        """The decision, by the share of votes that depend on the order, and the bias towards the first place."""
+        return CombinedVotes(levels, {"agreement": agreement, "order_dependent": dependent, "prefers_first": bias})
+
+    def voted(self, votes: Sequence[Sequence[Levels]], requested: int) -> CombinedVotes:
+        verdicts, dependent, biases = zip(*map(combine_orders, votes), strict=True)
+        levels, signals = self._combine([(verdict,) for verdict in verdicts], requested)
+        agreement = float(signals["agreement"])
+        return self.decision(levels, agreement, sum(dependent) / len(votes), sum(biases) / len(votes))
+
+
+def combine_orders(replies: Sequence[Levels]) -> tuple[str, bool, float]:
+    """Combine the verdicts for the two orders of the answers.
+
+    Returns the verdict, whether it depends on the order (then it is a tie), and the bias towards the first place, from
+    -1 to 1.
+    """
+    ((forward,), (backward,)) = replies
+    first = {FIRST: BETTER, SECOND: WORSE}.get(forward, TIE)
+    second = {FIRST: WORSE, SECOND: BETTER}.get(backward, TIE)
+    bias = sum((verdict == FIRST) - (verdict == SECOND) for verdict in (forward, backward)) / 2.0
+    return first if first == second else TIE, first != second, bias

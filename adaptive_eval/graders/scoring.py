@@ -7,17 +7,14 @@ model's score is the mean of the sums, and its interval accounts for their joint
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise, product
 
 from pydantic import Field, field_validator
 
 from adaptive_eval.base.sections import Section, config_error
-from adaptive_eval.graders.ballots import REASONING, VERDICT, BallotField, Levels
-from adaptive_eval.graders.judge_forms import JudgeForm, VoteResult
+from adaptive_eval.graders.ballots import REASONING, VERDICT, Levels
 from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig, SignalBounds
-from adaptive_eval.graders.transcript import grading_words
-from adaptive_eval.graders.types import ANSWER_SIGNALS, SignalValue
+from adaptive_eval.graders.types import ANSWER_SIGNALS
 
 SCORE = "score"
 DIGITS = 9
@@ -27,7 +24,6 @@ MIN_WEIGHT, WORTH_DIGITS = 0.001, 5
 MAX_SUMS = 64
 """Maximum number of possible sums that become categories."""
 MAX_CRITERIA = 12
-TASK = "You grade one answer to a question. Each criterion is a matter of its own."
 _LEVEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,39}")
 _RESERVED_NAMES = ANSWER_SIGNALS | {SCORE, VERDICT, REASONING, "agreement", "has_answer", "is_correct"}
 
@@ -86,45 +82,6 @@ class JudgeCriterion(Section):
         return f"{self.name} ({', '.join(self.sorted_levels)})"
 
 
-@dataclass(frozen=True)
-class ByScores(JudgeForm):
-    """The judge chooses a level for each of several criteria."""
-
-    criteria: tuple[JudgeCriterion, ...]
-
-    @property
-    def ballot(self) -> tuple[BallotField, ...]:
-        return tuple(BallotField(criterion.name, criterion.sorted_levels) for criterion in self.criteria)
-
-    @property
-    def gives(self) -> frozenset[str]:
-        return frozenset({SCORE, *(criterion.name for criterion in self.criteria)})
-
-    @property
-    def own_rubric(self) -> RubricConfig | None:
-        return None if self.needs_rubric else score_rubric(self.criteria)
-
-    @property
-    def needs_rubric(self) -> bool:
-        return len(possible_scores(self.criteria)) > MAX_SUMS
-
-    def task(self, criteria: str) -> str:
-        levels = [(criterion.description, criterion.says) for criterion in self.criteria]
-        return grading_words(levels, criteria, "criteria, each with its levels,", TASK)
-
-    def voted(self, votes: Sequence[Sequence[Levels]], requested: int) -> VoteResult:
-        ballots = [replies[0] for replies in votes]
-        fields = zip(self.ballot, zip(*ballots, strict=True), strict=True)
-        chosen = tuple(median_level(levels, field.levels) for field, levels in fields)
-        return VoteResult(chosen, sum(ballot == chosen for ballot in ballots) / requested)
-
-    def make_signals(self, chosen: Levels) -> dict[str, SignalValue]:
-        names = (criterion.name for criterion in self.criteria)
-        levels = dict(zip(names, chosen or ("",) * len(self.criteria), strict=True))
-        score = weighted_sum(self.criteria, chosen) if chosen else lowest_score(self.criteria)
-        return {**levels, SCORE: score, "has_answer": bool(chosen)}
-
-
 def weighted_sum(criteria: Sequence[JudgeCriterion], levels: Levels) -> float:
     """The sum of weight * worth over the criteria."""
     chosen = zip(criteria, levels, strict=True)
@@ -165,8 +122,3 @@ def _format_score(value: float) -> str:
 def _distinct_values(values: Sequence[float]) -> list[float]:
     """Sorted values without those that equal the previous one up to rounding."""
     return [value for at, value in enumerate(values) if at == 0 or value - values[at - 1] > 10.0**-DIGITS]
-
-
-def median_level(levels: Sequence[str], sorted_levels: Sequence[str]) -> str:
-    """The median of several votes; the lower of the two middle levels if their number is even."""
-    return sorted(levels, key=sorted_levels.index)[(len(levels) - 1) // 2]

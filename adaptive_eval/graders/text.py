@@ -69,9 +69,8 @@ class Regex(GraderOptions):
 
     kind: Literal["regex"] = "regex"
     pattern: str
-    """A Python regular expression; its first group, or the group `answer`, or the whole match is the answer."""
-    take: Literal["first", "last"] = "last"
-    """Which match counts if there are several."""
+    """A Python regular expression; its first group, or the group `answer`, or the whole match is the answer. The last
+    match counts; for the first begin with `\\A(?s:.*?)`."""
     ignore_case: bool = False
     """Ignore upper and lower case."""
 
@@ -99,8 +98,7 @@ class Regex(GraderOptions):
 
     def grade(self, text: str, question: Question) -> Marks:
         expression = re.compile(self.pattern, re.IGNORECASE if self.ignore_case else 0)
-        final = final_text(text)
-        match = expression.search(final) if self.take == "first" else last_match(expression, final)
+        match = last_match(expression, final_text(text))
         answer = _matched_answer(match) if match is not None else None
         correct = answer is not None and plain_text(answer, self.ignore_case) == plain_text(
             question.answer, self.ignore_case

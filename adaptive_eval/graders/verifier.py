@@ -9,24 +9,16 @@ import math
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from itertools import product
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import field_validator
 
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.base.sections import config_error
-from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Sampling
-from adaptive_eval.graders.asked import (
-    USAGE_SIGNALS,
-    AskedGrader,
-    GraderSampling,
-    GraderServer,
-    ReplyUse,
-    usage_signals,
-)
+from adaptive_eval.graders.asked import USAGE_SIGNALS, AskedGrader, GraderReply, GraderSampling, GraderServer, Vote
 from adaptive_eval.graders.keyed import KEYED_GRADERS, KeyedKind
-from adaptive_eval.graders.transcript import ShownTexts, Transcript, make_transcript, verifying_words
+from adaptive_eval.graders.transcript import GradingForm, Transcript
 from adaptive_eval.graders.types import GraderOptions, Marks, SignalValue
 from adaptive_eval.questions.types import Question
 
@@ -40,6 +32,7 @@ LABEL_DESCRIPTIONS = (
 )
 NO_CONTENT = "N/A"
 """Replaces question, reference and answer in the request without content."""
+FORM = GradingForm(options=tuple(zip(LABELS, LABEL_DESCRIPTIONS, strict=True)), what="labels")
 TEMPERATURE = 1.0
 """T in softmax((s - b) / T)."""
 TOP_LOGPROBS = "top_logprobs"
@@ -62,6 +55,8 @@ class Verifier(AskedGrader):
     key_grader: KeyedKind | None = None
     """A grader that compares with the answer key. Its signals, such as `is_correct` and `has_box`, replace the
     verifier's."""
+    votes: ClassVar[int] = 1  # type: ignore[misc]
+    structured: ClassVar[bool] = False  # type: ignore[misc]
 
     @field_validator("server")
     @classmethod
@@ -86,27 +81,24 @@ class Verifier(AskedGrader):
         return None if self.key_grader is None else KEYED_GRADERS[self.key_grader]()
 
     @property
-    def slot_sampling(self) -> Sampling:
-        """The sampling settings of its reply: one token, with the log-probabilities of the most likely tokens."""
-        body = {TOP_LOGPROBS: TOP_TOKENS, **self.sampling.extra_body}
-        return Sampling(**{**self.sampling.given, "max_tokens": 1, "logprobs": True, "extra_body": body})
-
-    @property
     def gives(self) -> frozenset[str]:
-        probabilities = {f"verifier_{label.lower()}" for label in LABELS}
-        names = {*probabilities, "verifier_open", "verdict", "is_correct", "has_answer", *USAGE_SIGNALS}
-        return frozenset(names) | (frozenset() if self.keyed is None else self.keyed.gives)
+        names = frozenset({*self._marks(INVALID).signals, *USAGE_SIGNALS})
+        return names if self.keyed is None else names | self.keyed.gives
 
     def key_problem(self, question: Question) -> str | None:
         return None if self.keyed is None else self.keyed.key_problem(question)
 
-    def transcript(self, question: Question, answer: str) -> Transcript:
-        """The request to the verifier about one answer."""
-        words = verifying_words(tuple(zip(LABELS, LABEL_DESCRIPTIONS, strict=True)), self.criteria)
-        shown = ShownTexts(question.prompt, question.answer, {"answer": answer})
-        return make_transcript(
-            shown, words=words, criteria=self.criteria, template=self.template, longest=self.max_answer_bytes
-        )
+    @property
+    def form(self) -> GradingForm:
+        return FORM
+
+    def reply_sampling(self, *, structured: bool) -> Sampling:
+        """The sampling settings of its reply: one token, with the log-probabilities of the most likely tokens."""
+        body = {TOP_LOGPROBS: TOP_TOKENS, **self.sampling.extra_body}
+        return Sampling(**{**self.sampling.given, "max_tokens": 1, "logprobs": True, "extra_body": body})
+
+    def reply_instructions(self, number: str, *, structured: bool) -> str:
+        return f"Reply with one letter, {', '.join(LABELS[:-1])} or {LABELS[-1]}, and with nothing else."
 
     @property
     def content_free(self) -> Transcript:
@@ -117,35 +109,36 @@ class Verifier(AskedGrader):
     def asked_as(self) -> str:
         """Digest of the settings that determine the scores of the request without content."""
         sent = self.content_free
-        sampled = self.seats[0].slot_sampling.model_dump_json(exclude_defaults=True)
+        sampled = self.seats[0].reply_sampling(structured=False).model_dump_json(exclude_defaults=True)
         settings = "\0".join((self.host.model, sent.system, sent.user, sampled))
         return blake2b(settings.encode(), digest_size=16).hexdigest()
 
-    def make_signals(self, label: str) -> dict[str, SignalValue]:
+    def make_signals(self, verdict: str) -> dict[str, SignalValue]:
         """Signals of an answer with this verdict from a certain verifier."""
-        letters = zip(LABELS, VERDICTS, strict=True)
-        probabilities = {f"verifier_{letter.lower()}": float(verdict == label) for letter, verdict in letters}
-        return {
-            **probabilities,
-            "verdict": label,
-            "is_correct": label == VERDICTS[0],
-            "has_answer": label != VERDICTS[2],
-        }
+        return _label_signals([float(name == verdict) for name in VERDICTS])
 
-    def marks(self, opinion: "Opinion", keyed: Marks | None, used: Cost, replies: ReplyUse) -> Marks:
-        """The signals from label probabilities, with those of `key_grader`."""
+    def decided(self, question: Question, answer: str) -> Marks | None:
+        return None if answer.strip() else self._marks(INVALID)
+
+    def decide(self, votes_by_server: Sequence[Sequence[Vote]], baseline: Sequence[float] = ()) -> Marks:
+        (((reply,),),) = votes_by_server
+        return self._marks(verifier_opinion(reply_scores(reply), baseline))
+
+    def _marks(self, opinion: "Opinion") -> Marks:
         probabilities, uncertainty = opinion
-        likeliest = VERDICTS[max(range(len(LABELS)), key=probabilities.__getitem__)]
-        signals: dict[str, SignalValue] = {
-            f"verifier_{label.lower()}": value for label, value in zip(LABELS, probabilities, strict=True)
-        }
-        signals |= {"verifier_open": uncertainty, "verdict": likeliest}
-        signals |= {"is_correct": likeliest == VERDICTS[0], "has_answer": likeliest != VERDICTS[2]}
-        extracted: str | None = likeliest
-        if keyed is not None:
-            signals |= keyed.signals
-            extracted = keyed.extracted
-        return Marks({**signals, **usage_signals(used, replies)}, extracted)
+        signals = {**_label_signals(probabilities), "verifier_open": uncertainty}
+        return Marks(signals, str(signals["verdict"]))
+
+
+def _label_signals(probabilities: Sequence[float]) -> dict[str, SignalValue]:
+    likeliest = VERDICTS[max(range(len(LABELS)), key=probabilities.__getitem__)]
+    named = {f"verifier_{label.lower()}": value for label, value in zip(LABELS, probabilities, strict=True)}
+    return {
+        **named,
+        "verdict": likeliest,
+        "is_correct": likeliest == VERDICTS[0],
+        "has_answer": likeliest != VERDICTS[2],
+    }
 
 
 Opinion = tuple[tuple[float, ...], float]
@@ -226,12 +219,12 @@ def _log_sum(values: Sequence[float]) -> float:
     return largest + math.log(sum(math.exp(value - largest) for value in values))
 
 
-def verifier_opinion(scores: LabelScores, baseline: LabelScores) -> Opinion:
+def verifier_opinion(scores: LabelScores, baseline: Sequence[float]) -> Opinion:
     """The calibrated probabilities; raises `GraderError` if the server's tokens do not determine them."""
     if scores.share < MIN_LABEL_SHARE:
         labels = f"{', '.join(LABELS[:-1])} and {LABELS[-1]}"
         raise GraderError(f"the verifier's reply is probably not a label: {labels} together have {scores.share:.1%}")
-    probabilities, uncertainty = label_probabilities(scores, baseline.values)
+    probabilities, uncertainty = label_probabilities(scores, baseline)
     if uncertainty > MAX_UNCERTAINTY:
         unseen = ", ".join(LABELS[at] for at in sorted(scores.unseen))
         raise GraderError(
@@ -239,3 +232,11 @@ def verifier_opinion(scores: LabelScores, baseline: LabelScores) -> Opinion:
             f"{uncertainty:.2f}; use a server that shows more tokens"
         )
     return probabilities, uncertainty
+
+
+def reply_scores(reply: GraderReply) -> LabelScores:
+    """The scores of the labels in a reply; raises `GraderError` if there are none."""
+    answer = reply.received()
+    if "timed_out" in answer.signals:
+        raise GraderError("the verifier's reply timed out")
+    return label_scores(answer.slot, LABELS)

@@ -11,8 +11,8 @@ import orjson
 
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.files import require_plain
-from adaptive_eval.graders.comparing import REFERENCE, ByComparison
 from adaptive_eval.graders.judge import Judge
+from adaptive_eval.graders.judge_forms import REFERENCE, ComparisonForm
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.label_file import (
@@ -33,7 +33,7 @@ def texts_to_label(grader: GraderOptions, question: Question, answer: str) -> di
     """Texts shown to label an answer, by name."""
     texts = {"question": question.prompt, "reference": question.answer, "answer": answer}
     form = grader.form if isinstance(grader, Judge) else None
-    if isinstance(form, ByComparison):
+    if isinstance(form, ComparisonForm):
         if form.compare_to == REFERENCE:
             del texts["reference"]
         texts["compared with"] = form.other_answer(question)

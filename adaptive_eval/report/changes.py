@@ -4,7 +4,7 @@ Looks that were taken stand, and so do the calls that they made; a change holds 
 trial leaves a score because of it.
 
 - Caps and `trials.max` may change, but not to less than what is used; models may join and leave; who gets the next
-  trials (`trials.policy`, `lookahead`, `optimize`) may change: the promise stands.
+  trials (`trials.policy`, `optimize`) may change: the promise stands.
 - Another rule, confidence, delta, prior or objective judges all comparisons anew from the next look on, and the
   promise does not cover a choice that was made after looks.
 - Refused is what contradicts what was done: a limit below what is used, and another first round.

@@ -313,8 +313,6 @@ def _prior(config: RunConfig) -> str:
         )
     if compares_bayes(config.stated()):
         return f"{scale} Models are compared and ranked by Bayes@N: one imagined answer in each category."
-    if config.stopping.prior == "uniform":
-        return f"{scale} Variances are those of the uniform prior: one count in each category."
     return f"{scale} Variances come from a prior centred on each model's own shares of the categories."
 
 

@@ -11,7 +11,6 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import ByBenchmark, graders_by_benchmark, graders_that_ask
 from adaptive_eval.graders.function import Python
-from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.keys import KeyCheck, require_right_keys
 from adaptive_eval.graders.pool import Grading, GradingPool
 from adaptive_eval.graders.rubric import Rubric
@@ -26,24 +25,19 @@ def open_run_graders(prepared: PreparedRun) -> Grading:
 
 def open_graders(config: RunConfig, rubric: Rubric, lost: Cost = NO_COST) -> Grading:
     """Open the graders of a configuration, to be closed in the end; `lost` is the most that a verdict may cost."""
-    asked = graders_that_ask(config.grader)
-    if not asked:
+    if not graders_that_ask(config.grader):
         return GradingPool(config.grader, rubric, folder=config.folder, keys=config.keys)
     # imported here: they load what endpoints need, which `validate` does not
-    from adaptive_eval.graders.judging import BenchmarksPool, JudgePool
+    from adaptive_eval.graders.asking import AskingPool
     from adaptive_eval.graders.verifying import VerifierPool
 
+    grader: GraderOptions = config.grader
+    keyed = grader.keyed if isinstance(grader, Verifier) else grader if isinstance(grader, ByBenchmark) else None
+    others = None if keyed is None else GradingPool(keyed, rubric, folder=config.folder, keys=config.keys)
     keys = read_environment(config.folder)
-    if isinstance(config.grader, Verifier):
-        return VerifierPool(config.grader, rubric, folder=config.folder, keys=keys, lost=lost)
-    judges = {
-        name: JudgePool(one, rubric, folder=config.folder, keys=keys, lost=lost)
-        for name, one in asked.items()
-        if isinstance(one, Judge)
-    }
-    if not isinstance(config.grader, ByBenchmark):
-        return judges[""]
-    return BenchmarksPool(judges, GradingPool(config.grader, rubric, folder=config.folder, keys=config.keys))
+    if isinstance(grader, Verifier):
+        return VerifierPool(grader, rubric, folder=config.folder, keys=keys, lost=lost, others=others)
+    return AskingPool(grader, rubric, folder=config.folder, keys=keys, lost=lost, others=others)
 
 
 async def check_keys(prepared: PreparedRun) -> KeyCheck:

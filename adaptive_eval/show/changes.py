@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from adaptive_eval.config.benchmarks import BenchmarkPart, Weighing, weigh_questions
+from adaptive_eval.config.decisions import prior_of
 from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.core.drawn import drawn_pairs
-from adaptive_eval.core.evidence import Prior, estimate
+from adaptive_eval.core.evidence import estimate
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.notes import Change, TrialsImported
@@ -281,7 +282,7 @@ def _drawn_scores(cells_a: CountArray, cells_b: CountArray, weights: FloatArray)
 
 def _score(cells: CountArray, view: RunView, weighing: Weighing | None) -> tuple[float, float]:
     """Score and variance of one model with counts (M, K), under the prior of its run."""
-    prior: Prior = "uniform" if setting(view.configuration, "stopping", "prior") == "uniform" else "self"
+    prior = prior_of(str(setting(view.configuration, "stopping", "rule")))
     weights = np.array(view.weights, dtype=float)
     g, groups = (None, None) if weighing is None else (relative_weights(weighing[0]), weighing[1])
     estimates = estimate(cells[None], weights, prior, np.array(cells.sum(axis=-1))[None], g=g, groups=groups)

@@ -110,6 +110,8 @@ class Record:
     def line(self, trial: Mapping[str, Any]) -> dict[str, Any] | None:
         """The line of the ledger with the answer that a trial has; None if no server gave it."""
         text = trial.get("text") or ""
+        if not text and ANSWER.search(trial["extracted"] or ""):  # lm-eval's filters may take the whole text
+            text = trial["extracted"]
         outcomes = ("served",) if ANSWER.search(text) else ("cut", "context") if text else ("empty", "context")
         if not text and self.row["afterwards"] == "moved_as_table":
             said = ANSWER.search(self.life.setup.world.answer(*self.asked(trial)).text)  # a table brings no texts
@@ -555,7 +557,7 @@ def stored_trials_are_in_the_scores(record: Record) -> Iterator[Fault]:
                     stage.name,
                     f"{model.name}: results.json has {model.stored} stored trials, the export {len(stored)}",
                 )
-            if record.row["draw"] == "none" and record.row["prior"] in ("self", "uniform") and not model.aside:
+            if record.row["draw"] == "none" and record.row["prior"] == "self" and not model.aside:
                 left_out += graded - model.trials
                 waiting += len(stored) - graded - model.ungraded  # for a verdict
         if not left_out:
@@ -587,7 +589,7 @@ def what_a_look_judged_is_stored(record: Record) -> Iterator[Fault]:
     """The trials that a start has printed a verdict about are there after a kill."""
     for stage, _, trials in record.read:
         looks = re.findall(r"^look \d+: ([\d,]+) trials", stage.done.out, re.MULTILINE)
-        if looks and len(trials) < int(looks[-1].replace(",", "")) and record.row["prior"] in ("self", "uniform"):
+        if looks and len(trials) < int(looks[-1].replace(",", "")) and record.row["prior"] == "self":
             text = f"a look of {looks[-1]} trials was printed, and {len(trials)} are stored"
             if record.row["supply"] != "recorded":
                 yield Fault("what a look judged is stored", stage.name, text)

@@ -275,11 +275,9 @@ def delta(setup: Setup, level: str) -> None:
     setup.section("stopping")["delta"] = level if level != "0" else 0
 
 
-@factor("self", "uniform", "earlier")
+@factor("self", "earlier")
 def prior(setup: Setup, level: str) -> None:
-    if level == "uniform":
-        setup.section("stopping")["prior"] = "uniform"
-    elif level == "earlier":
+    if level == "earlier":
         setup.config["prior"] = {"run": "runs/elder"}
 
 
@@ -443,7 +441,7 @@ REFUSED = (
     Conflict(_levels(objective="place", supply=_other("supply", "recorded")), "place needs recorded models"),
     Conflict(_levels(objective=_other("objective", "gate"), seeds="coupled"), "coupled is for the objectives baseline"),
     Conflict(_levels(plug_in="objective", seeds="coupled"), "coupled is for the objectives baseline"),
-    Conflict(_levels(prior=_other("prior", "self"), seeds="coupled"), "trials.seeds"),
+    Conflict(_levels(prior="earlier", seeds="coupled"), "trials.seeds"),
     Conflict(_levels(grader="verifier", benchmarks="weighted"), "cannot grade one of several benchmarks"),
     Conflict(_levels(rubric="partial", metrics="several_draws"), "report.metrics need a rubric of two categories"),
     Conflict(_levels(benchmarks="weighted", metrics="several_draws"), "report.metrics cannot be combined with several"),
@@ -452,11 +450,11 @@ REFUSED = (
     Conflict(_levels(metrics="several_draws", draw="some"), "report.metrics cannot be combined with trials.draw"),
     Conflict(_levels(objective=("threshold", "place"), draw="some"), "objective.kind must compare models"),
     Conflict(_levels(rule="published", draw="some"), "stopping.rule compares Bayes@N"),
-    Conflict(_levels(prior=_other("prior", "self"), draw="some"), "trials.draw"),
+    Conflict(_levels(prior="earlier", draw="some"), "trials.draw"),
     Conflict(_levels(seeds="coupled", draw="some"), "trials.seeds must not be coupled with trials.draw"),
     Conflict(_levels(optimize="time", draw="some"), "must be answers with trials.draw"),
     Conflict(_levels(rule="published", familywise="holm"), "needs a rule with a valid p-value"),
-    Conflict(_levels(rule="published", prior=_other("prior", "uniform")), "stopping.prior must be uniform"),
+    Conflict(_levels(rule="published", seeds="coupled"), "stopping.rule compares Bayes@N"),
     Conflict(_levels(plug_in="rule", familywise="holm"), "familywise needs a rule with p-values"),
     Conflict(_levels(cap="usd", price="none"), "budget.usd.*(needs price|counts nothing)"),
     Conflict(_levels(supply="recorded", afterwards=("moved", "moved_as_table")), "recorded models", "imported"),

@@ -141,7 +141,7 @@ def test_the_starter_shows_every_rule_and_policy_and_each_can_be_chosen(key: str
         (line,) = re.findall(rf"^  (?:{key.partition('.')[2]}: |#   ){entry.name} .*$", starter(), flags=re.MULTILINE)
         assert entry.gist in line
         assert all(f"{option.name}: {option.example}" in line for option in entry.options)
-        needed = [*NEEDED_FOR.get(entry.name, ()), *(["stopping.prior=uniform"] if entry.name == "published" else ())]
+        needed = [*NEEDED_FOR.get(entry.name, ())]
         options = json.dumps({option.name: option.example for option in entry.options})
         for given in ([], [f"{key.partition('.')[0]}.options={options}"]):
             checked = check_text(starter(), Path("a.yaml"), [*needed, f"{key}={entry.name}", *given], {})

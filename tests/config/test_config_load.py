@@ -368,8 +368,8 @@ class TestBetweenSections:
             ("budget: {gpu_hours: 5}", "budget.gpu_hours needs gpus of every model"),
             ("trials: {seeds: coupled}", "seeds coupled is for the objectives baseline and pairs, but got ranking"),
             (
-                "trials: {seeds: coupled}\nobjective: {kind: baseline, baseline: a}\nstopping: {prior: uniform}",
-                "stopping.prior must be self with `trials.seeds: coupled`",
+                "trials: {seeds: coupled}\nobjective: {kind: baseline, baseline: a}\nstopping: {rule: published}",
+                "stopping.rule compares Bayes@N, and `trials.seeds: coupled` compares the differences of two models",
             ),
             (
                 "trials: {seeds: coupled}\nobjective: {kind: baseline, baseline: a}\nprior: {run: earlier}",

@@ -58,8 +58,7 @@ def test_looks_of_the_rule_optimal_lie_as_blocks_do(tmp_path: Path) -> None:
         ({"trials": {"min": 1, "max": 1, "draw": 100, "optimize": "time"}}, "trials.optimize must be answers"),
         ({"objective": {"kind": "threshold", "value": 0.5}}, "objective.kind must compare models"),
         ({"objective": {"kind": "precision", "half_width": 0.05}}, "objective.kind must compare models"),
-        ({"stopping": {"rule": "published", "prior": "uniform"}}, "stopping.rule compares Bayes@N"),
-        ({"stopping": {"prior": "uniform"}}, "stopping.prior needs several trials of a question"),
+        ({"stopping": {"rule": "published"}}, "stopping.rule compares Bayes@N"),
         (
             {**BASELINE, "trials": {"min": 1, "max": 1, "draw": 100, "seeds": "coupled"}},
             "trials.seeds must not be coupled",
@@ -102,7 +101,7 @@ def test_no_more_are_drawn_than_there_are(tmp_path: Path) -> None:
         ({"trials": {"min": 4, "max": 8, "optimize": "time"}, "questions": {"world": "many_questions"}}, True),
         ({}, False),  # it does
         ({"trials": {}, "objective": {"kind": "precision", "half_width": 0.05}}, False),
-        ({"trials": {}, "stopping": {"prior": "uniform"}}, False),
+        ({"trials": {}, "stopping": {"rule": "published"}}, False),
         ({"trials": {}, "report": {"metrics": ["pass@2"]}}, False),
     ],
 )

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.load import load_decisions
 from adaptive_eval.config.planning import RunFacts, plan_on
 from adaptive_eval.core import Bench, Controller, Look, Outcome, Plan, StageBefore, Verdict
@@ -73,7 +72,7 @@ def paper(outcomes: Outcomes, w: list[float], plan: Plan, threshold: float, look
     assert look is looks[-1]
 
 
-TRIALS = {"policy": "unresolved_pairs", "lookahead": 0, "optimize": "cost"}
+TRIALS = {"policy": "unresolved_pairs", "optimize": "cost"}
 
 
 def published(
@@ -85,7 +84,7 @@ def published(
     **trials: object,
 ) -> Plan:
     names = [f"m{number}" for number in range(models)]
-    stopping = {"rule": "published", "options": {"threshold": threshold} if threshold else {}, "prior": "uniform"}
+    stopping = {"rule": "published", "options": {"threshold": threshold} if threshold else {}}
     settings = [f"stopping={json.dumps(stopping)}", f"trials={json.dumps({**TRIALS, **trials})}"]
     decisions = load_decisions(None, settings, names)
     facts = RunFacts(before=None if before is None else StageBefore(before, tuple(range(models))))
@@ -189,5 +188,5 @@ def test_a_raised_horizon_goes_on_as_if_it_had_always_been_so() -> None:
 
 
 def test_the_rule_by_itself_is_of_the_uniform_prior() -> None:
-    with pytest.raises(ConfigError, match="prior must be uniform for the rule published, which compares Bayes@N"):
-        load_decisions(None, ["stopping=published"], ["a", "b"])
+    assert load_decisions(None, ["stopping=published"], ["a", "b"]).stopping.prior == "uniform"
+    assert load_decisions(None, [], ["a", "b"]).stopping.prior == "self"

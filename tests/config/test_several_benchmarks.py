@@ -178,7 +178,7 @@ def test_weights_are_shared_by_the_questions_that_are_there() -> None:
         (TWO.replace("weight: 3", "gate: 5%"), "line 2: benchmarks[0].gate needs objective.gate as well"),
         (GATED.replace("gate: 5%", "gate: -0.1"), "line 2: benchmarks[0].gate must be"),
         (
-            GATED + "stopping: {rule: published, prior: uniform}\n",
+            GATED + "stopping: {rule: published}\n",
             "benchmarks[0].gate needs a rule with a valid p-value",
         ),
         (

@@ -16,12 +16,11 @@ BENCH = Bench(2, 10, np.array([0.0, 1.0]))
     ("more", "spacing"),
     [
         ("trials.max=50 trials.optimize=cost", (0.0, 0.04, 0.01)),
-        ("trials.max=50 trials.optimize=cost trials.lookahead=3", (0.0, 0.04, 0.01)),
         ("trials.max=50 trials.optimize=cost budget.usd=5", (0.0, 0.16, 0.01)),
         ("trials.max=50 trials.optimize=cost budget.tokens=500", (0.0, 0.16, 0.01)),
         ("trials.max=50 trials.optimize=time", (0.0, 0.04, 0.01)),
     ],
-    ids=["round by round", "rounds ahead", "by price", "by tokens", "rounds of its own"],
+    ids=["round by round", "by price", "by tokens", "rounds of its own"],
 )
 def test_looks_are_as_far_apart_as_rounds_are_large(more: str, spacing: tuple[float, ...]) -> None:
     plan = plan_on(BENCH, load_decisions(None, [OPTIMAL, *more.split()], ["a", "b"]), ("a", "b"))

@@ -172,7 +172,8 @@ def test_a_kill_between_answer_and_verdict_loses_neither(
 
 def test_a_cap_holds_by_the_counters_of_both_servers(answering: Server, judging: Server, workplace: Workplace) -> None:
     cap = 110_000
-    capped = settings(answering, judge(judging, longest=1024), trials={"min": 1, "max": 60}, budget={"tokens": cap})
+    grader = judge(judging, max_answer_bytes=1024)
+    capped = settings(answering, grader, trials={"min": 1, "max": 60}, budget={"tokens": cap})
     before = [counters(one) for one in (answering, judging)]
     config = workplace.configure("capped", capped.pop("models"), **capped)  # type: ignore[arg-type]
     found = workplace.run(config, accepted=(ExitCode.SPENT,))
@@ -186,11 +187,10 @@ def test_a_cap_holds_by_the_counters_of_both_servers(answering: Server, judging:
 # -- a verifier --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("calibrated", [True, False])
 def test_the_probabilities_of_a_verifier_are_those_of_its_weights(
-    answering: Server, judging: Server, workplace: Workplace, calibrated: bool
+    answering: Server, judging: Server, workplace: Workplace
 ) -> None:
-    grader = asked(judging, "verifier", calibrated=calibrated, beside={"kind": "exact"})
+    grader = asked(judging, "verifier", key_grader="exact")
     before = counters(judging)
     found = run(
         workplace, "verified", settings(answering, grader, rubric="verifier_probe", trials={"min": 1, "max": 1})
@@ -206,7 +206,7 @@ def test_the_probabilities_of_a_verifier_are_those_of_its_weights(
     for one in shown:
         question = Question(one.question, one.question, by_id()[one.question].answer)
         scores = label_scores(list(slot_of(weights, verifier.transcript(question, one.answer.text)).items()), LABELS)
-        expected, _ = label_probabilities(scores, base if calibrated else (0.0, 0.0, 0.0), 1.0)
+        expected, _ = label_probabilities(scores, base)
         given = tuple(float(one.signals[f"verifier_{label.lower()}"]) for label in LABELS)
         assert given == pytest.approx(expected, abs=PROBABILITY)
         told.add(round(given[0], 4))

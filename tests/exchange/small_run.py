@@ -85,7 +85,6 @@ def make_run(folder: Path, records: Iterable[TrialRecord], **settings: object) -
     path = folder / "made.yaml"
     config |= settings
     assert isinstance(config["trials"], dict)
-    config["trials"] = {"lookahead": 0, **config["trials"]}
     path.write_text(yaml.safe_dump(config))
     directory = folder / "run"
     store = Store.open(directory, prepare(load_config(path)).header).store

@@ -130,7 +130,7 @@ def test_what_a_reader_of_the_format_should_know_is_noted(tmp_path: Path) -> Non
 def test_a_run_goes_on_while_it_is_exported(site: Site) -> None:
     undecided = {
         "trials": {"min": 4, "max": 4000},
-        "stopping": {"rule": "published", "options": {"threshold": 50}, "prior": "uniform"},
+        "stopping": {"rule": "published", "options": {"threshold": 50}},
     }
     gated = GatedServer(small_world(), 300)
     with serving(gated) as url:

@@ -106,18 +106,12 @@ def plain_through_faults(stage: Stage) -> None:
 
 
 @case()
-def lookahead(stage: Stage) -> None:
-    """Rounds are in flight while a look is pending."""
-    stage.run(stage.config(stage.serve(), trials={"lookahead": 2}))
-
-
-@case()
 def several_answers_a_request(stage: Stage) -> None:
     limits = {"in_flight": 8, "samples_per_request": 4}
     stage.run(stage.config(stage.serve(), concurrency=limits))
 
 
-TIME: dict[str, Any] = {"trials": {"optimize": "time", "lookahead": 1}}
+TIME: dict[str, Any] = {"trials": {"optimize": "time", "max": 9}}
 
 
 @case(parts=(*SAME, "event"), ahead=True)
@@ -330,9 +324,7 @@ def drawn_config(stage: Stage, url: str) -> Any:
 
 @case()
 def published(stage: Stage) -> None:
-    stage.run(
-        stage.config(stage.serve(), stopping={"rule": "published", "options": {"threshold": 1.645}, "prior": "uniform"})
-    )
+    stage.run(stage.config(stage.serve(), stopping={"rule": "published", "options": {"threshold": 1.645}}))
 
 
 @case()

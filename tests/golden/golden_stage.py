@@ -120,7 +120,6 @@ class Stage:
                 "confidence": 0.9,
                 "delta": 0.0,
                 "familywise": "none",
-                "prior": "self",
                 "on_alarm": "never",
             },
             "trials": {
@@ -128,7 +127,6 @@ class Stage:
                 "max": 16,
                 "optimize": "cost",
                 "policy": "weighted",
-                "lookahead": 0,
                 "seeds": "hashed",
             },
             "concurrency": 8,

@@ -9,7 +9,7 @@ from record import played
 
 LONG = {
     *("pool", "batches", "imported", "cap_usd", "r0_related"),
-    *("holm", "top_k", "ties", "pairs", "threshold", "lookahead", "several_answers_a_request", "verifier", "recorded"),
+    *("holm", "top_k", "ties", "pairs", "threshold", "several_answers_a_request", "verifier", "recorded"),
     *("judge_votes", "judge_criteria", "judge_against_a_model"),
     *("gate", "regraded", "drawn", "extended", "r0", "thresholds", "best", "precision", "published", "model_set_aside"),
     *("coupled", "partial_credit"),

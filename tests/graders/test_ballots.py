@@ -179,7 +179,7 @@ def test_equal_sums_are_one_category() -> None:
 def test_of_several_votes_the_middle_level_of_each_criterion_counts() -> None:
     judge = Judge(server=SERVER, scores=CRITERIA, votes=3)
     voted = judge.voted([[("met", "none")], [("not met", "full")], [("met", "some")]])
-    assert voted.levels == ("met", "some") and voted.agreement == pytest.approx(1 / 3)
+    assert voted.levels == ("met", "some") and voted.signals["agreement"] == pytest.approx(1 / 3)
     assert judge.voted([[("met", "none")], [("not met", "full")]]).levels == ("not met", "none"), "the lower of two"
     with pytest.raises(GraderError, match="too few"):
         judge.voted([[("met", "none")]])
@@ -201,7 +201,8 @@ def test_a_verdict_that_depends_on_the_order_is_a_tie(
     orders: Sequence[str], verdict: str, dependent: float, towards: float
 ) -> None:
     voted = COMPARING.voted([[(said,) for said in orders]])
-    assert (voted.levels, voted.order_dependent, voted.prefers_first) == ((verdict,), dependent, towards)
+    signals = {"agreement": 1.0, "order_dependent": dependent, "prefers_first": towards}
+    assert voted == ((verdict,), signals)
 
 
 def test_of_several_comparisons_the_middle_one_counts() -> None:

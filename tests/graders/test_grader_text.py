@@ -58,14 +58,14 @@ def test_contains(text: str, key: str, options: dict[str, Any], expected: bool) 
     ("text", "key", "options", "expected"),
     [
         ("Answer: 4\nAnswer: 5", "5", {}, True),
-        ("Answer: 4\nAnswer: 5", "4", {"take": "first"}, True),
+        ("So\nAnswer: 4\nAnswer: 5", "4", {"pattern": r"\A(?s:.*?)Answer: (\w+)"}, True),
         ("ANSWER: 5", "5", {"ignore_case": True}, True),
         ("ANSWER: 5", "5", {}, False),
         ("no such thing", "5", {}, False),
     ],
 )
 def test_regex(text: str, key: str, options: dict[str, Any], expected: bool) -> None:
-    assert correct(Regex(pattern=r"Answer: (\w+)", **options), text, key) is expected
+    assert correct(Regex(**{"pattern": r"Answer: (\w+)", **options}), text, key) is expected
 
 
 @pytest.mark.parametrize(

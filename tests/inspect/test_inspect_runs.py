@@ -409,7 +409,7 @@ def test_under_a_cap_samples_that_cost_a_hundred_times_as_much_are_asked_less_of
     names = ("dear-p50", "p51", "p52")
     given = {"models": [{"name": one, "inspect": f"scripted/{one}"} for one in names]}
     given |= {"sampling": {"max_tokens": 2000}, "trials": {"min": 2, "max": 200}}
-    given |= {"stopping": {"rule": "published", "prior": "uniform", "confidence": 0.99999, "on_alarm": "never"}}
+    given |= {"stopping": {"rule": "published", "confidence": 0.99999, "on_alarm": "never"}}
     asked = {}
     for name, caps in (("uncapped", {"trials": 240}), ("capped", {"trials": 240, "tokens": 10_000_000})):
         ended = run(site, write(site, "exactly", name, skills=(), **given, budget=caps))  # type: ignore[arg-type]

@@ -198,7 +198,7 @@ class Books:
     def _check_pairs(self, found: Mapping[str, Any]) -> None:
         """The order is that of what is compared; a comparison is called where it was beyond the boundary of a look."""
         models = {model["name"]: model for model in found["models"]}
-        compared = "bayes" if found["decisions"]["stopping"]["prior"] == "uniform" else "score"
+        compared = "bayes" if found["decisions"]["stopping"]["rule"] == "published" else "score"
         ranked = sorted(models.values(), key=lambda model: model["rank"])
         values = [round(model[compared], 9) for model in ranked if model["score"] is not None]
         assert values == sorted(values, reverse=True)

@@ -83,7 +83,6 @@ def config_of(
         "stopping": {
             "rule": "published",
             "options": {"threshold": 50},
-            "prior": "uniform",
             "on_alarm": "never",
         },
         "trials": {"min": 1, "max": 8, "optimize": "cost"},

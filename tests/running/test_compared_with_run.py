@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.graders.comparing import AnswersOfModel, ByComparison
+from adaptive_eval.graders.judge_forms import AnswersOfModel, ComparisonForm
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results_file import read_results
@@ -125,11 +125,10 @@ def test_without_a_run_it_is_told_to_run_the_model_first(site: Site, fair_url: s
 
 
 def test_what_needs_no_judge_is_decided_without_one() -> None:
-    form = ByComparison(AnswersOfModel(run=Path("earlier"), model="bob"), 1024)
+    form = ComparisonForm(compare_to=AnswersOfModel(run=Path("earlier"), model="bob"))
 
     def decided(answer: str, *others: str, trial: int = 0) -> tuple[str, ...] | None:
-        found = form.decided(Question("q", "Which?", "7", others=others).for_trial(trial), answer)
-        return None if found is None else found.levels
+        return form.decided(Question("q", "Which?", "7", others=others).for_trial(trial), answer, 1024)
 
     assert decided("It is 7.", "It is 7.\n") == ("tie",) and decided(" ", "") == ("tie",)
     assert decided("It is 7.", "") == ("better",) and decided("", "It is 7.") == ()

@@ -27,8 +27,8 @@ from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.asked import GraderLimits, GraderServer
+from adaptive_eval.graders.asking import AskingPool
 from adaptive_eval.graders.judge import Judge
-from adaptive_eval.graders.judging import JudgePool
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.notes import AnswersLost, VerdictsAsked, events_of_kind
@@ -402,7 +402,7 @@ def graded(judge: Judge, text: str, folder: Path, keys: dict[str, str]) -> Grade
     """The grade of an answer with that text."""
 
     async def asked() -> Grade:
-        pool = JudgePool(judge, open_rubric(RubricConfig()), folder=folder, keys=keys)
+        pool = AskingPool(judge, open_rubric(RubricConfig()), folder=folder, keys=keys)
         answer = Answer(text=text, finish_reason="stop", seed=1, replica="r", latency=1.0)
         try:
             return await pool.grade(answer, Question("q", "?", "1"))
@@ -442,7 +442,7 @@ def test_a_tiny_request_that_shows_that_the_judge_answers_counts_as_one_lost_ver
         return True
 
     async def asked_twice(judge: Judge) -> list[str]:
-        pool = JudgePool(judge, open_rubric(RubricConfig()), folder=tmp_path, keys={})
+        pool = AskingPool(judge, open_rubric(RubricConfig()), folder=tmp_path, keys={})
         said = []
         for text in ("It is 1.", "It is unlucky."):
             with pytest.raises(JudgeFailed) as failed:

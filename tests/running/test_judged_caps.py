@@ -47,7 +47,7 @@ from adaptive_eval.report.stored import StoredRun
 from adaptive_eval.run.follow_up import FIRST_ANSWERS
 
 JUDGE_PRICE, JUDGE_GPUS, JUDGE_SLOTS = 3.0, 1.0, 3
-UNDECIDED = {"rule": "published", "options": {"threshold": 50}, "prior": "uniform"}
+UNDECIDED = {"rule": "published", "options": {"threshold": 50}}
 
 
 @dataclass

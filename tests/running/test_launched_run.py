@@ -29,7 +29,7 @@ from adaptive_eval.report.reader import RunReader
 
 SERVER = Path(__file__).with_name("small_server.py")
 TRIALS = {"min": 4, "max": 12, "optimize": "cost"}
-AHEAD = {**TRIALS, "lookahead": 3}
+AHEAD = {**TRIALS, "optimize": "time"}
 STARTING = ("--dry-run", "--start-servers")
 Kind = TypeVar("Kind", bound=Event)
 

@@ -73,7 +73,6 @@ class Lives(RuleBasedStateMachine):
         samples=st.sampled_from([1, 1, 2, 5]),
         least=st.integers(1, 2),
         horizon=st.sampled_from([1, 2, 4]),
-        lookahead=st.sampled_from([None, 0, 2]),
         pace=st.sampled_from(["cost", "time"]),
         budget=st.one_of(st.none(), st.integers(36, 120)),
         broken=st.sets(st.sampled_from(QUESTIONS), max_size=2),
@@ -89,7 +88,6 @@ class Lives(RuleBasedStateMachine):
         samples: int,
         least: int,
         horizon: int,
-        lookahead: int | None,
         pace: str,
         budget: int | None,
         broken: set[str],
@@ -108,14 +106,13 @@ class Lives(RuleBasedStateMachine):
                 "min": least,
                 "max": least * horizon,
                 "optimize": pace,
-                "lookahead": lookahead,
                 "seeds": "consecutive" if consecutive else "hashed",
             },
             "concurrency": {"in_flight": slots, "samples_per_request": samples},
         }
         if published:
-            self.settings["stopping"] = {"rule": "published", "prior": "uniform"}
-            self.settings["trials"] |= {"policy": "unresolved_pairs", "lookahead": 0, "optimize": "cost"}
+            self.settings["stopping"] = {"rule": "published"}
+            self.settings["trials"] |= {"policy": "unresolved_pairs", "optimize": "cost"}
         self.settings |= {} if budget is None else {"budget": {"trials": budget}}
         self.settings |= way or {}
         self.models = list(SKILLS)
@@ -360,7 +357,7 @@ class Lives(RuleBasedStateMachine):
 
 def stopped_and_regraded(life: Lives) -> None:
     """Its looks begin with all trials of the rounds that were asked for without the grades that came then."""
-    life.begin(4442250, True, 1, 2, 1, 2, 2, "cost", 81, {"q3"}, False)
+    life.begin(4442250, True, 1, 2, 1, 2, "cost", 81, {"q3"}, False)
     life.start(Fate.STOP_AT_ONCE, 239, {})
     life.break_the_grader("q0")
     life.regrade(False, 2)
@@ -370,7 +367,7 @@ def stopped_and_regraded(life: Lives) -> None:
 
 def without_the_best(life: Lives) -> None:
     """The other two need fewer trials than were asked for while the first was there."""
-    life.begin(7876133, False, 16, 5, 2, 2, None, "cost", None, set(), False)
+    life.begin(7876133, False, 16, 5, 2, 2, "cost", None, set(), False)
     life.start(Fate.KILL, 159, {"cyd": 4})
     life.leave_or_come_back("ada")
     life.start(Fate.STOP_AT_ONCE, 209, {})
@@ -378,20 +375,20 @@ def without_the_best(life: Lives) -> None:
 
 def with_one_who_comes_back(life: Lives) -> None:
     """The last trial of another was asked for while it was set aside, and no round wants it any more."""
-    life.begin(285082, True, 3, 1, 2, 2, None, "time", None, set(), False)
+    life.begin(285082, True, 3, 1, 2, 2, "time", None, set(), False)
     life.start(Fate.NOTHING, 5, {"bob": 2})
     life.start(Fate.NOTHING, 3, {})
 
 
 def with_scores_that_are_equal(life: Lives) -> None:
     """But for the last bit of one."""
-    life.begin(43, False, 3, 1, 2, 4, None, "cost", 69, set(), True)
+    life.begin(43, False, 3, 1, 2, 4, "cost", 69, set(), True)
     life.double_the_horizon()
 
 
 def over_and_moved(life: Lives) -> None:
     """An import once had its questions in another order, by which the last trials went elsewhere."""
-    life.begin(41493413, False, 16, 1, 1, 4, 2, "cost", 76, set(), False)
+    life.begin(41493413, False, 16, 1, 1, 4, "cost", 76, set(), False)
     life.start(Fate.NOTHING, 7, {})
     life.start(Fate.KILL, 8, {})
     life.go_on_elsewhere(2, False, 35)
@@ -399,7 +396,7 @@ def over_and_moved(life: Lives) -> None:
 
 def spent_by_two(life: Lives) -> None:
     """The cap bears less of the third, which was away, than where all three were there from the first."""
-    life.begin(0, False, 1, 1, 1, 4, None, "cost", 36, {"q0"}, True)
+    life.begin(0, False, 1, 1, 1, 4, "cost", 36, {"q0"}, True)
     life.mend_the_grader()
     life.leave_or_come_back("ada")
     life.start(Fate.NOTHING, 1, {})
@@ -407,13 +404,13 @@ def spent_by_two(life: Lives) -> None:
 
 def without_grades_at_its_first_look(life: Lives) -> None:
     """Half of the opening had no grade, which was once taken for an opening of half the size."""
-    life.begin(72, False, 16, 1, 1, 16, None, "time", 108, {"q0", "q1"}, False)
+    life.begin(72, False, 16, 1, 1, 16, "time", 108, {"q0", "q1"}, False)
     life.start(Fate.NOTHING, 1, {})
 
 
 def rescored_after_a_regrade(life: Lives) -> None:
     """Answers have a grade that had none at the newest look, which is no measure of the scores any more."""
-    life.begin(1216, True, 3, 2, 1, 2, 0, "cost", None, {"q1", "q2"}, False)
+    life.begin(1216, True, 3, 2, 1, 2, "cost", None, {"q1", "q2"}, False)
     life.start(Fate.NOTHING, 1, {})
     life.break_the_grader("q3")
     life.regrade(False, 5)
@@ -422,7 +419,7 @@ def rescored_after_a_regrade(life: Lives) -> None:
 
 def without_a_score(life: Lives) -> None:
     """Models with questions without a grade once had a difference, by the uniform prior."""
-    life.begin(51, False, 3, 1, 2, 2, None, "cost", None, {"q0", "q1"}, True)
+    life.begin(51, False, 3, 1, 2, 2, "cost", None, {"q0", "q1"}, True)
     life.start(Fate.STOP, 164, {})
 
 
@@ -474,13 +471,13 @@ def killed_again_and_again(number: int) -> None:
     """A life of kills, with little in between, of which rules that are drawn from all have few."""
     chance = random.Random(number)
     slots, samples, least = chance.choice([1, 3, 16]), chance.choice([1, 1, 2, 5]), chance.choice([1, 2])
-    lookahead, pace = chance.choice([None, 0, 2]), chance.choice(["cost", "time"])
+    pace = chance.choice(["cost", "time"])
     budget, broken = chance.choice([None, chance.randrange(36, 120)]), set(chance.sample(QUESTIONS, number % 5 == 0))
     published, benchmarks, way = chance.random() < 0.2, chance.random() < 0.4, chance.choice(WAYS)
     life = Lives()
     try:
         life.begin(
-            *(number, chance.random() < 0.5, slots, samples, least, chance.choice([2, 4]), lookahead, pace),
+            *(number, chance.random() < 0.5, slots, samples, least, chance.choice([2, 4]), pace),
             *(budget, broken, published, benchmarks, way),
         )
         for _ in range(chance.randrange(3, 8)):

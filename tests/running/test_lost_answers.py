@@ -141,7 +141,7 @@ def test_what_resets_and_a_kill_have_lost_counts_and_is_told(tmp_path: Path, met
         budget={"tokens": CAP},
         trials={"min": 2, "max": 60, "optimize": "cost"},
         sampling={"temperature": 0.6, "max_tokens": 100},
-        stopping={"rule": "published", "options": {"threshold": 50}, "prior": "uniform", "on_alarm": "never"},
+        stopping={"rule": "published", "options": {"threshold": 50}, "on_alarm": "never"},
     )
     process = site.start(config, "--run-dir", str(site.directory()))
     wait_until(lambda: meter.holds.is_set() and trials_in(site.directory()) >= 60, process)

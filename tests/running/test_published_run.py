@@ -14,8 +14,8 @@ from adaptive_eval.core.judge import DecidingLooks
 from adaptive_eval.report.view import read_view
 from adaptive_eval.show.markdown import markdown
 
-TRIALS = {"policy": "unresolved_pairs", "lookahead": 0, "optimize": "cost"}
-PUBLISHED: dict[str, Any] = {"stopping": {"rule": "published", "prior": "uniform"}, "trials": TRIALS, "seed": 4}
+TRIALS = {"policy": "unresolved_pairs", "optimize": "cost"}
+PUBLISHED: dict[str, Any] = {"stopping": {"rule": "published"}, "trials": TRIALS, "seed": 4}
 
 
 def published(**trials: int) -> dict[str, Any]:

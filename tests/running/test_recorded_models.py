@@ -292,7 +292,7 @@ def test_a_cap_counts_only_what_this_run_buys(folder: Folder) -> None:
         folder.run(
             folder.placing(
                 budget={"trials": cap},
-                stopping={"rule": "published", "options": {"threshold": 50}, "prior": "uniform"},
+                stopping={"rule": "published", "options": {"threshold": 50}},
             )
         )
         is not None

@@ -36,7 +36,7 @@ def ended_once(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
         section = {"path": f"{name}.jsonl", "fields": {"metadata": ["level"]}}
         benchmarks.append({"name": name, "weight": 4 * SHARES[name], "questions": section})
     more = {
-        "stopping": {"rule": "published", "prior": "uniform", "confidence": 0.999},
+        "stopping": {"rule": "published", "confidence": 0.999},
         "trials": {"min": 4, "max": 300},
     }
     config = site.config(benchmarks=benchmarks, report={"group_by": ["level"]}, **more)

@@ -10,7 +10,7 @@ from test_server_time import held_of
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.notes import ModelSettled, ServerLaunched, ServerReleased
 
-IN_STEP = {"trials": {"min": 4, "max": 40, "optimize": "cost", "lookahead": 0}}
+IN_STEP = {"trials": {"min": 4, "max": 40, "optimize": "cost"}}
 """One look at a time: where several are taken at once, a model may be settled by no look but the last."""
 LAST = MODELS[-1]
 """Far from the others, which are closer together."""

@@ -66,7 +66,7 @@ const checks = {
       } = Object.fromEntries([...one.attributes].map((at) => [at.name, at.value]));
       return JSON.stringify([one.tagName, drawn, getComputedStyle(one).fill === "none"]);
     };
-    const badges = [...document.querySelectorAll("#details .badge")];
+    const badges = [...document.querySelectorAll("#stopping .panel .badge")];
     return Object.fromEntries(badges.map((badge) => [badge.textContent, shape(badge.querySelector(".sign"))]));
   },
 };

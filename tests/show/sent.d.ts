@@ -86,13 +86,11 @@ interface Glossary {
   score: Term;
   bayes: Term;
   corrected: Term;
-  sigma_here: Term;
-  sigma_like_these: Term;
+  sigma: Term;
   trials: Term;
   prior_trials: Term;
   z: Term;
   boundary: Term;
-  rho: Term;
   resolved: Term;
   tied: Term;
   open: Term;
@@ -100,18 +98,13 @@ interface Glossary {
   blocked: Term;
   undecided_by_labels: Term;
   delta: Term;
-  certifiable_delta: Term;
   information: Term;
   power: Term;
   trials_needed: Term;
-  questions_needed: Term;
   adjusted_p: Term;
   look: Term;
-  not_judged: Term;
-  posterior: Term;
   per_answer: Term;
   server_time: Term;
-  set_aside: Term;
   gate: Term;
 }
 

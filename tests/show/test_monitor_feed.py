@@ -13,7 +13,7 @@ from adaptive_eval.base.errors import StoreError
 from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.graders.asked import ReplyUse, usage_signals
+from adaptive_eval.graders.asked import usage_signals
 from adaptive_eval.notes import TrialsRegraded
 from adaptive_eval.report import reader, stored_sums
 from adaptive_eval.report.reader import RunReader
@@ -64,7 +64,7 @@ def test_what_a_judge_has_used_is_known_before_the_first_look(tmp_path: Path) ->
     judge = {"kind": "judge", "server": {"base_url": REPLICA, "model": "judge"}}
     run = Played(tmp_path / "run", prepared(tmp_path, grader=judge))
     answer = Answer("yes", "stop", 1000, REPLICA, 1.5, prompt_tokens=10, completion_tokens=20)
-    signals = {"is_correct": True, **usage_signals(Cost(15, 0.5, 2.0), ReplyUse(9, 6))}
+    signals = {"is_correct": True, **usage_signals(Cost(15, 0.5, 2.0), 9, 6)}
     graded = Trial(0, 0, 0, 0, DONE, Cost(30), Cost(15, 0.5, 2.0), 1, answer=answer, grade=GradeDetails(signals))
     run.commit([graded._replace(question=at) for at in (0, 1)])
     feed = Feed(run.directory)
@@ -208,11 +208,11 @@ def test_a_large_run_is_shown_without_reading_its_trials(
     play: Play, monkeypatch: pytest.MonkeyPatch, ended: bool
 ) -> None:
     monkeypatch.setattr(reader, "LARGE", 50)
-    run = play()
+    run = play(trials={"min": 3, "max": 30, "optimize": "time"})
     if ended:
         run.finish()
     else:
-        run.step(200)
+        run.step(110)
         run.close()
     for name in ("graded_trials", "trials", "trial_facts"):
         monkeypatch.setattr(RunReader, name, lambda reader: pytest.fail("a trial was read"))

@@ -245,7 +245,7 @@ async def test_the_list_says_what_a_gate_says(play: Play, baseline: str, gate: b
 
 
 async def test_a_view_is_fetched_once_until_something_changes(play: Play) -> None:
-    run = play()
+    run = play(trials={"min": 3, "max": 30, "optimize": "time"})
     run.step(100)
     async with site_of(run.directory) as client:
         first = await client.get("/api/run/played/view")
@@ -369,14 +369,15 @@ async def test_each_page_gets_what_is_new_to_it(play: Play, quick: None) -> None
 
 
 async def test_a_run_that_goes_on_after_its_end_comes_back_to_life(play: Play, quick: None) -> None:
-    run = play()
+    ahead = {"min": 3, "max": 30, "optimize": "time"}
+    run = play(trials=ahead)
     run.step(60)
     run.stop()
     async with site_of(run.directory) as client:
         follower = Follower(client)
         ended = await follower.progress()
         assert ended["status"] == "stopped"
-        again = play()
+        again = play(trials=ahead)
         again.step(10)
         living = await follower.progress()
         assert living["status"] == "running" and living["trials"] == 70 and living["edition"] != ended["edition"]

@@ -263,7 +263,7 @@ def test_verdicts_differ_in_shape_and_word(tabs: Tabs) -> None:
     assert len(set(signs.values())) == 5
     for verdict, wanted in SIGNS.items():
         tag, steps, radius = page.eval_on_selector(
-            f"#details .badge .sign.v-{verdict} >> nth=0",
+            f"#stopping .panel .badge .sign.v-{verdict} >> nth=0",
             "one => [one.tagName, (one.getAttribute('d') || '').replace(/[^a-z]/gi, ''), +one.getAttribute('r')]",
         )
         assert (steps if tag == "path" else tag).lower() == wanted

@@ -42,7 +42,7 @@ def planned(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["plan", *arguments])
 
 
-IN_STEP = ("--set", "trials.lookahead=1")
+IN_STEP = ("--set", "trials.optimize=cost")
 """A run that is not timed, which takes much less time."""
 
 
@@ -104,7 +104,7 @@ def test_a_pilot_tells_what_answers_use() -> None:
 @pytest.mark.slow
 def test_a_finished_run_needs_nothing_more() -> None:
     """Its trials are fixed, so that every world gives the run that there was."""
-    path = write_config(Path(), trials={"min": 4, "max": HORIZON, "lookahead": 1})
+    path = write_config(Path(), trials={"min": 4, "max": HORIZON, "optimize": "cost"})
     trials = store_run(prepared_from(path), Path("runs/small"))
     found = forecast(str(path), "--pilot", "runs/small")
     assert found["spent"]["trials"] == trials and found["spent"]["seconds"] == 60.0
@@ -245,7 +245,7 @@ def test_the_pace_that_is_taken_is_named_with_the_reason() -> None:
 def test_many_slots_take_longer_than_a_fixed_number() -> None:
     words = (str(write_config(Path())), "--set", "trials.optimize=cost", "--set", "stopping.options.worth=50")
     few, many = (forecast(*words, "--set", f"concurrency={slots}") for slots in (1, 64))
-    assert few["times_as_long"] < 1.0 < many["times_as_long"]
+    assert few["times_as_long"] < 1.2 < many["times_as_long"]
 
 
 @pytest.mark.slow

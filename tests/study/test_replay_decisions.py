@@ -80,9 +80,6 @@ def test_rounds_run_ahead_by_trials_and_by_a_part_of_the_horizon(questions: int,
     assert make_pace(trials.model_copy(update={"optimize": "cost"}), questions) == Pace()
 
 
-def test_a_pace_that_is_given_holds() -> None:
-    assert make_pace(TrialsConfig(optimize="cost", lookahead=3), 30) == Pace(3)
-    given = make_pace(TrialsConfig(optimize="time", lookahead=0), 30)
-    assert given == Pace(opening=12, held=True)
+def test_the_rule_starts_where_the_pace_has_its_first_look() -> None:
     rule = plan_on(Bench(3, 30, np.array([0.0, 1.0])), decided("trials.optimize=time"), NAMES).rule
     assert isinstance(rule, Optimal) and rule.start == 12 / 80

@@ -1,62 +1,47 @@
-// The page to label answers on: one at a time, by keyboard, without a word of whose they are.
+// The page to label answers on: one after another, by keyboard, without a word about the model. Texts are shown as the
+// grader read them, character by character.
 
 import { h } from "./dom.js";
-import { keyWithFormulas, withFormulas } from "./latex.js";
-import { messageOf } from "./text.js";
+import { messageOf, visible } from "./text.js";
+/** @import { Child } from "./dom.js" */
 
-/** @typedef {{name: string, levels: string[]}} FieldShown */
-/** @typedef {{name: string, text: string}} TextShown */
 /**
- * @typedef {object} LabelState
- * @property {boolean} over
- * @property {number} place
- * @property {number} number
- * @property {string | null} given
- * @property {TextShown[]} texts
- * @property {FieldShown[]} fields
+ * An answer to label, or the end of the session.
+ * @typedef {{over: boolean, place: number, number: number, given: string | null, texts: {name: string, text: string}[],
+ *   fields: {name: string, levels: string[]}[]}} LabelState with the earlier label as given, and the number of answers
  */
 
-const JOINED = ", ";
-const ACTS = { s: "skip", u: "back" };
+const SEPARATOR = ", ";
+const MAX_KEYS = 9;
+/** @type {Record<string, string>} */
+const ACTIONS = { s: "skip", u: "back" };
 
 /** @param {HTMLElement} page */
 function openLabels(page) {
   /** @type {LabelState | null} */
   let state = null;
-  /** @type {string[]} */
-  let said = [];
+  /** The levels that are chosen, one a field. @type {string[]} */
+  let levels = [];
   let busy = false;
 
-  /** @param {Node[]} children */
-  function show(...children) {
-    page.replaceChildren(...children);
-  }
+  const show = (/** @type {string} */ title, /** @type {Child[]} */ ...content) => {
+    const heading = [h("p", { class: "brand" }, "adaptive-eval"), h("h1", { role: "status" }, title)];
+    page.replaceChildren(h("header", { class: "top" }, heading), h("main", null, content));
+  };
+  const showEnd = (/** @type {Child[]} */ ...text) =>
+    show("Label answers", h("p", { class: "over", role: "status" }, text));
 
-  /** @param {string} what */
-  function ended(what) {
-    state = null;
-    show(heading("Label answers"), h("p", { class: "over", role: "status" }, what));
-  }
-
-  function draw() {
+  const draw = () => {
     if (!state) return;
-    if (state.over) {
-      const what = "Nothing is left to label in this session. ";
-      show(
-        heading("Label answers"),
-        h("p", { class: "over", role: "status" }, what, key("u"), " back ", key("q"), " end"),
-      );
-      return;
-    }
-    const texts = state.texts.map((one) => {
-      const drawn = one.name === "reference" ? keyWithFormulas(one.text) : withFormulas(one.text);
-      return h("section", null, h("h2", null, one.name), h("pre", null, drawn));
-    });
-    show(heading(`${state.place} of ${state.number}`), ...texts, choices(state, said));
-  }
+    if (state.over) return showEnd("Nothing is left to label in this session. ", key("u"), " back ", key("q"), " end");
+    const texts = state.texts.map(({ name, text }) =>
+      h("section", null, h("h2", null, name), h("pre", { dir: "auto" }, visible(text))),
+    );
+    show(`${state.place} of ${state.number}`, texts, choices(state, levels));
+  };
 
   /** @param {string} path @param {string} [method] */
-  async function ask(path, method = "POST") {
+  const send = async (path, method = "POST") => {
     if (busy) return;
     busy = true;
     try {
@@ -64,46 +49,40 @@ function openLabels(page) {
       if (!response.ok) throw new Error(await response.text());
       const before = state?.place;
       state = /** @type {LabelState} */ (await response.json());
-      said = [];
+      levels = [];
       draw();
       if (state.place !== before) window.scrollTo(0, 0);
     } catch (error) {
-      show(heading("Label answers"), h("p", { class: "problem", role: "alert" }, messageOf(error)));
+      show("Label answers", h("p", { class: "problem", role: "alert" }, messageOf(error)));
     } finally {
       busy = false;
     }
-  }
+  };
 
-  /** @param {number} number */
-  function choose(number) {
-    const field = state?.fields[said.length];
-    const level = field?.levels[number];
+  const choose = (/** @type {number} */ number) => {
+    const level = state?.fields[levels.length]?.levels[number];
     if (!state || state.over || level === undefined) return;
-    const chosen = [...said, level];
+    const chosen = [...levels, level];
     if (chosen.length === state.fields.length)
-      return void ask(`label?place=${state.place}&label=${encodeURIComponent(chosen.join(JOINED))}`);
-    said = chosen;
+      return void send(`label?place=${state.place}&label=${encodeURIComponent(chosen.join(SEPARATOR))}`);
+    levels = chosen;
     draw();
-  }
+  };
 
-  async function end() {
-    ended("Done. Your labels are stored; you can close this page.");
+  const end = async () => {
+    state = null;
+    showEnd("Done. Your labels are stored; you can close this page.");
     await fetch("end", { method: "POST" }).catch(() => null);
-  }
+  };
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || !state) return;
     const pressed = event.key.toLowerCase();
     if (/^[1-9]$/.test(pressed)) choose(Number(pressed) - 1);
-    else if (pressed in ACTS) void ask(`${ACTS[/** @type {keyof typeof ACTS} */ (pressed)]}?place=${state.place}`);
+    else if (Object.hasOwn(ACTIONS, pressed)) void send(`${ACTIONS[pressed]}?place=${state.place}`);
     else if (pressed === "q") void end();
   });
-  void ask("now", "GET");
-}
-
-/** @param {string} text */
-function heading(text) {
-  return h("header", { class: "top" }, h("p", { class: "brand" }, "adaptive-eval"), h("h1", { role: "status" }, text));
+  void send("now", "GET");
 }
 
 /** @param {string} text */
@@ -111,20 +90,21 @@ function key(text) {
   return h("kbd", null, text);
 }
 
-/** What can be said now, and by which keys. @param {LabelState} state @param {string[]} said */
-function choices(state, said) {
-  const field = state.fields[said.length];
+/** The levels of the next field, each with its key. @param {LabelState} state @param {string[]} chosen */
+function choices({ fields, given }, chosen) {
+  const field = fields[chosen.length];
   if (!field) return h("footer", { class: "choices" });
-  const named = state.fields.length > 1 ? h("b", null, `${field.name}: `) : null;
-  const levels = field.levels.slice(0, 9).map((level, at) => h("li", null, key(String(at + 1)), ` ${level}`));
-  const others = [
-    ["s", "skip"],
-    ["u", "back"],
-    ["q", "end"],
-  ].map(([pressed, what]) => h("li", { class: "quiet" }, key(String(pressed)), ` ${what}`));
-  const before = state.given ? h("p", { class: "quiet" }, `You said: ${state.given}`) : null;
-  const so = said.length ? h("p", { class: "quiet" }, said.join(JOINED)) : null;
-  return h("footer", { class: "choices" }, before, so, named, h("ul", null, levels, others));
+  const levels = field.levels
+    .slice(0, MAX_KEYS)
+    .map((level, index) => h("li", null, key(String(index + 1)), ` ${level}`));
+  const others = [...Object.entries(ACTIONS), ["q", "end"]];
+  const actions = others.map(([pressed, action]) => h("li", { class: "quiet" }, key(pressed), ` ${action}`));
+  return h("footer", { class: "choices" }, [
+    given ? h("p", { class: "quiet" }, `You said: ${given}`) : null,
+    chosen.length ? h("p", { class: "quiet" }, chosen.join(SEPARATOR)) : null,
+    fields.length > 1 ? h("b", null, `${field.name}: `) : null,
+    h("ul", null, levels, actions),
+  ]);
 }
 
 const page = document.getElementById("page");

@@ -1,4 +1,4 @@
-// What charts share: scales, ticks, axes, the signs of verdicts, colours that grow in order.
+// Shared by charts: scales, ticks, axes, marks of intervals and verdicts, and colours in an even order.
 
 import { h, s } from "./dom.js";
 import { verdictWord } from "./facts.js";
@@ -6,96 +6,90 @@ import { plain } from "./text.js";
 /** @import { Child } from "./dom.js" */
 
 /** @typedef {(value: number) => number} Scale */
+/** @typedef {{x: Scale, y: Scale, left: number, right: number, low: number, high: number}} Plane of a chart, in pixels */
 
-/**
- * A linear map from [from, to] to [start, end].
- * @param {number} from @param {number} to @param {number} start @param {number} end @returns {Scale}
- */
+/** A linear map. @param {number} from @param {number} to @param {number} start @param {number} end @returns {Scale} */
 export function linear(from, to, start, end) {
   const slope = to === from ? 0 : (end - start) / (to - from);
   return (value) => start + (value - from) * slope;
 }
 
-/**
- * Round numbers within [from, to], about `wanted` of them; whole ones alone where `whole`.
- * @param {number} from @param {number} to @param {number} wanted @returns {number[]}
- */
-export function ticks(from, to, wanted, whole = false) {
+/** About `count` round numbers. @param {number} from @param {number} to @param {number} count @returns {number[]} */
+export function ticks(from, to, count, whole = false) {
   if (!(to > from)) return [from];
-  const rough = (to - from) / Math.max(1, wanted);
+  const rough = (to - from) / Math.max(1, count);
   const power = 10 ** Math.floor(Math.log10(rough));
-  let step = power * ([1, 2, 5].find((one) => one * power >= rough * 0.999) ?? 10);
+  let step = power * ([1, 2, 5].find((factor) => factor * power >= rough * 0.999) ?? 10);
   if (whole) step = Math.max(1, Math.round(step));
-  const found = [];
-  for (let at = Math.ceil(from / step - 1e-9); at * step <= to + step * 1e-9; at += 1)
-    found.push(Number((at * step).toPrecision(12)));
-  return found;
+  const values = [];
+  for (let factor = Math.ceil(from / step - 1e-9); factor * step <= to + step * 1e-9; factor += 1)
+    values.push(Number((factor * step).toPrecision(12)));
+  return values;
 }
 
 /**
- * A chart: an SVG with a name and a description, in a figure with a caption.
- * @param {{label: string, caption?: Child, width: number, height: number, className?: string}} given
- * @param {...Child} content
+ * Scales over whole numbers across and values upwards; a value beyond the range is drawn at its edge.
+ * @param {[number, number]} across @param {[number, number]} up
+ * @param {{left: number, right: number, top: number, bottom: number}} box @returns {Plane}
  */
-export function figure({ label, caption, width, height, className = "" }, ...content) {
-  return h(
-    "figure",
-    { class: `chart ${className}` },
-    h(
-      "div",
-      { class: "scroll" },
-      s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label }, content),
+export function planeOf([first, last], [low, high], { left, right, top, bottom }) {
+  const y = linear(low, high, bottom, top);
+  const [least, most] = [Math.min(low, high), Math.max(low, high)];
+  return {
+    x: linear(first, Math.max(last, first + 1), left, right),
+    y: (value) => y(Math.min(Math.max(value, least), most)),
+    left,
+    right,
+    low,
+    high,
+  };
+}
+
+/**
+ * A chart over whole numbers: numbers at its left and below, and what `draw` puts on its plane.
+ * @param {{label: string, caption?: Child, width: number, height: number, right?: number, across: [number, number],
+ *   unit: string, up: [number, number], levels?: number[], format: (value: number) => string}} options the room at the
+ *   right, the unit of what runs across, and the numbers at the left with their format
+ * @param {(plane: Plane) => Child} draw
+ */
+export function plot({ label, caption, width, height, right = 16, across, unit, up, ...given }, draw) {
+  const bottom = height - 40;
+  const plane = planeOf(across, up, { left: 46, right: width - right, top: 14, bottom });
+  const levels = given.levels ?? ticks(Math.min(...up), Math.max(...up), 6);
+  const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label }, [
+    levels.map((level) => {
+      const y = plane.y(level);
+      const text = { class: "tick", x: plane.left - 8, y, dy: "0.32em", "text-anchor": "end" };
+      return [
+        s("line", { class: "grid", x1: plane.left, x2: plane.right, y1: y, y2: y }),
+        s("text", text, given.format(level)),
+      ];
+    }),
+    ticks(...across, (plane.right - plane.left) / 55, true).map((value) =>
+      s("text", { class: "tick", x: plane.x(value), y: bottom + 16, "text-anchor": "middle" }, value),
     ),
-    caption ? h("figcaption", null, caption) : null,
-  );
-}
-
-/**
- * Lines across, with their numbers at the left.
- * @param {number[]} values
- * @param {Scale} y
- * @param {number} left
- * @param {number} right
- * @param {(value: number) => string} format
- */
-export function horizontalLines(values, y, left, right, format) {
-  return values.map((value) => [
-    s("line", { class: "grid", x1: left, x2: right, y1: y(value), y2: y(value) }),
-    s("text", { class: "tick", x: left - 8, y: y(value), dy: "0.32em", "text-anchor": "end" }, format(value)),
+    s("text", { class: "tick title", x: plane.right, y: bottom + 32, "text-anchor": "end" }, unit),
+    draw(plane),
   ]);
-}
-
-/**
- * Numbers under the chart.
- * @param {number[]} values
- * @param {Scale} x
- * @param {number} bottom
- * @param {(value: number) => string} format
- * @param {string} title
- * @param {number} right
- */
-export function bottomTicks(values, x, bottom, format, title, right) {
-  return [
-    values.map((value) =>
-      s("text", { class: "tick", x: x(value), y: bottom + 16, "text-anchor": "middle" }, format(value)),
-    ),
-    title ? s("text", { class: "tick title", x: right, y: bottom + 32, "text-anchor": "end" }, title) : null,
-  ];
+  return h("figure", { class: "chart" }, [
+    h("div", { class: "scroll" }, svg),
+    caption ? h("figcaption", null, caption) : null,
+  ]);
 }
 
 const pen = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
 
 /** The width of a text in a chart, in pixels. @param {string} text */
-function textWidth(text, size = 12, weight = 400) {
-  pen.font = `${weight} ${size}px ${getComputedStyle(document.body).fontFamily}`;
+function textWidth(text) {
+  pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
   return pen.measureText(text).width;
 }
 
 /** Foreign text cut in the middle until it fits. @param {string} text @param {number} room */
-export function fitted(text, room, size = 12, weight = 400) {
+export function fitted(text, room) {
   let longest = 80;
   let shown = plain(text, longest);
-  while (longest > 4 && textWidth(shown, size, weight) > room) {
+  while (longest > 4 && textWidth(shown) > room) {
     longest = Math.min(longest, shown.length) - 1;
     shown = plain(text, longest);
   }
@@ -103,110 +97,78 @@ export function fitted(text, room, size = 12, weight = 400) {
 }
 
 /** How much room labels need, at most so much. @param {string[]} texts @param {number} most */
-export function roomFor(texts, most, size = 12, weight = 400) {
-  return Math.min(most, Math.max(0, ...texts.map((text) => textWidth(plain(text), size, weight))));
+export function roomFor(texts, most) {
+  return Math.min(most, Math.max(0, ...texts.map((text) => textWidth(plain(text)))));
 }
 
-/**
- * A path through points; a point without a number interrupts it.
- * @param {[number, number | null][]} points @param {Scale} x @param {(value: number) => number | null} y
- */
-export function line(points, x, y) {
+/** A path; points without a number interrupt it. @param {[number, number | null][]} points @param {Plane} plane */
+export function line(points, { x, y }) {
   let path = "";
   let drawing = false;
   for (const [across, up] of points) {
-    const at = up === null ? null : y(up);
-    if (at !== null) path += `${drawing ? "L" : "M"}${x(across).toFixed(1)} ${at.toFixed(1)}`;
-    drawing = at !== null;
+    const isPlaced = up !== null && Number.isFinite(up);
+    const corner = isPlaced ? `${x(across).toFixed(1)} ${y(up).toFixed(1)}` : "";
+    if (isPlaced) path += drawing ? `L${corner}` : `M${corner}h0`; // a point alone is a dot
+    drawing = isPlaced;
   }
   return path;
 }
 
-/**
- * The area between two curves over the same places.
- * @template P
- * @param {P[]} points
- * @param {(point: P) => number} x
- * @param {(point: P) => number} yLow
- * @param {(point: P) => number} yHigh
- */
-export function band(points, x, yLow, yHigh) {
+/** The area between two curves. @param {[across: number, low: number, high: number][]} points @param {Plane} plane */
+export function band(points, { x, y }) {
   if (points.length < 2) return "";
-  const there = points.map((point) => `${x(point).toFixed(1)} ${yHigh(point).toFixed(1)}`);
-  const back = [...points].reverse().map((point) => `${x(point).toFixed(1)} ${yLow(point).toFixed(1)}`);
-  return `M${there.join("L")}L${back.join("L")}Z`;
+  const above = points.map(([across, , high]) => `${x(across).toFixed(1)} ${y(high).toFixed(1)}`);
+  const below = points.map(([across, low]) => `${x(across).toFixed(1)} ${y(low).toFixed(1)}`).reverse();
+  return `M${above.join("L")}L${below.join("L")}Z`;
 }
 
 /**
- * The sign of a verdict: each has its own shape, so that colour is never needed.
- * @param {string} verdict @param {number} x @param {number} y
+ * An interval with its estimate on a line of its own, over lines at `marks`; `x` gives places in percent of the width.
+ * @param {(value: number) => string} x @param {{value: number, lo: number | null, hi: number | null} | null} interval
+ * @param {number[]} marks @param {string} label
  */
-export function sign(verdict, x, y, size = 5) {
-  const at = { class: `sign v-${verdict}`, "data-verdict": verdict };
-  if (verdict === "resolved") return s("circle", { ...at, cx: x, cy: y, r: size });
-  if (verdict === "tied")
-    return s("path", {
-      ...at,
-      d: `M${x - size} ${y - size * 0.45}h${2 * size}M${x - size} ${y + size * 0.45}h${2 * size}`,
-    });
-  if (verdict === "open") return s("circle", { ...at, cx: x, cy: y, r: size - 0.75 });
-  if (verdict === "undecided_by_labels")
-    return s("path", { ...at, d: `M${x} ${y - size}l${size} ${size}l${-size} ${size}l${-size} ${-size}z` });
-  if (verdict === "out_of_reach")
-    return s("path", {
-      ...at,
-      d: `M${x - size} ${y - size}l${2 * size} ${2 * size}m0 ${-2 * size}l${-2 * size} ${2 * size}`,
-    });
-  return s("path", {
-    ...at,
-    d: `M${x - size} ${y - size}h${2 * size}v${2 * size}h${-2 * size}zm0 ${2 * size}l${2 * size} ${-2 * size}`,
-  });
+export function intervalPlot(x, interval, marks, label) {
+  const [whisker, dot] = [
+    { class: "whisker", y1: "50%", y2: "50%" },
+    { class: "dot", cy: "50%", r: 4 },
+  ];
+  return s("svg", { role: "img", "aria-label": label }, [
+    marks.map((value) => s("line", { class: "grid", x1: x(value), x2: x(value), y1: 0, y2: "100%" })),
+    interval === null || interval.lo === null || interval.hi === null
+      ? null
+      : s("line", { ...whisker, x1: x(interval.lo), x2: x(interval.hi) }),
+    interval === null ? null : s("circle", { ...dot, cx: x(interval.value) }),
+  ]);
+}
+
+/**
+ * Outlines of signs, each of its own shape, so that colour is never needed.
+ * @type {Record<string, (x: number, y: number, r: number) => string>}
+ */
+const OUTLINES = {
+  tied: (x, y, r) => `M${x - r} ${y - r * 0.45}h${2 * r}M${x - r} ${y + r * 0.45}h${2 * r}`,
+  undecided_by_labels: (x, y, r) => `M${x} ${y - r}l${r} ${r}l${-r} ${r}l${-r} ${-r}z`,
+  out_of_reach: (x, y, r) => `M${x - r} ${y - r}l${2 * r} ${2 * r}m0 ${-2 * r}l${-2 * r} ${2 * r}`,
+  blocked: (x, y, r) => `M${x - r} ${y - r}h${2 * r}v${2 * r}h${-2 * r}zm0 ${2 * r}l${2 * r} ${-2 * r}`,
+};
+
+/** The sign of a verdict. @param {string} verdict @param {number} x @param {number} y @param {number} size */
+export function sign(verdict, x, y, size) {
+  const outline = OUTLINES[verdict];
+  if (outline) return s("path", { class: `sign v-${verdict}`, d: outline(x, y, size) });
+  return s("circle", { class: `sign v-${verdict}`, cx: x, cy: y, r: verdict === "open" ? size - 0.75 : size });
 }
 
 /** A verdict as sign and word. @param {string} verdict @param {Child} [text] */
 export function badge(verdict, text = verdictWord(verdict)) {
-  return h("span", { class: `badge v-${verdict}` }, signIcon(verdict), text);
+  const icon = { class: "icon", viewBox: "0 0 14 14", width: 14, height: 14, "aria-hidden": "true" };
+  return h("span", { class: `badge v-${verdict}` }, s("svg", icon, sign(verdict, 7, 7, 4.5)), text);
 }
 
-/** @param {string} verdict */
-export function signIcon(verdict) {
-  return s(
-    "svg",
-    { class: "icon", viewBox: "0 0 14 14", width: 14, height: 14, "aria-hidden": "true" },
-    sign(verdict, 7, 7, 4.5),
-  );
-}
-
-const LIGHT = [
-  [241, 245, 240],
-  [190, 224, 206],
-  [110, 190, 190],
-  [42, 132, 176],
-  [22, 74, 140],
-  [10, 24, 84],
-];
-const DARK = [
-  [24, 32, 44],
-  [24, 62, 104],
-  [28, 112, 158],
-  [66, 168, 172],
-  [150, 214, 178],
-  [246, 244, 190],
-];
-const LINES_LIGHT = [
-  [64, 12, 92],
-  [46, 90, 145],
-  [14, 120, 118],
-  [70, 136, 44],
-  [166, 112, 0],
-];
-const LINES_DARK = [
-  [205, 150, 235],
-  [120, 175, 245],
-  [70, 200, 185],
-  [150, 210, 90],
-  [245, 205, 80],
-];
+const AREAS_BY_DAY = ["#f1f5f0", "#bee0ce", "#6ebebe", "#2a84b0", "#164a8c", "#0a1854"];
+const AREAS_BY_NIGHT = ["#18202c", "#183e68", "#1c709e", "#42a8ac", "#96d6b2", "#f6f4be"];
+const LINES_BY_DAY = ["#400c5c", "#2e5a91", "#0e7876", "#46882c", "#a67000"];
+const LINES_BY_NIGHT = ["#cd96eb", "#78aff5", "#46c8b9", "#96d25a", "#f5cd50"];
 const night = matchMedia("screen and (prefers-color-scheme: dark)");
 
 /** Calls back when the reader changes between light and dark. @param {() => void} handle */
@@ -216,19 +178,21 @@ export function onNight(handle) {
 
 /** A colour for a share in [0, 1], whose lightness grows or falls evenly. @param {number} share */
 export function ramp(share) {
-  return mixed(night.matches ? DARK : LIGHT, share);
+  return mixed(night.matches ? AREAS_BY_NIGHT : AREAS_BY_DAY, share);
 }
 
-/** A colour for one of many lines, readable on the page. @param {number} share */
-export function lineColour(share) {
-  return mixed(night.matches ? LINES_DARK : LINES_LIGHT, share);
+/** A colour for a line of several, readable on the page. @param {number} index @param {number} lines */
+export function lineColour(index, lines) {
+  return mixed(night.matches ? LINES_BY_NIGHT : LINES_BY_DAY, lines < 2 ? 0 : index / (lines - 1));
 }
 
-/** @param {number[][]} stops @param {number} share */
+/** @param {string[]} stops @param {number} share */
 function mixed(stops, share) {
-  const at = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
-  const from = Math.min(Math.floor(at), stops.length - 2);
-  const part = at - from;
-  const channels = stops[from].map((one, channel) => Math.round(one + part * (stops[from + 1][channel] - one)));
+  const place = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
+  const from = Math.min(Math.floor(place), stops.length - 2);
+  const channels = [1, 3, 5].map((digit) => {
+    const [first, second] = [from, from + 1].map((stop) => parseInt(stops[stop].slice(digit, digit + 2), 16));
+    return Math.round(first + (place - from) * (second - first));
+  });
   return `rgb(${channels.join(" ")})`;
 }

@@ -1,6 +1,7 @@
 // The statistics of the demonstration, on counts of right answers: the same numbers as the Python package's scorio.
 
-/** What came of n trials of each of M questions: right answers. @typedef {number[]} Rights */
+/** Right answers to each of M questions, of n trials of each. @typedef {number[]} Rights */
+/** The mean of a score and its standard error. @typedef {[mean: number, sigma: number]} Estimate */
 
 /** Random numbers in [0, 1) from a seed, the same in every browser (mulberry32). @param {number} seed */
 export function random(seed) {
@@ -22,33 +23,33 @@ export function chances(mean, questions, difficulty, draw) {
     const [radius, angle] = [Math.sqrt(-2 * Math.log(1 - draw())), 2 * Math.PI * draw()];
     return difficulty * radius * Math.cos(angle);
   });
-  const at = (/** @type {number} */ shift) => levels.map((level) => 1 / (1 + Math.exp(-(level + shift))));
+  const shifted = (/** @type {number} */ shift) => levels.map((level) => 1 / (1 + Math.exp(-(level + shift))));
   let [low, high] = [-60, 60];
   for (let step = 0; step < 100; step += 1) {
     const middle = (low + high) / 2;
-    if (sum(at(middle)) / questions < mean) low = middle;
+    if (sum(shifted(middle)) / questions < mean) low = middle;
     else high = middle;
   }
-  return at((low + high) / 2);
+  return shifted((low + high) / 2);
 }
 
 /** @param {number[]} values */
 export function sum(values) {
-  return values.reduce((total, one) => total + one, 0);
+  return values.reduce((total, value) => total + value, 0);
 }
 
 /**
- * Bayes@N: [mu, sigma]; the prior is a number of imagined answers of each kind, 1 where it is uniform.
- * @param {Rights} right @param {number} n @returns {[number, number]}
+ * Bayes@N; the prior is a number of imagined answers of each kind, 1 where it is uniform.
+ * @param {Rights} right @param {number} n @returns {Estimate}
  */
 export function bayes(right, n, prior = 1) {
   const total = n + 2 * prior;
-  const means = right.map((one) => (one + prior) / total);
+  const means = right.map((answers) => (answers + prior) / total);
   const spread = sum(means.map((mean) => mean * (1 - mean))) / (total + 1);
   return [sum(means) / right.length, Math.sqrt(spread) / right.length];
 }
 
-/** The same on the average scale: [a, sigma]. @param {Rights} right @param {number} n @returns {[number, number]} */
+/** The same on the average scale. @param {Rights} right @param {number} n @returns {Estimate} */
 export function avg(right, n) {
   return [sum(right) / (n * right.length), (bayes(right, n)[1] * (n + 2)) / n];
 }
@@ -56,65 +57,35 @@ export function avg(right, n) {
 /** Pass@k without bias; NaN before there are k trials. @param {Rights} right @param {number} n @param {number} k */
 export function passAtK(right, n, k) {
   if (n < k) return NaN;
-  const missed = right.map((one) => {
+  const missed = right.map((answers) => {
     let chance = 1;
-    for (let draw = 0; draw < k; draw += 1) chance *= Math.max(0, n - one - draw) / (n - draw);
+    for (let draw = 0; draw < k; draw += 1) chance *= Math.max(0, n - answers - draw) / (n - draw);
     return chance;
   });
   return 1 - sum(missed) / right.length;
 }
 
-/** z of one estimate against another. @param {[number, number]} one @param {[number, number]} other */
-export function zScore(one, other) {
-  const scale = Math.hypot(one[1], other[1]);
-  return scale > 0 ? (one[0] - other[0]) / scale : 0;
+/** z of the first estimate against the second. @param {Estimate} a @param {Estimate} b */
+export function zScore(a, b) {
+  const scale = Math.hypot(a[1], b[1]);
+  return scale > 0 ? (a[0] - b[0]) / scale : 0;
 }
 
 const ROUNDING = 1e-12;
 
-/** @param {number[]} scores */
-function rounding(scores) {
-  return ROUNDING * Math.max(...scores.map(Math.abs));
-}
-
 /** Competition ranks, 1 for the best; equal scores share one. @param {number[]} scores */
 export function ranks(scores) {
-  const slack = rounding(scores);
-  return scores.map((score) => 1 + scores.filter((other) => other - score > slack).length);
+  const slack = ROUNDING * Math.max(...scores.map(Math.abs));
+  return scores.map((score) => 1 + scores.filter((better) => better - score > slack).length);
 }
 
-/** Ranks in which neighbours with z below the threshold share one. @param {[number, number][]} estimates */
-export function tiers(estimates, threshold = 1.645) {
-  const order = estimates
-    .map((_, at) => at)
-    .sort((one, other) => estimates[other][0] - estimates[one][0] || one - other);
-  const found = estimates.map(() => 1);
-  for (let at = 1; at < order.length; at += 1) {
-    const isApart = zScore(estimates[order[at - 1]], estimates[order[at]]) >= threshold;
-    found[order[at]] = found[order[at - 1]] + (isApart ? 1 : 0);
-  }
-  return found;
+/** Models from the best to the worst. @param {Estimate[]} estimates */
+export function orderOf(estimates) {
+  const models = estimates.map((_, model) => model);
+  return models.sort((a, b) => estimates[b][0] - estimates[a][0] || a - b);
 }
 
-/** Kendall's tau-b; NaN where one side ties all. @param {number[]} one @param {number[]} other */
-export function tauB(one, other) {
-  const [slackOne, slackOther] = [rounding(one), rounding(other)];
-  const signOf = (/** @type {number} */ gap, /** @type {number} */ slack) => (gap > slack ? 1 : gap < -slack ? -1 : 0);
-  let [balance, untiedOne, untiedOther] = [0, 0, 0];
-  for (let i = 0; i < one.length; i += 1)
-    for (let j = i + 1; j < one.length; j += 1) {
-      const [a, b] = [signOf(one[i] - one[j], slackOne), signOf(other[i] - other[j], slackOther)];
-      balance += a * b;
-      untiedOne += Math.abs(a);
-      untiedOther += Math.abs(b);
-    }
-  return balance / Math.sqrt(untiedOne * untiedOther);
-}
-
-/**
- * From which n on the ranks are those of the last for good; 0 where there is no such n before it.
- * @param {number[][]} history
- */
+/** The n from which on the ranks are those of the last for good; 0 for none before it. @param {number[][]} history */
 export function convergenceAt(history) {
   const gold = String(history.at(-1));
   let from = history.length;

@@ -1,20 +1,19 @@
 // Building and updating the document: nodes are only ever made from names and texts, never parsed from markup.
 
 /** @typedef {Node | string | number | false | null | undefined | Child[]} Child */
-/** @typedef {Record<string, any>} Attributes */
+/** @typedef {Record<string, any>} Attributes that are null or false are left out; `style` is an object */
 
 const SVG = "http://www.w3.org/2000/svg";
-const MATHML = "http://www.w3.org/1998/Math/MathML";
-const KEPT = new Set(["open", "data-more"]); // what the reader has done: unfolded, scrolled
+const READER_STATE = new Set(["open", "data-more"]); // unfolded, scrolled
 
 /**
- * An HTML element; attributes that are null or false are left out, `style` is an object.
+ * An HTML element.
  * @template {keyof HTMLElementTagNameMap} T
  * @param {T} tag @param {Attributes | null} [attributes] @param {...Child} children
  * @returns {HTMLElementTagNameMap[T]}
  */
 export function h(tag, attributes, ...children) {
-  return filled(document.createElement(tag), attributes ?? null, children);
+  return fill(document.createElement(tag), attributes ?? null, children);
 }
 
 /**
@@ -23,16 +22,11 @@ export function h(tag, attributes, ...children) {
  * @param {T} tag @param {Attributes | null} attributes @param {...Child} children
  */
 export function s(tag, attributes, ...children) {
-  return filled(document.createElementNS(SVG, tag), attributes, children);
-}
-
-/** A MathML element. @param {string} tag @param {Attributes | null} attributes @param {...Child} children */
-export function m(tag, attributes, ...children) {
-  return filled(document.createElementNS(MATHML, tag), attributes, children);
+  return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
 /** @template {Element} E @param {E} node @param {Attributes | null} attributes @param {Child[]} children */
-function filled(node, attributes, children) {
+function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
     if (value === null || value === undefined || value === false) continue;
     if (name === "style") for (const [property, set] of Object.entries(value)) styleOf(node).setProperty(property, set);
@@ -60,19 +54,19 @@ function append(node, children) {
  * Calls `handle(element, event)` for events of what matches `selector` inside `root`, now or later.
  * @template {HTMLElement} E @template {keyof HTMLElementEventMap} K
  * @param {HTMLElement} root @param {K} type @param {string} selector
- * @param {(found: E, event: HTMLElementEventMap[K]) => void} handle
+ * @param {(element: E, event: HTMLElementEventMap[K]) => void} handle
  */
 export function on(root, type, selector, handle) {
   root.addEventListener(type, (event) => {
-    const found = event.target instanceof Element ? event.target.closest(selector) : null;
-    if (found && root.contains(found)) handle(/** @type {E} */ (found), event);
+    const element = event.target instanceof Element ? event.target.closest(selector) : null;
+    if (element && root.contains(element)) handle(/** @type {E} */ (element), event);
   });
 }
 
 /**
- * Makes the children of `old` like those of `fresh`, keeping every node that can stay: with it stay focus, selection,
- * scroll positions, what was typed and what was unfolded. Nodes with `data-key` are matched by it, others by place;
- * a node with `data-own` belongs to whoever draws on it.
+ * Makes the children of `old` like those of `fresh`. Every node that can stays: with it stay focus, selection, scroll
+ * positions, what was typed and what was unfolded. Nodes with `data-key` are matched by it, others by place; a node
+ * with `data-own` belongs to whoever draws on it.
  * @param {Element} old @param {Element} fresh
  */
 export function update(old, fresh) {
@@ -87,37 +81,33 @@ function morphChildren(old, fresh) {
   const keyed = new Map();
   for (const child of [...old.children]) {
     if (!keyOf(child)) continue;
-    // gone before places are compared: what follows it would else be taken for something new
+    // removed before places are compared: else what follows it would be taken for something new
     if (keys.has(keyOf(child))) keyed.set(keyOf(child), child);
     else child.remove();
   }
-  let at = old.firstChild;
+  let next = old.firstChild;
   for (const wanted of [...fresh.childNodes]) {
-    const match = keyOf(wanted) ? keyed.get(keyOf(wanted)) : at && !keyOf(at) ? at : null;
-    if (match && alike(match, wanted)) {
-      if (match === at) at = match.nextSibling;
-      else old.insertBefore(match, at);
+    const key = keyOf(wanted);
+    const match = key ? keyed.get(key) : next && !keyOf(next) ? next : null;
+    if (match && match.nodeName === wanted.nodeName && keyOf(match) === key) {
+      if (match === next) next = match.nextSibling;
+      else old.insertBefore(match, next);
       morph(match, wanted);
     } else {
-      old.insertBefore(wanted, at);
+      old.insertBefore(wanted, next);
     }
-    if (keyOf(wanted)) keyed.delete(keyOf(wanted));
+    if (key) keyed.delete(key);
   }
-  while (at) {
-    const next = at.nextSibling;
-    at.remove();
-    at = next;
+  while (next) {
+    const after = next.nextSibling;
+    next.remove();
+    next = after;
   }
 }
 
 /** @param {Node} node */
 function keyOf(node) {
   return node instanceof Element ? node.getAttribute("data-key") : null;
-}
-
-/** @param {Node} one @param {Node} other */
-function alike(one, other) {
-  return one.nodeName === other.nodeName && keyOf(one) === keyOf(other);
 }
 
 /** @param {Node} old @param {Node} fresh */
@@ -139,10 +129,9 @@ function morphAttributes(old, fresh) {
       if (before.cssText !== after.cssText) before.cssText = after.cssText;
     } else if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   }
-  for (const { name } of [...old.attributes]) {
-    if (!fresh.hasAttribute(name) && !KEPT.has(name)) old.removeAttribute(name);
-  }
-  // the attribute says only what an option was at first
+  for (const { name } of [...old.attributes])
+    if (!fresh.hasAttribute(name) && !READER_STATE.has(name)) old.removeAttribute(name);
+  // the attribute is only the first state of an option
   if (old instanceof HTMLOptionElement && fresh instanceof HTMLOptionElement && fresh.selected && !old.selected)
     old.selected = true;
 }

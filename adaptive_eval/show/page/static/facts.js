@@ -3,25 +3,20 @@
 import { count, number, percent, plain } from "./text.js";
 
 /** @typedef {ReturnType<typeof factsOf>} Facts */
+/** @typedef {{inPercent: boolean}} Unit of scores */
+/** @typedef {Unit & {low: number, high: number}} Scale of scores */
 
 /**
  * What was to be decided, as far as the page reads it.
- * @typedef {object} Decisions
- * @property {{confidence?: number, delta?: number | null}} [stopping]
- * @property {Record<string, number | null>} [budget]
- * @property {{draw?: number | null}} [trials]
+ * @typedef {{stopping?: {confidence?: number, delta?: number | null}, budget?: Record<string, number | null>,
+ *   trials?: {draw?: number | null}}} Decisions
  */
 
 /**
- * A comparison at one look; positive z favours the first of its series.
- * @typedef {object} Point
- * @property {number} look
- * @property {number | null} z
- * @property {number | null} boundary
- * @property {number | null} information
- * @property {string} verdict
- * @property {number} sigma
- * @property {number | null} tie
+ * A comparison at one look; positive z favours the first of its series. `tie` is the |z| within which the pair would be
+ * called tied: delta / sigma - boundary.
+ * @typedef {{look: number, z: number | null, boundary: number | null, information: number | null, verdict: string,
+ *   sigma: number, tie: number | null}} Point
  */
 
 /** @typedef {{key: string, first: string, second: string | null, points: Point[]}} Series */
@@ -30,24 +25,21 @@ import { count, number, percent, plain } from "./text.js";
 /** @type {("resolved" | "tied" | "undecided_by_labels" | "open" | "out_of_reach" | "blocked")[]} */
 export const VERDICTS = ["resolved", "tied", "undecided_by_labels", "open", "out_of_reach", "blocked"];
 export const SETTLED = new Set(["resolved", "tied"]);
-/** @type {Record<string, string>} */
-const WORDS = { out_of_reach: "out of reach", undecided_by_labels: "undecided by labels" };
 
 /** The two-sided normal quantile of a 95% interval. */
 export const WIDTH_95 = 1.959963984540054;
 
 /** @param {string} verdict */
 export function verdictWord(verdict) {
-  return WORDS[verdict] ?? verdict;
+  return verdict.replaceAll("_", " ");
 }
 
 /** Everything that is derived from a view once. @param {RunView} view */
 export function factsOf(view) {
-  const results = view.results;
+  const { results, weights } = view;
   const rows = results?.models ?? [];
   const names = rows.length ? rows.map((row) => row.name) : view.models;
-  const low = Math.min(...view.weights);
-  const high = Math.max(...view.weights);
+  const [low, high] = [Math.min(...weights), Math.max(...weights)];
   const decisions = /** @type {Decisions} */ (results?.decisions ?? view.configuration);
   const inPercent = low >= 0 && high <= 1;
   const gate = gateOf(view, inPercent, decisions);
@@ -57,32 +49,28 @@ export function factsOf(view) {
     columnOf: new Map(view.models.map((name, column) => [name, column])),
     low,
     high,
-    weights: view.weights,
+    weights,
     inPercent,
     gate,
     over: gate ? "against" : "over",
-    pairs: (results?.pairs ?? []).map((pair) => told(pair, gate)),
+    pairs: (results?.pairs ?? []).map((pair) => withWord(pair, gate)),
     objective: view.objective,
     decisions,
     drawnFrom: decisions.trials?.draw ? view.questions.length : null,
     series: seriesOf(view, gate),
-    serverTimeIsPaid: serverTimeIsPaid(view),
+    serverTimeIsPaid: isServerTimePaid(view),
     launches: view.configuration.models.some((/** @type {Record<string, any>} */ model) => model.launch),
   };
 }
 
-/**
- * What a gate judges, and its outcome for each model.
- * @param {RunView} view @param {boolean} inPercent @param {Decisions} decisions
- */
+/** The gate with its outcomes. @param {RunView} view @param {boolean} inPercent @param {Decisions} decisions */
 function gateOf({ results, objective: { baseline } }, inPercent, decisions) {
   if (!results?.gate.length) return null;
-  const several = results.groups.some((row) => row.gate);
   const delta = size({ inPercent }, decisions.stopping?.delta ?? 0);
   return {
     baseline,
     outcomes: new Map(results.gate.map((row) => [row.model, row.outcome])),
-    z: several ? "z of the gate" : `z of (difference + ${delta})`,
+    z: results.groups.some((row) => row.gate) ? "z of the gate" : `z of (difference + ${delta})`,
   };
 }
 
@@ -98,67 +86,63 @@ function modelFirst(pair, gate) {
 }
 
 /** @param {PairRow} pair @param {Gate} gate @returns {Pair} */
-function told(pair, gate) {
+function withWord(pair, gate) {
   const word = verdictWord(pair.verdict);
   if (!gate) return { ...pair, word };
   const turned = modelFirst(pair, gate);
-  const sampled = turned === pair || pair.sampled_z === null ? pair.sampled_z : -pair.sampled_z;
-  const own = { sampled_z: sampled, rho: null, certifiable_delta: null };
-  return { ...turned, ...own, word: gate.outcomes.get(turned.better) ?? word };
+  const sampled_z = turned === pair || pair.sampled_z === null ? pair.sampled_z : -pair.sampled_z;
+  const outcome = gate.outcomes.get(turned.better) ?? word;
+  return { ...turned, sampled_z, rho: null, certifiable_delta: null, word: outcome };
 }
 
-/** What would call a comparison, and how many: of drawn questions there is one trial each. @param {Facts} facts */
-export function needs(facts) {
-  const unit =
-    facts.drawnFrom === null ? { key: "trials_needed", each: 1 } : { key: "questions_needed", each: facts.drawnFrom };
+/** How many trials would call a comparison, or questions where each has one trial. @param {Facts} facts */
+export function needs({ drawnFrom }) {
   return {
-    key: /** @type {TermKey} */ (unit.key),
-    of: (/** @type {PairRow} */ pair) => {
-      if (pair.trials_needed === null) return "–";
-      const needed = Math.ceil(pair.trials_needed * unit.each);
-      const there =
-        facts.drawnFrom !== null && needed > facts.drawnFrom ? ` (there are ${count(facts.drawnFrom)})` : "";
-      return count(needed) + there;
+    label: drawnFrom === null ? "Trials per question it would need" : "Questions it would need",
+    of: (/** @type {PairRow} */ { trials_needed: trials }) => {
+      if (trials === null) return "–";
+      const needed = Math.ceil(trials * (drawnFrom ?? 1));
+      return count(needed) + (drawnFrom !== null && needed > drawnFrom ? ` (there are ${count(drawnFrom)})` : "");
     },
   };
 }
 
-/** A score with the digits that the display has for it. @param {Facts} facts @param {number | null} value */
+/** A score with the digits that the terminal has for it. @param {Unit} facts @param {number | null} value */
 export function score(facts, value, digits = 1) {
   return facts.inPercent ? percent(value, digits) : number(value, digits + 2);
 }
 
-/** A difference of scores: points of a percent scale. @param {{inPercent: boolean}} facts @param {number | null} value */
+/** A difference of scores. @param {Unit} facts @param {number | null} value */
 export function difference(facts, value) {
   if (value === null) return number(null);
   const sign = value > 0 ? "+" : "";
   return facts.inPercent ? `${sign}${number(100 * value, 1)} points` : sign + number(value, 3);
 }
 
-/** The same without a sign. @param {{inPercent: boolean}} facts @param {number | null} value */
+/** The same without a sign. @param {Unit} facts @param {number | null} value */
 export function size(facts, value) {
   return difference(facts, value).replace("+", "");
 }
 
-/**
- * An interval cut to the scale, where alone scores can be.
- * @param {Facts} facts @param {number | null} lo @param {number | null} hi
- */
+/** A value cut to the scale of scores. @param {Scale} facts @param {number} value */
+export function clipped({ low, high }, value) {
+  return Math.min(Math.max(value, low), high);
+}
+
+/** An interval cut to the scale. @param {Scale} facts @param {number | null} lo @param {number | null} hi */
 export function interval(facts, lo, hi) {
   if (lo === null || hi === null) return number(null);
-  return `${score(facts, Math.max(lo, facts.low))} to ${score(facts, Math.min(hi, facts.high))}`;
+  return `${score(facts, clipped(facts, lo))} to ${score(facts, clipped(facts, hi))}`;
 }
 
-/** The same for narrow places: 61.9–67.4. @param {Facts} facts @param {number | null} lo @param {number | null} hi */
+/** The same for narrow places: 61.9–67.4. @param {Scale} facts @param {number | null} lo @param {number | null} hi */
 export function narrowInterval(facts, lo, hi) {
-  if (lo === null || hi === null) return number(null);
-  const bare = (/** @type {number} */ value) => score(facts, value).replace("%", "");
-  return `${bare(Math.max(lo, facts.low))}–${bare(Math.min(hi, facts.high))}`;
+  return interval(facts, lo, hi).replaceAll("%", "").replace(" to ", "–");
 }
 
-/** What names a comparison, whichever of the two is ahead. @param {string} one @param {string | null} other */
-export function pairKey(one, other) {
-  return JSON.stringify(other === null ? [one] : [one, other].sort());
+/** The key of a comparison, whichever of the two is ahead. @param {string} a @param {string | null} b */
+export function pairKey(a, b) {
+  return JSON.stringify(b === null ? [a] : [a, b].sort());
 }
 
 /** The results of a run that has taken a look. @param {RunView} view */
@@ -167,14 +151,11 @@ export function resultsOf(view) {
   return view.results;
 }
 
-/**
- * What a map has under a key that must be there.
- * @template V @param {Map<string, V>} map @param {string} key
- */
+/** The value under a key that must be there. @template V @param {Map<string, V>} map @param {string} key */
 export function entry(map, key) {
-  const found = map.get(key);
-  if (found === undefined) throw new Error(`there is no ${plain(key, 60)}`);
-  return found;
+  const value = map.get(key);
+  if (value === undefined) throw new Error(`there is no ${plain(key, 60)}`);
+  return value;
 }
 
 /** The last of a list that is not empty. @template V @param {readonly V[]} list @returns {V} */
@@ -183,26 +164,21 @@ export function last(list) {
 }
 
 /**
- * What is known of a model, by its name, on a question, by its number.
+ * The posterior of a model, by its name, on a question, by its number.
  * @param {RunView} view @param {Facts} facts @param {string} model @param {number} question
  */
 export function posteriorOf(view, facts, model, question) {
   return view.posteriors[view.posterior_of[entry(facts.columnOf, model)][question]];
 }
 
-/**
- * Trials by category in words: `4 of 6 correct`, or `1 right, 2 half, 3 wrong`.
- * @param {RunView} view @param {number[]} counts
- */
+/** Trials by category: `4 of 6 correct`, or `1 right, 2 half`. @param {RunView} view @param {number[]} counts */
 export function countsText(view, counts) {
-  const total = counts.reduce((sum, one) => sum + one, 0);
+  const total = counts.reduce((sum, trials) => sum + trials, 0);
   if (!total) return "no trials";
   const best = view.weights.indexOf(Math.max(...view.weights));
   if (counts.length === 2) return `${count(counts[best])} of ${count(total)} ${categoryName(view, best)}`;
-  return counts
-    .map((many, at) => (many ? `${count(many)} ${categoryName(view, at)}` : null))
-    .filter(Boolean)
-    .join(", ");
+  const parts = counts.map((trials, category) => (trials ? `${count(trials)} ${categoryName(view, category)}` : ""));
+  return parts.filter(Boolean).join(", ");
 }
 
 /** What the rubric calls a category. @param {RunView} view @param {number} category */
@@ -212,7 +188,7 @@ export function categoryName(view, category) {
 
 /** Trials of a model that no look has judged yet. @param {RunView} view @param {Facts} facts @param {string} model */
 export function notJudged(view, facts, model) {
-  const graded = view.trials[entry(facts.columnOf, model)].reduce((sum, one) => sum + one, 0);
+  const graded = view.trials[entry(facts.columnOf, model)].reduce((sum, trials) => sum + trials, 0);
   const look = view.looks.at(-1);
   const judged = look
     ? look.trials[look.models.indexOf(model)]
@@ -221,19 +197,17 @@ export function notJudged(view, facts, model) {
 }
 
 /** A comparison in words. @param {Facts} facts @param {{better: string, worse: string | null}} pair */
-export function pairText(facts, pair, longest = 40) {
-  const better = plain(pair.better, longest);
-  return `${better} ${pair.worse === null ? againstText(facts) : `${facts.over} ${plain(pair.worse, longest)}`}`;
+export function pairText(facts, { better, worse }) {
+  return `${plain(better, 40)} ${worse === null ? againstText(facts) : `${facts.over} ${plain(worse, 40)}`}`;
 }
 
 /** z, and what it has to reach where the pair is not decided. @param {PairRow} pair */
-export function zText(pair) {
-  if (pair.z === null || pair.verdict === "blocked") return "";
-  if (SETTLED.has(pair.verdict) || pair.boundary === null) return `z ${number(pair.z)} now`;
-  return `z ${number(pair.z)} of ${number(pair.boundary)}`;
+export function zText({ z, boundary, verdict }) {
+  if (z === null || verdict === "blocked") return "";
+  return `z ${number(z)} ${SETTLED.has(verdict) || boundary === null ? "now" : `of ${number(boundary)}`}`;
 }
 
-/** What lone models are held against. @param {Facts} facts */
+/** What a model by itself is compared with. @param {Facts} facts */
 export function againstText(facts) {
   const { value, half_width: width } = facts.objective;
   if (value !== null) return `against ${score(facts, value)}`;
@@ -251,36 +225,24 @@ export function unit(facts) {
 }
 
 /**
- * Every comparison that was ever looked at, as a line over the looks: positive z favours `first`, who is ahead now.
- * `tie` is the |z| within which the pair would be called tied: delta / sigma - boundary.
- * @param {RunView} view @param {Gate} gate @returns {Map<string, Series>}
+ * Every comparison of any look, as a line over the looks: positive z favours `first`, who is ahead now.
+ * @param {RunView} view @param {Gate} gate
  */
 function seriesOf(view, gate) {
   /** @type {Map<string, Series>} */
   const series = new Map();
   const delta = gate ? 0 : (view.configuration.stopping?.delta ?? 0);
-  for (const look of view.looks) {
-    const place = new Map(look.models.map((name, at) => [name, at]));
-    for (const seen of look.pairs) {
-      const pair = modelFirst(seen, gate);
-      const key = pairKey(pair.better, pair.worse);
-      if (!series.has(key)) series.set(key, { key, first: pair.better, second: pair.worse, points: [] });
-      const line = entry(series, key);
-      if (pair.better !== line.first) turn(line);
-      const sigma = Math.hypot(
-        look.sigmas[entry(place, pair.better)] ?? NaN,
-        pair.worse === null ? 0 : (look.sigmas[entry(place, pair.worse)] ?? NaN),
-      );
-      const tie = delta > 0 && pair.boundary !== null && sigma > 0 ? delta / sigma - pair.boundary : null;
-      line.points.push({
-        look: look.look,
-        z: pair.z,
-        boundary: pair.boundary,
-        information: pair.information,
-        verdict: pair.verdict,
-        sigma,
-        tie,
-      });
+  for (const { look, models, sigmas, pairs } of view.looks) {
+    const sigmaOf = new Map(models.map((name, index) => [name, sigmas[index] ?? NaN]));
+    for (const row of pairs) {
+      const { better, worse, z, boundary, information, verdict } = modelFirst(row, gate);
+      const key = pairKey(better, worse);
+      const line = series.get(key) ?? { key, first: better, second: worse, points: [] };
+      series.set(key, line);
+      if (better !== line.first) turn(line);
+      const sigma = Math.hypot(entry(sigmaOf, better), worse === null ? 0 : entry(sigmaOf, worse));
+      const tie = delta > 0 && boundary !== null && sigma > 0 ? delta / sigma - boundary : null;
+      line.points.push({ look, z, boundary, information, verdict, sigma, tie });
     }
   }
   return series;
@@ -293,7 +255,7 @@ function turn(line) {
 }
 
 /** Whether the time of servers is what somebody pays, and is known. @param {RunView} view */
-function serverTimeIsPaid({ results }) {
+function isServerTimePaid({ results }) {
   if (!results || results.cost.server_seconds === null) return false;
   return results.servers.length > 0 || (results.cost.server_gpu_seconds ?? 0) > 0;
 }

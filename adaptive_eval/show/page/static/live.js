@@ -1,48 +1,44 @@
-// Following a run: its progress is asked for every second while somebody looks, and the view when that has changed.
+// Following a run: its progress is read every second while somebody looks, and the view when it has changed.
 
 import { Unreachable, readProgress, readView } from "./sent.js";
 
+/** @typedef {"live" | "waiting" | "ended"} Connection */
 /**
- * @typedef {object} Callbacks
- * @property {(view: RunView) => void} onView
- * @property {(pulse: RunProgress) => void} onPulse
- * @property {(found: "live" | "waiting" | "ended") => void} onState
+ * @typedef {{onView: (view: RunView) => void, onPulse: (pulse: RunProgress) => void,
+ *   onConnection: (connection: Connection) => void}} Handlers
  */
 
-const PAUSE = 1000;
-const VIEW_PAUSE = 3000;
+const PAUSE_MS = 1000;
+const VIEW_PAUSE_MS = 3000;
 
-/**
- * Follows the run behind `api`; tells `onView(view)`, `onPulse(pulse)` and `onState("live" | "waiting" | "ended")`.
- * @param {string} api @param {Callbacks} callbacks
- */
-export async function follow(api, { onView, onPulse, onState }) {
-  let [state, edition, step, viewed] = ["", "", -1, -Infinity];
-  const tell = (/** @type {"live" | "waiting" | "ended"} */ found) => {
-    if (found !== state) onState(found);
-    state = found;
+/** Follows the run behind `api`. @param {string} api @param {Handlers} handlers */
+export async function follow(api, { onView, onPulse, onConnection }) {
+  let [connection, edition, step, viewed] = ["", "", -1, -Infinity];
+  const report = (/** @type {Connection} */ fresh) => {
+    if (fresh !== connection) onConnection(fresh);
+    connection = fresh;
   };
-  const ask = async () => {
-    const found = await readProgress(api, step);
-    const running = found.status === "running";
+  const read = async () => {
+    const progress = await readProgress(api, step);
+    const isRunning = progress.status === "running";
     // drawing a view takes a tenth of a second
-    const stale = found.edition !== edition && !(running && performance.now() - viewed < VIEW_PAUSE);
-    if (stale) {
+    const isStale = progress.edition !== edition && !(isRunning && performance.now() - viewed < VIEW_PAUSE_MS);
+    if (isStale) {
       onView(await readView(api));
-      [edition, viewed] = [found.edition, performance.now()];
+      [edition, viewed] = [progress.edition, performance.now()];
     }
-    tell(running ? "live" : "ended");
+    report(isRunning ? "live" : "ended");
     // a view was read after the progress, so its cells are the newer ones
-    if (running && found.step !== step) onPulse(stale ? { ...found, cells: [] } : found);
-    step = found.step;
+    if (isRunning && progress.step !== step) onPulse(isStale ? { ...progress, cells: [] } : progress);
+    step = progress.step;
   };
-  await ask();
+  await read();
   for (;;) {
-    await new Promise((resume) => setTimeout(resume, PAUSE));
+    await new Promise((resume) => setTimeout(resume, PAUSE_MS));
     if (document.hidden)
       await new Promise((resume) => document.addEventListener("visibilitychange", resume, { once: true }));
-    await ask().catch((error) => {
-      if (error instanceof Unreachable) tell("waiting");
+    await read().catch((error) => {
+      if (error instanceof Unreachable) report("waiting");
       else console.error(error); // the next change may be drawn
     });
   }

@@ -1,18 +1,17 @@
-// The page of one run: what was found and what it cost, and sections that are drawn when they are opened. What is shown
-// is drawn again in place when something changes.
+// The page of one run: the finding and its cost, and sections that are drawn when they are opened. What is shown is
+// drawn again in place when something changes.
 
 import { onNight } from "./chart.js";
 import { details } from "./details.js";
 import { questionDialog } from "./dialog.js";
 import { h, update } from "./dom.js";
 import { entry, factsOf, pairKey, pairText } from "./facts.js";
-import { glossary } from "./glossary.js";
 import { heat } from "./heat.js";
 import { labels } from "./labels.js";
 import { follow } from "./live.js";
 import { matrix } from "./matrix.js";
 import { cost, decided, statusOf, subtitle } from "./overview.js";
-import { followFolds } from "./parts.js";
+import { followFolds, sumOf } from "./parts.js";
 import { posteriors } from "./posteriors.js";
 import { ranking } from "./ranking.js";
 import { recipe } from "./recipe.js";
@@ -22,117 +21,89 @@ import { followEdges, markEdges } from "./scrolling.js";
 import { embeddedView, readAnswers, readTranscript } from "./sent.js";
 import { stopping } from "./stopping.js";
 import { messageOf, name, plain } from "./text.js";
-import { openTerms, term } from "./terms.js";
+import { glossaryList, openTerms, term } from "./terms.js";
 import { trajectories } from "./trajectories.js";
 import { trouble } from "./trouble.js";
 /** @import { Facts } from "./facts.js" */
+/** @import { Connection } from "./live.js" */
 /** @import { Section, State } from "./parts.js" */
 
 /**
- * `fold` is null where a section is always shown.
- * @typedef {object} Part
- * @property {Section} section
- * @property {HTMLElement} root
- * @property {HTMLElement} body
- * @property {HTMLDetailsElement | null} fold
- * @property {boolean} due
+ * A section with its elements; `fold` is null where it is always shown, `due` whether it has to be drawn when it opens.
+ * @typedef {{section: Section, root: HTMLElement, body: HTMLElement, fold: HTMLDetailsElement | null, due: boolean}} Part
  */
 
-const SECTIONS = [
-  ranking,
-  cost,
-  details,
-  stopping,
-  trajectories,
-  matrix,
-  heat,
-  posteriors,
-  rubrics,
-  labels,
-  trouble,
-  recipe,
-  glossary,
-  decided,
-];
-const PAPER = 1000;
+/** @type {Section} */
+const glossary = { id: "words", title: "What the words mean", render: () => [glossaryList()] };
+const SCORES = [ranking, cost, details, stopping, trajectories, matrix, heat, posteriors];
+const CIRCUMSTANCES = [rubrics, labels, trouble, recipe, glossary, decided];
+const PAPER_WIDTH = 1000;
+const MAX_ANNOUNCED = 5;
 
-/**
- * One page: its state, and how it is drawn.
- * @param {HTMLElement} page @param {RunView} view @param {string | null} api
- */
+/** A page with its state. @param {HTMLElement} page @param {RunView} view @param {string | null} api */
 function openPage(page, view, api) {
+  const initial = { ui: {}, pulse: null, live: false, waiting: false, printing: false, width: 0 };
   /** @type {State} */
   const state = {
+    ...initial,
     view,
     facts: factsOf(view),
-    ui: {},
-    pulse: null,
-    live: false,
-    waiting: false,
-    printing: false,
-    width: 0,
     refresh: (id) => draw(entry(parts, id)),
     openQuestion: (question, model) => dialog.open(question, model),
   };
   const top = h("div", { class: "sheet title" });
   const announcer = h("p", { class: "unseen", role: "status", "aria-live": "polite" });
-  const parts = new Map(SECTIONS.map((section) => [section.id, partOf(section)]));
-  page.append(
-    h("header", { class: "top" }, top),
-    h(
-      "main",
-      { id: "main" },
-      [...parts.values()].map((part) => part.root),
-    ),
-    footer(view),
-    announcer,
-  );
+  const parts = new Map([...SCORES, ...CIRCUMSTANCES].map((section) => [section.id, partOf(section)]));
+  const roots = [...parts.values()].map((part) => part.root);
+  page.append(h("header", { class: "top" }, top), h("main", { id: "main" }, roots), footer(view), announcer);
 
   const drawTop = () => update(top, h("div", null, title(state)));
   const draw = (/** @type {Part} */ part) => {
+    const { body, section } = part;
     part.due = false;
     try {
-      update(part.body, h("div", null, part.section.render(state)));
-      part.section.painted?.(part.body, state);
-      markEdges(part.body);
+      update(body, h("div", null, section.render(state)));
+      section.painted?.(body, state);
+      markEdges(body);
     } catch (error) {
-      console.error(error); // one section that fails takes no other with it
-      update(
-        part.body,
-        h("div", null, h("p", { class: "problem" }, `This cannot be drawn: ${plain(messageOf(error))}`)),
-      );
+      console.error(error); // a section that fails takes no other with it
+      const problem = h("p", { class: "problem" }, `This cannot be drawn: ${plain(messageOf(error))}`);
+      update(body, h("div", null, problem));
     }
   };
-  const ask = (/** @type {Part} */ part) => {
+  const drawIfOpen = (/** @type {Part} */ part) => {
     part.due = true;
     part.root.hidden = part.section.isThere?.(state) === false;
     if (!part.root.hidden && (part.fold === null || part.fold.open)) draw(part);
   };
-  const dialog = questionDialog(state, api === null ? null : (...asked) => readAnswers(api, ...asked), (...asked) =>
-    readTranscript(api ?? "", ...asked),
+  const drawSections = (/** @type {string[]} */ ...ids) => ids.forEach((id) => drawIfOpen(entry(parts, id)));
+  const drawAll = () => parts.forEach(drawIfOpen);
+  const dialog = questionDialog(state, api === null ? null : (...place) => readAnswers(api, ...place), (...place) =>
+    readTranscript(api ?? "", ...place),
   );
-  const all = () => parts.forEach(ask);
+  const widest = entry(parts, "ranking").body;
+  const measure = () => {
+    const width = Math.floor(widest.clientWidth);
+    const isChanged = width !== state.width;
+    state.width = width;
+    return isChanged;
+  };
   const print = (/** @type {boolean} */ printing) => {
-    Object.assign(state, { printing, width: printing ? PAPER : 0 });
+    Object.assign(state, { printing, width: printing ? PAPER_WIDTH : 0 });
     if (!printing) measure();
     for (const { fold } of parts.values()) if (fold) fold.open = printing;
-    all();
-  };
-  const measure = () => {
-    const width = Math.floor(entry(parts, "ranking").body.clientWidth);
-    if (width === state.width) return false;
-    state.width = width;
-    return true;
+    drawAll();
   };
 
   measure();
   drawTop();
-  new ResizeObserver(() => measure() && all()).observe(entry(parts, "ranking").body);
-  onNight(all);
+  new ResizeObserver(() => measure() && drawAll()).observe(widest);
+  onNight(drawAll);
   followEdges();
   for (const part of parts.values()) {
     followFolds(part.body, () => draw(part));
-    part.fold?.addEventListener("toggle", ({ target }) => target === part.fold && part.due && ask(part));
+    part.fold?.addEventListener("toggle", ({ target }) => target === part.fold && part.due && drawIfOpen(part));
+    part.section.wire?.(part.body, state);
   }
   top.addEventListener("click", ({ target }) => {
     const part = target instanceof HTMLAnchorElement ? parts.get(target.hash.slice(1)) : undefined;
@@ -140,45 +111,41 @@ function openPage(page, view, api) {
   });
   window.addEventListener("beforeprint", () => print(true));
   window.addEventListener("afterprint", () => print(false));
-  for (const part of parts.values()) part.section.wire?.(part.body, state);
-  all();
+  drawAll();
 
   return {
-    show(/** @type {RunView} */ fresh) {
+    onView(/** @type {RunView} */ fresh) {
       const before = state.view;
       Object.assign(state, { view: fresh, facts: factsOf(fresh) });
       announce(announcer, before, state.facts);
       drawTop();
-      all();
+      drawAll();
       dialog.redraw();
     },
-    pulse(/** @type {RunProgress} */ pulse) {
+    onPulse(/** @type {RunProgress} */ pulse) {
       state.pulse = pulse;
-      for (const cell of pulse.cells) learn(state.view, cell);
+      for (const cell of pulse.cells) takeIn(state.view, cell);
       drawTop();
-      ask(entry(parts, "cost"));
-      if (!state.view.results) ask(entry(parts, "ranking"));
-      if (pulse.sites.length) ask(entry(parts, "traffic"));
-      if (pulse.cells.length) {
-        ask(entry(parts, "trials"));
-        ask(entry(parts, "questions"));
-        dialog.redraw();
-      }
+      drawSections("cost");
+      if (!state.view.results) drawSections("ranking");
+      if (pulse.sites.length) drawSections("traffic");
+      if (!pulse.cells.length) return;
+      drawSections("trials", "questions");
+      dialog.redraw();
     },
-    connection(/** @type {"live" | "waiting" | "ended"} */ found) {
-      Object.assign(state, { live: found === "live", waiting: found === "waiting" });
-      if (found === "ended") state.pulse = null;
+    onConnection(/** @type {Connection} */ connection) {
+      Object.assign(state, { live: connection === "live", waiting: connection === "waiting" });
+      if (connection === "ended") state.pulse = null;
       drawTop();
-      ask(entry(parts, "ranking"));
-      ask(entry(parts, "cost"));
+      drawSections("ranking", "cost");
     },
   };
 }
 
-/** Takes in what is known now of a model on a question. @param {RunView} view @param {CellUpdate} given */
-function learn(view, { model, question, posterior }) {
-  if (view.trials[model]?.[question] === undefined) return; // of a run with other models, whose view is fetched next
-  view.trials[model][question] = posterior.counts.reduce((sum, one) => sum + one, 0);
+/** Updates the posterior of a model on a question. @param {RunView} view @param {CellUpdate} cell */
+function takeIn(view, { model, question, posterior }) {
+  if (view.trials[model]?.[question] === undefined) return; // of a run with other models, whose view is read next
+  view.trials[model][question] = sumOf(posterior.counts, Number);
   view.posterior_of[model][question] = view.posteriors.push(posterior) - 1;
 }
 
@@ -193,37 +160,26 @@ function partOf(section) {
 }
 
 /** @param {State} state */
-function title(state) {
-  const { view } = state;
-  const status = statusOf(view, state.live);
+function title({ view, live, waiting }) {
+  const status = statusOf(view, live);
   return [
     h("p", { class: "brand" }, "adaptive-eval"),
-    h(
-      "h1",
-      null,
-      name(view.name),
-      " ",
-      h("span", { class: `status ${status}` }, status),
-      state.live && status === "running" ? h("span", { class: "pulse" }, "live") : null,
-      state.waiting ? h("span", { class: "waiting", role: "status" }, "no connection, trying again …") : null,
-    ),
+    h("h1", null, [
+      [name(view.name), " ", h("span", { class: `status ${status}` }, status)],
+      live && status === "running" ? h("span", { class: "pulse" }, "live") : null,
+      waiting ? h("span", { class: "waiting", role: "status" }, "no connection, trying again …") : null,
+    ]),
     h("p", { class: "quiet" }, subtitle(view)),
   ];
 }
 
 /** @param {RunView} view */
-function footer(view) {
-  const run = view.results?.run;
-  return h(
-    "footer",
-    { class: "quiet" },
-    `adaptive-eval${run ? ` ${plain(run.version)}` : ""}. Scores are averages over trials (`,
-    term("score", "avg@N"),
-    "), so that models with unequal numbers of trials compare fairly; ",
-    view.configuration.trials?.draw ? null : term("bayes", "Bayes@N"),
-    view.configuration.trials?.draw ? null : " stands beside them. ",
-    "Estimates after “Don’t Pass@k” (arXiv:2510.04265).",
-  );
+function footer({ results }) {
+  const version = results ? ` ${plain(results.run.version)}` : "";
+  return h("footer", { class: "quiet" }, [
+    [`adaptive-eval${version}. Scores are averages over trials (`, term("score", "avg@N"), "), so that models with "],
+    "unequal numbers of trials compare fairly. Estimates after “Don’t Pass@k” (arXiv:2510.04265).",
+  ]);
 }
 
 /**
@@ -231,15 +187,12 @@ function footer(view) {
  * @param {HTMLElement} announcer @param {RunView} before @param {Facts} facts
  */
 function announce(announcer, before, facts) {
-  const known = new Map((before.results?.pairs ?? []).map((pair) => [pairKey(pair.better, pair.worse), pair.verdict]));
+  const earlier = new Map(before.results?.pairs.map((pair) => [pairKey(pair.better, pair.worse), pair.verdict]));
   const fresh = facts.pairs.filter(
-    (pair) => pair.verdict !== "open" && known.get(pairKey(pair.better, pair.worse)) !== pair.verdict,
+    ({ better, worse, verdict }) => verdict !== "open" && earlier.get(pairKey(better, worse)) !== verdict,
   );
-  if (fresh.length)
-    announcer.textContent = fresh
-      .slice(0, 5)
-      .map((pair) => `${pairText(facts, pair)}: ${pair.word}`)
-      .join("; ");
+  const lines = fresh.slice(0, MAX_ANNOUNCED).map((pair) => `${pairText(facts, pair)}: ${pair.word}`);
+  if (lines.length) announcer.textContent = lines.join("; ");
 }
 
 async function begin() {
@@ -255,24 +208,19 @@ async function begin() {
 /** @param {HTMLElement} page @param {string} api */
 async function monitor(page, api) {
   /** @type {ReturnType<typeof openPage> | null} */
-  let shown = null;
+  let opened = null;
   try {
     await follow(api, {
       onView(view) {
-        if (shown === null) shown = openPage(page, view, api);
-        else shown.show(view);
+        if (opened === null) opened = openPage(page, view, api);
+        else opened.onView(view);
       },
-      onPulse: (pulse) => shown?.pulse(pulse),
-      onState: (found) => shown?.connection(found),
+      onPulse: (pulse) => opened?.onPulse(pulse),
+      onConnection: (connection) => opened?.onConnection(connection),
     });
   } catch (error) {
-    page.append(
-      h(
-        "p",
-        { class: "problem", role: "alert" },
-        `The run cannot be read: ${plain(messageOf(error))}. Reload the page to try again.`,
-      ),
-    );
+    const text = `The run cannot be read: ${plain(messageOf(error))}. Reload the page to try again.`;
+    page.append(h("p", { class: "problem", role: "alert" }, text));
   }
 }
 

@@ -2,8 +2,8 @@
 
 import { badge } from "./chart.js";
 import { h } from "./dom.js";
-import { difference, entry, needs, pairKey, pairText, resultsOf, SETTLED, size } from "./facts.js";
-import { grid, namesRoom, paint, wire } from "./grid.js";
+import { SETTLED, difference, entry, needs, pairKey, pairText, resultsOf, size } from "./facts.js";
+import { grid, namesRoom, onGrid } from "./grid.js";
 import { factList } from "./parts.js";
 import { term } from "./terms.js";
 import { chance, name, number, percent, plain } from "./text.js";
@@ -12,9 +12,7 @@ import { chance, name, number, percent, plain } from "./text.js";
 /** @import { Grid, Place } from "./grid.js" */
 /** @import { Section, State } from "./parts.js" */
 
-/** @typedef {Map<string, Pair>} Pairs */
-
-const [LEAST_SIDE, MOST_SIDE, NAMED, NUMBERED] = [4, 38, 13, 32];
+const [MIN_SIDE, MAX_SIDE, NAMED_SIDE, NUMBERED_SIDE] = [4, 38, 13, 32];
 
 /** @type {Section} */
 export const matrix = {
@@ -22,66 +20,67 @@ export const matrix = {
   title: "Pair matrix",
   isThere: ({ view }) => view.z.length > 1,
   render({ view, facts, ui }) {
+    const content = detail(view, facts, chosenPair(facts, ui.cell));
     return [
       h("p", null, term("z"), " of the row against the column, positive where the row is ahead."),
       key(levelOf(facts)),
-      h(
-        "div",
-        { class: "beside" },
+      h("div", { class: "beside" }, [
         grid("z of every model against every other.", "matrix"),
-        h(
-          "div",
-          { class: "detail", "data-key": "detail" },
-          detail(view, facts, pairsOf(facts), chosenOf(facts, ui.cell)),
-        ),
-      ),
+        h("div", { class: "detail", "data-key": "detail" }, content),
+      ]),
     ];
   },
-  painted: (root, state) => paint(root, gridOf(state)),
-  wire: (root, state) => wire(root, state, gridOf),
+  ...onGrid(gridOf),
 };
 
 /** @param {State} state @returns {Grid} */
 function gridOf(state) {
   const { view, facts, ui, width } = state;
   const { names } = facts;
-  const [level, pairs] = [levelOf(facts), pairsOf(facts)];
-  const rows = names.map((model, at) => `${at + 1} ${model}`);
+  const [level, compared] = [levelOf(facts), comparedPairs(facts)];
+  const { adjusted_p: p, gate } = resultsOf(view);
+  const rows = names.map((model, index) => `${index + 1} ${model}`);
   const room = namesRoom(rows, 0.25 * width);
-  const beside = (/** @type {number} */ left) => Math.floor((width - left - 2) / names.length);
-  const isNamed = beside(room) >= NAMED;
-  const side = Math.min(MOST_SIDE, Math.max(LEAST_SIDE, beside(isNamed ? room : 0)));
-  const of = (/** @type {Place} */ [row, column]) =>
-    /** @type {[[string, string], Standing]} */ ([
-      [names[row], names[column]],
-      standing(view, pairs, level, [names[row], names[column]], [row, column]),
-    ]);
-  const [first, second] = chosenOf(facts, ui.cell);
+  const sideBeside = (/** @type {number} */ left) => Math.floor((width - left - 2) / names.length);
+  const isNamed = sideBeside(room) >= NAMED_SIDE;
+  const side = Math.min(MAX_SIDE, Math.max(MIN_SIDE, sideBeside(isNamed ? room : 0)));
+  const standing = (/** @type {Place} */ [row, column]) => {
+    const pair = compared.get(pairKey(names[row], names[column]));
+    const stands = Math.min(p[row]?.[column] ?? 1, p[column]?.[row] ?? 1) < level;
+    return { z: view.z[row][column], pair, stands, called: pair?.verdict === "resolved" && !gate.length }; // a gate is not about the order
+  };
+  const [first, second] = chosenPair(facts, ui.cell);
   return {
     rows,
-    heads: side >= NUMBERED ? names.map((_, at) => String(at + 1)) : [],
+    heads: side >= NUMBERED_SIDE ? names.map((_, index) => String(index + 1)) : [],
     columns: names.length,
     left: isNamed ? room : 0,
     width: side,
     height: side,
     chosen: [entry(facts.rankOf, first), entry(facts.rankOf, second)],
-    passes: ([row, column]) => row === column,
-    draw(pen, at, box) {
+    isEmpty: ([row, column]) => row === column,
+    draw(pen, place, box) {
+      const { z, stands, called, pair } = standing(place);
       const height = box.height - (side > 6 ? 1 : 0);
-      const [, { z, stands, called, compared }] = of(at);
-      const isSelf = at[0] === at[1];
-      const fill = isSelf ? "line" : stands || called ? ((z ?? 0) > 0 ? "ahead" : "behind") : "card";
-      pen.fillStyle = pen.ink(fill);
+      const isSelf = place[0] === place[1];
+      pen.fillStyle = pen.ink(isSelf ? "line" : !stands && !called ? "card" : (z ?? 0) > 0 ? "ahead" : "behind");
       pen.globalAlpha = called && !stands ? 0.45 : 1;
       pen.fillRect(box.left, box.top, box.width, height);
       pen.globalAlpha = 1;
-      pen.lineWidth = side >= NAMED ? 2 : 1;
+      pen.lineWidth = side >= NAMED_SIDE ? 2 : 1;
       pen.strokeStyle = pen.fillStyle = pen.ink("ink");
       const inset = pen.lineWidth / 2;
-      if (compared) pen.strokeRect(box.left + inset, box.top + inset, box.width - 2 * inset, height - 2 * inset);
-      if (side >= NUMBERED && !isSelf) pen.fillText(short(z), box.left + box.width - 4, box.top + height / 2);
+      if (pair) pen.strokeRect(box.left + inset, box.top + inset, box.width - 2 * inset, height - 2 * inset);
+      if (side < NUMBERED_SIDE || isSelf) return;
+      // far from 0 nobody needs decimals
+      pen.fillText(number(z, Math.abs(z ?? 0) < 9.95 ? 1 : 0), box.left + box.width - 4, box.top + height / 2);
     },
-    tell: (at) => labelOf(...of(at)),
+    describe(place) {
+      const { z, stands, pair } = standing(place);
+      const facts = [`z ${number(z, 1)}`, stands && "stands among all pairs", pair?.word].filter(Boolean);
+      const [row, column] = place.map((index) => plain(names[index]));
+      return `${row} against ${column}: ${facts.join(", ")}`;
+    },
     choose([row, column]) {
       ui.cell = [names[row], names[column]];
       state.refresh("matrix");
@@ -89,9 +88,9 @@ function gridOf(state) {
   };
 }
 
-/** What the objective compares. @param {Facts} facts @returns {Pairs} */
-function pairsOf(facts) {
-  const compared = facts.pairs.filter((pair) => pair.worse !== null);
+/** What the objective compares. @param {Facts} facts @returns {Map<string, Pair>} */
+function comparedPairs({ pairs }) {
+  const compared = pairs.filter((pair) => pair.worse !== null);
   return new Map(compared.map((pair) => [pairKey(pair.better, pair.worse), pair]));
 }
 
@@ -100,118 +99,54 @@ function levelOf(facts) {
   return 1 - (facts.decisions.stopping?.confidence ?? 0.95);
 }
 
-/** The pair that the reader has chosen, or the first. @param {Facts} facts @param {[string, string] | undefined} cell @returns {[string, string]} */
-function chosenOf(facts, cell) {
-  return cell && facts.rankOf.has(cell[0]) && facts.rankOf.has(cell[1]) ? cell : [facts.names[0], facts.names[1]];
+/** The chosen pair, or the first. @param {Facts} facts @param {[string, string]} [cell] @returns {[string, string]} */
+function chosenPair({ names, rankOf }, cell) {
+  return cell && rankOf.has(cell[0]) && rankOf.has(cell[1]) ? cell : [names[0], names[1]];
 }
 
-/** What fills and frames say. @param {number} level */
+/** What fills and frames mean. @param {number} level */
 function key(level) {
-  const swatch = (/** @type {string} */ className) =>
-    h("span", { class: `swatch ${className}`, "aria-hidden": "true" });
-  return h(
-    "ul",
-    { class: "key" },
-    h(
-      "li",
-      null,
-      swatch("ahead"),
-      swatch("behind"),
-      "stands among all pairs: ",
-      term("adjusted_p", "adjusted p"),
-      ` below ${number(level, 2)}`,
-    ),
+  const swatch = (/** @type {string} */ kind) => h("span", { class: `swatch ${kind}`, "aria-hidden": "true" });
+  const adjusted = ["stands among all pairs: ", term("adjusted_p", "adjusted p"), ` below ${number(level, 2)}`];
+  return h("ul", { class: "key" }, [
+    h("li", null, swatch("ahead"), swatch("behind"), adjusted),
     h("li", null, swatch("ahead alone"), swatch("behind alone"), "called by the run, but not standing among all pairs"),
     h("li", null, swatch("compared"), "compared by the objective"),
-  );
+  ]);
 }
 
-/**
- * @typedef {object} Standing
- * @property {number | null} z
- * @property {boolean} stands among all pairs
- * @property {boolean} called by the run
- * @property {Pair | undefined} compared by the objective
- */
-
-/**
- * What is known of a pair.
- * @param {RunView} view
- * @param {Pairs} pairs
- * @param {number} level
- * @param {[string, string]} models
- * @param {Place} place
- * @returns {Standing}
- */
-function standing(view, pairs, level, [model, other], [row, column]) {
-  const compared = pairs.get(pairKey(model, other));
-  const p = Math.min(pOf(view, row, column) ?? 1, pOf(view, column, row) ?? 1);
-  return {
-    z: view.z[row][column],
-    stands: p < level,
-    called: compared?.verdict === "resolved" && !resultsOf(view).gate.length, // which is not about the order
-    compared,
-  };
-}
-
-/** @param {[string, string]} models @param {Standing} found */
-function labelOf([model, other], { z, stands, compared }) {
-  const said = [`z ${number(z, 1)}`, stands && "stands among all pairs", compared?.word];
-  return `${plain(model)} against ${plain(other)}: ${said.filter(Boolean).join(", ")}`;
-}
-
-/** Far from 0 nobody needs decimals. @param {number | null} z */
-function short(z) {
-  return number(z, Math.abs(z ?? 0) < 9.95 ? 1 : 0);
-}
-
-/** @param {RunView} view @param {number} row @param {number} column */
-function pOf(view, row, column) {
-  return resultsOf(view).adjusted_p[row]?.[column] ?? null;
-}
-
-/** @param {RunView} view @param {Facts} facts @param {Pairs} pairs @param {[string, string]} models */
-function detail(view, facts, pairs, [model, other]) {
-  const [row, column] = [entry(facts.rankOf, model), entry(facts.rankOf, other)];
-  const { models } = resultsOf(view);
-  const [one, two] = [models[row], models[column]];
-  const compared = pairs.get(pairKey(model, other));
-  const gap = one.score === null || two.score === null ? null : one.score - two.score;
-  /** @type {[Child, Child][]} */
-  const rows = [
-    ["Difference", difference(facts, gap)],
-    [term("z"), number(view.z[row][column])],
-    [[term("adjusted_p"), " that the row is not better"], chance(pOf(view, row, column))],
-    [[term("adjusted_p"), " that the column is not better"], chance(pOf(view, column, row))],
-    ...(compared ? comparedRows(facts, compared) : []),
-  ];
+/** @param {RunView} view @param {Facts} facts @param {[string, string]} models */
+function detail(view, facts, [first, second]) {
+  const [row, column] = [entry(facts.rankOf, first), entry(facts.rankOf, second)];
+  const { models, adjusted_p: p } = resultsOf(view);
+  const pair = comparedPairs(facts).get(pairKey(first, second));
+  const [a, b] = [models[row].score, models[column].score];
+  const verdict = pair
+    ? badge(pair.verdict, pair.word)
+    : h("span", { class: "quiet" }, "not compared by the objective");
   return [
-    h(
-      "h3",
-      null,
-      name(model, 40),
-      " against ",
-      name(other, 40),
-      " ",
-      compared
-        ? badge(compared.verdict, compared.word)
-        : h("span", { class: "quiet" }, "not compared by the objective"),
-    ),
-    factList(rows),
+    h("h3", null, name(first, 40), " against ", name(second, 40), " ", verdict),
+    factList([
+      ["Difference", difference(facts, a === null || b === null ? null : a - b)],
+      [term("z"), number(view.z[row][column])],
+      [[term("adjusted_p"), " that the row is not better"], chance(p[row]?.[column])],
+      [[term("adjusted_p"), " that the column is not better"], chance(p[column]?.[row])],
+      ...(pair ? comparedFacts(facts, pair) : []),
+    ]),
   ];
 }
 
 /** @param {Facts} facts @param {Pair} pair @returns {[Child, Child][]} */
-function comparedRows(facts, pair) {
-  const judged = facts.gate ? `${facts.gate.z}, ${pairText(facts, pair)}` : null;
+function comparedFacts(facts, pair) {
   return [
-    ...(judged === null ? [] : [/** @type {[Child, Child]} */ ([term("z", judged), number(pair.z)])]),
-    ...(SETTLED.has(pair.verdict) ? [] : [/** @type {[Child, Child]} */ ([term("boundary"), number(pair.boundary)])]),
-    ...(judged !== null ? [] : [/** @type {[Child, Child]} */ ([term("rho", "ρ = Φ(|z|)"), chance(pair.rho)])]),
+    facts.gate
+      ? [term("z", `${facts.gate.z}, ${pairText(facts, pair)}`), number(pair.z)]
+      : [term("z", "ρ = Φ(|z|)"), chance(pair.rho)],
+    [term("boundary"), SETTLED.has(pair.verdict) ? null : number(pair.boundary)],
     [term("information"), percent(pair.information)],
     [term("power"), percent(pair.power)],
-    [term(needs(facts).key), needs(facts).of(pair)],
+    [term("trials_needed", needs(facts).label), needs(facts).of(pair)],
     ["z on questions like these", number(pair.sampled_z)],
-    [term("certifiable_delta"), size(facts, pair.certifiable_delta)],
+    [term("delta", "Certifiable δ"), size(facts, pair.certifiable_delta)],
   ];
 }

@@ -1,7 +1,8 @@
-// What stands around the ranking: how the run stands, what it cost, and how it was decided.
+// What stands around the ranking: the state of the run, what it cost, and how it was decided.
 
 import { besides, budget, inShort, tiles } from "./costs.js";
 import { h } from "./dom.js";
+import { sumOf } from "./parts.js";
 import { moment, name, plain, plural } from "./text.js";
 /** @import { Section, State } from "./parts.js" */
 
@@ -10,9 +11,7 @@ export const cost = {
   id: "cost",
   title: "What it cost",
   shown: true,
-  render(state) {
-    return [tiles(state), warnings(state.view), besides(state.view), budget(state)];
-  },
+  render: (state) => [tiles(state), warnings(state.view), besides(state.view), budget(state)],
 };
 
 /** @type {Section} */
@@ -21,7 +20,16 @@ export const decided = {
   title: "How it was decided",
   shown: true,
   render({ view }) {
-    return [promise(view)];
+    const { objective, rule, promise, allocation } = view.words;
+    const rows = [
+      ["Objective", objective],
+      ["Rule", rule],
+      ["Promise", promise],
+      ["Allocation", allocation],
+      ["Same seeds", view.by_trial.join(" ")],
+    ].filter(([, text]) => text);
+    const entries = rows.map(([label, text]) => h("div", null, h("dt", null, label), h("dd", null, plain(text, 2000))));
+    return [h("dl", { class: "promise" }, entries)];
   },
 };
 
@@ -29,39 +37,39 @@ export const decided = {
 const OUTCOMES = ["FAIL", "open", "UNDECIDED", "PASS"];
 
 /** The worst outcome of a gate; undefined if there is none. @param {RunView} view */
-function outcomeOf({ results }) {
-  return OUTCOMES.find((one) => results?.gate.some((row) => row.outcome === one));
+function worstOutcome({ results }) {
+  return OUTCOMES.find((outcome) => results?.gate.some((row) => row.outcome === outcome));
 }
 
-/** The run's state in one word: of a gate that is over its outcome. @param {RunView} view @param {boolean} live */
+/** The run's state in one word: of a finished gate its outcome. @param {RunView} view @param {boolean} live */
 export function statusOf(view, live) {
   const status = view.results?.run.status;
-  if (status) return (status === "finished" && outcomeOf(view)) || status;
+  if (status) return (status === "finished" && worstOutcome(view)) || status;
   if (live || (view.ended === null && view.error === null)) return "running";
-  return (
-    /^(UNDECIDED|killed|finished)/i.exec(view.ended ?? "")?.[0].replace(/[KF]/, (one) => one.toLowerCase()) ?? "stopped"
-  );
+  const word = /^(UNDECIDED|killed|finished)/i.exec(view.ended ?? "")?.[0];
+  return word?.replace(/[KF]/, (letter) => letter.toLowerCase()) ?? "stopped";
 }
 
-/** What was found, in a sentence, and how the run stands. @param {State} state */
+/** The finding in a sentence, and the state of the run. @param {State} state */
 export function headline({ view, live }) {
   if (!view.results) {
-    const trials = view.trials.flat().reduce((sum, one) => sum + one, 0);
+    const trials = sumOf(view.trials.flat(), Number);
     return [
       `No look has been taken yet: ${plural(trials, "trial")} so far. `,
       live ? "The ranking appears with the first complete round." : ending(view),
     ];
   }
-  const { run } = view.results;
-  const outcome = outcomeOf(view);
-  const why = run.status === "running" ? "Running." : ending(view);
+  const outcome = worstOutcome(view);
+  const end = view.results.run.status === "running" ? "Running." : ending(view);
+  const findings = view.finding.map((line) => {
+    const own = outcome && OUTCOMES.find((word) => line.startsWith(`${word}: `));
+    return [h("b", { class: own ? `gate-${own}` : null }, plain(line, 2000)), " "];
+  });
+  // a gate that has ended has said its end as its finding
+  const isSaid = outcome && view.error === null && end.startsWith(outcome);
   return [
-    view.finding.map((line) => {
-      const own = outcome && OUTCOMES.find((one) => line.startsWith(`${one}: `));
-      return [h("b", { class: own ? `gate-${own}` : null }, plain(line, 2000)), " "];
-    }),
-    // the end of a gate is what it has found
-    outcome && view.error === null && why.startsWith(outcome) ? null : h("span", { class: "quiet" }, why),
+    findings,
+    isSaid ? null : h("span", { class: "quiet" }, end),
     view.counted === null ? null : [" ", h("span", { class: "quiet" }, view.counted)],
   ];
 }
@@ -69,63 +77,33 @@ export function headline({ view, live }) {
 /** What to do next, each command on a line of its own. @param {RunView} view */
 export function nextSteps(view) {
   if (!view.next_steps.length) return null;
-  const step = (/** @type {RunView["next_steps"][number]} */ { says, command }, /** @type {number} */ at) => [
-    h("p", null, at ? null : h("b", null, "Next: "), plain(says, 1000)),
+  const steps = view.next_steps.map(({ says, command }, index) => [
+    h("p", null, index ? null : h("b", null, "Next: "), plain(says, 1000)),
     command === null ? null : h("pre", { class: "command" }, plain(command, 4000)),
-  ];
-  return h("div", { class: "next" }, view.next_steps.map(step));
+  ]);
+  return h("div", { class: "next" }, steps);
 }
 
-/** How the run has ended: of an error its first line. @param {RunView} view */
-function ending(view) {
-  const { error, ended } = view;
+/** How the run has ended; if by an error, its first line. @param {RunView} view */
+function ending({ error, ended }) {
   return plain(error === null ? (ended ?? "") : `Stopped by an error: ${error.replace(/[.:]$/, "")}.`, 1000);
 }
 
 /** @param {RunView} view */
-function promise(view) {
-  const { words } = view;
-  const rows = [
-    ["Objective", words.objective],
-    ["Rule", words.rule],
-    ["Promise", words.promise],
-    ["Allocation", words.allocation],
-    ["Same seeds", view.by_trial.join(" ")],
-  ];
-  return h(
-    "dl",
-    { class: "promise" },
-    rows
-      .filter(([, text]) => text)
-      .map(([label, text]) => h("div", null, h("dt", null, label), h("dd", null, plain(text, 2000)))),
-  );
-}
-
-/** @param {RunView} view */
 function warnings(view) {
-  const all = view.results?.warnings ?? [];
-  if (!all.length) return null;
-  return h(
-    "div",
-    { class: "warnings" },
-    h("h3", null, plural(all.length, "warning")),
-    h(
-      "ul",
-      null,
-      all.map((one) =>
-        h(
-          "li",
-          null,
-          h("span", { class: "kind" }, plain(one.kind)),
-          one.model === null ? null : [h("b", null, name(one.model, 60)), ": "],
-          plain(one.text, 1000),
-        ),
-      ),
-    ),
+  const rows = view.results?.warnings ?? [];
+  if (!rows.length) return null;
+  const items = rows.map(({ kind, model, text }) =>
+    h("li", null, [
+      h("span", { class: "kind" }, plain(kind)),
+      model === null ? null : [h("b", null, name(model, 60)), ": "],
+      plain(text, 1000),
+    ]),
   );
+  return h("div", { class: "warnings" }, h("h3", null, plural(rows.length, "warning")), h("ul", null, items));
 }
 
-/** The line under the run's name: what it has, what it cost, and where the answers are. @param {RunView} view */
+/** The line under the run's name: its size, its cost, and where the answers are. @param {RunView} view */
 export function subtitle(view) {
   const run = view.results?.run;
   return [

@@ -2,61 +2,55 @@
 
 import { h } from "./dom.js";
 import { count, plural } from "./text.js";
-/** @import { Child } from "./dom.js" */
+/** @import { Attributes, Child } from "./dom.js" */
 /** @import { Facts } from "./facts.js" */
-
-/** @typedef {{by: string, down: boolean}} Sort */
+/** @import { Place } from "./grid.js" */
 
 /**
- * What the reader has chosen.
- * @typedef {object} Ui
- * @property {string} [filter]
- * @property {string} [order] of the questions
- * @property {number} [questions]
- * @property {string} [pair]
- * @property {boolean} [allPairs]
- * @property {[string, string]} [cell]
- * @property {[number, number]} [heat]
- * @property {[question: number, model: string]} [lane]
+ * Choices of the reader: what filters and orders the questions and how many are shown, and what is chosen in each section.
+ * @typedef {{filter?: string, order?: string, questions?: number, pair?: string, allPairs?: boolean,
+ *   cell?: [string, string], heat?: Place, lane?: [question: number, model: string]}} Ui
  */
 
 /**
  * What a page shows, and how its parts reach each other.
- * @typedef {object} State
- * @property {RunView} view
- * @property {Facts} facts
- * @property {Ui} ui
- * @property {RunProgress | null} pulse
- * @property {boolean} live
- * @property {boolean} waiting
- * @property {boolean} printing
- * @property {number} width
- * @property {(id: string) => void} refresh
- * @property {(question: number, model?: string) => void} openQuestion
+ * @typedef {{view: RunView, facts: Facts, ui: Ui, pulse: RunProgress | null, live: boolean, waiting: boolean,
+ *   printing: boolean, width: number, refresh: (id: string) => void,
+ *   openQuestion: (question: number, model?: string) => void}} State
  */
 
 /**
- * One section of the page: `render` gives its content, `painted` and `wire` get the element that holds it. What is not
- * always `shown` is folded away.
- * @typedef {object} Section
- * @property {string} id
- * @property {string} title
- * @property {boolean} [shown]
- * @property {(state: State) => boolean} [isThere] whether it has anything to say
- * @property {(state: State) => Child[]} render
- * @property {(root: HTMLElement, state: State) => void} [painted]
- * @property {(root: HTMLElement, state: State) => void} [wire]
+ * One section of the page: `render` gives its content, `painted` and `wire` get the element that holds it. It is folded
+ * away unless it is always `shown`, and left out where `isThere` says that it has nothing to say.
+ * @typedef {{id: string, title: string, shown?: boolean, isThere?: (state: State) => boolean,
+ *   render: (state: State) => Child[], painted?: (root: HTMLElement, state: State) => void,
+ *   wire?: (root: HTMLElement, state: State) => void}} Section
  */
 
 /**
- * @typedef {object} Table
- * @property {string} caption
- * @property {boolean} [shown]
- * @property {Child[]} head
- * @property {Child[][]} rows
- * @property {number} [texts]
- * @property {((row: number) => string) | null} [key]
+ * A column of a table: its heading, what it shows of a row, and attributes of the heading and of the cells.
+ * @template R
+ * @typedef {[title: Child, cell: (row: R) => Child, heading?: Attributes, cells?: Attributes]} Column
  */
+
+/**
+ * A table, given by its columns and rows. The first `texts` columns are texts, the others numbers; a column may be left
+ * out. A caption that is not `shown` is for who does not see the table. `key` names a row, so that it stays itself when
+ * rows move.
+ * @template R
+ * @typedef {{caption: string, columns: (Column<R> | false | null)[], rows: readonly R[], texts?: number,
+ *   shown?: boolean, key?: (row: R) => string, className?: string}} Table
+ */
+
+/** A column built from data. @template R @param {Child} title @param {(row: R) => Child} cell @returns {Column<R>} */
+export function column(title, cell) {
+  return [title, cell];
+}
+
+/** A remark. @param {...Child} content */
+export function note(...content) {
+  return h("p", { class: "note" }, content);
+}
 
 /**
  * A part of the page that scrolls by itself, and that the keyboard reaches.
@@ -66,38 +60,29 @@ export function region(label, className, ...content) {
   return h("div", { class: `scroll ${className}`.trim(), tabindex: 0, role: "region", "aria-label": label }, content);
 }
 
-/**
- * A table whose rows begin with a heading; the first `texts` columns are texts, the others numbers. A cell may be
- * nodes; `key` names a row, so that it stays itself when rows move.
- * @param {Table} given
- */
-export function table({ caption, shown = false, head, rows, texts = 1, key = null }) {
-  const side = (/** @type {number} */ at) => (at < texts ? null : "digits");
-  return h(
-    "table",
-    null,
+/** A table in a region that scrolls; nothing if it has no rows. @template R @param {Table<R>} given */
+export function table({ caption, columns, rows, texts = 1, shown = false, key, className = "" }) {
+  if (!rows.length) return null;
+  const present = columns.filter((column) => column !== false && column !== null);
+  const side = (/** @type {number} */ index) => (index < texts ? null : "digits");
+  const heads = present.map(([title, , more], index) => h("th", { scope: "col", class: side(index), ...more }, title));
+  const body = rows.map((row) => {
+    const cells = present.map(([, cell, , more], index) =>
+      index ? h("td", { class: side(index), ...more }, cell(row)) : h("th", { scope: "row" }, cell(row)),
+    );
+    return h("tr", { "data-key": key ? key(row) : null }, cells);
+  });
+  const content = h("table", null, [
     h("caption", { class: shown ? null : "unseen" }, h("span", { class: "says" }, caption)),
-    h(
-      "thead",
-      null,
-      h(
-        "tr",
-        null,
-        head.map((title, at) => h("th", { scope: "col", class: side(at) }, title)),
-      ),
-    ),
-    h(
-      "tbody",
-      null,
-      rows.map((row, place) =>
-        h(
-          "tr",
-          { "data-key": key ? key(place) : null },
-          row.map((cell, at) => (at ? h("td", { class: side(at) }, cell) : h("th", { scope: "row" }, cell))),
-        ),
-      ),
-    ),
-  );
+    h("thead", null, h("tr", null, heads)),
+    h("tbody", null, body),
+  ]);
+  return region(caption, className, content);
+}
+
+/** A table under its caption as a heading; nothing if it has no rows. @template R @param {Table<R>} given */
+export function titledTable(given) {
+  return given.rows.length ? [h("h3", null, given.caption), table(given)] : null;
 }
 
 /** The numbers that the reader has unfolded. @type {Set<string>} */
@@ -105,93 +90,61 @@ const unfolded = new Set();
 
 /**
  * The numbers behind a chart, to be unfolded: only then are they drawn.
- * @param {string} title @param {() => Omit<Table, "caption" | "shown">} content @param {string | null} [key]
+ * @template R
+ * @param {string} caption @param {() => Omit<Table<R>, "caption" | "shown">} content @param {string} [key]
  */
-export function data(title, content, key = null) {
-  const open = unfolded.has(key ?? title);
-  return h(
-    "details",
-    { class: "data", "data-key": key, "data-fold": key ?? title, open },
+export function data(caption, content, key) {
+  const fold = key ?? caption;
+  const open = unfolded.has(fold);
+  return h("details", { class: "data", "data-key": key, "data-fold": fold, open }, [
     h("summary", null, "Data"),
-    open ? region(title, "tall", table({ caption: title, shown: true, ...content() })) : null,
-  );
+    open ? table({ caption, shown: true, className: "tall", ...content() }) : null,
+  ]);
 }
 
-/**
- * Keeps what the reader unfolds, and has the section drawn again that it is in.
- * @param {HTMLElement} root @param {() => void} draw
- */
+/** Keeps what the reader unfolds, and redraws its section. @param {HTMLElement} root @param {() => void} draw */
 export function followFolds(root, draw) {
-  root.addEventListener(
-    "toggle",
-    (event) => {
-      const { target } = event;
-      if (!(target instanceof HTMLDetailsElement) || target.dataset.fold === undefined) return;
-      const { fold } = target.dataset;
-      if (unfolded.has(fold) === target.open) return;
-      if (target.open) unfolded.add(fold);
-      else unfolded.delete(fold);
-      draw();
-    },
-    { capture: true }, // it does not rise from where it happens
-  );
+  const follow = (/** @type {Event} */ { target }) => {
+    if (!(target instanceof HTMLDetailsElement) || target.dataset.fold === undefined) return;
+    const { fold } = target.dataset;
+    if (unfolded.has(fold) === target.open) return;
+    if (target.open) unfolded.add(fold);
+    else unfolded.delete(fold);
+    draw();
+  };
+  root.addEventListener("toggle", follow, { capture: true }); // a toggle does not bubble
 }
 
 /** Labels and values side by side; a value that is missing is left out. @param {[Child, Child][]} rows */
 export function factList(rows) {
-  const there = rows.filter(([, value]) => value !== null && value !== undefined && value !== "");
-  return h(
-    "dl",
-    { class: "facts" },
-    there.map(([label, value]) => h("div", null, h("dt", null, label), h("dd", null, value))),
-  );
+  const present = rows.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const entries = present.map(([label, value]) => h("div", null, h("dt", null, label), h("dd", null, value)));
+  return h("dl", { class: "facts" }, entries);
 }
 
 /**
- * A field that filters the rows of a table, and how many it leaves; what is written in it is heard by `[data-filter]`.
- * @param {{placeholder: string, shown: number, all: number, unit: string, more?: Child}} given
+ * A field that filters rows, and how many it leaves.
+ * @param {{placeholder: string, shown: number, all: number, unit: string}} given @param {...Child} more
  */
-export function filterField({ placeholder, shown, all, unit, more }) {
-  const input = h("input", {
-    type: "search",
-    "data-filter": "",
-    placeholder,
-    autocomplete: "off",
-    spellcheck: "false",
-  });
-  return h(
-    "p",
-    { class: "controls" },
-    h("label", null, "Filter ", input),
+export function filterField({ placeholder, shown, all, unit }, ...more) {
+  const field = { type: "search", "data-filter": "", placeholder, autocomplete: "off", spellcheck: "false" };
+  return h("p", { class: "controls" }, [
+    h("label", null, "Filter ", h("input", field)),
     more,
     h("span", { class: "quiet", role: "status" }, `${count(shown)} of ${plural(all, unit)}`),
-  );
+  ]);
 }
 
 /**
- * The rows one of whose texts has what is written in the filter field.
- * @template T
- * @param {T[]} rows @param {string} written @param {(row: T) => string[]} texts
+ * The rows one of whose texts has what the reader has typed.
+ * @template R @param {R[]} rows @param {string} typed @param {(row: R) => string[]} texts
  */
-export function filtered(rows, written, texts) {
-  const wanted = written.trim().toLowerCase();
+export function filtered(rows, typed, texts) {
+  const wanted = typed.trim().toLowerCase();
   return rows.filter((row) => texts(row).some((text) => text.toLowerCase().includes(wanted)));
 }
 
-/**
- * The heading of a column by which the rows can be sorted; a click on it is heard by `[data-sort]`.
- * @param {string} by @param {Sort | null | undefined} sort @param {Child} title @param {Record<string, any>} [more]
- */
-export function sortHeading(by, sort, title, more = {}) {
-  const here = sort?.by === by ? sort : null;
-  return h(
-    "th",
-    { scope: "col", "aria-sort": here && (here.down ? "descending" : "ascending"), ...more },
-    h(
-      "button",
-      { type: "button", "data-sort": by },
-      title,
-      here ? h("span", { class: "arrow", "aria-hidden": "true" }, here.down ? " ↓" : " ↑") : null,
-    ),
-  );
+/** The sum over rows. @template R @param {readonly R[]} rows @param {(row: R) => number} value */
+export function sumOf(rows, value) {
+  return rows.reduce((sum, row) => sum + value(row), 0);
 }

@@ -1,7 +1,7 @@
 // The run under other rubrics: the rank of every model, and what could not be worked out.
 
 import { h } from "./dom.js";
-import { region, table } from "./parts.js";
+import { column, sumOf, table } from "./parts.js";
 import { listed, name, number, plain, plural } from "./text.js";
 /** @import { Section } from "./parts.js" */
 
@@ -11,53 +11,45 @@ export const rubrics = {
   title: "Under other rubrics",
   isThere: ({ view }) => view.rescored !== null && view.rescored.rubrics.length > 1,
   render({ view }) {
-    const found = view.rescored;
-    if (!found) return [];
-    const models = found.rubrics[0].models.map((model) => name(model.name));
-    const caption = "Rank of each model under each rubric, with its tier in brackets";
+    if (!view.rescored) return [];
+    const { rubrics, trials } = view.rescored;
+    const ranks = rubrics[0].models.map((model, index) =>
+      column(name(model.name), (/** @type {typeof rubrics[0]} */ row) => rankOf(row.models[index])),
+    );
+    const notes = notesOf(view.rescored).map((text) => h("li", null, plain(text, 500)));
     return [
-      h(
-        "p",
-        { class: "quiet" },
-        `${plural(found.trials, "trial")} that the scores are of, put into categories anew by what is stored of each. `,
+      h("p", { class: "quiet" }, [
+        `${plural(trials, "trial")} that the scores are of, put into categories anew by what is stored of each. `,
         "A rubric that was chosen because of what it shows here promises nothing.",
-      ),
-      region(
-        caption,
-        "",
-        table({
-          caption,
-          head: ["Rubric", ...models, "Kendall’s tau-b"],
-          rows: found.rubrics.map((one) => [plain(one.name), ...one.models.map(place), number(one.tau_b)]),
-        }),
-      ),
-      h(
-        "ul",
-        null,
-        notes(found).map((text) => h("li", null, plain(text, 500))),
-      ),
+      ]),
+      table({
+        caption: "Rank of each model under each rubric, with its tier in brackets",
+        rows: rubrics,
+        columns: [["Rubric", (row) => plain(row.name)], ...ranks, ["Kendall’s tau-b", (row) => number(row.tau_b)]],
+      }),
+      h("ul", null, notes),
     ];
   },
 };
 
 /** @param {RescoredModel} model */
-function place(model) {
-  return model.rank === null ? "–" : `${model.rank} (${model.tier})`;
+function rankOf({ rank, tier }) {
+  return rank === null ? "–" : `${rank} (${tier})`;
 }
 
-/** What holds for several rubrics is said once. @param {Rescoring} found @returns {string[]} */
-function notes({ rubrics, unavailable }) {
-  /** @type {Map<string, string[]>} */
-  const said = new Map();
-  const say = (/** @type {string} */ what, /** @type {string} */ rubric) =>
-    said.set(what, [...(said.get(what) ?? []), rubric]);
-  for (const one of rubrics) {
-    if (one.fitted.length) say(`thresholds fitted on these trials (${one.fitted.join(", ")})`, one.name);
-    for (const [signal, value] of Object.entries(one.assumed))
-      say(`no trial has ${signal}; it is taken to be ${value}`, one.name);
-    const lacking = one.models.reduce((sum, model) => sum + model.left_out, 0);
-    if (lacking) say(`${plural(lacking, "trial")} left out for lack of a signal`, one.name);
-  }
-  for (const one of unavailable) say(`not worked out: ${one.why}`, one.name);
-  return [...said].map(([what, names]) => `${listed(names)}: ${what}.`);
+/** Remarks, each once with all rubrics that it holds for. @param {Rescoring} rescored @returns {string[]} */
+function notesOf({ rubrics, unavailable }) {
+  /** @type {[note: string, rubric: string][]} */
+  const notes = rubrics.flatMap(({ name, fitted, assumed, models }) => {
+    const leftOut = sumOf(models, (model) => model.left_out);
+    return [
+      fitted.length ? `thresholds fitted on these trials (${fitted.join(", ")})` : "",
+      ...Object.entries(assumed).map(([signal, value]) => `no trial has ${signal}; it is taken to be ${value}`),
+      leftOut ? `${plural(leftOut, "trial")} left out for lack of a signal` : "",
+    ].map((note) => /** @type {[string, string]} */ ([note, name]));
+  });
+  for (const { name, why } of unavailable) notes.push([`not worked out: ${why}`, name]);
+  const texts = new Set(notes.map(([note]) => note).filter(Boolean));
+  const rubricsOf = (/** @type {string} */ text) => notes.filter(([note]) => note === text).map(([, rubric]) => rubric);
+  return [...texts].map((text) => `${listed(rubricsOf(text))}: ${text}.`);
 }

@@ -1,17 +1,15 @@
-// Parts of the page that scroll sideways say so: a fading edge where there is more.
+// A part of the page that scrolls sideways has a fading edge where there is more.
 
-/** Marks what in `root` has more to its left or right. @param {Element} root */
+/** Marks the parts of `root` that have more to their left or right. @param {Element} root */
 export function markEdges(root) {
-  for (const box of root.querySelectorAll(".scroll")) mark(box);
+  root.querySelectorAll(".scroll").forEach(mark);
 }
 
 /** Keeps the marks true while somebody scrolls. */
 export function followEdges() {
-  document.addEventListener(
-    "scroll",
-    (event) => event.target instanceof Element && event.target.matches(".scroll") && mark(event.target),
-    { capture: true, passive: true },
-  );
+  const follow = (/** @type {Event} */ { target }) =>
+    target instanceof Element && target.matches(".scroll") && mark(target);
+  document.addEventListener("scroll", follow, { capture: true, passive: true });
 }
 
 /** @param {Element} box */

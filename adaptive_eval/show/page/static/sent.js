@@ -1,20 +1,19 @@
-// What the server sends, or a report carries, and how it is read. Its types are in tests/show/sent.d.ts, which is written
-// from the Python types.
+// What a server sends, or a report carries. Its types are in tests/show/sent.d.ts, written from the Python types.
 
 /** The run that a report carries. @returns {RunView | null} */
 export function embeddedView() {
   return embedded("view");
 }
 
-/** What every word means, which each document carries. @returns {Glossary} */
+/** The glossary, which each document carries. @returns {Glossary} */
 export function embeddedGlossary() {
   return embedded("glossary");
 }
 
 /** @param {string} id */
 function embedded(id) {
-  const found = document.getElementById(id);
-  return found && JSON.parse(found.textContent);
+  const element = document.getElementById(id);
+  return element && JSON.parse(element.textContent);
 }
 
 /** The view of the run behind `api`. @param {string} api @returns {Promise<RunView>} */
@@ -22,7 +21,10 @@ export function readView(api) {
   return json(`${api}view`);
 }
 
-/** Totals of the run behind `api`, and what has changed since a step. @param {string} api @param {number} after @returns {Promise<RunProgress>} */
+/**
+ * Totals, and what has changed since a step.
+ * @param {string} api @param {number} after @returns {Promise<RunProgress>}
+ */
 export function readProgress(api, after) {
   return json(`${api}progress?after=${after}`);
 }
@@ -50,13 +52,13 @@ export function readTranscript(api, question, model, trial) {
   return json(`${api}transcript/${question}?model=${model}&trial=${trial}`);
 }
 
-/** Where Inspect's logs lie in the directory of a run. */
+/** The place of Inspect's logs in the directory of a run. */
 export const INSPECT_LOGS = "logs/inspect";
 
 /** The server did not answer, or not with what was asked for. */
 export class Unreachable extends Error {}
 
-/** The JSON behind an address; an error that says what the server said. @param {string} address */
+/** The JSON behind an address. @param {string} address */
 async function json(address) {
   const unreachable = (/** @type {Error} */ { message }) => {
     throw new Unreachable(message);

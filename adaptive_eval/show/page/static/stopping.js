@@ -2,16 +2,16 @@
 
 import { badge } from "./chart.js";
 import { h, on } from "./dom.js";
-import { SETTLED, entry, comparesNothing, needs, pairKey, pairText, score, size, unit } from "./facts.js";
-import { region, table } from "./parts.js";
+import { SETTLED, comparesNothing, entry, needs, pairKey, pairText, score, size, unit } from "./facts.js";
+import { note, titledTable } from "./parts.js";
 import { term } from "./terms.js";
 import { count, number, percent, plural } from "./text.js";
-import { hasGap, large, small, titleOf } from "./walk.js";
-/** @import { Facts, Point } from "./facts.js" */
-/** @import { Section, State } from "./parts.js" */
+import { hasGap, large, small } from "./walk.js";
+/** @import { Facts, Pair, Point } from "./facts.js" */
+/** @import { Section } from "./parts.js" */
 
-const SHOWN = 24;
-const MOST_LEFT = 300;
+const MAX_PANELS = 24;
+const MAX_ROWS = 300;
 
 /** @type {Section} */
 export const stopping = {
@@ -20,34 +20,26 @@ export const stopping = {
   isThere: ({ facts }) => facts.pairs.length > 0,
   render(state) {
     const { facts, ui } = state;
-    const pairs = walkedPairs(facts);
+    // after a resume with other settings the results may be ahead of the looks, which are taken anew
+    const pairs = facts.pairs.filter((pair) => facts.series.has(keyOf(pair)));
     if (!pairs.length) return [h("p", { class: "quiet" }, "The looks are taken anew when the run goes on.")];
-    const keys = pairs.map(keyOf);
-    const chosen =
-      ui.pair !== undefined && facts.series.has(ui.pair) ? ui.pair : keys[mostTelling(pairs, keys, facts.series)];
-    const shown = ui.allPairs ? pairs.length : Math.min(SHOWN, pairs.length);
+    const chosen = pairs.find((pair) => keyOf(pair) === ui.pair) ?? mostTelling(pairs, facts);
+    const shown = ui.allPairs ? pairs : pairs.slice(0, MAX_PANELS);
+    const panels = shown.map((pair) => small(facts, entry(facts.series, keyOf(pair)), pair, pair === chosen));
+    const more = { type: "button", class: "more", "data-all-pairs": "" };
     return [
-      explanation(facts, entry(facts.series, chosen).points),
-      large(state, entry(facts.series, chosen), pairs[keys.indexOf(chosen)]),
-      picker(state, chosen, keys),
-      h(
-        "div",
-        { class: "panels" },
-        pairs.slice(0, shown).map((pair, at) => small(facts, entry(facts.series, keys[at]), pair, keys[at] === chosen)),
-      ),
-      shown < pairs.length
-        ? h(
-            "button",
-            { type: "button", class: "more", "data-all-pairs": "" },
-            `Show all ${plural(pairs.length, unit(facts))}`,
-          )
-        : null,
-      left(facts),
+      explanation(facts, entry(facts.series, keyOf(chosen)).points),
+      large(state, entry(facts.series, keyOf(chosen)), chosen),
+      h("div", { class: "panels" }, panels),
+      shown.length < pairs.length ? h("button", more, `Show all ${plural(pairs.length, unit(facts))}`) : null,
+      undecided(facts),
     ];
   },
   wire(root, state) {
-    on(root, "click", "[data-pair]", (button) => choose(state, button.dataset.pair ?? ""));
-    on(root, "change", "[data-pairs]", (/** @type {HTMLSelectElement} */ select) => choose(state, select.value));
+    on(root, "click", "[data-pair]", (button) => {
+      state.ui.pair = button.dataset.pair;
+      state.refresh("stopping");
+    });
     on(root, "click", "[data-all-pairs]", () => {
       state.ui.allPairs = true;
       state.refresh("stopping");
@@ -60,122 +52,60 @@ function keyOf(pair) {
   return pairKey(pair.better, pair.worse);
 }
 
-/** After a resume with other settings the results may be ahead of the looks, which are taken anew. @param {Facts} facts */
-function walkedPairs(facts) {
-  return facts.pairs.filter((pair) => facts.series.has(keyOf(pair)));
-}
-
-/** @param {State} state @param {string} key */
-function choose(state, key) {
-  state.ui.pair = key;
-  state.refresh("stopping");
-}
-
-/**
- * The first comparison that is open, else the one that was decided last.
- * @param {PairRow[]} pairs @param {string[]} keys @param {Facts["series"]} series
- */
-function mostTelling(pairs, keys, series) {
-  const open = pairs.findIndex((pair) => pair.verdict === "open");
-  if (open >= 0) return open;
-  const decided = keys.map((key) => entry(series, key).points.find((point) => point.verdict !== "open")?.look ?? 0);
-  return decided.indexOf(Math.max(...decided));
+/** The first comparison that is open, else the one that was decided last. @param {Pair[]} pairs @param {Facts} facts */
+function mostTelling(pairs, facts) {
+  const decided = (/** @type {Pair} */ pair) =>
+    entry(facts.series, keyOf(pair)).points.find((point) => point.verdict !== "open")?.look ?? 0;
+  const open = pairs.find((pair) => pair.verdict === "open");
+  return open ?? pairs.reduce((latest, pair) => (decided(pair) > decided(latest) ? pair : latest));
 }
 
 /** @param {Facts} facts @param {Point[]} points */
 function explanation(facts, points) {
   if (comparesNothing(facts))
     return h("p", null, "A score is known once half of its 95% interval is within the width that was asked for.");
-  const gap = hasGap(points) ? " A gap: the two were not compared at those looks." : "";
-  const tie =
-    !facts.gate && (facts.decisions.stopping?.delta ?? 0) > 0
-      ? [
-          " Within the inner wedge, which opens as the difference becomes known to within ",
-          term("delta", "delta"),
-          ", the pair is called tied.",
-        ]
-      : null;
-  return h(
-    "p",
-    null,
-    "A comparison is called at the first ",
-    term("look", "look"),
-    " at which ",
-    term("z", facts.gate?.z),
-    " lies beyond the ",
-    term("boundary", "boundary"),
-    ", above it or below.",
-    tie,
-    ` Calls and ties stand.${gap}`,
-  );
-}
-
-/** @param {State} state @param {string} chosen @param {string[]} current */
-function picker(state, chosen, current) {
-  const { series } = state.facts;
-  const others = [...series.keys()].filter((key) => !current.includes(key));
-  const option = (/** @type {string} */ key) =>
-    h("option", { value: key, selected: key === chosen }, titleOf(state.facts, entry(series, key)));
-  return h(
-    "label",
-    { class: "picker" },
-    "Comparison ",
-    h(
-      "select",
-      { "data-pairs": "" },
-      h("optgroup", { label: "Compared now" }, current.map(option)),
-      others.length ? h("optgroup", { label: "Compared at an earlier look" }, others.map(option)) : null,
-    ),
-  );
+  const canTie = !facts.gate && (facts.decisions.stopping?.delta ?? 0) > 0;
+  const wedge = " Within the inner wedge, which opens as the difference becomes known to within ";
+  return h("p", null, [
+    ["A comparison is called at the first ", term("look", "look"), " at which ", term("z", facts.gate?.z)],
+    [" lies beyond the ", term("boundary", "boundary"), ", above it or below."],
+    canTie ? [wedge, term("delta", "delta"), ", the pair is called tied."] : null,
+    " Calls and ties stand.",
+    hasGap(points) ? " A gap: the two were not compared at those looks." : "",
+  ]);
 }
 
 /** What is open, out of reach or blocked, and how many trials it would need. @param {Facts} facts */
-function left(facts) {
+function undecided(facts) {
   const { pairs } = facts;
-  const rows = pairs.filter((pair) => !SETTLED.has(pair.verdict));
+  const rows = pairs
+    .filter((pair) => !SETTLED.has(pair.verdict))
+    .sort((a, b) => (a.trials_needed ?? Infinity) - (b.trials_needed ?? Infinity));
   if (!rows.length)
-    return h(
-      "p",
-      { class: "note" },
-      `${pairs.length === 1 ? "The only" : `All ${count(pairs.length)}`} ${unit(facts)}${
-        pairs.length === 1 ? " is" : "s are"
-      } decided.`,
-    );
-  const sorted = [...rows].sort((one, other) => (one.trials_needed ?? Infinity) - (other.trials_needed ?? Infinity));
-  const title = "Open or out of reach, and what it would take";
+    return pairs.length === 1
+      ? note(`The only ${unit(facts)} is decided.`)
+      : note(`All ${count(pairs.length)} ${unit(facts)}s are decided.`);
+  const isWidth = comparesNothing(facts);
   return [
-    h("h3", null, title),
-    region(
-      title,
-      "",
-      table({
-        caption: title,
-        head: [
-          "Comparison",
-          "Verdict",
-          comparesNothing(facts) ? term("sigma_here", "σ") : term("z", facts.gate?.z),
-          term("boundary"),
-          term("power"),
-          term(needs(facts).key),
-          term("certifiable_delta"),
-        ],
-        texts: 2,
-        key: (at) => keyOf(sorted[at]),
-        rows: sorted
-          .slice(0, MOST_LEFT)
-          .map((pair) => [
-            pairText(facts, pair),
-            badge(pair.verdict, pair.word),
-            comparesNothing(facts) ? score(facts, pair.sigma, 2) : number(pair.z),
-            number(pair.boundary),
-            percent(pair.power),
-            needs(facts).of(pair),
-            size(facts, pair.certifiable_delta),
-          ]),
-      }),
-    ),
-    sorted.length > MOST_LEFT
-      ? h("p", { class: "note" }, `and ${plural(sorted.length - MOST_LEFT, "more", "more")}, which need more trials`)
+    titledTable({
+      caption: "Open or out of reach, and what it would take",
+      texts: 2,
+      key: keyOf,
+      rows: rows.slice(0, MAX_ROWS),
+      columns: [
+        ["Comparison", (pair) => pairText(facts, pair)],
+        ["Verdict", (pair) => badge(pair.verdict, pair.word)],
+        isWidth
+          ? [term("sigma", "σ"), (pair) => score(facts, pair.sigma, 2)]
+          : [term("z", facts.gate?.z), (pair) => number(pair.z)],
+        [term("boundary"), (pair) => number(pair.boundary)],
+        [term("power"), (pair) => percent(pair.power)],
+        [term("trials_needed", needs(facts).label), needs(facts).of],
+        [term("delta", "Certifiable δ"), (pair) => size(facts, pair.certifiable_delta)],
+      ],
+    }),
+    rows.length > MAX_ROWS
+      ? note(`and ${plural(rows.length - MAX_ROWS, "more", "more")}, which need more trials`)
       : null,
   ];
 }

@@ -1,35 +1,31 @@
-// Words that explain themselves: buttons that show what the glossary says of them, by pointer, touch and keyboard.
+// Words that explain themselves: buttons that show their entry in the glossary, by pointer, touch and keyboard.
 
 import { h } from "./dom.js";
 import { embeddedGlossary } from "./sent.js";
 
 const GAP = 6;
 const EDGE = 8;
-const LEAVING = 200;
+const LEAVING_MS = 200;
 
 /** @type {Glossary | null} */
 let words = null;
 
-/** What every word means, as the document brings it along. */
 function glossary() {
   words ??= embeddedGlossary();
   return words;
 }
 
-/** A word of the glossary, in the form in which it stands here. @param {TermKey} key @param {string} label */
+/** A word of the glossary, as a button that explains it. @param {TermKey} key @param {string} label */
 export function term(key, label = glossary()[key].name) {
   return h("button", { type: "button", class: "term", "data-term": key, "aria-describedby": `word-${key}` }, label);
 }
 
 /** The whole glossary: what the buttons are described by, and what paper has instead of them. */
 export function glossaryList() {
-  return h(
-    "dl",
-    { class: "glossary" },
-    Object.entries(glossary()).map(([key, { name, text }]) =>
-      h("div", null, h("dt", null, name), h("dd", { id: `word-${key}` }, text)),
-    ),
+  const entries = Object.entries(glossary()).map(([key, { name, text }]) =>
+    h("div", null, h("dt", null, name), h("dd", { id: `word-${key}` }, text)),
   );
+  return h("dl", { class: "glossary" }, entries);
 }
 
 /** Shows the explanation of a word while the pointer or the focus is on it; a press holds it until the next one. */
@@ -71,7 +67,7 @@ export function openTerms() {
     else if (inBubble(event)) clearTimeout(shown.leaving);
     else if (shown.button && shown.button !== document.activeElement) {
       clearTimeout(shown.leaving);
-      shown.leaving = window.setTimeout(hide, LEAVING); // time to reach the explanation itself
+      shown.leaving = window.setTimeout(hide, LEAVING_MS); // time to reach the explanation itself
     }
   });
   document.addEventListener("focusin", (event) => {
@@ -93,10 +89,7 @@ export function openTerms() {
   window.addEventListener("resize", follow);
 }
 
-/**
- * Below the word where there is room, else above it, and never over an edge.
- * @param {HTMLElement} bubble @param {HTMLElement} button
- */
+/** Below the word if there is room, else above it. @param {HTMLElement} bubble @param {HTMLElement} button */
 function place(bubble, button) {
   const box = button.getBoundingClientRect();
   const left = Math.min(box.left, document.documentElement.clientWidth - bubble.offsetWidth - EDGE);

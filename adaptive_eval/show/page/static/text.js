@@ -23,16 +23,13 @@ export function count(value) {
   return `${shown}${STEPS[power]}`;
 }
 
-const BEYOND = 30;
+const MORE_DIGITS = 30;
 
-/**
- * So many decimals. Halves go to the even digit as in Python, so that the page says what the other reports say.
- * @param {number} value @param {number} digits
- */
+/** A number with decimals; halves go to the even digit, as in Python. @param {number} value @param {number} digits */
 function fixed(value, digits) {
-  const exact = value.toFixed(digits + BEYOND);
-  const [shown, rest] = [exact.slice(0, -BEYOND).replace(/\.$/, ""), exact.slice(-BEYOND)];
-  return /^50*$/.test(rest) && /[02468]$/.test(shown) ? shown : value.toFixed(digits);
+  const exact = value.toFixed(digits + MORE_DIGITS);
+  const [shown, beyond] = [exact.slice(0, -MORE_DIGITS).replace(/\.$/, ""), exact.slice(-MORE_DIGITS)];
+  return /^50*$/.test(beyond) && /[02468]$/.test(shown) ? shown : value.toFixed(digits);
 }
 
 /** A number with so many decimals, with a true minus. @param {number | null | undefined} value */
@@ -62,7 +59,7 @@ export function usd(value) {
 }
 
 /**
- * A small amount: two significant digits, so many decimals at least and six at most.
+ * A small amount: two significant digits, `decimals` to six decimals.
  * @param {number} value @param {number} decimals
  */
 export function amount(value, decimals) {
@@ -88,9 +85,9 @@ export function moment(when) {
   return Number.isNaN(date.getTime()) ? DASH : `${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
-/** One thing or many: plural(2, "look") -> "2 looks". @param {number} value @param {string} one */
-export function plural(value, one, many = `${one}s`) {
-  return `${count(value)} ${value === 1 ? one : many}`;
+/** A number with its unit: plural(2, "look") -> "2 looks". @param {number} value @param {string} unit */
+export function plural(value, unit, units = `${unit}s`) {
+  return `${count(value)} ${value === 1 ? unit : units}`;
 }
 
 /** `a, b and c`. @param {string[]} words */
@@ -98,15 +95,12 @@ export function listed(words) {
   return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 }
 
-/** What an error says. @param {unknown} error */
+/** The message of an error. @param {unknown} error */
 export function messageOf(error) {
   return error instanceof Error ? error.message : String(error);
 }
 
-/**
- * One line of foreign text for labels: odd characters by their code, and cut in the middle where too long.
- * @param {unknown} text
- */
+/** One line of foreign text: odd characters by their code, cut in the middle if too long. @param {unknown} text */
 export function plain(text, longest = 200) {
   const shown = String(text).replace(ODD, coded);
   if (shown.length <= longest) return shown;
@@ -115,20 +109,17 @@ export function plain(text, longest = 200) {
 }
 
 /**
- * A foreign name in running text, so that its direction of writing cannot reach beyond it; it may break behind a slash.
- * @param {unknown} text @param {number=} longest
+ * A foreign name, whose direction of writing cannot reach beyond it; it may break behind a slash.
+ * @param {unknown} text @param {number} [longest]
  */
 export function name(text, longest) {
   const parts = plain(text, longest).split(/(?<=\/)/);
-  return h(
-    "bdi",
-    { class: "name" },
-    parts.flatMap((part, at) => (at ? [h("wbr"), part] : part)),
-  );
+  const breakable = parts.flatMap((part, index) => (index ? [h("wbr"), part] : part));
+  return h("bdi", { class: "name" }, breakable);
 }
 
 /**
- * Foreign text over several lines as nodes, with every control or invisible character shown by its code.
+ * Foreign text over several lines as nodes, with every control or invisible character by its code.
  * @param {unknown} text @returns {Child[]}
  */
 export function visible(text) {

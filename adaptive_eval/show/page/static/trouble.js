@@ -1,219 +1,150 @@
-// What went wrong: answers worth a note, requests that were repeated, and everything that happened to the run.
+// Answers worth a note, requests that were repeated, and the events of the run.
 
 import { transcriptEnd } from "./dialog.js";
 import { h } from "./dom.js";
-import { region, table } from "./parts.js";
+import { column, note, titledTable } from "./parts.js";
 import { INSPECT_LOGS } from "./sent.js";
 import { sites } from "./sites.js";
 import { count, duration, moment, name, number, percent, plain, plural } from "./text.js";
-/** @import { Child } from "./dom.js" */
-/** @import { Section, State } from "./parts.js" */
+/** @import { Section } from "./parts.js" */
 
-/** @type {Record<string, string>} */
-const EVENTS = {
-  started: "started",
-  resumed: "resumed",
-  configured: "settings changed",
-  looks_retaken: "looks repeated",
-  imported: "trials imported",
-  prior: "earlier outcomes taken (R0)",
-  recorded: "recorded models taken",
-  set_aside: "model set aside",
-  ungraded: "a trial without a grade",
-  replica_lost: "replica lost",
-  replica_back: "replica back",
-  retrying: "nothing but failures",
-  noticed: "noticed",
-  servers_awaited: "no server to ask",
-  waiting: "waiting for a place",
-  launching: "server starts",
-  launched: "server ready",
-  server_died: "server died",
-  released: "server stopped",
-  server_rests: "server stopped for now",
-  settled: "model settled",
-  answers_lost: "answers lost",
-  alarm: "alarm",
-  site_awaited: "site waits for a place",
-  site_placed: "site placed",
-  site_lost: "site lost",
-  batch_planned: "batch planned",
-  batch_taken: "batch handed in",
-  batch_cancelled: "batch cancelled",
-  batch_ended: "batch over",
-  regrading: "grading again",
-  regraded: "graded again",
-  grader_chosen: "grader chosen",
-  thresholds: "thresholds frozen",
-  baseline: "verifier asked first",
-  verdicts_asked: "verdicts asked for",
-  verdicts_in_vain: "verdicts in vain",
-  stopped: "stopped",
-  finished: "finished",
-};
-const SHOWN = 300;
+const MAX_EVENTS = 300;
 
 /** @type {Section} */
 export const trouble = {
   id: "traffic",
   title: "Answers, requests, events",
   render(state) {
-    return [sites(state), ...[answers, traffic, batches, turns, events].map((part) => part(state))];
+    const { view } = state;
+    return [sites(state), answers(view), traffic(view), batches(view), turns(view), events(view)];
   },
 };
 
-/** @param {State} state */
-function answers(state) {
-  const { view } = state;
-  const rows = view.results?.models ?? [];
-  const signals = [...new Set(rows.flatMap((row) => Object.keys(row.signals)))].sort();
-  /** @type {[string, (row: ModelRow) => number][]} */
-  const all = [
-    ...signals.map(counted),
-    ["no grade", (row) => row.ungraded],
-    ["repeated word for word", (row) => row.repeats],
+/** @param {RunView} view */
+function answers({ results }) {
+  const models = results?.models ?? [];
+  if (!models.length) return null;
+  const signals = [...new Set(models.flatMap((row) => Object.keys(row.signals)))].sort();
+  /** @type {{title: string, answers: (row: ModelRow) => number}[]} */
+  const counters = [
+    ...signals.map((signal) => ({
+      title: plain(signal.replaceAll("_", " ")),
+      answers: (/** @type {ModelRow} */ row) => row.signals[signal] ?? 0,
+    })),
+    { title: "no grade", answers: (row) => row.ungraded },
+    { title: "repeated word for word", answers: (row) => row.repeats },
   ];
-  const columns = all.filter(([, of]) => rows.some((row) => of(row)));
-  if (!rows.length) return null;
-  if (!columns.length)
-    return h("p", { class: "note" }, "No answer was truncated, empty, refused, repeated or left ungraded.");
-  return titled(
-    "Answers worth a note",
-    ["Model", "Answers", ...columns.map(([title]) => title)],
-    rows
-      .filter((row) => columns.some(([, of]) => of(row)))
-      .map((row) => [
-        name(row.name, 60),
-        count(row.stored_trials),
-        ...columns.map(([, of]) =>
-          of(row) ? `${count(of(row))} (${smallShare(of(row) / Math.max(1, row.stored_trials))})` : "0",
-        ),
-      ]),
-  );
-}
-
-/** The column of a signal. @param {string} signal @returns {[string, (row: ModelRow) => number]} */
-function counted(signal) {
-  return [plain(signal.replaceAll("_", " ")), (row) => row.signals[signal] ?? 0];
-}
-
-/** @param {number} share */
-function smallShare(share) {
-  return share < 0.001 ? "< 0.1%" : percent(share, 1);
-}
-
-/** @param {State} state */
-function traffic(state) {
-  const { view } = state;
-  if (!view.traffic.length) return null;
-  const logs = view.traffic.some((one) => one.replica.startsWith(`${INSPECT_LOGS}/`));
-  const first = view.traffic.some((one) => one.ttft !== null);
-  const told = logs
-    ? h(
-        "p",
-        { class: "note" },
-        "Inspect has the transcripts, in a log of each model for each start of the run: ",
-        h("code", null, `inspect view --log-dir ${INSPECT_LOGS}`),
-        " in the run’s directory shows them.",
-      )
-    : null;
-  const rows = titled(
-    logs ? "Answers by model and log of Inspect" : "Answers by model and server",
-    [
-      "Model",
-      logs ? "Log of Inspect" : "Server",
-      "Answers",
-      "Retries",
-      "per answer",
-      "Prompt tokens",
-      "Completion tokens",
-      "Mean latency",
-      ...(first ? ["to first token"] : []),
+  const present = counters.filter(({ answers }) => models.some((row) => answers(row)));
+  if (!present.length) return note("No answer was truncated, empty, refused, repeated or left ungraded.");
+  const share = (/** @type {number} */ part) => (part < 0.001 ? "< 0.1%" : percent(part, 1));
+  const text = (/** @type {number} */ answers, /** @type {ModelRow} */ row) =>
+    answers ? `${count(answers)} (${share(answers / Math.max(1, row.stored_trials))})` : "0";
+  return titledTable({
+    className: "tall",
+    caption: "Answers worth a note",
+    rows: models.filter((row) => present.some(({ answers }) => answers(row))),
+    columns: [
+      ["Model", (row) => name(row.name, 60)],
+      ["Answers", (row) => count(row.stored_trials)],
+      ...present.map(({ title, answers }) => column(title, (/** @type {ModelRow} */ row) => text(answers(row), row))),
     ],
-    view.traffic.map((one) => [
-      name(one.model, 60),
-      logLink(one.replica) ?? name(one.replica, 60),
-      count(one.trials),
-      count(one.retries),
-      number(one.retries / Math.max(1, one.trials)),
-      count(one.prompt_tokens),
-      count(one.completion_tokens),
-      seconds(one.latency),
-      ...(first ? [seconds(one.ttft)] : []),
-    ]),
-    2,
-  );
-  return [told, rows, view.transcripts.map((end) => transcriptEnd(end))];
+  });
 }
 
-/** Where a report in the run's directory finds a log; null elsewhere. @param {string} log */
-function logLink(log) {
-  if (location.protocol !== "file:" || !/^logs\/inspect\/[\w.+-]+\.eval$/.test(log)) return null;
-  return h("a", { href: log }, name(log, 60));
+/** @param {RunView} view */
+function traffic({ traffic, transcripts }) {
+  const hasLogs = traffic.some((row) => row.replica.startsWith(`${INSPECT_LOGS}/`));
+  const command = h("code", null, `inspect view --log-dir ${INSPECT_LOGS}`);
+  const start = "Inspect has the transcripts, in a log of each model for each start of the run: ";
+  return [
+    hasLogs ? note(start, command, " in the run’s directory shows them.") : null,
+    titledTable({
+      className: "tall",
+      caption: hasLogs ? "Answers by model and log of Inspect" : "Answers by model and server",
+      texts: 2,
+      rows: traffic,
+      columns: [
+        ["Model", (row) => name(row.model, 60)],
+        [hasLogs ? "Log of Inspect" : "Server", (row) => logLink(row.replica)],
+        ["Answers", (row) => count(row.trials)],
+        ["Retries", (row) => count(row.retries)],
+        ["per answer", (row) => number(row.retries / Math.max(1, row.trials))],
+        ["Prompt tokens", (row) => count(row.prompt_tokens)],
+        ["Completion tokens", (row) => count(row.completion_tokens)],
+        ["Mean latency", (row) => seconds(row.latency)],
+        traffic.some((row) => row.ttft !== null) && ["to first token", (row) => seconds(row.ttft)],
+      ],
+    }),
+    transcripts.map((end) => transcriptEnd(end)),
+  ];
 }
 
-/** Places where models were served one after the other. @param {State} state */
-function turns(state) {
-  const rows = (state.view.results?.turns ?? []).map((one) => [
-    plain(one.on, 80),
-    count(one.models),
-    count(one.swaps),
-    duration(one.seconds),
-  ]);
-  return rows.length ? titled("Models that took turns", ["On", "Models", "Loads", "Time for them"], rows) : null;
+/** The name of a server, or a link to a log if the report lies in the run's directory. @param {string} replica */
+function logLink(replica) {
+  const isLog = location.protocol === "file:" && /^logs\/inspect\/[\w.+-]+\.eval$/.test(replica);
+  return isLog ? h("a", { href: replica }, name(replica, 60)) : name(replica, 60);
 }
 
-/** What batch services have. @param {State} state */
-function batches(state) {
-  const rows = state.view.batches.map((one) => [
-    name(one.model, 60),
-    plain(one.batch ?? "being handed in", 60),
-    plain(one.cancelled ? "being cancelled" : "pending", 20),
-    moment(one.since),
-    count(one.requests),
-  ]);
-  return rows.length
-    ? titled("Pending at batch services", ["Model", "Batch", "State", "Since", "Requests"], rows, 4)
-    : null;
+/** Places where models were served a after the b. @param {RunView} view */
+function turns({ results }) {
+  return titledTable({
+    className: "tall",
+    caption: "Models that took turns",
+    rows: results?.turns ?? [],
+    columns: [
+      ["On", (row) => plain(row.on, 80)],
+      ["Models", (row) => count(row.models)],
+      ["Loads", (row) => count(row.swaps)],
+      ["Time for them", (row) => duration(row.seconds)],
+    ],
+  });
+}
+
+/** Pending batches. @param {RunView} view */
+function batches({ batches }) {
+  return titledTable({
+    className: "tall",
+    caption: "Pending at batch services",
+    texts: 4,
+    rows: batches,
+    columns: [
+      ["Model", (row) => name(row.model, 60)],
+      ["Batch", (row) => plain(row.batch ?? "being handed in", 60)],
+      ["State", (row) => (row.cancelled ? "being cancelled" : "pending")],
+      ["Since", (row) => moment(row.since)],
+      ["Requests", (row) => count(row.requests)],
+    ],
+  });
 }
 
 /** @param {number | null} value */
 function seconds(value) {
-  return value === null ? "–" : value < 1 ? `${Math.round(1000 * value)} ms` : duration(value);
+  return value !== null && value < 1 ? `${Math.round(1000 * value)} ms` : duration(value);
 }
 
-/** @param {State} state */
-function events(state) {
-  const { view } = state;
-  const shown = view.events.slice(-SHOWN).reverse();
-  if (!shown.length) return null;
-  const left = view.events.length - shown.length;
+/** @param {RunView} view */
+function events({ events }) {
+  const shown = events.slice(-MAX_EVENTS).reverse();
+  const earlier = events.length - shown.length;
   return [
-    titled(
-      "Events, the latest first",
-      ["Time", "What", "Details"],
-      shown.map((event) => [
-        moment(event.at),
-        EVENTS[event.kind] ?? plain(event.kind.replaceAll("_", " ")),
-        h("span", { class: "wrap" }, plain(event.text ?? details(event.body), 600)),
-      ]),
-      3,
-    ),
-    left ? h("p", { class: "note" }, `and ${plural(left, "earlier event")}`) : null,
+    titledTable({
+      className: "tall",
+      caption: "Events, the latest first",
+      texts: 3,
+      rows: shown,
+      columns: [
+        ["Time", (event) => moment(event.at)],
+        ["Event", (event) => plain(event.kind.replaceAll("_", " "))],
+        ["Details", (event) => h("span", { class: "wrap" }, plain(event.text ?? details(event.body), 600))],
+      ],
+    }),
+    earlier ? note(`and ${plural(earlier, "earlier event")}`) : null,
   ];
 }
 
 /** The facts of an event, such as "answers: 3"; what is 0 or unknown is left out. @param {EventView["body"]} body */
 function details(body) {
-  return Object.entries(body)
-    .filter(([, value]) => value)
-    .map(
-      ([key, value]) => `${key.replaceAll("_", " ")}: ${typeof value === "number" ? Number(value.toFixed(4)) : value}`,
-    )
-    .join(" · ");
-}
-
-/** @param {string} title @param {string[]} head @param {Child[][]} rows */
-function titled(title, head, rows, texts = 1) {
-  return [h("h3", null, title), region(title, "tall", table({ caption: title, head, rows, texts }))];
+  const text = (/** @type {unknown} */ value) => (typeof value === "number" ? Number(value.toFixed(4)) : value);
+  const facts = Object.entries(body).filter(([, value]) => value);
+  return facts.map(([key, value]) => `${key.replaceAll("_", " ")}: ${text(value)}`).join(" · ");
 }

@@ -2,7 +2,7 @@
 
 const SIMPLE = /^[A-Za-z_./][A-Za-z0-9_./ +()-]*$/;
 const WORDS = /^(?:null|true|false|~|yes|no|on|off|y|n|\.nan|[+-]?\.inf)$/i;
-// JSON has them as they are, YAML not even in quotes
+// YAML, unlike JSON, does not take these as they are, even in quotes
 const UNPRINTABLE = /[\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]/g;
 const CONTROL = /[\u0000-\u0009\u000b-\u001f\ud800-\udfff]/;
 const VARIABLE = /\$\{[A-Za-z_]\w*(?::-[^}]*)?\}/g;
@@ -12,40 +12,37 @@ const VARIABLE = /\$\{[A-Za-z_]\w*(?::-[^}]*)?\}/g;
  * @param {any} value @returns {string}
  */
 export function yaml(value, indent = "") {
-  if (Array.isArray(value)) return value.map((one) => `${indent}- ${item(one, indent)}`).join("");
-  return Object.entries(value)
-    .map(([key, one]) => `${indent}${scalar(key)}:${after(one, indent)}`)
-    .join("");
+  if (Array.isArray(value)) return value.map((element) => `${indent}- ${item(element, indent)}`).join("");
+  const lines = Object.entries(value).map(([key, setting]) => `${indent}${scalar(key)}:${afterKey(setting, indent)}`);
+  return lines.join("");
 }
 
 /** @param {any} value @param {string} indent */
-function after(value, indent) {
-  if (filled(value)) return flat(value) ? ` [${value.map(scalar).join(", ")}]\n` : `\n${yaml(value, `${indent}  `)}`;
-  if (typeof value === "string" && value.includes("\n") && blockable(value))
-    return ` |-\n${literal(value)
-      .split("\n")
-      .map((line) => (line ? `${indent}  ${line}` : ""))
-      .join("\n")}\n`;
-  return ` ${scalar(value)}\n`;
+function afterKey(value, indent) {
+  if (isFilled(value))
+    return isFlat(value) ? ` [${value.map(scalar).join(", ")}]\n` : `\n${yaml(value, `${indent}  `)}`;
+  if (typeof value !== "string" || !value.includes("\n") || !fitsBlock(value)) return ` ${scalar(value)}\n`;
+  const lines = literal(value).split("\n");
+  return ` |-\n${lines.map((line) => (line ? `${indent}  ${line}` : "")).join("\n")}\n`;
 }
 
 /** @param {any} value @param {string} indent */
 function item(value, indent) {
-  return filled(value) ? yaml(value, `${indent}  `).trimStart() : `${scalar(value)}\n`;
+  return isFilled(value) ? yaml(value, `${indent}  `).trimStart() : `${scalar(value)}\n`;
 }
 
 /** @param {unknown} value */
-function filled(value) {
+function isFilled(value) {
   return value !== null && typeof value === "object" && Object.keys(value).length > 0;
 }
 
 /** @param {unknown} value */
-function flat(value) {
-  return Array.isArray(value) && value.every((one) => one === null || typeof one !== "object");
+function isFlat(value) {
+  return Array.isArray(value) && value.every((element) => element === null || typeof element !== "object");
 }
 
 /** Whether a text comes back from a block as it was. @param {string} text */
-function blockable(text) {
+function fitsBlock(text) {
   return !(/^[ \n]|\n$/.test(text) || CONTROL.test(text) || text.search(UNPRINTABLE) >= 0);
 }
 
@@ -53,10 +50,8 @@ function blockable(text) {
 function scalar(value) {
   if (typeof value !== "string") return JSON.stringify(value);
   if (SIMPLE.test(value) && !WORDS.test(value) && !value.endsWith(" ")) return value;
-  return JSON.stringify(literal(value)).replace(
-    UNPRINTABLE,
-    (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`,
-  );
+  const code = (/** @type {string} */ character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  return JSON.stringify(literal(value)).replace(UNPRINTABLE, code);
 }
 
 /** What looks like a variable was written with two dollars. @param {string} text */
