@@ -39,7 +39,7 @@ from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.notes import RunStarted
 from adaptive_eval.report.records import TrialRecord
-from adaptive_eval.storage.errors import DATABASE_FILE
+from adaptive_eval.store.errors import DATABASE_FILE
 
 MODELS, EACH, AT_ONCE = 200, 4, 65536
 MOST_MEMORY, MOST_BYTES_A_TRIAL = 1024.0, 120.0

@@ -32,7 +32,7 @@ from throughput import COMMAND, MODELS, QUESTIONS, WORKER, configuration
 from adaptive_eval.base.errors import AdaptiveEvalError
 from adaptive_eval.notes import ServerLaunched, events_of_kind
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.storage.locate import has_database
+from adaptive_eval.store.locate import has_database
 
 MOST_TIMES = 1.0
 """Goal: the head's CPU of a trial, beside a run that asks and grades by itself."""

@@ -12,16 +12,16 @@ from adaptive_eval.core import Plan
 from adaptive_eval.core.types import Cost, Reason
 from adaptive_eval.endpoints.types import Answer, Endpoint, Message, Prompt
 from adaptive_eval.questions.types import Question
-from adaptive_eval.run.driver import Driver
-from adaptive_eval.run.events import Setting
-from adaptive_eval.run.machine import Machine
-from adaptive_eval.run.records import LookTaken, Note
-from adaptive_eval.run.replay import Stage
-from adaptive_eval.run.resume import begin
-from adaptive_eval.run.supply import AskedModel, EndpointClient, EndpointSupply, Supply
-from adaptive_eval.storage.header import Json, RunHeader
-from adaptive_eval.storage.read import LogReader
-from adaptive_eval.storage.write import RunStore
+from adaptive_eval.machine.driver import Driver
+from adaptive_eval.machine.events import Setting
+from adaptive_eval.machine.machine import Machine
+from adaptive_eval.machine.records import LookTaken, Note
+from adaptive_eval.machine.replay import Stage
+from adaptive_eval.machine.resume import begin
+from adaptive_eval.machine.supply import AskedModel, EndpointClient, EndpointSupply, Supply
+from adaptive_eval.store.header import Json, RunHeader
+from adaptive_eval.store.read import LogReader
+from adaptive_eval.store.write import RunStore
 
 
 class StillClock:

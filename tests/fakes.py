@@ -17,8 +17,8 @@ from adaptive_eval.questions.types import Question
 from adaptive_eval.report.build import build_results
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.snapshot import RunSubject, take_snapshot
-from adaptive_eval.run.usage import TrialUsage
-from adaptive_eval.storage.header import RunHeader
+from adaptive_eval.machine.usage import TrialUsage
+from adaptive_eval.store.header import RunHeader
 
 
 def uniform(*parts: object) -> float:

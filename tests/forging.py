@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from adaptive_eval.storage.errors import DATABASE_FILE
-from adaptive_eval.storage.schema import COVERED, checksum
+from adaptive_eval.store.errors import DATABASE_FILE
+from adaptive_eval.store.schema import COVERED, checksum
 
 
 def reseal(database: sqlite3.Connection) -> None:

@@ -23,7 +23,7 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.worlds import Latency, World, binary, with_mean
-from adaptive_eval.storage.locate import has_database
+from adaptive_eval.store.locate import has_database
 
 MODELS = ("ada", "bob", "cyd")
 PAID = {"batch", "gpus", "launch"}

@@ -18,11 +18,11 @@ from adaptive_eval.notes import Event, ModelSetAside, RunFinished, RunResumed, R
 from adaptive_eval.report.looks import plain_look
 from adaptive_eval.report.make import Draft, Reporter
 from adaptive_eval.report.snapshot import run_subject, take_state
-from adaptive_eval.run.notes import note_of
-from adaptive_eval.run.records import LookTaken, Record
-from adaptive_eval.run.trial import DONE, GradeDetails, Trial
-from adaptive_eval.run.usage import TrialUsage
-from adaptive_eval.storage.write import RunStore
+from adaptive_eval.machine.notes import note_of
+from adaptive_eval.machine.records import LookTaken, Record
+from adaptive_eval.machine.trial import DONE, GradeDetails, Trial
+from adaptive_eval.machine.usage import TrialUsage
+from adaptive_eval.store.write import RunStore
 
 MODELS = {"ada": 0.9, "bob": 0.5, "cyd": 0.45}
 REPLICA = "http://127.0.0.1:9/v1"

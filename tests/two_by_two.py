@@ -3,7 +3,7 @@
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.report.records import TrialRecord
-from adaptive_eval.storage.header import RunHeader
+from adaptive_eval.store.header import RunHeader
 
 HEADER = RunHeader(
     name="two-by-two",

@@ -20,7 +20,7 @@ from adaptive_eval.report.stored import open_run
 from adaptive_eval.running.reporting import apply_labels
 from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.text import markdown_cell, strip_markup
-from adaptive_eval.storage.lock import is_held
+from adaptive_eval.store.lock import is_held
 
 
 def label(

@@ -19,7 +19,7 @@ from adaptive_eval.report.lines import safe_line
 from adaptive_eval.report.words import pace_in_words, run_in_words
 from adaptive_eval.show.forecast import answer_line, forecast_lines
 from adaptive_eval.show.text import NEXT
-from adaptive_eval.storage.locate import has_database, newest_directory
+from adaptive_eval.store.locate import has_database, newest_directory
 from adaptive_eval.study.forecast import make_forecast
 
 MIN_WORLDS = 10

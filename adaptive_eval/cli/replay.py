@@ -17,7 +17,7 @@ from adaptive_eval.report.finding import count_states
 from adaptive_eval.report.results_file import RESULTS_FILE, write_results
 from adaptive_eval.show.forecast import replays_table
 from adaptive_eval.show.summary import untimed_findings
-from adaptive_eval.storage.locate import has_database
+from adaptive_eval.store.locate import has_database
 from adaptive_eval.study.judged import JudgedReplay, judge_replay
 from adaptive_eval.study.replay import PreparedReplay, perform_replay, prepare_replay, replay_results
 

@@ -11,7 +11,7 @@ from adaptive_eval.endpoints.redaction import Redactor, environment_secrets
 from adaptive_eval.report.lines import safe_line
 from adaptive_eval.show.serve.attach import open_feed
 from adaptive_eval.show.track.points import Tracker, exclusive_follower, follow
-from adaptive_eval.storage.lock import require_no_links
+from adaptive_eval.store.lock import require_no_links
 
 PATIENCE_SECONDS = 10.0
 Text = str | None

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from adaptive_eval.base.errors import RunChanged, first_lines
 from adaptive_eval.notes.event import Change
-from adaptive_eval.storage.header import RunHeader
+from adaptive_eval.store.header import RunHeader
 
 SHOWN_CHANGES = 12
 _ABSENT = object()

@@ -15,13 +15,13 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.judge_forms import AnswersOfModel
 from adaptive_eval.graders.transcript import shortened
+from adaptive_eval.machine.trial import Trial
 from adaptive_eval.questions import Question, load_questions
 from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.readers import FileRow
 from adaptive_eval.questions.types import QuestionsConfig
-from adaptive_eval.run.trial import Trial
-from adaptive_eval.storage.errors import DATABASE_FILE
-from adaptive_eval.storage.read import LogReader
+from adaptive_eval.store.errors import DATABASE_FILE
+from adaptive_eval.store.read import LogReader
 
 MISSING_SIGNALS = frozenset({"timed_out", "unanswered"})
 """Signals of trials without an answer."""

@@ -32,8 +32,8 @@ from adaptive_eval.endpoints.types import MOST_BYTES_A_TOKEN, TEMPLATE_TOKENS, A
 from adaptive_eval.graders.by_benchmark import benchmark_questions, graders_that_ask
 from adaptive_eval.graders.rubric import best_is_sure, grades_cut_answers, open_rubric, says_nothing
 from adaptive_eval.graders.types import SampleAnswer
+from adaptive_eval.launch.types import GRACE_SECONDS
 from adaptive_eval.questions.types import Question
-from adaptive_eval.supply.launch.types import GRACE_SECONDS
 from scorio.moments import CountArray
 
 ENDING_SECONDS = GRACE_SECONDS + 1.0

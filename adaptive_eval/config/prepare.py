@@ -30,13 +30,13 @@ from adaptive_eval.endpoints.types import Prompt
 from adaptive_eval.graders.by_benchmark import ByBenchmark
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.rubric import Rubric, open_rubric
+from adaptive_eval.launch.command import missing_program, server_command, server_environment
 from adaptive_eval.notes import Json, Override
 from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.prompts import render
 from adaptive_eval.questions.types import Question
-from adaptive_eval.storage.header import RunHeader
-from adaptive_eval.supply.launch.command import missing_program, server_command, server_environment
+from adaptive_eval.store.header import RunHeader
 
 
 def missing_programs(config: RunConfig, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:

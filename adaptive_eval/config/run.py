@@ -28,10 +28,10 @@ from adaptive_eval.endpoints.batching import UNKNOWN_TO_MESSAGES, BatchConfig
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.graders.by_benchmark import ByBenchmark, find_rubric, grader_that_asks, graders_that_ask
 from adaptive_eval.graders.registry import GraderConfig
+from adaptive_eval.launch.types import LaunchConfig, PoolConfig, SitesConfig
 from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.prompts import PromptConfig
 from adaptive_eval.questions.types import QuestionsConfig
-from adaptive_eval.supply.launch.types import LaunchConfig, PoolConfig, SitesConfig
 
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 

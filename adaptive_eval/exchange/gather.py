@@ -13,9 +13,9 @@ from typing import NamedTuple
 from adaptive_eval.endpoints.failures import FAILED, finish_word
 from adaptive_eval.exchange.matching import ConfiguredRun
 from adaptive_eval.exchange.samples import LoggedQuestion, LoggedSettings, Record, tidy_text
+from adaptive_eval.machine.facts import answer_digest, text_size
+from adaptive_eval.machine.repeats import MIN_LONG_BYTES
 from adaptive_eval.report.log_files import LogError, LogFile
-from adaptive_eval.run.facts import answer_digest, text_size
-from adaptive_eval.run.repeats import MIN_LONG_BYTES
 
 MODEL_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 KEY_SEPARATOR = "\0"

@@ -32,10 +32,10 @@ from adaptive_eval.core.settings import MOST_CATEGORIES
 from adaptive_eval.exchange.samples import Record
 from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.machine.facts import facts_of
+from adaptive_eval.machine.repeats import AnswerWatch, SamplingFreedom, watched_questions
 from adaptive_eval.report.log_files import LogFile
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.run.facts import facts_of
-from adaptive_eval.run.repeats import AnswerWatch, SamplingFreedom, watched_questions
 from scorio.moments import IntArray
 
 NO_TRIAL = -1

@@ -33,6 +33,10 @@ from adaptive_eval.exchange.gather import RecordGatherer
 from adaptive_eval.exchange.samples import NOT_LOGGED
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.types import GraderOptions
+from adaptive_eval.machine.machine import Machine
+from adaptive_eval.machine.notes import note_of
+from adaptive_eval.machine.records import CORE_SET_ASIDE, SET_ASIDE, LookTaken, Note
+from adaptive_eval.machine.trial import DONE, UNGRADED, GradeDetails, Trial
 from adaptive_eval.notes.beginnings import TrialsImported
 from adaptive_eval.notes.lives import RunFinished, RunStopped
 from adaptive_eval.questions import Question
@@ -42,13 +46,9 @@ from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results import Results
-from adaptive_eval.run.machine import Machine
-from adaptive_eval.run.notes import note_of
-from adaptive_eval.run.records import CORE_SET_ASIDE, SET_ASIDE, LookTaken, Note
-from adaptive_eval.run.trial import DONE, UNGRADED, GradeDetails, Trial
 from adaptive_eval.running.settings_of_run import replay_stored
-from adaptive_eval.storage.bulk import BulkImport
-from adaptive_eval.storage.write import RunStore
+from adaptive_eval.store.bulk import BulkImport
+from adaptive_eval.store.write import RunStore
 
 MISSING_TRIALS = "trials for the first look are missing"
 MAX_TRIAL_NUMBER = 10**6

@@ -16,7 +16,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.answers import text_signals
 from adaptive_eval.endpoints.types import Answer, Sampling, Signal
 from adaptive_eval.graders.types import INSPECT_LETTERS, SignalValue
-from adaptive_eval.storage.packing import valid_text
+from adaptive_eval.store.packing import valid_text
 
 MAX_EXACT_INTEGER = 2**53
 """The largest number up to which floats represent every integer exactly."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from adaptive_eval.core.early_stop import REPLAYS
 from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, question_means
 from adaptive_eval.core.types import VERDICTS_OF_LOOKS, Reason, Verdict
+from adaptive_eval.machine.usage import NO_GRADING, GradingUse, TrialUsage
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.report.finding import main_findings
@@ -61,7 +62,6 @@ from adaptive_eval.report.warnings import (
     unknown_cautions,
 )
 from adaptive_eval.report.words import draws_questions
-from adaptive_eval.run.usage import NO_GRADING, GradingUse, TrialUsage
 from scorio.moments import FloatArray, weighted
 from scorio.rank import rank_scores
 

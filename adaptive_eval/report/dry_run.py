@@ -11,8 +11,8 @@ from adaptive_eval.config.fingerprint import require_same_meaning
 from adaptive_eval.report.lines import several
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import TrialRecord
-from adaptive_eval.storage.header import RunHeader
-from adaptive_eval.storage.locate import has_database
+from adaptive_eval.store.header import RunHeader
+from adaptive_eval.store.locate import has_database
 
 DRY_RUN = ".dry-run"
 """The folder, in the directory of the run."""

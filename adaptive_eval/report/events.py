@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from adaptive_eval.machine.charges import ChargeKind
+from adaptive_eval.machine.notes import event_of
+from adaptive_eval.machine.records import DISCARDED, Note
 from adaptive_eval.notes import AnswersLost, Event, TrialsImported, events_of_kind
-from adaptive_eval.run.charges import ChargeKind
-from adaptive_eval.run.notes import event_of
-from adaptive_eval.run.records import DISCARDED, Note
 
 
 class TimedNote(NamedTuple):

@@ -16,7 +16,7 @@ from adaptive_eval.core.types import Look, PairVerdict
 from adaptive_eval.notes import events_of_kind
 from adaptive_eval.notes.event import Event
 from adaptive_eval.notes.lives import SettingsChanged
-from adaptive_eval.storage.read import StoredLook
+from adaptive_eval.store.read import StoredLook
 
 PATH = "trials.max"
 

@@ -9,6 +9,8 @@ import numpy as np
 
 from adaptive_eval.base.roster import Names
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.machine.machine import Machine
+from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.questions import Question
 from adaptive_eval.report.build import build_results
 from adaptive_eval.report.cells import CellCounts
@@ -25,9 +27,7 @@ from adaptive_eval.report.snapshot import (
     take_state,
 )
 from adaptive_eval.report.spending import HeldServers
-from adaptive_eval.run.machine import Machine
-from adaptive_eval.run.usage import TrialUsage
-from adaptive_eval.storage.read import LogReader, StoredReport
+from adaptive_eval.store.read import LogReader, StoredReport
 
 
 class HasDirectory(Protocol):

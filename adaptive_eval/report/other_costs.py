@@ -11,15 +11,15 @@ from functools import reduce
 
 from adaptive_eval.base.roster import Names
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.machine.charges import NO_MODEL
+from adaptive_eval.machine.clocks import HeldTime
+from adaptive_eval.machine.trial import RESERVED
 from adaptive_eval.notes import AnswersLost, Event, ServerLaunched, ServerLaunching, events_of_kind
 from adaptive_eval.report.lines import safe_name
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import OtherCostRow
 from adaptive_eval.report.spending import HeldServers, cost_by_model
-from adaptive_eval.run.charges import NO_MODEL
-from adaptive_eval.run.clocks import HeldTime
-from adaptive_eval.run.trial import RESERVED
-from adaptive_eval.storage.read import AccountLine
+from adaptive_eval.store.read import AccountLine
 
 
 def costs_beside(

@@ -15,6 +15,11 @@ from pydantic import TypeAdapter, ValidationError
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.base.roster import Roster
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.machine.charges import NO_MODEL, ChargeKind
+from adaptive_eval.machine.clocks import HeldTime
+from adaptive_eval.machine.records import BEGUN, SETTINGS
+from adaptive_eval.machine.trial import JUDGING, RESERVED, GradeDetails, Trial
+from adaptive_eval.machine.usage import NO_GRADING, AnswerFault, GradingUse
 from adaptive_eval.notes import AlarmRaised, Event
 from adaptive_eval.report import queries
 from adaptive_eval.report.events import ChargeLine, LogCounts, TimedNote, events_of_log
@@ -29,15 +34,10 @@ from adaptive_eval.report.records import (
     TrialRecord,
 )
 from adaptive_eval.report.summing import NOTHING, Counts, align_with_roster, count_cells, merge_sums, thin_out
-from adaptive_eval.run.charges import NO_MODEL, ChargeKind
-from adaptive_eval.run.clocks import HeldTime
-from adaptive_eval.run.records import BEGUN, SETTINGS
-from adaptive_eval.run.trial import JUDGING, RESERVED, GradeDetails, Trial
-from adaptive_eval.run.usage import NO_GRADING, AnswerFault, GradingUse
-from adaptive_eval.storage.database import has_tables
-from adaptive_eval.storage.header import RunHeader
-from adaptive_eval.storage.packing import parse_object
-from adaptive_eval.storage.read import AccountLine, LogReader, StoredLook, StoredReport
+from adaptive_eval.store.database import has_tables
+from adaptive_eval.store.header import RunHeader
+from adaptive_eval.store.packing import parse_object
+from adaptive_eval.store.read import AccountLine, LogReader, StoredLook, StoredReport
 
 FAULTS = frozenset(AnswerFault)
 """Faults of alarms about all answers of a model."""

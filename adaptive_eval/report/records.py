@@ -8,8 +8,8 @@ from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.types import NO_COST, Cost, Outcome
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.types import SignalValue
-from adaptive_eval.run.facts import MAX_SIZE, answer_digest, text_size
-from adaptive_eval.storage.header import RunHeader as RunHeader
+from adaptive_eval.machine.facts import MAX_SIZE, answer_digest, text_size
+from adaptive_eval.store.header import RunHeader as RunHeader
 
 AWAITS_VERDICT = "its verdict has not come yet"
 """The `grader_error` of a stored answer that is to be graded next."""

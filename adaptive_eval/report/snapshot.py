@@ -20,6 +20,9 @@ from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.stages import Extension
 from adaptive_eval.core.types import Look, Reason
 from adaptive_eval.endpoints.wire import sent_sampling
+from adaptive_eval.machine.clocks import HeldTime
+from adaptive_eval.machine.repeats import SamplingFreedom
+from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.notes import (
     Event,
     OutcomesRecorded,
@@ -60,9 +63,6 @@ from adaptive_eval.report.warnings import (
     recorded_caution,
     uncounted_caution,
 )
-from adaptive_eval.run.clocks import HeldTime
-from adaptive_eval.run.repeats import SamplingFreedom
-from adaptive_eval.run.usage import TrialUsage
 from scorio.moments import CountArray, FloatArray
 
 

@@ -6,8 +6,8 @@ from typing import NamedTuple, Protocol
 
 from adaptive_eval.base.roster import Names
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.machine.clocks import HeldTime
 from adaptive_eval.notes.answers import AnswersLost
-from adaptive_eval.run.clocks import HeldTime
 
 
 class HasCost(Protocol):

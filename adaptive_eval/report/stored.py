@@ -19,6 +19,7 @@ from adaptive_eval.config.prepare import StoredSetup, stored_setup
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.types import NO_COST, Verdict
 from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.machine.trial import RESERVED, UNGRADED
 from adaptive_eval.notes import Event, count_kills
 from adaptive_eval.report.build import grading_cost
 from adaptive_eval.report.cells import CellCounts
@@ -33,8 +34,7 @@ from adaptive_eval.report.results_file import from_json
 from adaptive_eval.report.run_counts import RunCounts
 from adaptive_eval.report.spending import HeldServers
 from adaptive_eval.report.thresholds import kept_rubric
-from adaptive_eval.run.trial import RESERVED, UNGRADED
-from adaptive_eval.storage.read import StoredReport
+from adaptive_eval.store.read import StoredReport
 
 
 class StoredRun:

@@ -8,7 +8,7 @@ from adaptive_eval.notes import Event, RunBegun, SettingsChanged, TrialsRegraded
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import ReplicaSums, ReplicaTraffic, Spending
 from adaptive_eval.report.summing import Counts, merge_sums, thin_out, total_spending
-from adaptive_eval.storage.read import StoredLook
+from adaptive_eval.store.read import StoredLook
 
 STEPS = 200
 """Number of moments at which the usage is kept."""

@@ -10,7 +10,7 @@ from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
 from adaptive_eval.graders.types import answer_facts
 from adaptive_eval.notes import Event, ThresholdsFrozen, events_of_kind
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.storage.database import has_tables
+from adaptive_eval.store.database import has_tables
 
 FIRST_ROUND = 0
 

@@ -10,10 +10,10 @@ from adaptive_eval.notes import RunFinished
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import RESULTS_FILE, is_intact, read_results
-from adaptive_eval.storage.database import reindex_instructions
-from adaptive_eval.storage.errors import DATABASE_FILE
-from adaptive_eval.storage.lock import is_held
-from adaptive_eval.storage.verify import Integrity
+from adaptive_eval.store.database import reindex_instructions
+from adaptive_eval.store.errors import DATABASE_FILE
+from adaptive_eval.store.lock import is_held
+from adaptive_eval.store.verify import Integrity
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,8 @@ from adaptive_eval.report.words import (
     decisions_in_words,
     objective_view,
 )
-from adaptive_eval.storage.lock import is_held
-from adaptive_eval.storage.read import StoredLook
+from adaptive_eval.store.lock import is_held
+from adaptive_eval.store.read import StoredLook
 from scorio.sinf.compare import compare
 
 

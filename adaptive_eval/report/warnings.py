@@ -11,6 +11,8 @@ from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import Correctable, Extendable, Rule, is_lenient
 from adaptive_eval.core.stages import Extension
+from adaptive_eval.machine.repeats import SamplingFreedom, find_repeats, repeats_sentence
+from adaptive_eval.machine.usage import AnswerFault, TrialUsage, fault_sentence
 from adaptive_eval.notes import (
     AlarmRaised,
     AnswersLost,
@@ -30,8 +32,6 @@ from adaptive_eval.report.looks import changed_horizons
 from adaptive_eval.report.results import REDECIDED, Caution, ModelRow, setting
 from adaptive_eval.report.spending import total_cost
 from adaptive_eval.report.words import deciding_rule, grader_errors_note, judged_by
-from adaptive_eval.run.repeats import SamplingFreedom, find_repeats, repeats_sentence
-from adaptive_eval.run.usage import AnswerFault, TrialUsage, fault_sentence
 
 LOGS = "imported logs"
 """Grader of outcomes that have the grades of imported logs."""

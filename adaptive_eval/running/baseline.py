@@ -11,10 +11,10 @@ from adaptive_eval.core.types import Cost
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.graders.verifier import LabelScores
 from adaptive_eval.graders.verifying import VerifierPool
+from adaptive_eval.machine.charges import NO_MODEL, Charge, ChargeKind
+from adaptive_eval.machine.records import Note
 from adaptive_eval.notes.grading import BaselineAsked
-from adaptive_eval.run.charges import NO_MODEL, Charge, ChargeKind
-from adaptive_eval.run.records import Note
-from adaptive_eval.storage.write import RunStore
+from adaptive_eval.store.write import RunStore
 
 
 async def take_baseline(grading: Grading, store: RunStore, can_afford: Callable[[Cost], bool]) -> None:

@@ -7,8 +7,8 @@ from adaptive_eval.config.fingerprint import require_same_meaning
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core.types import NO_COST
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.storage.header import RunHeader
-from adaptive_eval.storage.locate import fresh_directory, newest_directory
+from adaptive_eval.store.header import RunHeader
+from adaptive_eval.store.locate import fresh_directory, newest_directory
 
 
 def run_directory(prepared: PreparedRun, given: Path | None, fresh: bool) -> Path:

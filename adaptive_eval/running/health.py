@@ -17,13 +17,13 @@ from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.types import Health, ReplicaHealth
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import graders_that_ask
+from adaptive_eval.launch.command import server_command
+from adaptive_eval.launch.endpoint import ServedEndpoint
+from adaptive_eval.launch.host import Host, find_holder
 from adaptive_eval.report.lines import several
 from adaptive_eval.running.supplying import supply_context, with_simulator
 from adaptive_eval.supplies.launched import hosts_here, require_no_cluster
 from adaptive_eval.supplies.opening import SuppliedModel, SupplyContext
-from adaptive_eval.supply.launch.command import server_command
-from adaptive_eval.supply.launch.endpoint import ServedEndpoint
-from adaptive_eval.supply.launch.host import Host, find_holder
 
 
 async def check_endpoints(config: RunConfig) -> dict[str, Health]:

@@ -10,13 +10,13 @@ from adaptive_eval.config.prepare import PreparedRun, stored_config, stored_ques
 from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreement
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.types import GraderOptions, MarkedAnswer
+from adaptive_eval.machine.notes import note_of
 from adaptive_eval.notes.grading import GraderChosen
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.thresholds import kept_rubric
-from adaptive_eval.run.notes import note_of
 from adaptive_eval.running.regrade import with_scores
-from adaptive_eval.storage.header import RunHeader
-from adaptive_eval.storage.write import RunStore
+from adaptive_eval.store.header import RunHeader
+from adaptive_eval.store.write import RunStore
 
 
 def adopt_grader(prepared: PreparedRun, directory: Path, found: Agreement) -> None:

@@ -7,6 +7,12 @@ from adaptive_eval.base.roster import Names
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Look
 from adaptive_eval.endpoints.types import EndpointStats
+from adaptive_eval.machine.charges import Charge
+from adaptive_eval.machine.clocks import HeldTime, RunClock
+from adaptive_eval.machine.machine import Machine
+from adaptive_eval.machine.notes import event_of
+from adaptive_eval.machine.records import BEGUN, DISCARDED, LookTaken, Note
+from adaptive_eval.machine.supply import Supply
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.notes.event import Event
 from adaptive_eval.report.events import ChargeLine, loss_of
@@ -19,12 +25,6 @@ from adaptive_eval.report.snapshot import batch_rows
 from adaptive_eval.report.spending import HeldServers
 from adaptive_eval.report.status import CurrentTraffic, ModelTraffic, Status, results_in_progress, used_caps
 from adaptive_eval.report.words import promise_in_short
-from adaptive_eval.run.charges import Charge
-from adaptive_eval.run.clocks import HeldTime, RunClock
-from adaptive_eval.run.machine import Machine
-from adaptive_eval.run.notes import event_of
-from adaptive_eval.run.records import BEGUN, DISCARDED, LookTaken, Note
-from adaptive_eval.run.supply import Supply
 from adaptive_eval.running.watching import Watcher
 from adaptive_eval.supplies.served import RunServers
 

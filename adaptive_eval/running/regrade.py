@@ -34,6 +34,14 @@ from adaptive_eval.graders.by_benchmark import InspectScores, find_grader, grade
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.graders.types import GraderOptions, MarkedAnswer, Marks
+from adaptive_eval.machine.charges import Charge, ChargeKind
+from adaptive_eval.machine.events import Graded
+from adaptive_eval.machine.grading import grade_answer
+from adaptive_eval.machine.machine import Machine
+from adaptive_eval.machine.notes import note_of
+from adaptive_eval.machine.records import LooksForgotten, LookTaken, Record
+from adaptive_eval.machine.resume import verdicts_asked
+from adaptive_eval.machine.trial import DONE, JUDGING, RESERVED, UNGRADED, Key, Trial
 from adaptive_eval.notes import events_of_kind
 from adaptive_eval.notes.beginnings import OutcomesRecorded, PriorTaken, TrialsImported
 from adaptive_eval.notes.grading import ThresholdsFrozen, TrialsRegraded
@@ -42,20 +50,12 @@ from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.thresholds import kept_rubric, thresholds_from_event, thresholds_from_run
-from adaptive_eval.run.charges import Charge, ChargeKind
-from adaptive_eval.run.events import Graded
-from adaptive_eval.run.grading import grade_answer
-from adaptive_eval.run.machine import Machine
-from adaptive_eval.run.notes import note_of
-from adaptive_eval.run.records import LooksForgotten, LookTaken, Record
-from adaptive_eval.run.resume import verdicts_asked
-from adaptive_eval.run.trial import DONE, JUDGING, RESERVED, UNGRADED, Key, Trial
 from adaptive_eval.running.answer_keys import open_graders
 from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.regrade_costs import RegradeCosts
 from adaptive_eval.running.settings_of_run import replay_stored
-from adaptive_eval.storage.header import RunHeader
-from adaptive_eval.storage.write import RunStore
+from adaptive_eval.store.header import RunHeader
+from adaptive_eval.store.write import RunStore
 
 AT_A_TIME = 64
 """Answers that are graded at once: a bound for the memory that their texts take."""

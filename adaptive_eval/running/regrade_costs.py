@@ -14,10 +14,10 @@ from adaptive_eval.base.errors import ConfigError, Unavailable
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again
-from adaptive_eval.run.charges import NO_MODEL, Charge, ChargeKind
-from adaptive_eval.run.events import Graded
-from adaptive_eval.run.follow_up import VERDICT_EXCEEDED
-from adaptive_eval.storage.write import RunStore
+from adaptive_eval.machine.charges import NO_MODEL, Charge, ChargeKind
+from adaptive_eval.machine.events import Graded
+from adaptive_eval.machine.follow_up import VERDICT_EXCEEDED
+from adaptive_eval.store.write import RunStore
 
 CAPS = {"tokens": "tokens", "usd": "USD", "gpu_seconds": "GPU seconds"}
 """Names of what is bought, as `budget` counts it."""

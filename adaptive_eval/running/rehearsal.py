@@ -21,19 +21,19 @@ from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.graders.types import Grade
+from adaptive_eval.machine.events import Answered, Event, Failed, Received
+from adaptive_eval.machine.follow_up import RequestFailure
+from adaptive_eval.machine.grading import grade_answer
+from adaptive_eval.machine.supply import Supply
+from adaptive_eval.machine.trial import DONE, GRADING, UNGRADED, Request, Trial
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.dry_run import dry_run_folder
-from adaptive_eval.run.events import Answered, Event, Failed, Received
-from adaptive_eval.run.follow_up import RequestFailure
-from adaptive_eval.run.grading import grade_answer
-from adaptive_eval.run.supply import Supply
-from adaptive_eval.run.trial import DONE, GRADING, UNGRADED, Request, Trial
 from adaptive_eval.running.answer_keys import open_run_graders
 from adaptive_eval.running.supplying import supply_context, with_simulator
-from adaptive_eval.storage.lock import make_directory
-from adaptive_eval.storage.redact import redact_trial
-from adaptive_eval.storage.write import RunStore
+from adaptive_eval.store.lock import make_directory
+from adaptive_eval.store.redact import redact_trial
+from adaptive_eval.store.write import RunStore
 from adaptive_eval.supplies.opening import SuppliedModel, open_supplies
 
 ANSWERS = 2

@@ -4,17 +4,17 @@ from contextlib import closing
 from pathlib import Path
 
 from adaptive_eval.config.prepare import stored_setup
+from adaptive_eval.machine.events import Opened, Tick
+from adaptive_eval.machine.replay import replay
 from adaptive_eval.report.ending import was_killed
 from adaptive_eval.report.label_effect import read_run_labels
 from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.stored import StoredRun, has_current_labels
-from adaptive_eval.run.events import Opened, Tick
-from adaptive_eval.run.replay import replay
 from adaptive_eval.running.beginning import stored_plan
 from adaptive_eval.running.settings_of_run import make_setting, stages_of_run
-from adaptive_eval.storage.lock import is_held
-from adaptive_eval.storage.write import RunStore
+from adaptive_eval.store.lock import is_held
+from adaptive_eval.store.write import RunStore
 
 
 def apply_labels(directory: Path) -> None:

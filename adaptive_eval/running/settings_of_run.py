@@ -10,21 +10,21 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.types import NO_COST, Look
 from adaptive_eval.graders.pool import Grading
+from adaptive_eval.machine.alarms import AlarmSettings
+from adaptive_eval.machine.events import Setting
+from adaptive_eval.machine.machine import Machine
+from adaptive_eval.machine.records import Json
+from adaptive_eval.machine.repeats import SamplingFreedom
+from adaptive_eval.machine.replay import Stage, replay
+from adaptive_eval.machine.resume import SettingsEffect, stored_stages
 from adaptive_eval.notes.event import Event
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.report.changes import Effect, effect_of_changes
 from adaptive_eval.report.looks import plain_look
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.run.alarms import AlarmSettings
-from adaptive_eval.run.events import Setting
-from adaptive_eval.run.machine import Machine
-from adaptive_eval.run.records import Json
-from adaptive_eval.run.repeats import SamplingFreedom
-from adaptive_eval.run.replay import Stage, replay
-from adaptive_eval.run.resume import SettingsEffect, stored_stages
 from adaptive_eval.running.beginning import stored_plan
-from adaptive_eval.storage.read import LogReader
+from adaptive_eval.store.read import LogReader
 from adaptive_eval.supplies.opening import request_limits
 
 EFFECTS = {

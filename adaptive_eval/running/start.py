@@ -45,6 +45,14 @@ from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.machine.clocks import ClockedModel, HeldTime, RunClock, at_least_elapsed
+from adaptive_eval.machine.driver import Aborted, Driver
+from adaptive_eval.machine.events import AbortKind, Setting
+from adaptive_eval.machine.follow_up import FIRST_ANSWERS
+from adaptive_eval.machine.machine import Machine
+from adaptive_eval.machine.notes import note_of
+from adaptive_eval.machine.resume import alarms_to_ask_again, begin
+from adaptive_eval.machine.trial import Trial
 from adaptive_eval.notes import was_waited_for
 from adaptive_eval.notes.lives import RunResumed, RunStopped
 from adaptive_eval.report.build import build_unjudged
@@ -55,14 +63,6 @@ from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import write_results
 from adaptive_eval.report.snapshot import run_subject
-from adaptive_eval.run.clocks import ClockedModel, HeldTime, RunClock, at_least_elapsed
-from adaptive_eval.run.driver import Aborted, Driver
-from adaptive_eval.run.events import AbortKind, Setting
-from adaptive_eval.run.follow_up import FIRST_ANSWERS
-from adaptive_eval.run.machine import Machine
-from adaptive_eval.run.notes import note_of
-from adaptive_eval.run.resume import alarms_to_ask_again, begin
-from adaptive_eval.run.trial import Trial
 from adaptive_eval.running.answer_keys import check_keys, open_run_graders
 from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.beginning import StartingPoint, load_starting_point
@@ -73,9 +73,9 @@ from adaptive_eval.running.notify import end_line, error_line, notify_end
 from adaptive_eval.running.settings_of_run import setting_of_today, stages_of_run
 from adaptive_eval.running.supplying import supply_context, with_simulator
 from adaptive_eval.running.watching import Watcher
-from adaptive_eval.storage.header import RunHeader
-from adaptive_eval.storage.read import LogReader
-from adaptive_eval.storage.write import OpenedStore, RunStore
+from adaptive_eval.store.header import RunHeader
+from adaptive_eval.store.read import LogReader
+from adaptive_eval.store.write import OpenedStore, RunStore
 from adaptive_eval.supplies.opening import OpenRemote, SuppliedModel, open_supplies
 from adaptive_eval.supplies.served import RunServers
 

@@ -11,8 +11,8 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.sharing import SharedTime
+from adaptive_eval.machine.supply import Post
 from adaptive_eval.notes.event import Event
-from adaptive_eval.run.supply import Post
 from adaptive_eval.supplies.opening import OpenRemote, SupplyContext, allow_open_files
 
 

@@ -30,7 +30,7 @@ from adaptive_eval.running.earlier import (
     outcomes_digest,
     stored_outcomes,
 )
-from adaptive_eval.storage.database import has_tables
+from adaptive_eval.store.database import has_tables
 
 MEND_PRIOR = "R0 needs outcomes of the same questions, asked with the same prompt"
 

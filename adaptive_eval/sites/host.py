@@ -14,6 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from adaptive_eval.base.errors import EndpointError, LaunchFailed
+from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
+from adaptive_eval.launch.hosts import OnEvent, OnLost, PlaceLost, ServerHost
+from adaptive_eval.launch.server import RESTARTS
 from adaptive_eval.notes import (
     Event,
     ServerDied,
@@ -27,9 +30,6 @@ from adaptive_eval.notes import (
 from adaptive_eval.report.sites import replica_address
 from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import SiteFacts, SiteGone, SiteHandle, SiteMaterial, SiteSecrets, SiteSetup
-from adaptive_eval.supply.hosts import OnEvent, OnLost, PlaceLost, ServerHost
-from adaptive_eval.supply.launch.endpoint import ServedEndpoint, ServedPlace
-from adaptive_eval.supply.launch.server import RESTARTS
 
 
 @dataclass(frozen=True, slots=True)

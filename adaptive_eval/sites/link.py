@@ -13,8 +13,8 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, ReplicaHealth
+from adaptive_eval.machine.trial import Request
 from adaptive_eval.notes import Event
-from adaptive_eval.run.trial import Request
 from adaptive_eval.sites.messages import (
     FULL_MESSAGE,
     GATHERING_SECONDS,

@@ -21,10 +21,10 @@ from adaptive_eval.endpoints.types import Answer, EndpointStats, Prompt
 from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import MarkedAnswer, Marks
+from adaptive_eval.launch.endpoint import ServerGone
+from adaptive_eval.launch.types import PoolConfig
 from adaptive_eval.notes import Event
 from adaptive_eval.questions.types import Question
-from adaptive_eval.supply.launch.endpoint import ServerGone
-from adaptive_eval.supply.launch.types import PoolConfig
 
 CONNECT_SECONDS = 5.0
 SECRET_BYTES = 32

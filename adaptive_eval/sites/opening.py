@@ -14,15 +14,15 @@ from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
 from adaptive_eval.endpoints.types import Again, Answer
 from adaptive_eval.graders.by_benchmark import graders_that_ask
-from adaptive_eval.run.trial import Request
+from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
+from adaptive_eval.launch.types import LaunchConfig, spelled_flag
+from adaptive_eval.machine.trial import Request
 from adaptive_eval.sites.host import SiteGroup, SiteHost, SitePlacing, SitePlan, SiteService
 from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import SiteMaterial, SiteSecrets, SiteSetup
 from adaptive_eval.supplies.launched import file_name
 from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext
 from adaptive_eval.supplies.served import OpenedHosts, ServedClient
-from adaptive_eval.supply.launch.endpoint import ServedEndpoint, ServedPlace
-from adaptive_eval.supply.launch.types import LaunchConfig, spelled_flag
 
 SPLIT_FLAGS = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
 """Flags of vLLM that split a model among GPUs; their product is the number of GPUs."""

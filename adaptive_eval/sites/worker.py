@@ -23,6 +23,10 @@ from adaptive_eval.endpoints.types import Again, Answer
 from adaptive_eval.graders.attempts import grade_or_error
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Marks
+from adaptive_eval.launch.command import free_ports
+from adaptive_eval.launch.endpoint import ServedEndpoint
+from adaptive_eval.launch.host import ExclusivePlaces, Host
+from adaptive_eval.launch.server import LaunchedServer
 from adaptive_eval.notes import Event
 from adaptive_eval.questions.types import Question
 from adaptive_eval.sites.messages import (
@@ -44,10 +48,6 @@ from adaptive_eval.sites.messages import (
 )
 from adaptive_eval.supplies.launched import ServerOpener, file_name, require_programs
 from adaptive_eval.supplies.opening import allow_open_files
-from adaptive_eval.supply.launch.command import free_ports
-from adaptive_eval.supply.launch.endpoint import ServedEndpoint
-from adaptive_eval.supply.launch.host import ExclusivePlaces, Host
-from adaptive_eval.supply.launch.server import LaunchedServer
 
 
 class SiteWorker:

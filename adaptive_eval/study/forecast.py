@@ -16,7 +16,7 @@ from adaptive_eval.report.dry_run import matching_dry_run
 from adaptive_eval.report.finding import pairing_in_words
 from adaptive_eval.report.snapshot import prior_and_recorded_counts
 from adaptive_eval.running.beginning import StartingPoint, load_starting_point
-from adaptive_eval.storage.locate import fresh_directory, newest_directory
+from adaptive_eval.store.locate import fresh_directory, newest_directory
 from adaptive_eval.study.fixed import fixed_with_as_many
 from adaptive_eval.study.grading import ExpectedGrade, expected_grade
 from adaptive_eval.study.pilot import (

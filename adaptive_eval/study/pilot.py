@@ -27,7 +27,7 @@ from adaptive_eval.notes import BatchEnded, BatchTaken, Event, Json, ServerLaunc
 from adaptive_eval.report.lines import first_few
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import JudgeUse, TrialFacts
-from adaptive_eval.storage.header import RunHeader
+from adaptive_eval.store.header import RunHeader
 from scorio.moments import FloatArray
 
 BYTES_A_TOKEN = 4.0

@@ -22,11 +22,11 @@ from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Look
 from adaptive_eval.exchange.recording import RecordedAnswers, Recording, read_recording, recording_of_run
 from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.machine.repeats import MIN_PAIRS, AnswerWatch
+from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.report.build import build_results
 from adaptive_eval.report.results import Caution, Results
 from adaptive_eval.report.snapshot import RunSubject, take_snapshot
-from adaptive_eval.run.repeats import MIN_PAIRS, AnswerWatch
-from adaptive_eval.run.usage import TrialUsage
 from adaptive_eval.simulate.worlds import WORLDS, World
 from adaptive_eval.study.drive import drive
 from scorio.moments import FloatArray, IntArray

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.run.supply import EndpointSupply, Supply
-from adaptive_eval.run.trial import Request
+from adaptive_eval.machine.supply import EndpointSupply, Supply
+from adaptive_eval.machine.trial import Request
 from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext, request_limits
 
 if TYPE_CHECKING:

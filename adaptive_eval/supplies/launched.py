@@ -15,16 +15,16 @@ from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.secrets import secret_values
 from adaptive_eval.endpoints.types import Endpoint, Notice
-from adaptive_eval.run.supply import AskedModel, Demand, EndpointSupply, Post
+from adaptive_eval.launch.command import free_ports, server_command, server_environment
+from adaptive_eval.launch.endpoint import ServedEndpoint
+from adaptive_eval.launch.host import ExclusivePlaces, Host
+from adaptive_eval.launch.hosts import ServerHost
+from adaptive_eval.launch.server import LaunchedServer, ServerSpec
+from adaptive_eval.machine.supply import AskedModel, Demand, EndpointSupply, Post
 from adaptive_eval.supplies.opening import LOGS as LOGS
 from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext
 from adaptive_eval.supplies.pool import PooledModel, ServerPool
 from adaptive_eval.supplies.served import OpenedHosts, RunServers, ServedClient
-from adaptive_eval.supply.hosts import ServerHost
-from adaptive_eval.supply.launch.command import free_ports, server_command, server_environment
-from adaptive_eval.supply.launch.endpoint import ServedEndpoint
-from adaptive_eval.supply.launch.host import ExclusivePlaces, Host
-from adaptive_eval.supply.launch.server import LaunchedServer, ServerSpec
 
 
 class LaunchedSupply(EndpointSupply):

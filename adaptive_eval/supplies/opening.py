@@ -17,9 +17,9 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import Answer, Endpoint, Notice, Prompt
+from adaptive_eval.machine.supply import AskedModel, EndpointClient, EndpointSupply, ModelClient, Post, Supply, seeds_of
+from adaptive_eval.machine.trial import Request
 from adaptive_eval.notes import Event
-from adaptive_eval.run.supply import AskedModel, EndpointClient, EndpointSupply, ModelClient, Post, Supply, seeds_of
-from adaptive_eval.run.trial import Request
 from adaptive_eval.supplies.served import OpenedHosts, RunServers
 
 SUPPLIES = {

@@ -24,11 +24,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from adaptive_eval.base.errors import EndpointError
+from adaptive_eval.launch.hosts import PlaceLost, ServerHost
+from adaptive_eval.machine.events import Hopeless, Noted, Unservable
+from adaptive_eval.machine.notes import note_of
+from adaptive_eval.machine.supply import Demand, Post
 from adaptive_eval.notes import Event, ServerRests, ServersAwaited, ServersNoticed
-from adaptive_eval.run.events import Hopeless, Noted, Unservable
-from adaptive_eval.run.notes import note_of
-from adaptive_eval.run.supply import Demand, Post
-from adaptive_eval.supply.hosts import PlaceLost, ServerHost
 
 AWAITED_SECONDS = 10.0
 """After so long it is reported that the whole run waits for a model's server."""

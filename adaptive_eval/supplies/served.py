@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats
-from adaptive_eval.run.trial import Request
-from adaptive_eval.supply.hosts import ServerHost
-from adaptive_eval.supply.launch.endpoint import ServedEndpoint
+from adaptive_eval.launch.endpoint import ServedEndpoint
+from adaptive_eval.launch.hosts import ServerHost
+from adaptive_eval.machine.trial import Request
 
 
 class ServedClient:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.simulate.server import serving
-from adaptive_eval.storage.errors import DATABASE_FILE
+from adaptive_eval.store.errors import DATABASE_FILE
 
 FLIPS = [pytest.param(4, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.release)]
 WHEN = re.compile('"updated": *"[^"]*"')

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.storage.errors import DATABASE_FILE
+from adaptive_eval.store.errors import DATABASE_FILE
 
 NESTED = '{"a":' + "[" * 100_000 + "]" * 100_000 + "}"
 """Deeper than Python's parser goes."""

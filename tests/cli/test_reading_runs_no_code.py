@@ -28,7 +28,7 @@ from adaptive_eval.cli import COMMANDS, app
 from adaptive_eval.report.stored import read_counts
 from adaptive_eval.report.view import RunView, read_view
 from adaptive_eval.show.track.points import Point, TrackedRun, draw, ranking, settings, tracked_id, write_files
-from adaptive_eval.storage.errors import DATABASE_FILE
+from adaptive_eval.store.errors import DATABASE_FILE
 
 PLUG_IN = '''
 from dataclasses import dataclass

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.report.verified import verify_run
-from adaptive_eval.storage.errors import DATABASE_FILE
+from adaptive_eval.store.errors import DATABASE_FILE
 
 FLIPS = [20, pytest.param(80, marks=pytest.mark.slow)]
 

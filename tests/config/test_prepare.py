@@ -13,7 +13,7 @@ from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import TEMPLATE_TOKENS
 from adaptive_eval.notes import Json
-from adaptive_eval.storage.header import RunHeader
+from adaptive_eval.store.header import RunHeader
 
 CONFIG = """
 questions: {world: coins}

@@ -9,7 +9,7 @@ from endpoint_opener import CLIENTS, Opener
 from raw_servers import CHAT, Exchange, raw_server
 
 from adaptive_eval.base.errors import LaunchFailed, Rejected
-from adaptive_eval.supply.launch.server import read_version, wait_until_ready
+from adaptive_eval.launch.server import read_version, wait_until_ready
 
 WAYS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 USAGE = {"prompt_tokens": 5, "completion_tokens": 3}

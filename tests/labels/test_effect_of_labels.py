@@ -25,7 +25,7 @@ from adaptive_eval.report.verified import verify_run
 from adaptive_eval.running.reporting import apply_labels
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.storage.errors import DATABASE_FILE
+from adaptive_eval.store.errors import DATABASE_FILE
 
 TRIALS = {"min": 4, "max": 4}
 

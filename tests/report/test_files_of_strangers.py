@@ -16,9 +16,9 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import RESULTS_FILE, read_results
 from adaptive_eval.report.verified import verify_run
 from adaptive_eval.show.track.points import exclusive_follower
-from adaptive_eval.storage.database import RunDatabase, has_tables
-from adaptive_eval.storage.errors import DATABASE_FILE
-from adaptive_eval.storage.lock import LOCK_FILE, lock_run
+from adaptive_eval.store.database import RunDatabase, has_tables
+from adaptive_eval.store.errors import DATABASE_FILE
+from adaptive_eval.store.lock import LOCK_FILE, lock_run
 
 AT = Labelled("ada", "q0", 0)
 LINE = '{"model":"ada","question":"q0","trial":%s,"label":"wrong"}\n'

@@ -4,10 +4,10 @@ import pytest
 
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.report.other_costs import removed_model_costs
-from adaptive_eval.run.charges import NO_MODEL
-from adaptive_eval.run.clocks import HeldTime
-from adaptive_eval.run.trial import DONE, RESERVED
-from adaptive_eval.storage.read import AccountLine
+from adaptive_eval.machine.charges import NO_MODEL
+from adaptive_eval.machine.clocks import HeldTime
+from adaptive_eval.machine.trial import DONE, RESERVED
+from adaptive_eval.store.read import AccountLine
 
 ACCOUNT = [
     AccountLine(2, DONE, "", 18, Cost(540, 0.18, 9.0), Cost(60, 0.02, 1.0)),

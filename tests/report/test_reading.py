@@ -16,7 +16,7 @@ from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.results_file import RESULTS_FILE, read_results
 from adaptive_eval.report.view import RunView, read_view
 from adaptive_eval.simulate.server import serving
-from adaptive_eval.storage.lock import is_held
+from adaptive_eval.store.lock import is_held
 
 TIMES = {"updated", "active_seconds"}
 

@@ -24,7 +24,7 @@ from adaptive_eval.report.rescore import OWN_RUBRIC, RescoredRubric, RubricUnava
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.view import read_report
 from adaptive_eval.show.rescored import rubric_sections
-from adaptive_eval.storage.errors import DATABASE_FILE
+from adaptive_eval.store.errors import DATABASE_FILE
 
 LOGGED = {"grader": "math", "sampling": {"temperature": 0.6, "max_tokens": 2000, "logprobs": True}}
 SHORT = {

@@ -32,10 +32,10 @@ from adaptive_eval.report.results_file import is_intact, read_results, write_res
 from adaptive_eval.report.snapshot import RunSubject
 from adaptive_eval.report.status import standings
 from adaptive_eval.report.warnings import repeat_cautions, signal_cautions, unknown_cautions
-from adaptive_eval.run.machine import Machine
-from adaptive_eval.run.repeats import SamplingFreedom
-from adaptive_eval.run.trial import DONE, AnswerFacts, Trial
-from adaptive_eval.run.usage import TrialUsage
+from adaptive_eval.machine.machine import Machine
+from adaptive_eval.machine.repeats import SamplingFreedom
+from adaptive_eval.machine.trial import DONE, AnswerFacts, Trial
+from adaptive_eval.machine.usage import TrialUsage
 
 NAMES, KEYS = tuple(SKILLS), tuple(question.id for question in QUESTIONS)
 SUBJECT = RunSubject("fake", NAMES, KEYS, drawn=(SamplingFreedom(1.0),) * 3, created=1.0e9)

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from adaptive_eval.cli import app
-from adaptive_eval.run.records import Row
-from adaptive_eval.run.trial import ANSWERED, Trial
-from adaptive_eval.storage.write import RunStore
+from adaptive_eval.machine.records import Row
+from adaptive_eval.machine.trial import ANSWERED, Trial
+from adaptive_eval.store.write import RunStore
 from adaptive_eval.supplies.batches.anthropic import AnthropicBatches
 from adaptive_eval.supplies.batches.calls import BatchCalls, NoBatchAnswer, ServiceBatch
 from adaptive_eval.supplies.batches.model import ModelBatches

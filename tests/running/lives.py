@@ -31,11 +31,11 @@ from adaptive_eval.notes import Event, ModelSetAside
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.status import Status
-from adaptive_eval.run.clocks import RunClock
+from adaptive_eval.machine.clocks import RunClock
 from adaptive_eval.running.live_status import LiveStatus
 from adaptive_eval.running.regrade import regrade
 from adaptive_eval.running.start import execute
-from adaptive_eval.storage.database import RunDatabase
+from adaptive_eval.store.database import RunDatabase
 
 SKILLS = {"ada": 0.9, "bob": 0.5, "cyd": 0.4}
 QUESTIONS = tuple(f"q{number}" for number in range(4))

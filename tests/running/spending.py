@@ -21,7 +21,7 @@ from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.redaction import NOTHING_SECRET
 from adaptive_eval.endpoints.replica import ProbeTrouble
 from adaptive_eval.endpoints.types import Endpoint
-from adaptive_eval.run.clocks import RunClock
+from adaptive_eval.machine.clocks import RunClock
 
 MAX_TOKENS = 2000
 """Answers nearly as long: what is reserved is little more than what is generated."""

@@ -26,8 +26,8 @@ from adaptive_eval.notes import AlarmRaised, Event, events_of_kind
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import StoredOutcome
-from adaptive_eval.run.repeats import SamplingFreedom
-from adaptive_eval.run.usage import LEAST, AnswerFault, SharedTraits, TrialUsage
+from adaptive_eval.machine.repeats import SamplingFreedom
+from adaptive_eval.machine.usage import LEAST, AnswerFault, SharedTraits, TrialUsage
 
 MODELS = ("ada", "bob")
 QUESTIONS = 6

@@ -39,7 +39,7 @@ from adaptive_eval.report.records import AWAITS_VERDICT
 from adaptive_eval.report.results import GradingCost
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.stored import open_run
-from adaptive_eval.run.follow_up import FIRST_ANSWERS
+from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 from adaptive_eval.show.summary import grading_in_short
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedJudge

@@ -224,7 +224,7 @@ def test_interrupted_while_a_server_is_started_the_run_stops(site: Site) -> None
 
 
 AN_HOUR_OF_GRACE = """
-from adaptive_eval.supply.launch import process
+from adaptive_eval.launch import process
 process.GRACE_SECONDS = 3600.0
 from adaptive_eval.cli import main
 main()

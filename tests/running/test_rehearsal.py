@@ -21,7 +21,7 @@ from adaptive_eval.running.rehearsal import TriedAnswer
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.storage.errors import DATABASE_FILE
+from adaptive_eval.store.errors import DATABASE_FILE
 
 
 def test_a_dry_run_says_what_would_run_and_at_most_cost(site: Site) -> None:

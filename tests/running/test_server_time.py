@@ -15,7 +15,7 @@ from adaptive_eval.config.planning import ENDING_SECONDS
 from adaptive_eval.core.types import Reason
 from adaptive_eval.notes import RunFinished, ServerLaunched, ServerReleased
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.run.clocks import HeldTime
+from adaptive_eval.machine.clocks import HeldTime
 
 TRIALS = {"min": 4, "max": 12}
 

@@ -26,11 +26,11 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import OtherCostRow
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.spending import HeldServers, total_cost, total_spent
-from adaptive_eval.run.clocks import HeldTime
+from adaptive_eval.machine.clocks import HeldTime
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.summary import lost_answers, other_costs_in_short
-from adaptive_eval.storage.errors import DATABASE_FILE
+from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store import CommitBatch, Regrade, Store
 
 PRICE = {"input": 10.0, "output": 20.0}

@@ -11,7 +11,7 @@ from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.meter import at_least_elapsed
 from adaptive_eval.scheduler.run_end import Halt
 from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.supply.happenings import Committed
+from adaptive_eval.launch.happenings import Committed
 from fakes import QUESTIONS, Bed, FakeEndpoint, FakeGrading, plan
 
 from adaptive_eval.base.errors import StoreError

@@ -17,8 +17,8 @@ from adaptive_eval.report.rescore import rescore
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.simulate.answering import split_tokens
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.storage.packing import pack_json, pack_logprobs, unpack_logprobs
-from adaptive_eval.storage.verify import Integrity
+from adaptive_eval.store.packing import pack_json, pack_logprobs, unpack_logprobs
+from adaptive_eval.store.verify import Integrity
 
 KEPT = {"temperature": 0.6, "max_tokens": 2000, "logprobs": "tokens"}
 SURE = {

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from adaptive_eval.scheduler.loop import Loop
 from adaptive_eval.store.run_database import RunDatabase
-from adaptive_eval.supply.happenings import Happening
+from adaptive_eval.launch.happenings import Happening
 from live_runs import ENDED, MODELS, Found, Site, small_world, stored, trials_in
 from typer.testing import CliRunner
 

@@ -32,10 +32,10 @@ from adaptive_eval.report.view import (
     z_matrix,
 )
 from adaptive_eval.report.words import decisions_in_words
-from adaptive_eval.run.repeats import SamplingFreedom
-from adaptive_eval.run.usage import TrialUsage
+from adaptive_eval.machine.repeats import SamplingFreedom
+from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.simulate.worlds import World, binary, with_mean
-from adaptive_eval.storage.read import StoredLook
+from adaptive_eval.store.read import StoredLook
 
 START = 1.8e9
 COST = Cost(tokens=800, usd=0.0012, gpu_seconds=1.5)

@@ -19,7 +19,7 @@ from adaptive_eval.report.view import read_view
 from adaptive_eval.show.changes import diff_runs
 from adaptive_eval.show.changes_markdown import changes_markdown
 from adaptive_eval.show.markdown import markdown
-from adaptive_eval.storage.errors import DATABASE_FILE
+from adaptive_eval.store.errors import DATABASE_FILE
 
 TRIALS = {"min": 12, "max": 12}
 

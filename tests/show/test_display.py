@@ -56,10 +56,10 @@ from adaptive_eval.report.status import (
     used_caps,
 )
 from adaptive_eval.report.words import promise_in_short
-from adaptive_eval.run.driver import Driver
-from adaptive_eval.run.records import LookTaken
-from adaptive_eval.run.repeats import SamplingFreedom
-from adaptive_eval.run.usage import TrialUsage
+from adaptive_eval.machine.driver import Driver
+from adaptive_eval.machine.records import LookTaken
+from adaptive_eval.machine.repeats import SamplingFreedom
+from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show import displays
 from adaptive_eval.show.displays import JsonDisplay, PlainDisplay

@@ -44,7 +44,7 @@ from adaptive_eval.show.serve import attach as attaching
 from adaptive_eval.show.serve.attach import attach, build_ended_from_feed, open_feed, status_text, stored_status
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.simulate.server import serving
-from adaptive_eval.storage.read import StoredLook
+from adaptive_eval.store.read import StoredLook
 
 Play = Callable[..., Played]
 

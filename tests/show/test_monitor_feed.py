@@ -20,9 +20,9 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import GradingCost
 from adaptive_eval.report.stored_sums import StoredSums
 from adaptive_eval.report.view import RunView, drop_rows, read_report, read_view
-from adaptive_eval.run.notes import note_of
-from adaptive_eval.run.records import Row
-from adaptive_eval.run.trial import DONE, UNGRADED, GradeDetails, Trial
+from adaptive_eval.machine.notes import note_of
+from adaptive_eval.machine.records import Row
+from adaptive_eval.machine.trial import DONE, UNGRADED, GradeDetails, Trial
 from adaptive_eval.show.serve import feed as feed_module
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed

@@ -23,12 +23,12 @@ from adaptive_eval.core.types import Reason
 from adaptive_eval.notes import RunFinished, RunStopped, TrialsRegraded
 from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.view import drop_rows, read_view
-from adaptive_eval.run.notes import note_of
+from adaptive_eval.machine.notes import note_of
 from adaptive_eval.show.serve import page_state
 from adaptive_eval.show.serve import site as sites
 from adaptive_eval.show.serve.page_state import to_json
 from adaptive_eval.show.serve.site import HEADERS, Site, is_loopback, serve
-from adaptive_eval.storage.write import RunStore
+from adaptive_eval.store.write import RunStore
 
 Play = Callable[..., Played]
 HOSTILE = "<script>alert(1)</script>\u202e'\"&\ud800 </pre>"

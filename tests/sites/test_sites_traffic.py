@@ -6,7 +6,7 @@ from collections.abc import Callable
 from patient_time import HANGS
 
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, ReplicaStats
-from adaptive_eval.run.trial import Request
+from adaptive_eval.machine.trial import Request
 from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import (
     SiteBegun,
@@ -20,7 +20,7 @@ from adaptive_eval.sites.messages import (
     pack_answer,
 )
 from adaptive_eval.supplies.served import ServedClient
-from adaptive_eval.supply.launch.endpoint import ServedEndpoint, ServedPlace
+from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
 
 
 class PatientSite:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from two_by_two import HEADER
 
-from adaptive_eval.storage.header import RunHeader
+from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store import Store
 
 

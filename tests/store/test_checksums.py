@@ -18,10 +18,10 @@ from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.notes import RunStarted
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import CellExtent
-from adaptive_eval.run.clocks import HeldTime
-from adaptive_eval.storage.errors import DATABASE_FILE
-from adaptive_eval.storage.read import StoredLook
-from adaptive_eval.storage.verify import Integrity
+from adaptive_eval.machine.clocks import HeldTime
+from adaptive_eval.store.errors import DATABASE_FILE
+from adaptive_eval.store.read import StoredLook
+from adaptive_eval.store.verify import Integrity
 
 OpenStore = Callable[..., Store]
 COLUMNS = [(table, column) for table, columns in COVERED.items() for column in columns]

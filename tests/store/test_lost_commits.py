@@ -16,8 +16,8 @@ from adaptive_eval.base.errors import StoreError
 from adaptive_eval.base.files import read_holder
 from adaptive_eval.notes import ServersNoticed
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.storage.errors import DATABASE_FILE
-from adaptive_eval.storage.verify import Integrity
+from adaptive_eval.store.errors import DATABASE_FILE
+from adaptive_eval.store.verify import Integrity
 
 TRIALS = 40
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_eval.base.errors import StoreError
-from adaptive_eval.storage.packing import PLAIN_UP_TO, pack_json, pack_text, unpack_json, unpack_text
+from adaptive_eval.store.packing import PLAIN_UP_TO, pack_json, pack_text, unpack_json, unpack_text
 
 ANY_TEXT = st.text(st.characters(codec=None), max_size=300)
 

@@ -9,7 +9,7 @@ import pytest
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Sampling
 from adaptive_eval.report.records import StoredOutcome
-from adaptive_eval.run.repeats import (
+from adaptive_eval.machine.repeats import (
     MAX_QUESTIONS,
     AnswerWatch,
     Repeats,

@@ -18,9 +18,9 @@ from adaptive_eval.base.roster import Roster
 from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.notes import AnswersLost, Change, RunStarted, RunStopped, SettingsChanged, TrialsRegraded
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.storage.errors import DATABASE_FILE
-from adaptive_eval.storage.read import StoredLook
-from adaptive_eval.storage.verify import Integrity
+from adaptive_eval.store.errors import DATABASE_FILE
+from adaptive_eval.store.read import StoredLook
+from adaptive_eval.store.verify import Integrity
 
 OpenStore = Callable[..., Store]
 

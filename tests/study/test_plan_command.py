@@ -28,7 +28,7 @@ from typer.testing import CliRunner, Result
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.notes import ServerLaunched
-from adaptive_eval.run.clocks import HeldTime
+from adaptive_eval.machine.clocks import HeldTime
 from adaptive_eval.store import CommitBatch, Store
 from adaptive_eval.study.types import FORMAT
 

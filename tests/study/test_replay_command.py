@@ -16,7 +16,7 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.report.results import FORMAT
 from adaptive_eval.simulate.worlds import WORLDS
-from adaptive_eval.storage.errors import DATABASE_FILE
+from adaptive_eval.store.errors import DATABASE_FILE
 
 SMALL = ("--set", "trials.max=12")
 

@@ -23,8 +23,8 @@ from adaptive_eval.report.ending import is_imported_alone
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.snapshot import iso_time
-from adaptive_eval.storage.lock import is_held
-from adaptive_eval.storage.packing import valid_text
+from adaptive_eval.store.lock import is_held
+from adaptive_eval.store.packing import valid_text
 
 Json = dict[str, Any]
 

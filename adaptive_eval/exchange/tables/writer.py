@@ -17,7 +17,7 @@ from adaptive_eval.base.imports import load_pyarrow
 from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.report.records import TrialRecord
-from adaptive_eval.storage.packing import valid_text
+from adaptive_eval.store.packing import valid_text
 
 FORMULA = frozenset("=+-@＝＋－＠")
 APOSTROPHE = "'"

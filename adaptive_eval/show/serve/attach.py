@@ -37,8 +37,8 @@ from adaptive_eval.show.ranking import MAX_NAME_WIDTH
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.summary import SHOWN_WARNINGS, findings
 from adaptive_eval.show.text import fit_columns
-from adaptive_eval.storage.locate import has_database
-from adaptive_eval.storage.lock import is_held
+from adaptive_eval.store.locate import has_database
+from adaptive_eval.store.lock import is_held
 
 POLL_SECONDS = 1.0
 PAUSE_SECONDS = 0.2

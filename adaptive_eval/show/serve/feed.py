@@ -23,8 +23,8 @@ from adaptive_eval.report.results_file import RESULTS_FILE
 from adaptive_eval.report.stored import StoredRun
 from adaptive_eval.report.stored_sums import StoredSums
 from adaptive_eval.report.view import RunView, assemble_view
-from adaptive_eval.storage.errors import DATABASE_FILE
-from adaptive_eval.storage.lock import LOCK_FILE, is_held
+from adaptive_eval.store.errors import DATABASE_FILE
+from adaptive_eval.store.lock import LOCK_FILE, is_held
 
 TICK_NS = 100_000_000
 """Changes within one tick of a file system's clock have the same time, so recently changed files are read again."""

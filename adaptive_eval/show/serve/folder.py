@@ -18,7 +18,7 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.stored import StoredRun
 from adaptive_eval.show.serve.feed import FileMark
-from adaptive_eval.storage.locate import has_database, runs_in
+from adaptive_eval.store.locate import has_database, runs_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from adaptive_eval.report.transcripts import is_from_inspect
 from adaptive_eval.report.view import PosteriorView, QuestionView, drop_rows, posterior_views
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.text import Rates
-from adaptive_eval.storage.packing import valid_text
+from adaptive_eval.store.packing import valid_text
 
 
 def to_json(value: object) -> bytes:

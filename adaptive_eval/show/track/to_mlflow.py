@@ -26,7 +26,7 @@ from adaptive_eval.show.track.points import (
 )
 
 EXPERIMENT = "adaptive-eval"
-ID_TAG = "adaptive_eval.run"
+ID_TAG = "adaptive_eval.machine"
 MAX_METRICS, MAX_PARAMS = 1000, 100
 """Limits of one request to MLflow."""
 MAX_VALUE = 500

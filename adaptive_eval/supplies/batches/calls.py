@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 from adaptive_eval.base.errors import EndpointError, Rejected, Unavailable
 from adaptive_eval.endpoints.failures import Failure, Refusal
+from adaptive_eval.launch.hosts import OnEvent
+from adaptive_eval.machine.trial import Request
 from adaptive_eval.notes import BatchCancelled, BatchEnded, BatchPlanned, BatchTaken
 from adaptive_eval.notes.batches import PendingBatch
-from adaptive_eval.run.trial import Request
 from adaptive_eval.supplies.batches.service import BatchService
 from adaptive_eval.supplies.batches.types import BatchStage, BatchState
 from adaptive_eval.supplies.batches.wire import MaybeCreated
-from adaptive_eval.supply.hosts import OnEvent
 
 
 class NoBatchAnswer(NamedTuple):

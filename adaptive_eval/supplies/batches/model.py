@@ -17,17 +17,17 @@ from adaptive_eval.base.errors import EndpointError, Rejected, Unavailable
 from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, safe_excerpt
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, Notice, summed_stats
+from adaptive_eval.launch.hosts import OnEvent
+from adaptive_eval.machine.events import Answered, Failed, Wasted
+from adaptive_eval.machine.follow_up import RequestFailure
+from adaptive_eval.machine.supply import AskedModel, Demand, EndpointClient, EndpointSupply, Post
+from adaptive_eval.machine.trial import Key, Request
 from adaptive_eval.notes import BatchEnded
 from adaptive_eval.notes.batches import PendingBatch
-from adaptive_eval.run.events import Answered, Failed, Wasted
-from adaptive_eval.run.follow_up import RequestFailure
-from adaptive_eval.run.supply import AskedModel, Demand, EndpointClient, EndpointSupply, Post
-from adaptive_eval.run.trial import Key, Request
 from adaptive_eval.supplies.batches.calls import BatchCalls, NoBatchAnswer, ServiceBatch, WaitingRequest
 from adaptive_eval.supplies.batches.gatherer import BatchGatherer
 from adaptive_eval.supplies.batches.service import BatchService
 from adaptive_eval.supplies.batches.types import ID, BatchResult, BatchStage, BatchState
-from adaptive_eval.supply.hosts import OnEvent
 
 GIVE_UP_SECONDS = 432_000.0
 """A request is given up after this long in batches that expire or are not accepted."""

@@ -4,13 +4,13 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from adaptive_eval.endpoints.types import EndpointStats
+from adaptive_eval.machine.events import Noted
+from adaptive_eval.machine.notes import note_of
+from adaptive_eval.machine.records import Note
+from adaptive_eval.machine.supply import Demand
+from adaptive_eval.machine.trial import Key, Request
 from adaptive_eval.notes import BatchPlanned, BatchTaken, Event, events_of_kind
 from adaptive_eval.notes.batches import pending_batches
-from adaptive_eval.run.events import Noted
-from adaptive_eval.run.notes import note_of
-from adaptive_eval.run.records import Note
-from adaptive_eval.run.supply import Demand
-from adaptive_eval.run.trial import Key, Request
 from adaptive_eval.supplies.batches.model import ModelBatches
 from adaptive_eval.supplies.batches.service import open_batches
 from adaptive_eval.supplies.opening import Models, SupplyContext, request_limits

@@ -1,0 +1,129 @@
+"""The command of a model's server: a pure function of its `launch` section, its served name, and the port.
+
+Checks for its program and for free ports on this machine are here too.
+"""
+
+import errno
+import json
+import os
+import random
+import re
+import shutil
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from adaptive_eval.base.errors import LaunchFailed
+from adaptive_eval.launch.types import HOST, FlagValue, LaunchConfig, Scalar, spelled_flag
+
+
+def missing_program(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> str | None:
+    """The problem if the server's program would not be found; None if it would."""
+    program = command[0]
+    if os.sep in program:
+        found = shutil.which(folder / program)
+        return None if found else f"{program} is not a program, seen from {folder}"
+    if shutil.which(program, path=environment.get("PATH", os.defpath)):
+        return None
+    mend = "pip install vllm, or give launch.command" if program == "vllm" else "install it, or give its whole path"
+    return f"the program {program} is not found on the PATH; {mend}"
+
+
+NO_VARIABLES: Mapping[str, str] = {}
+SLEEP_VARIABLES = {"VLLM_SERVER_DEV_MODE": "1"}
+"""Variables without which vLLM does not answer /sleep and /wake_up."""
+VLLM_FLAGS: Mapping[str, FlagValue] = {"generation-config": "vllm"}
+"""Otherwise vLLM takes settings that the run omits, such as top_k, from a file of the model, which no result shows."""
+PLACEHOLDER = re.compile(r"\{(port|host|model|place)\}")
+
+
+def server_command(launch: LaunchConfig, served: str, port: str = "PORT", place: str = "PLACE") -> tuple[str, ...]:
+    """The words of the command that starts the server; by default with placeholders for port and place."""
+    words = launch.command_words
+    if words is not None:
+        return tuple(_fill_in(word, served, port, place) for word in words)
+    flags: dict[str, FlagValue] = {"served-model-name": served, "host": HOST, "port": port, **VLLM_FLAGS}
+    if launch.sleep:
+        flags["enable-sleep-mode"] = True
+    flags |= {spelled_flag(name): value for name, value in launch.flags.items()}
+    return ("vllm", "serve", launch.model or served, *(word for flag in flags.items() for word in _flag_words(*flag)))
+
+
+def server_environment(
+    launch: LaunchConfig,
+    served: str,
+    port: str,
+    environment: Mapping[str, str],
+    place: str = "",
+    placed: Mapping[str, str] = NO_VARIABLES,
+) -> Mapping[str, str]:
+    """Environment of the server; `placed` are the variables of every server of a pool."""
+    own = {**(SLEEP_VARIABLES if launch.sleep and launch.command_words is None else {}), **placed, **launch.env}
+    return {**environment, **{name: _fill_in(str(value), served, port, place) for name, value in own.items()}}
+
+
+def _fill_in(text: str, served: str, port: str, place: str) -> str:
+    values = {"port": port, "host": HOST, "model": served, "place": place}
+    return PLACEHOLDER.sub(lambda match: values[match[1]], text)
+
+
+def _flag_words(name: str, value: FlagValue) -> Iterator[str]:
+    """Words of one flag: `--name`, `--no-name`, `--name value ...`, or nothing."""
+    if value is None:
+        return
+    if isinstance(value, bool):
+        yield f"--{name}" if value else f"--no-{name}"
+        return
+    yield f"--{name}"
+    if isinstance(value, tuple):
+        yield from map(_as_word, value)
+    else:
+        yield json.dumps(value) if isinstance(value, Mapping) else _as_word(value)
+
+
+def _as_word(value: Scalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+PORT_RANGE = range(20_000, 30_000)
+"""Below the ports of outgoing connections, since a server may bind its port minutes after it was chosen."""
+MAX_TRIES = 1000
+
+
+def free_ports() -> Iterator[int]:
+    """Random distinct ports that nothing listens on, reserved among runs on this machine until the generator is closed.
+
+    Many servers listen only once their model is loaded: if two were started at the same port meanwhile, both would seem
+    ready with the first of them, which would answer for both. A port, which users share, is reserved by binding the UDP
+    port of the same number, which model servers do not use.
+    """
+    held: list[int] = []
+    try:
+        yield from (port for port in random.sample(PORT_RANGE, MAX_TRIES) if is_free(port) and _reserve(port, held))
+        raise LaunchFailed(f"no free port was found among {MAX_TRIES} between {PORT_RANGE[0]} and {PORT_RANGE[-1]}")
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+
+
+def _reserve(port: int, held: list[int]) -> bool:
+    """Reserve a port, by a descriptor that is added to `held`; False if somebody has it."""
+    reserving = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        reserving.bind((HOST, port))
+    except OSError as error:  # other errors say nothing about the port, which was chosen at random
+        reserving.close()
+        return error.errno != errno.EADDRINUSE
+    held.append(reserving.detach())  # a socket would warn if it were collected
+    return True
+
+
+def is_free(port: int) -> bool:
+    """Whether nothing listens at a port."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True

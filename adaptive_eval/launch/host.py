@@ -1,0 +1,212 @@
+"""Where servers run: each at a place of its own, or several models at one place, one at a time.
+
+A place, such as a GPU, belongs to one run at a time among all runs of a user on this machine. A run takes a place when
+it first serves a model there, and keeps it until its last server there has ended: if another run came in between two
+models, both would pay for a swap at every turn. A run that uses several places takes them in the order of their names,
+so no two runs wait for each other.
+
+A place is a locked file, in a folder that only its user can write. The keeper of a server holds the lock as well: if a
+run is killed, the place becomes free when its server has ended.
+"""
+
+import asyncio
+import os
+import socket
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from adaptive_eval.base.errors import EndpointError, LaunchFailed
+from adaptive_eval.base.files import FileLock, is_locked, read_holder
+from adaptive_eval.launch.hosts import OnEvent, OnLost, ServerHost
+from adaptive_eval.launch.server import LaunchedServer
+from adaptive_eval.notes import PlaceAwaited, ServerReleased
+
+POLL_SECONDS = 0.5
+
+
+class ExclusivePlaces:
+    """The places of one run, by name."""
+
+    def __init__(self, words: Iterable[str], run: str, *, patient: bool = True) -> None:
+        self._words = sorted(set(words))
+        self._run = run
+        self._patient = patient
+        """Whether to wait for a place that another run has, instead of failing."""
+        self._locks: dict[str, FileLock] = {}
+        self._turns = {word: asyncio.Lock() for word in self._words}
+
+    async def take(self, word: str, tell: Callable[[str, str], None]) -> int:
+        """Take this place, and return the descriptor of its lock. Raises `LaunchFailed`.
+
+        `tell` is called with a place that is waited for and its holder, whenever the holder changes.
+        """
+        for before in self._words[: self._words.index(word) + 1]:
+            async with self._turns[before]:
+                if before not in self._locks:
+                    self._locks[before] = await self._take_one(before, tell)
+        return self._locks[word].descriptor
+
+    def release(self) -> None:
+        """Release all places."""
+        for lock in self._locks.values():
+            lock.close()
+        self._locks.clear()
+
+    async def _take_one(self, word: str, tell: Callable[[str, str], None]) -> FileLock:
+        path, told = reservation_file(word), None
+        while True:
+            try:
+                return FileLock.take(path, run=self._run)
+            except BlockingIOError:
+                holder = _describe_holder(path)
+            except OSError as error:
+                raise LaunchFailed(
+                    f"cannot reserve {word} ({path}: {error.strerror}); set TMPDIR to a folder of yours"
+                ) from error
+            if not self._patient:
+                raise LaunchFailed(f"cannot be started: {holder} has {word}; wait until it has ended")
+            if holder != told:
+                tell(word, holder)
+                told = holder
+            await asyncio.sleep(POLL_SECONDS)
+
+
+def find_holder(word: str) -> str | None:
+    """Describe the run that has a place now; None if it is free. Raises `LaunchFailed`."""
+    path = reservation_file(word)
+    return _describe_holder(path) if is_locked(path) else None
+
+
+def _describe_holder(path: Path) -> str:
+    """Describe the run that holds a place."""
+    holder = read_holder(path)
+    return (
+        f"the run {holder.get('run')} (process {holder['pid']}, since {holder['since']})" if holder else "another run"
+    )
+
+
+def reservation_file(word: str) -> Path:
+    """Path of a place's file; machines that share the folder have different files."""
+    digest = blake2b(f"{socket.gethostname()}\0{word}".encode(), digest_size=16).hexdigest()
+    return _private_folder() / f"{digest}.lock"
+
+
+def _private_folder() -> Path:
+    """A folder where only this user can reserve places; raises `LaunchFailed` if there is none."""
+    folder = Path(tempfile.gettempdir()) / f"adaptive-eval-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        raise LaunchFailed(
+            f"cannot reserve a place in {folder}: {error.strerror}; set TMPDIR to a folder of yours"
+        ) from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        mend = "remove it, or set TMPDIR to a folder of yours"
+        raise LaunchFailed(f"cannot reserve a place: {folder} is not a folder that only you can write; {mend}")
+    return folder
+
+
+MIN_REPORTED_WAIT = 0.1
+"""Shortest wait that is reported; a free place takes less."""
+
+
+class Host(ServerHost):
+    """Serves one of its models (by index) at a time."""
+
+    has_place = True
+    """Always: this machine does not go away."""
+
+    def __init__(self, place: str | None, servers: Mapping[int, LaunchedServer], places: ExclusivePlaces) -> None:
+        self.servers = servers
+        self.own = place is None and len(servers) == 1
+        self._place = place
+        """Name of the place that the models share, such as gpu0; None for a model with a place of its own."""
+        self._places = places
+        self._loaded: LaunchedServer | None = None
+        self._stopping: set[asyncio.Task[None]] = set()
+        """Servers that are still being stopped after the stopping task was cancelled."""
+
+    @property
+    def models(self) -> Sequence[int]:
+        return tuple(self.servers)
+
+    @property
+    def up(self) -> bool:
+        """Whether a model is served."""
+        return self._loaded is not None
+
+    async def acquire(self, model: int, tell: OnEvent, lost: OnLost) -> None:
+        """Return at once: the machine is always there, and `load` takes the place."""
+
+    async def load(self, model: int, tell: OnEvent) -> None:
+        """Serve a model instead of the previous one; raises `LaunchFailed`."""
+        server = self.servers[model]
+        locks, waited = await self._take_place(tell)
+        await asyncio.gather(*self._stopping)  # the next one may need their memory
+        before, self._loaded = self._loaded, None
+        if before is not None:
+            await self._vacate(before, tell)
+        tell(server.launching(waited))
+        began = time.monotonic()  # until now the previous model held the place
+        try:
+            await server.start(tell, locks)
+        except LaunchFailed:
+            tell(ServerReleased(server.spec.model, self._place))
+            raise
+        self._loaded = server
+        tell(server.launched(time.monotonic() - began))
+
+    async def release(self, model: int, tell: OnEvent) -> None:
+        """Stop the server of this model, if it is up."""
+        if self._loaded is self.servers[model]:
+            self._loaded = None
+            await self._finish(self.servers[model].stop())
+            tell(ServerReleased(self.servers[model].spec.model, self._place))
+
+    async def rest(self, model: int, tell: OnEvent) -> None:
+        if self._loaded is self.servers[model]:
+            self._loaded = None
+            await self._vacate(self.servers[model], tell)
+
+    def abandon(self, model: int, error: EndpointError) -> None:
+        self.servers[model].served.give_up(str(error))
+
+    async def unload(self, *, at_once: bool = False) -> None:
+        """Stop all servers, also those asleep."""
+        self._loaded = None
+        await asyncio.gather(*self._stopping, *(server.stop(at_once=at_once) for server in self.servers.values()))
+
+    def kill(self) -> None:
+        """Kill all servers that are being stopped."""
+        for server in self.servers.values():
+            server.kill()
+
+    async def _vacate(self, server: LaunchedServer, tell: OnEvent) -> None:
+        """Free the place of a server."""
+        await self._finish(server.make_room())
+        tell(ServerReleased(server.spec.model, self._place))
+
+    async def _finish(self, stopping: Coroutine[Any, Any, None]) -> None:
+        """Wait until a server has ended; if cancelled, it still gets its time to end."""
+        ending = asyncio.create_task(stopping)
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            self._stopping.add(ending)
+            ending.add_done_callback(self._stopping.discard)
+            raise
+
+    async def _take_place(self, tell: OnEvent) -> tuple[Sequence[int], float | None]:
+        """Take the shared place, if there is one: descriptors of its lock, and seconds waited if it was not free."""
+        if self._place is None:
+            return (), None
+        began = time.monotonic()
+        descriptor = await self._places.take(self._place, lambda place, holder: tell(PlaceAwaited(place, holder)))
+        waited = time.monotonic() - began
+        return (descriptor,), waited if waited >= MIN_REPORTED_WAIT else None

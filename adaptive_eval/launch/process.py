@@ -1,0 +1,158 @@
+"""One server as a process group that never outlives the run, through its keeper.
+
+Its output goes to a log file, whose last lines are reported when it fails.
+"""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from adaptive_eval.base.errors import LaunchFailed
+from adaptive_eval.endpoints.redaction import NOTHING_SECRET, Redactor
+from adaptive_eval.launch import keeper
+from adaptive_eval.launch.types import GRACE_SECONDS
+
+LAST_LINES = 12
+LAST_BYTES = 8192
+LONGEST_LINE = 240
+LONGEST_SECRET = 2048
+ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+class ServerLog:
+    """The log file of one server, over all its starts."""
+
+    def __init__(self, path: Path, redactor: Redactor = NOTHING_SECRET) -> None:
+        self.path = path
+        self._redactor = redactor
+        self._start = 0
+
+    def begin(self, line: str) -> None:
+        """Mark a start of the server with a line of ours."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab") as file:
+            file.write(f"--- {line}\n".encode(errors="replace"))
+            self._start = file.tell()
+
+    def last_lines(self) -> tuple[str, ...]:
+        """Last lines that the server has printed since its start, safe for a terminal and without secrets."""
+        try:
+            with self.path.open("rb") as file:
+                end = file.seek(0, os.SEEK_END)
+                begin = file.seek(max(self._start, end - LAST_BYTES))
+                text = file.read().decode(errors="replace")
+        except OSError:  # the file could not be created
+            return ()
+        if begin > self._start:
+            text = text[LONGEST_SECRET:]  # a secret that is cut off would not be recognised
+        lines = (CONTROL.sub(" ", ESCAPES.sub("", line)).rstrip() for line in re.split(r"\r?\n|\r", text))
+        return tuple(self._redactor.message(line)[:LONGEST_LINE] for line in lines if line.strip())[-LAST_LINES:]
+
+
+class ServerProcess:
+    """The process group of a started server."""
+
+    def __init__(self, keeper: asyncio.subprocess.Process, pid: int) -> None:
+        self.pid = pid
+        """Id of the server's process, and of its group."""
+        self._keeper = keeper
+        self.ended = asyncio.create_task(self._wait())
+        """Done with how the server ended, such as "exited with status 1"."""
+
+    @classmethod
+    async def start(
+        cls,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        folder: Path,
+        log: Path,
+        holds: Sequence[int] = (),
+    ) -> Self:
+        """Start a command in `folder`, with its output appended to `log`. Raises `LaunchFailed`.
+
+        The keeper holds the descriptors `holds` open until the server has ended, however this process ends.
+        """
+        try:
+            with log.open("ab") as output:
+                started = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-I", "-S", keeper.__file__, str(GRACE_SECONDS), *command),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=output,
+                    cwd=folder,
+                    env=environment,
+                    start_new_session=True,
+                    pass_fds=holds,
+                )
+        except OSError as error:
+            raise LaunchFailed(f"cannot be started: {error}") from error
+        try:
+            word, _, rest = (await _read_line(started)).partition(" ")
+        except asyncio.CancelledError:
+            _close_stdin(started, at_once=True)
+            await started.wait()
+            raise
+        if word != "pid":
+            await started.wait()
+            raise LaunchFailed(f"cannot be started: {rest or 'the process that watches over it was killed'}")
+        return cls(started, int(rest))
+
+    async def stop(self, *, at_once: bool = False) -> None:
+        """End the server and everything that it has started, and wait until all is gone."""
+        if at_once:
+            self.kill()
+        _close_stdin(self._keeper)
+        try:
+            await self._keeper.wait()
+        except asyncio.CancelledError:
+            self.kill()
+            await self._keeper.wait()
+            raise
+
+    def kill(self) -> None:
+        """Send SIGKILL to the whole group."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        _close_stdin(self._keeper, at_once=True)
+
+    async def _wait(self) -> str:
+        told = (await _read_line(self._keeper)).split()
+        match told:
+            case ["exit", "0"]:
+                return "exited with status 0 (a command must run as long as its server does)"
+            case ["exit", code]:
+                return f"exited with status {code}"
+            case ["signal", number]:
+                return f"was killed by {_signal_name(int(number))}"
+            case _:
+                if await self._keeper.wait():  # the keeper was killed before it ended the server
+                    self.kill()
+                return "was stopped"
+
+
+async def _read_line(process: asyncio.subprocess.Process) -> str:
+    """Read the next line of a keeper; empty if it has ended."""
+    assert process.stdout is not None
+    return (await process.stdout.readline()).decode(errors="replace").rstrip("\n")
+
+
+def _close_stdin(process: asyncio.subprocess.Process, *, at_once: bool = False) -> None:
+    """Close the keeper's standard input, which makes it end the server."""
+    assert process.stdin is not None
+    if at_once and not process.stdin.is_closing():
+        process.stdin.write(b"!")
+    process.stdin.close()
+
+
+def _signal_name(number: int) -> str:
+    with suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"

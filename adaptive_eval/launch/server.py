@@ -1,0 +1,321 @@
+"""The server of one model: started, awaited, restarted when it dies, and stopped."""
+
+import asyncio
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+import orjson
+
+from adaptive_eval.base.errors import LaunchFailed
+from adaptive_eval.endpoints.redaction import NOTHING_SECRET, Redactor
+from adaptive_eval.endpoints.types import Endpoint
+from adaptive_eval.launch.command import is_free
+from adaptive_eval.launch.endpoint import ServedPlace
+from adaptive_eval.launch.hosts import OnEvent
+from adaptive_eval.launch.process import ServerLog, ServerProcess
+from adaptive_eval.launch.types import HOST
+from adaptive_eval.notes import ServerDied, ServerLaunched, ServerLaunching
+
+POLL_SECONDS = 0.25
+PROBE_SECONDS = 10.0
+VERSION_SECONDS = 10.0
+SLEEP_SECONDS = 120.0
+"""Timeout to fall asleep or wake up; a slower server is stopped, and started when its turn comes."""
+VERSION_PATHS = (("/version", "version"), ("/props", "build_info"))
+"""Paths and fields with the versions of vLLM and llama-server."""
+LONGEST_VERSION = 100
+MAX_BYTES = 2**20
+"""Limit for a response with a version; llama-server's has a whole chat template."""
+
+
+HEALTH, MODELS = "/health", "/v1/models"
+"""Paths of which the first that a server has returns 200 when it is ready."""
+
+
+async def wait_until_ready(root: str, ended: "asyncio.Future[str]", seconds: float) -> None:
+    """Wait until a server is ready; raises `LaunchFailed` if it ends before, or takes too long."""
+    said, path = "it did not answer", HEALTH
+    try:
+        async with asyncio.timeout(seconds), _client(root) as client:
+            while not ended.done():
+                with suppress(httpx2.HTTPError):
+                    # the body is not read, since it might be endless
+                    async with client.stream("GET", path) as answer:
+                        status = answer.status_code
+                    if status == 200:
+                        return
+                    said = f"its {path} said HTTP {status}"
+                    if 300 <= status < 400 or status in (404, 405):  # redirects are not followed
+                        if path == MODELS:
+                            mend = f"let {HEALTH} or {MODELS} answer 200 when it is ready"
+                            raise LaunchFailed(f"has no health check: {said}; {mend}")
+                        path = MODELS
+                await asyncio.wait([ended], timeout=POLL_SECONDS)
+    except TimeoutError:
+        mend = "raise launch.timeout if that is too short"
+        raise LaunchFailed(f"was not ready within {seconds:g} s: {said}; {mend}") from None
+    raise LaunchFailed(f"{ended.result()} before it was ready")
+
+
+async def read_version(root: str, redactor: Redactor = NOTHING_SECRET) -> str | None:
+    """Read the version that the server reports, without secrets; None if it reports none."""
+    with suppress(TimeoutError):  # a server may send anything for an unknown path, even an endless stream
+        async with asyncio.timeout(VERSION_SECONDS), _client(root) as client:
+            for path, key in VERSION_PATHS:
+                with suppress(httpx2.HTTPError, ValueError):
+                    told = orjson.loads(await _read_beginning(client, path))
+                    if isinstance(told, dict) and isinstance(told.get(key), str):
+                        return redactor.message(told[key])[:LONGEST_VERSION]
+    return None
+
+
+async def _read_beginning(client: httpx2.AsyncClient, path: str) -> bytes:
+    """Read the beginning of the server's response."""
+    found = b""
+    async with client.stream("GET", path) as answer:
+        async for part in answer.aiter_raw():
+            found += part
+            if len(found) > MAX_BYTES:
+                break
+    return found
+
+
+def _client(root: str) -> httpx2.AsyncClient:
+    plain = {"Accept-Encoding": "identity"}
+    # plain HTTP to this machine: loading certificates would take longer than everything else
+    return httpx2.AsyncClient(base_url=root, timeout=PROBE_SECONDS, trust_env=False, verify=False, headers=plain)
+
+
+RESTARTS = 3
+"""Restarts of a server in one start of the run, after deaths or failed restarts, before it is given up."""
+
+MAX_PORTS = 5
+"""Ports tried, one after the other, if other programs take them before the server does."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSpec:
+    """Process to start for a model at a port, and its health check."""
+
+    model: str
+    port: int
+    """Port of this machine to listen on."""
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(repr=False)
+    folder: Path
+    log: Path
+    timeout: float
+    place: str | None = None
+    """The place that it shares with others, if any."""
+    sleeps: bool = False
+    """Whether it can be put to sleep while others have its place."""
+    alternatives: bool = False
+    """Whether there are other places where the model may be served."""
+    redactor: Redactor = field(default=NOTHING_SECRET, repr=False)
+    """Secrets of the server, which error messages must not repeat."""
+
+    @property
+    def root(self) -> str:
+        """The server's address, such as http://127.0.0.1:20123."""
+        return f"http://{HOST}:{self.port}"
+
+
+class LaunchedServer:
+    """One model's server at one place.
+
+    Its port is the next of `ports`, or a later one if another program has begun to listen there.
+    """
+
+    def __init__(
+        self, spec_at: Callable[[int], ServerSpec], ports: Iterator[int], open_endpoint: Callable[[str, bool], Endpoint]
+    ) -> None:
+        """`open_endpoint` takes the server's address, and whether the model has answered before."""
+        self.spec = spec_at(next(ports))
+        self._open: Callable[[str], Endpoint] = lambda root: open_endpoint(root, self.served.has_answered())
+        self.served = ServedPlace()
+        self.version: str | None = None
+        self._spec_at, self._ports = spec_at, ports
+        self._log = ServerLog(self.spec.log, self.spec.redactor)
+        self._process: ServerProcess | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._was_up = False
+        self._deaths = 0
+        self._holds: Sequence[int] = ()
+        self._asleep = False
+
+    async def start(self, tell: OnEvent, holds: Sequence[int] = ()) -> None:
+        """Start it and wait until it is ready; raises `LaunchFailed`. From then on it is restarted when it dies.
+
+        The descriptors `holds` stay open until it has ended.
+        """
+        self._holds = holds
+        try:
+            process = await self._wake_up() or await self._bring_up()
+        except LaunchFailed as error:
+            if not self._was_up:  # it never worked, so a restart would fail again
+                raise
+            process = await self._restart(str(error), tell)
+        self._watch = asyncio.create_task(self._keep_up(process, tell))
+        self._watch.add_done_callback(self._on_watch_end)
+
+    async def make_room(self) -> None:
+        """Leave the place to another model: put it to sleep if it can sleep, else stop it."""
+        if self.spec.sleeps:
+            process = await self._withdraw("its server was put to sleep")
+            self._asleep = process is not None and await self._post("/sleep?level=1")
+        if not self._asleep:
+            await self.stop()
+
+    async def stop(self, *, at_once: bool = False) -> None:
+        """Stop it, with everything that it has started, if it is up."""
+        process = await self._withdraw("its server was stopped")
+        if process is not None:
+            await process.stop(at_once=at_once)
+            self._process, self._asleep = None, False
+
+    async def _withdraw(self, why: str) -> ServerProcess | None:
+        """Send no more requests, and do not restart it; returns its process, if it is up."""
+        process = self._process
+        try:
+            if self._watch is not None:
+                self._watch.cancel()
+                await asyncio.gather(self._watch, return_exceptions=True)
+            await self.served.end()
+            self.served.give_up(why)
+        except BaseException:
+            if process is not None:
+                process.kill()
+            raise
+        return self._process
+
+    async def _wake_up(self) -> ServerProcess | None:
+        """Wake it up, and return its process; None if it was not asleep, or did not wake up and was stopped."""
+        process, asleep, self._asleep = self._process, self._asleep, False
+        if process is None or not asleep:
+            return None
+        if await self._post("/wake_up"):
+            with suppress(LaunchFailed):
+                await wait_until_ready(self.spec.root, process.ended, self.spec.timeout)
+                self.served.begin(self._open(self.spec.root))
+                return process
+        await process.stop(at_once=True)
+        self._process = None
+        return None
+
+    async def _post(self, path: str) -> bool:
+        """POST to the server, and say whether it answered 200."""
+        with suppress(TimeoutError, httpx2.HTTPError):
+            async with (
+                asyncio.timeout(SLEEP_SECONDS),
+                _client(self.spec.root) as client,
+                client.stream("POST", path, timeout=SLEEP_SECONDS) as answer,
+            ):
+                return answer.status_code == 200
+        return False
+
+    def kill(self) -> None:
+        """Kill it."""
+        if self._process is not None:
+            self._process.kill()
+
+    async def _bring_up(self) -> ServerProcess:
+        """Start it at a port where nobody else listens; raises `LaunchFailed`.
+
+        Before the server listens at its port, another program may take it, and would be mistaken for the server.
+        """
+        for left in reversed(range(MAX_PORTS)):
+            if not is_free(self.spec.port):
+                self.spec = self._spec_at(next(self._ports))
+            try:
+                process = await self._start_process()
+            except LaunchFailed:
+                if not left or is_free(self.spec.port):
+                    raise
+            else:
+                break
+        self._process, self._was_up = process, True
+        self.served.begin(self._open(self.spec.root))
+        return process
+
+    async def _start_process(self) -> ServerProcess:
+        """Start the process and wait until it is ready; on `LaunchFailed` it is gone."""
+        spec, process = self.spec, None
+        try:
+            self._log.begin(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {shlex.join(spec.command)}")
+            process = await ServerProcess.start(
+                spec.command, environment=spec.environment, folder=spec.folder, log=spec.log, holds=self._holds
+            )
+            await wait_until_ready(spec.root, process.ended, spec.timeout)
+            if spec.alternatives:
+                await self._require_served()
+            self.version = await read_version(spec.root, spec.redactor)
+        except BaseException as error:
+            if process is not None:
+                await process.stop(at_once=True)
+            if isinstance(error, LaunchFailed | OSError):
+                raise LaunchFailed(self._with_last_lines(str(error))) from None
+            raise
+        return process
+
+    async def _require_served(self) -> None:
+        """Raise `LaunchFailed` if the server refuses requests: it may lack the model, and another place may have it."""
+        endpoint = self._open(self.spec.root)
+        try:
+            for replica in (await endpoint.check()).replicas:
+                if replica.refuses:
+                    raise LaunchFailed(f"is up and refuses requests: {replica.detail}")
+        finally:
+            await endpoint.close()
+
+    async def _keep_up(self, process: ServerProcess, tell: OnEvent) -> None:
+        while True:
+            silence = self.served.silence
+            await asyncio.wait([process.ended, silence], return_when=asyncio.FIRST_COMPLETED)
+            hangs = not process.ended.done()
+            reason = f"does not answer any more: {silence.result()}" if hangs else process.ended.result()
+            reason = self._with_last_lines(reason)
+            await self.served.end()
+            await process.stop()  # remaining processes may hold memory that the next one needs
+            self._process = None
+            began = time.monotonic()
+            process = await self._restart(reason, tell)
+            tell(self.launched(time.monotonic() - began))
+
+    async def _restart(self, reason: str, tell: OnEvent) -> ServerProcess:
+        """Restart a server that was up; raises `LaunchFailed` after `RESTARTS` attempts."""
+        while self._deaths < RESTARTS:
+            self._deaths += 1
+            tell(ServerDied(self.spec.model, reason, self._deaths, RESTARTS, self.spec.place))
+            try:
+                return await self._bring_up()
+            except LaunchFailed as error:
+                reason = str(error)
+        first, *lines = reason.split("\n")
+        raise LaunchFailed("\n".join([f"{first}, after it was started again {RESTARTS} times", *lines]))
+
+    def launching(self, waited: float | None) -> ServerLaunching:
+        """Event of a server that is starting."""
+        spec = self.spec
+        return ServerLaunching(spec.model, spec.command, self.version, str(spec.log), spec.place, waited)
+
+    def launched(self, seconds: float) -> ServerLaunched:
+        """Event of a server that is ready."""
+        spec = self.spec
+        return ServerLaunched(spec.model, spec.command, self.version, str(spec.log), spec.place, seconds)
+
+    def _with_last_lines(self, what: str) -> str:
+        """Add the last lines of the server's log to a message."""
+        lines = (f"  {line}" for line in self._log.last_lines())
+        return "\n".join([f"its server {what} (log: {self.spec.log})", *lines])
+
+    def _on_watch_end(self, task: asyncio.Task[None]) -> None:
+        """Fail all requests that wait for a server that is no longer watched."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.served.give_up(
+                str(error) if isinstance(error, LaunchFailed) else f"watching its server failed: {error!r}"
+            )

@@ -1,0 +1,149 @@
+"""Alarms about the answers of a model: they follow from the log, as looks do.
+
+At the first look they are a function of the trials of the opening round alone, whatever the order of the answers and
+however often the run is killed. Later looks find answers that repeat from some trial on, among the trials that they
+have judged. Others are raised by the core (`core.answer_alarms`).
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.core.answer_alarms import AnswerAlarm
+from adaptive_eval.machine.records import ALARM, Note
+from adaptive_eval.machine.repeats import (
+    SamplingFreedom,
+    find_frozen,
+    find_repeats,
+    repeats_sentence,
+    watched_questions,
+)
+from adaptive_eval.machine.trial import Trial
+from adaptive_eval.machine.usage import AnswerFault, TrialUsage, fault_sentence
+
+SEARCH_GROWTH = 1.1
+"""Answers are searched for repeats again when a model has so many times as many trials."""
+StopOn = Literal["all", "any", "never"]
+"""Whose alarms end a run: those of all models, of any, of none."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmSettings:
+    """What alarms depend on besides the plan."""
+
+    stop_on: StopOn = "all"
+    freedoms: Mapping[int, SamplingFreedom | None] = field(default_factory=dict)
+    """How freely each model samples; None for greedy sampling."""
+
+
+class Alarms:
+    """Sums over the answers of each model, and the alarms about them."""
+
+    def __init__(self) -> None:
+        self.usages: dict[int, TrialUsage] = {}
+        """By model."""
+        self.stopped: dict[int, str] | None = None
+        """Alarms, by model, that end the run; None if it goes on."""
+        self._settings = AlarmSettings()
+        self._questions: Sequence[str] = ()
+        self._watched: frozenset[int] = frozenset()
+        self._opening: Mapping[int, NDArray[np.int32]] = {}
+        """Trials (M,) of each model in the first round."""
+        self._opening_only: dict[int, TrialUsage] = {}
+        """Sums over the opening answers of models that have later ones, too."""
+        self._is_judged = False
+        """Whether the first look was taken."""
+        self._searched: dict[int, int] = {}
+        """Trials of each model among which repeats were searched for last."""
+        self._repeating: dict[int, str] = {}
+
+    def use(self, settings: AlarmSettings, questions: Sequence[str], opening: Mapping[int, NDArray[np.int32]]) -> None:
+        """Go on with these settings; `questions`: their keys; `opening`: trials of each model in the first round."""
+        self._settings, self._opening = settings, opening
+        if questions != self._questions:
+            self._questions, self._watched = questions, watched_questions(questions)
+
+    def add(self, trial: Trial) -> None:
+        """Add a graded answer, in the order of the log."""
+        usage = self.usages.get(trial.model)
+        if usage is None:
+            usage = self.usages[trial.model] = TrialUsage()
+        if not self._is_judged and (opening := self._opening.get(trial.model)) is not None:
+            is_opening = trial.number < opening.item(trial.question)
+            apart = self._opening_only.get(trial.model)
+            if apart is None and not is_opening:
+                self._opening_only[trial.model] = usage.copy()
+            elif apart is not None and is_opening:
+                apart.add(trial, self._watched)
+        usage.add(trial, self._watched)
+
+    def restore(self, note: Note) -> None:
+        """Take in an alarm that the log has: repeats were found when they were searched for."""
+        if note.model is not None and note.body.get("fault") == AnswerFault.REPEATED:
+            self._repeating.setdefault(note.model, str(note.body.get("text", "")))
+
+    def forget(self, model: int) -> None:
+        """Forget the alarms of a model whose answers were discarded."""
+        self._repeating.pop(model, None)
+
+    def on_look(
+        self, models: Collection[int], judged: Mapping[int, NDArray[np.integer]], *, is_last: bool
+    ) -> list[Note]:
+        """The alarms about these models at a look that has judged so many trials (M,) of each; `is_last`: no further
+        look comes."""
+        raised: list[Note] = []
+        if not self._is_judged:
+            self._is_judged = True
+            raised = [*self._judge_opening(models)]
+            self._stop_if_due(raised, models)
+            self._opening_only.clear()
+        later = [*self._find_later_repeats(models, judged, growth=1.0 if is_last else SEARCH_GROWTH)]
+        self._stop_if_due(later, models)
+        return raised + later
+
+    def _judge_opening(self, models: Collection[int]) -> Iterator[Note]:
+        """Yield at most one alarm for each of these models: a fault of its answers, or else repeated answers."""
+        for model in models:
+            usage = self._opening_only.get(model, self.usages.get(model, TrialUsage()))
+            repeats = find_repeats(usage.watch, self._settings.freedoms.get(model))
+            if (fault := usage.answers.fault) is not None:
+                yield alarm_note(model, fault, fault_sentence(fault, usage.answers.number))
+            elif repeats is not None and repeats.is_certain:
+                yield alarm_note(model, AnswerFault.REPEATED, repeats_sentence(repeats))
+
+    def _find_later_repeats(
+        self, models: Collection[int], judged: Mapping[int, NDArray[np.integer]], growth: float
+    ) -> Iterator[Note]:
+        for model in models:
+            number = int(judged[model].sum())
+            if number >= growth * self._searched.get(model, 0) and self._settings.freedoms.get(model) is not None:
+                self._searched[model] = number
+                usage = self.usages.get(model, TrialUsage())
+                repeats = find_frozen(usage.watch, judged[model].tolist())
+                if repeats is not None:
+                    self._repeating.setdefault(model, repeats_sentence(repeats))
+            if model in self._repeating:
+                yield alarm_note(model, AnswerFault.REPEATED, self._repeating[model])
+
+    def _stop_if_due(self, raised: Sequence[Note], models: Collection[int]) -> None:
+        """End the run if the settings end it by these alarms about these models."""
+        stop_on = self._settings.stop_on
+        is_due = stop_on == "any" or (stop_on == "all" and len(raised) == len(models))
+        if raised and is_due and self.stopped is None:
+            self.stopped = {note.model: str(note.body["text"]) for note in raised if note.model is not None}
+
+
+def alarm_note(model: int, fault: str, text: str, **body: object) -> Note:
+    """An alarm as it goes into the log."""
+    return Note(ALARM, model, {"fault": str(fault), "text": text, **body})
+
+
+def core_alarm_note(alarm: AnswerAlarm, model: int, questions: Sequence[str]) -> Note:
+    """An alarm of the core; `questions`: their keys, by which a change says where it begins."""
+    if alarm.since is None:
+        return alarm_note(model, alarm.kind.signal, alarm.reason)
+    keys = questions or [*map(str, range(len(alarm.since)))]
+    return alarm_note(model, alarm.kind.signal, alarm.reason, since=dict(zip(keys, alarm.since, strict=True)))

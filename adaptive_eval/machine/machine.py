@@ -1,0 +1,1099 @@
+"""The machine of a run: events in, actions out. Pure: no clock, no task, no file, no chance.
+
+All that is known of trials that are not over stands in one table, `trials`. Each count that anybody needs follows in
+`_move`, the only place where a trial changes its state, and each sum in `account`.
+
+A decision is a function of the plan and of the log, in the order of sequence numbers: the core is told of a row once it
+is on disk, by `_tell_rows`, which a resume calls as well. What the machine intends (to send nothing more to a model, to
+count a loss) holds at once. What follows from the log (looks, models that the core sets aside) is never decided twice:
+while the log is replayed it is only compared with what the log has of it, and the difference is written at the end.
+
+    Regrade     stored answers without a grade are graded first; such a machine replays nothing
+    Replayed    the log, row by row;  StageBegun  the settings changed here
+    Opened      the end of the log: from here on requests are sent
+"""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from json import dumps
+
+from adaptive_eval.core.account import BudgetAccount, trial_reserve
+from adaptive_eval.core.controller import Controller
+from adaptive_eval.core.plan import SpentBefore
+from adaptive_eval.core.stages import StageBefore
+from adaptive_eval.core.types import NO_COST, Cause, Cost, Loss, Outcome, Reason, SetAside
+from adaptive_eval.machine.alarms import Alarms, core_alarm_note
+from adaptive_eval.machine.charges import Account, Charge, ChargeKind
+from adaptive_eval.machine.events import (
+    Abort,
+    AbortKind,
+    Action,
+    Allow,
+    Answered,
+    Cancel,
+    Capacity,
+    Committed,
+    Event,
+    Failed,
+    Finish,
+    GradeAnswer,
+    Graded,
+    GradingCutOff,
+    Hopeless,
+    JudgeAnswer,
+    Noted,
+    Opened,
+    Received,
+    Regrade,
+    Replayed,
+    Send,
+    Setting,
+    StageBegun,
+    Stop,
+    Tick,
+    Ungraded,
+    Unservable,
+    VerdictWasted,
+    Wasted,
+    Write,
+)
+from adaptive_eval.machine.follow_up import (
+    EXCEEDED,
+    FIRST_ANSWERS,
+    FIRST_IN_FLIGHT,
+    MAY_HAVE_COST,
+    REFUSALS_SECONDS,
+    VERDICT_EXCEEDED,
+    FollowUp,
+    RequestFailure,
+    follow_up,
+)
+from adaptive_eval.machine.records import (
+    ALARM,
+    CORE_SET_ASIDE,
+    DISCARDED,
+    FINISHED,
+    LOOKS_RETAKEN,
+    SET_ASIDE,
+    SETTLED,
+    STOPPED,
+    UNGRADED_ANSWER,
+    Dropped,
+    Json,
+    LooksForgotten,
+    LookTaken,
+    Note,
+    Record,
+    Row,
+)
+from adaptive_eval.machine.trial import (
+    DONE,
+    GRADING,
+    HELD,
+    IN_FLIGHT,
+    JUDGING,
+    LOST,
+    OVER,
+    QUEUED,
+    RESERVED,
+    RUNNING,
+    STEPS,
+    UNGRADED,
+    Key,
+    Request,
+    Trial,
+    TrialState,
+)
+
+NoteId = tuple[str, int | None, str]
+"""What tells two notes apart that follow from the log: kind, model, and the fault of an alarm."""
+EVERYTHING = 2**31
+"""Trials that the core is asked for: all it wants, since how far it was asked must not matter."""
+
+
+class Machine:
+    """State of a run, and what follows from each event."""
+
+    def __init__(self, setting: Setting, *, seq: int = 0, spent: Cost = NO_COST, has_grades: bool = False) -> None:
+        """For a machine that grades stored answers and replays nothing: the newest sequence number, what the account of
+        the store says, and whether the grader has graded any answer of this run."""
+        self.account = Account()
+        self.account.add_outside(spent)
+        self.waited_before: Collection[int] = ()
+        """Models of which all that was asked in earlier starts has come, if there were any."""
+        self._unanswered: set[int] = set()
+        """Models with a trial in flight in this start that got no answer then, even if it was asked again."""
+        self.alarms = Alarms()
+        """Sums over the graded answers of each model."""
+        self.trials: dict[Key, Trial] = {}
+        """All trials that are not over."""
+        self.counts: Counter[TrialState] = Counter()
+        """Trials in the table, by state."""
+        self.busy: Counter[int] = Counter()
+        """By model: trials that are in flight, or are being graded for the first time."""
+        self.requests: dict[int, tuple[Request, set[int]]] = {}
+        """Requests in flight, each with the numbers of its trials that are."""
+        self.in_flight: Counter[int] = Counter()
+        """Requests in flight, by model."""
+        self.aside: dict[int, str] = {}
+        """Models that are asked nothing more because of their servers, and why."""
+        self.refused: dict[int, str] = {}
+        """Models that have refused their first request, and why."""
+        self.seq = seq
+        """The newest sequence number."""
+        self.unwritten = 0
+        """Rows that are not on disk yet."""
+        self.is_live = False
+        """Whether the log was replayed, or is not to be."""
+        self.is_regrading = False
+        """Whether it only grades stored answers."""
+        self.regraded = 0
+        """Stored answers that were graded again."""
+        self.has_others = False
+        """Whether the log has answers of models that are not in the run."""
+        self._request_of: dict[Key, int] = {}
+        self._last_request = 0
+        self._unsent: dict[Key, Request] = {}
+        """Requests that are sent once the row of their last trial is on disk, by that trial."""
+        self._permits: defaultdict[int, list[tuple[int | Key, int]]] = defaultdict(list)
+        """Requests and verdicts that wait for a charge to be on disk, by its sequence number, each with its model."""
+        self._queues: defaultdict[int, deque[Key]] = defaultdict(deque)
+        self._paid: dict[Key, Cost] = {}
+        """Cost of the answers that are being graded; the table still has what is reserved for them."""
+        self._to_judge: deque[Key] = deque()
+        self._judging: set[Key] = set()
+        """Answers whose verdicts were asked for and are not on disk."""
+        self._places: dict[Key, int] = {}
+        """Sequence numbers at which rows stay that are graded again."""
+        self._unclaimed: dict[Key, Trial] = {}
+        """Rows of the log without an outcome: reserved, or awaiting a verdict."""
+        self._unasked: set[Key] = set()
+        """Claimed trials that the core has not asked for."""
+        self._answered: set[int] = set()
+        """Models that have answered in this start."""
+        self._graded: set[int] = {0} if has_grades else set()
+        """Benchmarks of which an answer has a grade."""
+        self._graded_of: set[tuple[int, int]] = set()
+        """Models whose answers come with grades, each with a benchmark in which an answer has one."""
+        self._failures: Counter[int] = Counter()
+        """By benchmark: answers on which the grader has failed in this start."""
+        self._recorded: dict[int, Json] = {}
+        """Looks that the log has, by number."""
+        self.derived: list[LookTaken | Note] = []
+        """Looks and notes that follow from the log, while it is replayed."""
+        self._noted: set[NoteId] = set()
+        """Notes that follow from the log, and that it has."""
+        self._derived_alarms: set[NoteId] = set()
+        """Alarms that this machine has raised."""
+        self.ungraded: dict[int, tuple[str, str]] = {}
+        """By model: the first answer of this start on which the grader has failed, and its error."""
+        self._core_aside: set[int] = set()
+        self._stop = 0
+        """0: go on, 1: ask nothing more, 2: cancel what is in flight."""
+        self._clock = (0.0, 0.0)
+        self._is_out_of_time = False
+        self._refused_at = 0.0
+        self._is_aborted = False
+        self.is_ended = False
+        """Whether the end of this start was decided."""
+        self._now = 0.0
+        self._actions: list[Action] = []
+        self._set(setting, Controller(setting.plan, followed=setting.is_followed, settles_losses=False))
+
+    def _set(self, setting: Setting, controller: Controller) -> None:
+        plan = setting.plan
+        self.setting, self.controller = setting, controller
+        self.position = {model: position for position, model in enumerate(setting.roster)}
+        """The core's position of each model."""
+        self.is_capped = plan.budget.bought
+        """Whether a cap counts what lost answers have cost."""
+        self._benchmarks = frozenset(setting.benchmarks) or frozenset({0})
+        self.slots = dict(setting.slots)
+        self._looked = len(controller.looks)
+        self._caps = BudgetAccount(plan.budget, plan.bench.worst_cost)
+        verdict = setting.verdict if setting.judged else NO_COST
+        self._worst = {
+            model: worst if worst.is_unbounded else worst.plus(verdict.times(-1))
+            for model, worst in zip(setting.roster, plan.bench.worst_cost, strict=True)
+        }
+        """The most that an answer may cost, without its grade."""
+        if (alarms := setting.alarms) is not None:
+            opening = dict(zip(setting.roster, plan.opening, strict=True))
+            self.alarms.use(alarms, setting.questions, opening)
+
+    def handle(self, event: Event, now: float = 0.0) -> list[Action]:
+        """Take in an event; returns what is to be done, in order. `now`: seconds of any clock that goes on."""
+        self._now = now
+        actions: list[Action] = []
+        self._actions = actions
+        match event:
+            case Answered():
+                self._on_answered(event)
+            case Graded():
+                self._on_graded(event)
+            case Committed(rows):
+                self._on_committed(rows)
+            case Wasted():
+                self._on_wasted(event)
+            case VerdictWasted():
+                self._on_verdict_wasted(event)
+            case Failed():
+                self._on_failed(event)
+            case GradingCutOff(key):
+                self._on_grading_cut_off(key)
+            case Capacity(model, slots):
+                self.slots[model] = slots
+                self._fill(model)
+            case Unservable(model, reason, was_served):
+                if was_served or self._answered or self._is_finished:
+                    self._set_aside(model, reason)
+                else:
+                    self._abort(AbortKind.UNSERVABLE, {model: reason})
+            case Hopeless(model):
+                self._on_hopeless(model)
+            case Noted(note):
+                self._write(note)
+            case Tick(elapsed, held):
+                self._on_tick(elapsed, held)
+            case Stop(at_once):
+                self._on_stop(at_once=at_once)
+            case Replayed(rows):
+                self._on_replayed(rows)
+            case StageBegun():
+                self._on_stage_begun(event)
+            case Opened():
+                self.waited_before = event.waited
+                self._on_opened(event)
+            case Regrade(answers):
+                self._on_regrade(answers)
+        if self.refused and (now - self._refused_at >= REFUSALS_SECONDS or self.all_have_answered):
+            self._abort(AbortKind.REFUSED, dict(self.refused))
+        if self.is_live:
+            self._finish_if_over()
+        return actions
+
+    # -- the log ---------------------------------------------------------------------------------------------------
+
+    def _write(self, *records: Record) -> None:
+        """Write records, all or none."""
+        first = self.seq + 1
+        self.seq += len(records)
+        self.unwritten += len(records)
+        self._actions.append(Write([*enumerate(records, first)]))
+
+    def _on_committed(self, rows: Sequence[Row]) -> None:
+        self.unwritten -= len(rows)
+        if not self.is_regrading:
+            self._tell_rows(rows)
+            self._follow()
+        for seq, record in rows:
+            if type(record) is Trial:
+                state = record.state
+                if state is RESERVED:
+                    if (request := self._unsent.pop(record.key, None)) is not None:
+                        self._send_reserved(request)
+                elif state is JUDGING:
+                    self._to_judge.append(record.key)
+                else:
+                    self._judging.discard(record.key)
+                    self._places.pop(record.key, None)
+            for target, model in self._permits.pop(seq, ()) if self._permits else ():
+                self._permit(target, model)
+        self._judge_more()
+        self._fill_all()
+
+    def _on_replayed(self, rows: Sequence[Row]) -> None:
+        """Enter rows of earlier starts into the account, and tell the core of them."""
+        self.seq = max(self.seq, rows[-1][0]) if rows else self.seq
+        account, graded, benchmark = self.account, self._graded, self.setting.benchmarks
+        own_grades, graded_of = self.setting.own_grades, self._graded_of
+        for _, record in rows:
+            if type(record) is Trial:
+                account.enter(record)
+                if record.category is not None:
+                    graded.add(benchmark[record.question] if benchmark else 0)
+                    if record.model in own_grades:
+                        graded_of.add((record.model, benchmark[record.question] if benchmark else 0))
+                elif record.state is not UNGRADED:
+                    self._unclaimed[record.key] = record
+            elif type(record) is Charge:
+                account.charge(record)
+            elif type(record) is LookTaken:
+                self._recorded[record.number] = record.body
+            elif type(record) is Note:
+                if record.kind == SET_ASIDE and record.model is not None:
+                    self.aside[record.model] = str(record.body.get("reason", ""))
+                elif record.kind in (CORE_SET_ASIDE, SETTLED, ALARM):
+                    self._noted.add(_note_id(record))
+                    if record.kind == ALARM:
+                        self.alarms.restore(record)
+                elif record.kind == DISCARDED and record.model is not None:
+                    self.alarms.forget(record.model)
+                    self._noted = {one for one in self._noted if one[:2] != (ALARM, record.model)}
+        self._tell_rows(rows)
+
+    def _tell_rows(self, rows: Iterable[Row]) -> None:
+        """Tell the core of rows that are on disk, in their order, and derive what follows."""
+        answers, alarms = list[Trial](), self.alarms
+        for _, record in rows:
+            if type(record) is Trial:
+                if record.state is DONE or record.state is UNGRADED:
+                    answers.append(record)
+                    alarms.add(record)
+            elif type(record) is Charge:
+                if record.kind is ChargeKind.DISCARDED:
+                    self.controller.spend_outside_plan(record.number, record.cost)
+                elif self.is_capped and not record.estimated:
+                    self._tell(answers)
+                    answers = []
+                    self._lose(record)
+            elif type(record) is Note and record.kind == SET_ASIDE and record.model in self.position:
+                self._tell(answers)
+                answers = []
+                if self.controller.finished is None:
+                    self.controller.tell([SetAside(self.position[record.model], str(record.body.get("reason", "")))])
+        self._tell(answers)
+        self._derive()
+
+    def _tell(self, answers: Sequence[Trial]) -> None:
+        """Tell the core of answers: those that no round holds are kept."""
+        if not answers:
+            return
+        controller, position = self.controller, self.position
+        outcomes: list[Outcome] = []
+        is_expected = self.is_live and controller.finished is None
+        for trial in answers:
+            at = position.get(trial.model)
+            if at is None:
+                controller.spend_outside_plan(1, trial.total)
+                self.has_others = True
+                continue
+            outcomes.append(
+                Outcome(at, trial.question, trial.number, trial.category, trial.total, trial.kinds, trial.seconds)
+            )
+            if at in controller.set_aside or trial.key in self._unasked:
+                is_expected = False
+        if is_expected:
+            controller.tell(outcomes)
+        else:
+            controller.take(outcomes)
+            controller.tell(())
+
+    def _lose(self, charge: Charge) -> None:
+        at, controller = self.position.get(charge.model), self.controller
+        if at is None:
+            controller.spend_outside_plan(0, charge.cost)
+        else:
+            controller.lose([Loss(at, charge.cost, controller.taker.taken, killed=True)])
+
+    def _derive(self) -> None:
+        """Emit the looks that the core has taken, and the models that it goes on without."""
+        controller = self.controller
+        looks, self._looked = controller.looks[self._looked :], len(controller.looks)
+        for look in looks:
+            self._emit(LookTaken(look.index, self.setting.describe(look)))
+        for position, lost in controller.set_aside.items():
+            model = self.setting.roster[position]
+            if position not in self._core_aside:
+                self._core_aside.add(position)
+                if model not in self.aside:
+                    reason = lost.reason
+                    if lost.cause is Cause.GRADER and model in self.ungraded:
+                        reason = "{}; for example on question {}: {}".format(reason, *self.ungraded[model])
+                    self._emit(Note(CORE_SET_ASIDE, model, {"cause": lost.cause.value, "reason": reason}))
+        self._raise_alarms(has_looked=bool(looks))
+        if looks and self.is_live:
+            self._note_settled()
+
+    def _raise_alarms(self, *, has_looked: bool) -> None:
+        """Emit the alarms that follow from the log, each once, and end the run if the settings say so."""
+        controller, setting = self.controller, self.setting
+        raised = [core_alarm_note(alarm, setting.roster[alarm.model], setting.questions) for alarm in controller.alarms]
+        if has_looked and setting.alarms is not None and controller.finished is not Reason.ALARM:
+            numbers = controller.counts.sum(axis=2) + controller.ungraded
+            gone = controller.set_aside.keys() | setting.plan.bench.recorded
+            judged = {model: numbers[at] for at, model in enumerate(setting.roster) if at not in gone}
+            raised += self.alarms.on_look(judged.keys(), judged, is_last=controller.finished is not None)
+        for note in raised:
+            if (key := _note_id(note)) not in self._derived_alarms:
+                self._derived_alarms.add(key)
+                self._emit(note)
+        if self.is_live:
+            self._stop_if_alarmed()
+
+    def _stop_if_alarmed(self) -> None:
+        """End this start by an alarm, once what is in flight has come."""
+        if self.alarms.stopped is not None and not self._is_aborted:
+            self._is_aborted = True
+            self._stop = max(self._stop, 1)
+            self._actions.append(Abort(AbortKind.ALARM, dict(self.alarms.stopped)))
+
+    def _emit(self, record: LookTaken | Note) -> None:
+        """Write a record that follows from the log, unless it may be there already."""
+        if self.is_live:
+            if isinstance(record, LookTaken) or _note_id(record) not in self._noted:
+                self._write(record)
+        else:
+            self.derived.append(record)
+
+    def _note_settled(self) -> None:
+        if self.controller.finished is not None:
+            return
+        wanted = self.controller.still_wanted()
+        for position, model in enumerate(self.setting.roster):
+            key = SETTLED, model, ""
+            never_asked = model in self.aside or position in self.setting.plan.bench.recorded
+            if not wanted[position] and not never_asked and key not in self._noted:
+                self._noted.add(key)
+                self._write(Note(SETTLED, model))
+
+    # -- a start ---------------------------------------------------------------------------------------------------
+
+    def _on_stage_begun(self, event: StageBegun) -> None:
+        """Go on under other settings from here, with the looks that were taken."""
+        setting, before = event.setting, self.controller
+        stage = StageBefore(before, tuple(map(self.position.get, setting.roster)), setting.verdicts_stand)
+        others = [one for model, one in self.account.models.items() if model not in setting.roster]
+        cost, charged = NO_COST, NO_COST
+        for one in others:
+            cost = cost.plus(one.paid.cost)
+        for one in self.account.models.values():
+            charged = charged.plus(one.charged.cost)
+        outside = SpentBefore(sum(one.answers for one in others), cost.plus(charged) if self.is_capped else cost)
+        plan = replace(setting.plan, before=stage)
+        controller = Controller(
+            plan, outside_plan=outside, followed=setting.is_followed, settles_losses=False, keep_looks=True
+        )
+        self.aside.clear()
+        self._core_aside.clear()
+        self.derived = [one for one in self.derived if isinstance(one, LookTaken) or _note_id(one) not in self._noted]
+        self._noted = {one for one in self._noted if one[0] == ALARM}
+        looked = self._looked
+        self._set(setting, controller)
+        self._looked = looked
+        self._tell([trial for trial in event.known if trial.state in (DONE, UNGRADED)])
+        controller.take(())
+        controller.tell(())
+        self._derive()
+
+    def _on_opened(self, event: Opened) -> None:
+        """Go on from the end of the log: claim, or give up, what earlier starts had in flight."""
+        self.is_live, self.seq = True, max(self.seq, event.last)
+        lost: defaultdict[int, list[Trial]] = defaultdict(list)
+        is_unjudged = False
+        for key, trial in self._unclaimed.items():
+            if trial.state is JUDGING:
+                is_unjudged = is_unjudged or trial.model in self.position
+            elif key in event.claimed and trial.model in self.position:
+                self._claim(trial)
+            else:
+                lost[trial.model].append(trial)
+        self._unclaimed.clear()
+        self._write_owed(is_explained=event.is_explained)
+        for model, reason in event.unreachable.items():
+            self._set_aside(model, reason)
+        self._stop_if_alarmed()
+        for model, trials in lost.items():
+            for trial in trials:
+                self.account.enter(trial, -1)
+            dropped = [Dropped(trial.key) for trial in trials]
+            if event.killed:
+                charge = self._charge(ChargeKind.KILLED, model, [trial.cost for trial in trials])
+                self._write(charge, *dropped)
+            else:
+                self._write(*dropped)
+        if is_unjudged and not (self._stop or self._is_out_of_time):  # the caps do not pay for their verdicts
+            self.controller.end_over_budget()
+        self._note_settled()
+        self._follow()
+        self._fill_all()
+
+    def _claim(self, trial: Trial) -> None:
+        """Go on waiting for a trial of an earlier start."""
+        request = self._new_request(trial.model, [trial])
+        self.trials[trial.key] = trial._replace(state=RUNNING)
+        self.counts[RUNNING] += 1
+        self.busy[trial.model] += 1
+        self._unasked.add(trial.key)
+        self._actions.append(Send(request, claimed=True))
+
+    def _write_owed(self, *, is_explained: bool) -> None:
+        """Write what follows from the log and is not in it, or differs."""
+        owed, self.derived = self.derived, []
+        looks = {record.number: record for record in owed if isinstance(record, LookTaken)}
+        first, stored = self.controller.first_look, self._recorded
+        known = [number for number in stored if number >= first]
+        differs = min((n for n in known if n not in looks or not _is_same(looks[n].body, stored[n])), default=None)
+        if differs is not None:
+            again = [look for number, look in looks.items() if number >= differs]
+            self._write(LooksForgotten(differs), *again)
+            if not is_explained:
+                self._write(Note(LOOKS_RETAKEN, None, {"looks": max(known) + 1}))
+        for number, look in looks.items():
+            if number not in stored and (differs is None or number < differs):
+                self._write(look)
+        for record in owed:
+            if isinstance(record, Note) and (key := _note_id(record)) not in self._noted:
+                self._noted.add(key)
+                self._write(record)
+        stored.clear()
+
+    def _on_regrade(self, answers: Sequence[Ungraded]) -> None:
+        """Grade stored answers: what an earlier attempt has cost is charged, and their rows stay in their places."""
+        self.is_live = self.is_regrading = True
+        for seq, trial, reserve, was_asked in answers:
+            is_judged = trial.question in self.setting.judged
+            if trial.state is JUDGING and not was_asked:  # nobody was asked: what was reserved is free again
+                self.account.add_outside(trial.verdict.times(-1))
+                trial = trial._replace(verdict=NO_COST)
+            before = trial.verdict  # stays in the account, as a charge
+            if self.is_capped and is_judged and not self._can_afford(reserve):
+                if trial.state is JUDGING:
+                    self._write_at(seq, trial._replace(verdict=NO_COST), self._verdict_charge(trial, before))
+                continue
+            self.trials[trial.key] = trial
+            self.counts[trial.state] += 1
+            self._places[trial.key] = seq
+            after = trial._replace(state=JUDGING, verdict=reserve if self.is_capped and is_judged else NO_COST)
+            self.account.add_outside(after.verdict)
+            self._move(after, entered=True)
+            if before != NO_COST or after.verdict != NO_COST:
+                self._write_at(seq, after, self._verdict_charge(trial, before))
+            else:
+                self._to_judge.append(after.key)
+        self._judge_more()
+
+    def _verdict_charge(self, trial: Trial, cost: Cost) -> Charge | None:
+        """The charge for an earlier verdict on an answer, which the account has already."""
+        if cost == NO_COST:
+            return None
+        kind = ChargeKind.KILLED if trial.state is JUDGING else ChargeKind.WASTED
+        return Charge(kind, "verdict", trial.model, 1, cost, estimated=not self.is_capped)
+
+    def _write_at(self, seq: int, trial: Trial, charge: Charge | None = None) -> None:
+        """Write a row in its place, and a charge with it."""
+        rows: list[Row] = [(seq, trial)]
+        if charge is not None:
+            self.seq += 1
+            rows.append((self.seq, charge))
+        self.unwritten += len(rows)
+        self._actions.append(Write(rows))
+
+    # -- trials ----------------------------------------------------------------------------------------------------
+
+    def _move(self, after: Trial, *, entered: bool = False) -> None:
+        """Change the state of a trial: every count and sum follows here; `entered`: the account has it already."""
+        key, state = after[:3], after.state
+        before = self.trials.get(key)
+        was = None if before is None else before.state
+        if state not in STEPS[was]:
+            raise RuntimeError(f"trial {key} is {was}, and now {state}")
+        was_busy, is_busy = was in HELD, state in HELD
+        if not entered and not (was_busy and is_busy):  # else the same is reserved for it as before
+            if before is not None and was is not QUEUED:
+                self.account.enter(before, -1)
+            if state is not QUEUED:
+                self.account.enter(after)
+        if was is not None:
+            self.counts[was] -= 1
+            if was in IN_FLIGHT and state not in IN_FLIGHT:
+                self._leave_request(key)
+                if was is RUNNING and state is not GRADING:
+                    self._unanswered.add(key[0])
+        if was_busy is not is_busy:
+            self.busy[after.model] += 1 if is_busy else -1
+        if state in OVER:
+            self.trials.pop(key, None)
+        else:
+            self.counts[state] += 1
+            self.trials[key] = after
+
+    def _leave_request(self, key: Key) -> None:
+        """Remove a trial from its request, which holds a slot until its last trial has left it."""
+        number = self._request_of.pop(key)
+        request, left = self.requests[number]
+        left.discard(key[2])
+        if not left:
+            del self.requests[number]
+            self.in_flight[request.model] -= 1
+
+    def _new_request(self, model: int, trials: Sequence[Trial]) -> Request:
+        self._last_request += 1
+        first = trials[0]
+        request = Request(self._last_request, model, first.question, first.number, len(trials), first.round)
+        self.requests[request.id] = request, set(request.numbers)
+        self.in_flight[model] += 1
+        for trial in trials:
+            self._request_of[trial.key] = request.id
+        return request
+
+    def _open_trials(self, number: int) -> list[Trial]:
+        """The trials of a request that are still in flight."""
+        request, left = self.requests[number]
+        return [self.trials[request.model, request.question, trial] for trial in sorted(left)]
+
+    def _drop(self, trials: Sequence[Trial], *first: Record) -> None:
+        """Remove the rows of trials in flight: they are asked again, or lost for this start."""
+        if not trials:
+            return
+        self._write(*first, *(Dropped(trial.key) for trial in trials))
+        is_wanted = self._is_wanted(trials[0].model)
+        for trial in trials:
+            is_asked = trial.key not in self._unasked
+            self._unasked.discard(trial.key)
+            state = QUEUED if is_wanted and is_asked else LOST
+            self._move(trial._replace(state=state, cost=NO_COST, verdict=NO_COST))
+            if state is QUEUED:
+                self._queues[trial.model].append(trial.key)
+
+    def _is_wanted(self, model: int) -> bool:
+        """Whether trials of a model may still be asked in this run."""
+        return not self.is_gone(model) and self.controller.finished is None
+
+    def _may_ask(self, model: int) -> bool:
+        """Whether a request may be sent to a model now."""
+        if self._stop or self._is_out_of_time or self._is_aborted or not self.is_live:
+            return False
+        return self._is_wanted(model) and not self.controller.is_paused(self.position[model])
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    def _follow(self) -> None:
+        """Queue the trials that the core wants, and forget those of models that are gone."""
+        controller, roster = self.controller, self.setting.roster
+        for position, question, number, round_ in controller.ask(EVERYTHING):
+            model = roster[position]
+            key = model, question, number
+            if key in self.trials:  # an earlier start has asked for it
+                self._unasked.discard(key)
+            elif self._is_wanted(model):
+                self._move(Trial(model, question, number, round_))
+                self._queues[model].append(key)
+        if controller.finished is not None:
+            for model in self._queues:
+                self._forget_queue(model)
+        else:
+            for position in controller.set_aside:
+                self._forget_queue(roster[position])
+
+    def _forget_queue(self, model: int) -> None:
+        for key in self._queues[model]:
+            if (trial := self.trials.get(key)) is not None and trial.state is QUEUED:
+                self._move(trial._replace(state=LOST))
+        self._queues[model].clear()
+
+    def _fill_all(self) -> None:
+        for model in self._queues:
+            self._fill(model)
+
+    def _fill(self, model: int) -> None:
+        """Reserve and send as many requests of a model as its slots and the caps allow."""
+        if not self._queues[model] or not self._may_ask(model):
+            return
+        waits = self.is_capped or model in self.setting.remembers
+        while self.in_flight[model] < self.slots.get(model, 0) and (trials := self._take_from_queue(model)):
+            self._write(*trials)
+            request = self._new_request(model, trials)
+            for trial in trials:
+                self._move(trial if waits else trial._replace(state=RUNNING))
+            if waits:
+                self._unsent[trials[-1].key] = request
+            else:
+                self._actions.append(Send(request))
+
+    def _take_from_queue(self, model: int) -> list[Trial]:
+        """Remove and return the next trials that fit into one request and the caps, reserved."""
+        queue, taken = self._queues[model], list[Trial]()
+        most = self.setting.samples.get(model, 1)
+        if self._awaits_grades(model):
+            most = int(self._bring_forward(model))
+        needed = NO_COST
+        while queue and len(taken) < most:
+            trial = self.trials.get(queue[0])
+            if trial is None or trial.state is not QUEUED:
+                queue.popleft()
+                continue
+            if taken and not self._follows(taken[-1], trial):
+                break
+            trial = trial._replace(state=RESERVED, cost=self._reserve(model), verdict=self._verdict_reserve(trial))
+            needed = needed.plus(trial.total)
+            if self.is_capped and not self._can_afford(needed):
+                break
+            taken.append(trial)
+            queue.popleft()
+        return taken
+
+    def _follows(self, last: Trial, trial: Trial) -> bool:
+        """Whether a trial can be asked in the same request as the one before it."""
+        if (trial.question, trial.number, trial.round) != (last.question, last.number + 1, last.round):
+            return False
+        seed = self.setting.seed
+        return seed(*trial.key) == seed(*last.key) + 1
+
+    def _awaits_grades(self, model: int) -> bool:
+        """Whether answers of a model come with their grades, and none has come in some benchmark."""
+        if model not in self.setting.own_grades:
+            return False
+        return any((model, benchmark) not in self._graded_of for benchmark in self._benchmarks)
+
+    def _bring_forward(self, model: int) -> bool:
+        """Bring the next trial that may be sent to the front of the queue of a model without grades; returns whether
+        there is one.
+
+        Few answers are in flight to a benchmark without a grade, to different questions if there are.
+        """
+        queue = self._queues[model]
+        held = [trial.question for trial in self.trials.values() if trial.model == model and trial.state in HELD]
+        for is_repeated in (False, True):
+            for key in queue:
+                if (trial := self.trials.get(key)) is None or trial.state is not QUEUED:
+                    continue
+                benchmark = self._benchmark(trial.question)
+                alike = [question for question in held if self._benchmark(question) == benchmark]
+                is_first = len(alike) < FIRST_IN_FLIGHT and (is_repeated or trial.question not in alike)
+                if is_first or (model, benchmark) in self._graded_of:
+                    queue.remove(key)
+                    queue.appendleft(key)
+                    return True
+        return False
+
+    def _benchmark(self, question: int) -> int:
+        """The benchmark of a question."""
+        return self.setting.benchmarks[question] if self.setting.benchmarks else 0
+
+    def _reserve(self, model: int) -> Cost:
+        """What is reserved for an answer of a model."""
+        if not self.is_capped:
+            return NO_COST
+        return trial_reserve(self._worst[model], self.account.models[model].largest)
+
+    def _verdict_reserve(self, trial: Trial) -> Cost:
+        is_judged = self.is_capped and trial.question in self.setting.judged
+        return self.setting.verdict if is_judged else NO_COST
+
+    def _can_afford(self, more: Cost) -> bool:
+        """Whether the caps allow this on top of all that is paid, reserved or charged."""
+        return self._caps.can_afford(self.account.total.plus(more))
+
+    def _send_reserved(self, request: Request) -> None:
+        """Send a request whose rows are on disk, unless nobody wants it any more."""
+        if self._may_ask(request.model):
+            self._send(request)
+        else:
+            self._drop(self._open_trials(request.id))
+
+    def _send(self, request: Request) -> None:
+        for key in request.keys:
+            self._move(self.trials[key]._replace(state=RUNNING))
+        self._actions.append(Send(request))
+
+    def _on_answered(self, event: Answered) -> None:
+        request, left = self.requests[event.request]
+        model, question = request.model, request.question
+        self._answered.add(model)
+        is_judged = question in self.setting.judged
+        for received in event.answers:
+            if received.number not in left:
+                raise RuntimeError(f"request {request} was answered twice for trial {received.number}")
+            trial = self.trials[model, question, received.number]
+            self._require_within_reserve(trial, received)
+            trial = trial._replace(
+                state=GRADING, answer=received.answer, kinds=received.kinds, seconds=received.seconds
+            )
+            self._move(trial)
+            self._paid[trial.key] = received.cost
+            if is_judged:
+                self._store_ungraded(trial.key, received.reserve if self.is_capped else NO_COST)
+            else:
+                self._actions.append(GradeAnswer(trial))
+        self._fill(model)
+
+    def _store_ungraded(self, key: Key, reserve: Cost) -> None:
+        """Store an answer whose grade comes later."""
+        trial = self.trials[key]._replace(state=JUDGING, cost=self._paid.pop(key), verdict=reserve)
+        self._write(trial)
+        self._move(trial)
+
+    def _require_within_reserve(self, trial: Trial, received: Received) -> None:
+        """Set aside a model whose answer has used more than caps reserve for it."""
+        bounded = self.is_capped and not self._worst[trial.model].is_unbounded
+        if bounded and 0 < trial.cost.tokens < received.cost.tokens:
+            self._set_aside(trial.model, EXCEEDED.format(received.cost.tokens, trial.cost.tokens))
+
+    def _on_failed(self, event: Failed) -> None:
+        if event.request not in self.requests:
+            return
+        trials = self._open_trials(event.request)
+        model, kind = trials[0].model, event.kind
+        charges: list[Record] = []
+        if kind in MAY_HAVE_COST:
+            why = ChargeKind.LOST if kind is RequestFailure.LOST else ChargeKind.KILLED
+            charges.append(self._charge(why, model, [trial.cost for trial in trials]))
+        paused = model in self.position and self.controller.is_paused(self.position[model])
+        then = follow_up(kind, has_answered=model in self._answered, is_paused=paused or self._stop > 0)
+        if then is FollowUp.END_RUN:
+            self._refused_at = self._refused_at if self.refused else self._now
+            self.refused.setdefault(model, event.reason)
+            self._forget_queue(model)
+        elif then is FollowUp.SET_ASIDE:
+            self._set_aside(model, event.reason)
+        self._drop(trials, *charges)
+        self._fill(model)
+
+    def _on_wasted(self, event: Wasted) -> None:
+        """Charge answers that came to nothing; a request that is to be repeated waits until that is on disk."""
+        model, answers, cost, request = event
+        if cost is not None:
+            charge = Charge(ChargeKind.WASTED, "answer", model, answers, cost)
+            self.account.charge(charge)
+            self._write(charge)
+        elif answers:
+            self._write(self._charge(ChargeKind.LOST, model, [self._reserve(model)] * answers))
+        if request is not None and self.unwritten:
+            self._permits[self.seq].append((request, model))
+        elif request is not None:
+            self._permit(request, model)
+
+    def _charge(self, kind: ChargeKind, model: int, reserved: Sequence[Cost]) -> Charge:
+        """Charge answers at what was reserved for them, or at the mean cost of answers if no cap counts them."""
+        cost = NO_COST
+        for one in reserved if self.is_capped else [self.account.mean_cost(model)] * len(reserved):
+            cost = cost.plus(one)
+        charge = Charge(kind, "answer", model, len(reserved), cost, estimated=not self.is_capped)
+        self.account.charge(charge)
+        return charge
+
+    def _permit(self, target: int | Key, model: int) -> None:
+        """Say whether a lost request or verdict may be repeated, now that its charge is on disk."""
+        within = not self.is_capped or self._can_afford(NO_COST)
+        gone = isinstance(target, int) and not self._is_wanted(model)
+        self._actions.append(Allow(target, within and not (self._is_finished or gone)))
+
+    def _set_aside(self, model: int, reason: str) -> None:
+        """Ask a model nothing more; the core is told when that is on disk."""
+        if model not in self.aside and model in self.position:
+            self.aside[model] = reason
+            self._write(Note(SET_ASIDE, model, {"reason": reason, "cause": Cause.SERVER.value}))
+            self._forget_queue(model)
+
+    # -- grades ----------------------------------------------------------------------------------------------------
+
+    def _judge_more(self) -> None:
+        """Have stored answers graded, in the order in which they came, as many at a time as the grader takes."""
+        if self._stop or self._is_cutting_off:
+            return
+        while self._to_judge and len(self._judging) < self.setting.verdicts_at_once:
+            key = self._to_judge.popleft()
+            trial = self.trials.get(key)
+            if trial is not None and trial.state is JUDGING:
+                self._judging.add(key)
+                asks = trial.question in self.setting.judged
+                self._actions.append(JudgeAnswer(trial) if asks else GradeAnswer(trial))
+
+    def _on_graded(self, event: Graded) -> None:
+        key, category = event.key, event.category
+        trial = self.trials[key]
+        reserve = trial.verdict
+        after = trial._replace(
+            state=UNGRADED if category is None else DONE,
+            cost=self._paid.pop(key, trial.cost),
+            verdict=event.cost,
+            category=category,
+            grade=event.details,
+        )
+        self.regraded += self.is_regrading
+        if key in self._places:
+            self._write_at(self._places[key], after)
+        else:
+            self._write(after)
+        self._move(after)
+        if event.details.error is not None and trial.model not in self.ungraded:
+            question = self.setting.questions[trial.question] if self.setting.questions else str(trial.question)
+            self.ungraded[trial.model] = question, event.details.error
+            self._write(Note(UNGRADED_ANSWER, trial.model, {"question": question, "error": event.details.error}))
+        self._watch_grader(event, trial)
+        if (
+            trial.state is JUDGING
+            and self.is_capped
+            and 0 < reserve.tokens < event.cost.tokens - self.setting.vote.tokens
+        ):
+            reason = VERDICT_EXCEEDED.format(event.cost.tokens, reserve.tokens)
+            self._abort(AbortKind.VERDICT_COST, {trial.model: reason})
+
+    def _watch_grader(self, event: Graded, trial: Trial) -> None:
+        """End the run if the grader has failed on the first answers, and has graded none."""
+        benchmark = self._benchmark(trial.question)
+        if event.category is not None:
+            self._graded.add(benchmark)
+            if trial.model in self.setting.own_grades:
+                self._graded_of.add((trial.model, benchmark))
+        elif event.has_failed:
+            self._failures[benchmark] += 1
+            if self._failures[benchmark] == FIRST_ANSWERS and benchmark not in self._graded and not self._is_finished:
+                is_judged = trial.question in self.setting.judged
+                kind = AbortKind.GRADER_SERVER if is_judged else AbortKind.GRADER
+                self._abort(kind, {trial.model: event.details.error or ""})
+
+    def _on_grading_cut_off(self, key: Key) -> None:
+        self._judging.discard(key)
+        self._places.pop(key, None)
+        if (trial := self.trials.get(key)) is not None and trial.state is GRADING:
+            self._store_ungraded(key, NO_COST)
+
+    def _on_verdict_wasted(self, event: VerdictWasted) -> None:
+        model = event.key[0]
+        charge = Charge(ChargeKind.LOST, "verdict", model, 1, event.cost, estimated=not self.is_capped)
+        self.account.charge(charge)
+        self._write(charge)
+        if event.asks:
+            self._permits[self.seq].append((event.key, model))
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_finished(self) -> bool:
+        return self.controller.finished is not None
+
+    @property
+    def _is_cutting_off(self) -> bool:
+        return self._stop == 2 or self._is_out_of_time or self._is_aborted
+
+    @property
+    def all_have_answered(self) -> bool:
+        """Whether every model has answered, or has refused its first request."""
+        asked = {model for at, model in enumerate(self.setting.roster) if at not in self.setting.plan.bench.recorded}
+        return asked <= self._answered | self.refused.keys()
+
+    def _on_stop(self, *, at_once: bool) -> None:
+        self._stop = 2 if at_once or self._stop else 1
+        if self._stop == 2:
+            self._cancel_all()
+
+    def _cancel_all(self) -> None:
+        """Cancel what is in flight, but for requests that outlive this process: the next start claims them."""
+        stays = () if self._is_finished else self.setting.remembers
+        unsent = {request.id for request in self._unsent.values()}
+        requests = [
+            number
+            for number, (request, _) in self.requests.items()
+            if request.model not in stays and number not in unsent
+        ]
+        gradings = [key for key, trial in self.trials.items() if trial.state is GRADING]
+        self._actions.append(Cancel(requests, [*gradings, *self._judging]))
+
+    def _on_hopeless(self, model: int) -> None:
+        """At the end of a run, nobody waits for requests that only fail."""
+        if self._stop or (self._is_finished and not self.is_capped):  # under caps, only a failure has cost nothing
+            numbers = [number for number, (request, _) in self.requests.items() if request.model == model]
+            self._actions.append(Cancel(numbers))
+
+    def _on_tick(self, elapsed: float, held: float) -> None:
+        self._clock = elapsed, held
+        budget = self.setting.plan.budget
+        wall, gpu = budget.wall_seconds, budget.held_gpu_seconds
+        is_over = (wall is not None and elapsed >= wall) or (gpu is not None and held >= gpu)
+        if is_over and not self._is_out_of_time:
+            self._is_out_of_time = True
+            self._cancel_all()
+
+    def _abort(self, kind: AbortKind, reasons: dict[int, str]) -> None:
+        if not self._is_aborted:
+            self._is_aborted = True
+            self._actions.append(Abort(kind, reasons))
+            self._cancel_all()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is in flight, being graded or being written that this start waits for."""
+        if self.unwritten or self._unsent or self.counts[GRADING]:
+            return False
+        ends = self._stop or self._is_cutting_off
+        stays = self.setting.remembers if ends and not self._is_finished else ()
+        if any(number and model not in stays for model, number in self.in_flight.items()):
+            return False
+        return not (self._judging if ends else self.counts[JUDGING])
+
+    def _finish_if_over(self) -> None:
+        """End this start if nothing is left to wait for."""
+        if self.is_ended:
+            if not self.unwritten:
+                self._actions.append(Finish(self.controller.finished))
+            return
+        if not self.is_quiet or self._is_aborted:
+            return
+        if self.is_regrading:
+            self._actions.append(Finish(None))
+            return
+        if not (self._stop or self._is_out_of_time or self._is_finished):
+            if self._is_waiting:
+                return
+            self.controller.end_over_budget()  # nothing is in flight, and no trial fits
+            self._follow()
+        if self._is_out_of_time:
+            self.controller.tick(*self._clock)
+            self._follow()
+            if self._is_finished and not self.is_quiet:  # what outlives this process is not waited for
+                self._cancel_all()
+                return
+        reason = self.controller.finished
+        self.is_ended = True
+        waited = self._waited_for()
+        self.controller.count_overrun(self.position[model] for model in waited)
+        body = {"waited_for": waited} if waited else {}
+        self._write(
+            Note(STOPPED, None, body) if reason is None else Note(FINISHED, None, {"reason": reason.value, **body})
+        )
+
+    def _waited_for(self) -> list[int]:
+        """Models of which all that was asked has come, now and in earlier starts, where any is asked ahead of looks."""
+        if not self.setting.plan.pace.held:
+            return []
+        left = {key[0] for key, trial in self.trials.items() if trial.state is not QUEUED} | self._unanswered
+        return [model for model in self.setting.roster if model not in left and model in self.waited_before]
+
+    @property
+    def _is_waiting(self) -> bool:
+        """Whether a model waits for a server; raises `RuntimeError` if nothing waits for anything."""
+        waiting = [model for model, queue in self._queues.items() if queue and self._may_ask(model)]
+        if not waiting:
+            raise RuntimeError("the decision core is neither finished nor asks for trials")
+        return all(self.slots.get(model, 0) == 0 for model in waiting)
+
+    # -- what supplies go by ---------------------------------------------------------------------------------------
+
+    def waiting(self, model: int) -> int:
+        """Trials of a model that could be sent if it had free slots."""
+        return len(self._queues[model]) if self._may_ask(model) else 0
+
+    def is_owed(self, model: int) -> bool:
+        """Whether a trial that was asked of this model, or is to be, is not stored yet; no more once the run stops."""
+        return not self._stop and self._is_wanted(model) and bool(self.busy[model] or self._queues[model])
+
+    def is_gone(self, model: int) -> bool:
+        """Whether this model is asked nothing more because of itself or its servers."""
+        return model in self.aside or model in self.refused or self.position.get(model) in self.controller.set_aside
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether nothing more is asked."""
+        return self._stop > 0 or self._is_finished or self._is_cutting_off
+
+    def is_settled(self, model: int) -> bool:
+        """Whether this model has nothing in flight, and nothing can want it again under the settings of today."""
+        is_done = (SETTLED, model, "") in self._noted or self.is_gone(model)
+        return is_done and not self.in_flight[model]
+
+    def is_parked(self, model: int) -> bool:
+        """Whether nothing is asked of this model until trials of others want it again."""
+        is_paused = model in self.position and self.controller.is_paused(self.position[model])
+        return is_paused and not self.busy[model] and not self._is_finished
+
+
+def _note_id(note: Note) -> NoteId:
+    return note.kind, note.model, str(note.body.get("fault", ""))
+
+
+def _is_same(look: Json, stored: Json) -> bool:
+    """Whether two looks are the same; some of their numbers are nan."""
+    return dumps(look, sort_keys=True) == dumps(stored, sort_keys=True)

@@ -1,0 +1,71 @@
+"""What the log of a run consists of: rows of a sequence number and a record, in the order in which decisions follow.
+
+A trial, a look and a stored value have one row, the newest: an earlier one of the same key is overwritten.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from adaptive_eval.machine.charges import Charge
+from adaptive_eval.machine.trial import Key, Trial
+
+Json = Mapping[str, Any]
+
+
+class Dropped(NamedTuple):
+    """A trial has no row any more: it is asked again later, or never."""
+
+    key: Key
+
+
+class LookTaken(NamedTuple):
+    """A look, with its decisions as plain values."""
+
+    number: int
+    body: Json
+
+
+class LooksForgotten(NamedTuple):
+    """The looks from this number on do not follow from the log as it is now."""
+
+    number: int
+
+
+class Note(NamedTuple):
+    """An event: its kind, the model it is about, and whatever else it says."""
+
+    kind: str
+    model: int | None = None
+    body: Json = {}
+
+
+SET_ASIDE = "set_aside"
+"""A model whose servers cannot be used; body: reason, cause."""
+CORE_SET_ASIDE = "core_set_aside"
+"""A model that the core goes on without; body: cause and reason. It follows from the log."""
+STARTED, RESUMED = "started", "resumed"
+"""A start; body: judged_at_once."""
+BEGUN = frozenset({STARTED, RESUMED})
+SETTINGS = "configured"
+"""The settings were changed; body: configuration."""
+FINISHED = "finished"
+"""A start has come to its end; body: reason."""
+STOPPED = "stopped"
+"""A start has ended without being finished."""
+ALARM = "alarm"
+"""An alarm about the answers of a model; body: fault, text, and since when if its server has changed."""
+DISCARDED = "answers_lost"
+"""Answers of a model since an alarm were discarded, to be asked again; body: answers, discarded."""
+REGRADED = "regraded"
+"""Stored answers were graded again; body: trials, and so on."""
+REGRADING = "regrading"
+"""Stored answers are being graded again; shown, not stored; body: trials."""
+LOOKS_RETAKEN = "looks_retaken"
+"""Looks of earlier starts were taken again, and differ; body: looks."""
+UNGRADED_ANSWER = "ungraded"
+"""The first answer of a model in this start on which the grader has failed; body: question, error."""
+SETTLED = "settled"
+"""No comparison can need a model again under the settings of today."""
+
+Record = Trial | Dropped | Charge | LookTaken | LooksForgotten | Note
+Row = tuple[int, Record]

@@ -1,0 +1,212 @@
+"""Whether a model's answers come again word for word, and since when.
+
+A server that ignores the seed, or serves a cache, gives one answer many times, and each counts as a trial. Three signs
+are looked for, each with a false alarm in at most one of a thousand models:
+
+- **Since when.** Answers to a question varied, and from some trial on are all the same. In random order, the last r of
+  n answers are equal with the probability sum_i C(c_i, r) / C(n, r), where the c_i count equal answers. Fisher's method
+  combines the questions. It holds for short answers too, at any temperature.
+- **Long answers.** Trials 2k and 2k + 1 of a question form a pair. A pair of long answers agrees with a probability of
+  at most 2^(-t^2 bytes / 100) at temperature t (at most 1). More of them agree than such pairs do.
+- **Short answers**, such as letters, may agree on each question where a model is sure. It is not so sure where it is
+  wrong: at temperature 1, without a cut (top_p, top_k, min_p), a pair agrees with 0.9 * 2^(-bytes / 400) at most. No
+  answers to any question differ, and those that are wrong are too many for that. If few texts answer many questions, as
+  the letters of a choice do, the length counts for nothing.
+
+At most `MAX_QUESTIONS` questions are watched: those whose keys have the smallest checksums.
+"""
+
+import math
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Self
+from zlib import crc32
+
+import numpy as np
+from scipy.special import gammaincc
+
+from adaptive_eval.core.answer_kinds import AnswerKind
+from adaptive_eval.endpoints.types import Sampling
+from adaptive_eval.machine.trial import AnswerFacts, Trial
+
+MAX_QUESTIONS = 100
+MIN_LONG_BYTES = 200
+"""Bytes from which an answer is unlikely to come twice by its length alone."""
+LONG_BYTES_PER_BIT, SHORT_BYTES_PER_BIT = 100.0, 400.0
+MAX_AGREEMENT = 0.9
+"""Share of the pairs of wrong answers that agree for a model that is very sure of itself."""
+UNKNOWN_TEMPERATURE = 0.5
+"""Assumed if none is set; colder than the defaults of servers."""
+ALARM_CHANCE = 0.001
+MIN_PAIRS = 10
+"""With fewer pairs nothing is said about answers that all agree."""
+
+
+class SamplingFreedom(NamedTuple):
+    """How freely a model's answers are drawn."""
+
+    temperature: float
+    cut: bool = False
+    """Whether some tokens may be excluded."""
+
+    @classmethod
+    def from_sampling(cls, sampling: Sampling) -> Self | None:
+        """Derive it from sampling settings; None for greedy sampling, whose answers may all be equal."""
+        if sampling.temperature == 0.0:
+            return None
+        cuts = (sampling.top_p, max(sampling.top_k or 0, 0), sampling.min_p or 0.0)
+        whole = sampling.temperature is not None and cuts == (1.0, 0, 0.0) and not sampling.extra_body
+        return cls(UNKNOWN_TEMPERATURE if sampling.temperature is None else sampling.temperature, not whole)
+
+
+class _Answer(NamedTuple):
+    digest: int
+    size: int
+    is_right: bool
+
+
+def watched_questions(keys: Sequence[str]) -> frozenset[int]:
+    """The questions whose answers are watched, by number."""
+    order = sorted(range(len(keys)), key=lambda at: (crc32(keys[at].encode("utf-8", "surrogatepass")), keys[at]))
+    return frozenset(order[:MAX_QUESTIONS])
+
+
+class AnswerWatch:
+    """The answers of one model to the watched questions, by trial."""
+
+    def __init__(self, questions: Mapping[int, Mapping[int, _Answer]] | None = None) -> None:
+        self._questions = {question: dict(answers) for question, answers in (questions or {}).items()}
+
+    def add(self, trial: Trial, facts: AnswerFacts) -> None:
+        """Add an answer to a watched question; empty and timed-out ones are left out."""
+        if facts.digest is None or trial.kinds & AnswerKind.TIMED_OUT:
+            return
+        is_right = (trial.category or 0) > 0 if facts.is_right is None else facts.is_right
+        answers = self._questions.setdefault(trial.question, {})
+        answers[trial.number] = _Answer(facts.digest, facts.size, is_right)
+
+    def copy(self) -> "AnswerWatch":
+        """A copy that later answers do not change."""
+        return AnswerWatch(self._questions)
+
+    def in_order(self, trials: Sequence[int] | None = None) -> Iterator[list[tuple[int, _Answer]]]:
+        """The answers to each question with their trials, in order; of the first `trials` (M,) of each if given."""
+        for question, answers in self._questions.items():
+            numbers = sorted(answers)
+            if trials is not None:
+                numbers = numbers[: bisect_left(numbers, trials[question])]
+            if numbers:
+                yield [(number, answers[number]) for number in numbers]
+
+    @property
+    def repeated(self) -> int:
+        """Number of long answers that equal another one to the same question."""
+        each = (
+            Counter(one.digest for one in answers.values() if one.size >= MIN_LONG_BYTES)
+            for answers in self._questions.values()
+        )
+        return sum(total - len(counts) for counts in each if (total := counts.total()))
+
+
+class Repeats(NamedTuple):
+    """Answers of a model that come again too often."""
+
+    pairs: int
+    agreed: int
+    is_certain: bool = True
+    """False: all agree, and independent samples might."""
+    since: int | None = None
+    """The trial, from 1, from which on the answers to most questions are the same; None: from the first."""
+    questions: int = 0
+    """Questions on which they repeat since then."""
+
+
+def find_frozen(watch: AnswerWatch, trials: Sequence[int]) -> Repeats | None:
+    """Answers that repeat from some trial on, among the first `trials` of each question; None if they do not."""
+    questions = list(watch.in_order(trials))
+    since = _frozen_since(questions)
+    return None if since is None else Repeats(0, 0, True, *since)
+
+
+def find_repeats(watch: AnswerWatch, how: SamplingFreedom | None) -> Repeats | None:
+    """The repeats of a model; None if there are none too many, or it is sampled greedily."""
+    if how is None:
+        return None
+    questions = list(watch.in_order())
+    each = [list(_pairs(answers)) for answers in questions]
+    pairs, agreed = sum(map(len, each)), sum(one.digest == other.digest for some in each for one, other in some)
+    if (since := _frozen_since(questions)) is not None:
+        return Repeats(pairs, agreed, True, *since)
+    long = [(one, other) for some in each for one, other in some if one.size >= MIN_LONG_BYTES]
+    expected = sum(_long_agreement(one.size, how.temperature) for one, _ in long)
+    long_agreed = sum(one.digest == other.digest for one, other in long)
+    if _chance_of_agreement(len(long), long_agreed, expected) <= ALARM_CHANCE:
+        return Repeats(len(long), long_agreed)
+    if any(len({one.digest for _, one in answers}) > 1 for answers in questions) or pairs < MIN_PAIRS:
+        return None
+    is_choice = len({answers[0][1].digest for answers in questions}) < len(questions) / 2
+    wrong = [min(one.size for _, one in answers) for answers in questions if _is_wrong_again(answers)]
+    bits = 0.0 if is_choice else sum(wrong) / SHORT_BYTES_PER_BIT
+    chance = MAX_AGREEMENT ** len(wrong) * 2.0**-bits
+    return Repeats(pairs, agreed, how.temperature >= 1.0 and not how.cut and chance <= ALARM_CHANCE)
+
+
+def _pairs(answers: list[tuple[int, _Answer]]) -> Iterator[tuple[_Answer, _Answer]]:
+    by_trial = dict(answers)
+    return ((one, by_trial[trial + 1]) for trial, one in answers if trial % 2 == 0 and trial + 1 in by_trial)
+
+
+def _long_agreement(size: int, temperature: float) -> float:
+    return float(2.0 ** (-(min(temperature, 1.0) ** 2) * size / LONG_BYTES_PER_BIT))
+
+
+def _chance_of_agreement(pairs: int, agreed: int, expected: float) -> float:
+    """Bound on the probability that so many independent pairs agree: exp(-n KL(a / n, E / n)), by Hoeffding (1963)."""
+    if agreed <= expected:
+        return 1.0
+    share, mean = agreed / pairs, expected / pairs
+    differing = 0.0 if agreed == pairs else (1.0 - share) * math.log((1.0 - share) / (1.0 - mean))
+    return math.exp(-pairs * (share * math.log(share / mean) + differing))
+
+
+def _is_wrong_again(answers: list[tuple[int, _Answer]]) -> bool:
+    return len(answers) > 1 and not any(one.is_right for _, one in answers)
+
+
+def _frozen_since(questions: list[list[tuple[int, _Answer]]]) -> tuple[int, int] | None:
+    """The trial, from 1, from which on answers repeat that varied before, and on how many questions; None if they do
+    not."""
+    varied, logs, starts = 0, [], []
+    for answers in questions:
+        last, total = answers[-1][1].digest, len(answers)
+        run = next((at for at, (_, one) in enumerate(reversed(answers)) if one.digest != last), total)
+        varied += run < total
+        if 1 < run < total:
+            counts = Counter(one.digest for _, one in answers)
+            ways = sum(math.comb(count, run) for count in counts.values())
+            logs.append(math.log(ways) - math.log(math.comb(total, run)))
+            starts.append(answers[-run][0] + 1)
+    if not starts or gammaincc(varied, -math.fsum(logs)) > ALARM_CHANCE**2:
+        return None
+    return int(np.median(starts)), len(starts)
+
+
+def repeats_sentence(found: Repeats) -> str:
+    """The sentence that warns of repeats."""
+    cause = "its server ignores the seed or serves a cache, so its trials are fewer than they seem"
+    if found.since is not None:
+        return (
+            f"answers to {found.questions} questions varied, and are the same word for word from about trial "
+            f"{found.since} on: since then {cause}"
+        )
+    if found.is_certain:
+        return (
+            f"the answers of {found.agreed} of {found.pairs} pairs of trials agree word for word, which independent "
+            f"samples hardly would: {cause}"
+        )
+    return (
+        f"the answers of all {found.pairs} pairs of trials agree word for word; they are short, and independent "
+        "samples may agree as well, so that nobody can tell whether its server ignores the seed or serves a cache "
+        "(more questions at temperature 1 and top_p 1 would)"
+    )

@@ -1,0 +1,279 @@
+"""What a start does before it asks for anything: it grades what has no grade, and replays the log.
+
+The past is rewritten only here, and before the log is replayed, so that this start and all later ones read the same:
+
+    1. the note that a start has begun
+    2. requests without an answer, of models that were set aside for that, are forgotten, to be asked again
+    3. stored answers without a grade are graded, in their places
+    4. the log is replayed, stage by stage
+    5. what earlier starts had in flight is claimed by its supply, or charged (`Opened`)
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from itertools import islice
+from typing import Any, Protocol
+
+from adaptive_eval.core.answer_kinds import AnswerKind
+from adaptive_eval.core.rounds import enough_answers
+from adaptive_eval.core.types import NO_COST, Cause, Cost
+from adaptive_eval.machine.charges import Charge, ChargeKind
+from adaptive_eval.machine.driver import Aborted, Driver
+from adaptive_eval.machine.events import Abort, AbortKind, Event, Opened, Regrade, Setting, Ungraded
+from adaptive_eval.machine.machine import Machine
+from adaptive_eval.machine.records import (
+    ALARM,
+    BEGUN,
+    CORE_SET_ASIDE,
+    DISCARDED,
+    REGRADED,
+    REGRADING,
+    RESUMED,
+    SET_ASIDE,
+    STARTED,
+    Dropped,
+    Note,
+    Record,
+    Row,
+)
+from adaptive_eval.machine.replay import Stage, replay
+from adaptive_eval.machine.trial import JUDGING, Key, Trial
+
+RETAKES_LOOKS = frozenset({SET_ASIDE, CORE_SET_ASIDE, REGRADED, DISCARDED})
+"""Kinds of notes that say why looks are taken again."""
+END_OF_LOG = 2**62
+AT_A_TIME = 256
+"""Answers that are graded again at once: a bound for the memory that their texts take."""
+
+
+class SettingsEffect(StrEnum):
+    """What a change of the settings means for looks that were taken."""
+
+    NONE = "none"
+    """Both decide alike."""
+    DECISIONS = "decisions"
+    """Looks stand, and the run goes on otherwise."""
+    PROMISE = "promise"
+    """Looks stand, and every pair is judged anew from the next look on."""
+
+
+class StoredLog(Protocol):
+    """A log that can be read, as `storage.read` does."""
+
+    def log(self, *, in_whole_commits: bool) -> Iterable[Sequence[Row]]:
+        """The log in its order, without texts."""
+
+    def notes(self) -> list[tuple[int, Note]]:
+        """All notes."""
+
+    def ungraded(self) -> Iterator[tuple[int, Trial]]:
+        """Stored answers without a grade, with their texts."""
+
+    def ungraded_count(self, models: Collection[int]) -> int:
+        """How many stored answers of models have no grade."""
+
+    def known_answers(self, models: Collection[int], before: int) -> Iterable[Trial]:
+        """Stored answers of models before a sequence number."""
+
+    def reserved(self) -> set[Key]:
+        """Trials that were in flight."""
+
+    def spent(self) -> Cost:
+        """What caps count."""
+
+    def has_grades(self) -> bool:
+        """Whether any answer has a grade."""
+
+    def looked(self) -> set[int]:
+        """Configurations under which looks were taken."""
+
+    def settings_ends(self) -> dict[int, int]:
+        """By configuration: the sequence number at which it was changed."""
+
+
+class Appendable(Protocol):
+    """A log to whose end records can be written."""
+
+    last_seq: int
+
+    def append(self, *records: Record) -> list[Row]:
+        """Write records, in one commit."""
+
+
+SettingOf = Callable[[int], Setting]
+"""The settings of a configuration, by its number."""
+ChangeBetween = Callable[[int, int], SettingsEffect]
+"""What differs between two configurations, by their numbers."""
+ReserveOf = Callable[[Trial], Cost]
+"""The most that the grade of a stored answer may cost."""
+
+
+def stored_stages(
+    reader: StoredLog,
+    today: int,
+    setting: Setting,
+    setting_of: SettingOf,
+    change_between: ChangeBetween,
+    can_replay: Callable[[int], bool] = lambda number: True,
+) -> list[Stage]:
+    """The stages of a run: configurations under which looks were taken, and then that of today.
+
+    Configurations that decide alike are one stage. If one cannot be replayed, since a plug-in of it is not at hand,
+    the settings after it judge all answers anew.
+    """
+    looked, ends = reader.looked(), reader.settings_ends()
+    numbers: list[int] = []
+    for number in sorted(number for number in looked if number < today):
+        if not can_replay(number):
+            numbers.clear()
+            continue
+        if numbers and change_between(numbers[-1], number) is SettingsEffect.NONE:
+            numbers.pop()  # the later one has the same settings, and lasts longer
+        numbers.append(number)
+    if numbers and change_between(numbers[-1], today) is SettingsEffect.NONE:
+        numbers.pop()
+    stages, before = list[Stage](), None
+    for number in (*numbers, today):
+        own = setting if number == today else replace(setting_of(number), is_followed=True)
+        stands = before is None or change_between(before, number) is not SettingsEffect.PROMISE
+        stages.append(Stage(replace(own, verdicts_stand=stands), None if number == today else ends[number]))
+        before = number
+    return stages
+
+
+async def begin(
+    driver: Driver,
+    store: Appendable,
+    reader: StoredLog,
+    stages: Sequence[Stage],
+    reserve_of: ReserveOf = lambda trial: NO_COST,
+    *,
+    about: Mapping[str, Any] | None = None,
+    waited: Collection[int] = (),
+    ask_again: bool = False,
+    is_resumed: bool = True,
+) -> tuple[Machine, list[Event]]:
+    """Bring a run to where it can go on; returns its machine, and the first events for it.
+
+    `about`: what the note of the start says; `waited`: models of which all that was asked in earlier starts has come;
+    `ask_again`: discard the answers since alarms about changes of servers; `is_resumed`: whether it was there before.
+    """
+    setting = stages[-1].setting
+    kind = RESUMED if is_resumed else STARTED
+    about = {**(about or {}), **({"judged_at_once": setting.verdicts_at_once} if setting.judged else {})}
+    driver.tell(store.append(Note(kind, None, about)))
+    if ask_again and (discarded := [*_since_alarms(reader, setting)]):
+        driver.tell(store.append(*discarded))
+    if forgotten := [*_unanswered(reader, setting, store.last_seq)]:
+        driver.tell(store.append(*forgotten))
+    await _regrade(driver, store, reader, setting, reserve_of)
+    machine = replay(lambda whole: reader.log(in_whole_commits=whole), stages, reader.notes(), reader.known_answers)
+    is_explained = any(note.kind in RETAKES_LOOKS for _, note in reader.notes())
+    unreachable = await _unreachable_models(driver, machine)
+    opened = Opened(
+        driver.claims(reader.reserved()),
+        last=store.last_seq,
+        is_explained=is_explained,
+        unreachable=unreachable,
+        waited=waited,
+    )
+    return machine, [driver.tick(machine), opened]
+
+
+async def _unreachable_models(driver: Driver, machine: Machine) -> Mapping[int, str]:
+    """Models with answers of earlier starts of which no server can be reached now: the run goes on without them.
+
+    Raises `Aborted` if such a model has no answer yet: what others answer could be for nothing.
+    """
+    if driver.stops or machine.controller.finished is not None:
+        return {}
+    models = [model for model in machine.setting.roster if not machine.is_gone(model) and not machine.is_settled(model)]
+    troubles = await driver.unreachable(models)
+    if new := {model: why for model, why in troubles.items() if not machine.account.models[model].answers}:
+        raise Aborted(Abort(AbortKind.REFUSED, new))
+    return troubles
+
+
+def alarms_to_ask_again(notes: Iterable[Note]) -> list[Note]:
+    """Alarms about changes of servers, since which no answers were discarded yet, the latest of each model."""
+    alarms: dict[int | None, Note] = {}
+    for note in notes:
+        if note.kind == ALARM and note.body.get("since") is not None:
+            alarms[note.model] = note
+        elif note.kind == DISCARDED and note.body.get("discarded"):
+            alarms.pop(note.model, None)
+    return list(alarms.values())
+
+
+def _since_alarms(reader: StoredLog, setting: Setting) -> Iterator[Record]:
+    """Records that discard the answers since alarms about changes of servers; what they have cost stays charged."""
+    for alarm in alarms_to_ask_again(note for _, note in reader.notes()):
+        if (model := alarm.model) is None or model not in setting.roster:
+            continue
+        since = [int(alarm.body["since"].get(key, 0)) for key in setting.questions]
+        cost, number = NO_COST, 0
+        for trial in reader.known_answers({model}, END_OF_LOG):
+            if trial.number >= since[trial.question]:
+                cost, number = cost.plus(trial.total), number + 1
+                yield Dropped(trial.key)
+        yield Charge(ChargeKind.DISCARDED, "answer", model, number, cost)
+        yield Note(DISCARDED, model, {"answers": number, "discarded": True})
+
+
+def _unanswered(reader: StoredLog, setting: Setting, last: int) -> Iterator[Record]:
+    """Records that forget the requests which were not answered, of models that were set aside: time-outs of rounds with
+    too few answers, and requests that fail every time. What they have cost stays charged."""
+    notes = (note for _, note in reader.notes() if note.kind in (SET_ASIDE, CORE_SET_ASIDE))
+    aside = {note.model for note in notes if note.model is not None and note.body.get("cause") != Cause.ANSWERS}
+    aside.intersection_update(setting.roster)
+    rounds: defaultdict[tuple[int, int], list[Trial]] = defaultdict(list)
+    for trial in reader.known_answers(aside, last + 1) if aside else ():
+        rounds[trial.model, trial.round].append(trial)
+    asked_again = Counter[int]()
+    for (model, _), trials in rounds.items():
+        late = [trial for trial in trials if trial.kinds & AnswerKind.TIMED_OUT]
+        missing = [trial for trial in trials if trial.kinds & AnswerKind.UNANSWERED]
+        missing += [] if enough_answers(len(late), len(trials)) else late
+        cost = NO_COST
+        for trial in missing:
+            cost = cost.plus(trial.total)
+            yield Dropped(trial.key)
+        if cost != NO_COST:
+            yield Charge(ChargeKind.DISCARDED, "answer", model, len(missing), cost)
+        asked_again[model] += len(missing)
+    for model, number in asked_again.items():
+        if number:
+            text = f"{number} of its requests had no answer when it was set aside, and were asked again"
+            yield Note("noticed", model, {"notice": "asked_again", "text": text})
+
+
+async def _regrade(
+    driver: Driver, store: Appendable, reader: StoredLog, setting: Setting, reserve_of: ReserveOf
+) -> None:
+    """Grade stored answers that have no grade, a part at a time."""
+    roster = frozenset(setting.roster)
+    waiting = (row for row in reader.ungraded() if row[1].model in roster)
+    asked, ungraded = verdicts_asked(reader), dict[int, tuple[str, str]]()
+    total, graded = reader.ungraded_count(roster), 0
+    if total:
+        driver.announce(Note(REGRADING, None, {"trials": total}))
+    while not driver.stops and (rows := list(islice(waiting, AT_A_TIME))):
+        answers = []
+        for seq, trial in rows:
+            was_asked = trial.state is JUDGING and trial.verdict != NO_COST and asked > 0
+            asked -= was_asked
+            answers.append(Ungraded(seq, trial, reserve_of(trial), was_asked))
+        machine = Machine(setting, seq=store.last_seq, spent=reader.spent(), has_grades=reader.has_grades())
+        machine.ungraded = ungraded
+        await driver.run(machine, [driver.tick(machine), Regrade(answers)])
+        if machine.regraded:
+            graded += machine.regraded
+            driver.tell(store.append(Note(REGRADED, None, {"trials": machine.regraded, "so_far": graded, "of": total})))
+
+
+def verdicts_asked(reader: StoredLog) -> int:
+    """How many of the first answers without a verdict earlier starts may have asked a judge about."""
+    begun = [note.body.get("judged_at_once", 0) for _, note in reader.notes() if note.kind in BEGUN]
+    return max((int(number) for number in begun[:-1]), default=0)

@@ -1,0 +1,304 @@
+"""Where answers come from: the interface of a supply, and the supply of models that are asked request by request.
+
+A supply is given requests, and posts events. It knows the machine only by these values. One that starts servers, or
+hands requests to a batch service, also answers which trials of earlier starts it still has (`claims`), and is told what
+each model needs (`Demand`).
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from adaptive_eval.base.errors import EndpointError, Rejected, RetryNotAllowed
+from adaptive_eval.core.answer_kinds import answer_kinds
+from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Prompt, Reachable
+from adaptive_eval.machine.events import Answered, Capacity, Event, Failed, Received, Wasted
+from adaptive_eval.machine.follow_up import RequestFailure
+from adaptive_eval.machine.records import Note
+from adaptive_eval.machine.trial import Key, Request
+
+POLL_SECONDS = 0.4
+"""Traffic is read at most this often."""
+
+Post = Callable[[Event], None]
+"""Gives the machine an event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a model needs of its servers."""
+
+    waiting: int = 0
+    """Trials that could be sent now."""
+    in_flight: int = 0
+    """Requests that its servers have."""
+    is_owed: bool = False
+    """Whether a trial that was asked of it is not stored yet."""
+    is_settled: bool = False
+    """Whether nothing can want it again, as far as anybody can know."""
+    is_parked: bool = False
+    """Whether nothing is asked of it until trials of others want it again."""
+
+
+class Supply(Protocol):
+    """A source of answers of some models."""
+
+    def claims(self, keys: Collection[Key]) -> Collection[Key]:
+        """Those of these trials, which an earlier start has sent, that will still be answered."""
+
+    def submit(self, request: Request, *, claimed: bool) -> None:
+        """Send a request; `Answered` or `Failed` follow until all its trials have left it."""
+
+    def allow(self, request: int, allowed: bool) -> None:
+        """A lost request may be repeated, or not."""
+
+    def cancel(self, requests: Collection[int]) -> None:
+        """Cancel requests: `Failed` follows for each that was not answered before."""
+
+    def on_stored(self, keys: Sequence[Key]) -> None:
+        """Answers of these trials are on disk."""
+
+    def on_noted(self, note: Note) -> None:
+        """A note about a model of this supply is on disk."""
+
+    def leave(self) -> None:
+        """The run is stopping: give back requests that were not sent; what the next start can claim stays."""
+
+    def serve(self, demand: Mapping[int, Demand]) -> None:
+        """Start and stop servers as models need them; called when something has changed, and twice a second."""
+
+    def stats(self, model: int) -> EndpointStats:
+        """The traffic of a model so far."""
+
+    async def unreachable(self, model: int) -> str | None:
+        """Why no server of a model can be reached; None if one can, or nobody can tell before it is asked."""
+
+    async def close(self) -> None:
+        """Begin nothing more, and give up what is under way; notes that are posted meanwhile are still stored."""
+
+
+class ModelClient(Protocol):
+    """A model that can be asked, wherever its servers are."""
+
+    async def ask(self, request: Request, again: Again | None) -> Sequence[Answer]:
+        """The answers to a request, in the order of its trials; raises `EndpointError`.
+
+        `again` is awaited before an answer that may have cost something is asked for once more.
+        """
+
+    @property
+    def stats(self) -> EndpointStats:
+        """The traffic so far."""
+
+
+def seeds_of(seed: Callable[[int, int], int], request: Request) -> range:
+    """The seeds of a request, which follow each other; `seed` gives that of a question's trial."""
+    first = seed(request.question, request.first)
+    return range(first, first + request.size)
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointClient:
+    """A model at an endpoint, which knows prompts and seeds only."""
+
+    endpoint: Endpoint
+    prompt: Callable[[int], Prompt]
+    """The prompt of a question."""
+    seed: Callable[[int, int], int]
+    """The seed of a question's trial."""
+
+    async def ask(self, request: Request, again: Again | None) -> Sequence[Answer]:
+        """Sample with the seeds of the trials."""
+        return await self.endpoint.sample(self.prompt(request.question), self.seeds(request), again)
+
+    def seeds(self, request: Request) -> range:
+        """The seeds of a request."""
+        return seeds_of(self.seed, request)
+
+    @property
+    def stats(self) -> EndpointStats:
+        """The traffic of the endpoint."""
+        return self.endpoint.stats
+
+
+@dataclass(frozen=True, slots=True)
+class AskedModel:
+    """A model of a supply: who answers for it, how many requests it takes, and what its answers cost."""
+
+    client: ModelClient
+    slots: int
+    """Requests in flight at its servers, or at each of those that the run starts."""
+    cost: Callable[[Answer], Cost]
+    reserve: Callable[[Answer, int, int], Cost] = field(default=lambda answer, question, number: NO_COST)
+    """The most that the grade of an answer to a question's trial may cost."""
+
+    def received(self, question: int, number: int, answer: Answer) -> Received:
+        """An answer with all that the machine wants to know of it."""
+        kinds = answer_kinds(" ".join(sorted(answer.signals))) if answer.signals else 0
+        return Received(
+            number, answer, self.cost(answer), answer.latency, kinds, self.reserve(answer, question, number)
+        )
+
+
+class EndpointSupply:
+    """Models that are always there: each request is a task that waits for its model's client."""
+
+    def __init__(
+        self,
+        models: Mapping[int, AskedModel],
+        post: Post,
+        on_error: Callable[[BaseException], None],
+        *,
+        is_capped: bool,
+    ) -> None:
+        """`on_error` is given an error that nobody has foreseen."""
+        self._models, self._post, self._on_error, self._is_capped = models, post, on_error, is_capped
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._sent: set[int] = set()
+        """Requests in flight whose tasks have begun."""
+        self._running: Counter[int] = Counter()
+        """Requests in flight, by model."""
+        self._hesitating: dict[int, asyncio.Future[bool]] = {}
+        """Lost requests that wait for permission to be repeated."""
+        self._polled_at = -POLL_SECONDS
+        self._lost: dict[int, int] = dict.fromkeys(models, 0)
+        """Lost answers that were posted, by model."""
+        self._in_vain: dict[int, int] = dict.fromkeys(models, 0)
+        """Those of them whose usage was known."""
+        self._stuck: dict[int, int] = dict.fromkeys(models, 0)
+        """Requests that keep failing while others are answered, by model: others get their places."""
+
+    def claims(self, keys: Collection[Key]) -> Collection[Key]:
+        """None: connections end with the process."""
+        return ()
+
+    def submit(self, request: Request, *, claimed: bool) -> None:
+        """Ask the model's endpoint in a task."""
+        self._running[request.model] += 1
+        task = self._tasks[request.id] = asyncio.create_task(self._ask(request))
+        task.add_done_callback(partial(self._on_done, request))
+
+    def allow(self, request: int, allowed: bool) -> None:
+        """Resume a request that waits for permission."""
+        if (waiting := self._hesitating.pop(request, None)) is not None and not waiting.done():
+            waiting.set_result(allowed)
+
+    def cancel(self, requests: Collection[int]) -> None:
+        """Cancel the tasks of these requests."""
+        for number in requests:
+            if (task := self._tasks.get(number)) is not None:
+                task.cancel()
+
+    def on_stored(self, keys: Sequence[Key]) -> None:
+        """Do nothing: a connection is over with its answer."""
+
+    def on_noted(self, note: Note) -> None:
+        """Do nothing: it posts no notes."""
+
+    def leave(self) -> None:
+        """Do nothing: answers are waited for."""
+
+    def serve(self, demand: Mapping[int, Demand]) -> None:
+        """Post what was lost meanwhile without an end of its request, such as the slower one of two requests."""
+        now = asyncio.get_running_loop().time()
+        if now - self._polled_at < POLL_SECONDS:
+            return
+        self._polled_at = now
+        for model in self._models:
+            self._post_losses(model)
+            stuck = self.stats(model).aside
+            if stuck != self._stuck[model]:
+                self._stuck[model] = stuck
+                self.post_capacity(model)
+
+    def post_capacity(self, model: int) -> None:
+        """Post how many requests of a model may be in flight."""
+        self._post(Capacity(model, self.capacity(model)))
+
+    def capacity(self, model: int) -> int:
+        """Requests of a model that may be in flight."""
+        return self._models[model].slots + self._stuck[model]
+
+    @property
+    def requests(self) -> Collection[int]:
+        """The requests in flight."""
+        return list(self._tasks)
+
+    def stats(self, model: int) -> EndpointStats:
+        """The traffic of the model's client."""
+        return self._models[model].client.stats
+
+    async def unreachable(self, model: int) -> str | None:
+        """Why no server of a model can be reached; None if one can, or its client cannot tell."""
+        client = self._models[model].client
+        if isinstance(client, EndpointClient) and isinstance(client.endpoint, Reachable):
+            return await client.endpoint.unreachable()
+        return None
+
+    async def close(self) -> None:
+        """Cancel all requests."""
+        self.cancel(list(self._tasks))
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _ask(self, request: Request) -> None:
+        self._sent.add(request.id)
+        model = self._models[request.model]
+        again = partial(self._may_repeat, request) if self._is_capped else None
+        try:
+            answers = await model.client.ask(request, again)
+        except RetryNotAllowed as error:
+            self._fail(request, RequestFailure.NOT_ALLOWED, str(error))
+        except Rejected as error:
+            self._fail(request, RequestFailure.REFUSED, str(error))
+        except EndpointError as error:
+            self._fail(request, RequestFailure.UNAVAILABLE, str(error))
+        else:
+            each = zip(request.numbers, answers, strict=True)
+            received = [model.received(request.question, number, answer) for number, answer in each]
+            self._post(Answered(request.id, received))
+
+    def _on_done(self, request: Request, task: asyncio.Task[None]) -> None:
+        """Forget a request; one that was cancelled may never have begun, or may wait for permission to be repeated:
+        then no server has it, and its loss is charged already."""
+        del self._tasks[request.id]
+        is_waiting = self._hesitating.pop(request.id, None) is not None
+        was_sent = request.id in self._sent
+        self._sent.discard(request.id)
+        self._running[request.model] -= 1
+        if not self._running[request.model]:
+            self._post_losses(request.model)
+        if task.cancelled():
+            is_at_server = was_sent and not is_waiting
+            self._fail(request, RequestFailure.CUT_OFF if is_at_server else RequestFailure.NOT_SENT)
+        elif (error := task.exception()) is not None:  # a bug of this program
+            self._on_error(error)
+
+    def _fail(self, request: Request, kind: RequestFailure, reason: str = "") -> None:
+        self._post_losses(request.model)
+        self._post(Failed(request.id, kind, reason))
+
+    async def _may_repeat(self, request: Request) -> bool:
+        """Whether a lost request may be repeated: its loss has to be on disk, and within the caps."""
+        waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._hesitating[request.id] = waiting
+        self._post_losses(request.model, asks=request.id)
+        return await waiting
+
+    def _post_losses(self, model: int, *, asks: int | None = None) -> None:
+        """Post the answers that were lost since the last call. Those of requests that are cut off are not among them:
+        the machine charges these."""
+        stats = self.stats(model)
+        lost, in_vain = stats.lost - self._lost[model], stats.in_vain[self._in_vain[model] :]
+        self._lost[model], self._in_vain[model] = stats.lost, len(stats.in_vain)
+        if in_vain:
+            cost = NO_COST
+            for answer in in_vain:
+                cost = cost.plus(self._models[model].cost(answer))
+            self._post(Wasted(model, len(in_vain), cost))
+        unknown = max(lost - len(in_vain), 0)
+        if unknown or asks is not None:
+            self._post(Wasted(model, unknown, None, asks))

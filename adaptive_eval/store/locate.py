@@ -1,0 +1,55 @@
+"""Directories of runs: which hold one, how they are named and prepared."""
+
+import os
+import re
+from pathlib import Path
+
+from adaptive_eval.store.errors import DATABASE_FILE
+
+
+def has_database(path: Path) -> bool:
+    """Whether a path is the directory of a run, readable or not."""
+    return (path / DATABASE_FILE).exists()
+
+
+def runs_in(path: Path) -> dict[str, Path]:
+    """Runs by name: the directory itself if it is one, else those in it; empty if it cannot be read."""
+    if has_database(path):
+        return {path.name: path}
+    try:
+        directories = sorted(path.iterdir())
+    except OSError:  # it does not exist yet, or no longer
+        return {}
+    return {run.name: run for run in directories if os.access(run / DATABASE_FILE, os.R_OK)}
+
+
+MARK = "~"
+"""Precedes the number of a run that was begun with `--fresh`, as in `<folder>/<name>~2`; not allowed in run names."""
+
+
+def newest_directory(folder: Path, name: str) -> Path:
+    """The directory of the newest run of this name, or the plain name if there is none."""
+    return folder / _numbered_name(name, max([1, *_used_numbers(folder, name)]))
+
+
+def fresh_directory(folder: Path, name: str) -> Path:
+    """The plain name, or the first numbered one, of which there is no run."""
+    return folder / _numbered_name(name, max([0, *_used_numbers(folder, name)]) + 1)
+
+
+def _has_only_hidden(path: Path) -> bool:
+    """Whether nothing is in a directory but hidden files, as after a dry run."""
+    try:
+        return all(one.name[0] == "." for one in path.iterdir())
+    except OSError:
+        return False
+
+
+def _numbered_name(name: str, number: int) -> str:
+    return name if number == 1 else f"{name}{MARK}{number}"
+
+
+def _used_numbers(folder: Path, name: str) -> list[int]:
+    names = [path.name for path in folder.iterdir() if not _has_only_hidden(path)] if folder.is_dir() else []
+    pattern = re.compile(rf"{re.escape(name)}(?:{MARK}(\d+))?")
+    return [int(match[1] or 1) for match in map(pattern.fullmatch, names) if match]

@@ -1,0 +1,393 @@
+"""Reading a run: its log for a machine, and rows and sums for everybody else. Nothing is replayed here."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from adaptive_eval.base.errors import StoreError
+from adaptive_eval.core.answer_kinds import answer_kinds
+from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.machine.charges import Charge, ChargeKind
+from adaptive_eval.machine.facts import MAX_SIZE
+from adaptive_eval.machine.records import SETTINGS, Json, LookTaken, Note, Row
+from adaptive_eval.machine.replay import in_commits
+from adaptive_eval.machine.trial import JUDGING, UNGRADED, AnswerFacts, GradeDetails, Key, Trial, TrialState
+from adaptive_eval.store.database import RunDatabase, Values
+from adaptive_eval.store.errors import damaged
+from adaptive_eval.store.header import RunHeader
+from adaptive_eval.store.packing import decompress, parse_object, unpack_json, unpack_logprobs, unpack_text
+
+BLOCK = 16_384
+"""Rows that a machine is given at a time where commits do not matter."""
+STATES = {state.value: state for state in TrialState}
+_PLACE = "seq, model, question, number, round, state, tokens, usd, gpu_seconds, v_tokens, v_usd, v_gpu_seconds"
+_SIZE = f"CASE typeof({{0}}) WHEN 'blob' THEN {MAX_SIZE} ELSE ifnull(length(CAST({{0}} AS BLOB)), 0) END"
+"""Bytes of a text: a longer one is stored compressed, as a BLOB."""
+_FLAG = "CASE json_type(signals, '$.{0}') WHEN 'true' THEN 1 WHEN 'false' THEN 0 END"
+_FACTS = (
+    f"digest, {_SIZE.format('text')} + {_SIZE.format('reasoning')}, {_FLAG.format('is_correct')}, "
+    f"{_FLAG.format('has_answer')}, completion_tokens"
+)
+_BRIEF = f"SELECT at, {_PLACE}, category, flags, latency, {_FACTS} FROM trials"
+_WHOLE = (
+    f"SELECT {_PLACE}, category, flags, latency, signals, extracted, grader_error, seed, finish_reason, prompt_tokens, "
+    "completion_tokens, ttft, replica, attempts, completion_bpt, prompt_bpt, logprobs, text, reasoning FROM trials"
+)
+_CHARGES = "SELECT at, seq, kind, what, model, number, tokens, usd, gpu_seconds, estimated FROM charges ORDER BY seq"
+_NOTES = "SELECT at, seq, kind, model, body FROM notes ORDER BY seq"
+_LOOKS = "SELECT at, seq, number, configuration, body FROM looks ORDER BY seq"
+_ACCOUNT = """
+SELECT model, state, '' AS kind, count(*), sum(tokens), sum(usd), sum(gpu_seconds),
+    sum(v_tokens), sum(v_usd), sum(v_gpu_seconds) FROM trials {0} GROUP BY model, state
+UNION ALL
+SELECT model, '', CASE WHEN estimated THEN 'estimated' ELSE kind END, sum(number), sum(tokens), sum(usd),
+    sum(gpu_seconds), 0, 0.0, 0.0 FROM charges {0} GROUP BY model, 3
+"""
+
+TimedRow = tuple[float, Row]
+
+
+class StoredLook(NamedTuple):
+    """A look that was taken."""
+
+    number: int
+    configuration: int
+    at: float
+    body: Json
+
+
+class StoredReport(NamedTuple):
+    """A report as it is stored."""
+
+    look: int
+    """The newest look when it was made."""
+    seq: int
+    """The newest row that it counts."""
+    body: bytes
+    """JSON without the rows of questions."""
+    cells: bytes = b""
+    """Counts from which these rows are made."""
+
+
+class AccountLine(NamedTuple):
+    """Sums of a model's trials in one state, or of its charges of one kind."""
+
+    model: int
+    state: TrialState | None
+    kind: str
+    """Of charges; "estimated" if no cap counts them."""
+    number: int
+    cost: Cost
+    """Of answers, or charges."""
+    verdicts: Cost
+
+
+class LogReader:
+    """Reads everything stored of a run, as immutable values."""
+
+    def __init__(self, directory: Path, database: RunDatabase) -> None:
+        self.directory = directory
+        self.database, self._rows = database, database.rows
+
+    @classmethod
+    def open(cls, directory: Path) -> Self:
+        """Open the run in `directory`; another process may be writing it."""
+        return cls(directory, RunDatabase.open_to_read(directory))
+
+    def close(self) -> None:
+        """Close a reader that was opened by `open`."""
+        self.database.close()
+
+    # -- what the run is -------------------------------------------------------------------------------------------
+
+    def header(self) -> RunHeader:
+        """The header of the run with its newest configuration."""
+        return RunHeader(
+            name=str(self._value("name")),
+            configuration=self.configurations()[-1],
+            meaning=parse_object(self._value("meaning"), "what the run means"),
+            models={
+                str(name): parse_object(meaning, "what a model's trials mean")
+                for name, meaning in self._rows("SELECT name, meaning FROM models ORDER BY id")
+            },
+            questions={
+                str(key): parse_object(body, "a stored question")
+                for key, body in self._rows("SELECT key, body FROM questions ORDER BY id")
+            },
+        )
+
+    def configurations(self) -> list[Json]:
+        """Every configuration of the run, the newest last."""
+        bodies = self._rows("SELECT body FROM configurations ORDER BY id")
+        return [parse_object(body, "the stored configuration") for (body,) in bodies]
+
+    def newest_configuration(self) -> int:
+        """The number of the newest configuration."""
+        ((number,),) = self._rows("SELECT max(id) FROM configurations")
+        return _whole_number(number)
+
+    def models(self) -> dict[str, int]:
+        """The number of each model, by name."""
+        return {str(name): _whole_number(number) for name, number in self._rows("SELECT name, id FROM models")}
+
+    def questions(self) -> dict[str, int]:
+        """The number of each question, by id."""
+        return {str(key): _whole_number(number) for key, number in self._rows("SELECT key, id FROM questions")}
+
+    @property
+    def created(self) -> float:
+        """When the run was begun, in seconds since 1970."""
+        return self._seconds("created")
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds the run has been active, over all its starts."""
+        return self._seconds("elapsed")
+
+    def held(self) -> Json:
+        """For how long servers were held, as plain values."""
+        return parse_object(self._value("held"), "for how long servers were held")
+
+    def newest_at(self) -> float:
+        """When the newest row was committed; 0 before the first."""
+        tables = ("trials", "charges", "looks", "notes")
+        newest = (f"SELECT coalesce(max(at), 0.0) AS at FROM {table}" for table in tables)
+        ((at,),) = self._rows(f"SELECT max(at) FROM ({' UNION ALL '.join(newest)})")
+        return float(str(at))
+
+    # -- the log ---------------------------------------------------------------------------------------------------
+
+    def log(self, *, in_whole_commits: bool) -> Iterator[Sequence[Row]]:
+        """The log in its order, without texts: commit by commit, or in large blocks."""
+        rows = merge(self._trials(), self._charges(), self.timed_notes(), self._looks(), key=lambda row: row[1][0])
+        yield from in_commits(rows) if in_whole_commits else _in_blocks(rows)
+
+    def notes(self) -> list[tuple[int, Note]]:
+        """All notes."""
+        return [row for _, row in self.timed_notes()]
+
+    def looks(self, first: int = 0) -> list[StoredLook]:
+        """The looks from a number on."""
+        rows = self._rows("SELECT number, configuration, at, body FROM looks WHERE number >= ? ORDER BY number", first)
+        return [
+            StoredLook(
+                _whole_number(number),
+                _whole_number(configuration),
+                float(str(at)),
+                unpack_json(body, "a stored look"),
+            )
+            for number, configuration, at, body in rows
+        ]
+
+    def newest_report(self, *, cells: bool = False) -> StoredReport | None:
+        """The newest report, with its `cells` if wanted; None before the first look."""
+        query = "SELECT look, seq, body FROM reports ORDER BY look DESC LIMIT 1"
+        for look, seq, body in self._rows(query):
+            counts = [*self._rows("SELECT body FROM cells WHERE look = ?", look)] if cells else []
+            unpacked = [decompress(part) if isinstance(part, bytes) else b"" for (part,) in ((body,), *counts)]
+            return StoredReport(_whole_number(look), _whole_number(seq), *unpacked)
+        return None
+
+    def settings_ends(self) -> dict[int, int]:
+        """By configuration: the sequence number at which it was changed."""
+        return {
+            int(note.body["configuration"]) - 1: seq
+            for seq, note in self.notes()
+            if note.kind == SETTINGS and isinstance(note.body.get("configuration"), int)
+        }
+
+    def ungraded(self) -> Iterator[tuple[int, Trial]]:
+        """Stored answers without a grade, with their texts, in their order."""
+        query = f"{_WHOLE} WHERE state IN (?, ?) AND seq > ? ORDER BY seq LIMIT 256"
+        after = -1
+        while found := [_whole_trial(values) for values in self._rows(query, JUDGING.value, UNGRADED.value, after)]:
+            yield from found
+            after = found[-1][0]
+
+    def ungraded_count(self, models: Collection[int]) -> int:
+        """How many stored answers of models have no grade."""
+        query = "SELECT model, count(*) FROM trials WHERE state IN (?, ?) GROUP BY model"
+        rows = self._rows(query, JUDGING.value, UNGRADED.value)
+        return sum(_whole_number(number) for model, number in rows if model in models)
+
+    def trials(self, where: str = "seq > 0", *values: object, order: str = "seq") -> Iterator[tuple[int, Trial]]:
+        """Trials with their texts, in their order; `where`: an SQL condition."""
+        return map(_whole_trial, self._rows(f"{_WHOLE} WHERE {where} ORDER BY {order}", *values))
+
+    def known_answers(self, models: Collection[int], before: int) -> Iterator[Trial]:
+        """Stored answers of models, before a sequence number, without texts."""
+        for _, (_, record) in self._trials(f"WHERE seq < {int(before)}"):
+            if isinstance(record, Trial) and record.model in models:
+                yield record
+
+    def reserved(self) -> set[Key]:
+        """The trials that are in flight, or were when a start ended."""
+        rows = self._rows("SELECT model, question, number FROM trials WHERE state = 'reserved'")
+        return {(_whole_number(model), _whole_number(question), _whole_number(n)) for model, question, n in rows}
+
+    def has_grades(self) -> bool:
+        """Whether any answer has a grade."""
+        return any(self._rows("SELECT 1 FROM trials WHERE category IS NOT NULL LIMIT 1"))
+
+    def looked(self) -> set[int]:
+        """Configurations under which looks were taken."""
+        return {_whole_number(number) for (number,) in self._rows("SELECT DISTINCT configuration FROM looks")}
+
+    def account(self, models: Collection[int] | None = None) -> list[AccountLine]:
+        """What was paid, what is reserved and what was charged, for all models or these: the one place where costs are
+        summed in the store."""
+        lines = []
+        some = "" if models is None else f"WHERE model IN ({', '.join(map(str, models))})"
+        for model, state, kind, number, *costs in self._rows(_ACCOUNT.format(some)):
+            answers, verdicts = _cost(costs[:3]), _cost(costs[3:])
+            line = (_whole_number(model), STATES.get(str(state)), str(kind), _whole_number(number), answers, verdicts)
+            lines.append(AccountLine(*line))
+        return lines
+
+    def spent(self) -> Cost:
+        """What caps count."""
+        total = NO_COST
+        for line in self.account():
+            if line.kind != "estimated":
+                total = total.plus(line.cost).plus(line.verdicts)
+        return total
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+
+    def _trials(self, where: str = "") -> Iterator[TimedRow]:
+        states, kinds, booleans = STATES, answer_kinds, {None: None, 0: False, 1: True}
+        for (
+            at, seq, model, question, number, round_, state, tokens, usd, gpu, v_tokens, v_usd, v_gpu,
+            category, flags, latency, digest, size, is_right, has_answer, completion_tokens,
+        ) in self.database.connection.execute(f"{_BRIEF} {where} ORDER BY seq"):  # fmt: skip
+            verdict = Cost(v_tokens, v_usd, v_gpu) if v_tokens or v_usd or v_gpu else NO_COST
+            facts = None
+            if completion_tokens is not None:
+                facts = AnswerFacts(digest, size, booleans[is_right], booleans[has_answer], completion_tokens)
+            trial = Trial(
+                model, question, number, round_, states[state], Cost(tokens, usd, gpu), verdict, category,
+                kinds(flags) if flags else 0, latency or 0.0, None, None, facts,
+            )  # fmt: skip
+            yield at, (seq, trial)
+
+    def _charges(self) -> Iterator[TimedRow]:
+        for at, seq, kind, what, model, number, *cost, estimated in self._rows(_CHARGES):
+            charge = Charge(
+                ChargeKind(str(kind)),
+                str(what),
+                _whole_number(model),
+                _whole_number(number),
+                _cost(cost),
+                bool(estimated),
+            )
+            yield float(str(at)), (_whole_number(seq), charge)
+
+    def timed_notes(self) -> Iterator[tuple[float, tuple[int, Note]]]:
+        """All notes, each with the time of its commit."""
+        for at, seq, kind, model, body in self._rows(_NOTES):
+            about = None if model is None else _whole_number(model)
+            note = Note(str(kind), about, parse_object(body, f"an event of the kind {kind}"))
+            yield float(str(at)), (_whole_number(seq), note)
+
+    def _looks(self) -> Iterator[TimedRow]:
+        for at, seq, number, _, body in self._rows(_LOOKS):
+            look = LookTaken(_whole_number(number), unpack_json(body, "a stored look"))
+            yield float(str(at)), (_whole_number(seq), look)
+
+    def _value(self, key: str) -> object:
+        found = [*self._rows("SELECT value FROM run WHERE key = ?", key)]
+        if not found:
+            raise damaged(self.directory, f"it has no {key!r}")
+        return found[0][0]
+
+    def _seconds(self, key: str) -> float:
+        value = self._value(key)
+        if not isinstance(value, float | int):
+            raise damaged(self.directory, f"{key!r} is no number")
+        return float(value)
+
+
+def _in_blocks(rows: Iterable[TimedRow]) -> Iterator[list[Row]]:
+    block: list[Row] = []
+    for _, row in rows:
+        block.append(row)
+        if len(block) == BLOCK:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _whole_number(value: object) -> int:
+    if not isinstance(value, int):
+        raise StoreError(f"a stored number is of type {type(value).__name__}; restore a copy of the run")
+    return value
+
+
+def _cost(values: Sequence[object]) -> Cost:
+    tokens, usd, gpu_seconds = values
+    return Cost(_whole_number(tokens), float(str(usd)), float(str(gpu_seconds)))
+
+
+def _whole_trial(values: Values) -> tuple[int, Trial]:
+    """A trial with its texts."""
+    row = dict(zip(WHOLE_COLUMNS, values, strict=True))
+    places = (_whole_number(row[name]) for name in ("seq", "model", "question", "number", "round"))
+    seq, model, question, number, round_ = places
+    cost = _cost([row[name] for name in ("tokens", "usd", "gpu_seconds")])
+    verdict = _cost([row[name] for name in ("v_tokens", "v_usd", "v_gpu_seconds")])
+    flags = str(row["flags"] or "")
+    answer, grade = _answer(row, flags), _grade(row)
+    trial = Trial(
+        model,
+        question,
+        number,
+        round_,
+        state=STATES[str(row["state"])],
+        cost=cost,
+        verdict=verdict,
+        category=None if row["category"] is None else _whole_number(row["category"]),
+        kinds=answer_kinds(flags) if flags else 0,
+        seconds=_optional(row["latency"]) or 0.0,
+        answer=answer,
+        grade=grade,
+    )
+    return seq, trial
+
+
+WHOLE_COLUMNS = [name.strip() for name in _WHOLE.removeprefix("SELECT ").removesuffix(" FROM trials").split(",")]
+
+
+def _answer(row: Mapping[str, object], flags: str) -> Answer | None:
+    if row["finish_reason"] is None:
+        return None
+    return Answer(
+        text=unpack_text(row["text"]) or "",
+        finish_reason=str(row["finish_reason"]),
+        seed=_whole_number(row["seed"]),
+        replica=str(row["replica"]),
+        latency=_optional(row["latency"]) or 0.0,
+        reasoning=unpack_text(row["reasoning"]),
+        prompt_tokens=_whole_number(row["prompt_tokens"]),
+        completion_tokens=_whole_number(row["completion_tokens"]),
+        ttft=_optional(row["ttft"]),
+        attempts=_whole_number(row["attempts"]),
+        completion_bpt=_optional(row["completion_bpt"]),
+        prompt_bpt=_optional(row["prompt_bpt"]),
+        signals=frozenset(flags.split()),  # type: ignore[arg-type]
+        token_logprobs=unpack_logprobs(row["logprobs"]),
+    )
+
+
+def _grade(row: Mapping[str, object]) -> GradeDetails | None:
+    signals, extracted, error = row["signals"], row["extracted"], row["grader_error"]
+    if row["category"] is None and error is None:
+        return None
+    parsed = parse_object(signals, "the signals of a grader") if signals is not None else {}
+    return GradeDetails(parsed, None if extracted is None else str(extracted), None if error is None else str(error))
+
+
+def _optional(value: object) -> float | None:
+    return float(value) if isinstance(value, float | int) else None

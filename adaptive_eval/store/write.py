@@ -1,0 +1,312 @@
+"""Writing a run: rows of the log, committed by one thread of one process at a time."""
+
+import sqlite3
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from adaptive_eval import __version__
+from adaptive_eval.base.errors import StoreError
+from adaptive_eval.base.files import closed_on_error
+from adaptive_eval.endpoints.redaction import Redactor
+from adaptive_eval.machine.charges import Charge
+from adaptive_eval.machine.facts import answer_digest
+from adaptive_eval.machine.records import SETTINGS, Dropped, LooksForgotten, LookTaken, Note, Record, Row
+from adaptive_eval.machine.trial import Trial
+from adaptive_eval.store.database import RunDatabase
+from adaptive_eval.store.errors import DATABASE_FILE
+from adaptive_eval.store.header import RunHeader
+from adaptive_eval.store.lock import make_directory
+from adaptive_eval.store.packing import (
+    compress,
+    dump_json,
+    pack_json,
+    pack_logprobs,
+    pack_text,
+    real,
+    valid_text,
+)
+from adaptive_eval.store.read import LogReader, StoredReport
+from adaptive_eval.store.redact import redact_note, redact_trial
+from adaptive_eval.store.schema import COVERED, Stored, insert_into, sealed
+
+TICK_SECONDS = 1e-6
+"""Between two commits, if a clock says that the second came before the first."""
+_INSERT = {table: insert_into(table) for table in COVERED}
+ReportMaker = Callable[[LogReader], StoredReport]
+"""Makes a report of all that is stored; it is called when the rows of a commit are written."""
+ChangeGrade = Callable[[int, Trial], Trial | None]
+"""Gives a stored answer, at its place in the log, another grade; None: it stays as it is."""
+REGRADED_AT_ONCE = 256
+"""Answers that are read at a time: a bound for the memory that their texts take."""
+_DROP = "DELETE FROM trials WHERE model = ? AND question = ? AND number = ?"
+_IN_PLACE = "SELECT model, question, number, at FROM trials WHERE seq = ?"
+
+
+class OpenedStore(NamedTuple):
+    """A store that is ready for writing."""
+
+    store: "RunStore"
+    is_resumed: bool
+
+
+class RunStore:
+    """Commits rows; a row counts once `commit` has returned."""
+
+    def __init__(self, directory: Path, database: RunDatabase, redactor: Redactor | None = None) -> None:
+        self.directory = directory
+        self.redactor = Redactor() if redactor is None else redactor
+        """Removes the secrets of the run from whatever is written."""
+        self.reader = LogReader(directory, database)
+        """Reads through the writer's connection, before and after writing."""
+        self._database = database
+        self._names = {*self.reader.models(), *self.reader.questions()}
+        self._configuration = self.reader.newest_configuration()
+        self._last_at = self.reader.newest_at()
+        self.last_seq = database.last_seq()
+        """The newest sequence number."""
+        self._is_closed = False
+
+    @classmethod
+    def attach(cls, directory: Path, redactor: Redactor | None = None) -> Self:
+        """Open the run in `directory` to change what is stored; raises `StoreError` if there is none."""
+        if not (directory / DATABASE_FILE).exists():
+            RunDatabase.open_to_read(directory).close()  # raises what is wrong
+        database, is_begun = RunDatabase.open_to_write(directory)
+        with closed_on_error(database):
+            if not is_begun:
+                raise StoreError(f"{directory} holds no run: it was begun, and nothing is stored; run it again")
+            database.require_intact()
+            return cls(directory, database, redactor)
+
+    @classmethod
+    def open(cls, directory: Path, header: RunHeader, redactor: Redactor | None = None) -> OpenedStore:
+        """Begin a run in `directory`, or open the one there.
+
+        Raises `RunLocked`, `StoreFull` or `StoreError`. Whether `header` fits a run that is there is for the caller.
+        """
+        make_directory(directory)
+        database, is_begun = RunDatabase.open_to_write(directory)
+        with closed_on_error(database):
+            if is_begun:
+                database.require_intact()
+            else:
+                _begin(database, header)
+            return OpenedStore(cls(directory, database, redactor), is_begun)
+
+    def commit(
+        self,
+        rows: Sequence[Row],
+        *,
+        elapsed: float | None = None,
+        held: Mapping[str, Any] | None = None,
+        report: ReportMaker | None = None,
+    ) -> list[Row]:
+        """Write rows atomically; returns them as they were written, without secrets.
+
+        `elapsed`: seconds that the run was active; `held`: for how long servers were held, as plain values. If the
+        report cannot be made, the rows are written without it, and the error is raised.
+        """
+        failure: Exception | None = None
+        with self._database.transaction() as connection:
+            written = self._write(connection, rows)
+            for key, value in (("elapsed", elapsed), ("held", None if held is None else dump_json(held))):
+                if value is not None:
+                    connection.execute(_INSERT["run"], sealed(key, value))
+            if report is not None:
+                try:
+                    made = report(self.reader)
+                except Exception as error:
+                    failure = error
+                else:
+                    connection.execute(
+                        _INSERT["reports"], sealed(made.look, made.seq, self._last_at, compress(made.body))
+                    )
+                    connection.execute("DELETE FROM cells")
+                    connection.execute(_INSERT["cells"], sealed(made.look, compress(made.cells)))
+        self._note_written(rows)
+        if failure is not None:
+            raise failure
+        return written
+
+    def append(self, *records: Record) -> list[Row]:
+        """Write records at the end of the log, in one commit."""
+        return self.commit([*enumerate(records, self.last_seq + 1)])
+
+    def change_settings(self, header: RunHeader, changes: Sequence[Sequence[object]]) -> list[Row]:
+        """Go on with another configuration, which the log says; models that join are entered."""
+        known, at = self.reader.models(), time.time()
+        joining = [name for name in header.models if name not in known]
+        number = self._configuration + 1
+        note = Note(SETTINGS, None, {"configuration": number, "changes": list(changes)})
+        rows = [(self.last_seq + 1, note)]
+        self._names.update(joining)
+        with self._database.transaction() as connection:
+            for place, name in enumerate(joining, len(known)):
+                connection.execute(_INSERT["models"], sealed(place, name, dump_json(header.models[name])))
+            connection.execute(_INSERT["configurations"], sealed(number, at, dump_json(header.configuration)))
+            self._configuration = number
+            written = self._write(connection, rows)
+        self._note_written(rows)
+        return written
+
+    def regrade(
+        self,
+        change: ChangeGrade,
+        records: Sequence[Record],
+        header: RunHeader | None = None,
+        changes: Sequence[Sequence[object]] = (),
+    ) -> None:
+        """Give stored answers other grades, in their places, and write further records, all or nothing.
+
+        `change` is given each stored answer, and returns it as it is to be, or None if it stays. `header`: that of the
+        run as it is graded now; `changes`: of its configuration.
+        """
+        changed_to = self._configuration + 1
+        if changes:
+            records = [Note(SETTINGS, None, {"configuration": changed_to, "changes": list(changes)}), *records]
+        rows: list[Row] = [*enumerate(records, self.last_seq + 1)]
+        with self._database.transaction() as connection:
+            after = 0
+            while stored := list(islice(self.reader.trials("seq > ?", after), REGRADED_AT_ONCE)):
+                after = stored[-1][0]
+                self._write(connection, [(seq, new) for seq, trial in stored if (new := change(seq, trial))])
+            if header is not None:
+                connection.execute(_INSERT["run"], sealed("meaning", dump_json(header.meaning)))
+                numbers = self.reader.questions()
+                connection.executemany(
+                    _INSERT["questions"],
+                    [sealed(numbers[key], key, dump_json(body)) for key, body in header.questions.items()],
+                )
+            if header is not None and changes:
+                self._configuration = changed_to
+                row = sealed(changed_to, time.time(), dump_json(header.configuration))
+                connection.execute(_INSERT["configurations"], row)
+            self._write(connection, rows)
+        self._note_written(rows)
+
+    def _write(self, connection: sqlite3.Connection, rows: Sequence[Row]) -> list[Row]:
+        """Write rows in a transaction, with one time; returns them without secrets."""
+        written = [(seq, self._redacted(record)) for seq, record in rows]
+        at = self._last_at = max(time.time(), self._last_at + TICK_SECONDS)
+        trials: dict[object, tuple[Stored, ...]] = {}
+        others: dict[str, list[tuple[Stored, ...]]] = {"charges": [], "notes": [], "looks": []}
+        dropped: list[tuple[int, int, int]] = []
+        for seq, record in written:
+            stored_at = self._require_new(seq, record)
+            if type(record) is Trial:
+                trials[record.key] = trial_row(seq, record, at if stored_at is None else stored_at)
+            elif type(record) is Dropped:
+                trials.pop(record.key, None)
+                dropped.append(record.key)
+            elif type(record) is Charge:
+                kind, what, model, number, cost, is_estimated = record
+                values = (seq, kind.value, what, model, number, *_costs(cost), int(is_estimated), at)
+                others["charges"].append(sealed(*values))
+            elif type(record) is LookTaken:
+                others["looks"].append(sealed(record.number, seq, self._configuration, at, pack_json(record.body)))
+            elif type(record) is LooksForgotten:
+                others["looks"] = [row for row in others["looks"] if int(row[0] or 0) < record.number]
+                connection.execute("DELETE FROM looks WHERE number >= ?", (record.number,))
+                connection.execute("DELETE FROM reports WHERE look >= ?", (record.number,))
+            elif type(record) is Note:
+                others["notes"].append(sealed(seq, record.kind, record.model, at, dump_json(record.body)))
+        connection.executemany(_DROP, dropped)
+        connection.executemany(_INSERT["trials"], trials.values())
+        for table, values_of in others.items():
+            if values_of:
+                connection.executemany(_INSERT[table], values_of)
+        return written
+
+    def _note_written(self, rows: Sequence[Row]) -> None:
+        """Note the newest sequence number, once rows are committed."""
+        self.last_seq = max([self.last_seq, *(seq for seq, _ in rows)])
+
+    def close(self) -> None:
+        """Close the database and release the run directory."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._database.close()
+
+    def _redacted(self, record: Record) -> Record:
+        if type(record) is Trial and record.answer is not None:
+            return redact_trial(record, record.answer, self.redactor) if self.redactor else record
+        if type(record) is Note:
+            return redact_note(record, self.redactor, self._names)
+        return record
+
+    def _require_new(self, seq: int, record: Record) -> float | None:
+        """When the row was written that this one replaces: a trial that is graded again keeps its place, and counts as
+        part of the same commit. None for a new row; raises `StoreError` if it would replace another."""
+        if seq > self.last_seq:
+            return None
+        found = [*self._database.rows(_IN_PLACE, seq)]
+        if type(record) is not Trial or [place[:3] for place in found] != [record.key]:
+            raise StoreError(f"{self.directory}: record {seq} is written already, and another would replace it")
+        return float(str(found[0][3]))
+
+
+def _begin(database: RunDatabase, header: RunHeader) -> None:
+    run, configuration = run_values(header, time.time())
+    models = [sealed(at, name, dump_json(meaning)) for at, (name, meaning) in enumerate(header.models.items())]
+    questions = [sealed(at, key, dump_json(body)) for at, (key, body) in enumerate(header.questions.items())]
+    with database.transaction() as connection:
+        connection.executemany(_INSERT["run"], run)
+        connection.execute(_INSERT["configurations"], configuration)
+        connection.executemany(_INSERT["models"], models)
+        connection.executemany(_INSERT["questions"], questions)
+
+
+def run_values(header: RunHeader, now: float) -> tuple[list[tuple[Stored, ...]], tuple[Stored, ...]]:
+    """What is stored of a new run besides its models and questions: its values, and its first configuration."""
+    values: dict[str, Stored] = {"name": header.name, "created": now, "version": __version__, "elapsed": 0.0}
+    values |= {"held": "{}", "meaning": dump_json(header.meaning)}
+    return [sealed(key, value) for key, value in values.items()], sealed(0, now, dump_json(header.configuration))
+
+
+def _costs(cost: tuple[int, float, float]) -> tuple[int, float, float]:
+    return cost[0], cost[1] + 0.0, cost[2] + 0.0
+
+
+_NO_ANSWER: tuple[Stored, ...] = (None,) * 12
+
+
+def trial_row(seq: int, trial: Trial, at: float) -> tuple[Stored, ...]:
+    """The values of a trial, in the order of the columns."""
+    grade, answer = trial.grade, trial.answer
+    signals = dump_json(grade.signals) if grade is not None and grade.signals else None
+    texts: tuple[Stored, ...] = (None, None, None)
+    of_answer = _NO_ANSWER
+    if answer is not None:
+        of_answer = (
+            " ".join(sorted(answer.signals)) or None,
+            answer_digest(answer),
+            answer.seed,
+            answer.finish_reason,
+            answer.prompt_tokens,
+            answer.completion_tokens,
+            real(answer.latency),
+            real(answer.ttft),
+            answer.replica,
+            answer.attempts,
+            real(answer.completion_bpt),
+            real(answer.prompt_bpt),
+        )
+        texts = pack_logprobs(answer.token_logprobs), pack_text(answer.text), pack_text(answer.reasoning)
+    return sealed(
+        seq,
+        *trial.key,
+        trial.round,
+        trial.state.value,
+        *_costs(trial.cost),
+        *_costs(trial.verdict),
+        trial.category,
+        signals,
+        None if grade is None else valid_text(grade.extracted),
+        None if grade is None else valid_text(grade.error),
+        *of_answer,
+        at,
+        *texts,
+    )

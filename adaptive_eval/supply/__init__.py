@@ -1,1 +1,0 @@
-"""Where answers come from: the interface of a supply, and pools of servers that a run starts and stops."""

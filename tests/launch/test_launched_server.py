@@ -1,0 +1,393 @@
+"""A server is waited for, told of when it fails, and started again when it dies."""
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from patient_time import HANGS, let_pass, until
+from processes import SERVER, running
+
+from adaptive_eval.base.errors import LaunchFailed, RetryNotAllowed, Unavailable
+from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Message, Prompt, ReplicaStats
+from adaptive_eval.notes import Event, ServerDied, ServerLaunched, ServerLaunching, ServerReleased
+from adaptive_eval.launch import command as command_module
+from adaptive_eval.launch import process as process_module
+from adaptive_eval.launch import server as readiness
+from adaptive_eval.launch.command import free_ports, is_free
+from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
+from adaptive_eval.launch.host import ExclusivePlaces, Host
+from adaptive_eval.launch.server import RESTARTS, LaunchedServer, ServerSpec
+
+PROMPT = Prompt(messages=(Message("user", "1 + 1 = ?"),))
+
+
+class Inner:
+    """The endpoint of a server while it is up; answers when it is let to."""
+
+    def __init__(self) -> None:
+        self.asked: list[range] = []
+        self.answers = asyncio.Event()
+        self.error: Exception | None = None
+        self.closed = False
+
+    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+        self.asked.append(seeds)
+        await self.answers.wait()
+        if self.error is not None:
+            raise self.error
+        return [Answer("2", "stop", seed, "fake", 0.1) for seed in seeds]
+
+    async def check(self) -> Health:
+        return Health(())
+
+    async def close(self) -> None:
+        self.closed = True
+
+    @property
+    def stats(self) -> EndpointStats:
+        replica = ReplicaStats("fake", True, 0, 1)
+        return EndpointStats(requests=len(self.asked), errors={"reset": 1}, replicas=(replica,))
+
+
+class Bed:
+    """A server of this port, or of another one where it cannot have that, and what it told."""
+
+    def __init__(
+        self,
+        folder: Path,
+        port: int,
+        *what: str,
+        others: Iterable[int] = (),
+        timeout: float = HANGS,
+        program: str = sys.executable,
+        place: str | None = None,
+        sleeps: bool = False,
+    ) -> None:
+        self.log = folder / "logs" / "m.log"
+        self.inners: list[Inner] = []
+        self.opened: list[str] = []
+        self.events: list[Event] = []
+
+        def spec_at(port: int) -> ServerSpec:
+            command = (program, "-S", str(SERVER), str(port), *what)
+            return ServerSpec("m", port, command, os.environ, folder, self.log, timeout, place, sleeps)
+
+        self.server = LaunchedServer(spec_at, chain((port,), others), self._open)
+        self.endpoint = ServedEndpoint([self.server.served])
+
+    def _open(self, root: str, has_answered: bool) -> Inner:
+        self.opened.append(root)
+        self.inners.append(Inner())
+        return self.inners[-1]
+
+    async def start(self) -> None:
+        await self.server.start(self.events.append)
+
+    @property
+    def pid(self) -> int:
+        assert self.server._process is not None
+        return self.server._process.pid
+
+
+async def test_it_is_waited_for(tmp_path: Path, port: int) -> None:
+    bed = Bed(tmp_path, port, "late=0.5")
+    began = time.monotonic()
+    await bed.start()
+    assert time.monotonic() - began >= 0.4
+    assert bed.server.version == "1.2.3"
+    assert bed.log.read_text().startswith("--- 20")
+    await bed.server.stop()
+    assert not running(str(port))
+
+
+async def test_answers_without_end_are_done_without(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "VERSION_SECONDS", 0.2)
+    bed = Bed(tmp_path, port, "endless")
+    async with asyncio.timeout(HANGS):
+        await bed.start()
+    assert bed.server.version is None
+    await bed.server.stop()
+
+
+async def test_a_server_that_ends_before_it_is_ready_says_how_and_what_it_said_last(tmp_path: Path, port: int) -> None:
+    bed = Bed(tmp_path, port, "exit=3")
+    with pytest.raises(LaunchFailed) as failed:
+        await bed.start()
+    first, *lines = str(failed.value).split("\n")
+    assert first == f"its server exited with status 3 before it was ready (log: {bed.log})"
+    assert lines[-2:] == ["  loading layer 39", "  CUDA out of memory key ***"], "no colours, no secrets"
+    assert len(lines) == 12
+
+
+async def test_a_server_that_is_never_ready_is_stopped(tmp_path: Path, port: int) -> None:
+    bed = Bed(tmp_path, port, "busy")
+    start = asyncio.create_task(bed.start())
+    await until(lambda: bed.log.exists() and bed.log.read_text().count("asked") > 1)  # so that one has been answered
+    let_pass(HANGS)
+    with pytest.raises(LaunchFailed, match=r"not ready within 300 s: its /health said HTTP 503; raise launch.timeout"):
+        await start
+    assert not running(str(port))
+
+
+async def test_a_wrong_health_check_is_told_at_once(tmp_path: Path, port: int) -> None:
+    bed = Bed(tmp_path, port, "nohealth", timeout=60.0)
+    with pytest.raises(LaunchFailed, match=r"its /v1/models said HTTP 404; let /health or /v1/models"):
+        await bed.start()
+    assert not running(str(port))
+
+
+async def test_cancelled_while_it_is_waited_for_it_is_gone(tmp_path: Path, port: int) -> None:
+    bed = Bed(tmp_path, port, "busy")
+    start = asyncio.create_task(bed.start())
+    await until(lambda: bed.log.exists() and "asked" in bed.log.read_text())
+    start.cancel()
+    await asyncio.wait([start])
+    assert start.cancelled()
+    assert not running(str(port))
+
+
+async def test_a_folder_for_logs_that_cannot_be_made_is_told(tmp_path: Path, port: int) -> None:
+    (tmp_path / "logs").write_text("a file")
+    with pytest.raises(LaunchFailed, match="logs"):
+        await Bed(tmp_path, port).start()
+
+
+async def test_it_is_started_again_when_it_dies_and_asked_again_with_the_same_seeds(tmp_path: Path, port: int) -> None:
+    bed = Bed(tmp_path, port)
+    await bed.start()
+    asked = [asyncio.create_task(bed.endpoint.sample(PROMPT, range(n, n + 2))) for n in (10, 20)]
+    await until(lambda: len(bed.inners[0].asked) == 2)
+    os.kill(bed.pid, signal.SIGKILL)
+    await until(lambda: len(bed.inners) == 2 and len(bed.inners[1].asked) == 2)
+    assert bed.inners[0].closed
+    assert set(bed.inners[1].asked) == set(bed.inners[0].asked)
+    bed.inners[1].answers.set()
+    assert [[answer.seed for answer in await one] for one in asked] == [[10, 11], [20, 21]]
+    died, launched = bed.events
+    assert (died.kind, launched.kind) == (ServerDied.KIND, ServerLaunched.KIND)
+    assert (died.restart, died.of) == (1, RESTARTS)
+    assert died.reason.startswith("its server was killed by SIGKILL (log: ")
+    assert bed.endpoint.stats.requests == 4 and bed.endpoint.stats.errors == {"reset": 2}
+    await bed.server.stop()
+
+
+@pytest.mark.slow
+async def test_one_that_dies_again_and_again_is_given_up(tmp_path: Path, port: int) -> None:
+    bed = Bed(tmp_path, port)
+    await bed.start()
+    asked = asyncio.create_task(bed.endpoint.sample(PROMPT, range(1)))
+    for start in range(RESTARTS + 1):
+        await until(lambda start=start: len(bed.inners) > start and bed.inners[start].asked)
+        os.kill(bed.pid, signal.SIGKILL)
+    with pytest.raises(LaunchFailed, match=rf"was killed by SIGKILL [^\n]*, after it was started again {RESTARTS} "):
+        await asked
+    assert [event.kind for event in bed.events] == [ServerDied.KIND, ServerLaunched.KIND] * RESTARTS
+    assert not running(str(port))
+    await bed.server.stop()
+
+
+async def test_what_the_endpoint_of_a_dead_server_says_last_is_no_word_on_the_next(tmp_path: Path) -> None:
+    inners, place = [Inner(), Inner()], ServedPlace()
+    endpoint = ServedEndpoint([place])
+    asked = asyncio.create_task(endpoint.sample(PROMPT, range(1)))
+    await asyncio.sleep(0)
+    place.begin(inners[0])
+    await until(lambda: inners[0].asked)
+    inners[0].error = Unavailable("no replica is left")
+    ended = asyncio.create_task(place.end())
+    inners[0].answers.set()
+    await ended
+    place.begin(inners[1])
+    await until(lambda: inners[1].asked)
+    assert not asked.done() and not place.silence.done()
+    inners[1].answers.set()
+    assert len(await asked) == 1
+
+
+@pytest.mark.parametrize("leave", [True, False])
+async def test_what_was_in_flight_when_a_server_ended_is_lost_and_asked_again_with_leave_only(leave: bool) -> None:
+    inners, place = [Inner(), Inner()], ServedPlace()
+
+    async def again() -> bool:
+        assert endpoint.stats.lost == 3
+        return leave
+
+    endpoint = ServedEndpoint([place])
+    place.begin(inners[0])
+    asked = asyncio.create_task(endpoint.sample(PROMPT, range(3), again))
+    await until(lambda: inners[0].asked)
+    await place.end()
+    place.begin(inners[1])
+    inners[1].answers.set()
+    if leave:
+        assert len(await asked) == 3
+    else:
+        with pytest.raises(RetryNotAllowed):
+            await asked
+    assert bool(inners[1].asked) is leave
+
+
+@pytest.mark.slow
+async def test_one_that_hangs_is_started_again_and_asked_again_with_the_same_seeds(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_module, "GRACE_SECONDS", 0.3)
+    bed = Bed(tmp_path, port)
+    await bed.start()
+    first = bed.pid
+    os.kill(first, signal.SIGSTOP)
+    asked = [asyncio.create_task(bed.endpoint.sample(PROMPT, range(n, n + 2))) for n in (10, 20)]
+    await until(lambda: len(bed.inners[0].asked) == 2)
+    bed.inners[0].error = Unavailable("no replica is left (no answer within 10 s)")
+    bed.inners[0].answers.set()
+    await until(lambda: len(bed.inners) == 2 and len(bed.inners[1].asked) == 2)
+    assert bed.pid != first and len(running(f"{SERVER} {port}")) == 2, "a server and its keeper"
+    assert set(bed.inners[1].asked) == {range(10, 12), range(20, 22)}
+    bed.inners[1].answers.set()
+    assert [[answer.seed for answer in await one] for one in asked] == [[10, 11], [20, 21]]
+    died, _ = bed.events
+    why = "its server does not answer any more: no replica is left (no answer within 10 s) (log: "
+    assert isinstance(died, ServerDied) and died.reason.startswith(why)
+    await bed.server.stop()
+
+
+async def test_a_server_that_can_sleep_makes_room_and_is_woken(tmp_path: Path, two_ports: tuple[int, int]) -> None:
+    beds = [
+        Bed(tmp_path, port, "sleeps", f"says={name}", place="gpu0", sleeps=True)
+        for port, name in zip(two_ports, ("one", "two"), strict=True)
+    ]
+    host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
+    events: list[Event] = []
+    for model in (0, 1, 0, 1):
+        await host.load(model, events.append)
+    assert len(beds[0].inners) == len(beds[1].inners) == 2, "each was up twice"
+    assert not beds[0].server.served.expected and beds[1].server.served.up
+    said = beds[0].log.read_text().splitlines()
+    assert said.count("one") == said.count("two") == 1, "and started once"
+    assert said.count("/sleep?level=1") == 3 and said.count("/wake_up") == 2
+    up = [ServerLaunching.KIND, ServerLaunched.KIND]
+    assert [event.kind for event in events] == [*up, *([ServerReleased.KIND, *up] * 3)]
+    await host.rest(1, events.append)
+    assert beds[0].log.read_text().splitlines().count("/sleep?level=1") == 4 and running(str(two_ports[1]))
+    assert events[-1].kind == ServerReleased.KIND and not beds[1].server.served.expected
+    await host.load(1, events.append)
+    assert beds[1].server.served.up, "it was let rest, and is asked again"
+    await host.release(1, events.append)
+    assert not running(str(two_ports[1])) and running(str(two_ports[0]))
+    await host.unload()
+    assert not running(str(two_ports[0])), "what sleeps is stopped in the end"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flaw", ["dazed", "says=awake", "killed"])
+async def test_a_server_that_does_not_sleep_or_wake_up_is_started_anew(
+    tmp_path: Path, two_ports: tuple[int, int], flaw: str
+) -> None:
+    what = "sleeps" if flaw == "killed" else flaw
+    beds = [Bed(tmp_path, port, what, place="gpu0", sleeps=True) for port in two_ports]
+    host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
+    await host.load(0, lambda event: None)
+    first = beds[0].pid
+    await host.load(1, lambda event: None)
+    if flaw == "killed":
+        os.kill(first, signal.SIGKILL)
+    await host.load(0, lambda event: None)
+    assert beds[0].pid != first and beds[0].server.served.up
+    await host.unload()
+    assert not any(running(str(port)) for port in two_ports)
+
+
+@pytest.mark.slow
+async def test_a_host_serves_one_at_a_time(tmp_path: Path, port: int) -> None:
+    beds = [Bed(tmp_path, port, f"says={name}", place="gpu0") for name in ("one", "two")]
+    host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
+    events: list[Event] = []
+    for model in (0, 1, 0):
+        await host.load(model, events.append)
+        assert len(running(f"-S {SERVER} {port} says=")) == 2, "the server and its keeper"
+        assert running(f"{port} says={('one', 'two')[model]}")
+    up = [ServerLaunching.KIND, ServerLaunched.KIND]
+    assert [event.kind for event in events] == [*up, *([ServerReleased.KIND, *up] * 2)]
+    assert {event.on for event in events} == {"gpu0"}
+    waiting = asyncio.create_task(beds[0].endpoint.sample(PROMPT, range(1)))
+    await until(lambda: beds[0].inners[-1].asked)
+    await host.load(1, events.append)
+    with pytest.raises(LaunchFailed, match="its server was stopped"):
+        await waiting
+    await host.unload(at_once=False)
+    assert not running(str(port))
+
+
+@pytest.mark.slow
+async def test_one_that_was_up_and_does_not_come_up_in_its_next_turn_is_started_again(
+    tmp_path: Path, port: int
+) -> None:
+    trouble = tmp_path / "trouble"
+    bed = Bed(tmp_path, port, f"fails={trouble}")
+    trouble.touch()
+    with pytest.raises(LaunchFailed, match="its server exited with status 1 before it was ready"):
+        await bed.start()
+    await bed.start()
+    await bed.server.stop()
+    assert bed.events == []
+    trouble.touch()
+    await bed.start()
+    (failed,) = bed.events
+    assert (failed.kind, failed.restart) == (ServerDied.KIND, 1)
+    assert failed.reason.endswith("no memory is left")
+    await bed.server.stop()
+
+
+class Stranger(BaseHTTPRequestHandler):
+    """Another program, which is not ready either."""
+
+    def do_GET(self) -> None:
+        self.send_error(503)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def taken(port: int) -> Iterator[int]:
+    """A port that another program has."""
+    with HTTPServer(("127.0.0.1", port), Stranger) as stranger:
+        thread = threading.Thread(target=stranger.serve_forever, args=(0.01,))
+        thread.start()
+        yield port
+        stranger.shutdown()
+        thread.join()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seen", [True, False], ids=["before it is started", "while it starts"])
+async def test_where_another_program_takes_its_port_it_has_another(
+    tmp_path: Path, taken: int, unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch, seen: bool
+) -> None:
+    said = iter([] if seen else [True])
+    monkeypatch.setattr(readiness, "is_free", lambda port: next(said, None) or is_free(port))
+    other = unused_tcp_port
+    bed = Bed(tmp_path, taken, others=[other])
+    await bed.start()
+    launched = bed.server.launched(0.0)
+    assert bed.opened == [f"http://127.0.0.1:{other}"] and str(other) in launched.command
+    assert bed.log.read_text().count("--- 20") == (1 if seen else 2)
+    await bed.server.stop()
+    assert not running(str(other))
+
+
+async def test_where_others_take_every_port_it_says_so(
+    tmp_path: Path, taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command_module, "is_free", lambda port: False)
+    told = r"no free port was found among 1000 between 20000 and 29999"
+    with pytest.raises(LaunchFailed, match=told):
+        await Bed(tmp_path, taken, others=free_ports()).start()

@@ -1,0 +1,233 @@
+"""A place that models share is had by one run at a time, on a machine with many runs."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from patient_time import HANGS, until
+from processes import SERVER, running
+
+from adaptive_eval.base.errors import LaunchFailed
+from adaptive_eval.notes import Event, PlaceAwaited, ServerLaunching
+from adaptive_eval.launch import host as module
+from adaptive_eval.launch import process
+from adaptive_eval.launch.host import ExclusivePlaces, Host
+from adaptive_eval.launch.server import LaunchedServer, ServerSpec
+
+Told = list[tuple[str, str]]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
+
+
+def hears(told: Told) -> Callable[[str, str], None]:
+    return lambda place, holder: told.append((place, holder))
+
+
+def nobody(place: str, holder: str) -> None:
+    raise AssertionError(f"{place} should be free, and {holder} has it")
+
+
+async def waits(task: "asyncio.Task[int]", told: Told) -> bool:
+    await until(lambda: told)
+    return not task.done()
+
+
+async def test_the_second_run_waits_and_is_told_for_whom() -> None:
+    first, second, told = ExclusivePlaces(["gpu0"], "first"), ExclusivePlaces(["gpu0", "gpu1"], "second"), Told()
+    await first.take("gpu0", nobody)
+    await first.take("gpu0", nobody)
+    taking = asyncio.create_task(second.take("gpu0", hears(told)))
+    assert await waits(taking, told)
+    ((place, holder),) = told
+    assert place == "gpu0" and holder.startswith(f"the run first (process {os.getpid()}, since 20")
+    first.release()
+    assert await taking >= 0
+    second.release()
+
+
+async def test_another_place_is_free() -> None:
+    first, second = ExclusivePlaces(["gpu0"], "first"), ExclusivePlaces(["gpu1"], "second")
+    assert await first.take("gpu0", nobody) != await second.take("gpu1", nobody)
+    first.release()
+    second.release()
+
+
+async def test_whoever_stops_waiting_has_nothing() -> None:
+    first, second, third = (ExclusivePlaces(["gpu0"], name) for name in ("first", "second", "third"))
+    await first.take("gpu0", nobody)
+    taking = asyncio.create_task(second.take("gpu0", hears(told := Told())))
+    assert await waits(taking, told)
+    taking.cancel()
+    await asyncio.wait([taking])
+    first.release()
+    await third.take("gpu0", nobody)
+    third.release()
+
+
+async def test_runs_with_two_places_never_wait_for_each_other() -> None:
+    """Each begins with another one: the first to have gpu0 gets both, and then the other does."""
+    first, second = ExclusivePlaces(["gpu0", "gpu1"], "first"), ExclusivePlaces(["gpu1", "gpu0"], "second")
+    tasks = {first: asyncio.create_task(first.take("gpu1", hears(Told())))}
+    tasks[second] = asyncio.create_task(second.take("gpu0", hears(Told())))
+    async with asyncio.timeout(HANGS):
+        done, _ = await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_COMPLETED)
+        (ahead,) = (run for run, task in tasks.items() if task in done)
+        (behind,) = (run for run in tasks if run is not ahead)
+        for word in ("gpu0", "gpu1"):
+            await ahead.take(word, nobody)
+        ahead.release()
+        for word in ("gpu1", "gpu0"):
+            await behind.take(word, hears(Told()))
+        behind.release()
+        await tasks[behind]
+
+
+async def test_who_has_the_first_place_serves_there_while_it_waits_for_the_second() -> None:
+    other, run = ExclusivePlaces(["gpu1"], "other"), ExclusivePlaces(["gpu0", "gpu1"], "run")
+    await other.take("gpu1", nobody)
+    second = asyncio.create_task(run.take("gpu1", hears(told := Told())))
+    assert await waits(second, told)
+    async with asyncio.timeout(HANGS):
+        await run.take("gpu0", nobody)
+        other.release()
+        await second
+    run.release()
+
+
+async def test_who_is_not_patient_is_told_at_once() -> None:
+    first, second = ExclusivePlaces(["gpu0"], "first"), ExclusivePlaces(["gpu0"], "second", patient=False)
+    await first.take("gpu0", nobody)
+    with pytest.raises(LaunchFailed, match=r"the run first \(process \d+, since [^)]+\) has gpu0; wait until it has "):
+        await second.take("gpu0", nobody)
+    first.release()
+    await second.take("gpu0", nobody)
+    second.release()
+
+
+@pytest.mark.parametrize("kind", ["of others", "a file", "a link"])
+async def test_a_folder_that_others_could_write_is_refused(tmp_path: Path, kind: str) -> None:
+    folder = Path(tempfile.gettempdir()) / f"adaptive-eval-{os.getuid()}"
+    if kind == "a file":
+        folder.write_text("")
+    elif kind == "a link":
+        (tmp_path / "elsewhere").mkdir()
+        folder.symlink_to(tmp_path / "elsewhere")
+    else:
+        folder.mkdir()
+        folder.chmod(0o777)
+    with pytest.raises(LaunchFailed, match=r"adaptive-eval-\d+.*; (remove it, or )?set TMPDIR"):
+        await ExclusivePlaces(["gpu0"], "run").take("gpu0", nobody)
+    assert kind == "a file" or not any(folder.iterdir())
+
+
+HOLDS = """
+import asyncio, os, sys
+from pathlib import Path
+from adaptive_eval.launch import process
+from adaptive_eval.launch.host import ExclusivePlaces
+process.GRACE_SECONDS = 3600.0
+async def main():
+    folder, command = Path(sys.argv[1]), sys.argv[2:]
+    holds = [await ExclusivePlaces(["gpu0"], "killed").take("gpu0", print)]
+    await process.ServerProcess.start(command, environment=os.environ, folder=folder, log=folder / "l", holds=holds)
+    print("started", flush=True)
+    await asyncio.sleep(600)
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def killed(tmp_path: Path, port: int) -> int:
+    """The process of a run that had gpu0 and was killed; its server has an hour to end, and does when it is let to."""
+    server = [sys.executable, "-S", str(SERVER), str(port), f"until={tmp_path / 'over'}"]
+    command = [sys.executable, "-c", HOLDS, str(tmp_path), *server]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as run:
+        assert run.stdout is not None and run.stdout.readline() == "started\n"
+        while "deaf" not in (tmp_path / "l").read_text():
+            time.sleep(0.01)
+        run.send_signal(signal.SIGKILL)
+    return run.pid
+
+
+async def test_a_killed_run_has_its_place_until_its_server_has_ended(tmp_path: Path, killed: int, port: int) -> None:
+    told, places = Told(), ExclusivePlaces(["gpu0"], "next")
+    taking = asyncio.create_task(places.take("gpu0", hears(told)))
+    await until(lambda: told)
+    assert running(f"{SERVER} {port}") and not taking.done()
+    (tmp_path / "over").touch()
+    await taking
+    assert not running(f"{SERVER} {port}")
+    assert told[0][1].startswith(f"the run killed (process {killed}, since ")
+    places.release()
+
+
+def host_of(folder: Path, port: int, places: ExclusivePlaces, *what: str) -> Host:
+    """A host of one model on gpu0, whose server nobody asks."""
+    spec = ServerSpec(
+        "m",
+        port,
+        (sys.executable, "-S", str(SERVER), str(port), *what),
+        os.environ,
+        folder,
+        folder / "logs" / "m.log",
+        HANGS,
+        place="gpu0",
+    )
+    host = Host("gpu0", {0: LaunchedServer(lambda _: spec, iter([port]), lambda *_: Mock())}, places)
+    host.servers[0].served.begin = lambda endpoint: None  # type: ignore[method-assign]
+    return host
+
+
+async def test_a_server_that_is_being_stopped_when_the_run_ends_has_its_time_to_end(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command like `docker run` that is killed leaves the server behind."""
+    monkeypatch.setattr(process, "GRACE_SECONDS", 3600.0)
+    places, events = ExclusivePlaces(["gpu0"], "run"), list[Event]()
+    host = host_of(tmp_path, port, places, f"until={tmp_path / 'over'}")
+    async with asyncio.timeout(HANGS):
+        await host.load(0, events.append)
+        releasing = asyncio.create_task(host.release(0, events.append))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        releasing.cancel()
+        await asyncio.wait([releasing])
+        (tmp_path / "over").touch()
+        await host.unload(at_once=False)
+    places.release()
+    assert not running(f"{SERVER} {port}")
+    assert (tmp_path / "logs" / "m.log").read_text().endswith("over\n")
+
+
+async def test_a_host_says_that_it_waits_and_how_long(tmp_path: Path, port: int) -> None:
+    other, events = ExclusivePlaces(["gpu0"], "other"), list[Event]()
+    places = ExclusivePlaces(["gpu0"], "run")
+    host = host_of(tmp_path, port, places)
+    await other.take("gpu0", nobody)
+    began = time.monotonic()
+    loading = asyncio.create_task(host.load(0, events.append))
+    await until(lambda: events)
+    await asyncio.sleep(0.5)
+    assert not running(str(port))
+    other.release()
+    await loading
+    took = time.monotonic() - began
+    await host.unload(at_once=True)
+    places.release()
+    waiting, launching, launched = events
+    assert isinstance(waiting, PlaceAwaited) and isinstance(launching, ServerLaunching)
+    assert waiting.on == "gpu0" and waiting.by.startswith("the run other (process ")
+    waited = launching.waited
+    assert waited is not None and waited >= 0.5 and waited + launched.seconds <= took

@@ -1,0 +1,199 @@
+"""A process group that never outlives whoever started it."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from patient_time import HANGS
+from processes import SERVER, gone, running
+
+from adaptive_eval.base.errors import LaunchFailed
+from adaptive_eval.launch import process as process_module
+from adaptive_eval.launch.process import ServerProcess
+
+PYTHON = (sys.executable, "-S")
+
+
+async def started(command: Sequence[str], folder: Path) -> ServerProcess:
+    return await ServerProcess.start(command, environment=os.environ, folder=folder, log=folder / "log")
+
+
+async def server(folder: Path, port: int, *what: str) -> ServerProcess:
+    return await started([*PYTHON, str(SERVER), str(port), *what], folder)
+
+
+def wait_for(log: Path, word: str) -> None:
+    deadline = time.monotonic() + HANGS
+    while word not in log.read_text():
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_stopped_it_is_gone_when_stop_returns(tmp_path: Path, port: int, at_once: bool) -> None:
+    process = await server(tmp_path, port)
+    assert running(f"{SERVER} {port}")
+    await process.stop(at_once=at_once)
+    assert not running(str(port))
+
+
+async def test_what_ignores_sigterm_is_killed_after_the_grace(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_module, "GRACE_SECONDS", 0.4)
+    process = await server(tmp_path, port, "stubborn", "child", "says=ready")
+    wait_for(tmp_path / "log", "child")
+    began = time.monotonic()
+    await process.stop()
+    assert time.monotonic() - began >= 0.4
+    assert not running(str(port))
+
+
+async def test_at_once_means_no_grace(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_module, "GRACE_SECONDS", 3600.0)
+    process = await server(tmp_path, port, "stubborn", "child")
+    wait_for(tmp_path / "log", "child")
+    async with asyncio.timeout(HANGS):
+        await process.stop(at_once=True)
+    assert not running(str(port))
+
+
+async def test_cancelled_while_it_is_stopped_it_is_gone_too(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its keeper, which nobody else may know of: as where it did not start, and the run ends meanwhile."""
+    monkeypatch.setattr(process_module, "GRACE_SECONDS", 3600.0)
+    process = await server(tmp_path, port, "stubborn", "child")
+    wait_for(tmp_path / "log", "child")
+    stopping = asyncio.create_task(process.stop())
+    await asyncio.sleep(0)
+    stopping.cancel()
+    await asyncio.wait([stopping], timeout=HANGS)
+    assert stopping.cancelled() and process._keeper.returncode is not None
+    assert not running(str(port))
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        ("", "exited with status 0 (a command must run as long as its server does)"),
+        ("import sys; sys.exit(7)", "exited with status 7"),
+        ("import os; os.kill(os.getpid(), 9)", "was killed by SIGKILL"),
+    ],
+)
+async def test_how_it_ended_is_known(tmp_path: Path, end: str, told: str) -> None:
+    process = await started([*PYTHON, "-c", end], tmp_path)
+    assert await process.ended == told
+    await process.stop()
+
+
+async def test_what_a_dead_server_leaves_behind_follows_it(tmp_path: Path, port: int) -> None:
+    process = await server(tmp_path, port, "child")
+    wait_for(tmp_path / "log", "child")
+    os.kill(process.pid, signal.SIGKILL)
+    assert await process.ended == "was killed by SIGKILL"
+    await process.stop()
+    assert not running(str(port))
+
+
+SESSIONS = """
+import os, signal, subprocess, sys
+# in a session of its own, of a parent that has ended: what a daemon is
+daemon = "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True)"
+subprocess.run([sys.executable, "-S", "-c", daemon, *sys.argv[2:]])
+print("forked", flush=True)
+signal.pause() if sys.argv[1] == "stays" else sys.exit(0)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody tells who descends from whom")
+@pytest.mark.parametrize("stays", ["stays", "leaves"])
+@pytest.mark.parametrize("what", [(), ("stubborn", "child")])
+async def test_a_server_in_a_session_of_its_own_does_not_escape(
+    tmp_path: Path, port: int, stays: str, what: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_module, "GRACE_SECONDS", 0.4)
+    process = await started([*PYTHON, "-c", SESSIONS, stays, *PYTHON, str(SERVER), str(port), *what], tmp_path)
+    wait_for(tmp_path / "log", "forked")
+    await process.stop()
+    assert not running(str(port))
+
+
+async def test_nobody_is_left_when_the_keeper_is_killed(tmp_path: Path, port: int) -> None:
+    process = await server(tmp_path, port, "child")
+    wait_for(tmp_path / "log", "child")
+    os.kill(process._keeper.pid, signal.SIGKILL)
+    assert await process.ended == "was stopped"
+    assert gone(str(port))
+
+
+KILLED_BETWEEN = """
+import os, sys
+from adaptive_eval.launch import keeper
+
+def killed(*_):
+    parent = os.getppid()
+    os.kill(parent, 9)
+    while os.getppid() == parent:
+        pass
+
+keeper._prctl = killed
+keeper._start_server([sys.executable, "-S", "-c", "import sys; print('it runs', file=sys.stderr)"])
+"""
+
+
+def test_no_server_begins_when_its_keeper_was_killed_just_before() -> None:
+    """As asyncio does where a start is cancelled: nobody would end that server."""
+    done = subprocess.run([sys.executable, "-c", KILLED_BETWEEN], capture_output=True, timeout=HANGS)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGKILL, b"", b"")
+
+
+STARTS_AND_WAITS = """
+import asyncio, os, sys
+from pathlib import Path
+from adaptive_eval.launch import process
+process.GRACE_SECONDS = 0.5  # the child ignores SIGTERM, so that all of it goes by
+async def main():
+    folder = Path(sys.argv[1])
+    await process.ServerProcess.start(sys.argv[2:], environment=os.environ, folder=folder, log=folder / "log")
+    print("started", flush=True)
+    await asyncio.sleep(600)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_nobody_is_left_when_whoever_started_it_is_killed(tmp_path: Path, port: int, number: signal.Signals) -> None:
+    command = [*PYTHON, str(SERVER), str(port), "child"]
+    starter = [sys.executable, "-c", STARTS_AND_WAITS, str(tmp_path), *command]
+    with subprocess.Popen(starter, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "started\n"
+        wait_for(tmp_path / "log", "child")
+        assert len(running(f"{SERVER} {port}")) == 4, "parent, keeper, server and its child"
+        parent.send_signal(number)
+    assert gone(str(port))
+
+
+async def test_a_command_that_cannot_be_run_says_why(tmp_path: Path) -> None:
+    with pytest.raises(LaunchFailed, match="cannot be started: .*No such file.*'no-such-program'"):
+        await started(["no-such-program", "--port", "1"], tmp_path)
+    with pytest.raises(LaunchFailed, match="cannot be started: .*No such file"):
+        await ServerProcess.start(["true"], environment={}, folder=tmp_path / "nowhere", log=tmp_path / "log")
+
+
+async def test_it_sees_its_environment_and_folder_and_no_input(tmp_path: Path) -> None:
+    look = "import os, sys; print(os.environ['SEEN'], os.getcwd(), repr(sys.stdin.read()))"
+    process = await ServerProcess.start(
+        [*PYTHON, "-c", look], environment={"SEEN": "this"}, folder=tmp_path, log=tmp_path / "log"
+    )
+    assert (await process.ended).startswith("exited with status 0")
+    await process.stop()
+    seen = (tmp_path / "log").read_text().split()
+    assert (seen[0], Path(seen[1]).name, seen[2]) == ("this", tmp_path.name, "''")

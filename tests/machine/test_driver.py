@@ -1,0 +1,182 @@
+"""The driver on fake servers: what is found is the same whatever happens around it."""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from bed import MachineBed
+from fakes import QUESTIONS, SKILLS, TRIALS, FakeEndpoint, FakeGrading, plan
+
+from adaptive_eval.base.errors import Rejected, RetryNotAllowed, Unavailable
+from adaptive_eval.core.settings import Budget, Pace, Trials
+from adaptive_eval.core.types import Reason
+from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Prompt
+from adaptive_eval.machine.driver import Aborted, Driver
+from adaptive_eval.store.read import LogReader
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> MachineBed:
+    """The run, undisturbed."""
+    bed = MachineBed(tmp_path_factory.mktemp("reference") / "run")
+    asyncio.run(bed.start())
+    assert bed.reason in (Reason.SETTLED, Reason.OUT_OF_REACH)
+    assert len(bed.looks()) > 5
+    return bed
+
+
+@pytest.mark.parametrize(("slots", "samples"), [(1, 1), (256, 1), (5, 3)])
+async def test_looks_do_not_depend_on_concurrency_or_grouping(
+    tmp_path: Path, reference: MachineBed, slots: int, samples: int
+) -> None:
+    bed = MachineBed(tmp_path / "run", slots=slots, samples=samples)
+    await bed.start()
+    assert (bed.looks(), bed.outcomes(), bed.reason) == (reference.looks(), reference.outcomes(), reference.reason)
+    for endpoint in bed.endpoints.values():
+        assert endpoint.most_in_flight <= slots
+        assert max(len(seeds) for _, seeds in endpoint.samples) <= samples
+
+
+async def test_stopped_run_goes_on_and_repeats_no_request(tmp_path: Path, reference: MachineBed) -> None:
+    bed = MachineBed(tmp_path / "run")
+    bed.patience = 60.0
+    asked = 0
+    for _ in range(3):
+        before = sum(len(endpoint.samples) for endpoint in bed.endpoints.values())
+
+        async def stop(driver: Driver, before: int = before) -> None:
+            while sum(len(endpoint.samples) for endpoint in bed.endpoints.values()) < before + 20:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            driver.stop()
+
+        tasks: list[asyncio.Task[None]] = []
+        await bed.start(lambda driver, tasks=tasks, stop=stop: tasks.append(asyncio.create_task(stop(driver))))  # type: ignore[misc]
+        assert bed.reason is None
+    await bed.start()
+    asked = sum(len(endpoint.samples) for endpoint in bed.endpoints.values())
+    assert (bed.looks(), bed.outcomes()) == (reference.looks(), reference.outcomes())
+    assert asked == len(reference.outcomes())
+
+
+async def test_second_stop_cancels_and_the_next_start_goes_on(tmp_path: Path, reference: MachineBed) -> None:
+    bed = MachineBed(tmp_path / "run")
+    for endpoint in bed.endpoints.values():
+        endpoint.delay = 30.0
+
+    async def stop_twice(driver: Driver) -> None:
+        while not all(endpoint.in_flight for endpoint in bed.endpoints.values()):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        driver.stop()
+        driver.stop()
+
+    stopping: list[asyncio.Task[None]] = []
+    bed.patience = 60.0
+    await bed.start(lambda driver: stopping.append(asyncio.create_task(stop_twice(driver))))
+    assert bed.reason is None and not bed.outcomes()
+    for endpoint in bed.endpoints.values():
+        endpoint.delay = 0.002
+    await bed.start()
+    assert (bed.looks(), bed.outcomes()) == (reference.looks(), reference.outcomes())
+
+
+async def test_model_that_fails_later_is_set_aside(tmp_path: Path) -> None:
+    bed = MachineBed(tmp_path / "run")
+    cyd = bed.endpoints["cyd"]
+    cyd.fail = lambda prompt, seeds: Unavailable("is down") if len(cyd.samples) > 30 else None
+    machine = await bed.start()
+    assert set(machine.controller.set_aside) == {2}
+    assert [note.kind for note in bed.observer.notes].count("set_aside") == 1
+    cyd.fail = lambda prompt, seeds: None
+    again = await bed.start()
+    assert not again.controller.set_aside
+
+
+async def test_model_without_answers_is_asked_again_by_the_next_start(tmp_path: Path, reference: MachineBed) -> None:
+    bed = MachineBed(tmp_path / "run")
+    bed.endpoints["cyd"].late = lambda question, seed: True
+    machine = await bed.start()
+    assert set(machine.controller.set_aside) == {2}
+    bed.endpoints["cyd"].late = lambda question, seed: False
+    again = await bed.start()
+    assert not again.controller.set_aside
+    assert (bed.looks(), bed.outcomes()) == (reference.looks(), reference.outcomes())
+
+
+async def test_first_refusal_ends_the_run(tmp_path: Path) -> None:
+    bed = MachineBed(tmp_path / "run")
+    for name in SKILLS:
+        bed.endpoints[name].fail = lambda prompt, seeds, name=name: Rejected(f"{name} is not served here")  # type: ignore[misc]
+    with pytest.raises(Aborted, match="ada is not served here\nbob"):
+        await bed.start()
+
+
+async def test_grader_that_fails_on_everything_ends_the_run(tmp_path: Path, reference: MachineBed) -> None:
+    bed = MachineBed(tmp_path / "run")
+    bed.grading = FakeGrading(lambda answer, question: True)
+    with pytest.raises(Aborted, match="killed"):
+        await bed.start()
+    stored = bed.outcomes()
+    assert len(stored) >= 12 and {category for _, category in stored.values()} == {None}
+    bed.grading = FakeGrading()
+    await bed.start()
+    assert (bed.looks(), bed.outcomes()) == (reference.looks(), reference.outcomes())
+
+
+@dataclass
+class LosingEndpoint(FakeEndpoint):
+    """Loses some answers, and repeats a lost request if it may."""
+
+    lost: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+
+    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+        if len(self.samples) % 10 == 3:
+            self.samples.append(("lost", seeds))
+            self.lost += len(seeds)
+            if again is not None and not await again():
+                self.refused["refused"] += 1
+                raise RetryNotAllowed("the budget does not allow it")
+        return await super().sample(prompt, seeds, again)
+
+    @property
+    def stats(self) -> EndpointStats:
+        return EndpointStats(lost=self.lost)
+
+
+@pytest.mark.parametrize("budget", [Budget(), Budget(tokens=10**6), Budget(tokens=1200)])
+async def test_lost_answers_are_charged_and_repeated_within_caps(
+    tmp_path: Path, reference: MachineBed, budget: Budget
+) -> None:
+    bed = MachineBed(tmp_path / "run", plan(budget=budget))
+    bed.endpoints = {name: LosingEndpoint(name, skill, delay=0.002) for name, skill in SKILLS.items()}
+    machine = await bed.start()
+    lost = sum(one.lost for one in bed.endpoints.values() if isinstance(one, LosingEndpoint))
+    reader = LogReader.open(bed.directory)
+    charged = [line for line in reader.account() if line.state is None]
+    reader.close()
+    assert sum(line.number for line in charged) == lost > 0
+    if budget.tokens == 1200:
+        assert machine.account.total.tokens <= 1200 and bed.reason is not None
+    else:
+        assert budget.tokens or bed.looks() == reference.looks()  # under a cap prices count
+        assert {line.kind for line in charged} == ({"lost"} if budget.tokens else {"estimated"})
+        assert not budget.tokens or sum(line.cost.tokens for line in charged) == 20 * lost
+
+
+async def test_wall_time_ends_a_run_with_what_is_stored(tmp_path: Path) -> None:
+    bed = MachineBed(tmp_path / "run", plan(budget=Budget(wall_seconds=60.0), pace=Pace(), trials=Trials(3, 40)))
+    cyd = bed.endpoints["cyd"]
+    cyd.late = lambda question, seed: False
+
+    def hang(prompt: str, seeds: range) -> None:
+        if len(cyd.samples) > TRIALS.min * len(QUESTIONS) + 3:
+            cyd.delay, bed.clock.seconds = 3600.0, 61.0
+
+    cyd.fail = hang
+    await bed.start()
+    assert bed.reason is Reason.WALL_TIME
+    looks = bed.looks()
+    await bed.start()
+    assert bed.reason is Reason.WALL_TIME and bed.looks() == looks

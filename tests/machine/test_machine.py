@@ -1,0 +1,252 @@
+"""The machine, event by event."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scripted import Disk
+
+from adaptive_eval.core import Bench, Budget, Cost, Pace, Plan, Reason, Trials
+from adaptive_eval.machine.charges import Charge
+from adaptive_eval.machine.events import (
+    Abort,
+    AbortKind,
+    Allow,
+    Answered,
+    Cancel,
+    Committed,
+    Event,
+    Failed,
+    Finish,
+    Graded,
+    Opened,
+    Received,
+    Replayed,
+    Send,
+    Setting,
+    Stop,
+    Wasted,
+    Write,
+)
+from adaptive_eval.machine.follow_up import FIRST_IN_FLIGHT, REFUSALS_SECONDS, RequestFailure
+from adaptive_eval.machine.machine import Machine
+from adaptive_eval.machine.records import Note, Row
+from adaptive_eval.machine.replay import Stage, replay
+from adaptive_eval.machine.trial import DONE, RESERVED, STEPS, Request, Trial, TrialState
+
+
+def setting(**changes: object) -> Setting:
+    """Three models, three questions, ten tokens at most for an answer."""
+    settings: dict[str, object] = {"trials": Trials(2, 4), "prior": "uniform"}
+    together = (2, 2, 2) if "samples" in changes else ()
+    bench = Bench(3, 3, np.array([0.0, 1.0]), worst_cost=(Cost(10),) * 3, together=together)
+    own = {name: changes.pop(name) for name in ("slots", "samples", "seed") if name in changes}
+    plan = Plan(bench, **(settings | changes))  # type: ignore[arg-type]
+    return Setting(plan, (0, 1, 2), **{"slots": dict.fromkeys(range(3), 100), **own})  # type: ignore[arg-type]
+
+
+class Played:
+    """A machine, with a disk on which every row is at once."""
+
+    def __init__(self, one: Setting, machine: type[Machine] = Machine) -> None:
+        self.setting, self.machine, self.disk = one, machine(one), Disk()
+        self.sent: list[Request] = []
+        self.others: list[object] = []
+
+    def do(self, *events: Event, now: float = 0.0, commit: bool = True) -> list[Row]:
+        """Handle events, and then commit what they have written, in one commit; returns these rows."""
+        rows: list[Row] = []
+        for event in events:
+            for action in self.machine.handle(event, now):
+                match action:
+                    case Write(written):
+                        rows += written
+                    case Send(request):
+                        self.sent.append(request)
+                    case _:
+                        self.others.append(action)
+        if commit and rows:
+            self.disk.commit(rows)
+            self.do(Committed(rows), now=now)
+        return rows
+
+    def answer(self, request: Request, category: int = 1) -> list[Event]:
+        """The events of an answered request."""
+        received = [Received(number, None, Cost(10), 1.0) for number in request.numbers]
+        return [Answered(request.id, received), *(Graded(key, category) for key in request.keys)]
+
+    def replayed(self) -> Machine:
+        return replay(lambda whole: self.disk.log(), [Stage(self.setting)], self.disk.notes, self.disk.known)
+
+
+def test_every_state_but_the_last_ones_has_a_next_step() -> None:
+    assert {state for state in TrialState if state not in STEPS} == {DONE, TrialState.LOST}
+
+
+class TellsAnswersFirst(Machine):
+    """Of a commit the core is told the answers before everything else."""
+
+    def _tell_rows(self, rows: Iterable[Row]) -> None:
+        ordered: Sequence[Row] = sorted(rows, key=lambda row: not isinstance(row[1], Trial))
+        super()._tell_rows(ordered if self.is_live else rows)
+
+
+@pytest.mark.parametrize("loss_first", [True, False])
+@pytest.mark.parametrize("faulty", [False, True])
+def test_loss_that_ends_a_run_and_completing_answer_in_one_commit(*, loss_first: bool, faulty: bool) -> None:
+    one = setting(trials=Trials(2, 6), pace=Pace(lookahead=1), budget=Budget(tokens=275))  # 27 trials, not 28
+    played = Played(one, TellsAnswersFirst if faulty else Machine)
+    played.do(Opened())
+    opening = [request for request in played.sent if request.first < 2]
+    ahead = [request for request in played.sent if request.first >= 2]
+    assert len(opening) == 18 and len(ahead) == 9
+    for request in opening[:-1]:
+        played.do(*played.answer(request, int(request.model >= request.question)))
+    loss: list[Event] = [Failed(ahead[0].id, RequestFailure.LOST)]
+    last = played.answer(opening[-1])
+    played.do(*(loss + last if loss_first else last + loss))
+    again = played.replayed()
+    live = len(played.machine.controller.looks), played.machine.controller.finished
+    is_alike = live == (len(again.controller.looks), again.controller.finished)
+    assert is_alike is not (faulty and loss_first)
+    if not faulty:
+        assert live == (0 if loss_first else 1, Reason.BUDGET)
+
+
+def test_capped_request_is_sent_when_its_reservation_is_on_disk() -> None:
+    played = Played(setting(budget=Budget(tokens=1000)))
+    rows = played.do(Opened(), commit=False)
+    assert not played.sent
+    reserved = [record for _, record in rows if isinstance(record, Trial)]
+    assert {trial.state for trial in reserved} == {RESERVED} and {trial.cost for trial in reserved} == {Cost(10)}
+    played.disk.commit(rows)
+    played.do(Committed(rows[: len(rows) // 2]))
+    assert 0 < len(played.sent) < len(reserved)
+
+
+def test_uncapped_request_is_sent_at_once() -> None:
+    played = Played(setting())
+    played.do(Opened(), commit=False)
+    assert len(played.sent) == 18
+
+
+def test_request_of_several_trials_holds_a_slot_until_the_last_has_come() -> None:
+    played = Played(setting(samples=dict.fromkeys(range(3), 2), slots=dict.fromkeys(range(3), 1)))
+    played.do(Opened())
+    (request,) = [request for request in played.sent if request.model == 0]
+    assert request.size == 2
+    first, second = (Received(number, None, Cost(3)) for number in request.numbers)
+    played.do(Answered(request.id, [first]))
+    assert played.machine.in_flight[0] == 1
+    played.do(Answered(request.id, [second]))
+    assert [request.question for request in played.sent if request.model == 0] == [0, 1]
+
+
+def test_seeds_that_do_not_follow_each_other_are_asked_apart() -> None:
+    apart = setting(samples=dict.fromkeys(range(3), 2), seed=lambda model, question, number: 10 * number)
+    played = Played(apart)
+    played.do(Opened())
+    assert {request.size for request in played.sent} == {1}
+
+
+def test_lost_request_is_repeated_when_its_charge_is_on_disk() -> None:
+    played = Played(setting(budget=Budget(tokens=1000)))
+    played.do(Opened())
+    request = played.sent[0]
+    rows = played.do(Wasted(request.model, 1, None, request.id), commit=False)
+    assert [record.cost for _, record in rows if isinstance(record, Charge)] == [Cost(10)] and not played.others
+    played.do(Committed(rows))
+    assert played.others == [Allow(request.id, True)]
+
+
+def test_lost_request_is_not_repeated_beyond_a_cap() -> None:
+    played = Played(setting(budget=Budget(tokens=185)))
+    played.do(Opened())
+    request = played.sent[0]
+    played.do(Wasted(request.model, 1, None, request.id))
+    assert Allow(request.id, False) in played.others
+
+
+def test_first_refusal_ends_the_run_with_those_of_others() -> None:
+    played = Played(setting())
+    played.do(Opened())
+    requests = {request.model: request for request in played.sent}
+    played.do(Failed(requests[0].id, RequestFailure.REFUSED, "no such model"), now=1.0)
+    played.do(Failed(requests[1].id, RequestFailure.REFUSED, "nor this"), now=1.5)
+    assert not [other for other in played.others if isinstance(other, Abort)]
+    played.do(Stop(), now=1.1 + REFUSALS_SECONDS)
+    (abort,) = [other for other in played.others if isinstance(other, Abort)]
+    assert abort == Abort(AbortKind.REFUSED, {0: "no such model", 1: "nor this"})
+
+
+def test_refusal_of_a_model_that_has_answered_sets_it_aside() -> None:
+    played = Played(setting())
+    played.do(Opened())
+    first, second = [request for request in played.sent if request.model == 0][:2]
+    played.do(*played.answer(first))
+    played.do(Failed(second.id, RequestFailure.REFUSED, "no more"))
+    assert 0 in played.machine.controller.set_aside
+    notes = [note for _, note in played.disk.notes if note.kind == "set_aside"]
+    assert notes == [Note("set_aside", 0, {"reason": "no more", "cause": "server"})]
+
+
+def test_stop_waits_for_what_is_in_flight_and_a_second_one_cancels_it() -> None:
+    played = Played(setting())
+    played.do(Opened())
+    played.do(*played.answer(played.sent[0]))
+    played.do(Stop())
+    assert not [other for other in played.others if isinstance(other, Cancel | Finish)]
+    played.do(Stop())
+    (cancel,) = [other for other in played.others if isinstance(other, Cancel)]
+    assert set(cancel.requests) == {request.id for request in played.sent[1:]}
+    played.do(*(Failed(number, RequestFailure.CUT_OFF) for number in cancel.requests))
+    assert Finish(None) in played.others
+    assert not any(trial.state is RESERVED for _, trial in played.disk.trials.values())
+    assert sum(charge.number for _, charge in played.disk.charges) == 17
+
+
+def test_reserved_rows_of_a_killed_start_are_charged_or_claimed() -> None:
+    played = Played(setting(budget=Budget(tokens=1000)))
+    played.do(Opened())
+    claimed = played.sent[3]
+    again = played.replayed()
+    actions = again.handle(Opened(claimed.keys))
+    charged = [record for action in actions if isinstance(action, Write) for _, record in action.rows]
+    assert sum(charge.number for charge in charged if isinstance(charge, Charge)) == 17
+    (send,) = [action for action in actions if isinstance(action, Send)]
+    assert send.claimed and send.request.keys == claimed.keys
+
+
+def test_replay_in_any_blocks_is_the_same() -> None:
+    played = Played(setting())
+    played.do(Opened())
+    while played.sent:
+        played.do(*played.answer(request := played.sent.pop(), int(request.model > request.question)))
+    whole = Machine(played.setting)
+    whole.handle(Replayed([row for block in played.disk.log() for row in block]))
+    assert whole.controller.looks == played.machine.controller.looks
+    assert whole.controller.finished == played.machine.controller.finished is not None
+
+
+def test_a_model_whose_answers_come_with_grades_is_asked_few_different_questions_until_one_has_a_grade() -> None:
+    played = Played(replace(setting(trials=Trials(4, 8)), own_grades=frozenset({0})))
+    played.do(Opened())
+    own = [request for request in played.sent if request.model == 0]
+    assert len(own) == FIRST_IN_FLIGHT and {request.question for request in own} == {0, 1, 2}
+    assert {request.model for request in played.sent[len(own) :]} == {1, 2}, "others are asked all at once"
+    played.do(*played.answer(own[0]))
+    later = [request for request in played.sent if request.model == 0]
+    assert len(later) == 3 * 4, "the whole round"
+
+
+def test_each_benchmark_waits_for_a_grade_of_its_own() -> None:
+    played = Played(replace(setting(trials=Trials(8, 8)), own_grades=frozenset({0}), benchmarks=(0, 1, 1)))
+    played.do(Opened())
+    questions = Counter(request.question for request in played.sent if request.model == 0)
+    assert questions[0] == FIRST_IN_FLIGHT and questions[1] + questions[2] == FIRST_IN_FLIGHT
+    first = next(request for request in played.sent if request[1:3] == (0, 0))
+    played.do(*played.answer(first))
+    questions = Counter(request.question for request in played.sent if request.model == 0)
+    assert questions[0] == 8 and questions[1] + questions[2] == FIRST_IN_FLIGHT
