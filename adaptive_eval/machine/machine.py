@@ -961,8 +961,8 @@ class Machine:
 
     @property
     def all_have_answered(self) -> bool:
-        """Whether every model has answered, or has refused its first request."""
-        asked = {model for at, model in enumerate(self.setting.roster) if at not in self.setting.plan.bench.recorded}
+        """Whether every model that is asked anything has answered in this start, or has refused its first request."""
+        asked = {model for model in self.setting.roster if self.busy[model] or self._queues[model]}
         return asked <= self._answered | self.refused.keys()
 
     def _on_stop(self, *, at_once: bool) -> None:

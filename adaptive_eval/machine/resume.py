@@ -60,7 +60,7 @@ class SettingsEffect(StrEnum):
 
 
 class StoredLog(Protocol):
-    """A log that can be read, as `storage.read` does."""
+    """A log that can be read, as `store.read` does."""
 
     def log(self, *, in_whole_commits: bool) -> Iterable[Sequence[Row]]:
         """The log in its order, without texts."""

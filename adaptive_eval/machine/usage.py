@@ -28,7 +28,7 @@ class AnswerFault(StrEnum):
     UNREAD = "nothing_extracted"
     WRONG = "all_wrong"
     REPEATED = "repeats"
-    """Answers repeat too often (see `run.repeats`)."""
+    """Answers repeat too often (see `machine.repeats`)."""
 
 
 @dataclass(slots=True)
