@@ -25,7 +25,7 @@ class ChargeKind(StrEnum):
     LOST = "lost"
     """It was lost on the way, and may have been generated."""
     KILLED = "killed"
-    """It was in flight when a start ended."""
+    """It was in flight when a start was killed."""
     WASTED = "wasted"
     """It came, and is of no use; the cost is what it used."""
     BASELINE = "baseline"

@@ -136,6 +136,8 @@ class Machine:
         """Requests in flight, each with the numbers of its trials that are."""
         self.in_flight: Counter[int] = Counter()
         """Requests in flight, by model."""
+        self._failing: set[int] = set()
+        """Requests in flight that were given up since all attempts fail: no answer of theirs is lost."""
         self.aside: dict[int, str] = {}
         """Models that are asked nothing more because of their servers, and why."""
         self.refused: dict[int, str] = {}
@@ -827,8 +829,10 @@ class Machine:
         trials = self._open_trials(event.request)
         model, kind = trials[0].model, event.kind
         charges: list[Record] = []
-        if kind in MAY_HAVE_COST:
-            why = ChargeKind.LOST if kind is RequestFailure.LOST else ChargeKind.KILLED
+        has_failed = event.request in self._failing
+        self._failing.discard(event.request)
+        if kind in MAY_HAVE_COST and not has_failed:
+            why = ChargeKind.KILLED if kind is RequestFailure.GONE else ChargeKind.LOST
             charges.append(self._charge(why, model, [trial.cost for trial in trials]))
         paused = model in self.position and self.controller.is_paused(self.position[model])
         then = follow_up(kind, has_answered=model in self._answered, is_paused=paused or self._stop > 0)
@@ -986,6 +990,8 @@ class Machine:
         """At the end of a run, nobody waits for requests that only fail."""
         if self._stop or (self._is_finished and not self.is_capped):  # under caps, only a failure has cost nothing
             numbers = [number for number, (request, _) in self.requests.items() if request.model == model]
+            if not self.is_capped:
+                self._failing.update(numbers)
             self._actions.append(Cancel(numbers))
 
     def _on_tick(self, elapsed: float, held: float) -> None:

@@ -306,7 +306,7 @@ def test_answers_without_their_verdicts_are_in_the_cost_of_a_killed_run(tmp_path
     JudgedSpender().run(config, tmp_path / "run", Start(Fate.KILL, 300))
     with closing(RunReader.open(tmp_path / "run")) as reader:
         results, sums = StoredRun(reader).recompute_results(running=False), reader.sums()
-        assert any(one.awaits_verdict for one in reader.outcomes())
+        assert any(one.awaits_verdict for one in reader.trials())
     assert results is not None
     assert results.cost.trials == sum(one.trials for one in sums)
     assert results.cost.tokens == sum(one.tokens for one in sums)
