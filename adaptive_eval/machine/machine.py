@@ -344,6 +344,8 @@ class Machine:
                     answers.append(record)
                     alarms.add(record)
             elif type(record) is Charge:
+                if record.kind is ChargeKind.WASTED and record.what == "verdict":
+                    alarms.usage(record.model).add_wasted_verdicts(record.number, record.cost)
                 if record.kind is ChargeKind.DISCARDED:
                     self.controller.spend_outside_plan(record.number, record.cost)
                 elif self.is_capped and not record.estimated:
@@ -571,7 +573,7 @@ class Machine:
         if cost == NO_COST:
             return None
         kind = ChargeKind.KILLED if trial.state is JUDGING else ChargeKind.WASTED
-        return Charge(kind, "verdict", trial.model, 1, cost, estimated=not self.is_capped)
+        return Charge(kind, "verdict", trial.model, 1, cost)
 
     def _write_at(self, seq: int, trial: Trial, charge: Charge | None = None) -> None:
         """Write a row in its place, and a charge with it."""

@@ -194,6 +194,10 @@ class TrialUsage:
         if trial.question in watched:
             self.watch.add(trial, facts)
 
+    def add_wasted_verdicts(self, number: int, cost: Cost) -> None:
+        """Count verdicts on answers that were judged again, which have cost more than the trials say."""
+        self.grading = self.grading.plus(GradingUse(wasted_verdicts=number, wasted=cost))
+
     @property
     def signals(self) -> Counter[str]:
         """Answers with each signal: truncated, empty, timed_out ..."""
