@@ -116,6 +116,7 @@ class MachineBed:
                 tuple(numbers),
                 slots=dict.fromkeys(numbers, self.first_slots),
                 samples=dict.fromkeys(numbers, self.samples),
+                verdicts_at_once=self.grading.at_once,
             )
             driver.use(dict.fromkeys(numbers, self.supply(driver)))
             if during is not None:
