@@ -28,7 +28,7 @@ class AnswerFault(StrEnum):
     UNREAD = "nothing_extracted"
     WRONG = "all_wrong"
     REPEATED = "repeats"
-    """Answers repeat too often (see `run.repeats`)."""
+    """Answers repeat too often (see `machine.repeats`)."""
 
 
 @dataclass(slots=True)
@@ -193,6 +193,10 @@ class TrialUsage:
         self.answers.add(trial, facts)
         if trial.question in watched:
             self.watch.add(trial, facts)
+
+    def add_wasted_verdicts(self, number: int, cost: Cost) -> None:
+        """Count verdicts on answers that were judged again, which have cost more than the trials say."""
+        self.grading = self.grading.plus(GradingUse(wasted_verdicts=number, wasted=cost))
 
     @property
     def signals(self) -> Counter[str]:
