@@ -22,12 +22,12 @@ from typer.testing import CliRunner, Result
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cost
+from adaptive_eval.machine.repeats import SamplingFreedom
+from adaptive_eval.machine.usage import LEAST, AnswerFault, SharedTraits, TrialUsage
 from adaptive_eval.notes import AlarmRaised, Event, events_of_kind
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import StoredOutcome
-from adaptive_eval.machine.repeats import SamplingFreedom
-from adaptive_eval.machine.usage import LEAST, AnswerFault, SharedTraits, TrialUsage
 
 MODELS = ("ada", "bob")
 QUESTIONS = 6

@@ -10,7 +10,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from adaptive_eval.store import Regrade
 from adaptive_eval.store.redaction import redact_grade
 from contrary_server import Asked, Said, listening
 from gated import GatedServer
@@ -31,6 +30,7 @@ from adaptive_eval.graders.asking import AskingPool
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.types import Grade
+from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 from adaptive_eval.notes import AnswersLost, VerdictsAsked, events_of_kind
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.lines import count
@@ -39,7 +39,6 @@ from adaptive_eval.report.records import AWAITS_VERDICT
 from adaptive_eval.report.results import GradingCost
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.stored import open_run
-from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 from adaptive_eval.show.summary import grading_in_short
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedJudge

@@ -41,10 +41,10 @@ from adaptive_eval.base.errors import AdaptiveEvalError, ConfigError, GraderErro
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 from adaptive_eval.notes import AnswersLost, events_of_kind
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.stored import StoredRun
-from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 
 JUDGE_PRICE, JUDGE_GPUS, JUDGE_SLOTS = 3.0, 1.0, 3
 UNDECIDED = {"rule": "published", "options": {"threshold": 50}}

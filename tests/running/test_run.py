@@ -21,7 +21,6 @@ from pathlib import Path
 import played
 import pytest
 from adaptive_eval.scheduler import loop
-from adaptive_eval.store import CommitBatch, SentRequest, Store
 from gated import GatedServer
 from live_runs import MODELS, Found, Site, kill, small_world, trials_in, wait_for_trials, wait_until
 from patient_time import HANGS

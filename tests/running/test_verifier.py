@@ -10,9 +10,9 @@ from threading import get_ident
 
 import numpy as np
 import pytest
+from adaptive_eval.launch.happenings import Happening
 from adaptive_eval.scheduler.loop import Loop
 from adaptive_eval.store.run_database import RunDatabase
-from adaptive_eval.launch.happenings import Happening
 from live_runs import ENDED, MODELS, Found, Site, small_world, stored, trials_in
 from typer.testing import CliRunner
 
