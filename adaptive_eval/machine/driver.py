@@ -348,6 +348,8 @@ class Driver:
             self.fail(error)
         else:
             self._writing = None
+            if not machine.is_regrading:  # the commit may end the run, and what servers were noticed for comes first
+                self._watch_servers(machine)
             self.post(Committed(written))
 
     def _commit(self, rows: Sequence[Row], draft: ReportDraft | None, elapsed: float, held: Json | None) -> list[Row]:
@@ -392,6 +394,7 @@ class Driver:
             task.cancel()
         await asyncio.gather(*self._gradings.values(), return_exceptions=True)
         if not machine.is_regrading:
+            self._watch_servers(machine)
             await self._close_supplies(machine)
         if self._writing is not None:
             await self._writing

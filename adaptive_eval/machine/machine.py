@@ -450,7 +450,8 @@ class Machine:
             never_asked = model in self.aside or position in self.setting.plan.bench.recorded
             if not wanted[position] and not never_asked and key not in self._noted:
                 self._noted.add(key)
-                self._write(Note(SETTLED, model))
+                launched = {} if self.setting.slots[model] else {"launched": True}
+                self._write(Note(SETTLED, model, launched))
 
     # -- a start ---------------------------------------------------------------------------------------------------
 

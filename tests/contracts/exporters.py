@@ -81,9 +81,9 @@ def _check_trials(
 ) -> None:
     """The file has the trials that are stored, under their numbers, each once."""
     wanted = {
-        (one.model, one.question, one.trial, one.category)
-        for one in source.reader.outcomes()
-        if ungraded or one.category is not None
+        (one.model, one.question, one.trial.number, one.trial.category)
+        for one in source.reader.graded_trials()
+        if ungraded or one.trial.category is not None
     }
     _check_progress(_written(form, source, path), source.reader.trial_count())
     found = Counter(_read_back(form, read, path))
@@ -153,7 +153,7 @@ class _Failing:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._reader, name)
-        rows = ("trials", "model_trials", "outcomes", "trial_facts", "cell")
+        rows = ("trials", "model_trials", "graded_trials", "trial_facts", "cell")
         return self._cut_off(method) if name in rows else method
 
     def _cut_off(self, method: Callable[..., Iterable[Any]]) -> Callable[..., Iterator[Any]]:

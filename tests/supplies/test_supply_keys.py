@@ -18,5 +18,5 @@ def test_every_supply_is_a_key_of_a_model_that_is_refused_beside_other_ways_to_s
 
 
 def test_every_supply_changes_answers_or_only_how_they_come() -> None:
-    told = "name it in `MODEL_NOT_IN_FINGERPRINT` (`prepare.py`), or here if it changes answers"
-    assert SUPPLIES.keys() - MODEL_NOT_IN_FINGERPRINT == CHANGES_ANSWERS, told
+    hint = "name it in `MODEL_NOT_IN_FINGERPRINT` (`prepare.py`), or here if it changes answers"
+    assert SUPPLIES.keys() - MODEL_NOT_IN_FINGERPRINT == CHANGES_ANSWERS, hint
