@@ -27,8 +27,6 @@ from typing import NamedTuple
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
-from adaptive_eval.store import CommitBatch, Store
-from adaptive_eval.store.database import open_existing
 from adaptive_eval.store.rows import INSERT_TRIAL, trial_row
 from scipy.special import expit
 from tables import Check, arguments, check_table, machine, markdown, publish
@@ -39,6 +37,8 @@ from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.notes import RunStarted
 from adaptive_eval.report.records import TrialRecord
+from adaptive_eval.store import CommitBatch, Store
+from adaptive_eval.store.database import open_existing
 from adaptive_eval.store.errors import DATABASE_FILE
 
 MODELS, EACH, AT_ONCE = 200, 4, 65536

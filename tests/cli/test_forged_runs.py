@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from adaptive_eval.store.database import open_existing
 from forging import reseal
 from live_runs import ENDED, Site
 from test_reading_runs_no_code import CASES, REFUSED, Listener
@@ -30,6 +29,7 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import RESULTS_FILE
 from adaptive_eval.report.view import RunView
 from adaptive_eval.show.track.points import write_files
+from adaptive_eval.store.database import open_existing
 
 KEY = "sk-0123456789abcdef-of-the-reader"
 CANARY = "canary"
