@@ -200,8 +200,9 @@ def stranger(
     shutil.copytree(home, here)
     if request.param == "killed":  # as a kill leaves it
         with closing(sqlite3.connect(here / "RUN" / DATABASE_FILE)) as database:
-            database.execute("DELETE FROM events WHERE kind = 'finished'")
+            database.execute("DELETE FROM notes WHERE kind = 'finished'")
             database.commit()
+        (here / "RUN/lock").unlink()  # which says what was committed last
     shutil.copytree(here / "RUN", here / "COPY")
     forget()
     monkeypatch.setattr(sys, "path", [str(here), *sys.path])
