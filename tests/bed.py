@@ -11,7 +11,6 @@ from fakes import QUESTIONS, SKILLS, FakeEndpoint, FakeGrading, plan
 from adaptive_eval.core import Plan
 from adaptive_eval.core.types import Cost, Reason
 from adaptive_eval.endpoints.types import Answer, Endpoint, Message, Prompt
-from adaptive_eval.questions.types import Question
 from adaptive_eval.machine.driver import Driver
 from adaptive_eval.machine.events import Setting
 from adaptive_eval.machine.machine import Machine
@@ -19,6 +18,7 @@ from adaptive_eval.machine.records import LookTaken, Note
 from adaptive_eval.machine.replay import Stage
 from adaptive_eval.machine.resume import begin
 from adaptive_eval.machine.supply import AskedModel, EndpointClient, EndpointSupply, Supply
+from adaptive_eval.questions.types import Question
 from adaptive_eval.store.header import Json, RunHeader
 from adaptive_eval.store.read import LogReader
 from adaptive_eval.store.write import RunStore

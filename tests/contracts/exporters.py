@@ -81,9 +81,9 @@ def _check_trials(
 ) -> None:
     """The file has the trials that are stored, under their numbers, each once."""
     wanted = {
-        (one.model, one.question, one.trial.number, one.trial.category)
-        for one in source.reader.graded_trials()
-        if ungraded or one.trial.category is not None
+        (one.model, one.question, one.trial, one.category)
+        for one in source.reader.trials()
+        if ungraded or one.category is not None
     }
     _check_progress(_written(form, source, path), source.reader.trial_count())
     found = Counter(_read_back(form, read, path))

@@ -179,7 +179,7 @@ class World:
                 "running.supplying.open_endpoint": lambda model, *_, **__: self._endpoint(model),
                 "running.answer_keys.GradingPool": self._pool,
                 "exchange.importing.GradingPool": self._pool,
-                "run.driver.GATHER_SECONDS": 0.0,
+                "machine.driver.GATHER_SECONDS": 0.0,
             }.items():
                 stack.enter_context(patch(f"adaptive_eval.{place}", value))
             stack.enter_context(patch.object(RunDatabase, "transaction", self._transaction(RunDatabase.transaction)))

@@ -24,7 +24,7 @@ Outcomes = dict[tuple[str, str, int], int | None]
 
 def found(run: Path) -> Outcomes:
     with closing(RunReader.open(run)) as reader:
-        return {(one.model, one.question, one.trial.number): one.trial.category for one in reader.graded_trials()}
+        return {(one.model, one.question, one.trial): one.category for one in reader.trials()}
 
 
 def noticed(run: Path) -> set[tuple[str, str]]:

@@ -248,6 +248,7 @@ async def test_requests_that_are_cancelled_at_the_servers_may_have_cost_somethin
     start, never = desk.open(), asyncio.Event()
 
     async def hang(*_: object) -> list[Answer]:
+        desk.direct.in_flight += 1
         await never.wait()
         return []
 
