@@ -115,6 +115,7 @@ class DirectModel:
 
     def __init__(self) -> None:
         self.asked: list[int] = []
+        self.in_flight = 0
 
     async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
         self.asked += seeds
@@ -130,7 +131,7 @@ class DirectModel:
 
     @property
     def stats(self) -> EndpointStats:
-        return EndpointStats()
+        return EndpointStats(in_flight=self.in_flight)
 
 
 class BetaWire(DirectWire):

@@ -83,7 +83,7 @@ def pytest_xdist_auto_num_workers() -> int:
     return cores + cores // 2
 
 
-LONG = ("golden", "running", "inspect", "notebook", "exchange", "show", "study", "record", "cli", "scheduler", "launch")
+LONG = ("golden", "running", "inspect", "notebook", "exchange", "show", "study", "report", "cli", "launch")
 """Rooms whose tests are few and long."""
 
 

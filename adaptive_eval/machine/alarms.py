@@ -68,9 +68,7 @@ class Alarms:
 
     def add(self, trial: Trial) -> None:
         """Add a graded answer, in the order of the log."""
-        usage = self.usages.get(trial.model)
-        if usage is None:
-            usage = self.usages[trial.model] = TrialUsage()
+        usage = self.usage(trial.model)
         if not self._is_judged and (opening := self._opening.get(trial.model)) is not None:
             is_opening = trial.number < opening.item(trial.question)
             apart = self._opening_only.get(trial.model)
@@ -79,6 +77,13 @@ class Alarms:
             elif apart is not None and is_opening:
                 apart.add(trial, self._watched)
         usage.add(trial, self._watched)
+
+    def usage(self, model: int) -> TrialUsage:
+        """The sums of a model."""
+        usage = self.usages.get(model)
+        if usage is None:
+            usage = self.usages[model] = TrialUsage()
+        return usage
 
     def restore(self, note: Note) -> None:
         """Take in an alarm that the log has: repeats were found when they were searched for."""

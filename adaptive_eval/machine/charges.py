@@ -25,7 +25,7 @@ class ChargeKind(StrEnum):
     LOST = "lost"
     """It was lost on the way, and may have been generated."""
     KILLED = "killed"
-    """It was in flight when a start ended."""
+    """It was in flight when a start was killed."""
     WASTED = "wasted"
     """It came, and is of no use; the cost is what it used."""
     BASELINE = "baseline"
@@ -76,13 +76,15 @@ class Sums:
 class ModelAccount:
     """Sums of one model."""
 
-    __slots__ = ("answers", "charged", "held", "largest", "paid", "verdicts")
+    __slots__ = ("answers", "charged", "held", "largest", "paid", "replaced", "verdicts")
 
     def __init__(self) -> None:
         self.answers = 0
         """Stored answers."""
         self.paid, self.held, self.charged, self.verdicts = Sums(), Sums(), Sums(), Sums()
         """`verdicts` is the part of `paid` that grades have cost."""
+        self.replaced = Sums()
+        """The part of `charged` for verdicts on answers that were judged again."""
         self.largest = NO_COST
         """The largest tokens, USD and GPU seconds of an answer."""
 
@@ -135,7 +137,10 @@ class Account:
 
     def charge(self, charge: Charge) -> None:
         """Add a charge."""
-        self.models[charge.model].charged.add(charge.cost)
+        model = self.models[charge.model]
+        model.charged.add(charge.cost)
+        if charge.kind is ChargeKind.WASTED and charge.what == "verdict":
+            model.replaced.add(charge.cost)
         if not charge.estimated:
             self._all.add(charge.cost)
 

@@ -136,6 +136,8 @@ class Machine:
         """Requests in flight, each with the numbers of its trials that are."""
         self.in_flight: Counter[int] = Counter()
         """Requests in flight, by model."""
+        self._failing: set[int] = set()
+        """Requests in flight that were given up since all attempts fail: no answer of theirs is lost."""
         self.aside: dict[int, str] = {}
         """Models that are asked nothing more because of their servers, and why."""
         self.refused: dict[int, str] = {}
@@ -342,6 +344,8 @@ class Machine:
                     answers.append(record)
                     alarms.add(record)
             elif type(record) is Charge:
+                if record.kind is ChargeKind.WASTED and record.what == "verdict":
+                    alarms.usage(record.model).add_wasted_verdicts(record.number, record.cost)
                 if record.kind is ChargeKind.DISCARDED:
                     self.controller.spend_outside_plan(record.number, record.cost)
                 elif self.is_capped and not record.estimated:
@@ -446,7 +450,8 @@ class Machine:
             never_asked = model in self.aside or position in self.setting.plan.bench.recorded
             if not wanted[position] and not never_asked and key not in self._noted:
                 self._noted.add(key)
-                self._write(Note(SETTLED, model))
+                launched = {} if self.setting.slots[model] else {"launched": True}
+                self._write(Note(SETTLED, model, launched))
 
     # -- a start ---------------------------------------------------------------------------------------------------
 
@@ -569,7 +574,7 @@ class Machine:
         if cost == NO_COST:
             return None
         kind = ChargeKind.KILLED if trial.state is JUDGING else ChargeKind.WASTED
-        return Charge(kind, "verdict", trial.model, 1, cost, estimated=not self.is_capped)
+        return Charge(kind, "verdict", trial.model, 1, cost)
 
     def _write_at(self, seq: int, trial: Trial, charge: Charge | None = None) -> None:
         """Write a row in its place, and a charge with it."""
@@ -827,8 +832,10 @@ class Machine:
         trials = self._open_trials(event.request)
         model, kind = trials[0].model, event.kind
         charges: list[Record] = []
-        if kind in MAY_HAVE_COST:
-            why = ChargeKind.LOST if kind is RequestFailure.LOST else ChargeKind.KILLED
+        has_failed = event.request in self._failing
+        self._failing.discard(event.request)
+        if kind in MAY_HAVE_COST and not has_failed:
+            why = ChargeKind.KILLED if kind is RequestFailure.GONE else ChargeKind.LOST
             charges.append(self._charge(why, model, [trial.cost for trial in trials]))
         paused = model in self.position and self.controller.is_paused(self.position[model])
         then = follow_up(kind, has_answered=model in self._answered, is_paused=paused or self._stop > 0)
@@ -961,8 +968,8 @@ class Machine:
 
     @property
     def all_have_answered(self) -> bool:
-        """Whether every model has answered, or has refused its first request."""
-        asked = {model for at, model in enumerate(self.setting.roster) if at not in self.setting.plan.bench.recorded}
+        """Whether every model that is asked anything has answered in this start, or has refused its first request."""
+        asked = {model for model in self.setting.roster if self.busy[model] or self._queues[model]}
         return asked <= self._answered | self.refused.keys()
 
     def _on_stop(self, *, at_once: bool) -> None:
@@ -986,6 +993,8 @@ class Machine:
         """At the end of a run, nobody waits for requests that only fail."""
         if self._stop or (self._is_finished and not self.is_capped):  # under caps, only a failure has cost nothing
             numbers = [number for number, (request, _) in self.requests.items() if request.model == model]
+            if not self.is_capped:
+                self._failing.update(numbers)
             self._actions.append(Cancel(numbers))
 
     def _on_tick(self, elapsed: float, held: float) -> None:

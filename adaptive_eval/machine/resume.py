@@ -60,7 +60,7 @@ class SettingsEffect(StrEnum):
 
 
 class StoredLog(Protocol):
-    """A log that can be read, as `storage.read` does."""
+    """A log that can be read, as `store.read` does."""
 
     def log(self, *, in_whole_commits: bool) -> Iterable[Sequence[Row]]:
         """The log in its order, without texts."""
@@ -160,7 +160,7 @@ async def begin(
     `about`: what the note of the start says; `waited`: models of which all that was asked in earlier starts has come;
     `ask_again`: discard the answers since alarms about changes of servers; `is_resumed`: whether it was there before.
     """
-    setting = stages[-1].setting
+    setting, verdicts = stages[-1].setting, verdicts_asked(reader)
     kind = RESUMED if is_resumed else STARTED
     about = {**(about or {}), **({"judged_at_once": setting.verdicts_at_once} if setting.judged else {})}
     driver.tell(store.append(Note(kind, None, about)))
@@ -168,7 +168,7 @@ async def begin(
         driver.tell(store.append(*discarded))
     if forgotten := [*_unanswered(reader, setting, store.last_seq)]:
         driver.tell(store.append(*forgotten))
-    await _regrade(driver, store, reader, setting, reserve_of)
+    await _regrade(driver, store, reader, setting, reserve_of, verdicts)
     machine = replay(lambda whole: reader.log(in_whole_commits=whole), stages, reader.notes(), reader.known_answers)
     is_explained = any(note.kind in RETAKES_LOOKS for _, note in reader.notes())
     unreachable = await _unreachable_models(driver, machine)
@@ -250,12 +250,13 @@ def _unanswered(reader: StoredLog, setting: Setting, last: int) -> Iterator[Reco
 
 
 async def _regrade(
-    driver: Driver, store: Appendable, reader: StoredLog, setting: Setting, reserve_of: ReserveOf
+    driver: Driver, store: Appendable, reader: StoredLog, setting: Setting, reserve_of: ReserveOf, asked: int
 ) -> None:
-    """Grade stored answers that have no grade, a part at a time."""
+    """Grade stored answers that have no grade, a part at a time; earlier starts may have asked for the verdicts on the
+    first `asked`."""
     roster = frozenset(setting.roster)
     waiting = (row for row in reader.ungraded() if row[1].model in roster)
-    asked, ungraded = verdicts_asked(reader), dict[int, tuple[str, str]]()
+    ungraded = dict[int, tuple[str, str]]()
     total, graded = reader.ungraded_count(roster), 0
     if total:
         driver.announce(Note(REGRADING, None, {"trials": total}))
@@ -274,6 +275,6 @@ async def _regrade(
 
 
 def verdicts_asked(reader: StoredLog) -> int:
-    """How many of the first answers without a verdict earlier starts may have asked a judge about."""
-    begun = [note.body.get("judged_at_once", 0) for _, note in reader.notes() if note.kind in BEGUN]
-    return max((int(number) for number in begun[:-1]), default=0)
+    """How many of the first answers without a verdict the starts so far may have asked a judge about."""
+    begun = (note for _, note in reader.notes() if note.kind in BEGUN)
+    return max((int(note.body.get("judged_at_once", 0)) for note in begun), default=0)

@@ -158,8 +158,9 @@ class EndpointSupply:
         """`on_error` is given an error that nobody has foreseen."""
         self._models, self._post, self._on_error, self._is_capped = models, post, on_error, is_capped
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._sent: set[int] = set()
-        """Requests in flight whose tasks have begun."""
+        self._requests: dict[int, Request] = {}
+        self._cut_off: set[int] = set()
+        """Requests that were cancelled while a server had them."""
         self._running: Counter[int] = Counter()
         """Requests in flight, by model."""
         self._hesitating: dict[int, asyncio.Future[bool]] = {}
@@ -179,6 +180,7 @@ class EndpointSupply:
     def submit(self, request: Request, *, claimed: bool) -> None:
         """Ask the model's endpoint in a task."""
         self._running[request.model] += 1
+        self._requests[request.id] = request
         task = self._tasks[request.id] = asyncio.create_task(self._ask(request))
         task.add_done_callback(partial(self._on_done, request))
 
@@ -188,10 +190,15 @@ class EndpointSupply:
             waiting.set_result(allowed)
 
     def cancel(self, requests: Collection[int]) -> None:
-        """Cancel the tasks of these requests."""
-        for number in requests:
-            if (task := self._tasks.get(number)) is not None:
-                task.cancel()
+        """Cancel the tasks of these requests. Some may wait to be repeated, so that no server has them: the largest are
+        taken to be at the servers, as many as these have of the model."""
+        own = [self._requests[number] for number in requests if number in self._tasks]
+        at_server = {model: self.stats(model).in_flight for model in {request.model for request in own}}
+        for request in sorted(own, key=lambda request: request.size, reverse=True):
+            if request.id not in self._hesitating and at_server[request.model] > 0:
+                at_server[request.model] -= 1
+                self._cut_off.add(request.id)
+            self._tasks[request.id].cancel()
 
     def on_stored(self, keys: Sequence[Key]) -> None:
         """Do nothing: a connection is over with its answer."""
@@ -245,7 +252,6 @@ class EndpointSupply:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _ask(self, request: Request) -> None:
-        self._sent.add(request.id)
         model = self._models[request.model]
         again = partial(self._may_repeat, request) if self._is_capped else None
         try:
@@ -262,17 +268,15 @@ class EndpointSupply:
             self._post(Answered(request.id, received))
 
     def _on_done(self, request: Request, task: asyncio.Task[None]) -> None:
-        """Forget a request; one that was cancelled may never have begun, or may wait for permission to be repeated:
-        then no server has it, and its loss is charged already."""
-        del self._tasks[request.id]
-        is_waiting = self._hesitating.pop(request.id, None) is not None
-        was_sent = request.id in self._sent
-        self._sent.discard(request.id)
+        """Forget a request."""
+        del self._tasks[request.id], self._requests[request.id]
+        self._hesitating.pop(request.id, None)
+        is_at_server = request.id in self._cut_off
+        self._cut_off.discard(request.id)
         self._running[request.model] -= 1
         if not self._running[request.model]:
             self._post_losses(request.model)
         if task.cancelled():
-            is_at_server = was_sent and not is_waiting
             self._fail(request, RequestFailure.CUT_OFF if is_at_server else RequestFailure.NOT_SENT)
         elif (error := task.exception()) is not None:  # a bug of this program
             self._on_error(error)

@@ -28,7 +28,7 @@ class AnswerFault(StrEnum):
     UNREAD = "nothing_extracted"
     WRONG = "all_wrong"
     REPEATED = "repeats"
-    """Answers repeat too often (see `run.repeats`)."""
+    """Answers repeat too often (see `machine.repeats`)."""
 
 
 @dataclass(slots=True)
@@ -49,10 +49,10 @@ class SharedTraits:
     def add(self, trial: Trial, facts: AnswerFacts) -> None:
         """Add an answer; ungraded and timed-out ones are left out."""
         category, kinds = trial.category, trial.kinds
-        if category is None or kinds & AnswerKind.TIMED_OUT:
+        if category is None or (kinds and kinds & AnswerKind.TIMED_OUT):
             return
         self.number += 1
-        if kinds & AnswerKind.EMPTY:
+        if kinds and kinds & AnswerKind.EMPTY:
             self.empty += 1
         if facts.has_answer is False:
             self.unread += 1
@@ -183,7 +183,7 @@ class TrialUsage:
             self.kinds[kinds] += 1
         if (facts := facts_of(trial)) is None:
             return
-        if not kinds & NO_ANSWER:
+        if not (kinds and kinds & NO_ANSWER):
             if facts.completion_tokens > 0:
                 self.counted += 1
                 self.completion_tokens += facts.completion_tokens
@@ -193,6 +193,10 @@ class TrialUsage:
         self.answers.add(trial, facts)
         if trial.question in watched:
             self.watch.add(trial, facts)
+
+    def add_wasted_verdicts(self, number: int, cost: Cost) -> None:
+        """Count verdicts on answers that were judged again, which have cost more than the trials say."""
+        self.grading = self.grading.plus(GradingUse(wasted_verdicts=number, wasted=cost))
 
     @property
     def signals(self) -> Counter[str]:

@@ -22,7 +22,8 @@ class AnswersLost(Event, kind="answers_lost"):
     estimated: bool | None = optional_field()
     """Whether no cap counts them: their cost is that of as many stored answers of the model."""
     failed: bool | None = optional_field()
-    """Whether they came and cannot be used, such as samples of Inspect without a score: the cost is what they used."""
+    """Whether they came and are of no use, such as samples of Inspect without a score, or verdicts without a grade;
+    the cost is what they used."""
     discarded: bool | None = optional_field()
     """Whether they came and were discarded after an alarm, to be asked again; the cost is theirs."""
     looks: int | None = optional_field()

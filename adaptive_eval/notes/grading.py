@@ -71,45 +71,11 @@ class ThresholdsFrozen(Event, kind="thresholds"):
 
 @dataclass(frozen=True, slots=True)
 class BaselineAsked(Event, kind="baseline"):
-    """A verifier is asked, once a run, for the label scores of a request without content, or has given them.
-
-    Asking reserves the worst-case cost; the event with the scores takes back the unused part.
-    """
+    """A verifier has given the label scores of a request without content, for which it is asked once a run."""
 
     asked_as: str = ""
     """Digest of everything that the scores depend on."""
     scores: tuple[float, ...] = ()
-    """Log-probabilities of the labels; empty while they are being requested."""
+    """Log-probabilities of the labels."""
     unseen: tuple[int, ...] = ()
     """Indices of the labels of which only a bound is known."""
-    tokens: int = 0
-    usd: float = 0.0
-    gpu_seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class VerdictsAsked(Event, kind="verdicts_asked"):
-    """A reservation by `regrade` of the worst-case cost of a judge's verdicts or, if negative, the unused part of it.
-
-    When the grades are stored with their cost, the rest is taken back. So these events sum to what was spent on grades
-    that never became those of the run.
-    """
-
-    answers: int = 0
-    tokens: int = 0
-    usd: float = 0.0
-    gpu_seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class VerdictsWasted(Event, kind="verdicts_in_vain"):
-    """Verdicts on stored answers that were paid for and do not count.
-
-    Their replies were unreadable or lost, or other verdicts replaced them. The trials include their cost.
-    """
-
-    model: str
-    verdicts: int = 0
-    tokens: int = 0
-    usd: float = 0.0
-    gpu_seconds: float = 0.0

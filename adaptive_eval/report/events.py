@@ -75,7 +75,7 @@ def loss_of(charge: ChargeLine) -> AnswersLost:
         kind is ChargeKind.KILLED,
         0 if is_answer else charge.number,
         estimated=charge.estimated or None,
-        failed=(kind is ChargeKind.WASTED and is_answer) or None,
+        failed=kind is ChargeKind.WASTED or None,
         discarded=kind is ChargeKind.DISCARDED or None,
         at=charge.at,
     )

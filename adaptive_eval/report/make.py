@@ -84,7 +84,7 @@ def usage_of(machine: Machine, model: int) -> TrialUsage:
     """A copy of a model's sums, with its answers that wait for a verdict."""
     usage, account = machine.alarms.usages.get(model, TrialUsage()).copy(), machine.account.models[model]
     usage.trials = account.answers
-    usage.tokens, usage.usd, usage.gpu_seconds = account.paid.cost
+    usage.tokens, usage.usd, usage.gpu_seconds = account.paid.cost.plus(account.replaced.cost)
     return usage
 
 

@@ -46,7 +46,8 @@ def removed_model_costs(
         answers = [line for line in lines if line.state is not None and line.state is not RESERVED]
         cost = reduce(Cost.plus, (line.cost.plus(line.verdicts) for line in lines), NO_COST)
         if number == NO_MODEL:
-            rows.append(OtherCostRow("baseline", None, 0, *cost, cost.gpu_seconds))
+            costs = {line.kind: line.cost.plus(line.verdicts) for line in lines}
+            rows += [OtherCostRow(kind, None, 0, *cost, cost.gpu_seconds) for kind, cost in costs.items() if any(cost)]
             continue
         time, trials = held.get(name), sum(line.number for line in answers)
         counted = time.gpu_seconds if name in launched and time is not None else cost.gpu_seconds
@@ -63,11 +64,11 @@ def other_costs(
     """Spending that caps count besides the stored answers of these models; time of models that count `as_held` is not
     added again."""
     lost, rows = events_of_kind(events, AnswersLost), []
-    failed = [event for event in lost if event.failed]
+    failed = [event for event in lost if event.failed and event.answers]  # verdicts are in the cost of the models
     discarded = [event for event in lost if event.discarded]
     never = [event for event in lost if not event.failed and not event.discarded]
     answers = [event for event in never if event.answers or not event.verdicts]
-    verdicts = [event for event in lost if not event.answers and event.verdicts]
+    verdicts = [event for event in never if not event.answers and event.verdicts]
     for what, some in (("lost", answers), ("failed", failed), ("discarded", discarded), ("lost_verdicts", verdicts)):
         for model, cost in sorted(cost_by_model(some, models).items()):
             name, counted = models[model], 0.0 if model in as_held else cost.gpu_seconds

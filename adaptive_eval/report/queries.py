@@ -1,5 +1,7 @@
 """The SQL by which people read a run: sums over its trials, and the facts that a rubric may use."""
 
+from adaptive_eval.machine.charges import ChargeKind
+
 MAX_JUDGES = 9
 """Largest number of judges in a panel; each has its own signal."""
 GRADED = "state IN ('done', 'ungraded')"
@@ -51,4 +53,7 @@ COMPARISONS = (
 GRADING_USES = f"""
 SELECT model, category IS NOT NULL, count(*), sum(v_tokens), sum(v_usd), sum(v_gpu_seconds) FROM trials
 WHERE {GRADED} AND v_tokens + v_usd + v_gpu_seconds > 0 GROUP BY 1, 2
+UNION ALL
+SELECT model, 0, sum(number), sum(tokens), sum(usd), sum(gpu_seconds) FROM charges
+WHERE kind = '{ChargeKind.WASTED}' AND what = 'verdict' GROUP BY 1
 """

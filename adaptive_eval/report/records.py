@@ -5,51 +5,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from adaptive_eval.core.answer_kinds import answer_kinds
-from adaptive_eval.core.types import NO_COST, Cost, Outcome
+from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.types import SignalValue
-from adaptive_eval.machine.facts import MAX_SIZE, answer_digest, text_size
 from adaptive_eval.machine.trial import DONE, UNGRADED, GradeDetails, Trial
 
 AWAITS_VERDICT = "its verdict has not come yet"
 """The `grader_error` of a stored answer that is to be graded next."""
-
-
-class StoredOutcome(NamedTuple):
-    """A trial without its texts, as a resume needs it."""
-
-    model: str
-    question: str
-    trial: int
-    category: int | None
-    cost: Cost
-    flags: str
-    digest: int | None
-    """Equal for identical answers; None for an empty answer."""
-    size: int = MAX_SIZE
-    """Bytes of its texts, each counted up to `MAX_SIZE`."""
-    correct: bool | None = None
-    """The grader's verdict, if it gives one."""
-    found: bool | None = None
-    """Whether the grader found an answer in it; None if it does not say."""
-    bits: float | None = None
-    """-log2 of the probability of its tokens, as reported by its server; None if it reports none."""
-    seconds: float = 0.0
-    """How long the answer took; 0 if unknown."""
-    completion_tokens: int = 0
-    """Tokens of the answer; 0 if unknown."""
-    awaits_verdict: bool = False
-    """Its grade is pending, or was when the run ended."""
-
-    @property
-    def timed_out(self) -> bool:
-        """Whether no answer came within the time limit."""
-        return "timed_out" in self.flags.split()
-
-    def to_outcome(self, model: int, question: int) -> Outcome:
-        """Convert to the core's `Outcome`; `model` and `question` are the core's indices."""
-        kinds = answer_kinds(self.flags) if self.flags else 0
-        return Outcome(model, question, self.trial, self.category, self.cost, kinds, self.seconds)
 
 
 class CellExtent(NamedTuple):
@@ -95,8 +57,6 @@ class TrialRecord:
     extracted: str | None = None
     grader_error: str | None = None
     cost: Cost = NO_COST
-    _outcome: StoredOutcome | None = field(default=None, init=False, repr=False, compare=False)
-    """Cached, since both the store and the core need it."""
 
     @property
     def awaits_verdict(self) -> bool:
@@ -122,31 +82,6 @@ class TrialRecord:
             seconds=self.answer.latency,
             answer=self.answer,
             grade=GradeDetails(self.signals, self.extracted, self.grader_error),
-        )
-
-    def outcome(self) -> StoredOutcome:
-        """The trial without its texts, as a resume would read it."""
-        if self._outcome is None:
-            object.__setattr__(self, "_outcome", self._build_outcome())
-        assert self._outcome is not None
-        return self._outcome
-
-    def _build_outcome(self) -> StoredOutcome:
-        flags = " ".join(sorted(self.answer.signals))
-        return StoredOutcome(
-            self.model,
-            self.question,
-            self.trial,
-            self.category,
-            self.cost,
-            flags,
-            answer_digest(self.answer),
-            text_size(self.answer.text) + text_size(self.answer.reasoning),
-            boolean_signal(self.signals, "is_correct"),
-            boolean_signal(self.signals, "has_answer"),
-            total_bits(self.answer.completion_bpt, self.answer.completion_tokens),
-            self.answer.latency,
-            self.answer.completion_tokens,
         )
 
 
@@ -250,14 +185,3 @@ class ComparisonCount(NamedTuple):
     prefers_first: float
     """How much more often the first answer was preferred, from -1 to 1."""
     trials: int
-
-
-def boolean_signal(signals: Mapping[str, SignalValue], name: str) -> bool | None:
-    """The value of a boolean signal; None if it is absent or not boolean."""
-    value = signals.get(name)
-    return value if isinstance(value, bool) else None
-
-
-def total_bits(bits_per_token: float | None, tokens: int) -> float | None:
-    """The bits of a whole answer; None if unknown."""
-    return None if bits_per_token is None else bits_per_token * tokens

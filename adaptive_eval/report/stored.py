@@ -19,6 +19,7 @@ from adaptive_eval.config.prepare import StoredSetup, stored_setup
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.types import NO_COST, Verdict
 from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.machine.charges import ChargeKind
 from adaptive_eval.machine.trial import RESERVED, UNGRADED
 from adaptive_eval.notes import Event, count_kills
 from adaptive_eval.report.build import grading_cost
@@ -146,6 +147,7 @@ class StoredRun:
             lines = [line for line in account if line.model == numbers.get(row.name)]
             answers = [line for line in lines if line.state not in (None, RESERVED)]
             costs = [line.cost.plus(line.verdicts) for line in answers]
+            costs += [line.verdicts for line in lines if line.kind == ChargeKind.WASTED]
             return replace(
                 row,
                 stored_trials=sum(line.number for line in answers),

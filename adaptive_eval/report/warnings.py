@@ -298,7 +298,7 @@ def failure_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     """Warn of answers that came and failed in a task, with what they used."""
     failed: defaultdict[str, list[AnswersLost]] = defaultdict(list)
     for event in events_of_kind(events, AnswersLost):
-        if event.failed:
+        if event.failed and event.answers:
             failed[event.model].append(event)
     for model, losses in failed.items():
         number, used = sum(one.answers for one in losses), total_cost(losses).tokens

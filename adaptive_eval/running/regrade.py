@@ -116,7 +116,6 @@ class _Regrading:
         """`header` is that of the run as graded now; None: the answers on which the grader failed are tried again."""
         self._store, self._config, self._questions, self._header = store, config, questions, header
         self._reader = RunReader(store.reader)
-        self._is_capped = core_caps(config.budget).bought
 
     async def carry_out(self, beyond_caps: bool, arguments: tuple[str, ...] | None) -> Regraded:
         """Grade answers, and store their grades."""
@@ -141,7 +140,8 @@ class _Regrading:
         async with open_graders(self._config, rubric, verdict) as grading:
             costs = None
             if grading.lasting:
-                budget = core_caps(self._config.budget) if verdict != NO_COST and self._is_capped else None
+                caps = core_caps(self._config.budget)
+                budget = caps if verdict != NO_COST and caps.bought else None
                 vote = grading.lost_vote(grading.lost)
                 costs = RegradeCosts(self._store, verdict, vote, budget, beyond_caps=beyond_caps)
                 costs.require_room(self._reader.trial_count())
@@ -188,7 +188,7 @@ class _Regrading:
             yield trial
 
     def _verdict_charge(self, kind: ChargeKind, trial: Trial) -> Charge:
-        return Charge(kind, "verdict", trial.model, 1, trial.verdict, estimated=not self._is_capped)
+        return Charge(kind, "verdict", trial.model, 1, trial.verdict)
 
     def _write(
         self,

@@ -41,8 +41,9 @@ _ACCOUNT = """
 SELECT model, state, '' AS kind, count(*), sum(tokens), sum(usd), sum(gpu_seconds),
     sum(v_tokens), sum(v_usd), sum(v_gpu_seconds) FROM trials {0} GROUP BY model, state
 UNION ALL
-SELECT model, '', CASE WHEN estimated THEN 'estimated' ELSE kind END, sum(number), sum(tokens), sum(usd),
-    sum(gpu_seconds), 0, 0.0, 0.0 FROM charges {0} GROUP BY model, 3
+SELECT model, '', CASE WHEN estimated THEN 'estimated' ELSE kind END, sum(number), sum(tokens * (what = 'answer')),
+    sum(usd * (what = 'answer')), sum(gpu_seconds * (what = 'answer')), sum(tokens * (what = 'verdict')),
+    sum(usd * (what = 'verdict')), sum(gpu_seconds * (what = 'verdict')) FROM charges {0} GROUP BY model, 3
 """
 
 TimedRow = tuple[float, Row]
@@ -79,7 +80,7 @@ class AccountLine(NamedTuple):
     """Of charges; "estimated" if no cap counts them."""
     number: int
     cost: Cost
-    """Of answers, or charges."""
+    """Of answers."""
     verdicts: Cost
 
 

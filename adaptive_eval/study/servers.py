@@ -4,7 +4,7 @@ Nothing really waits. A trial's time is that of a server with all slots in use, 
 
 If models share places, a place serves one model until everything issued for it has ended. Then, after a swap, it serves
 the next model in a circle that has trials waiting and is served nowhere; or else, as a further replica, one with more
-trials waiting than its servers take at a time. These are the turns of a run (`supply.pool`).
+trials waiting than its servers take at a time. These are the turns of a run (`supplies.pool`).
 """
 
 import heapq

@@ -8,14 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from adaptive_eval.store.database import lock_run
 
 from adaptive_eval.base.errors import RunLocked, StoreError
+from adaptive_eval.store.lock import lock_run
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from adaptive_eval.store.database import lock_run
+from adaptive_eval.store.lock import lock_run
 lock = lock_run(Path(sys.argv[1]))
 if len(sys.argv) > 2:  # leave a forked child behind
     import os
@@ -68,5 +68,5 @@ def test_a_released_lock_can_be_taken_again(tmp_path: Path) -> None:
 
 def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "lock").mkdir()  # as good as a missing permission, which the superuser never misses
-    with pytest.raises(StoreError, match="cannot write .*lock: .*; mend that, or choose another --run-dir"):
+    with pytest.raises(StoreError, match="cannot write .*lock: .*; fix that, or choose another --run-dir"):
         lock_run(tmp_path)

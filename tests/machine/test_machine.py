@@ -181,6 +181,20 @@ def test_first_refusal_ends_the_run_with_those_of_others() -> None:
     assert abort == Abort(AbortKind.REFUSED, {0: "no such model", 1: "nor this"})
 
 
+def test_first_refusal_ends_the_run_at_once_where_nothing_is_asked_of_others() -> None:
+    played = Played(setting(trials=Trials(2, 2)))
+    played.do(Opened())
+    for request in played.sent:
+        if request.model != 0:
+            played.do(*played.answer(request))
+    again = Played(played.setting)
+    again.machine, again.disk = played.replayed(), played.disk
+    again.do(Opened())
+    assert {request.model for request in again.sent} == {0}
+    again.do(Failed(again.sent[0].id, RequestFailure.REFUSED, "no such model"))
+    assert again.others[0] == Abort(AbortKind.REFUSED, {0: "no such model"})
+
+
 def test_refusal_of_a_model_that_has_answered_sets_it_aside() -> None:
     played = Played(setting())
     played.do(Opened())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-RUN = Path(__file__).parents[2] / "adaptive_eval" / "run"
+MACHINE = Path(__file__).parents[2] / "adaptive_eval" / "machine"
 PURE = (
     *("trial", "records", "charges", "events", "follow_up", "machine", "replay"),
     *("facts", "usage", "repeats", "alarms"),
@@ -19,7 +19,7 @@ VALUES_ONLY = {"Answer", "Sampling", "SignalValue"}
 
 @pytest.mark.parametrize("name", PURE)
 def test_the_machine_imports_nothing_that_does_io(name: str) -> None:
-    for node in ast.walk(ast.parse((RUN / f"{name}.py").read_text())):
+    for node in ast.walk(ast.parse((MACHINE / f"{name}.py").read_text())):
         if isinstance(node, ast.Import):
             assert {alias.name for alias in node.names} <= ALLOWED
         elif isinstance(node, ast.ImportFrom):

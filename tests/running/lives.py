@@ -27,11 +27,11 @@ from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.importing import import_logs
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Grade
+from adaptive_eval.machine.clocks import RunClock
 from adaptive_eval.notes import Event, ModelSetAside
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.status import Status
-from adaptive_eval.machine.clocks import RunClock
 from adaptive_eval.running.live_status import LiveStatus
 from adaptive_eval.running.regrade import regrade
 from adaptive_eval.running.start import execute
@@ -179,7 +179,7 @@ class World:
                 "running.supplying.open_endpoint": lambda model, *_, **__: self._endpoint(model),
                 "running.answer_keys.GradingPool": self._pool,
                 "exchange.importing.GradingPool": self._pool,
-                "run.driver.GATHER_SECONDS": 0.0,
+                "machine.driver.GATHER_SECONDS": 0.0,
             }.items():
                 stack.enter_context(patch(f"adaptive_eval.{place}", value))
             stack.enter_context(patch.object(RunDatabase, "transaction", self._transaction(RunDatabase.transaction)))

@@ -10,24 +10,16 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
-from adaptive_eval.scheduler.alarms import Alarms
-from hypothesis import given
-from hypothesis import strategies as st
 from saying import Saying, saying
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.core.types import Cost
-from adaptive_eval.notes import AlarmRaised, Event, events_of_kind
-from adaptive_eval.questions.types import Question
+from adaptive_eval.machine.usage import AnswerFault
+from adaptive_eval.notes import AlarmRaised, events_of_kind
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.records import StoredOutcome
-from adaptive_eval.machine.repeats import SamplingFreedom
-from adaptive_eval.machine.usage import LEAST, AnswerFault, SharedTraits, TrialUsage
 
 MODELS = ("ada", "bob")
 QUESTIONS = 6
@@ -394,65 +386,3 @@ def test_honest_answers_raise_nothing(place: Place) -> None:
     assert place.run().exit_code in (ExitCode.REACHED, ExitCode.SPENT)
     assert place.alarms() == []
     assert not {kind for kind, _ in place.warnings()} & {"alarm", *AnswerFault}
-
-
-def outcome(number: int, **changes: object) -> StoredOutcome:
-    one = StoredOutcome("m", f"q{number % 3}", number // 3, 0, Cost(), "", number, correct=False, found=True)
-    return one._replace(**changes)  # type: ignore[arg-type]
-
-
-def shared_traits(outcomes: list[StoredOutcome]) -> SharedTraits:
-    traits = SharedTraits()
-    for one in outcomes:
-        traits.add(one)
-    return traits
-
-
-def test_what_all_answers_have_in_common() -> None:
-    wrong = [outcome(number) for number in range(LEAST)]
-    assert shared_traits(wrong).fault is AnswerFault.WRONG
-    assert shared_traits(wrong[1:]).fault is None
-    assert shared_traits([*wrong[1:], outcome(0, correct=True, category=1)]).fault is None
-    assert shared_traits([one._replace(found=False) for one in wrong]).fault is AnswerFault.UNREAD
-    assert shared_traits([one._replace(digest=7) for one in wrong]).fault is AnswerFault.ALIKE
-    assert shared_traits([one._replace(digest=7, correct=True, category=1) for one in wrong]).fault is None
-    assert shared_traits([one._replace(flags="empty", digest=None) for one in wrong]).fault is AnswerFault.EMPTY
-    assert shared_traits([one._replace(flags="empty timed_out") for one in wrong]).fault is None
-    assert shared_traits([one._replace(category=None) for one in wrong]).fault is None
-    partial = [one._replace(category=number % 2) for number, one in enumerate(wrong)]
-    assert shared_traits(partial).fault is None
-
-
-OPENING, LAST = 8, 12
-"""Trials of a question in the opening, and in all."""
-
-
-def alarms_after(outcomes: list[StoredOutcome]) -> list[Event]:
-    alarms = Alarms(
-        ["m"],
-        [Question(f"q{number}", "?", "4") for number in range(3)],
-        np.full((1, 3), OPENING, dtype=np.int32),
-        [SamplingFreedom(1.0)],
-    )
-    usage = TrialUsage()
-    alarms.follow([usage])
-    for one in outcomes:
-        alarms.add(0, int(one.question[1:]), one)
-        usage.add(one)
-    return alarms.judge(())
-
-
-@given(st.permutations(range(3 * LAST)), st.sampled_from(("alike", "wrong", "repeated")), st.booleans())
-def test_alarms_go_by_the_opening_alone_whatever_comes_before_its_last_answer(
-    order: list[int], how: str, sound_later: bool
-) -> None:
-    def made(number: int) -> StoredOutcome:
-        late = number // 3 >= OPENING
-        if late and sound_later:
-            return outcome(number, digest=1000 + number, correct=True, category=1)
-        digest = {"alike": 7, "wrong": number, "repeated": number % 3}[how]
-        return outcome(number, digest=digest, correct=how == "repeated", category=int(how == "repeated"))
-
-    opening = [one for one in map(made, order) if one.trial < OPENING]
-    told = alarms_after(opening)
-    assert told and alarms_after(list(map(made, order))) == told

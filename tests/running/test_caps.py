@@ -40,9 +40,9 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.account import SEEN_MARGIN
 from adaptive_eval.endpoints import settings
+from adaptive_eval.machine.driver import TICK_SECONDS
 from adaptive_eval.notes import AnswersLost, ModelSetAside, events_of_kind
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.machine.driver import TICK_SECONDS
 
 MOST_SLACK = TICK_SECONDS + 0.1
 """A cap on time is looked at with every tick."""

@@ -10,8 +10,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from adaptive_eval.store import Regrade
-from adaptive_eval.store.redaction import redact_grade
 from contrary_server import Asked, Said, listening
 from gated import GatedServer
 from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials, wait_until
@@ -31,7 +29,10 @@ from adaptive_eval.graders.asking import AskingPool
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.types import Grade
-from adaptive_eval.notes import AnswersLost, VerdictsAsked, events_of_kind
+from adaptive_eval.machine.charges import Charge, ChargeKind
+from adaptive_eval.machine.follow_up import FIRST_ANSWERS
+from adaptive_eval.machine.trial import UNGRADED, GradeDetails, Trial
+from adaptive_eval.notes import AnswersLost, events_of_kind
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.lines import count
 from adaptive_eval.report.reader import RunReader
@@ -39,12 +40,12 @@ from adaptive_eval.report.records import AWAITS_VERDICT
 from adaptive_eval.report.results import GradingCost
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.stored import open_run
-from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 from adaptive_eval.show.summary import grading_in_short
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.store import Regrade
+from adaptive_eval.store.read import LogReader
+from adaptive_eval.store.redact import redact_trial
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,7 @@ def grading_is_told(site: Site) -> GradingCost:
     each = [row.grading for row in results.models if row.grading is not None]
     assert sum(one.tokens for one in each) == found.tokens and sum(one.answers for one in each) == found.answers
     with open_run(site.directory()) as read:
-        anew = read.recompute_results(running=False)
+        anew = read.results(running=False)
     assert anew is not None and anew.cost.grading is not None
     assert dict(flat(anew.cost.grading)) == pytest.approx(dict(flat(found)))
     return found
@@ -316,9 +317,10 @@ def test_judging_anew_stays_within_the_caps_or_is_confirmed(site: Site, fair_url
     assert sum(event.verdicts for event in lost) > 0 and all(event.tokens > 0 for event in lost)
 
 
-def asked_in_vain(site: Site) -> list[VerdictsAsked]:
-    with closing(RunReader.open(site.directory())) as reader:
-        return events_of_kind(reader.events(), VerdictsAsked)
+def charged_for_regrades(site: Site) -> list[Charge]:
+    with closing(LogReader.open(site.directory())) as reader:
+        records = (record for rows in reader.log(in_whole_commits=False) for _, record in rows)
+        return [record for record in records if isinstance(record, Charge) and record.kind is ChargeKind.REGRADE]
 
 
 @pytest.mark.slow
@@ -342,15 +344,15 @@ def test_a_regrade_that_is_ended_has_spent_what_it_has_asked(site: Site, fair_ur
         )
         process = WarmProcess(["regrade", str(site.directory()), "--config", str(config)], site.folder)
         site.processes.append(process)
-        wait_until(lambda: len(asked_in_vain(site)) == 3, process)  # some were asked for, came, and others were
+        wait_until(lambda: len(charged_for_regrades(site)) == 3, process)  # some were asked for, came, and others were
         process.send_signal(number)
         _, said = process.communicate()
     assert process.returncode == (ExitCode.STOPPED if number == signal.SIGINT else -number), said
-    first, heard, last = asked_in_vain(site)
-    worst, flying = first.tokens / first.answers, last.answers
-    spent, usd = (sum(getattr(one, of) for one in asked_in_vain(site)) for of in ("tokens", "usd"))
+    first, heard, last = charged_for_regrades(site)
+    worst, flying = first.cost.tokens / first.number, last.number
+    spent, usd = (sum(getattr(one.cost, of) for one in charged_for_regrades(site)) for of in ("tokens", "usd"))
     assert stored(site) == before, "all grades change or none"
-    assert first.answers + flying == len(before) and heard.tokens < 0 < flying
+    assert first.number + flying == len(before) and heard.cost.tokens < 0 < flying
     assert flying * worst < spent < len(before) * worst, "what has come counts as it was, the rest at its worst"
     told = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
     rows = [
@@ -366,7 +368,9 @@ def test_a_regrade_that_is_ended_has_spent_what_it_has_asked(site: Site, fair_ur
     config = site.write("anew", **settings(fair_url, grader=judged_by(fair_url, **limits), **anew))
     done = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(config)])
     assert done.exit_code == 0, done.output
-    assert sum(one.tokens for one in asked_in_vain(site)) == spent, "the second has taken back all of its own"
+    assert sum(one.cost.tokens for one in charged_for_regrades(site)) == spent, (
+        "the second has taken back all of its own"
+    )
     ended = site.run(config)
     assert ended.exit_code in ENDED
     assert f"{count(spent)} tokens, ${usd:.2f} on verdicts of a regrade" in " ".join(ended.stdout.split())
@@ -423,8 +427,11 @@ def test_a_judge_that_repeats_its_key_has_it_in_no_stored_error(tmp_path: Path, 
         asked = GraderServer(base_url=server.base_url, model="judge", api_key_env="JUDGE_KEY")
         with pytest.raises(JudgeFailed, match="'I was sent ") as failed:
             graded(Judge(server=asked, structured=structured), "It is 1.", tmp_path, {"JUDGE_KEY": KEY})
-    stored = redact_grade(Regrade("ada", "q", 0, None, {}, None, str(failed.value)), Redactor([KEY]))
-    assert "'I was sent ***, no, ***'" in str(stored.grader_error) and "0123" not in str(stored.grader_error)
+    answer = Answer(text="It is 1.", finish_reason="stop", seed=1, replica="r", latency=1.0)
+    trial = Trial(0, 0, 0, 0, UNGRADED, answer=answer, grade=GradeDetails(error=str(failed.value)))
+    grade = redact_trial(trial, answer, Redactor([KEY])).grade
+    assert grade is not None and grade.error is not None
+    assert "'I was sent ***, no, ***'" in grade.error and "0123" not in grade.error
 
 
 def test_a_tiny_request_that_shows_that_the_judge_answers_counts_as_one_lost_verdict(

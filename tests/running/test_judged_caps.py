@@ -41,12 +41,14 @@ from adaptive_eval.base.errors import AdaptiveEvalError, ConfigError, GraderErro
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.machine.follow_up import FIRST_ANSWERS
+from adaptive_eval.machine.trial import ANSWERED, DONE, UNGRADED
 from adaptive_eval.notes import AnswersLost, events_of_kind
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.stored import StoredRun
-from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 
 JUDGE_PRICE, JUDGE_GPUS, JUDGE_SLOTS = 3.0, 1.0, 3
+GRADED = {DONE, UNGRADED}
 UNDECIDED = {"rule": "published", "options": {"threshold": 50}}
 
 
@@ -58,15 +60,13 @@ class JudgedLife:
     budget: Mapping[str, float]
     slots: int
     rows: Mapping[tuple[str, str, int], Any]
-    stored: Mapping[str, float]
-    """What the stored run has spent, by cap."""
+    stored: Cost
+    """What it has spent on stored answers."""
     reason: str | None
     failed: AdaptiveEvalError | None
     """What the last start has ended with."""
     parts: Mapping[str, Cost]
     """What is stored of it, for the answers themselves, for their grades, and for verdicts in vain."""
-    waiting: int
-    """Answers whose verdict the run has ended without: what is reserved for it may be in what they have cost."""
     lost: Sequence[AnswersLost]
 
 
@@ -139,21 +139,22 @@ def lead_judged(
                 horizon *= 2
         reader = RunReader.open(folder / "run")
         try:
-            sums, lost = reader.sums(), events_of_kind(reader.events(), AnswersLost)
+            account, lost = reader.account(), events_of_kind(reader.events(), AnswersLost)
             uses, trials = reader.grading_uses().values(), list(reader.trials())
         finally:
             reader.close()
-        stored = {"tokens": sum(one.tokens for one in sums), "usd": sum(one.usd for one in sums)}
+        paid = [line.cost for line in account if line.state in ANSWERED]
+        paid += [line.verdicts for line in account if line.state in GRADED or line.kind == "wasted"]
+        stored = reduce(Cost.plus, paid, NO_COST)
         own = sum(one.answer.prompt_tokens + one.answer.completion_tokens for one in trials)
         parts = {
             "answers": Cost(own, own * PRICE / 1e6),
             "grades": reduce(Cost.plus, (one.cost for one in uses), NO_COST),
-            "in vain": reduce(Cost.plus, (one.in_vain for one in uses), NO_COST),
+            "in vain": reduce(Cost.plus, (one.wasted for one in uses), NO_COST),
         }
-        waiting = sum(one.awaits_verdict for one in trials)
         reason = None if ended is None else str(ended.reason)
         rows = stored_rows(folder / "run")
-        return JudgedLife(servers, budget, slots, rows, stored, reason, failed, parts, waiting, lost)
+        return JudgedLife(servers, budget, slots, rows, stored, reason, failed, parts, lost)
 
 
 def kept_to(one: Attempt) -> int:
@@ -218,15 +219,12 @@ JUDGED = {
 def parts_add_up(life: JudgedLife) -> None:
     """What answers have cost, their grades, and verdicts that led to none, are all that is stored with the answers."""
     total = reduce(Cost.plus, life.parts.values())
-    if life.waiting:
-        assert total.tokens <= life.stored["tokens"]
-    else:
-        assert (total.tokens, total.usd) == (life.stored["tokens"], pytest.approx(life.stored["usd"]))
+    assert (total.tokens, total.usd) == (life.stored.tokens, pytest.approx(life.stored.usd))
 
 
 def check_judged(**chosen: Any) -> None:
     life = lead_judged(**chosen)
-    event(f"in vain: {life.parts['in vain'].tokens > 0}, waiting: {life.waiting > 0}")
+    event(f"in vain: {life.parts['in vain'].tokens > 0}")
     parts_add_up(life)
     event(f"ended: {life.reason}")
     event(f"judged: {bool(life.world.judged)}")
@@ -264,7 +262,7 @@ def test_a_judge_that_goes_beyond_what_was_reserved_ends_a_run(starts: tuple[Sta
 def test_all_that_is_judged_anew_counts_once_more() -> None:
     life = lead_judged({"tokens": 4_000_000}, regrades=(Start(),))
     generated = sum(sum(one.tokens) for one in life.world.attempts)
-    assert len(life.world.judged) > len(life.rows) and life.stored["tokens"] == generated
+    assert len(life.world.judged) > len(life.rows) and life.stored.tokens == generated
     caps_hold(life)
     parts_add_up(life)
     assert life.parts["in vain"].tokens >= life.parts["grades"].tokens > 0, "those that were replaced"
@@ -276,7 +274,7 @@ def test_nothing_is_judged_twice_without_a_kill() -> None:
     asked = Counter(one.model == JUDGE for one in life.world.attempts)
     assert asked[True] == 3 * asked[False] == 3 * len(life.rows)
     generated = sum(sum(one.tokens) for one in life.world.attempts)
-    assert life.stored["tokens"] == generated <= 400_000
+    assert life.stored.tokens == generated <= 400_000
 
 
 @pytest.mark.slow
@@ -305,8 +303,7 @@ def test_answers_without_their_verdicts_are_in_the_cost_of_a_killed_run(tmp_path
     config = judged_config(tmp_path, {}, SLOTS, votes=1, structured=None)
     JudgedSpender().run(config, tmp_path / "run", Start(Fate.KILL, 300))
     with closing(RunReader.open(tmp_path / "run")) as reader:
-        results, sums = StoredRun(reader).recompute_results(running=False), reader.sums()
-        assert any(one.awaits_verdict for one in reader.outcomes())
-    assert results is not None
-    assert results.cost.trials == sum(one.trials for one in sums)
-    assert results.cost.tokens == sum(one.tokens for one in sums)
+        results, trials = StoredRun(reader).results(running=False), list(reader.trials())
+    assert results is not None and any(trial.awaits_verdict for trial in trials)
+    assert results.cost.trials == len(trials)
+    assert results.cost.tokens == sum(trial.cost.tokens for trial in trials)

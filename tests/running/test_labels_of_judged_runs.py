@@ -22,6 +22,7 @@ from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.report.label_file import LABELS_FILE, Labelled
 from adaptive_eval.report.labelled import LabelledRun
 from adaptive_eval.report.stored import open_run
+from adaptive_eval.running.reporting import apply_labels
 from adaptive_eval.simulate.judging import SimulatedJudge, SimulatedVerifier
 from adaptive_eval.simulate.server import SimulatedServer, serving
 
@@ -89,6 +90,7 @@ def test_labels_are_what_a_verifier_without_an_error_is_sure_of(site: Site) -> N
         thinks = str(one.signals["verdict"])
         truth[Labelled(one.model, one.question, one.trial)] = thinks
     add_labels(site.directory(), truth)
+    apply_labels(site.directory())
     found = labelled(site)
     assert found.levels == ("correct", "wrong", "invalid")
     for model in found.models:

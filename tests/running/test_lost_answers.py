@@ -122,7 +122,7 @@ def meter() -> Iterator[Meter]:
 def stored(directory: Path) -> tuple[int, list[AnswersLost], int]:
     """Tokens of stored answers, what was written down as lost, and how much is entered as in flight."""
     with closing(RunReader.open(directory)) as reader:
-        tokens = sum(outcome.cost.tokens for outcome in reader.outcomes())
+        tokens = sum(trial.cost.tokens for trial in reader.trials())
         return tokens, events_of_kind(reader.events(), AnswersLost), sum(reader.in_flight().values())
 
 

@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from adaptive_eval.running.session import Publisher
 from patient_time import HANGS
 from scipy.stats import beta
 
@@ -15,7 +16,6 @@ from adaptive_eval.report.build import build_unjudged
 from adaptive_eval.report.results import UNJUDGED_FORMAT, Unjudged
 from adaptive_eval.report.results_file import RESULTS_FILE, is_intact, read_results
 from adaptive_eval.report.snapshot import RunSubject
-from adaptive_eval.running.session import Publisher
 
 
 def beginning(*answers: tuple[int, int, int]) -> Unjudged:

@@ -13,15 +13,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import played
 import pytest
-from adaptive_eval.scheduler import loop
-from adaptive_eval.store import CommitBatch, SentRequest, Store
 from gated import GatedServer
 from live_runs import MODELS, Found, Site, kill, small_world, trials_in, wait_for_trials, wait_until
 from patient_time import HANGS
@@ -29,15 +28,19 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.notes import RunResumed, RunStarted, events_of_kind
+from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.machine import machine
+from adaptive_eval.machine.records import STARTED, Note, Row
+from adaptive_eval.machine.trial import ANSWERED, RESERVED, Trial
+from adaptive_eval.notes import RunResumed, events_of_kind
 from adaptive_eval.report.next_steps import ENOUGH
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import read_results
-from adaptive_eval.running.start import run_directory
+from adaptive_eval.running.directories import run_directory
 from adaptive_eval.show.serve.folder import RunsFolder
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.store import CommitBatch, SentRequest, Store
+from adaptive_eval.store.write import RunStore
 
 CONTINUE = r"to do     go on:\r?\n          adaptive-eval run \S*run\.yaml"
 
@@ -218,10 +221,10 @@ def test_a_run_that_was_killed_before_its_first_answer_is_left_aside_unless_caps
     tmp_path: Path, budget: dict[str, int]
 ) -> None:
     folder, changes = str(tmp_path), {"budget": budget} if budget else {}
+    reserved = Cost(9) if budget else NO_COST
     first = played.prepared(tmp_path, store=folder, **changes)
-    opened = Store.open(run_directory(first, None, False), first.header).store
-    opened.commit(CommitBatch(events=[RunStarted()], sent=[SentRequest("ada", 2)]))
-    opened.close()
+    with closing(RunStore.open(run_directory(first, None, False), first.header).store) as store:
+        store.append(Note(STARTED), *(Trial(0, 0, number, 0, RESERVED, reserved) for number in range(2)))
     other = played.prepared(tmp_path, store=folder, asked="now ask", **changes)
     assert run_directory(first, None, False).name == "played"
     assert run_directory(other, None, False).name == ("played" if budget else "played~2")
@@ -270,7 +273,7 @@ def test_a_wrong_configuration_is_exit_code_2(site: Site) -> None:
 def test_models_that_are_not_served_are_named_at_once_and_all_together(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "REFUSALS_SECONDS", HANGS)  # until all were heard
+    monkeypatch.setattr(machine, "REFUSALS_SECONDS", HANGS)  # until all were heard
     models = [*site.config()["models"], *({"name": name, "base_url": site.base_url} for name in ("eve", "fay"))]  # type: ignore[misc]
     refused = site.run(site.write(models=models))
     assert refused.exit_code == ExitCode.ENDPOINTS
@@ -283,7 +286,7 @@ def test_models_that_are_not_served_are_named_at_once_and_all_together(
 def test_a_model_that_thinks_for_long_does_not_keep_a_refusal_back(
     site: Site, slow_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "REFUSALS_SECONDS", 0.05)
+    monkeypatch.setattr(machine, "REFUSALS_SECONDS", 0.05)
     models = [{"name": "ada", "base_url": slow_url}, {"name": "eve", "base_url": site.base_url}]
     began = time.monotonic()
     refused = site.run(site.write(models=models))
@@ -329,14 +332,14 @@ def no_file_larger_than(size: int) -> Iterator[None]:
 def committed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Trials of each commit that was done: how many a disk takes depends on how large commits are."""
     done: list[int] = []
-    commit = Store.commit
+    commit = RunStore.commit
 
-    def counted(store: Store, batch: CommitBatch) -> CommitBatch:
-        written = commit(store, batch)
-        done.append(len(batch.trials))
+    def counted(store: RunStore, rows: Sequence[Row], **changes: Any) -> list[Row]:
+        written = commit(store, rows, **changes)
+        done.append(sum(isinstance(record, Trial) and record.state in ANSWERED for _, record in written))
         return written
 
-    monkeypatch.setattr(Store, "commit", counted)
+    monkeypatch.setattr(RunStore, "commit", counted)
     return done
 
 

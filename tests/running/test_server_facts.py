@@ -12,9 +12,9 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import trial_cost
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Notice
+from adaptive_eval.machine.troubles import ModelTroubles
 from adaptive_eval.notes import ServersNoticed
 from adaptive_eval.report.view import read_view
-from adaptive_eval.machine.troubles import ModelTroubles
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency

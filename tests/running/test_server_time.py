@@ -13,9 +13,9 @@ from test_launched_run import events, launched, none_left, results, servers
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.planning import ENDING_SECONDS
 from adaptive_eval.core.types import Reason
+from adaptive_eval.machine.clocks import HeldTime
 from adaptive_eval.notes import RunFinished, ServerLaunched, ServerReleased
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.machine.clocks import HeldTime
 
 TRIALS = {"min": 4, "max": 12}
 

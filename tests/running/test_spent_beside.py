@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from adaptive_eval.base.roster import Names
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.machine.clocks import HeldTime
 from adaptive_eval.notes import AnswersLost, ServerLaunching
 from adaptive_eval.report.lines import duration
 from adaptive_eval.report.other_costs import (
@@ -26,12 +27,11 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import OtherCostRow
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.spending import HeldServers, total_cost, total_spent
-from adaptive_eval.machine.clocks import HeldTime
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.summary import lost_answers, other_costs_in_short
-from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store import CommitBatch, Regrade, Store
+from adaptive_eval.store.errors import DATABASE_FILE
 
 PRICE = {"input": 10.0, "output": 20.0}
 CAPS = {"tokens": 10_000_000, "usd": 1000.0, "trials": 5000}

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints.settings import EndpointSettings
+from adaptive_eval.machine import machine
 from adaptive_eval.notes import ModelSetAside, ServersNoticed, events_of_kind
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.scheduler import loop
 
 RUNNER = CliRunner()
 ALL = 48
@@ -24,7 +24,7 @@ Outcomes = dict[tuple[str, str, int], int | None]
 
 def found(run: Path) -> Outcomes:
     with closing(RunReader.open(run)) as reader:
-        return {(one.model, one.question, one.trial): one.category for one in reader.outcomes()}
+        return {(one.model, one.question, one.trial): one.category for one in reader.trials()}
 
 
 def noticed(run: Path) -> set[tuple[str, str]]:
@@ -63,7 +63,7 @@ def test_stray_refusals_cost_nothing(tmp_path: Path, undisturbed: Outcomes, stat
 def test_a_model_that_is_really_refused_is_told_after_few_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "REFUSALS_SECONDS", HANGS)  # until both are heard
+    monkeypatch.setattr(machine, "REFUSALS_SECONDS", HANGS)  # until both are heard
     longer_than_a_reply = EndpointSettings(tick=0.02, backoff=0.1, longest_backoff=0.2)
     monkeypatch.setattr("adaptive_eval.endpoints.settings.DEFAULT", longer_than_a_reply)
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from adaptive_eval.launch.happenings import Committed
+from adaptive_eval.scheduler import scheduler
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.meter import at_least_elapsed
 from adaptive_eval.scheduler.run_end import Halt
 from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.launch.happenings import Committed
 from fakes import QUESTIONS, Bed, FakeEndpoint, FakeGrading, plan
 
 from adaptive_eval.base.errors import StoreError
@@ -23,7 +24,6 @@ from adaptive_eval.notes import LooksRetaken, RegradingBegun, RunResumed, Trials
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.scheduler import scheduler
 from adaptive_eval.store import CommitBatch
 
 MANY_TURNS = 100

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cause
+from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 from adaptive_eval.notes import ModelSetAside, events_of_kind
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 
 IN_FLIGHT = 8
 WHOLE = 3 * 8 * 12

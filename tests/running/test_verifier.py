@@ -6,18 +6,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from threading import get_ident
 
 import numpy as np
 import pytest
-from adaptive_eval.scheduler.loop import Loop
-from adaptive_eval.store.run_database import RunDatabase
-from adaptive_eval.launch.happenings import Happening
 from live_runs import ENDED, MODELS, Found, Site, small_world, stored, trials_in
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
+from adaptive_eval.machine.charges import Charge, ChargeKind
 from adaptive_eval.notes import BaselineAsked, events_of_kind
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import AWAITS_VERDICT, TrialRecord
@@ -25,6 +22,7 @@ from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import OTHERS_SCORE, SimulatedVerifier
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
+from adaptive_eval.store.read import LogReader
 
 LEANING = (0.7, 0.1, -0.9)
 SURE = 4.0
@@ -48,7 +46,7 @@ def settings(url: str, **changes: object) -> dict[str, object]:
 
 def baselines(site: Site) -> list[BaselineAsked]:
     with closing(RunReader.open(site.directory())) as reader:
-        return [one for one in events_of_kind(reader.events(), BaselineAsked) if one.scores]
+        return events_of_kind(reader.events(), BaselineAsked)
 
 
 def expected(thinks: int, leaning: tuple[float, ...] = (0.0, 0.0, 0.0)) -> np.ndarray:
@@ -149,30 +147,6 @@ def test_a_label_out_of_sight_has_a_bound_and_too_wide_a_bound_is_no_grade(site:
         assert all(trial.category is not None for trial in stored(site, name)) == graded
 
 
-def test_what_happens_is_taken_up_without_the_store(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit may be under way in its thread, and computes checksums in Python: a loop that waits for the connection,
-    and a commit that waits for the interpreter, would wait for each other for ever."""
-    listening: list[int] = []
-    take, rows = Loop._take, RunDatabase.rows
-
-    def noted_take(self: Loop, happening: Happening) -> None:
-        listening.append(get_ident())
-        try:
-            take(self, happening)
-        finally:
-            listening.pop()
-
-    def guarded_rows(self: RunDatabase, query: str, *values: object) -> Iterator[tuple[object, ...]]:
-        assert get_ident() not in listening, query
-        return rows(self, query, *values)
-
-    monkeypatch.setattr(Loop, "_take", noted_take)
-    monkeypatch.setattr(RunDatabase, "rows", guarded_rows)
-    with serving(SimulatedServer(small_world(), verifier=SimulatedVerifier(0.0, talks=12.0))) as url:
-        ended = site.run(site.write(**settings(url, trials={"min": 2, "max": 2}, grader=verified_by(url))))
-    assert ended.exit_code == ExitCode.ENDPOINTS and "could be graded" in ended.output
-
-
 def test_a_reply_that_is_no_label_is_no_grade(site: Site) -> None:
     verifier = SimulatedVerifier(0.0, talks=12.0)
     with serving(SimulatedServer(small_world(), verifier=verifier)) as url:
@@ -192,10 +166,11 @@ def test_a_baseline_that_is_lost_on_the_way_counts_each_time(site: Site, fair_ur
         config = site.write(**settings(fair_url, grader=grader, **capped))
         assert site.run(config).exit_code in ENDED
     assert len(baselines(site)) == 1 and faulty.counts["reset"] > 0
-    with closing(RunReader.open(site.directory())) as reader:
-        asked = events_of_kind(reader.events(), BaselineAsked)
-        lost = len([one for one in asked if not one.scores]) - 1
-        assert sum(one.tokens for one in asked) >= lost * 32768
+    with closing(LogReader.open(site.directory())) as reader:
+        records = [record for rows in reader.log(in_whole_commits=False) for _, record in rows]
+        charges = [one for one in records if isinstance(one, Charge) and one.kind is ChargeKind.BASELINE]
+    lost = len(charges) - 2  # one request came through, and its charge was corrected
+    assert sum(charge.cost.tokens for charge in charges) >= lost * 32768
     assert all(one.category is not None for one in stored(site))
 
 

@@ -12,9 +12,9 @@ from thoroughness import first_of
 from adaptive_eval.endpoints.batching import came_by_batch
 from adaptive_eval.endpoints.failures import Refusal
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.notes.batches import BatchCancelled, BatchPlanned, BatchTaken
 from adaptive_eval.machine.follow_up import RequestFailure
 from adaptive_eval.machine.trial import Key
+from adaptive_eval.notes.batches import BatchCancelled, BatchPlanned, BatchTaken
 from adaptive_eval.supplies.batches.calls import BatchCalls
 from adaptive_eval.supplies.batches.wire import MaybeCreated
 
@@ -248,6 +248,7 @@ async def test_requests_that_are_cancelled_at_the_servers_may_have_cost_somethin
     start, never = desk.open(), asyncio.Event()
 
     async def hang(*_: object) -> list[Answer]:
+        desk.direct.in_flight += 1
         await never.wait()
         return []
 
