@@ -71,6 +71,7 @@ from adaptive_eval.machine.follow_up import (
 )
 from adaptive_eval.machine.records import (
     ALARM,
+    BEGUN,
     CORE_SET_ASIDE,
     DISCARDED,
     FINISHED,
@@ -330,6 +331,8 @@ class Machine:
                     self._noted.add(_note_id(record))
                     if record.kind == ALARM:
                         self.alarms.restore(record)
+                elif record.kind in BEGUN:  # each start says which models the core goes on without
+                    self._noted = {noted for noted in self._noted if noted[0] != CORE_SET_ASIDE}
                 elif record.kind == DISCARDED and record.model is not None:
                     self.alarms.forget(record.model)
                     self._noted = {one for one in self._noted if one[:2] != (ALARM, record.model)}
