@@ -44,6 +44,7 @@ from adaptive_eval.machine.events import (
 )
 from adaptive_eval.machine.grading import grade_answer
 from adaptive_eval.machine.machine import Machine
+from adaptive_eval.machine.permits import Permits
 from adaptive_eval.machine.records import FINISHED, STOPPED, Json, LookTaken, Note, Row
 from adaptive_eval.machine.supply import Demand, Supply
 from adaptive_eval.machine.trial import ANSWERED, GradeDetails, Key, Request, Trial
@@ -169,8 +170,8 @@ class Driver:
         self._gathered: list[Row] = []
         self._writing: asyncio.Task[None] | None = None
         self._gradings: dict[Key, asyncio.Task[None]] = {}
-        self._hesitating: dict[Key, asyncio.Future[bool]] = {}
-        """Verdicts that wait for permission to be asked for again."""
+        self._permits = Permits[Key]()
+        """For verdicts of which a reply was lost."""
         self._abort: Abort | None = None
         self._failure: BaseException | None = None
         self.stops = 0
@@ -329,8 +330,8 @@ class Driver:
         if isinstance(target, int):
             if (supply := self._sent.get(target)) is not None:
                 supply.allow(target, allowed)
-        elif (waiting := self._hesitating.pop(target, None)) is not None and not waiting.done():
-            waiting.set_result(allowed)
+        else:
+            self._permits.give(target, allowed)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -466,6 +467,7 @@ class Driver:
 
     def _on_graded(self, key: Key, task: asyncio.Task[None]) -> None:
         del self._gradings[key]
+        self._permits.forget(key)
         if task.cancelled():
             self.post(GradingCutOff(key))
         elif (error := task.exception()) is not None:  # a bug of this program
@@ -478,10 +480,9 @@ class Driver:
 
     async def _may_repeat(self, trial: Trial) -> bool:
         """Whether a judge may be asked again after a lost reply."""
-        waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._hesitating[trial.key] = waiting
+        permit = self._permits.ask(trial.key)
         self.post(VerdictWasted(trial.key, self.grading.lost_vote(trial.verdict)))
-        return await waiting
+        return await permit
 
 
 def demands(machine: Machine) -> dict[int, Demand]:
