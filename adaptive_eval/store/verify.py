@@ -54,6 +54,9 @@ MISFORMED = (
 """Finds a trial that is not in the form in which trials are written."""
 
 
+_COUNTS = "SELECT (SELECT count(*) FROM trials WHERE state != 'reserved'), count(*) FROM looks"
+
+
 @dataclass(frozen=True, slots=True)
 class Integrity:
     """The result of checking a run."""
@@ -75,7 +78,7 @@ class Integrity:
             lost = missing_commits(directory, database.last_seq(), noted_seq(directory))
             damages += [*structure, *([] if lost is None else [lost])]
             try:
-                ((trials, looks),) = connection.execute("SELECT (SELECT count(*) FROM trials), count(*) FROM looks")
+                ((trials, looks),) = connection.execute(_COUNTS)
                 damages += [
                     f"trials: the row {seq} is not as trials are written" for (seq,) in connection.execute(MISFORMED)
                 ]
