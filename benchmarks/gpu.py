@@ -36,7 +36,7 @@ from tables import Check, arguments, check_table, machine, markdown, publish
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.base.http_server import HttpServer
 from adaptive_eval.core.types import Verdict
-from adaptive_eval.record.results_file import read_results
+from adaptive_eval.report.results_file import read_results
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.replies import send_reply
 from adaptive_eval.simulate.server import SimulatedServer
