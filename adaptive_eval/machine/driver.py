@@ -17,6 +17,7 @@ from adaptive_eval.base.errors import (
 from adaptive_eval.core.types import NO_COST, Reason
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.machine.charges import Charge
+from adaptive_eval.machine.clocks import BEAT_SECONDS
 from adaptive_eval.machine.events import (
     Abort,
     AbortKind,
@@ -53,8 +54,6 @@ from adaptive_eval.questions.types import Question
 
 GATHER_SECONDS = 0.02
 TICK_SECONDS = 0.5
-BEAT_SECONDS = 2.0
-"""The elapsed time of a run is stored at least this often: a kill loses no more of it."""
 
 
 class ReportDraft(Protocol):
