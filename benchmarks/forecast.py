@@ -173,7 +173,7 @@ def tried(case: Case, seed: int) -> Trial:
         runs = simulate_side_by_side(plan, dict(enumerate(drawn)), told, seed)
     else:
         runs = [simulate_run(plan, chances, told, (seed, number)) for number, chances in enumerate(drawn)]
-    real = simulate_run(plan, world.chances, scenario.served, (seed, REAL), timed=plan.pace.held)
+    real = simulate_run(plan, world.chances, scenario.served, (seed, REAL), timed=plan.pace.dedicated_servers)
     ends = np.quantile([run.trials for run in runs], QUANTILES, method="weibull")
     return Trial(tuple(ends.tolist()), real.trials)
 

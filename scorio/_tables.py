@@ -23,15 +23,15 @@ def html_table(value: Any) -> str:
         for head, place in zip(numbered[:MOST_ROWS], places, strict=False)
     )
     names = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    left = f"<p>and {len(places) - MOST_ROWS} more</p>" if len(places) > MOST_ROWS else ""
-    return f"<table><thead><tr><th></th>{names}</tr></thead><tbody>{''.join(rows)}</tbody></table>{left}"
+    omitted = f"<p>and {len(places) - MOST_ROWS} more</p>" if len(places) > MOST_ROWS else ""
+    return f"<table><thead><tr><th></th>{names}</tr></thead><tbody>{''.join(rows)}</tbody></table>{omitted}"
 
 
 def _cells(columns: dict[str, Any], place: tuple[int, ...]) -> Iterator[str]:
     for column in columns.values():
-        there = place[: column.ndim]
-        inside = len(there) == len(place) and all(at < size for at, size in zip(there, column.shape, strict=True))
-        yield f"{column[there]:.6g}" if inside or column.ndim == 0 else ""
+        position = place[: column.ndim]
+        inside = len(position) == len(place) and all(at < size for at, size in zip(position, column.shape, strict=True))
+        yield f"{column[position]:.6g}" if inside or column.ndim == 0 else ""
 
 
 def is_frame(values: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The boundary of `optimal` where it gives nothing up: c t^(-kappa), which holds at any schedule of looks.
+"""The boundary of `optimal` if it gives nothing up: c t^(-kappa), which holds at any schedule of looks.
 
 It certifies ties, gives p-values, and decides where comparisons share an error, models share seeds, or the spacing of
 looks is unknown (`Plan.deciding_rule`).
@@ -112,14 +112,14 @@ class ContinuedSequential:
 
     def boundary(self, evidence: Evidence) -> FloatArray:
         height = self.critical(evidence)
-        for one in self.spent_errors:
-            height = one.either.new_height(height)
+        for spent in self.spent_errors:
+            height = spent.either.new_height(height)
         return self._at(evidence, height)
 
     def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
         height = np.maximum(sign * evidence.z, 0.0) * reached_information(evidence) ** self.rule.kappa
-        for one in reversed(self.spent_errors):
-            height = (one.first if sign > 0 else one.second).old_height(height)
+        for spent in reversed(self.spent_errors):
+            height = (spent.first if sign > 0 else spent.second).old_height(height)
         return self.rule._shape().p_value(height, 1.0, sides=1)
 
     def at_level(self, alpha: float) -> ContinuedSequential:
@@ -136,20 +136,20 @@ class ContinuedSequential:
         return np.asarray(reached[0] & reached[1])
 
     def margin_heights(self, evidence: Evidence) -> tuple[FloatArray, FloatArray]:
-        """What (delta - d)/s and (delta + d)/s of each pair must reach, times t**kappa; infinite without delta."""
+        """Heights for (delta - d)/s and (delta + d)/s of each pair, times t**kappa; infinite without delta."""
         below = above = self.critical(evidence)
-        for one in self.spent_errors:
-            if one.below is None or one.above is None:
+        for spent in self.spent_errors:
+            if spent.below is None or spent.above is None:
                 never = np.full(len(evidence.z), np.inf)
                 return never, never
-            below, above = one.below.new_height(below), one.above.new_height(above)
+            below, above = spent.below.new_height(below), spent.above.new_height(above)
         return below, above
 
     def remaining_error(self, evidence: Evidence) -> FloatArray:
         """For each pair, the chance that it would have been called under the previous horizon."""
         height = self.critical(evidence)
-        for one in self.spent_errors[:-1]:
-            height = one.either.new_height(height)
+        for spent in self.spent_errors[:-1]:
+            height = spent.either.new_height(height)
         return np.where(np.isfinite(height), self.spent_errors[-1].either.chance_left(np.minimum(height, 1e9)), 0.0)
 
     def exhausted(self, evidence: Evidence) -> NDArray[np.bool_]:
@@ -164,10 +164,10 @@ class ContinuedSequential:
 
 
 def _exchanges(rule: Sequential, looks: Sequence[Evidence], now: Evidence, delta: float, start: float) -> SpentError:
-    from scorio.sinf.exchange import Looked, exchange
+    from scorio.sinf.exchange import LookValues, exchange
 
     def path(values: Sequence[FloatArray], sides: int) -> Exchange:
-        seen = [Looked(z, look.information) for z, look in zip(values, looks, strict=True)]
+        seen = [LookValues(z, look.information) for z, look in zip(values, looks, strict=True)]
         return exchange(seen, now.information, rule.kappa, start, sides)
 
     z = [look.z for look in looks]
@@ -223,13 +223,13 @@ class _ByPair(Generic[Own]):
         return replace(self, by_trial=self.by_trial.at_level(alpha), apart=self.apart.at_level(alpha))
 
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedCoupled:
-        return ContinuedCoupled(*(one.extended(looks, now, delta) for one in (self.by_trial, self.apart)))
+        return ContinuedCoupled(*(rule.extended(looks, now, delta) for rule in (self.by_trial, self.apart)))
 
-    def _combine(self, evidence: Evidence, tell: Callable[[Own], Told]) -> Told:
+    def _combine(self, evidence: Evidence, apply: Callable[[Own], Told]) -> Told:
         by_trial = evidence.paired
         if by_trial is None or not by_trial.any():
-            return tell(self.apart)
-        return np.where(by_trial, tell(self.by_trial), tell(self.apart))
+            return apply(self.apart)
+        return np.where(by_trial, apply(self.by_trial), apply(self.apart))
 
 
 class CoupledSequential(_ByPair[Sequential]):

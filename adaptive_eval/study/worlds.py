@@ -57,14 +57,14 @@ class Stick(NamedTuple):
 def make_sticks(counts: IntArray, weights: FloatArray) -> tuple[Stick, ...]:
     """Convert counts (L, M, K) to the K - 1 experiments."""
     ordered = counts[..., _best_first(weights)]
-    left = ordered[..., ::-1].cumsum(axis=-1)[..., ::-1]
-    return tuple(Stick(ordered[..., number], left[..., number]) for number in range(len(weights) - 1))
+    remaining = ordered[..., ::-1].cumsum(axis=-1)[..., ::-1]
+    return tuple(Stick(ordered[..., number], remaining[..., number]) for number in range(len(weights) - 1))
 
 
 def category_chances(logits: FloatArray, weights: FloatArray) -> FloatArray:
     """Category probabilities (..., K) of the logits (..., K - 1) of the sticks."""
-    broken, kept = expit(logits), expit(-logits)
-    before = np.concatenate([np.ones_like(kept[..., :1]), kept.cumprod(axis=-1)], axis=-1)
+    broken, unbroken = expit(logits), expit(-logits)
+    before = np.concatenate([np.ones_like(unbroken[..., :1]), unbroken.cumprod(axis=-1)], axis=-1)
     ordered = before.copy()
     ordered[..., :-1] *= broken
     chances = np.empty_like(ordered)
@@ -123,9 +123,9 @@ BURN_IN = 300
 """Sweeps before the first draw: from the start at the shares themselves, moments settle within a hundred."""
 THINNING = 20
 CHAINS = 20
-MOST_CELLS = 1 << 21
+MAX_CELLS = 1 << 21
 """Cells of all chains together: more would take memory."""
-FARTHEST = 30.0
+MAX_LOGIT = 30.0
 """Logits beyond it are certain to the last digit."""
 
 
@@ -140,7 +140,7 @@ def posterior_chances(
 
 def _drawn(stick: Stick, draws: int, rng: np.random.Generator) -> Iterator[FloatArray]:
     """Draws of theta (L, M)."""
-    chains = min(CHAINS, draws, max(MOST_CELLS // stick.trials.size, 1))
+    chains = min(CHAINS, draws, max(MAX_CELLS // stick.trials.size, 1))
     sampler = Sampler(stick, chains, rng)
     for _ in range(BURN_IN):
         sampler.sweep()
@@ -169,10 +169,10 @@ class Sampler:
         share = (self._k + 0.5) / (self._n + 1.0)
         self._noise = self._n * share * (1.0 - share)
         """About the information of each cell, which sets the steps of its theta."""
-        known = self._n > 0.0
-        start = np.where(known, logit(share), 0.0)
-        centre = float(start[known].mean()) if known.any() else 0.0
-        start = np.where(known, start, centre)
+        has_trials = self._n > 0.0
+        start = np.where(has_trials, logit(share), 0.0)
+        centre = float(start[has_trials].mean()) if has_trials.any() else 0.0
+        start = np.where(has_trials, start, centre)
         self.theta = np.repeat(start[None], chains, axis=0) + 0.1 * rng.standard_normal((chains, *start.shape))
         self.a = self.theta.mean(axis=2)
         self.mu = self.a.mean(axis=1)
@@ -196,10 +196,10 @@ class Sampler:
         taste = self.taste[:, None, None]
         mean = self.a[:, :, None] + self.b[:, None, :]
         step = 2.4 / np.sqrt(self._noise + 1.0 / taste) * self._rng.standard_normal(self.theta.shape)
-        there = np.clip(self.theta + step, -FARTHEST, FARTHEST)
-        gain = self._log_likelihood(there) - self._log_likelihood(self.theta)
-        gain -= (np.square(there - mean) - np.square(self.theta - mean)) / (2.0 * taste)
-        self.theta = np.where(self._accepted(gain), there, self.theta)
+        proposal = np.clip(self.theta + step, -MAX_LOGIT, MAX_LOGIT)
+        gain = self._log_likelihood(proposal) - self._log_likelihood(self.theta)
+        gain -= (np.square(proposal - mean) - np.square(self.theta - mean)) / (2.0 * taste)
+        self.theta = np.where(self._accepted(gain), proposal, self.theta)
 
     def _draw_effects(self) -> None:
         """a, b and mu given theta: normal means."""
@@ -217,8 +217,8 @@ class Sampler:
         likelihood and the prior of the effect change."""
         width = 2.4 / np.sqrt(self._noise.sum(axis=across - 1) + 1.0 / var[:, None])
         shift = width * self._rng.standard_normal(effects.shape)
-        there = self.theta + np.expand_dims(shift, across)
-        gain = (self._log_likelihood(there) - self._log_likelihood(self.theta)).sum(axis=across)
+        proposal = self.theta + np.expand_dims(shift, across)
+        gain = (self._log_likelihood(proposal) - self._log_likelihood(self.theta)).sum(axis=across)
         off = effects - centre
         gain -= (np.square(off + shift) - np.square(off)) / (2.0 * var[:, None])
         moved = np.where(self._accepted(gain), shift, 0.0)

@@ -249,8 +249,8 @@ def signals_of(records: Iterable[Record]) -> Signals:
     if not rows:
         raise ValueError("records must hold at least one trial, got none")
     columns = {name: [row[name] for row in rows] for name in rows[0]}
-    known = {name: values for name, values in columns.items() if not all(map(math.isnan, values))}
-    return Signals(**known)  # type: ignore[arg-type]
+    recorded = {name: values for name, values in columns.items() if not all(map(math.isnan, values))}
+    return Signals(**recorded)  # type: ignore[arg-type]
 
 
 def _row(record: Record) -> dict[str, float]:

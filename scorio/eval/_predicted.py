@@ -101,5 +101,5 @@ def corrected(
 
 def _weights(where: FloatArray | np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> FloatArray:
     """Weight of each labelled trial: labelled questions weigh alike, and so do the trials of one."""
-    found, at, count = np.unique(where, return_inverse=True, return_counts=True)
-    return np.asarray(1.0 / (found.size * count[at]))
+    labelled, at, count = np.unique(where, return_inverse=True, return_counts=True)
+    return np.asarray(1.0 / (labelled.size * count[at]))

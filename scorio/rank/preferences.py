@@ -116,8 +116,8 @@ def preferences(first: ArrayLike, second: ArrayLike, won: ArrayLike, question: A
     half = (
         WIDTH_95 * np.sqrt(np.einsum("mi,kij,mj->km", gradient, both, gradient).max(axis=0)) / (score * (1.0 - score))
     )
-    own = np.einsum("kii->ki", both)
-    apart = own[:, :, np.newaxis] + own[:, np.newaxis, :] - 2.0 * both
+    variances = np.einsum("kii->ki", both)
+    apart = variances[:, :, np.newaxis] + variances[:, np.newaxis, :] - 2.0 * both
     spread = np.sqrt(np.maximum(apart.max(axis=0)[:models, :models], 0.0)) + np.eye(models)  # of a model itself: 0
     side = float(expit(theta[models])) if sided else float("nan")
     return Preferences(
@@ -127,7 +127,7 @@ def preferences(first: ArrayLike, second: ArrayLike, won: ArrayLike, question: A
         order=np.argsort(-strength, kind="stable"),
         z=(strength[:, np.newaxis] - strength) / spread,
         first=side,
-        first_sigma=side * (1.0 - side) * float(np.sqrt(own[:, models].max())),
+        first_sigma=side * (1.0 - side) * float(np.sqrt(variances[:, models].max())),
     )
 
 
@@ -138,7 +138,7 @@ def _checked(
     result = _validate.floats(won, "won")
     at = np.arange(a.size) if question is None else _numbers(question, "question")
     if not a.size or not a.shape == b.shape == result.shape == at.shape:
-        shapes = ", ".join(str(one.shape) for one in (a, b, result, at))
+        shapes = ", ".join(str(array.shape) for array in (a, b, result, at))
         raise ValueError(f"first, second, won and question must hold one value for each vote, got shapes {shapes}")
     if (a == b).any():
         raise ValueError(f"a model cannot be compared with itself: vote {int(np.argmax(a == b))}")
@@ -148,10 +148,10 @@ def _checked(
 
 
 def _numbers(values: ArrayLike, name: str) -> IntArray:
-    found = np.asarray(values)
-    if found.ndim != 1 or (found.size and (not np.issubdtype(found.dtype, np.integer) or found.min() < 0)):
+    numbers = np.asarray(values)
+    if numbers.ndim != 1 or (numbers.size and (not np.issubdtype(numbers.dtype, np.integer) or numbers.min() < 0)):
         raise ValueError(f"{name} must be a vector of whole numbers from 0 on")
-    return found.astype(np.int64)
+    return numbers.astype(np.int64)
 
 
 def _side_is_known(plain: "csr_array") -> bool:

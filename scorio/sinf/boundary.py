@@ -301,13 +301,13 @@ def _critical(kappa: float, start: float, alpha: float, sides: int) -> float:
     near = int(np.searchsorted(-crossing_probability(TABLED, kappa, start, sides, ROUGH_STEPS), -alpha))
     around = slice(max(near - AROUND, 0), near + AROUND)
     logs = _logs(np.concatenate((TABLED[:1], TABLED[around], TABLED[-1:])), kappa, start, sides)
-    least, most = float(np.exp(logs[-1])), float(np.exp(logs[0]))
-    if not least < alpha < most:
-        raise ValueError(f"alpha must lie strictly between {least:.1g} and {most:.3g}, got {alpha!r}")
-    wanted = float(np.log(alpha))
-    enough = logs.size > 2 * AROUND and logs[2] > wanted > logs[-3]  # not at an end of what was computed
+    smallest, largest = float(np.exp(logs[-1])), float(np.exp(logs[0]))
+    if not smallest < alpha < largest:
+        raise ValueError(f"alpha must lie strictly between {smallest:.1g} and {largest:.3g}, got {alpha!r}")
+    target = float(np.log(alpha))
+    enough = logs.size > 2 * AROUND and logs[2] > target > logs[-3]  # not at an end of what was computed
     curve = FallingCurve.through(TABLED[around], logs[1:-1]) if enough else _log_crossing(kappa, start, sides)
-    return curve.place(wanted)
+    return curve.place(target)
 
 
 @lru_cache(maxsize=64)

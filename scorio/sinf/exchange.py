@@ -27,7 +27,7 @@ DEEPEST = float(np.sqrt(-np.log(100.0 * NOTHING)))
 """Where a table is so deep, nothing is left."""
 
 
-class Looked(NamedTuple):
+class LookValues(NamedTuple):
     """One look at the pairs: z, and the information of the horizon at that time."""
 
     z: FloatArray
@@ -39,43 +39,43 @@ class Exchange:
     """For each pair two tables, of old and new heights, with the depths sqrt(-ln chance), nearly straight lines."""
 
     old: FloatArray
-    left: FloatArray
+    remaining: FloatArray
     new: FloatArray
     ahead: FloatArray
 
     def old_height(self, new: FloatArray) -> FloatArray:
         """The height under the old horizon that a height under the new one counts as."""
-        return _read(_read(new, self.new, self.ahead), self.left, self.old)
+        return _read(_read(new, self.new, self.ahead), self.remaining, self.old)
 
     def new_height(self, old: FloatArray) -> FloatArray:
         """The height under the new horizon that counts as this one under the old; infinite where nothing is left."""
-        depth = _read(old, self.old, self.left)
+        depth = _read(old, self.old, self.remaining)
         return np.where(depth < DEEPEST, _read(depth, self.ahead, self.new), np.inf)
 
     def chance_left(self, old: FloatArray) -> FloatArray:
         """The chance of reaching this old height after all, under an exact tie."""
-        depth = _read(old, self.old, self.left)
+        depth = _read(old, self.old, self.remaining)
         return np.where(depth < DEEPEST, np.exp(-depth * depth), 0.0)
 
 
-def exchange(looks: Sequence[Looked], now: FloatArray, kappa: float, start: float, sides: int) -> Exchange:
+def exchange(looks: Sequence[LookValues], now: FloatArray, kappa: float, start: float, sides: int) -> Exchange:
     """The exchange after these looks under the old horizon, to one under which the information is `now`."""
     raw = [np.clip(look.t, max(start, NOTHING), 1.0) for look in looks]
     seen = [np.maximum.accumulate(raw, axis=0)[place] for place in range(len(raw))]
     paths = [look.z * np.sqrt(t) for look, t in zip(looks, seen, strict=True)]
-    last, at, here = looks[-1].z, seen[-1], np.clip(now, NOTHING, 1.0)
+    last, at, t_now = looks[-1].z, seen[-1], np.clip(now, NOTHING, 1.0)
     spread = np.linspace(0.0, 1.0, POINTS) ** 2 * LARGEST
     height = np.abs(last) if sides == 2 else last
     old = np.maximum(height * at**kappa, 0.0)[:, None] + spread
-    new = np.maximum(height * here**kappa, 0.0)[:, None] + spread
+    new = np.maximum(height * t_now**kappa, 0.0)[:, None] + spread
     missed = 1.0 - crossing_from(old, paths[-1][:, None], at[:, None], kappa, sides)
     for w, t in zip(zip(paths[:-1], paths[1:], strict=True), zip(seen[:-1], seen[1:], strict=True), strict=True):
-        ends, times = [one[:, None] for one in w], (t[0][:, None], t[1][:, None])
+        ends, times = [path_ends[:, None] for path_ends in w], (t[0][:, None], t[1][:, None])
         unseen = unseen_crossing(old, (ends[0], ends[1]), times, kappa)
         if sides == 2:  # at least as likely as the likelier of the two
             unseen = np.maximum(unseen, unseen_crossing(old, (-ends[0], -ends[1]), times, kappa))
         missed *= 1.0 - unseen
-    ahead = crossing_from(new, (last * np.sqrt(here))[:, None], here[:, None], kappa, sides)
+    ahead = crossing_from(new, (last * np.sqrt(t_now))[:, None], t_now[:, None], kappa, sides)
     return Exchange(old, _depth(1.0 - missed), new, _depth(ahead))
 
 
@@ -97,5 +97,5 @@ def _depth(chance: FloatArray) -> FloatArray:
 
 def _read(x: FloatArray, at: FloatArray, values: FloatArray) -> FloatArray:
     """Each row's table, interpolated: its `values` over the rising `at`."""
-    found = [np.interp(*row) for row in zip(np.broadcast_to(x, len(at)), at, values, strict=True)]
-    return np.array(found, dtype=float)
+    interpolated = [np.interp(*row) for row in zip(np.broadcast_to(x, len(at)), at, values, strict=True)]
+    return np.array(interpolated, dtype=float)

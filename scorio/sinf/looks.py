@@ -66,9 +66,9 @@ def critical_at_looks(alpha: float, kappa: float, looks: ArrayLike, sides: int =
 
     information, target = _rising(looks), _validate.probability(alpha, "alpha")
     shape = (information / information[-1]) ** -kappa
-    most = _crossing(LEAST * shape, information, sides)
-    if target >= most:
-        raise ValueError(f"alpha must lie below {most:.3g}, the crossing probability of c = {LEAST}, got {alpha!r}")
+    highest = _crossing(LEAST * shape, information, sides)
+    if target >= highest:
+        raise ValueError(f"alpha must lie below {highest:.3g}, the crossing probability of c = {LEAST}, got {alpha!r}")
     return float(brentq(lambda c: _crossing(c * shape, information, sides) - target, LEAST, FAR, xtol=1e-9))
 
 
