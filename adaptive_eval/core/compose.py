@@ -172,9 +172,9 @@ class RoundComposer:
         times = times_to_decision(last_look.cautious, last_look.rule, self.plan.judging, at)
         further = self.pace.share * (trials_for(times, last_look.fixed[at]) - 1.0)
         needed = np.zeros(self.plan.bench.models + 1)
-        held = np.append(self.seen_trials, 0)
+        seen_trials = np.append(self.seen_trials, 0)
         for side in (0, 1):
-            np.maximum.at(needed, pairs[:, side], further * held[pairs[:, side]])
+            np.maximum.at(needed, pairs[:, side], further * seen_trials[pairs[:, side]])
         return needed[:-1]
 
     def _affordable_round(self, needed: FloatArray) -> tuple[TrialArray, bool]:

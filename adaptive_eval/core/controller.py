@@ -285,8 +285,8 @@ class Controller:
         """
         if self._most_looks < math.inf:
             return
-        alone = self.plan.objective.reference is not None or bool(self.plan.bench.recorded)
-        others = 1 if alone else 2
+        has_fixed_side = self.plan.objective.reference is not None or bool(self.plan.bench.recorded)
+        others = 1 if has_fixed_side else 2
         while self.finished is None and not self._flight.within_caps():
             late = self._flight.holding_up(others)
             if not late:
@@ -305,11 +305,14 @@ class Controller:
         if self._flight.account.is_open:
             self._end_beyond_caps()
 
-    def tick(self, elapsed: float, held: float = 0.0) -> bool:
+    def tick(self, elapsed: float, held_gpu_seconds: float = 0.0) -> bool:
         """Record the seconds since the start and the GPU seconds of held servers. Returns whether a cap on either is
         reached: then the run ends, and requests in flight are to be cancelled even if it had finished before."""
         budget = self.plan.budget
-        caps = ((elapsed, budget.wall_seconds, Reason.WALL_TIME), (held, budget.held_gpu_seconds, Reason.GPU_TIME))
+        caps = (
+            (elapsed, budget.wall_seconds, Reason.WALL_TIME),
+            (held_gpu_seconds, budget.held_gpu_seconds, Reason.GPU_TIME),
+        )
         reached = [reason for used, cap, reason in caps if cap is not None and used >= cap]
         if reached and self.finished is None:
             self._flight.clear()

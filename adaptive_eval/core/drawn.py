@@ -63,9 +63,9 @@ def estimates_of_drawn(counts: CountArray, weights: FloatArray) -> Estimates:
             continue
         lead = (y.sum() - g.sum()) / size  # exactly equal for models that are equally often right
         residual = y - g - lead
-        between, together = residual @ residual / (size - 1), residual @ g / (size - 1)
+        between, covariance = residual @ residual / (size - 1), residual @ g / (size - 1)
         score[model] = lead + mean_of_most
-        var[model] = between / size + (var_of_most + 2.0 * together) / reference_size + EVENTS * spread / size**2
+        var[model] = between / size + (var_of_most + 2.0 * covariance) / reference_size + EVENTS * spread / size**2
     noise = np.divide(1.0, asked, out=np.full(models, np.inf), where=asked > 0)
     unknown = np.full(models, np.nan)
     return Estimates(

@@ -154,8 +154,8 @@ class LatchedVerdicts:
 
     def carried_over(self, places: "PairPlaces") -> "LatchedVerdicts":
         """The same, for the pairs of a later stage; blank for new pairs."""
-        fresh = LatchedVerdicts.blank(len(places.old_places))
-        return LatchedVerdicts(*(places.carry(getattr(self, name), getattr(fresh, name)) for name in self.__slots__))
+        blank = LatchedVerdicts.blank(len(places.old_places))
+        return LatchedVerdicts(*(places.carry(getattr(self, name), getattr(blank, name)) for name in self.__slots__))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,13 +171,13 @@ class DecidingLooks:
 
     @classmethod
     def blank(cls, pairs: int) -> "DecidingLooks":
-        none = np.full(pairs, np.nan)
-        return cls(np.zeros(pairs, np.int8), np.zeros(pairs, np.intp), none, none)
+        no_values = np.full(pairs, np.nan)
+        return cls(np.zeros(pairs, np.int8), np.zeros(pairs, np.intp), no_values, no_values)
 
     def carried_over(self, places: "PairPlaces") -> "DecidingLooks":
         """The same, for the pairs of a later stage; blank for new pairs."""
-        fresh = DecidingLooks.blank(len(places.old_places))
-        return DecidingLooks(*(places.carry(getattr(self, name), getattr(fresh, name)) for name in self.__slots__))
+        blank = DecidingLooks.blank(len(places.old_places))
+        return DecidingLooks(*(places.carry(getattr(self, name), getattr(blank, name)) for name in self.__slots__))
 
     def with_look(self, look: int, memory: LatchedVerdicts, evidence: Evidence, rule: Rule) -> "DecidingLooks":
         """The decisions including those of look number `look`, without those that a rule without latch takes back."""
@@ -268,8 +268,8 @@ def pairs_decided_by_unknown(scenarios: Sequence[Evidence], rule: Rule, judging:
         return np.zeros(len(scenarios[0].z), bool)
     bounds = [rule.boundary(scenario) for scenario in scenarios]
     ties = _ties(scenarios, rule, judging.delta, bounds)
-    alone = [calls(rule, [scenario], [bound]) != 0 for scenario, bound in zip(scenarios, bounds, strict=True)]
-    decided_in_some = np.any(alone + ties, axis=0)
+    single_calls = [calls(rule, [scenario], [bound]) != 0 for scenario, bound in zip(scenarios, bounds, strict=True)]
+    decided_in_some = np.any(single_calls + ties, axis=0)
     decided_in_all = (calls(rule, scenarios, bounds) != 0) | np.all(ties, axis=0)
     return np.asarray(decided_in_some & ~decided_in_all)
 

@@ -198,9 +198,9 @@ def fixed_share(estimates: Estimates, evidence: Evidence, recorded: NDArray[np.b
     first_noise, second_noise = (
         side(estimates, reference, members, evidence.gate).noise for members in (first, second)
     )
-    never = np.where(fixed[first], first_noise, 0.0) + np.where(fixed[second], second_noise, 0.0)
+    fixed_noise = np.where(fixed[first], first_noise, 0.0) + np.where(fixed[second], second_noise, 0.0)
     with np.errstate(invalid="ignore"):
-        share = never / np.maximum(first_noise + second_noise, np.finfo(float).tiny)
+        share = fixed_noise / np.maximum(first_noise + second_noise, np.finfo(float).tiny)
     both = fixed[first] & fixed[second]
     return np.where(both, 1.0, np.where(np.isfinite(share), share, 0.0))
 
@@ -292,9 +292,11 @@ def _comparisons_by_bench(objective: Objective, order: IndexArray, benches: int)
 def _reachable_information(evidence: Evidence, available: AvailableTrials, fixed: FloatArray) -> FloatArray:
     """The information that each pair could reach with all trials left; 1 is the horizon."""
     of_models = (available.known_outcomes(), np.append(available.reserved, 0))
-    held, reserved = (trials[evidence.first] + trials[evidence.second] for trials in of_models)
+    outcomes, reserved = (trials[evidence.first] + trials[evidence.second] for trials in of_models)
     with np.errstate(divide="ignore", invalid="ignore"):
-        growth = information_from(np.where(held > 0, 1.0 + (available.affordable + reserved) / held, np.inf), fixed)
+        growth = information_from(
+            np.where(outcomes > 0, 1.0 + (available.affordable + reserved) / outcomes, np.inf), fixed
+        )
         reach = np.where(evidence.information > 0.0, evidence.information * growth, 1.0)
     return np.clip(reach, np.minimum(evidence.information, 1.0), 1.0)
 
@@ -320,12 +322,14 @@ def _verdicts(
     remaining = np.append(available.remaining, 0)
     set_aside = np.append(available.set_aside, False)
     first, second = pairs[:, 0], pairs[:, 1]
-    ended = spent[at] | (evidence.information[at] >= AT_HORIZON) | ((remaining[first] <= 0) & (remaining[second] <= 0))
+    has_ended = (
+        spent[at] | (evidence.information[at] >= AT_HORIZON) | ((remaining[first] <= 0) & (remaining[second] <= 0))
+    )
     min_power = 0.0 if futility is None else futility * np.maximum(1.0 - evidence.information[at] / reach[at], 0.0)
 
     def is_over(forecast: PairForecast) -> BoolArray:
         power = forecast.power(at)
-        return np.asarray(ended | (forecast.given_up[at] & (power <= 0.0)) | (power < min_power))
+        return np.asarray(has_ended | (forecast.given_up[at] & (power <= 0.0)) | (power < min_power))
 
     over = is_over(ahead)
     verdict = np.where(over, VERDICTS.index(Verdict.OUT_OF_REACH), VERDICTS.index(Verdict.OPEN))
@@ -336,17 +340,17 @@ def _verdicts(
     return np.where(memory.call[at] != 0, VERDICTS.index(Verdict.RESOLVED), verdict)
 
 
-def likely_open(look: JudgedLook, held: NDArray[np.int64], issued: NDArray[np.int64], delta: float) -> BoolArray:
+def likely_open(look: JudgedLook, seen_trials: NDArray[np.int64], issued: NDArray[np.int64], delta: float) -> BoolArray:
     """Open pairs that will probably still be open when all issued trials have arrived.
 
-    `held` has the trials (L,) of each model that the look has seen, `issued` also those in flight, both including R0. A
-    pair's information grows roughly in proportion to its trials.
+    `seen_trials` has the trials (L,) of each model that the look has seen, `issued` also those in flight, both
+    including R0. A pair's information grows roughly in proportion to its trials.
     """
     pairs, evidence = look.open_pairs(), look.evidence
     at = evidence.positions(pairs)
-    now, then = np.append(held, 0)[pairs].sum(axis=1), np.append(issued, 0)[pairs].sum(axis=1)
+    now, later = np.append(seen_trials, 0)[pairs].sum(axis=1), np.append(issued, 0)[pairs].sum(axis=1)
     reach = evidence.information.copy()
-    grown = information_from(np.maximum(then / np.maximum(now, 1), np.finfo(float).tiny), look.fixed[at])
+    grown = information_from(np.maximum(later / np.maximum(now, 1), np.finfo(float).tiny), look.fixed[at])
     reach[at] = np.minimum(reach[at] * grown, 1.0)
     return np.asarray(forecast_power(look.cautious, look.rule, delta, reach, at) <= 0.5)
 
@@ -376,8 +380,8 @@ def describe(
         available.known_outcomes(),
         np.append(np.where(available.recorded, 0, available.prior_outcomes), 0),
     )
-    alone = evidence.against_reference | np.append(available.recorded, False)[pairs].any(axis=1)
-    share = np.where(alone, 1.0, 0.5)
+    is_one_sided = evidence.against_reference | np.append(available.recorded, False)[pairs].any(axis=1)
+    share = np.where(is_one_sided, 1.0, 0.5)
     per_question = share * outcomes[pairs].sum(axis=1) / questions
     not_asked = share * before[pairs].sum(axis=1) / questions
     boundary = look.least_z()[at]
@@ -424,9 +428,9 @@ def letters(look: JudgedLook) -> tuple[str, ...]:
         return ("",) * look.evidence.models
     order = look.order
     above, below = np.triu_indices(len(order), k=1)
-    apart = np.zeros((len(order), len(order)), dtype=bool)
-    apart[above, below] = _resolved_in_order(look, np.stack([order[above], order[below]], axis=1))
-    by_position = letter_display(apart | apart.T)
+    differ = np.zeros((len(order), len(order)), dtype=bool)
+    differ[above, below] = _resolved_in_order(look, np.stack([order[above], order[below]], axis=1))
+    by_position = letter_display(differ | differ.T)
     return tuple(by_position[position] for position in np.argsort(order).tolist())
 
 

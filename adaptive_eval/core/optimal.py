@@ -184,10 +184,10 @@ class ContinuedOptimal:
         """The rule under a new horizon, without calls between two looks: no error is spent beyond what there was."""
         from scorio.sinf.continuation import crossing_from
 
-        t, able = reached_information(looks[-1]), np.isfinite(self.height)
-        height = np.where(able, self.height, 1.0)
+        t, has_error = reached_information(looks[-1]), np.isfinite(self.height)
+        height = np.where(has_error, self.height, 1.0)
         chance = crossing_from(height, looks[-1].z * np.sqrt(t), t, self.rule.ties.kappa, 2)
-        return _continued(self.rule, np.where(able, chance, 0.0), now, self.ties.extended(looks, now, delta))
+        return _continued(self.rule, np.where(has_error, chance, 0.0), now, self.ties.extended(looks, now, delta))
 
     def remaining_error(self, evidence: Evidence) -> FloatArray:
         return self.error_left

@@ -372,9 +372,11 @@ def _differences_in_parts(means: FloatArray, pairs: IndexArray, bench: Bench) ->
 def _reversals(plan: Plan, look: JudgedLook, available: AvailableTrials) -> tuple[PairVerdict, ...]:
     """Called pairs, among all judged ones, whose difference has the opposite sign today."""
     evidence, call = look.evidence, look.memory.call
-    turned = np.flatnonzero((call != 0) & (np.sign(evidence.z) == -call))
+    reversed_at = np.flatnonzero((call != 0) & (np.sign(evidence.z) == -call))
     # under a gate, the baseline's pairs are judged by the difference with its margin
-    at = turned[evidence.positions(np.stack([evidence.first, evidence.second], axis=1)[turned]) == turned]
+    at = reversed_at[
+        evidence.positions(np.stack([evidence.first, evidence.second], axis=1)[reversed_at]) == reversed_at
+    ]
     ahead = (evidence.z[at] >= 0.0) | evidence.against_reference
     first, second = evidence.first[at], evidence.second[at]
     pairs = np.stack([np.where(ahead, first, second), np.where(ahead, second, first)], axis=1)

@@ -91,7 +91,7 @@ def _boundary_shape(kappa: float, start: float) -> WangTsiatis:
 class SpentError:
     """The error exchanges of all pairs at one change of the horizon, for each statistic that is followed."""
 
-    either: Exchange
+    two_sided: Exchange
     first: Exchange
     second: Exchange
     below: Exchange | None
@@ -113,7 +113,7 @@ class ContinuedSequential:
     def boundary(self, evidence: Evidence) -> FloatArray:
         height = self.critical(evidence)
         for spent in self.spent_errors:
-            height = spent.either.new_height(height)
+            height = spent.two_sided.new_height(height)
         return self._at(evidence, height)
 
     def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
@@ -140,8 +140,8 @@ class ContinuedSequential:
         below = above = self.critical(evidence)
         for spent in self.spent_errors:
             if spent.below is None or spent.above is None:
-                never = np.full(len(evidence.z), np.inf)
-                return never, never
+                unreachable = np.full(len(evidence.z), np.inf)
+                return unreachable, unreachable
             below, above = spent.below.new_height(below), spent.above.new_height(above)
         return below, above
 
@@ -149,8 +149,8 @@ class ContinuedSequential:
         """For each pair, the chance that it would have been called under the previous horizon."""
         height = self.critical(evidence)
         for spent in self.spent_errors[:-1]:
-            height = spent.either.new_height(height)
-        return np.where(np.isfinite(height), self.spent_errors[-1].either.chance_left(np.minimum(height, 1e9)), 0.0)
+            height = spent.two_sided.new_height(height)
+        return np.where(np.isfinite(height), self.spent_errors[-1].two_sided.chance_left(np.minimum(height, 1e9)), 0.0)
 
     def exhausted(self, evidence: Evidence) -> NDArray[np.bool_]:
         return np.asarray(np.isinf(self.boundary(evidence)))
@@ -167,13 +167,13 @@ def _exchanges(rule: Sequential, looks: Sequence[Evidence], now: Evidence, delta
     from scorio.sinf.exchange import LookValues, exchange
 
     def path(values: Sequence[FloatArray], sides: int) -> Exchange:
-        seen = [LookValues(z, look.information) for z, look in zip(values, looks, strict=True)]
-        return exchange(seen, now.information, rule.kappa, start, sides)
+        values_at_looks = [LookValues(z, look.information) for z, look in zip(values, looks, strict=True)]
+        return exchange(values_at_looks, now.information, rule.kappa, start, sides)
 
     z = [look.z for look in looks]
     margins = [_margins(look, delta) for look in looks] if delta > 0.0 else []
     return SpentError(
-        either=path(z, 2),
+        two_sided=path(z, 2),
         first=path(z, 1),
         second=path([-values for values in z], 1),
         below=path([below for below, _ in margins], 1) if margins else None,
@@ -196,22 +196,22 @@ KAPPA_BY_TRIAL = 0.05
 """The power of t for pairs judged trial by trial (benchmarks/coupling.md)."""
 
 
-Own = TypeVar("Own", Sequential, ContinuedSequential)
-Told = TypeVar("Told", FloatArray, NDArray[np.bool_])
+RuleT = TypeVar("RuleT", Sequential, ContinuedSequential)
+ArrayT = TypeVar("ArrayT", FloatArray, NDArray[np.bool_])
 
 
 @dataclass(frozen=True)
-class _ByPair(Generic[Own]):
+class _ByPair(Generic[RuleT]):
     """Applies to each pair its own rule."""
 
-    by_trial: Own
+    by_trial: RuleT
     """The rule for pairs judged trial by trial."""
-    apart: Own
+    independent: RuleT
     """The rule for all other pairs."""
 
     @property
     def confidence(self) -> float:
-        return self.apart.confidence
+        return self.independent.confidence
 
     def boundary(self, evidence: Evidence) -> FloatArray:
         return self._combine(evidence, lambda rule: rule.boundary(evidence))
@@ -220,16 +220,16 @@ class _ByPair(Generic[Own]):
         return self._combine(evidence, lambda rule: rule.p_value(evidence, sign))
 
     def at_level(self, alpha: float) -> Self:
-        return replace(self, by_trial=self.by_trial.at_level(alpha), apart=self.apart.at_level(alpha))
+        return replace(self, by_trial=self.by_trial.at_level(alpha), independent=self.independent.at_level(alpha))
 
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedCoupled:
-        return ContinuedCoupled(*(rule.extended(looks, now, delta) for rule in (self.by_trial, self.apart)))
+        return ContinuedCoupled(*(rule.extended(looks, now, delta) for rule in (self.by_trial, self.independent)))
 
-    def _combine(self, evidence: Evidence, apply: Callable[[Own], Told]) -> Told:
+    def _combine(self, evidence: Evidence, apply: Callable[[RuleT], ArrayT]) -> ArrayT:
         by_trial = evidence.paired
         if by_trial is None or not by_trial.any():
-            return apply(self.apart)
-        return np.where(by_trial, apply(self.by_trial), apply(self.apart))
+            return apply(self.independent)
+        return np.where(by_trial, apply(self.by_trial), apply(self.independent))
 
 
 class CoupledSequential(_ByPair[Sequential]):
@@ -238,16 +238,16 @@ class CoupledSequential(_ByPair[Sequential]):
     Examples:
         >>> from adaptive_eval.core.sequential import CoupledSequential, Sequential
         >>> rule = CoupledSequential.from_rule(Sequential(0.95))
-        >>> round(rule.apart.critical, 2), round(rule.by_trial.critical, 2)
+        >>> round(rule.independent.critical, 2), round(rule.by_trial.critical, 2)
         (2.11, 2.48)
     """
 
     by_pair: ClassVar[bool] = True
 
     @classmethod
-    def from_rule(cls, apart: Sequential) -> CoupledSequential:
-        """`apart`, with a flatter boundary for pairs judged trial by trial."""
-        return cls(replace(apart, kappa=KAPPA_BY_TRIAL), apart)
+    def from_rule(cls, rule: Sequential) -> CoupledSequential:
+        """`rule`, with a flatter boundary for pairs judged trial by trial."""
+        return cls(replace(rule, kappa=KAPPA_BY_TRIAL), rule)
 
 
 class ContinuedCoupled(_ByPair[ContinuedSequential]):

@@ -40,10 +40,14 @@ MAX_CELLS = 1 << 16
 def can_stand_side_by_side(plan: Plan) -> bool:
     """Whether runs of a plan can be looked at together: they go in step from nothing, only trials are capped, and no
     pair's judgement depends on other pairs."""
-    alone = plan.judging.familywise or not judges_by_pair(plan.deciding_rule) or plan.objective.margin is not None
-    begun = plan.first is not None or plan.bench.prior_counts is not None or plan.before is not None
-    begun = begun or bool(plan.drawn)
-    return plan.pace.in_step and not alone and not begun and replace(plan.budget, trials=None) == Budget()
+    depends_on_pairs = (
+        plan.judging.familywise or not judges_by_pair(plan.deciding_rule) or plan.objective.margin is not None
+    )
+    has_history = plan.first is not None or plan.bench.prior_counts is not None or plan.before is not None
+    has_history = has_history or bool(plan.drawn)
+    return (
+        plan.pace.in_step and not depends_on_pairs and not has_history and replace(plan.budget, trials=None) == Budget()
+    )
 
 
 class StackedEnd(NamedTuple):
@@ -133,9 +137,9 @@ class RunStack:
         affordable = np.maximum(self._cap - issued.sum(axis=1), 0.0)
         of_pairs = np.repeat(affordable, len(self._memory.call) // len(self._runs))
         reserved, trials = (issued - trials).ravel(), trials.ravel()
-        nobody, nothing = np.zeros(len(trials), dtype=bool), np.zeros_like(trials)
+        no_model, no_trials = np.zeros(len(trials), dtype=bool), np.zeros_like(trials)
         remaining = self._plan.trials.max * questions - trials
-        return AvailableTrials(trials, remaining, of_pairs, nobody, nothing, nobody, reserved)
+        return AvailableTrials(trials, remaining, of_pairs, no_model, no_trials, no_model, reserved)
 
     def _look(self, available: AvailableTrials) -> JudgedLook:
         """A look at every pair whose verdict may change: if verdicts latch, those that are neither called nor tied."""
@@ -246,11 +250,11 @@ class RunStack:
         models = self._shape[0]
         reference = len(view.in_play)
         for number in np.flatnonzero(selected).tolist():
-            begins, mine = number * models, run_of == number
-            pairs = view.open_pairs[mine]
+            begins, is_own = number * models, run_of == number
+            pairs = view.open_pairs[is_own]
             pairs = np.where(pairs == reference, models, pairs - begins)
             run_extra, fits[number] = self._fitting(
-                number, _single_view(view, slice(begins, begins + models), pairs, mine)
+                number, _single_view(view, slice(begins, begins + models), pairs, is_own)
             )
             extra[number] = 0 if run_extra is None else run_extra
         return extra, fits
@@ -276,12 +280,12 @@ class RunStack:
         done = [number for number, flying in enumerate(self._flying) if not flying]
         for number in done:
             # a look at all pairs of the run alone; it finds nothing more to call or to tie
-            run_available, alone = (
+            run_available, is_run = (
                 available_to(available, number, len(self._runs)),
                 np.arange(len(self._runs)) == number,
             )
             estimates, memory = (
-                select_benches(arrays, alone, len(self._runs)) for arrays in (self._estimates, self._memory)
+                select_benches(arrays, is_run, len(self._runs)) for arrays in (self._estimates, self._memory)
             )
             look = self._judge(estimates, memory, run_available)
             self._ends[int(self._runs[number])] = StackedEnd(

@@ -58,27 +58,27 @@ def make_forecast(
     """Forecast how a run will go in at most so many worlds; raises `StoreError` if the pilot in `directory` cannot be
     read."""
     bench = prepared.plan.bench
-    own_pilot = newest_directory(prepared.config.store, prepared.config.name)
-    goes_on = directory is not None and directory.resolve() == own_pilot.resolve()
-    beginning = _starting_point(prepared, directory if goes_on else None)
+    own_directory = newest_directory(prepared.config.store, prepared.config.name)
+    is_continued = directory is not None and directory.resolve() == own_directory.resolve()
+    beginning = _starting_point(prepared, directory if is_continued else None)
     prepared = beginning.prepared
     if prepared.plan.before is not None:
         prepared.plan.before.run.forget_arrivals()  # they are among the recorded outcomes
     pilot = None if directory is None else read_pilot(directory, prepared)
-    tried = pilot or _dry_run(own_pilot, prepared)
-    begun = pilot if goes_on else None
-    usage, guesses = _usage(prepared, tried)
+    usage_pilot = pilot or _dry_run(own_directory, prepared)
+    continued = pilot if is_continued else None
+    usage, guesses = _usage(prepared, usage_pilot)
     source = "the pilot" if pilot is not None else "the dry run"
-    grade = expected_grade(prepared, usage, None if tried is None else tried.grading, source)
+    grade = expected_grade(prepared, usage, None if usage_pilot is None else usage_pilot.grading, source)
     measured = None if pilot is None else pilot.start_seconds
-    scenario = _make_scenario(prepared, usage, begun, seed, grade, measured or GUESSED_SWAP)
+    scenario = _make_scenario(prepared, usage, continued, seed, grade, measured or GUESSED_SWAP)
     watch(0.0, "drawing worlds")
     worlds = list(_worlds(prepared, pilot, max_worlds, seed))
     budget, left_out = _budget_to_simulate(prepared.plan.budget, usage)
     simulations = simulate_all(scenario, worlds, budget, watch)
     basis = (
-        *_basis(pilot, goes_on, len(bench.recorded)),
-        *([DRY_RUN_BASIS.format(int(tried.counts.sum()))] if pilot is None and tried is not None else []),
+        *_basis(pilot, is_continued, len(bench.recorded)),
+        *([DRY_RUN_BASIS.format(int(usage_pilot.counts.sum()))] if pilot is None and usage_pilot is not None else []),
         *guesses,
         *grade.remarks,
         *_server_starts(prepared, scenario, measured=measured is not None),
@@ -117,7 +117,7 @@ def _starting_point(prepared: PreparedRun, directory: Path | None) -> StartingPo
 def _make_scenario(
     prepared: PreparedRun,
     usage: AnswerUsage,
-    begun: Pilot | None,
+    continued: Pilot | None,
     seed: int,
     grade: ExpectedGrade,
     start_seconds: float,
@@ -132,7 +132,7 @@ def _make_scenario(
             usage=usage,
             costs=cost_table(models, usage, grade.cost),
             slots=[request_slots(model, prepared.plan.bench.questions * prepared.plan.trials.max) for model in models],
-            recorded=None if begun is None else begun.outcomes,
+            recorded=None if continued is None else continued.outcomes,
             in_turn=[group for group in prepared.config.serving_groups if group.in_turn],
             swap_seconds=start_seconds if usage.knows_seconds else 0.0,
             wake_seconds=GUESSED_WAKING if usage.knows_seconds and all(launch.sleep for launch in launches) else None,
@@ -141,8 +141,8 @@ def _make_scenario(
             grade_gpu_seconds=grade.cost.gpu_seconds,
         ),
         seed=seed,
-        elapsed=0.0 if begun is None else begun.elapsed,
-        held_before=0.0 if begun is None else begun.held_gpu_seconds,
+        elapsed=0.0 if continued is None else continued.elapsed,
+        held_before=0.0 if continued is None else continued.held_gpu_seconds,
         facts=RunFacts(
             first=prepared.plan.first,
             before=prepared.plan.before,

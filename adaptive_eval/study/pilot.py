@@ -172,12 +172,12 @@ def cost_table(
     rows = zip(models, *columns, strict=True)
     costs = []
     for model, *model_usage in rows:
-        cost = partial(usage_cost, model, abreast=_answers_abreast(model, models))
+        cost = partial(usage_cost, model, abreast=_concurrent_answers(model, models))
         costs.append(tuple(cost(*used).plus(grade) for used in zip(*model_usage, strict=True)))
     return tuple(costs)
 
 
-def _answers_abreast(model: ModelConfig, models: Sequence[ModelConfig]) -> int:
+def _concurrent_answers(model: ModelConfig, models: Sequence[ModelConfig]) -> int:
     """Answers in flight at each server of a model, of all models that share them."""
     shared = model.shared_addresses
     others = [other for other in models if shared and other.shared_addresses == shared] or [model]
@@ -276,8 +276,8 @@ def _matching(directory: Path, graded: Sequence[TrialFacts], roster: Roster) -> 
         kind = "model" if not any(use.model in roster.models for use in graded) else "question"
         pilot_names = sorted({getattr(use, kind) for use in graded})
         raise ConfigError(
-            f"the pilot {directory} has no {kind} of the configuration, but {first_few(pilot_names, MAX_SHOWN)}; models are "
-            "matched by name, questions by id"
+            f"the pilot {directory} has no {kind} of the configuration, but {first_few(pilot_names, MAX_SHOWN)}; "
+            "models are matched by name, questions by id"
         )
     return matched
 

@@ -254,7 +254,7 @@ def drive_in_time(
     hosts = [places.get(model) or SimulatedHost((model,), model_slots) for model, model_slots in enumerate(width)]
     flying, judge = _BatchesInFlight(shared), JudgeQueue(verdicts)
     cap = controller.plan.budget.wall_seconds
-    now, looks, asking, begun = 0.0, list[float](), list[_BatchInFlight](), list[_BatchInFlight]()
+    now, looks, asking, all_issued = 0.0, list[float](), list[_BatchInFlight](), list[_BatchInFlight]()
     seen = -1
     while controller.finished is None:
         if controller.taker.taken != seen:  # only looks pause models
@@ -270,7 +270,7 @@ def drive_in_time(
             hosts[batch.load.model].issue(batch.load, now)
         for batch in issued:
             flying.add(batch)
-        begun += issued
+        all_issued += issued
         due = flying.next_due()
         now = max(now, due.next)
         if cap is not None and now >= cap:
@@ -288,7 +288,7 @@ def drive_in_time(
     )
     swaps = tuple(swap for host in shared for swap in host.swaps if swap.at < now)
     of_servers = np.zeros((bench.models, bench.categories), dtype=np.int64)
-    for batch in begun:
+    for batch in all_issued:
         of_servers[batch.load.model] += batch.requested(bench.categories)
     return Timeline(now, np.array(looks), served, of_servers, swaps, controller.plan.pace.dedicated_servers)
 

@@ -214,8 +214,8 @@ def convergence_at_n(
         >>> np.round(found.cdf, 3), found.never
         (array([0.516, 0.764, 0.878, 0.939, 0.975]), 0.025)
     """
-    everyone = [range(study.models)]
-    return convergence_of_subsets(study, everyone, replicates, rng, resample, progress)[0]
+    all_models = [range(study.models)]
+    return convergence_of_subsets(study, all_models, replicates, rng, resample, progress)[0]
 
 
 def convergence_of_subsets(

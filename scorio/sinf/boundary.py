@@ -298,8 +298,8 @@ def _logs(c: FloatArray, kappa: float, start: float, sides: int) -> FloatArray:
 @lru_cache(maxsize=256)
 def _critical(kappa: float, start: float, alpha: float, sides: int) -> float:
     """The place of alpha on the whole curve, of which only the points around it are computed."""
-    near = int(np.searchsorted(-crossing_probability(TABLED, kappa, start, sides, ROUGH_STEPS), -alpha))
-    around = slice(max(near - AROUND, 0), near + AROUND)
+    index = int(np.searchsorted(-crossing_probability(TABLED, kappa, start, sides, ROUGH_STEPS), -alpha))
+    around = slice(max(index - AROUND, 0), index + AROUND)
     logs = _logs(np.concatenate((TABLED[:1], TABLED[around], TABLED[-1:])), kappa, start, sides)
     smallest, largest = float(np.exp(logs[-1])), float(np.exp(logs[0]))
     if not smallest < alpha < largest:

@@ -61,15 +61,17 @@ class Exchange:
 def exchange(looks: Sequence[LookValues], now: FloatArray, kappa: float, start: float, sides: int) -> Exchange:
     """The exchange after these looks under the old horizon, to one under which the information is `now`."""
     raw = [np.clip(look.t, max(start, NOTHING), 1.0) for look in looks]
-    seen = [np.maximum.accumulate(raw, axis=0)[place] for place in range(len(raw))]
-    paths = [look.z * np.sqrt(t) for look, t in zip(looks, seen, strict=True)]
-    last, at, t_now = looks[-1].z, seen[-1], np.clip(now, NOTHING, 1.0)
+    information = [np.maximum.accumulate(raw, axis=0)[place] for place in range(len(raw))]
+    paths = [look.z * np.sqrt(t) for look, t in zip(looks, information, strict=True)]
+    last, at, t_now = looks[-1].z, information[-1], np.clip(now, NOTHING, 1.0)
     spread = np.linspace(0.0, 1.0, POINTS) ** 2 * LARGEST
     height = np.abs(last) if sides == 2 else last
     old = np.maximum(height * at**kappa, 0.0)[:, None] + spread
     new = np.maximum(height * t_now**kappa, 0.0)[:, None] + spread
     missed = 1.0 - crossing_from(old, paths[-1][:, None], at[:, None], kappa, sides)
-    for w, t in zip(zip(paths[:-1], paths[1:], strict=True), zip(seen[:-1], seen[1:], strict=True), strict=True):
+    for w, t in zip(
+        zip(paths[:-1], paths[1:], strict=True), zip(information[:-1], information[1:], strict=True), strict=True
+    ):
         ends, times = [path_ends[:, None] for path_ends in w], (t[0][:, None], t[1][:, None])
         unseen = unseen_crossing(old, (ends[0], ends[1]), times, kappa)
         if sides == 2:  # at least as likely as the likelier of the two

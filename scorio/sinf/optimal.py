@@ -71,10 +71,10 @@ class Stopping:
         x = np.abs(z) * np.sqrt(t)
         place = np.clip(np.searchsorted(self.times, t) - 1, 0, max(len(self.times) - 2, 0))
         ends = (place, np.minimum(place + 1, len(self.times) - 1))
-        either = [
+        chances_at_ends = [
             [np.interp(at, _cells(), self.chances[row]) for at, row in zip(x, rows, strict=True)] for rows in ends
         ]
-        chance: FloatArray = np.minimum(*np.asarray(either, dtype=float).reshape(2, len(x)))
+        chance: FloatArray = np.minimum(*np.asarray(chances_at_ends, dtype=float).reshape(2, len(x)))
         start = float(_first_look(self.times[0]) @ self.chances[0])
         return np.where(t < self.times[0] * (1.0 - ROUNDING), start, chance)
 
