@@ -196,9 +196,11 @@ class AnswerHistory:
 
 
 def first_changed_pass(trials: IntArray, hits: IntArray) -> int:
-    """The first pass since which hits are more frequent, from the numbers (T, M) of trials and hits of each pass and
-    question: that after the likeliest moment, or after an earlier one if there was a change before it already. If the
-    pass before has hits, the change may have come in it, and it is the first one."""
+    """The first pass since which hits are more frequent.
+
+    `trials` and `hits` (T, M) are counts by pass and question. It is the pass after the likeliest moment, or after an
+    earlier one if there was a change before it already. If the pass before it has hits, the change may have come there,
+    and that pass is the first one."""
     first = len(trials)
     while first > 1:
         moments = np.arange(1, first)
@@ -219,8 +221,10 @@ def tried_moments(passes: int) -> IntArray:
 
 
 def log_chances(trials: IntArray, hits: IntArray, moments: IntArray) -> FloatArray:
-    """For each of these moments, given as the number of passes (T, M) before it, the logarithm of a bound on the chance
-    that no fewer of the hits come after it, if the order of the trials of each question does not matter."""
+    """For each moment, the logarithm of a bound on the chance that at least as many of the hits come after it.
+
+    A moment is the number of passes (T, M) before it. The bound holds if the order of the trials of each question does
+    not matter."""
     total, of_kind = trials.sum(axis=0), hits.sum(axis=0)
     mixed = (of_kind > 0) & (of_kind < total)  # no order of the others would differ
     n, k = total[mixed].astype(float), of_kind[mixed].astype(float)

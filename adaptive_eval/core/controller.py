@@ -57,21 +57,24 @@ class Controller:
         most_looks: float = math.inf,
         settles_losses: bool = True,
     ) -> None:
-        """`outside_plan` is what was spent outside the plan's trials: it counts against the caps from the start.
-        `followed`: the run may go on with other settings, in a plan whose `before` it is, after `most_looks`.
-        `settles_losses`: requested trials of a model that is set aside count as lost at once; else `lose` reports each
-        loss, and `take` each answer that still arrives."""
+        """Create the controller of a plan.
+
+        `outside_plan`: cost outside the plan's trials, which counts against the caps from the start.
+        `followed`: the run may continue with other settings, in a plan whose `before` it is, after `most_looks`.
+        `settles_losses`: requested trials of a model that is set aside count as lost at once. Otherwise `lose` reports
+        each loss, and `take` each answer that still arrives."""
         self.plan = plan
         self._settles_losses = settles_losses
         self.finished: Reason | None = None
         self.taker = LookTaker(plan, keep=keep_looks, followed=followed)
         self.looks = self.taker.looks
-        """Those of earlier stages come first, with the models of then. Without `keep_looks` it stays empty, there is no
-        `result`, and only `latest_look` is described."""
+        """The looks, those of earlier stages first, with the models of those stages.
+
+        Without `keep_looks` it stays empty, there is no `result`, and only `latest_look` is described."""
         self.first_look = self.taker.taken
         """The number of the first look under this plan."""
         self.set_aside: dict[int, Lost] = {}
-        """Models that the run goes on without, and why; silent and ungradable ones are found here."""
+        """Models that the run continues without, and why; silent and ungradable models are added here."""
         self._tally = self.taker.tally
         self._flight = BatchesInFlight(plan.bench, plan.budget)
         self._changes = ChangeFinder(plan.bench, drawn=plan.drawn > 0)
@@ -183,8 +186,8 @@ class Controller:
         require(int(counts.min(initial=0)) >= 0, "counts must not be negative", counts.min())
 
     def spend_outside_plan(self, trials: int, cost: Cost) -> None:
-        """Count what was spent on models no longer in the run, or on answers that no round has asked for and that
-        cannot be told. Call it before restoring an earlier run."""
+        """Count the cost of models no longer in the run, or of answers that no round has requested and that cannot be
+        taken in. Call it before restoring an earlier run."""
         self._flight.account.spend_outside_plan(trials, cost)
 
     def restore(self, outcomes: Iterable[Outcome], losses: Sequence[Loss] = ()) -> list[Look]:
@@ -306,8 +309,10 @@ class Controller:
             self._end_beyond_caps()
 
     def tick(self, elapsed: float, held_gpu_seconds: float = 0.0) -> bool:
-        """Record the seconds since the start and the GPU seconds of held servers. Returns whether a cap on either is
-        reached: then the run ends, and requests in flight are to be cancelled even if it had finished before."""
+        """Record the seconds since the start and the GPU seconds of held servers.
+
+        Returns whether a cap on either is reached. Then the run ends, and requests in flight must be cancelled even if
+        it had finished before."""
         budget = self.plan.budget
         caps = (
             (elapsed, budget.wall_seconds, Reason.WALL_TIME),
@@ -326,7 +331,7 @@ class Controller:
 
     @property
     def in_flight(self) -> int:
-        """Trials asked for and not yet told."""
+        """Trials that were requested and have not arrived."""
         return sum(batch.asked_and_missing() for batch in self._flight.batches())
 
     @property

@@ -94,7 +94,7 @@ class ScoreCorrection:
         return np.asarray(2 * corrected if evidence.against_reference else corrected)
 
     def _of_sides(self, values: FloatArray, evidence: Evidence) -> FloatArray:
-        """(2, n): the values of the first and the second of each pair, on the part of the gate that it is of."""
+        """(2, n): the values of the first and the second of each pair, on the pair's part of the gate."""
         part = np.zeros(len(evidence.z), np.intp) if evidence.gate is None else np.maximum(evidence.gate, 0)
         padded = np.append(values, np.full((1, values.shape[1]), np.nan), axis=0)  # the reference
         return np.stack([padded[evidence.first, part], padded[evidence.second, part]])

@@ -37,7 +37,7 @@ def next_questions(issued: IntArray, sizes: IntArray) -> NDArray[np.int32]:
 
 
 def estimates_of_drawn(counts: CountArray, weights: FloatArray) -> Estimates:
-    """The scores of models with counts (L, M, K), at most one trial a question, and their variances.
+    """The scores and variances of models with counts (L, M, K), at most one trial per question.
 
     Let g_q be the mean of the models asked most, G their questions, and A the model's own questions among these:
 
@@ -87,8 +87,10 @@ def drawn_pairs(
     second: IndexArray,
     extremes: tuple[CountArray, CountArray] | None = None,
 ) -> list[PairedEvidence]:
-    """Evidence on pairs from the questions that both were asked, as graded; with the `extremes` of the counts, in which
-    unknown grades are at their worst and at their best, also in favour of the first of each pair, and of the second."""
+    """Evidence on pairs from the questions that both were asked, as graded.
+
+    `extremes` are the counts with unknown grades at their worst and at their best. With them there are two more: in
+    favour of the first of each pair, and of the second."""
     graded, values = _has_graded_trial(counts), counts @ weights
     scenarios = [(graded, values, values)]
     if extremes is not None:

@@ -104,9 +104,10 @@ def estimate(
     g: FloatArray | None = None,
     groups: NDArray[np.int64] | None = None,
 ) -> Estimates:
-    """Estimates of models with counts (L, M, K), at least one trial of each question; `horizon` is N_q at the end.
-    Without `bayes`, Bayes@N is nan. Questions have weights `g` of mean 1 (None: all equal), and the prior of their
-    group (None: one group)."""
+    """Estimates of models with counts (L, M, K), at least one trial of each question.
+
+    `horizon` is N_q at the end. Without `bayes`, Bayes@N is nan. Questions have weights `g` of mean 1 (None: all
+    equal), and the prior of their group (None: one group)."""
     uniform: FloatArray = counts + np.float64(1.0)
     centred = partial(self_centred_prior, w=weights)
     nu: FloatArray = counts + fitted_by_group(centred, counts, groups) if prior == "self" else uniform
@@ -315,9 +316,10 @@ def weigh_evidence(
     among: IndexArray | None = None,
     paired: PairedEvidence | None = None,
 ) -> Evidence:
-    """Evidence on all pairs, or on each model against the value `reference`, and on a gate's comparisons. `other` has
-    the estimates of the second of each pair, if they differ. With several benches or `among`, a selection of pairs,
-    there is no margin. `paired` has the pairs judged by trials with the same seeds."""
+    """Evidence on all pairs, or on each model against the value `reference`, and on a gate's comparisons.
+
+    `other` has the estimates of the second of each pair, if they differ. With several benches or with `among`, a
+    selection of pairs, there is no margin. `paired` has the pairs judged by trials with the same seeds."""
     models = len(estimates.score) // benches
     first, second = judged_pairs(models, reference is not None, margin, benches)
     if among is not None:

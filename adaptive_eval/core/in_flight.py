@@ -88,8 +88,10 @@ class BatchesInFlight:
     def take_over(
         self, before: "BatchesInFlight", models: ModelNumbers, dropped: Mapping[int, "DroppedBatches"]
     ) -> None:
-        """Go on from the stage before, whose rounds stay in flight. Batches that were dropped come back with their
-        model: `dropped` has these by its earlier number. Nothing of it counts as asked for yet."""
+        """Continue the stage before, whose rounds stay in flight.
+
+        Dropped batches come back with their model: `dropped` has them by its earlier number. No trial counts as
+        requested yet."""
         self.now, self._composed, self.rounds_issued = before.now, before._composed, before.rounds_issued
         others = [float(before.ticks_per_trial[old_number]) for old_number in models if old_number is not None]
         for model, old_number in enumerate(models):

@@ -47,8 +47,10 @@ def share_error(
     rule: Correctable,
     departed: int = 0,
 ) -> tuple[Rule, NDArray[np.int8]]:
-    """The rule at the error level that this look has reached, and the sign of each pair's familywise call (0: none),
-    from the smallest one-sided p-values so far, for each model of a pair. The hypotheses of `departed` models count."""
+    """The rule at the error level that this look has reached, and the sign of each pair's familywise call (0: none).
+
+    `p_first` and `p_second` are the smallest one-sided p-values so far for each model of a pair. The hypotheses of
+    `departed` models count."""
     evidence = scenarios[0]
     family, full_family = objective.family(evidence.models), objective.family(evidence.models + departed)
     if isinstance(family, int) or isinstance(full_family, int):
@@ -312,8 +314,9 @@ def _power(
 
 
 def times_needed(ahead: PairForecast, evidence: Evidence, rule: Rule) -> FloatArray:
-    """The multiple u of today's trials at which today's difference d, with standard error s, is called, or certified as
-    tied if that is sooner: u = (b(u)/z)^2, or u = (b(u) s/(delta - |d|))^2."""
+    """The multiple u of today's trials at which each pair is called, or certified as tied if that is sooner.
+
+    With today's difference d and its standard error s: u = (b(u)/z)^2, or u = (b(u) s/(delta - |d|))^2."""
     if is_lenient(rule):  # by (|d| + margin)/s, since the boundary on |z| falls faster than the root of information
         lead = np.where(np.isfinite(evidence.sigma), np.abs(evidence.z) + slack_in_sigmas(rule.margin, evidence), 0.0)
         at_horizon = rule.strict_boundary(_with_information(evidence, ahead.horizon))

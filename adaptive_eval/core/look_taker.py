@@ -29,8 +29,9 @@ class LookTaker:
     """Takes looks at the tally of a run."""
 
     def __init__(self, plan: Plan, *, keep: bool, followed: bool = False) -> None:
-        """Without `keep`, a look takes half the time: `looks`, p-values and `decided`, which are for people, are left
-        out. `followed`: another stage may go on from here."""
+        """Without `keep`, a look takes half the time: it omits `looks`, p-values and `decided`, which are for people.
+
+        `followed`: another stage may continue from here."""
         self.plan, self.keep, self.followed = plan, keep, followed
         before = plan.before
         issued = 0 if before is None else before.run.most_issued

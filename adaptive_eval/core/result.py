@@ -1,4 +1,4 @@
-"""The findings of a run, as plain values."""
+"""The results of a run, as plain values."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -231,8 +231,9 @@ def _by_benchmark(
     values: FloatArray,
     bench: Bench,
 ) -> FloatArray:
-    """A variance, or covariances, of the mean of values (..., M) whose questions are a sample; with several benchmarks,
-    each is a sample of its own, so that their differences add nothing."""
+    """A variance, or covariances, of the mean of values (..., M) whose questions are a sample.
+
+    Each of several benchmarks is a separate sample, so that their differences add nothing."""
     clusters, g = bench.clusters, bench.question_weights
     if bench.benchmark_of is None:
         return of_sample(values, clusters, g)

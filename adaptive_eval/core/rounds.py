@@ -262,8 +262,10 @@ class Batch:
         return self.size - self.missing, *self.total_cost()
 
     def reserved(self, opened: int, times: int = 1) -> tuple[FloatArray, int]:
-        """The amount that caps count for the batch if its first `opened` trials may be asked: the cost of arrived
-        trials plus the reserve of the others, and how many others there are; a missing trial counts `times` times.
+        """The amount that caps count for the batch if its first `opened` trials may be asked.
+
+        It is the cost of arrived trials plus the reserve of the others. Also returns how many others there are. A
+        missing trial counts `times` times.
 
         If costs are unbounded, a trial counts for at most its promised reserve, and only trials released before count
         as arrived: so the result does not depend on which of the others have arrived.

@@ -160,8 +160,9 @@ class SharedTrials:
         np.add.at(self._counts[pair], (questions[both], self._differences.category[low[both], high[both]]), 1)
 
     def paired(self, first: Indices, second: Indices, horizon: int, *, bounded: bool) -> list[PairedEvidence]:
-        """Evidence on these pairs, first against second: as graded; if `bounded`, also with unknown grades in favour of
-        the first of each pair, and of the second. Empty if no pair is judged by trials."""
+        """Evidence on these pairs, first against second, as graded; empty if no pair is judged by trials.
+
+        If `bounded`, also with unknown grades in favour of the first of each pair, and of the second."""
         at = self._pair[np.minimum(first, second), np.maximum(first, second)]
         chosen = self._is_paired[at]
         if not chosen.any():

@@ -48,7 +48,7 @@ class DrawnRound(NamedTuple):
 
     @classmethod
     def of(cls, asked: Round, tape: Tape, categories: int) -> "DrawnRound":
-        """The tape's outcomes for a round, singly and counted."""
+        """The tape's outcomes for a round, one by one and as counts."""
         trials, shape = TrialArrays.from_round(asked.first, asked.extra), asked.extra.shape
         outcomes = tape.categories(trials)
         cells = (trials.model * shape[1] + trials.question) * categories + outcomes

@@ -8,7 +8,7 @@ work to the end, the last of them as further replicas.
 the standard errors that a run itself would use: its prior, not the uniform one, whose intervals are wider than they
 need be. They are computed for every N at once, so that a run that stops by itself can be compared with the smallest N
 that calls as many pairs. The maximum of trials for every model calls more pairs than a run that gives up on some, so a
-share of its cost says little. Nobody knows that smallest N beforehand.
+share of its cost says little. That smallest N is not known beforehand.
 """
 
 from collections.abc import Sequence

@@ -78,8 +78,9 @@ def compared_scores(plan: Plan, truth: FloatArray, means: FloatArray | None = No
 
 
 def is_wrong(call: PairVerdict, truth: FloatArray, reference: float | None = None, margin: float = 0.0) -> bool:
-    """Whether a call names the worse model, or one of two equals; `reference` is the fixed value to compare with.
-    With a margin, whether it names a model that is worse by that or more."""
+    """Whether a call names the worse model, or one of two equal ones; with a margin, one that is worse by that or more.
+
+    `reference` is the fixed value to compare with."""
     other = reference if call.worse is None else truth[call.worse]
     assert other is not None
     return bool(np.sign(call.z) * (truth[call.better] - other) <= EQUAL - margin)

@@ -87,7 +87,7 @@ class Scenario:
     """Facts about the run for its plan, except the budget."""
 
     def plan(self, budget: Budget) -> Plan:
-        """The run's plan with this budget, less the time that has passed."""
+        """The run's plan with this budget, minus the time that has passed."""
         spent = {"wall_seconds": self.elapsed, "held_gpu_seconds": self.held_before}
         caps_left = {name: max(cap - used, TINY) for name, used in spent.items() if (cap := getattr(budget, name))}
         facts = self.facts._replace(budget=replace(budget, **caps_left))

@@ -1,6 +1,6 @@
 """Simulated servers in simulated time: slots, first come first served, and models that take turns on the same slots.
 
-Nothing really waits. A trial's time is that of a server with all slots in use, and the same with fewer.
+Nothing waits in real time. A trial takes as long as on a server with all slots in use, also with fewer.
 
 If models share places, a place serves one model until everything issued for it has ended. Then, after a swap, it serves
 the next model in a circle that has trials waiting and is served nowhere; or else, as a further replica, one with more

@@ -175,8 +175,9 @@ def _drive(
 
 
 def _paid(told_counts: IntArray, recorded: IntArray | None, timeline: Timeline | None = None) -> IntArray:
-    """Counts (L, K) of all recorded trials, plus those that were requested from servers: without a timeline, all
-    trials in `told_counts` (L, M, K)."""
+    """Counts (L, K) of all recorded trials, plus those that were requested from servers.
+
+    Without a timeline the latter are all trials in `told_counts` (L, M, K)."""
     asked = told_counts.sum(axis=1) if timeline is None else timeline.asked
     if recorded is not None:
         is_told = np.arange(recorded.shape[2]) < told_counts.sum(axis=2)[..., None]

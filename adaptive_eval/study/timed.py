@@ -1,8 +1,8 @@
-"""A replay against simulated servers in simulated time: busy slots, and answers in their own order.
+"""A replay on simulated servers in simulated time: busy slots, and answers in their own order.
 
-Nothing really waits. Each model has its own slots, unless it takes turns with others (`study.servers`). Since decisions
-depend on complete batches only, a batch's outcomes are told together as counts, at the end of its last trial: whole
-arrays take a tenth of the time.
+Nothing waits in real time. Each model has its own slots, unless it takes turns with others (`study.servers`). Decisions
+depend on complete batches only. So the controller gets a batch's outcomes together as counts, at the end of its last
+trial: whole arrays take a tenth of the time.
 
 A verdict is requested as soon as its answer arrives, and takes none of the model's slots. A round is complete when its
 last verdict arrives: one reply after its last answer, or later if the judge has more work than slots. That work is
@@ -55,6 +55,7 @@ class JudgeQueue:
 
     def enqueue(self, now: float, seconds: FloatArray) -> float:
         """Queue answers requested now, which take these seconds; returns when they are judged if none waits for a slot.
+
         Answers that take no time are judged already."""
         durations = seconds[seconds > 0.0]
         if not len(durations) or not self._times.reply:
@@ -75,15 +76,16 @@ class ServedSpans(NamedTuple):
 
     @classmethod
     def of(cls, loads: Sequence[TrialLoad]) -> "ServedSpans":
-        """Collect what was served of a model's loads."""
+        """The spans of all trials of these loads that have begun."""
         begun = np.concatenate([np.zeros(0), *(load.begins for load in loads)])
         ended = np.concatenate([np.zeros(0), *(load.ends for load in loads)])
         has_begun = np.isfinite(begun)
         return cls(begun[has_begun], ended[has_begun])
 
     def held_seconds(self, start: float, until: float, *, parks: bool) -> float:
-        """Seconds until then for which a server of its own is held: it takes `start` to come up. If the run `parks`
-        models, the server is stopped while nothing is asked of it for longer than it takes to start again."""
+        """Seconds until then for which the model's own server is held; it takes `start` seconds to come up.
+
+        If the run `parks` models, the server is stopped while it is idle for longer than it takes to start again."""
         asked = (self.start < until) & (self.end > self.start)  # recorded answers take no time
         if not asked.any():
             return 0.0

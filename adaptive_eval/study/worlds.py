@@ -1,4 +1,4 @@
-"""Worlds that a pilot leaves open: draws from the joint posterior of the true probabilities.
+"""Worlds that are possible after a pilot: draws from the joint posterior of the true probabilities.
 
 The model of one experiment (`Stick`) with k_lq successes in n_lq trials of model l on question q:
 
@@ -6,11 +6,11 @@ The model of one experiment (`Stick`) with k_lq successes in n_lq trials of mode
     a_l ~ N(mu, A^2),   b_q ~ N(0, B^2),   e_lq ~ N(0, E^2)
     mu ~ N(0, 3^2),   A, B, E ~ half-t with 3 degrees of freedom and the scales of SCALES
 
-Why so much: what a run costs follows from the *differences* between models. Draws with a flat prior for every question
-(Dirichlet(n + 1)) pull all models towards one half, as far as they have few trials, so that differences shrink; draws
-with a flat prior for every model add the noise of the pilot to their spread, so that differences grow. Here A is
-learned from how far the models lie apart beyond their noise, B and E from the questions, and all of their uncertainty
-is in the draws. A model or a question without a trial is drawn from the same A, B and E.
+Such a model is needed because the cost of a run follows from the *differences* between models. With a flat prior for
+every question (Dirichlet(n + 1)), models with few trials are pulled towards one half, so that differences shrink. With
+a flat prior for every model, the noise of the pilot adds to their spread, so that differences grow. Here A is learned
+from the spread of the models beyond their noise, B and E from the questions, and the draws include all of their
+uncertainty. A model or a question without a trial is drawn from the same A, B and E.
 
 Drawn by Gibbs steps with Metropolis steps within: theta one by one; a, b, mu and the variances (as scale mixtures of
 inverse gammas) exactly; and, because a chain would creep where E is small, shifts of a whole model and of a whole
@@ -33,7 +33,7 @@ Category probabilities as independent yes-or-no questions: is it the best catego
 
 With the categories ordered by weight, the best first, P(category j) = x_j (1 - x_(j-1)) ... (1 - x_1): a stick that is
 broken K - 1 times (Sethuraman 1994). Counts of categories are then counts of K - 1 separate experiments with successes
-and trials each, so that whatever holds for right and wrong answers serves every rubric.
+and trials each, so that methods for right and wrong answers work for every rubric.
 """
 
 from collections.abc import Iterator
