@@ -38,9 +38,9 @@ from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chan
 from scorio.moments import FloatArray
 from scorio.sinf.paired import coupling
 
-GUESSED_SWAP = 120.0
+GUESSED_START_SECONDS = 120.0
 """Seconds until a model's server is ready, or the next model's at a place that models share."""
-GUESSED_WAKING = 5.0
+GUESSED_WAKE_SECONDS = 5.0
 """The same if the next model sleeps at that place."""
 
 NEAR_COPIES = 0.12
@@ -71,7 +71,7 @@ def make_forecast(
     source = "the pilot" if pilot is not None else "the dry run"
     grade = expected_grade(prepared, usage, None if usage_pilot is None else usage_pilot.grading, source)
     measured = None if pilot is None else pilot.start_seconds
-    scenario = _make_scenario(prepared, usage, continued, seed, grade, measured or GUESSED_SWAP)
+    scenario = _make_scenario(prepared, usage, continued, seed, grade, measured or GUESSED_START_SECONDS)
     watch(0.0, "drawing worlds")
     worlds = list(_worlds(prepared, pilot, max_worlds, seed))
     budget, left_out = _budget_to_simulate(prepared.plan.budget, usage)
@@ -135,7 +135,9 @@ def _make_scenario(
             recorded=None if continued is None else continued.outcomes,
             in_turn=[group for group in prepared.config.serving_groups if group.in_turn],
             swap_seconds=start_seconds if usage.knows_seconds else 0.0,
-            wake_seconds=GUESSED_WAKING if usage.knows_seconds and all(launch.sleep for launch in launches) else None,
+            wake_seconds=GUESSED_WAKE_SECONDS
+            if usage.knows_seconds and all(launch.sleep for launch in launches)
+            else None,
             verdicts=grade.times if usage.knows_seconds else NO_VERDICTS,
             launched={number: models[number].gpus or 0.0 for number in prepared.config.launched},
             grade_gpu_seconds=grade.cost.gpu_seconds,

@@ -14,7 +14,7 @@ from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import benchmark_questions, graders_that_ask
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.records import JudgeUse
-from adaptive_eval.study.pilot import BYTES_A_TOKEN, GUESSED_SHARE, GUESSED_SPEED, AnswerUsage
+from adaptive_eval.study.pilot import BYTES_PER_TOKEN, GUESSED_SHARE, GUESSED_TOKENS_PER_SECOND, AnswerUsage
 from adaptive_eval.study.timed import NO_VERDICTS, VerdictTimes
 
 
@@ -65,12 +65,12 @@ def _times(grader: AskedGrader, seen: JudgeUse | None) -> tuple[VerdictTimes, st
     if seen is not None and measured:
         reply = seen.seconds / seen.answers / replies
     elif seen is not None:
-        reply = seen.completion_tokens / seen.answers / replies / GUESSED_SPEED
+        reply = seen.completion_tokens / seen.answers / replies / GUESSED_TOKENS_PER_SECOND
     else:
-        reply = max(_guessed_reply_tokens(seat) for seat in grader.seats) / GUESSED_SPEED
+        reply = max(_guessed_reply_tokens(seat) for seat in grader.seats) / GUESSED_TOKENS_PER_SECOND
     interval = max(seat.replies * reply / _slots(seat) for seat in grader.seats)
     at_once = ", ".join(str(_slots(seat)) for seat in grader.seats)
-    verb = "takes" if measured else f"is guessed to take, at {GUESSED_SPEED:g} tokens a second,"
+    verb = "takes" if measured else f"is guessed to take, at {GUESSED_TOKENS_PER_SECOND:g} tokens a second,"
     return VerdictTimes(
         reply, interval
     ), f"a reply of the {grader.kind} {verb} {reply:.2g} s, {at_once} of them at a time"
@@ -100,9 +100,9 @@ def _guessed_seat_cost(seat: AskedGrader, questions: Sequence[Question], answer:
     size = float(
         np.mean([len(transcript.system.encode()) + len(transcript.user.encode()) for transcript in transcripts])
     )
-    prompt = size / BYTES_A_TOKEN + answer
+    prompt = size / BYTES_PER_TOKEN + answer
     completion = _guessed_reply_tokens(seat)
-    seconds = completion / GUESSED_SPEED * gpu_share(seat.gpus, seat.host, seat.concurrency.in_flight)
+    seconds = completion / GUESSED_TOKENS_PER_SECOND * gpu_share(seat.gpus, seat.host, seat.concurrency.in_flight)
     usd = 0.0 if seat.price is None else seat.price.usd(prompt, completion)
     return Cost(round(seat.replies * (prompt + completion)), seat.replies * usd, seat.replies * seconds)
 

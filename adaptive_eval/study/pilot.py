@@ -30,17 +30,17 @@ from adaptive_eval.report.records import JudgeUse, TrialFacts
 from adaptive_eval.store.header import RunHeader
 from scorio.moments import FloatArray
 
-BYTES_A_TOKEN = 4.0
+BYTES_PER_TOKEN = 4.0
 """Bytes per token of an English prompt, according to the makers of tokenizers."""
 GUESSED_SHARE = 0.25
 """Guessed length of an answer as a share of `max_tokens`."""
-GUESSED_SPEED = 40.0
+GUESSED_TOKENS_PER_SECOND = 40.0
 """Guessed tokens per second of one answer among many on a busy server."""
-GUESSED_WRONG = 2.0
+GUESSED_WRONG_FACTOR = 2.0
 """Guessed length of a wrong answer relative to a right one."""
 GUESSED_SPREAD = 0.5
 """Standard deviation of the logarithm of an answer's seconds."""
-GUESSED_BATCH = 3600.0
+GUESSED_BATCH_SECONDS = 3600.0
 """Guessed seconds until a batch is answered: services promise a day, and most take an hour at most."""
 
 
@@ -75,7 +75,7 @@ class AnswerUsage:
 
 def guessed_lengths(weights: FloatArray) -> FloatArray:
     """(K,): lengths of answers by category, over their mean."""
-    lengths = np.where(weights == weights.max(), 1.0, GUESSED_WRONG)
+    lengths = np.where(weights == weights.max(), 1.0, GUESSED_WRONG_FACTOR)
     return np.asarray(lengths / lengths.mean())
 
 
@@ -83,11 +83,13 @@ def guess(models: Sequence[ModelConfig], prompts: Sequence[Sequence[Prompt]], we
     """A guess without a pilot; nan for a model without `max_tokens`."""
     max_tokens = np.array([model.sampling.max_tokens or np.nan for model in models], dtype=float)
     prompt_sizes = np.array(
-        [np.mean([prompt_bytes(prompt) for prompt in model_prompts]) / BYTES_A_TOKEN for model_prompts in prompts]
+        [np.mean([prompt_bytes(prompt) for prompt in model_prompts]) / BYTES_PER_TOKEN for model_prompts in prompts]
     )
     completion = GUESSED_SHARE * max_tokens[:, None] * guessed_lengths(weights)
     prompt_tokens = np.repeat(prompt_sizes[:, None], len(weights), axis=1)
-    return AnswerUsage(prompt_tokens, completion, completion / GUESSED_SPEED, np.full(len(models), GUESSED_SPREAD))
+    return AnswerUsage(
+        prompt_tokens, completion, completion / GUESSED_TOKENS_PER_SECOND, np.full(len(models), GUESSED_SPREAD)
+    )
 
 
 def request_slots(model: ModelConfig, max_requests: int) -> int:
@@ -112,8 +114,10 @@ def batch_seconds(models: Sequence[ModelConfig], seen: Mapping[str, Sequence[flo
             expected[number] = float(np.median(measured))
             remarks[f"a batch is expected to be answered in {expected[number] / 3600.0:.2g} h, as in the pilot"] = None
         else:
-            expected[number] = GUESSED_BATCH
-            remarks[f"a batch is guessed to be answered in {GUESSED_BATCH / 3600.0:g} h, whatever its size"] = None
+            expected[number] = GUESSED_BATCH_SECONDS
+            remarks[f"a batch is guessed to be answered in {GUESSED_BATCH_SECONDS / 3600.0:g} h, whatever its size"] = (
+                None
+            )
     return expected, list(remarks)
 
 

@@ -22,7 +22,7 @@ from adaptive_eval.study.timed import ServiceTimes, Timeline, drive_in_time
 from scorio.moments import FloatArray, IntArray
 
 DECIDED = (Verdict.RESOLVED, Verdict.TIED)
-STEPS = 1000
+TIME_STEPS = 1000
 """Moments of a run among which the one is found where a cap on GPU time ends it."""
 
 
@@ -89,7 +89,7 @@ def simulate_run(
     def used(share: float) -> float:
         return served.held_gpu_seconds(timeline, share * timeline.seconds) + share * of_requests
 
-    share = bisect_left(range(STEPS), held, key=lambda step: used(step / STEPS)) / STEPS
+    share = bisect_left(range(TIME_STEPS), held, key=lambda step: used(step / TIME_STEPS)) / TIME_STEPS
     ends = replace(plan.budget, wall_seconds=share * timeline.seconds + TINY, held_gpu_seconds=None)
     run = simulate_run(replace(plan, budget=ends), chances, served, seed)
     return run._replace(reason=str(Reason.GPU_TIME), gpu_seconds=held)

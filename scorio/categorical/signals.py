@@ -230,7 +230,7 @@ NAN = math.nan
 
 
 def signals_of(records: Iterable[Record]) -> Signals:
-    """One value a record; what a record does not have is NaN, and a signal that none of them has is not recorded.
+    """One value per record: NaN if a record lacks the signal. A signal that no record has is not recorded.
 
     Args:
         records: The trials, as mappings with the parts output, tokens and processed_results; a part may be absent.

@@ -25,7 +25,7 @@ from scorio.counts import BINARY, Counts
 from scorio.moments import FloatArray, IntArray
 from scorio.rank.order import ROUNDING, rounding_error
 
-WHOLE = 2.0**53
+MAX_EXACT = 2.0**53
 """Whole numbers below it, and their sums, are exact in floating point."""
 
 
@@ -70,7 +70,7 @@ class Totals:
         if study.r0 is not None:
             start += (study.r0 @ w).sum(axis=-1)
         largest = float(np.abs(start).max() + np.abs(w).max() * study.questions * study.trials)
-        exact = largest < WHOLE and bool((w == np.rint(w)).all())
+        exact = largest < MAX_EXACT and bool((w == np.rint(w)).all())
         return cls(np.ascontiguousarray(cells.T), start, study.trials, 0.5 if exact else ROUNDING * largest)
 
     @property

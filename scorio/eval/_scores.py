@@ -44,7 +44,7 @@ def _table(size: int) -> FloatArray:
     return table
 
 
-FEW = 64  # questions whose kernel costs less than finding the distinct ones
+MAX_UNGROUPED = 64  # questions whose kernel costs less than finding the distinct ones
 
 
 class Distinct(NamedTuple):
@@ -86,7 +86,7 @@ def distinct(successes: IntArray, failures: IntArray) -> Distinct:
 
 
 def _group(successes: IntArray, failures: IntArray, fewest: int, largest: int) -> Distinct:
-    if successes.size <= FEW:
+    if successes.size <= MAX_UNGROUPED:
         index = np.arange(successes.size).reshape(successes.shape)
         return Distinct(successes.ravel(), failures.ravel(), index, fewest, largest)
     keys, where = _numbered(successes * (largest + 1) + failures)

@@ -41,7 +41,7 @@ def letter_display(apart: NDArray[np.bool_]) -> tuple[str, ...]:
 def _groups(apart: NDArray[np.bool_]) -> Iterator[int]:
     """The largest groups in which no two are told apart, as sets of bits (Bron and Kerbosch 1973, with a pivot).
 
-    Whoever is like all that may join is in each group to come, and joins at once.
+    A model that is like all that may join is in every later group, and joins at once.
     """
     alike = _sets_of_bits(~apart & ~np.eye(len(apart), dtype=bool))
     to_grow = [(0, (1 << len(apart)) - 1, 0)]

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 WIDTH_95 = 1.959963984540054
-MOST_STEPS = 100
-LONGEST_STEP = 2.0
-ENOUGH = 1e-10
-SAME = 1e-6
+MAX_STEPS = 100
+MAX_STEP = 2.0
+TOLERANCE = 1e-10
+MAX_EXPLAINED_ERROR = 1e-6
 
 
 class Preferences(NamedTuple):
@@ -158,18 +158,18 @@ def _side_is_known(plain: "csr_array") -> bool:
     """Whether the first side can be told from the models: no strengths explain that each first one wins."""
     totals = np.asarray(plain.sum(axis=0))
     explained = plain @ (np.linalg.pinv((plain.T @ plain).toarray()) @ totals)
-    return bool(np.abs(explained - 1.0).max() > SAME)
+    return bool(np.abs(explained - 1.0).max() > MAX_EXPLAINED_ERROR)
 
 
 def _fit(design: "csr_array", votes: IntArray, won: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The strengths and the side by Newton's method, and the information; the log-likelihood is concave."""
     theta = np.zeros(design.shape[1])
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         p, q = expit(design @ theta), expit(theta)
         slope = design.T @ (won - votes * p) + 0.5 - q  # with the imagined ties
         information = (design.T.multiply(votes * p * (1.0 - p)) @ design).toarray() + np.diag(q * (1.0 - q))
         step = np.linalg.lstsq(information, slope, rcond=None)[0]
-        theta = theta + step * min(1.0, LONGEST_STEP / max(np.abs(step).max(), ENOUGH))
-        if np.abs(step).max() < ENOUGH:
+        theta = theta + step * min(1.0, MAX_STEP / max(np.abs(step).max(), TOLERANCE))
+        if np.abs(step).max() < TOLERANCE:
             break
     return theta, information

@@ -17,14 +17,14 @@ import numpy as np
 from scorio.moments import FloatArray
 from scorio.sinf.continuation import crossing_from, unseen_crossing
 
-LARGEST = 7.0
-"""Heights are tabulated up to here above what is there; beyond, the last value stands."""
+MAX_RISE = 7.0
+"""Heights are tabulated up to this much above the current one; beyond it the last value applies."""
 POINTS = 24
-"""Of a table: dense near the height that is there, where the chance falls fastest."""
-NOTHING = 1e-12
-"""A chance, or information, that counts as none."""
-DEEPEST = float(np.sqrt(-np.log(100.0 * NOTHING)))
-"""Where a table is so deep, nothing is left."""
+"""Points of a table: dense near the current height, where the chance falls fastest."""
+MIN_CHANCE = 1e-12
+"""Smaller chances, or less information, count as none."""
+MAX_DEPTH = float(np.sqrt(-np.log(100.0 * MIN_CHANCE)))
+"""No error is left at this depth of a table."""
 
 
 class LookValues(NamedTuple):
@@ -50,21 +50,21 @@ class Exchange:
     def new_height(self, old: FloatArray) -> FloatArray:
         """The height under the new horizon that counts as this one under the old; infinite where nothing is left."""
         depth = _read(old, self.old, self.remaining)
-        return np.where(depth < DEEPEST, _read(depth, self.ahead, self.new), np.inf)
+        return np.where(depth < MAX_DEPTH, _read(depth, self.ahead, self.new), np.inf)
 
     def chance_left(self, old: FloatArray) -> FloatArray:
         """The chance of reaching this old height after all, under an exact tie."""
         depth = _read(old, self.old, self.remaining)
-        return np.where(depth < DEEPEST, np.exp(-depth * depth), 0.0)
+        return np.where(depth < MAX_DEPTH, np.exp(-depth * depth), 0.0)
 
 
 def exchange(looks: Sequence[LookValues], now: FloatArray, kappa: float, start: float, sides: int) -> Exchange:
     """The exchange after these looks under the old horizon, to one under which the information is `now`."""
-    raw = [np.clip(look.t, max(start, NOTHING), 1.0) for look in looks]
+    raw = [np.clip(look.t, max(start, MIN_CHANCE), 1.0) for look in looks]
     information = [np.maximum.accumulate(raw, axis=0)[place] for place in range(len(raw))]
     paths = [look.z * np.sqrt(t) for look, t in zip(looks, information, strict=True)]
-    last, at, t_now = looks[-1].z, information[-1], np.clip(now, NOTHING, 1.0)
-    spread = np.linspace(0.0, 1.0, POINTS) ** 2 * LARGEST
+    last, at, t_now = looks[-1].z, information[-1], np.clip(now, MIN_CHANCE, 1.0)
+    spread = np.linspace(0.0, 1.0, POINTS) ** 2 * MAX_RISE
     height = np.abs(last) if sides == 2 else last
     old = np.maximum(height * at**kappa, 0.0)[:, None] + spread
     new = np.maximum(height * t_now**kappa, 0.0)[:, None] + spread
@@ -83,16 +83,16 @@ def exchange(looks: Sequence[LookValues], now: FloatArray, kappa: float, start: 
 
 def height_for(chance: FloatArray, z: FloatArray, t: FloatArray, kappa: float) -> FloatArray:
     """The height |z| t**kappa that each pair, where it is now, will reach with this chance; infinite for none."""
-    spread = np.linspace(0.0, 1.0, POINTS) ** 2 * LARGEST
+    spread = np.linspace(0.0, 1.0, POINTS) ** 2 * MAX_RISE
     heights = (np.abs(z) * t**kappa)[:, None] + spread
     ahead = _depth(crossing_from(heights, (z * np.sqrt(t))[:, None], t[:, None], kappa, 2))
-    depth = np.sqrt(-np.log(np.clip(chance, NOTHING, 1.0)))
-    return np.where(depth < DEEPEST, _read(depth, ahead, heights), np.inf)
+    depth = np.sqrt(-np.log(np.clip(chance, MIN_CHANCE, 1.0)))
+    return np.where(depth < MAX_DEPTH, _read(depth, ahead, heights), np.inf)
 
 
 def _depth(chance: FloatArray) -> FloatArray:
     """sqrt(-ln) of the chances, rising strictly."""
-    depth = np.sqrt(-np.log(np.clip(np.minimum.accumulate(chance, axis=1), NOTHING, 1.0)))
+    depth = np.sqrt(-np.log(np.clip(np.minimum.accumulate(chance, axis=1), MIN_CHANCE, 1.0)))
     rising: FloatArray = depth + 1e-9 * np.arange(depth.shape[1])
     return rising
 

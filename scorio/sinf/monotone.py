@@ -2,7 +2,7 @@
 
 The slope at a point is the harmonic mean of the two differences beside it, or 0 where one of them is (Fritsch and
 Butland 1984), so that no cubic overshoots. These are the curves of `scipy.interpolate.PchipInterpolator` for evenly
-spaced points, without the third of a second that loading it takes: whoever reads a run wants one value of one curve.
+spaced points, without the third of a second that loading it takes: reading a run needs one value of one curve.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import numpy as np
 from scorio.moments import FloatArray
 
 PRECISION = 1e-12
-"""How near the place of a value is found."""
+"""Accuracy of the place of a value."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,13 +30,13 @@ from scipy.special import ndtr, ndtri
 from scorio.moments import FloatArray
 
 PRIOR_SD = 3.0
-"""Of the drift: a pair with this drift is called in nine of ten runs of a fixed design."""
-EARLIEST = 0.02
-"""Information before which nothing is called or given up: the grid is too coarse there."""
-LONGEST_STEP = 1.0 / 80.0
+"""Standard deviation of the prior of the drift: a pair with this drift is called in 90% of runs of a fixed design."""
+MIN_INFORMATION = 0.02
+"""Minimum information for a decision: before it the grid is too coarse."""
+MAX_STEP = 1.0 / 80.0
 GROWTH = 0.25
-"""No step of the grid is longer than this share of the information that is there."""
-CELL, FAR = 0.03, 6.0
+"""The longest step of the grid, as a share of the information so far."""
+CELL, GRID_END = 0.03, 6.0
 """Width of the grid's cells, and its end on either side."""
 OVERSHOOT = 0.5826
 ROUNDING = 1e-9
@@ -54,7 +54,7 @@ class Stopping:
     give: FloatArray
     """On |z|: below it a pair is given up; 0 where none is."""
     chances: FloatArray
-    """(times, cells): the chance of a call under an exact tie and the worst schedule, from each place of the grid."""
+    """(times, cells): the chance of a call under an exact tie and the worst schedule, from each point of the grid."""
 
     def boundary(self, t: FloatArray) -> FloatArray:
         """The boundary on |z| at information t; infinite before the first time, the last value beyond the horizon."""
@@ -86,20 +86,20 @@ def optimal_stopping(
     """The boundaries with which the worst schedule calls an exact tie with probability alpha, two-sided.
 
     No look at information t is followed by one beyond t (1 + stride) + step; there are at most 1 / finest of them.
-    Looks before `EARLIEST` decide nothing, but who has taken them may choose the first one that counts.
+    Looks before `MIN_INFORMATION` decide nothing, but they allow a choice of the first look that counts.
     """
     if start >= 1.0 - ROUNDING:
         height = float(-ndtri(0.5 * alpha))
         return Stopping(np.ones(1), np.full(1, height), np.full(1, height), (_cells() >= height)[None].astype(float))
-    times = _times(max(start, EARLIEST))
-    looked = np.append(start, times) if start < EARLIEST * (1.0 - ROUNDING) else times
+    times = _times(max(start, MIN_INFORMATION))
+    looked = np.append(start, times) if start < MIN_INFORMATION * (1.0 - ROUNDING) else times
     right, densities = _likelihoods(times)
     first = _first_look(looked[0])
 
     def call_chances(call: FloatArray, give: FloatArray) -> FloatArray:
         before = len(looked) - len(times)
         return _call_chances(
-            looked, np.append([FAR] * before, call), np.append([0.0] * before, give), (stride, step, finest)
+            looked, np.append([GRID_END] * before, call), np.append([0.0] * before, give), (stride, step, finest)
         )
 
     @cache  # the search begins at prices that were tried
@@ -120,15 +120,15 @@ def optimal_stopping(
 def _times(start: float) -> FloatArray:
     """The grid's times: a quarter more each, until that is the longest step."""
     early = [start]
-    while early[-1] * GROWTH < LONGEST_STEP * (1.0 - ROUNDING) and early[-1] * (1.0 + GROWTH) < 1.0:
+    while early[-1] * GROWTH < MAX_STEP * (1.0 - ROUNDING) and early[-1] * (1.0 + GROWTH) < 1.0:
         early.append(early[-1] * (1.0 + GROWTH))
-    steps = max(int(np.ceil((1.0 - early[-1]) / LONGEST_STEP - ROUNDING)), 1)
+    steps = max(int(np.ceil((1.0 - early[-1]) / MAX_STEP - ROUNDING)), 1)
     return np.append(early[:-1], np.linspace(early[-1], 1.0, steps + 1))
 
 
 def _cells() -> FloatArray:
     """|x|, from 0 on: everything is symmetric."""
-    return np.arange(0.0, FAR + CELL / 2, CELL)
+    return np.arange(0.0, GRID_END + CELL / 2, CELL)
 
 
 def _likelihoods(times: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -184,7 +184,7 @@ def _first_above(values: FloatArray) -> FloatArray:
     before = np.minimum(last, end - 1)
     low, high = values[rows, before], values[rows, before + 1]
     crossing = _cells()[before] - np.divide(low, high - low, out=np.zeros(len(rows)), where=last < end) * CELL
-    return np.where(below.any(axis=1), np.where(last < end, crossing, FAR), 0.0)
+    return np.where(below.any(axis=1), np.where(last < end, crossing, GRID_END), 0.0)
 
 
 def _call_chances(

@@ -47,7 +47,7 @@ LOG_S_RANGE = (-9.0, 14.0)
 TOLERANCE = 1e-6
 ROUNDING = 1e-9
 """Of the range of the weights: what is so near to the average is not below it, in whatever unit weights are."""
-MOST_STEPS = 60
+MAX_STEPS = 60
 
 
 def pooled_shares(n: CountArray) -> FloatArray:
@@ -195,8 +195,8 @@ def _concentration(n: CountArray, shares: FloatArray) -> FloatArray:
     """The most probable s of each model, (B, M, K) counts to (B,), by Newton's method in ln s, kept in a bracket.
 
     Integer counts turn the digamma differences of the likelihood into sums over j below each count, and so into sums
-    over j alone, weighted by how many questions have a count above j: the work does not depend on M. A model that has
-    settled stays put, so that its s is its own, whoever takes longer beside it.
+    over j alone, weighted by how many questions have a count above j: the work does not depend on M. A model whose s
+    has converged does not move, so that its s does not depend on the other models.
     """
     trials = over_categories(n)
     largest = int(trials.max(initial=0))
@@ -207,7 +207,7 @@ def _concentration(n: CountArray, shares: FloatArray) -> FloatArray:
     j, term = np.arange(largest, dtype=np.float64), np.empty_like(above)
     x, moving = np.zeros(len(n)), np.ones(len(n), dtype=bool)
     low, high = (np.full_like(x, end) for end in LOG_S_RANGE)
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         s = np.exp(x)
         np.add(s[:, None, None] * share, j, out=term)
         np.divide(share, term, out=term)
