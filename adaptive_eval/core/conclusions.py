@@ -1,10 +1,10 @@
 """Conclusions from the latest look: which models are still needed, and why a run or a model of it ends.
 
-A comparison is decided for good once its verdict has latched, or a rule has given it up. Any other that is out of reach
-may be reopened by new trials of either model, and a comparison outside the objective's current ones by a change of the
-order. So a model is still needed if it is in an open comparison or in flight, or linked to such a model by a chain of
-undecided comparisons. As long as there are such models, the members of any comparison that would be open if the order
-brought it up are needed as well. The servers of all others can be released.
+A comparison is decided for good once its verdict has latched, or a rule has given it up. New trials of either model may
+reopen any other comparison that is out of reach, and a change of the order may add comparisons to the objective's
+current ones. So a model is still needed if it is in an open comparison or in flight, or linked to such a model by a
+chain of undecided comparisons. As long as there are such models, the members of any comparison that a change of the
+order would open are needed as well. The servers of all others can be released.
 """
 
 from collections.abc import Iterable

@@ -8,7 +8,7 @@ noise of a single trial. For n common questions with differences d_q and their m
     var(d) = (1/n) { sum_q (d_q - d)^2 / (n - 1) + EVENTS (max w - min w)^2 / n }
 
 (Cochran 1977, 2.5; the second term as in `scorio.sinf.prior`). No within-question variance is needed, and the
-difficulty of questions cancels. There is no correction for a finite number of questions: one trial a question cannot
+difficulty of questions cancels. There is no correction for a finite number of questions: one trial per question cannot
 separate the part that it would lower from the noise that it would not. Without it z is never too large. The differences
 at several looks have the covariance of a random walk, less a term for the finite number of questions; so they stay
 within a symmetric boundary at least as often as that walk does (Anderson 1955), and the rules keep their promise at any

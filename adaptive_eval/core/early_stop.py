@@ -1,10 +1,10 @@
 """The mean bias of scores because looks end a run, estimated for a run that has ended.
 
-A run stops asking a model when a difference looks large, or too small to be decided, so the mean of a score over many
-runs is not the true score: losers of a search for the best come out up to a point too low. The bias depends on the
-models and the questions, and can be found where these are known, by replaying the run many times. Here the models
-answer by the posterior means of the run's own trials under the self-centred prior, and the mean error over these
-replays corrects the run's own score. This parametric bootstrap is the first step of Whitehead's (1986) correction.
+A run stops asking a model when a difference looks large, or too small to be decided. So the mean of a score over many
+runs is not the true score: models that lose a search for the best score up to a point too low. The bias depends on the
+models and the questions. If these are known, many replays of the run measure it. Here the models answer by the
+posterior means of the run's own trials under the self-centred prior, and the mean error over these replays corrects the
+run's own score. This parametric bootstrap is the first step of Whitehead's (1986) correction.
 
 The mean of so few replays is itself uncertain. The part of each error that was there at the first look has the mean 0
 whatever came later: as a control variate it removes half of that uncertainty.

@@ -1,19 +1,21 @@
 """Batches in flight, in the order in which they are committed.
 
-Each batch is due at a time of a logical clock, set when it is issued. Batches are committed in the order (due, round,
-model), whichever arrives first: so decisions depend on what was issued, never on what arrived.
+A logical clock sets when each batch is due, at the time it is issued. Batches are committed in the order (due, round,
+model), whichever arrives first. So decisions depend on what was issued, never on what has arrived.
 
-With rounds of one size, every batch of a round is due one tick after the round before: all models go in step. With
-rounds as large as needed, a batch is due as many ticks after its model's previous one as it has trials a question. If
-servers are held, ticks are longer for models whose answers take longer, by the square root: of two models of which one
-takes t times as long, the other gets sqrt(t) times as many trials, which separates the two in the least time of both
-servers. Then no model waits for another's round, only for what the clock puts before its own. At batch services, where
-a round takes as long whatever its size, each round takes one tick. The clock is set by what answers of the first round
-took, as stored: a wrong one makes models wait, and no promise depends on it.
+- Rounds of one size: every batch of a round is due one tick after the round before. All models go in step.
+- Rounds as large as needed: a batch with n trials per question is due n ticks after its model's previous one.
+- Dedicated servers: a tick is longer for a model with slower answers, by the square root. If one of two models takes t
+  times as long, the other gets sqrt(t) times as many trials, which separates the two in the least total server time. No
+  model waits for another's round, only for batches that the clock puts before its own.
+- Batch services: a round takes the same time whatever its size, so each round takes one tick.
 
-Before the first look, models with a complete first round go on, in rounds of one trial a question, until the slowest
-model has completed its own. How much that comes to depends on the answers of the first round alone: missing answers can
-only make it last longer.
+The stored times of the first round's answers set the clock. A wrong clock makes models wait, but no promise depends on
+it.
+
+Before the first look, models with a complete first round continue with rounds of one trial per question until the
+slowest model has completed its own. How many rounds that is depends on the answers of the first round alone: missing
+answers can only make it longer.
 """
 
 import math

@@ -187,7 +187,7 @@ class Plan:
         """Spacing of a pair's looks up to the horizon; None if unknown.
 
         They are at most twice the largest round apart, since trials go where they tell most, and there are at most two
-        of them for one trial a question of both models; a user's own policy may use smaller rounds.
+        of them for one trial per question of both models; a user-defined policy may use smaller rounds.
         """
         trials, pace = self.trials, self.pace
         if pace.share or self.bench.recorded:

@@ -67,7 +67,7 @@ class PolicyEntry(Entry[Policy]):
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """Every model and every question, as long as any comparison is open: the fixed-N baseline."""
+    """Every model and every question while any comparison is open: the fixed-N baseline."""
 
     def allocate(self, view: View) -> IntArray:
         models = view.in_play if len(view.open_pairs) else np.zeros_like(view.in_play)
@@ -130,8 +130,8 @@ WEIGHTED = PolicyEntry(
 class Leader:
     """The leader and the challengers most likely to be settled soon: for `best` and `top_k`.
 
-    It serves the open pairs whose power is at least `share` of the greatest. The rest wait, and most never need trials
-    of their own, since the leader's trials count for all its pairs.
+    It serves the open pairs whose power is at least `share` of the greatest. The others wait. Most of them never need
+    trials of their own, since the leader's trials count for all its pairs.
     """
 
     only_open: ClassVar[bool] = True

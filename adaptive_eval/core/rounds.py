@@ -3,8 +3,8 @@
 A `Batch` is one model's share of a round: `extra[q]` further trials of question q, numbered from `first[q]`. It stores
 trials by their place, so that neither the order of arrival nor the batching of `tell` can matter.
 
-A batch is asked in passes over the questions: if a server changes meanwhile, each question has answers from before and
-after (`answer_alarms`).
+A batch is requested in passes over the questions. If a server changes meanwhile, each question has answers from before
+and after the change (`answer_alarms`).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _MAX_WHOLE = 2**62
 def enough_answers(timed_out: int, trials: int) -> bool:
     """Whether at least half of the trials of a round are real answers, so that its time-outs count as answers, too.
 
-    With fewer, the score would mostly measure the time limit, and a server that hangs would make any model wrong. It is
-    judged by round, so that yesterday's answers do not vouch for a server that has stopped answering since.
+    With fewer, the score would mostly measure the time limit, and a server that hangs would make any model wrong. Each
+    round is checked by itself, so that earlier answers do not hide a server that has stopped answering.
     """
     return 2 * timed_out <= trials
 

@@ -1,20 +1,20 @@
 """The boundary of `optimal` if it gives nothing up: c t^(-kappa), which holds at any schedule of looks.
 
-It certifies ties, gives p-values, and decides where comparisons share an error, models share seeds, or the spacing of
-looks is unknown (`Plan.deciding_rule`).
+It certifies ties and gives p-values. It also decides if comparisons share an error, if models share seeds, or if the
+spacing of looks is unknown (`Plan.deciding_rule`).
 
-It spends its error over the way to its horizon. Under another horizon a comparison may spend its remaining error, given
-what its looks have shown, and no more (`scorio.sinf.exchange`): calls between exact ties stay as rare as promised,
-however, whenever and however often the horizon changes. A comparison with no error left is out of reach for good.
+It spends its error on the way to its horizon. Under another horizon a comparison may spend only its remaining error,
+given what its looks have shown (`scorio.sinf.exchange`). So calls between exact ties stay as rare as promised, however
+often the horizon changes. A comparison with no error left is out of reach for good.
 
-Where models share their seeds, pairs that are judged trial by trial have a flatter boundary. The horizon is set for
-models that are independent. Near copies judged by differences of the same trials have as much information after a tenth
-or a twentieth of it, where c t^(-1/4) is at its highest: that was half the cost of such a gate. With c t^(-1/20), and a
-c that keeps the same promise, the boundary is a third lower there, and a fifth higher at the horizon, which such pairs
-rarely reach.
+If models share their seeds, pairs that are judged trial by trial have a flatter boundary. The horizon is set for
+independent models. Near copies judged by differences of the same trials have as much information after a tenth or a
+twentieth of it. There c t^(-1/4) is highest, which was half the cost of such a gate. With c t^(-1/20), and a c that
+keeps the same promise, the boundary is a third lower there, and a fifth higher at the horizon, which such pairs rarely
+reach.
 
-Which boundary a pair has is decided once, before the first look at trials that both models share, by a statistic that
-favours neither (`shared_trials`): so each pair keeps one boundary, and its promise.
+The boundary of a pair is chosen once, before the first look at trials that both models share, by a statistic that
+favours neither (`shared_trials`). So each pair keeps one boundary, and its promise.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Trials with shared seeds: how each pair of models answered the same trial.
 
-Trial i of a question has one seed for all models of a run with coupled seeds. Nothing is assumed about what servers do
-with it. The first look with two shared trials of every question tells how strongly a pair is correlated (`coupling`). A
-pair with a clear positive or negative correlation is judged from then on by the differences of shared trials, and both
-models are asked all questions alike; trials that only one has do not count. Any other pair is judged and asked like
-independent models: where nothing is shared, nothing is lost.
+With coupled seeds, trial i of a question has one seed for all models of a run. Nothing is assumed about how servers use
+it. The first look with two shared trials of every question measures how strongly a pair is correlated (`coupling`). A
+pair with a clear positive or negative correlation is judged from then on by the differences of shared trials. Both
+models then get the same trials of every question; trials that only one has do not count. Any other pair is treated like
+independent models: without correlation, nothing is lost.
 
 The decision is the same if two equal models are swapped, so it favours neither.
 """

@@ -1,12 +1,12 @@
 """Many simulated runs of one plan at once, as whole arrays instead of one controller each.
 
-Every step commits the next round of every run, looks at all of them, and composes their next rounds. A look works on
-whole arrays, so that one at a hundred small runs takes hardly longer than one at a single run. Models and pairs are
-numbered on from run to run (`Evidence.benches`); runs do not affect each other. With many models most pairs are called
-early; if that latches, only the others are looked at again. Each run has the same looks and trials as a controller
-would on the same outcomes, which tests check. Decisions are made elsewhere in `core`; this module does what a
-controller does between looks, if models go in step, start from nothing, and only trials are capped. Other runs need a
-controller each.
+Each step commits the next round of every run, looks at all of them, and composes their next rounds. A look works on
+whole arrays, so that a look at a hundred small runs takes hardly longer than at a single run. Models and pairs are
+numbered consecutively across runs (`Evidence.benches`); runs do not affect each other. With many models most pairs are
+called early; if calls latch, only the other pairs are looked at again. Each run has the same looks and trials as a
+controller would on the same outcomes, which tests check. Decisions are made elsewhere in `core`. This module replaces
+what a controller does between looks, if models go in step, start from nothing, and only trials are capped. Other runs
+need a controller each.
 """
 
 from collections import deque

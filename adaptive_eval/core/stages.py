@@ -1,9 +1,9 @@
-"""A run whose settings were changed after looks: each stage goes on from where the one before it ended.
+"""A run whose settings were changed after looks: each stage continues from the end of the one before.
 
-Looks that were taken stand. What is carried over are the committed trials, the rounds in flight and, while the promise
-is the same, the verdicts and the rule. The rule of a pair that was judged before goes on: unchanged, or with the error
-that the pair has left where the horizon or the spacing of looks is another. A pair with a model that has joined begins
-afresh, under the form of the rule that holds at any looks, since its first look may come late.
+Past looks stand. A new stage takes over the committed trials, the rounds in flight and, if the promise is the same, the
+verdicts and the rule. A pair that was judged before keeps its rule: unchanged, or with its remaining error if the
+horizon or the spacing of looks has changed. A pair with a model that has joined starts anew, under the form of the rule
+that holds at any looks, since its first look may come late.
 
 Models keep their order from stage to stage, so that a pair keeps its sign.
 """
@@ -44,7 +44,7 @@ class StageBefore(NamedTuple):
     run: "Controller"
     models: ModelNumbers
     verdicts_stand: bool = True
-    """Whether what the promise depends on is unchanged; otherwise every pair is judged anew from the next look on."""
+    """Whether all that the promise depends on is unchanged; if not, every pair is judged anew from the next look on."""
 
     @property
     def kept_models(self) -> list[int]:
@@ -84,7 +84,7 @@ class Extension(NamedTuple):
 
 
 class PairPlaces:
-    """The places of today's pairs among the pairs of the stage before."""
+    """The positions of the current pairs among the pairs of the stage before."""
 
     def __init__(
         self,
@@ -111,15 +111,15 @@ class PairPlaces:
         return np.asarray(self.old_places == NEW)
 
     def carry(self, before: NDArray[Any], fresh: NDArray[Any]) -> NDArray[Any]:
-        """Values of today's pairs: those of the stage before, and `fresh` ones of new pairs."""
+        """Values of the current pairs: those of the stage before, and `fresh` ones for new pairs."""
         return np.where(self.new, fresh, before[np.maximum(self.old_places, 0)]) if len(before) else fresh
 
     def evidence_before(self, evidence: Evidence) -> Evidence:
-        """Today's evidence, in the order of earlier pairs; for a pair that is gone it has that of any other."""
+        """The current evidence, in the order of the earlier pairs; for a removed pair it has that of any other pair."""
         return evidence.at_positions(self._now_of)
 
     def evidence_now(self, before: Evidence, now: Evidence) -> Evidence:
-        """Evidence of the stage before on today's pairs, which those of `now` are; new pairs had no trials."""
+        """Evidence of the stage before on the current pairs, those of `now`; new pairs had no trials."""
         nothing, paired = np.zeros(len(self.old_places)), None
         if before.paired is not None:
             paired = self.carry(before.paired, np.zeros(len(self.old_places), bool))

@@ -1,18 +1,19 @@
 """The tally: numbers of trials by model, question and category, and the estimates from them.
 
-Arrivals are counted at once, for display; estimates are made from complete rounds alone.
+Arrivals are counted immediately, for display. Estimates are made from complete rounds only.
 
-A trial that the grader cannot grade was issued and is over, so rounds and looks go on, but it has no category. Scores
-are made of graded trials alone. If the grader fails on certain answers, that is a selection, so nothing is called that
-such answers could undo: a comparison is called, or tied, only if it would be with all of them in the best category for
-one model and in the worst for the other, and vice versa (`judge`). So the rule's promise holds whatever their grades
-would have been. A model is set aside only if this no longer allows any decision: see `why_unjudgeable`.
+A trial that the grader cannot grade is complete, so rounds and looks continue, but it has no category. Scores use only
+graded trials. A grader that fails on certain answers would bias scores by selection, so nothing is called that such
+answers could undo. A comparison is called, or tied, only if it would be with all of them in the best category for one
+model and in the worst for the other, and vice versa (`judge`). So the rule's promise holds whatever their grades would
+have been. A model is set aside only if this no longer allows any decision: see `why_unjudgeable`.
 
-The same holds for answers that were cut off (`Plan.may_be_right`): they count as they were graded, and nothing is
-called that they could undo. One that is right all the same stands. Too many of them end the run (`answer_alarms`).
+The same holds for answers that were cut off (`Plan.may_be_right`): they count as graded, and nothing is called that
+they could undo. A cut answer that is right keeps its grade. Too many of them end the run (`answer_alarms`).
 
-A time-out differs: it is an answer (too late, beside as many real ones), has a category, and counts in decisions.
-Results bound the score for all alike, since each could differ with another grader, another limit on tokens or on time.
+A time-out is different: it is a late answer, has a category, and counts in decisions, if there are at least as many
+real answers. Results bound the score for all of these, since each could differ with another grader or another limit on
+tokens or time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,7 @@
 """A pilot: trials of another run, or of the same one, as models and questions of the planned run.
 
-The usage of trials (tokens, USD, GPU time, seconds) is known as means by model and category, since wrong answers are
-longer: over a run only their sums matter. Seconds are log-normal around their mean, since a round waits for its last
+The usage of trials (tokens, USD, GPU time, seconds) is stored as means by model and category, since wrong answers are
+longer and only sums over a run matter. Seconds are log-normal around their mean, since a round waits for its last
 answer.
 """
 
