@@ -31,8 +31,8 @@ FAVOURS: tuple[Optimize, ...] = ("cost", "time")
 ALIKE = 0.1
 """Mean calls that differ by less are as many."""
 OTHERS = (
-    ("share 0.5, opening 0.2", Pace(share=0.5, opening=16, even=True)),
-    ("share 1.0, opening 0.3", Pace(share=1.0, opening=24, even=True)),
+    ("share 0.5, opening 0.2", Pace(share=0.5, opening=16, fixed_round_time=True)),
+    ("share 1.0, opening 0.3", Pace(share=1.0, opening=24, fixed_round_time=True)),
 )
 HEADER = ("set", "pace", "trials", "price at list", "price in batches", "looks", "called", "wrong")
 EXPLAINED = """\
@@ -92,13 +92,13 @@ def checks(rows: list[Row]) -> Iterator[Check]:
     """The goals of `batches`."""
     found = {(row.set, row.pace): row.found for row in rows}
     for name in dict.fromkeys(row.set for row in rows):
-        batches, usual = found[name, "`batches`"], found[name, "`answers`"]
+        batches, usual = found[name, "`batches`"], found[name, "`cost`"]
         at_list = BATCH_PRICE * batches.trials
         yield Check(f"{name}: price, beside fixed N at list price", round(at_list, 3), "<= 0.33", at_list <= 0.33)
         share = batches.trials
         yield Check(f"{name}: price, beside fixed N in batches", round(share, 3), "<= 0.66", share <= 0.66)
         least = usual.called - ALIKE
-        yield Check(f"{name}: calls", round(batches.called, 2), f">= {least:.2f} (answers)", batches.called >= least)
+        yield Check(f"{name}: calls", round(batches.called, 2), f">= {least:.2f} (cost)", batches.called >= least)
         yield Check(f"{name}: looks", round(batches.looks, 1), "<= 12", batches.looks <= 12)
 
 

@@ -4,11 +4,11 @@
                                     [--json PATH] [--markdown PATH]
 
 The run is begun, and its first round (four answers a question of each model, or `EACH`, drawn with known chances, of
-220 bytes) is entered in its database, trial by trial, as rows like the one that the store makes of an answer, with
-their checksums. Its cap is what is there by then, so that `adaptive-eval run` takes everything up, looks, publishes and
-ends: that is the resume. The page is what its server does until the browser has all of it. Each measurement has a
-process of its own, and memory is the peak of that process. 8 million answers are `--sizes 10000`; with 10000x1
-results.json has as many rows, and the database a quarter of the answers.
+220 bytes) is committed to its database, trial by trial, as a run would. Its cap is what is there by then, so that
+`adaptive-eval run` takes everything up, looks, publishes and ends: that is the resume. The page is what its server does
+until the browser has all of it. Each measurement has a process of its own, and memory is the peak of that process. 8
+million answers are `--sizes 10000`; with 10000x1 results.json has as many rows, and the database a quarter of the
+answers.
 """
 
 import json
@@ -17,7 +17,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import chain, islice, pairwise
@@ -27,9 +26,6 @@ from typing import NamedTuple
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
-from adaptive_eval.store import CommitBatch, Store
-from adaptive_eval.store.database import open_existing
-from adaptive_eval.store.rows import INSERT_TRIAL, trial_row
 from scipy.special import expit
 from tables import Check, arguments, check_table, machine, markdown, publish
 
@@ -37,9 +33,11 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.machine.notes import note_of
+from adaptive_eval.machine.trial import DONE, GradeDetails, Trial
 from adaptive_eval.notes import RunStarted
-from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.store.errors import DATABASE_FILE
+from adaptive_eval.store.write import RunStore
 
 MODELS, EACH, AT_ONCE = 200, 4, 65536
 MOST_MEMORY, MOST_BYTES_A_TRIAL = 1024.0, 120.0
@@ -150,49 +148,32 @@ def configured(folder: Path, questions: int, each: int) -> Path:
 
 def begin(config: Path, directory: Path, each: int) -> int:
     """The run with its first round, in the order in which answers come: trial by trial over all models."""
-    prepared = prepare(load_config(config))
-    store = Store.open(directory, prepared.header).store
-    store.commit(CommitBatch(events=[RunStarted(0, os.getpid(), "localhost", "", {})]))
-    models, questions = (store.reader.ids(*table) for table in (("models", "name"), ("questions", "key")))
-    store.close()
-    rows, number = trial_rows(prepared, models, questions, each), 0
-    with closing(open_existing(directory)) as connection:
-        while batch := list(islice(rows, AT_ONCE)):
+    prepared, number = prepare(load_config(config)), 0
+    with closing(RunStore.open(directory, prepared.header).store) as store:
+        store.append(note_of(RunStarted(0, os.getpid(), "localhost", "", {}), {}))
+        trials = answered(prepared, each)
+        while batch := list(islice(trials, AT_ONCE)):
             number += len(batch)
-            connection.execute("BEGIN IMMEDIATE")
-            connection.executemany(INSERT_TRIAL, batch)
-            connection.execute("UPDATE run SET value = ? WHERE key = 'elapsed'", (0.001 * number,))
-            connection.execute("COMMIT")
+            store.commit([*enumerate(batch, store.last_seq + 1)], elapsed=0.001 * number)
     return number
 
 
-def trial_rows(
-    prepared: PreparedRun, models: dict[str, int], questions: dict[str, int], each: int
-) -> Iterator[tuple[object, ...]]:
-    """What the store would make of each answer; only what differs is worked out for each."""
-    known = {key: question.answer for key, question in zip(questions, prepared.questions, strict=True)}
-    rng, now = np.random.default_rng(1), time.time()
-    difficulty = rng.normal(0.0, 1.5, len(questions))
-    like = [trial_row(0, 0, record(next(iter(models)), correct), now) for correct in (False, True)]
-    filler = "so that the sum is found by counting one further. " * 4
-    for trial in range(each):
-        for ability, model in zip(np.linspace(-1.5, 1.5, len(models)), models.values(), strict=True):
-            right = rng.random(len(questions)) < expit(ability - difficulty)
-            digests = rng.integers(0, 2**63, len(questions))
-            drawn = zip(questions.items(), right.tolist(), digests.tolist(), strict=True)
-            for (key, question), correct, digest in drawn:
-                _, _, _, number, _, category, signals, _, *rest = like[correct]
-                rest[2], rest[-2] = digest, f"{digest:x}: {filler}"
-                yield model, question, trial, number, trial, category, signals, known[key], *rest
-
-
-def record(model: str, correct: bool) -> TrialRecord:
-    answer = Answer(
-        text="", finish_reason="stop", seed=0, replica="http://127.0.0.1:9/v1", latency=1.5,
-        prompt_tokens=20, completion_tokens=60, attempts=1,
-    )  # fmt: skip
-    said = {"is_correct": correct, "has_answer": True}
-    return TrialRecord(model, "", 0, 0, answer, int(correct), said, "", None, Cost(80, 0.0, 1.5))
+def answered(prepared: PreparedRun, each: int) -> Iterator[Trial]:
+    """The answers of all models; models and questions of a new run have their numbers in the configuration."""
+    rng, keys = np.random.default_rng(1), [question.answer for question in prepared.questions]
+    difficulty = rng.normal(0.0, 1.5, len(keys))
+    signals = [{"is_correct": correct, "has_answer": True} for correct in (False, True)]
+    filler, cost = "so that the sum is found by counting one further. " * 4, Cost(80, 0.0, 1.5)
+    for number in range(each):
+        for model, ability in enumerate(np.linspace(-1.5, 1.5, len(prepared.models))):
+            right = (rng.random(len(keys)) < expit(ability - difficulty)).tolist()
+            texts = rng.integers(0, 2**63, len(keys)).tolist()
+            for question, (correct, text, key) in enumerate(zip(right, texts, keys, strict=True)):
+                answer = Answer(f"{text:x}: {filler}", "stop", number, "http://127.0.0.1:9/v1", 1.5,
+                                prompt_tokens=20, completion_tokens=60)  # fmt: skip
+                grade = GradeDetails(signals[correct], key)
+                yield Trial(model, question, number, 0, DONE, cost, category=int(correct), seconds=1.5, answer=answer,
+                            grade=grade)  # fmt: skip
 
 
 def commands(config: Path, directory: Path) -> Iterator[tuple[str, Used]]:

@@ -13,11 +13,11 @@ from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt, ReplicaStats
 from adaptive_eval.graders.types import Grade
+from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.build import build_results
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.snapshot import RunSubject, take_snapshot
-from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.store.header import RunHeader
 
 

@@ -14,14 +14,14 @@ from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.core import Controller, Outcome
 from adaptive_eval.core.types import Ask, Cost, Look, SetAside
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.notes import Event, ModelSetAside, RunFinished, RunResumed, RunStarted, RunStopped
-from adaptive_eval.report.looks import plain_look
-from adaptive_eval.report.make import Draft, Reporter
-from adaptive_eval.report.snapshot import run_subject, take_state
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.records import LookTaken, Record
 from adaptive_eval.machine.trial import DONE, GradeDetails, Trial
 from adaptive_eval.machine.usage import TrialUsage
+from adaptive_eval.notes import Event, ModelSetAside, RunFinished, RunResumed, RunStarted, RunStopped
+from adaptive_eval.report.looks import plain_look
+from adaptive_eval.report.make import Draft, Reporter
+from adaptive_eval.report.snapshot import run_subject, take_state
 from adaptive_eval.store.write import RunStore
 
 MODELS = {"ada": 0.9, "bob": 0.5, "cyd": 0.45}

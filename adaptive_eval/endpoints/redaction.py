@@ -1,7 +1,7 @@
 """Removes secrets from texts of servers and models.
 
 A run has one `Redactor`, which knows every secret of the run (`config.run_secrets`). Whatever enters the store passes
-through it (`store.redaction`), whatever supply brought it, and so do errors, events and the logs of Inspect. A client
+through it (`store.redact`), whatever supply brought it, and so do errors, events and the logs of Inspect. A client
 has a redactor of its own besides, since it cuts the messages of its server, and a cut key is hard to find.
 
 A secret is searched for as it is and as programs encode it: percent-encoded, escaped as in JSON or HTML, and in base64,

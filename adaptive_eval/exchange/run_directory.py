@@ -16,7 +16,6 @@ from adaptive_eval.base.seeds import SEED_SPAN
 from adaptive_eval.config.prepare import choose_pace, run_header, seed_base, stored_questions
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.config.run_secrets import run_redactor
-from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.types import Cause
 from adaptive_eval.endpoints.redaction import Redactor, environment_secrets
 from adaptive_eval.exchange.configure import (
@@ -36,7 +35,6 @@ from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.records import CORE_SET_ASIDE, SET_ASIDE, LookTaken, Note
-from adaptive_eval.machine.trial import DONE, UNGRADED, GradeDetails, Trial
 from adaptive_eval.notes.beginnings import TrialsImported
 from adaptive_eval.notes.lives import RunFinished, RunStopped
 from adaptive_eval.questions import Question
@@ -128,23 +126,8 @@ class RunDraft:
         """Add trials; raises `LogError` if the run could request one of them again when it is continued."""
         for record in records if self._bases else ():
             self._compare_seed(record)
-        self._draft.add(map(self._trial, records))
-
-    def _trial(self, record: TrialRecord) -> Trial:
-        """A trial by numbers."""
-        return Trial(
-            self._draft.model(record.model),
-            self._draft.question(record.question),
-            record.trial,
-            record.round,
-            state=UNGRADED if record.category is None else DONE,
-            cost=record.cost,
-            category=record.category,
-            kinds=answer_kinds(" ".join(sorted(record.answer.signals))),
-            seconds=record.answer.latency,
-            answer=record.answer,
-            grade=GradeDetails(record.signals, record.extracted, record.grader_error),
-        )
+        draft = self._draft
+        draft.add(record.numbered(draft.model(record.model), draft.question(record.question)) for record in records)
 
     def _compare_seed(self, record: TrialRecord) -> None:
         """Check whether a trial has the seed of the configuration; raises `LogError` if it has another trial's seed."""

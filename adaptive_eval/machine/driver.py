@@ -8,7 +8,6 @@ import asyncio
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -18,6 +17,7 @@ from adaptive_eval.base.errors import (
 from adaptive_eval.core.types import NO_COST, Reason
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.machine.charges import Charge
+from adaptive_eval.machine.clocks import BEAT_SECONDS
 from adaptive_eval.machine.events import (
     Abort,
     AbortKind,
@@ -54,8 +54,6 @@ from adaptive_eval.questions.types import Question
 
 GATHER_SECONDS = 0.02
 TICK_SECONDS = 0.5
-BEAT_SECONDS = 2.0
-"""The elapsed time of a run is stored at least this often: a kill loses no more of it."""
 
 
 class ReportDraft(Protocol):
@@ -316,9 +314,15 @@ class Driver:
 
     def _draft_report(self, reporter: DraftMaker, machine: Machine, event: Event, actions: Sequence[Action]) -> None:
         """Have a report made with the rows of a look, and when a start begins or ends."""
-        records = [record for action in actions if isinstance(action, Write) for _, record in action.rows]
-        is_over = any(isinstance(record, Note) and record.kind in (FINISHED, STOPPED) for record in records)
-        if is_over or isinstance(event, Opened) or any(isinstance(record, LookTaken) for record in records):
+        is_due, is_over = isinstance(event, Opened), False
+        for action in actions:
+            if type(action) is Write:
+                for _, record in action.rows:
+                    if type(record) is LookTaken:
+                        is_due = True
+                    elif type(record) is Note and record.kind in (FINISHED, STOPPED):
+                        is_due = is_over = True
+        if is_due:
             self._draft = reporter.draft(machine, is_over=is_over)
 
     def _on_allowed(self, target: int | Key, allowed: bool) -> None:
@@ -344,6 +348,8 @@ class Driver:
             self.fail(error)
         else:
             self._writing = None
+            if not machine.is_regrading:  # the commit may end the run, and what servers were noticed for comes first
+                self._watch_servers(machine)
             self.post(Committed(written))
 
     def _commit(self, rows: Sequence[Row], draft: ReportDraft | None, elapsed: float, held: Json | None) -> list[Row]:
@@ -388,6 +394,7 @@ class Driver:
             task.cancel()
         await asyncio.gather(*self._gradings.values(), return_exceptions=True)
         if not machine.is_regrading:
+            self._watch_servers(machine)
             await self._close_supplies(machine)
         if self._writing is not None:
             await self._writing
@@ -447,10 +454,13 @@ class Driver:
         answer = trial.answer
         if not is_asked and answer is not None and "unanswered" not in answer.signals:
             question = self._questions[trial.question].for_trial(trial.number)
-            with suppress(GraderError):
-                if (grade := self.grading.grade_now(answer, question)) is not None:
-                    self.post(Graded(trial.key, grade.category, GradeDetails(grade.signals, grade.extracted)))
-                    return
+            try:
+                grade = self.grading.grade_now(answer, question)
+            except GraderError:
+                grade = None
+            if grade is not None:
+                self.post(Graded(trial.key, grade.category, GradeDetails(grade.signals, grade.extracted)))
+                return
         task = self._gradings[trial.key] = asyncio.create_task(self._grade(trial, is_asked=is_asked))
         task.add_done_callback(partial(self._on_graded, trial.key))
 

@@ -71,6 +71,7 @@ from adaptive_eval.machine.follow_up import (
 )
 from adaptive_eval.machine.records import (
     ALARM,
+    BEGUN,
     CORE_SET_ASIDE,
     DISCARDED,
     FINISHED,
@@ -330,6 +331,8 @@ class Machine:
                     self._noted.add(_note_id(record))
                     if record.kind == ALARM:
                         self.alarms.restore(record)
+                elif record.kind in BEGUN:  # each start says which models the core goes on without
+                    self._noted = {noted for noted in self._noted if noted[0] != CORE_SET_ASIDE}
                 elif record.kind == DISCARDED and record.model is not None:
                     self.alarms.forget(record.model)
                     self._noted = {one for one in self._noted if one[:2] != (ALARM, record.model)}
@@ -444,13 +447,14 @@ class Machine:
     def _note_settled(self) -> None:
         if self.controller.finished is not None:
             return
-        wanted = self.controller.still_wanted()
+        wanted = self.controller.needed_models()
         for position, model in enumerate(self.setting.roster):
             key = SETTLED, model, ""
             never_asked = model in self.aside or position in self.setting.plan.bench.recorded
             if not wanted[position] and not never_asked and key not in self._noted:
                 self._noted.add(key)
-                self._write(Note(SETTLED, model))
+                launched = {} if self.setting.slots[model] else {"launched": True}
+                self._write(Note(SETTLED, model, launched))
 
     # -- a start ---------------------------------------------------------------------------------------------------
 
@@ -1063,7 +1067,7 @@ class Machine:
 
     def _waited_for(self) -> list[int]:
         """Models of which all that was asked has come, now and in earlier starts, where any is asked ahead of looks."""
-        if not self.setting.plan.pace.held:
+        if not self.setting.plan.pace.dedicated_servers:
             return []
         left = {key[0] for key, trial in self.trials.items() if trial.state is not QUEUED} | self._unanswered
         return [model for model in self.setting.roster if model not in left and model in self.waited_before]

@@ -65,7 +65,7 @@ LOOKS_RETAKEN = "looks_retaken"
 UNGRADED_ANSWER = "ungraded"
 """The first answer of a model in this start on which the grader has failed; body: question, error."""
 SETTLED = "settled"
-"""No comparison can need a model again under the settings of today."""
+"""No comparison can need a model again under the settings of today; body: launched, if its server was."""
 
 Record = Trial | Dropped | Charge | LookTaken | LooksForgotten | Note
 Row = tuple[int, Record]

@@ -80,7 +80,7 @@ class AnswerWatch:
 
     def add(self, trial: Trial, facts: AnswerFacts) -> None:
         """Add an answer to a watched question; empty and timed-out ones are left out."""
-        if facts.digest is None or trial.kinds & AnswerKind.TIMED_OUT:
+        if facts.digest is None or (trial.kinds and trial.kinds & AnswerKind.TIMED_OUT):
             return
         is_right = (trial.category or 0) > 0 if facts.is_right is None else facts.is_right
         answers = self._questions.setdefault(trial.question, {})

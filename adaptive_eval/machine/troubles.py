@@ -1,6 +1,6 @@
 """Troubles of servers while requests are retried: they do not affect the result, but explain a wait.
 
-They are read from the statistics of supplies twice a second. Short troubles are not reported.
+They are read from the statistics of supplies with each commit, and twice a second. Short troubles are not reported.
 """
 
 from collections import Counter

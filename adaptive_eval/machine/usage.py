@@ -49,10 +49,10 @@ class SharedTraits:
     def add(self, trial: Trial, facts: AnswerFacts) -> None:
         """Add an answer; ungraded and timed-out ones are left out."""
         category, kinds = trial.category, trial.kinds
-        if category is None or kinds & AnswerKind.TIMED_OUT:
+        if category is None or (kinds and kinds & AnswerKind.TIMED_OUT):
             return
         self.number += 1
-        if kinds & AnswerKind.EMPTY:
+        if kinds and kinds & AnswerKind.EMPTY:
             self.empty += 1
         if facts.has_answer is False:
             self.unread += 1
@@ -183,7 +183,7 @@ class TrialUsage:
             self.kinds[kinds] += 1
         if (facts := facts_of(trial)) is None:
             return
-        if not kinds & NO_ANSWER:
+        if not (kinds and kinds & NO_ANSWER):
             if facts.completion_tokens > 0:
                 self.counted += 1
                 self.completion_tokens += facts.completion_tokens

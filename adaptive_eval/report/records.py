@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.types import SignalValue
+from adaptive_eval.machine.trial import DONE, UNGRADED, GradeDetails, Trial
 
 AWAITS_VERDICT = "its verdict has not come yet"
 """The `grader_error` of a stored answer that is to be graded next."""
@@ -65,6 +67,22 @@ class TrialRecord:
     def failed(self) -> bool:
         """Whether the grader has failed on it; a server that never answers is not the grader's fault."""
         return self.category is None and not self.awaits_verdict and "unanswered" not in self.answer.signals
+
+    def numbered(self, model: int, question: int) -> Trial:
+        """The trial as the log has it, with the numbers of its model and question."""
+        return Trial(
+            model,
+            question,
+            self.trial,
+            self.round,
+            state=UNGRADED if self.category is None else DONE,
+            cost=self.cost,
+            category=self.category,
+            kinds=answer_kinds(" ".join(sorted(self.answer.signals))),
+            seconds=self.answer.latency,
+            answer=self.answer,
+            grade=GradeDetails(self.signals, self.extracted, self.grader_error),
+        )
 
 
 @dataclass(frozen=True, slots=True)

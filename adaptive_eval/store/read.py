@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self, get_args
 
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.core.answer_kinds import answer_kinds
@@ -18,6 +18,7 @@ from adaptive_eval.store.database import RunDatabase, Values
 from adaptive_eval.store.errors import damaged
 from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.packing import decompress, parse_object, unpack_json, unpack_logprobs, unpack_text
+from adaptive_eval.store.schema import ANSWER_FIELDS, COVERED
 
 BLOCK = 16_384
 """Rows that a machine is given at a time where commits do not matter."""
@@ -31,10 +32,8 @@ _FACTS = (
     f"{_FLAG.format('has_answer')}, completion_tokens"
 )
 _BRIEF = f"SELECT at, {_PLACE}, category, flags, latency, {_FACTS} FROM trials"
-_WHOLE = (
-    f"SELECT {_PLACE}, category, flags, latency, signals, extracted, grader_error, seed, finish_reason, prompt_tokens, "
-    "completion_tokens, ttft, replica, attempts, completion_bpt, prompt_bpt, logprobs, text, reasoning FROM trials"
-)
+WHOLE_COLUMNS = [column for column in COVERED["trials"] if column not in ("digest", "at")]
+_WHOLE = f"SELECT {', '.join(WHOLE_COLUMNS)} FROM trials"
 _CHARGES = "SELECT at, seq, kind, what, model, number, tokens, usd, gpu_seconds, estimated FROM charges ORDER BY seq"
 _NOTES = "SELECT at, seq, kind, model, body FROM notes ORDER BY seq"
 _LOOKS = "SELECT at, seq, number, configuration, body FROM looks ORDER BY seq"
@@ -358,27 +357,22 @@ def _whole_trial(values: Values) -> tuple[int, Trial]:
     return seq, trial
 
 
-WHOLE_COLUMNS = [name.strip() for name in _WHOLE.removeprefix("SELECT ").removesuffix(" FROM trials").split(",")]
+_FIELD_TYPES = {name: get_args(kind) or (kind,) for name, kind in ANSWER_FIELDS.items()}
 
 
 def _answer(row: Mapping[str, object], flags: str) -> Answer | None:
     if row["finish_reason"] is None:
         return None
+    fields: dict[str, Any] = {name: row[name] for name in ANSWER_FIELDS}
+    for name, value in fields.items():
+        if type(value) not in _FIELD_TYPES[name]:
+            raise StoreError(f"a stored {name} is of type {type(value).__name__}; restore a copy of the run")
     return Answer(
         text=unpack_text(row["text"]) or "",
-        finish_reason=str(row["finish_reason"]),
-        seed=_whole_number(row["seed"]),
-        replica=str(row["replica"]),
-        latency=_optional(row["latency"]) or 0.0,
         reasoning=unpack_text(row["reasoning"]),
-        prompt_tokens=_whole_number(row["prompt_tokens"]),
-        completion_tokens=_whole_number(row["completion_tokens"]),
-        ttft=_optional(row["ttft"]),
-        attempts=_whole_number(row["attempts"]),
-        completion_bpt=_optional(row["completion_bpt"]),
-        prompt_bpt=_optional(row["prompt_bpt"]),
         signals=frozenset(flags.split()),  # type: ignore[arg-type]
         token_logprobs=unpack_logprobs(row["logprobs"]),
+        **fields,
     )
 
 

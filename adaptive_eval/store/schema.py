@@ -13,7 +13,9 @@ import re
 import sqlite3
 import zlib
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, get_type_hints
+
+from adaptive_eval.endpoints.types import Answer
 
 Stored = str | bytes | int | float | None
 """A value of a column."""
@@ -57,7 +59,7 @@ CREATE TABLE trials (
     question INTEGER NOT NULL,
     number INTEGER NOT NULL,
     round INTEGER NOT NULL,
-    state TEXT NOT NULL,           -- reserved, judging, done, ungraded (run/trial.py)
+    state TEXT NOT NULL,           -- reserved, judging, done, ungraded (machine/trial.py)
     tokens INTEGER NOT NULL,       -- of the answer: reserved, then paid
     usd REAL NOT NULL,
     gpu_seconds REAL NOT NULL,
@@ -70,7 +72,7 @@ CREATE TABLE trials (
     grader_error TEXT,
     flags TEXT,                    -- of the answer: truncated, empty, ... by spaces
     digest INTEGER,                -- of text and reasoning, to find identical answers
-    seed INTEGER,
+    seed INTEGER,                  -- from here on fields of the answer, by their names
     finish_reason TEXT,
     prompt_tokens INTEGER,
     completion_tokens INTEGER,
@@ -90,7 +92,7 @@ CREATE TABLE trials (
 
 CREATE TABLE charges (
     seq INTEGER PRIMARY KEY,
-    kind TEXT NOT NULL,            -- lost, killed, wasted, discarded (run/charges.py)
+    kind TEXT NOT NULL,            -- lost, killed, wasted, discarded (machine/charges.py)
     what TEXT NOT NULL,            -- answer, verdict
     model INTEGER NOT NULL,        -- -1: of none
     number INTEGER NOT NULL,
@@ -136,22 +138,29 @@ CREATE TABLE notes (
 """
 
 
-def _columns(tables: str) -> dict[str, list[str]]:
-    """Names of the columns by table; what begins with a capital is a constraint."""
+def _declared(tables: str) -> dict[str, dict[str, str]]:
+    """The type of each column, with NOT NULL where it is so, by table; what begins with a capital is a constraint."""
     found = re.findall(r"^CREATE TABLE (\w+) \((.*?)^\)", tables, re.DOTALL | re.MULTILINE)
-    return {table: re.findall(r"^    ([a-z_]+) ", body, re.MULTILINE) for table, body in found}
+    column = re.compile(r"^    ([a-z_]+) (\w+(?: NOT NULL)?)", re.MULTILINE)
+    return {table: dict(column.findall(body)) for table, body in found}
 
 
-COLUMNS = _columns(TABLES)
-"""The columns of every table."""
+DECLARED = _declared(TABLES)
+"""The columns of every table, with their types."""
+_HINTS = get_type_hints(Answer)
+ANSWER_FIELDS: dict[str, object] = {
+    name: _HINTS[name] for name in DECLARED["trials"] if name in _HINTS and name not in ("text", "reasoning", "signals")
+}
+"""Fields of an answer that are stored as they are, each in the column of its name, with their types. Texts are packed,
+and the column `signals` is the grader's."""
 _LOGGED = ("trials", "charges", "notes")
 """Tables whose key is the sequence number; that of `looks` is a column."""
 LAST_SEQ = (
     "SELECT max(" + ", ".join(f"coalesce((SELECT max(seq) FROM {table}), 0)" for table in (*_LOGGED, "looks")) + ")"
 )
 """The newest sequence number, 0 before the first."""
-_KEYS = {table: columns[0] for table, columns in COLUMNS.items()}
-COVERED = {table: [name for name in columns if name != "checksum"] for table, columns in COLUMNS.items()}
+_KEYS = {table: next(iter(columns)) for table, columns in DECLARED.items()}
+COVERED = {table: [name for name in columns if name != "checksum"] for table, columns in DECLARED.items()}
 """The columns that the checksum of a row covers: all others."""
 
 

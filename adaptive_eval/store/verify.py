@@ -10,11 +10,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from adaptive_eval.machine.trial import RESERVED
 from adaptive_eval.store.database import RunDatabase, structure_faults
 from adaptive_eval.store.errors import translate_errors
 from adaptive_eval.store.lock import missing_commits, noted_seq
 from adaptive_eval.store.read import STATES
-from adaptive_eval.store.schema import damaged_rows
+from adaptive_eval.store.schema import DECLARED, damaged_rows
 
 MAX_TRIALS = 2**31
 """Upper limit of a trial's number, round and seed."""
@@ -23,28 +24,26 @@ MAX_VALUE = 2**53
 FIRST_SECOND, LAST_SECOND = -62_135_596_800.0, 253_402_300_800.0
 """The years 1 to 9999: a clock may be wrong, but no date lies outside them."""
 _PLACES = ("model", "question", "number", "round")
-_COUNTS = ("tokens", "v_tokens")
-_OPTIONAL_COUNTS = ("prompt_tokens", "completion_tokens", "attempts", "seed", "category")
-_COSTS = ("usd", "gpu_seconds", "v_usd", "v_gpu_seconds")
-_MEASURES = ("latency", "ttft", "completion_bpt", "prompt_bpt")
-_TEXTS = ("signals", "extracted", "grader_error", "flags", "finish_reason", "replica")
 
 
 def _conditions() -> Iterator[str]:
-    """SQL conditions that every trial meets, column by column."""
-    for name in (*_PLACES, *_COUNTS):
-        most = MAX_TRIALS if name in _PLACES else MAX_VALUE
-        yield f"typeof({name}) = 'integer' AND {name} BETWEEN -1 AND {most}"
-    for name in _OPTIONAL_COUNTS:
-        yield f"typeof({name}) = 'null' OR typeof({name}) = 'integer' AND {name} BETWEEN -1 AND {MAX_VALUE}"
-    for name in _COSTS:
-        yield f"typeof({name}) IN ('real', 'integer') AND {name} BETWEEN -1 AND {MAX_VALUE}"
-    for name in _MEASURES:
-        yield f"typeof({name}) = 'null' OR typeof({name}) IN ('real', 'integer') AND abs({name}) <= {MAX_VALUE}"
-    for name in _TEXTS:
-        yield f"typeof({name}) IN ('text', 'null')"
-    for name in ("text", "reasoning"):
-        yield f"typeof({name}) IN ('text', 'blob', 'null')"
+    """SQL conditions that every trial meets, column by column, by the types with which they are declared."""
+    for name, declared in DECLARED["trials"].items():
+        may_be_null = "NOT NULL" not in declared
+        match declared.split()[0]:
+            case "INTEGER" if name == "digest":
+                condition = f"typeof({name}) = 'integer'"
+            case "INTEGER":
+                most = MAX_TRIALS if name in _PLACES else MAX_VALUE
+                condition = f"typeof({name}) = 'integer' AND {name} BETWEEN -1 AND {most}"
+            case "REAL":
+                least = -MAX_VALUE if may_be_null or name == "at" else -1
+                condition = f"typeof({name}) IN ('real', 'integer') AND {name} BETWEEN {least} AND {MAX_VALUE}"
+            case "TEXT":
+                condition = f"typeof({name}) = 'text'"
+            case _:
+                condition = f"typeof({name}) IN ('text', 'blob')"
+        yield f"{name} IS NULL OR {condition}" if may_be_null else condition
     yield f"at BETWEEN {FIRST_SECOND} AND {LAST_SECOND}"
     yield f"state IN ({', '.join(repr(state) for state in STATES)})"
     yield "category IS NULL OR state = 'done'"
@@ -61,6 +60,7 @@ class Integrity:
     """The result of checking a run."""
 
     trials: int
+    """Stored answers; trials that are in flight are checked as well."""
     looks: int
     damages: tuple[str, ...]
     only_structure: bool = False
@@ -77,7 +77,9 @@ class Integrity:
             lost = missing_commits(directory, database.last_seq(), noted_seq(directory))
             damages += [*structure, *([] if lost is None else [lost])]
             try:
-                ((trials, looks),) = connection.execute("SELECT (SELECT count(*) FROM trials), count(*) FROM looks")
+                ((trials, looks),) = connection.execute(
+                    f"SELECT (SELECT count(*) FROM trials WHERE state <> '{RESERVED.value}'), count(*) FROM looks"
+                )
                 damages += [
                     f"trials: the row {seq} is not as trials are written" for (seq,) in connection.execute(MISFORMED)
                 ]

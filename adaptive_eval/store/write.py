@@ -4,6 +4,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -30,7 +31,7 @@ from adaptive_eval.store.packing import (
 )
 from adaptive_eval.store.read import LogReader, StoredReport
 from adaptive_eval.store.redact import redact_note, redact_trial
-from adaptive_eval.store.schema import COVERED, Stored, insert_into, sealed
+from adaptive_eval.store.schema import ANSWER_FIELDS, COVERED, Stored, insert_into, sealed
 
 TICK_SECONDS = 1e-6
 """Between two commits, if a clock says that the second came before the first."""
@@ -270,7 +271,9 @@ def _costs(cost: tuple[int, float, float]) -> tuple[int, float, float]:
     return cost[0], cost[1] + 0.0, cost[2] + 0.0
 
 
-_NO_ANSWER: tuple[Stored, ...] = (None,) * 12
+_fields_of = attrgetter(*ANSWER_FIELDS)
+_FLOATS = [place for place, kind in enumerate(ANSWER_FIELDS.values()) if kind in (float, float | None)]
+_NO_ANSWER: tuple[Stored, ...] = (None,) * (2 + len(ANSWER_FIELDS))
 
 
 def trial_row(seq: int, trial: Trial, at: float) -> tuple[Stored, ...]:
@@ -280,20 +283,10 @@ def trial_row(seq: int, trial: Trial, at: float) -> tuple[Stored, ...]:
     texts: tuple[Stored, ...] = (None, None, None)
     of_answer = _NO_ANSWER
     if answer is not None:
-        of_answer = (
-            " ".join(sorted(answer.signals)) or None,
-            answer_digest(answer),
-            answer.seed,
-            answer.finish_reason,
-            answer.prompt_tokens,
-            answer.completion_tokens,
-            real(answer.latency),
-            real(answer.ttft),
-            answer.replica,
-            answer.attempts,
-            real(answer.completion_bpt),
-            real(answer.prompt_bpt),
-        )
+        fields: list[Any] = [*_fields_of(answer)]
+        for place in _FLOATS:
+            fields[place] = real(fields[place])
+        of_answer = (" ".join(sorted(answer.signals)) or None, answer_digest(answer), *fields)
         texts = pack_logprobs(answer.token_logprobs), pack_text(answer.text), pack_text(answer.reasoning)
     return sealed(
         seq,

@@ -7,7 +7,6 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -17,8 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from adaptive_eval.store.database import open_existing
-from forging import reseal
+from forging import forging
 from live_runs import ENDED, Site
 from test_reading_runs_no_code import CASES, REFUSED, Listener
 from typer.testing import CliRunner, Result
@@ -99,7 +97,7 @@ Settings = Mapping[str, Any]
 
 def forge(run: Path, changes: Settings, models: Sequence[Settings], grader: str | None = None) -> None:
     """Write the attacker's settings over the stored ones, as it would itself."""
-    with closing(open_existing(run)) as database:
+    with forging(run) as database:
         ((body,),) = database.execute("SELECT body FROM configurations")
         stored = json.loads(body)
         for own, forged in zip(stored["models"], models, strict=True):
@@ -109,7 +107,6 @@ def forge(run: Path, changes: Settings, models: Sequence[Settings], grader: str 
             ((body,),) = database.execute("SELECT value FROM run WHERE key = 'meaning'")
             meaning = json.loads(body) | {"grader": {"kind": grader}}
             database.execute("UPDATE run SET value = ? WHERE key = 'meaning'", (json.dumps(meaning),))
-        reseal(database)
     with RunReader.intact(run) as reader:
         stored_config(reader.header())
 

@@ -21,12 +21,22 @@ from adaptive_eval.store.errors import DATABASE_FILE
 NESTED = '{"a":' + "[" * 100_000 + "]" * 100_000 + "}"
 """Deeper than Python's parser goes."""
 VALUES = [None, True, -1, 0, 1e308, 10**30, "", "x", [], {}, [1], {"a": 1}, "9" * 400, float("nan"), [[[]]], -1.5]
-BODIES = ["configurations", "models", "questions", "looks", "events", "trials"]
+BODIES = ["configurations", "models", "questions", "looks", "reports", "notes", "trials"]
 COLUMNS = {"models": "meaning", "trials": "signals"}
-LOOSE = [
-    *("category", "seed", "round", "trial", "flags", "digest", "finish_reason", "prompt_tokens", "completion_tokens"),
-    *("latency", "ttft", "replica", "attempts", "completion_bpt", "tokens", "usd", "gpu_seconds", "at", "text"),
-]
+PACKED = {"looks", "reports"}
+LOOSE = {
+    "trials": [
+        *("category", "seed", "round", "number", "state", "flags", "digest", "finish_reason", "prompt_tokens", "at"),
+        *("latency", "ttft", "replica", "attempts", "completion_bpt", "tokens", "usd", "gpu_seconds", "v_tokens"),
+        *("completion_tokens", "text", "model", "question"),
+    ],
+    "charges": ["kind", "what", "model", "number", "tokens", "usd", "gpu_seconds", "estimated", "at"],
+    "looks": ["seq", "configuration", "at"],
+    "reports": ["seq", "at"],
+    "cells": ["look", "body"],
+    "notes": ["kind", "model", "at"],
+}
+"""Columns by table, of which SQLite keeps any value."""
 READING = [
     *("report RUN --format md --output OUT", "report RUN --format html --output OUT", "monitor RUN --once"),
     *(
@@ -63,7 +73,7 @@ def fresh(here: Path, rng: random.Random) -> sqlite3.Connection:
 
 def put(database: sqlite3.Connection, table: str, body: str, where: str = "") -> None:
     """Put a text in the place of JSON, packed where it was."""
-    packed = zlib.compress(body.encode()) if table == "looks" else body
+    packed = zlib.compress(body.encode()) if table in PACKED else body
     database.execute(f"UPDATE {table} SET {COLUMNS.get(table, 'body')} = ? {where}", (packed,))
     reseal(database)
 
@@ -122,13 +132,13 @@ def spoiled(value: Any, rng: random.Random) -> Any:
 
 def spoil(database: sqlite3.Connection, rng: random.Random) -> str:
     """One value of the run becomes another that it may not be."""
-    table = rng.choice([*BODIES, "columns", "run"])
-    if table == "columns":
-        column, value = rng.choice(LOOSE), rng.choice(["x", -1, 10**18, 1e308, b"\xff", "", -5.5])
-        trial = rng.randint(1, 60)
-        database.execute(f"UPDATE OR REPLACE trials SET {column} = ? WHERE id = ?", (value, trial))
+    table = rng.choice([*BODIES, *LOOSE, "run"])
+    if table in LOOSE and (table not in BODIES or rng.random() < 0.5):
+        column, value = rng.choice(LOOSE[table]), rng.choice(["x", -1, 10**18, 1e308, b"\xff", "", -5.5])
+        row = f"rowid IN (SELECT rowid FROM {table} ORDER BY rowid LIMIT 1 OFFSET {rng.randrange(60)})"
+        database.execute(f"UPDATE OR REPLACE {table} SET {column} = ? WHERE {row}", (value,))
         seal(database)
-        return f"{column} {value!r}"
+        return f"{table}.{column} {value!r}"
     if table == "run":
         key, value = (
             rng.choice(["meaning", "held", "elapsed", "created", "name"]),
@@ -137,12 +147,11 @@ def spoil(database: sqlite3.Connection, rng: random.Random) -> str:
         database.execute("UPDATE run SET value = ? WHERE key = ?", (value, key))
         seal(database)
         return f"{key} {value!r}"
-    number = "number" if table == "looks" else "id"
     column = COLUMNS.get(table, "body")
-    rows = database.execute(f"SELECT {number}, {column} FROM {table} WHERE {column} IS NOT NULL").fetchall()
+    rows = database.execute(f"SELECT rowid, {column} FROM {table} WHERE {column} IS NOT NULL").fetchall()
     at, body = rng.choice(rows)
-    found = spoiled(json.loads(zlib.decompress(body) if table == "looks" else body), rng)
-    put(database, table, json.dumps(found), f"WHERE {number} = {at}")
+    found = spoiled(json.loads(zlib.decompress(body) if table in PACKED else body), rng)
+    put(database, table, json.dumps(found), f"WHERE rowid = {at}")
     return f"{table} {at}: {found!r:.300}"
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from forging import forging
 from live_runs import Site
 from typer.testing import CliRunner, Result
 
@@ -29,7 +30,7 @@ def answers(directory: Path) -> object:
     with closing(sqlite3.connect(directory / DATABASE_FILE)) as connection:
         connection.text_factory = bytes
         try:
-            return connection.execute("SELECT id, text, reasoning FROM trials ORDER BY id").fetchall()
+            return connection.execute("SELECT seq, text, reasoning FROM trials ORDER BY seq").fetchall()
         except sqlite3.Error:
             return None
 
@@ -65,6 +66,15 @@ def test_a_run_is_intact(done: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     assert " trials, 1 look, results" in command("verify", done.directory()).output
 
 
+def test_what_was_in_flight_when_a_run_was_killed_is_no_trial(copy: Path) -> None:
+    before = verify_run(copy).trials
+    with forging(copy) as database:
+        database.execute(
+            "UPDATE trials SET state = 'reserved', category = NULL WHERE seq IN (SELECT min(seq) FROM trials)"
+        )
+    assert verify_run(copy).trials == before - 1
+
+
 @pytest.mark.parametrize("flips", FLIPS)
 def test_every_flip_in_an_answer_is_noticed(done: Site, tmp_path: Path, flips: int) -> None:
     rng, noticed, before = random.Random(7), 0, answers(done.directory())
@@ -81,7 +91,7 @@ def test_every_flip_in_an_answer_is_noticed(done: Site, tmp_path: Path, flips: i
 
 def test_an_answer_that_was_changed_is_named(copy: Path) -> None:
     with closing(sqlite3.connect(copy / DATABASE_FILE)) as connection, connection:
-        connection.execute("UPDATE trials SET text = 'something else' WHERE id = 3")
+        connection.execute("UPDATE trials SET text = 'something else' WHERE seq = (SELECT max(seq) FROM trials)")
     said = command("verify", copy)
     assert said.exit_code == ExitCode.FAILED and "is not what was written" in said.output + said.stderr
 
@@ -100,8 +110,7 @@ def test_every_flip_of_the_results_is_noticed(copy: Path, flips: int) -> None:
 
 def test_results_of_more_than_is_stored_are_noticed(copy: Path) -> None:
     with closing(sqlite3.connect(copy / DATABASE_FILE)) as connection, connection:
-        last = "(SELECT max(id) FROM trials)"
-        connection.execute(f"DELETE FROM trials WHERE id = {last}")
+        connection.execute("DELETE FROM trials WHERE seq = (SELECT max(seq) FROM trials)")
     (copy / "lock").unlink()
     said = command("verify", copy)
     assert said.exit_code == ExitCode.FAILED

@@ -82,7 +82,7 @@ def _check_trials(
     """The file has the trials that are stored, under their numbers, each once."""
     wanted = {
         (one.model, one.question, one.trial, one.category)
-        for one in source.reader.outcomes()
+        for one in source.reader.trials()
         if ungraded or one.category is not None
     }
     _check_progress(_written(form, source, path), source.reader.trial_count())
@@ -153,7 +153,7 @@ class _Failing:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._reader, name)
-        rows = ("trials", "model_trials", "outcomes", "trial_facts", "cell")
+        rows = ("trials", "model_trials", "graded_trials", "trial_facts", "cell")
         return self._cut_off(method) if name in rows else method
 
     def _cut_off(self, method: Callable[..., Iterable[Any]]) -> Callable[..., Iterator[Any]]:

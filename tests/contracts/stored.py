@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.importing import import_logs
-from adaptive_eval.report.reader import RunReader
 from adaptive_eval.machine.records import SET_ASIDE, Dropped, Note
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.store.write import RunStore
 
 MODELS = ("cyd", "ada", "dan", "bob")

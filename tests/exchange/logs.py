@@ -25,7 +25,7 @@ def imported(*words: object) -> Result:
 def outcomes(run: Path) -> Outcomes:
     """The categories of a run's trials."""
     with closing(RunReader.open(run)) as reader:
-        return {(one.model, one.question, one.trial): one.category for one in reader.outcomes()}
+        return {(one.model, one.question, one.trial): one.category for one in reader.trials()}
 
 
 def archive(

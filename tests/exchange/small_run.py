@@ -1,17 +1,16 @@
 """Runs with few trials that were not sampled but made up, so that every value in them is known."""
 
 from collections.abc import Iterable
-from itertools import islice
 from pathlib import Path
 
 import yaml
+from stored_runs import store_records
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.report.records import TrialRecord
-from adaptive_eval.store import CommitBatch, Store
 
 HOSTILE = (
     '=cmd|"/c calc"!A0',
@@ -86,10 +85,4 @@ def make_run(folder: Path, records: Iterable[TrialRecord], **settings: object) -
     config |= settings
     assert isinstance(config["trials"], dict)
     path.write_text(yaml.safe_dump(config))
-    directory = folder / "run"
-    store = Store.open(directory, prepare(load_config(path)).header).store
-    rest = iter(records)
-    while some := list(islice(rest, 1000)):
-        store.commit(CommitBatch(some))
-    store.close()
-    return directory
+    return store_records(folder / "run", prepare(load_config(path)).header, records)

@@ -58,7 +58,7 @@ def test_an_export_that_fails_leaves_what_was_there(tmp_path: Path, form: str, m
         if form == "npz":  # it has read all before it opens its file
             monkeypatch.setattr("numpy.savez_compressed", cut_off_now)
         else:
-            for method in ("trials", "model_trials", "outcomes", "trial_facts", "cell"):
+            for method in ("trials", "model_trials", "graded_trials", "trial_facts", "cell"):
                 monkeypatch.setattr(RunReader, method, cut_off(getattr(RunReader, method)))
         whole(source, draft, texts, on_progress)
 

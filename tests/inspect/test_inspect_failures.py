@@ -6,18 +6,17 @@ from pathlib import Path
 import pytest
 import warm_inspect
 import yaml
-from adaptive_eval.machine.follow_up import FIRST_IN_FLIGHT
 from contrary_server import Asked, Said, listening
 from live_runs import Site, stored
 from typer.testing import Result
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.inspect.endpoint import FIRST_ATTEMPTS
+from adaptive_eval.machine.follow_up import FIRST_IN_FLIGHT
 from adaptive_eval.notes import AnswersLost, ModelSetAside, events_of_kind
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import read_results
-from adaptive_eval.machine.follow_up import FIRST_IN_FLIGHT
 
 OWN = Path(__file__).with_name("own_tasks.py")
 EACH = 10

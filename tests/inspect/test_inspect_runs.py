@@ -36,12 +36,12 @@ from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import DEFAULT_KEY
 from adaptive_eval.inspect.process import InspectProcess
+from adaptive_eval.machine import troubles
 from adaptive_eval.notes import AnswersLost, ModelSetAside, OnlyFailures, SettingsChanged, events_of_kind
 from adaptive_eval.questions.benchmark import ADAPTIVE, INSPECT_LOGS
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results_file import read_results
-from adaptive_eval.scheduler import troubles
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer, serving

@@ -17,7 +17,6 @@ from processes import SERVER, running
 
 from adaptive_eval.base.errors import LaunchFailed, RetryNotAllowed, Unavailable
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Message, Prompt, ReplicaStats
-from adaptive_eval.notes import Event, ServerDied, ServerLaunched, ServerLaunching, ServerReleased
 from adaptive_eval.launch import command as command_module
 from adaptive_eval.launch import process as process_module
 from adaptive_eval.launch import server as readiness
@@ -25,6 +24,7 @@ from adaptive_eval.launch.command import free_ports, is_free
 from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
 from adaptive_eval.launch.host import ExclusivePlaces, Host
 from adaptive_eval.launch.server import RESTARTS, LaunchedServer, ServerSpec
+from adaptive_eval.notes import Event, ServerDied, ServerLaunched, ServerLaunching, ServerReleased
 
 PROMPT = Prompt(messages=(Message("user", "1 + 1 = ?"),))
 

@@ -16,11 +16,11 @@ from patient_time import HANGS, until
 from processes import SERVER, running
 
 from adaptive_eval.base.errors import LaunchFailed
-from adaptive_eval.notes import Event, PlaceAwaited, ServerLaunching
 from adaptive_eval.launch import host as module
 from adaptive_eval.launch import process
 from adaptive_eval.launch.host import ExclusivePlaces, Host
 from adaptive_eval.launch.server import LaunchedServer, ServerSpec
+from adaptive_eval.notes import Event, PlaceAwaited, ServerLaunching
 
 Told = list[tuple[str, str]]
 

@@ -21,7 +21,7 @@ from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.notes import Event, ServerLaunched, SiteLost, SitePlaced, events_of_kind
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.sites import site_rows
-from adaptive_eval.running import execute
+from adaptive_eval.running import start
 from adaptive_eval.running.beginning import StartingPoint, load_starting_point
 from adaptive_eval.sites.keeper import NAMESPACE
 from adaptive_eval.sites.nodes import join_cluster
@@ -224,7 +224,7 @@ def test_a_head_that_reads_its_run_for_long_is_known_to_live(
     go_on(site)
     told: list[int] = []
 
-    def reading(prepared: PreparedRun, directory: Path) -> StartingPoint:
+    def reading(prepared: PreparedRun, directory: Path, *, grader_chosen: bool) -> StartingPoint:
         import ray
 
         keeper = ray.get_actor(keeper_in(ray)["Name"], namespace=NAMESPACE)
@@ -232,9 +232,9 @@ def test_a_head_that_reads_its_run_for_long_is_known_to_live(
         while told[-1] < told[0] + 2:  # in the main thread, which does nothing else meanwhile
             time.sleep(0.1)
             told.append(ray.get(keeper.heartbeats.remote()))
-        return load_starting_point(prepared, directory)
+        return load_starting_point(prepared, directory, grader_chosen=grader_chosen)
 
-    monkeypatch.setattr(execute, "load_starting_point", reading)
+    monkeypatch.setattr(start, "load_starting_point", reading)
     ended = site.run(config, "--ray", raylets.address)
     assert ended.exit_code == ExitCode.SPENT, ended.output
     assert told and Found.of(site.directory()) == at_home

@@ -3,10 +3,10 @@
 import pytest
 
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.report.other_costs import removed_model_costs
 from adaptive_eval.machine.charges import NO_MODEL
 from adaptive_eval.machine.clocks import HeldTime
 from adaptive_eval.machine.trial import DONE, RESERVED
+from adaptive_eval.report.other_costs import removed_model_costs
 from adaptive_eval.store.read import AccountLine
 
 ACCOUNT = [

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
+from adaptive_eval.machine import machine
 from adaptive_eval.notes import Event, RunResumed, RunStarted, RunStopped
 from adaptive_eval.report.ending import find_fatal_error
 from adaptive_eval.report.view import read_view
-from adaptive_eval.machine import machine
 
 KEY = "sk-never-to-be-seen-0123456789"
 

@@ -24,6 +24,10 @@ from adaptive_eval.core.objectives import Best, PrecisionOf, Threshold
 from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import NO_COST, Cost, Verdict
+from adaptive_eval.machine.machine import Machine
+from adaptive_eval.machine.repeats import SamplingFreedom
+from adaptive_eval.machine.trial import DONE, AnswerFacts, Trial
+from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.report.lines import Scale
 from adaptive_eval.report.make import usage_of
 from adaptive_eval.report.question_rows import question_posteriors
@@ -32,10 +36,6 @@ from adaptive_eval.report.results_file import is_intact, read_results, write_res
 from adaptive_eval.report.snapshot import RunSubject
 from adaptive_eval.report.status import standings
 from adaptive_eval.report.warnings import repeat_cautions, signal_cautions, unknown_cautions
-from adaptive_eval.machine.machine import Machine
-from adaptive_eval.machine.repeats import SamplingFreedom
-from adaptive_eval.machine.trial import DONE, AnswerFacts, Trial
-from adaptive_eval.machine.usage import TrialUsage
 
 NAMES, KEYS = tuple(SKILLS), tuple(question.id for question in QUESTIONS)
 SUBJECT = RunSubject("fake", NAMES, KEYS, drawn=(SamplingFreedom(1.0),) * 3, created=1.0e9)

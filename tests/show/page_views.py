@@ -14,6 +14,8 @@ from adaptive_eval.core import Bench, Controller, Outcome
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Cost, SetAside
 from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.machine.repeats import SamplingFreedom
+from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.notes import Event, RunFinished, RunStarted
 from adaptive_eval.report.build import build_results
 from adaptive_eval.report.ending import find_ending
@@ -32,8 +34,6 @@ from adaptive_eval.report.view import (
     z_matrix,
 )
 from adaptive_eval.report.words import decisions_in_words
-from adaptive_eval.machine.repeats import SamplingFreedom
-from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.simulate.worlds import World, binary, with_mean
 from adaptive_eval.store.read import StoredLook
 

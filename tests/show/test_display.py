@@ -21,6 +21,10 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.core import Controller
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
+from adaptive_eval.machine.driver import Driver
+from adaptive_eval.machine.records import LookTaken
+from adaptive_eval.machine.repeats import SamplingFreedom
+from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.notes import (
     BaselineAsked,
     Change,
@@ -56,10 +60,6 @@ from adaptive_eval.report.status import (
     used_caps,
 )
 from adaptive_eval.report.words import promise_in_short
-from adaptive_eval.machine.driver import Driver
-from adaptive_eval.machine.records import LookTaken
-from adaptive_eval.machine.repeats import SamplingFreedom
-from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show import displays
 from adaptive_eval.show.displays import JsonDisplay, PlainDisplay

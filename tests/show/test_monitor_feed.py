@@ -14,15 +14,15 @@ from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.asked import usage_signals
+from adaptive_eval.machine.notes import note_of
+from adaptive_eval.machine.records import Row
+from adaptive_eval.machine.trial import DONE, UNGRADED, GradeDetails, Trial
 from adaptive_eval.notes import TrialsRegraded
 from adaptive_eval.report import reader, stored_sums
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import GradingCost
 from adaptive_eval.report.stored_sums import StoredSums
 from adaptive_eval.report.view import RunView, drop_rows, read_report, read_view
-from adaptive_eval.machine.notes import note_of
-from adaptive_eval.machine.records import Row
-from adaptive_eval.machine.trial import DONE, UNGRADED, GradeDetails, Trial
 from adaptive_eval.show.serve import feed as feed_module
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed

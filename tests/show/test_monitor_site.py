@@ -20,10 +20,10 @@ from played import MODELS, Played
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.base.http_server import PageServer
 from adaptive_eval.core.types import Reason
+from adaptive_eval.machine.notes import note_of
 from adaptive_eval.notes import RunFinished, RunStopped, TrialsRegraded
 from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.view import drop_rows, read_view
-from adaptive_eval.machine.notes import note_of
 from adaptive_eval.show.serve import page_state
 from adaptive_eval.show.serve import site as sites
 from adaptive_eval.show.serve.page_state import to_json

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from adaptive_eval.running.serving import opened_endpoints
 from live_runs import MODELS, Found, Site
 from near_sites import NearCluster
 from patient_time import HANGS
@@ -14,7 +13,6 @@ from test_sites import LetsGo, places_of_its_own, run_at
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.config.load import load_config
-from adaptive_eval.endpoints.redaction import NOTHING_SECRET
 from adaptive_eval.notes import Event, ServerLaunched, ServerReleased, SiteLost, SitePlaced, events_of_kind
 from adaptive_eval.report.reader import RunReader
 
@@ -89,11 +87,10 @@ def test_models_that_share_a_place_of_the_cluster_take_turns(site: Site, at_home
     assert "None gpu0" in (site.directory() / "logs" / "ada.log").read_text()
 
 
-async def test_without_a_cluster_that_is_told(site: Site) -> None:
-    config = load_config(written(site), ())
-    with pytest.raises(ConfigError, match="pool.places: cluster needs a cluster: run it with --ray"):
-        async with opened_endpoints(config, site.folder, redactor=NOTHING_SECRET):
-            pass
+def test_without_a_cluster_that_is_told(site: Site) -> None:
+    refused = site.run(written(site))
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert "pool.places: cluster needs a cluster: run it with --ray" in refused.output
 
 
 @pytest.mark.parametrize("options", [[], ["--dry-run"]])

@@ -12,8 +12,8 @@ import yaml
 from document_blocks import require_understood
 
 from adaptive_eval.config.load import load_config
-from adaptive_eval.sites.opening import require_sites, site_resources
 from adaptive_eval.launch.types import SitesConfig
+from adaptive_eval.sites.opening import require_sites, site_resources
 
 FOLDER = Path(__file__).parents[2] / "configs" / "cluster"
 RECIPES = ("slurm.sbatch", "kubernetes.yml", "skypilot.yml")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from patient_time import HANGS
 
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, ReplicaStats
+from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
 from adaptive_eval.machine.trial import Request
 from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import (
@@ -20,7 +21,6 @@ from adaptive_eval.sites.messages import (
     pack_answer,
 )
 from adaptive_eval.supplies.served import ServedClient
-from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
 
 
 class PatientSite:

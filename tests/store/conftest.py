@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from two_by_two import HEADER
 
-from adaptive_eval.store.header import RunHeader
-from adaptive_eval.store import Store
+from adaptive_eval.store.write import RunStore
+
+OpenStore = Callable[[], RunStore]
 
 
 @pytest.fixture
@@ -16,12 +17,12 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def open_store(directory: Path) -> Iterator[Callable[..., Store]]:
+def open_store(directory: Path) -> Iterator[OpenStore]:
     """Opens the run of this test, again where it was closed; closes what the test leaves open."""
-    opened: list[Store] = []
+    opened: list[RunStore] = []
 
-    def open_it(header: RunHeader = HEADER) -> Store:
-        store = Store.open(directory, header).store
+    def open_it() -> RunStore:
+        store = RunStore.open(directory, HEADER).store
         opened.append(store)
         return store
 

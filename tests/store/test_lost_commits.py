@@ -9,15 +9,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from adaptive_eval.store import CommitBatch, Store, TrialKey
 from two_by_two import HEADER, make_trial
 
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.base.files import read_holder
-from adaptive_eval.notes import ServersNoticed
-from adaptive_eval.report.reader import RunReader
+from adaptive_eval.machine.records import Dropped
 from adaptive_eval.store.errors import DATABASE_FILE
+from adaptive_eval.store.read import LogReader
 from adaptive_eval.store.verify import Integrity
+from adaptive_eval.store.write import RunStore
 
 TRIALS = 40
 
@@ -25,9 +25,9 @@ TRIALS = 40
 @pytest.fixture
 def killed(tmp_path: Path) -> Path:
     """A run as a kill leaves it: its trials are in the log, since nobody has closed the database."""
-    with closing(Store.open(tmp_path / "run", HEADER).store) as store:
-        for trial in range(TRIALS):
-            store.commit(CommitBatch([make_trial(trial=trial)]))
+    with closing(RunStore.open(tmp_path / "run", HEADER).store) as store:
+        for number in range(TRIALS):
+            store.append(make_trial(number=number))
         return Path(shutil.copytree(tmp_path / "run", tmp_path / "killed"))
 
 
@@ -35,22 +35,26 @@ def log_of(run: Path) -> Path:
     return run / f"{DATABASE_FILE}-wal"
 
 
-def opened(run: Path) -> Store:
-    return Store.open(run, HEADER).store
+def opened(run: Path) -> RunStore:
+    return RunStore.open(run, HEADER).store
+
+
+def count(reader: LogReader) -> int:
+    return len([*reader.trials()])
 
 
 def test_a_killed_run_goes_on_with_all_that_was_committed(killed: Path) -> None:
-    with closing(RunReader.open(killed)) as reader:
-        assert reader.trial_count() == TRIALS
+    with closing(LogReader.open(killed)) as reader:
+        assert count(reader) == TRIALS
     with closing(opened(killed)) as store:
-        assert store.reader.trial_count() == TRIALS
+        assert count(store.reader) == store.last_seq == TRIALS
 
 
 def test_the_file_alone_says_what_run_it_is(tmp_path: Path) -> None:
     with closing(opened(tmp_path / "run")):
         (tmp_path / "copy").mkdir()
         shutil.copy(tmp_path / "run" / DATABASE_FILE, tmp_path / "copy")
-    with closing(RunReader.open(tmp_path / "copy")) as reader:
+    with closing(LogReader.open(tmp_path / "copy")) as reader:
         assert reader.header().name == HEADER.name
 
 
@@ -61,9 +65,9 @@ def test_trials_that_cannot_be_read_any_more_are_missed(killed: Path, cut: float
         os.truncate(log, int(cut * log.stat().st_size))
     else:
         log.unlink()
-    for use in (opened, RunReader.open):
+    for use in (opened, LogReader.open, RunStore.attach):
         with pytest.raises(
-            StoreError, match=rf"trials, but {TRIALS} were committed: its log, run.sqlite-wal, is missing"
+            StoreError, match=rf"ends with record \d+, but {TRIALS} were committed: its log, run.sqlite-wal, is missing"
         ):
             use(killed)
     assert [damage for damage in Integrity.check(killed).damages if "were committed" in damage]
@@ -82,15 +86,14 @@ def test_who_knows_goes_on_with_what_is_there(killed: Path) -> None:
     log_of(killed).unlink()
     (killed / "lock").unlink()
     with closing(opened(killed)) as store:
-        assert store.reader.trial_count() < TRIALS
-        store.commit(CommitBatch([make_trial(trial=TRIALS)]))
+        assert count(store.reader) < TRIALS
+        store.append(make_trial(number=TRIALS))
     assert read_holder(killed / "lock")["committed"] == 1
     with closing(opened(killed)) as store:
-        assert store.reader.trial_count() == 1
+        assert count(store.reader) == 1
 
 
 def test_a_run_whose_database_has_nothing_of_it_is_refused(killed: Path) -> None:
-    """As one is that an earlier version has left, whose tables were in the log."""
     log_of(killed).unlink()
     (killed / DATABASE_FILE).unlink()
     sqlite3.connect(killed / DATABASE_FILE).close()
@@ -99,22 +102,32 @@ def test_a_run_whose_database_has_nothing_of_it_is_refused(killed: Path) -> None
             opened(killed)
 
 
-def test_trials_that_are_forgotten_are_not_missed(tmp_path: Path) -> None:
+def test_trials_that_are_dropped_are_not_missed(tmp_path: Path) -> None:
+    """Their numbers in the log are used up, and what comes later has higher ones."""
     with closing(opened(tmp_path)) as store:
-        store.commit(CommitBatch([make_trial(trial=0), make_trial(trial=1)]))
-        store.forget_trials("small", [TrialKey("q1", 1)], ServersNoticed("small", "asked_again", "one"))
+        store.append(make_trial(), make_trial(number=1))
+        store.append(Dropped(make_trial(number=1).key))
     with closing(opened(tmp_path)) as store:
-        assert store.reader.trial_count() == 1
+        assert count(store.reader) == 1
+        store.append(make_trial(number=1))
+    with closing(opened(tmp_path)) as store:
+        assert count(store.reader) == 2
 
 
-BEGUN = "import os; from pathlib import Path; from adaptive_eval.store import database\n"
-KILLED = "connection = database.create(Path({0!r})); os._exit(9)"
+KILLED = """
+import os
+from pathlib import Path
+from adaptive_eval.store.database import create_database
+connection = create_database(Path({0!r}))
+os._exit(9)
+"""
 
 
 def test_a_start_that_was_killed_before_its_first_commit_begins_again(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
-    subprocess.run([sys.executable, "-c", BEGUN + KILLED.format(str(run))], check=False, timeout=60)
+    killed = subprocess.run([sys.executable, "-c", KILLED.format(str(run))], check=False, timeout=60)
+    assert killed.returncode == 9 and (run / DATABASE_FILE).exists()
     (run / "lock").write_text("{}")
     with closing(opened(run)) as store:
-        assert store.reader.trial_count() == 0
+        assert count(store.reader) == 0

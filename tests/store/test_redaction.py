@@ -1,69 +1,81 @@
 """The boundary of the store: an answer with a key in it is graded as it came, and stored without the key."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from adaptive_eval.store.redaction import redact_event, redact_grade, redact_trial
+from two_by_two import HEADER, make_trial
 
 from adaptive_eval.core.types import Cause
 from adaptive_eval.endpoints.redaction import NOTHING_SECRET, Redactor
-from adaptive_eval.endpoints.types import Answer, AnswerLogprobs
-from adaptive_eval.graders.types import SignalValue
+from adaptive_eval.endpoints.types import AnswerLogprobs
+from adaptive_eval.machine.notes import note_of
+from adaptive_eval.machine.records import Note, Row
+from adaptive_eval.machine.trial import GradeDetails, Trial
 from adaptive_eval.notes import BatchTaken, Change, Event, ModelSetAside, OnlyFailures, ServersNoticed, SettingsChanged
-from adaptive_eval.report.records import TrialRecord
-from adaptive_eval.store import CommitBatch, Draft, Regrade, Store
+from adaptive_eval.store.bulk import BulkImport
+from adaptive_eval.store.errors import DATABASE_FILE
+from adaptive_eval.store.redact import redact_note, redact_trial
+from adaptive_eval.store.write import RunStore
 
 KEY = "sk-a1b2c3d4e5f6g7h8i9"
 KEYS = Redactor([KEY])
+NUMBERS = {"ada": 0}
+NOTICED = ServersNoticed("ada", "renamed", f"now it is {KEY}")
 
 
-def answered(text: str, reasoning: str | None = None) -> Answer:
-    return Answer(text, "stop", 1, "http://a/v1", 0.1, reasoning=reasoning)
-
-
-def trial(
-    answer: Answer, signals: Mapping[str, SignalValue] = {}, found: str | None = None, error: str | None = None
-) -> TrialRecord:
-    return TrialRecord("ada", "q1", 0, 0, answer, None if error else 1, signals, found, error)
+def stored(trial: Trial, redactor: Redactor = KEYS) -> tuple[str, str | None, GradeDetails | None]:
+    """Text, reasoning and grade of a trial as it is stored."""
+    assert trial.answer is not None
+    answer = (clean := redact_trial(trial, trial.answer, redactor)).answer
+    assert answer is not None
+    return answer.text, answer.reasoning, clean.grade
 
 
 def test_extracted_text_stays_if_the_stored_answer_contains_it() -> None:
-    answer = answered(f"{KEY} says 42 m", f"my key is {KEY[:15]}")
-    kept = redact_trial(trial(answer, {"is_correct": True, "boxed": KEY, "unit": "m"}, "42"), KEYS)
-    assert (kept.answer.text, kept.answer.reasoning) == ("*** says 42 m", "my key is ***")
-    assert (kept.signals, kept.extracted) == ({"is_correct": True, "boxed": "***", "unit": "m"}, "42")
+    signals = {"is_correct": True, "boxed": KEY, "unit": "m"}
+    trial = make_trial(text=f"{KEY} says 42 m", reasoning=f"my key is {KEY[:15]}", signals=signals, extracted="42")
+    grade = GradeDetails({"is_correct": True, "boxed": "***", "unit": "m"}, "42")
+    assert stored(trial) == ("*** says 42 m", "my key is ***", grade)
 
 
 def test_an_extracted_piece_of_a_key_is_removed() -> None:
-    assert redact_trial(trial(answered(f"the answer is {KEY}"), found="1b2c3d4"), KEYS).extracted == "***"
+    _, _, grade = stored(make_trial(text=f"the answer is {KEY}", extracted="1b2c3d4"))
+    assert grade is not None and grade.extracted == "***"
 
 
 def test_a_score_with_a_key_that_is_not_in_the_answer_is_stored_without_it() -> None:
     """The scorer of an Inspect task may quote another model."""
-    kept = redact_trial(trial(answered("42"), {"why": f"it was sent {KEY}"}, f"{KEY}!"), KEYS)
-    assert (kept.signals, kept.extracted) == ({"why": "it was sent ***"}, "***!")
+    trial = make_trial(text="42", signals={"why": f"it was sent {KEY}"}, extracted=f"{KEY}!")
+    assert stored(trial)[2] == GradeDetails({"why": "it was sent ***"}, "***!")
 
 
 def test_an_error_of_a_grader_is_stored_without_the_key() -> None:
-    error = f"the grader raised ValueError: could not convert {KEY[:18]}"
-    kept = redact_trial(trial(answered(f"it is {KEY}"), error=error), KEYS)
-    assert kept.grader_error == "the grader raised ValueError: could not convert ***"
-    regraded = redact_grade(Regrade("ada", "q1", 0, None, {"said": KEY}, KEY, error), KEYS)
-    assert regraded[4:7] == ({"said": "***"}, "***", kept.grader_error)
+    error = "the grader raised ValueError: could not convert "
+    trial = make_trial(text=f"it is {KEY}", error=error + KEY[:18])
+    assert stored(trial)[2] == GradeDetails(error=f"{error}***")
 
 
 def test_a_key_split_over_tokens_is_removed_with_all_of_them() -> None:
     secret = AnswerLogprobs((KEY[:3], KEY[3:12], KEY[12:]), (-1.0, -2.0, -3.0))
-    kept = redact_trial(trial(replace(answered("nothing"), token_logprobs=secret)), KEYS)
-    assert kept.answer.token_logprobs == AnswerLogprobs(("", "", ""), secret.values)
+    trial = make_trial(text="nothing", logprobs=secret)
+    assert trial.answer is not None
+    clean = redact_trial(trial, trial.answer, KEYS).answer
+    assert clean is not None and clean.token_logprobs == AnswerLogprobs(("", "", ""), secret.values)
 
 
-def test_a_trial_without_a_key_is_the_same_object() -> None:
-    for one in (trial(answered("the answer is 42", "")), trial(answered("the answer is 42"), error="no")):
-        assert redact_trial(one, KEYS) is one
-    assert redact_trial(trial(answered(KEY)), NOTHING_SECRET) == trial(answered(KEY))
+def test_a_reason_for_finishing_is_stored_without_the_key() -> None:
+    trial = make_trial()
+    assert trial.answer is not None
+    clean = redact_trial(trial, replace(trial.answer, finish_reason=f"stop {KEY}"), KEYS).answer
+    assert clean is not None and clean.finish_reason == "stop ***"
+
+
+def test_a_trial_without_a_key_stays_as_it_is() -> None:
+    for trial in (make_trial(reasoning=""), make_trial(error="no"), make_trial()._replace(grade=None)):
+        assert trial.answer is not None and redact_trial(trial, trial.answer, KEYS) == trial
+    assert stored(make_trial(text=KEY), NOTHING_SECRET)[0] == KEY
 
 
 @pytest.mark.parametrize(
@@ -71,46 +83,70 @@ def test_a_trial_without_a_key_is_the_same_object() -> None:
     [
         ModelSetAside("ada", f"its server said {KEY}", Cause.GRADER),
         OnlyFailures("ada", 1, {f"error {KEY}": 2}, f"it said {KEY}"),
-        ServersNoticed("ada", "renamed", f"now it is {KEY}"),
+        NOTICED,
         SettingsChanged(1, 2, (Change("a.b", KEY, [KEY, {"c": KEY}]),)),
         BatchTaken("ada", "k", f"batch-{KEY}"),
     ],
 )
-def test_no_text_of_an_event_keeps_a_key(event: Event) -> None:
-    kept = redact_event(event, KEYS, {"ada"})
-    assert KEY in str(event) and KEY not in str(kept) and "***" in str(kept)
-    assert type(kept) is type(event) and kept.body().keys() == event.body().keys()
-    assert redact_event(kept, KEYS, {"ada"}) is kept
+def test_no_text_of_a_note_keeps_a_key(event: Event) -> None:
+    note = note_of(event, NUMBERS)
+    clean = redact_note(note, KEYS, NUMBERS)
+    assert KEY in str(note) and KEY not in str(clean) and "***" in str(clean)
+    assert (clean.kind, clean.model, clean.body.keys()) == (note.kind, note.model, note.body.keys())
+    assert redact_note(clean, KEYS, NUMBERS) == clean
 
 
 def test_names_stay_even_if_a_key_begins_like_them() -> None:
-    event = ModelSetAside("local-7b", "its key local-7b-key-12 was refused")
-    kept = redact_event(event, Redactor(["local-7b-key-12"]), {"local-7b"})
-    assert kept == ModelSetAside("local-7b", "its key *** was refused")
+    note = Note("noticed", 0, {"models": ["local-7b"], "text": "its key local-7b-key-12 was refused"})
+    clean = redact_note(note, Redactor(["local-7b-key-12"]), {"local-7b"})
+    assert clean.body == {"models": ["local-7b"], "text": "its key *** was refused"}
 
 
-def test_what_has_the_form_of_a_key_is_removed_from_events_though_nobody_knows_it() -> None:
-    event = ServersNoticed("ada", "renamed", "http://me:hunter2@host/v1 and sk-abcdefgh12345678abcd")
-    assert redact_event(event, NOTHING_SECRET, {}).text == "http://***@host/v1 and ***"
+def test_what_has_the_form_of_a_key_is_removed_from_notes_though_nobody_knows_it() -> None:
+    note = Note("noticed", 0, {"text": "http://me:hunter2@host/v1 and sk-abcdefgh12345678abcd"})
+    assert redact_note(note, NOTHING_SECRET, {}).body == {"text": "http://***@host/v1 and ***"}
 
 
-def test_a_commit_returns_what_it_has_written(open_store: Callable[..., Store]) -> None:
-    store = open_store()
-    store.redactor.add([KEY])
-    said = ServersNoticed("ada", "renamed", f"now it is {KEY}")
-    batch = CommitBatch(trials=[replace(trial(answered(f"I am {KEY}")), model="small")], events=[said])
-    written = store.commit(batch)
-    assert (written.trials, written.events[0].body()) == (list(store.reader.trials()), store.reader.events()[-1].body())
-    assert written.trials[0].answer.text == "I am ***"
-    store.regrade([Regrade("small", "q1", 0, 1, {"said": KEY}, KEY, None)], said)
-    (regraded,) = store.reader.trials()
-    assert (regraded.signals, regraded.extracted) == ({"said": "***"}, "***")
-    store.forget_trials("small", [], said)
-    assert KEY not in repr(store.reader.events())
+Writing = Callable[[RunStore, Trial, Note], list[Row]]
 
 
-def test_no_file_of_a_draft_has_a_key(tmp_path: Path) -> None:
-    draft = Draft.begin(tmp_path, KEYS)
-    draft.add([trial(answered(f"I am {KEY}"))])
-    draft.close()
+def committed(store: RunStore, trial: Trial, note: Note) -> list[Row]:
+    return store.append(trial, note)
+
+
+def regraded(store: RunStore, trial: Trial, note: Note) -> list[Row]:
+    store.append(make_trial())
+    store.regrade(lambda seq, stored: trial, [note])
+    return []
+
+
+def with_settings_changed(store: RunStore, trial: Trial, note: Note) -> list[Row]:
+    return [*store.change_settings(HEADER, [("a.b", KEY, None)]), *store.append(trial)]
+
+
+def imported(store: RunStore, trial: Trial, note: Note) -> list[Row]:
+    store.close()
+    (store.directory / DATABASE_FILE).unlink()
+    bulk = BulkImport.begin(store.directory, KEYS)
+    for name in HEADER.models:
+        bulk.model(name)
+    bulk.add([trial])
+    bulk.finish(HEADER, {}, [note])
+    bulk.close()
+    return []
+
+
+@pytest.mark.parametrize("write", [committed, regraded, with_settings_changed, imported])
+def test_no_way_into_the_store_lets_a_key_through(tmp_path: Path, write: Writing) -> None:
+    store = RunStore.open(tmp_path, HEADER, Redactor()).store
+    store.redactor.add([KEY])  # as one is that is heard of later
+    written = write(store, make_trial(text=f"I am {KEY}", extracted=KEY), note_of(NOTICED, {"ada": 0}))
+    store.close()
+    store = RunStore.attach(tmp_path)
+    ((seq, trial),), notes = store.reader.trials(), store.reader.notes()
+    store.close()
+    assert trial.answer is not None and trial.answer.text == "I am ***"
+    assert trial.grade is not None and trial.grade.extracted == "***"
+    assert notes and all("***" in str(note.body) for _, note in notes)
     assert not [path for path in tmp_path.iterdir() if KEY.encode() in path.read_bytes()]
+    assert sorted(written, key=str) == sorted([(seq, trial), *notes], key=str) or not written, "and the run goes on so"

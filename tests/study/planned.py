@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import yaml
+from stored_runs import store_records
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import trial_cost
@@ -16,7 +17,6 @@ from adaptive_eval.core.types import Outcome
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.simulate.worlds import binary
-from adaptive_eval.store import CommitBatch, Store
 from scorio.moments import FloatArray
 
 MODELS = ("ada", "bob", "cyd")
@@ -67,7 +67,6 @@ def store_run(
     """Run to the end, or to the end of so many rounds, and store it as `run` does; returns the trials."""
     controller, weights = Controller(prepared.plan), prepared.plan.bench.weights
     tape = Tape.from_chances(world, weights, np.random.default_rng(seed))
-    store = Store.open(directory, prepared.header).store
     trials = []
     while controller.finished is None and (rounds is None or len(controller.looks) < rounds):
         outcomes = [
@@ -79,8 +78,7 @@ def store_run(
             Outcome(prepared.models.index(one.model), QUESTIONS.index(one.question), one.trial, one.category or 0)
             for one in outcomes
         )
-    store.commit(CommitBatch(trials, elapsed=60.0))
-    store.close()
+    store_records(directory, prepared.header, trials, elapsed=60.0)
     return len(trials)
 
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from adaptive_eval.store import CommitBatch, Store
 from planned import (
     LATENCY,
     MODELS,
@@ -16,6 +15,7 @@ from planned import (
     prepared_from,
     write_config,
 )
+from stored_runs import store_records
 
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.config.prepare import PreparedRun
@@ -41,10 +41,7 @@ def prepared(tmp_path: Path) -> PreparedRun:
 
 
 def stored(prepared: PreparedRun, directory: Path) -> Path:
-    store = Store.open(directory, prepared.header).store
-    store.commit(CommitBatch([outcome_of(prepared, *one) for one in FEW], elapsed=7.0))
-    store.close()
-    return directory
+    return store_records(directory, prepared.header, [outcome_of(prepared, *one) for one in FEW], elapsed=7.0)
 
 
 def test_trials_go_by_name_and_id_whatever_their_order(tmp_path: Path, prepared: PreparedRun) -> None:

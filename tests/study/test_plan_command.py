@@ -23,13 +23,13 @@ from planned import (
     store_run,
     write_config,
 )
+from stored_runs import store_records
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.notes import ServerLaunched
 from adaptive_eval.machine.clocks import HeldTime
-from adaptive_eval.store import CommitBatch, Store
+from adaptive_eval.notes import ServerLaunched
 from adaptive_eval.study.types import FORMAT
 
 
@@ -323,10 +323,10 @@ def test_the_time_of_servers_that_the_run_starts_is_what_a_cap_on_gpu_hours_coun
     assert starts < guessed["need"]["costs"]["gpu_hours"]["low"] < guessed["fixed"]["gpu_hours"]
     prepared = prepared_from(path, models)
     store_run(prepared, Path("runs/small"), rounds=2)
-    store = Store.open(Path("runs/small"), prepared.header).store
     events = [ServerLaunched(one, seconds=seconds) for one in MODELS for seconds in (80.0, 20.0)]
-    store.commit(CommitBatch(events=events, held={MODELS[0]: HeldTime(1800.0, 3600.0)}))
-    store.close()
+    store_records(
+        Path("runs/small"), prepared.header, events=events, held={MODELS[0]: HeldTime(1800.0, 3600.0)._asdict()}
+    )
     found = forecast(str(path), "--set", models, "--pilot", "runs/small", "--set", "budget.gpu_hours=1.2")
     assert "a server that the run starts takes 80 s, as in the pilot" in found["basis"]
     assert found["spent"]["gpu_hours"] == 1.0

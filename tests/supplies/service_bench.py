@@ -10,14 +10,14 @@ from batch_bench import CONFIG, SAMPLING, BetaWire, DirectModel, DirectWire, Ser
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.batching import BatchConfig
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.notes import parse_event
-from adaptive_eval.notes.batches import BatchEnded, BatchPlanned, BatchTaken, PendingBatch, pending_batches
-from adaptive_eval.notes.event import Event
 from adaptive_eval.machine.events import Answered, Failed, Noted, Wasted
 from adaptive_eval.machine.events import Event as RunEvent
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.supply import AskedModel, EndpointClient
 from adaptive_eval.machine.trial import Key, Request
+from adaptive_eval.notes import parse_event
+from adaptive_eval.notes.batches import BatchEnded, BatchPlanned, BatchTaken, PendingBatch, pending_batches
+from adaptive_eval.notes.event import Event
 from adaptive_eval.supplies.batches.model import ModelBatches
 from adaptive_eval.supplies.batches.service import BatchService
 from adaptive_eval.supplies.batches.supply import BatchSupply

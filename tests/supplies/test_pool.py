@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from adaptive_eval.base.errors import LaunchFailed
-from adaptive_eval.notes.event import Event
-from adaptive_eval.notes.servers import ServerRests, ServersAwaited, ServersNoticed
+from adaptive_eval.launch.hosts import OnLost, PlaceLost
 from adaptive_eval.machine.events import Event as RunEvent
 from adaptive_eval.machine.events import Hopeless, Noted, Unservable
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.supply import Demand
+from adaptive_eval.notes.event import Event
+from adaptive_eval.notes.servers import ServerRests, ServersAwaited, ServersNoticed
 from adaptive_eval.supplies.pool import AWAITED_SECONDS, PooledModel, ServerPool
-from adaptive_eval.launch.hosts import OnLost, PlaceLost
 
 ADA, BOB, CYD = range(3)
 NAMES = ["ada", "bob", "cyd"]

@@ -16,17 +16,17 @@ from patient_time import HANGS, until
 from adaptive_eval.base.errors import EndpointError, LaunchFailed
 from adaptive_eval.core import Budget, Plan
 from adaptive_eval.core.types import Reason
-from adaptive_eval.notes.servers import ServerLaunched, ServerReleased, ServersNoticed
+from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
+from adaptive_eval.launch.hosts import OnEvent, OnLost, PlaceLost, ServerHost
 from adaptive_eval.machine.charges import Charge
 from adaptive_eval.machine.driver import Aborted, Driver
 from adaptive_eval.machine.events import AbortKind
 from adaptive_eval.machine.supply import AskedModel, Supply
+from adaptive_eval.notes.servers import ServerLaunched, ServerReleased, ServersNoticed
 from adaptive_eval.store.read import LogReader
 from adaptive_eval.supplies.launched import LaunchedSupply
 from adaptive_eval.supplies.pool import PooledModel
 from adaptive_eval.supplies.served import RunServers, ServedClient
-from adaptive_eval.launch.hosts import OnEvent, OnLost, PlaceLost, ServerHost
-from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
 
 NAMES = list(SKILLS)
 MODELS = range(len(NAMES))

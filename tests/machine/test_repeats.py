@@ -1,14 +1,13 @@
 """Answers that come again: an alarm where independent samples would not, and never for what may legitimately agree."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from adaptive_eval.core.types import Cost
+from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.endpoints.types import Sampling
-from adaptive_eval.report.records import StoredOutcome
 from adaptive_eval.machine.repeats import (
     MAX_QUESTIONS,
     AnswerWatch,
@@ -16,11 +15,22 @@ from adaptive_eval.machine.repeats import (
     SamplingFreedom,
     find_repeats,
     repeats_sentence,
+    watched_questions,
 )
+from adaptive_eval.machine.trial import DONE, AnswerFacts, Trial
 
 WARM, HOT = SamplingFreedom(0.6), SamplingFreedom(1.0)
 Texts = Callable[[int, int], object]
 """The text of a question's trial."""
+
+
+def add(
+    watch: AnswerWatch, question: int, number: int, digest: int | None, flags: str = "", size: int = 512,
+    *, right: bool | None = None,
+) -> None:  # fmt: skip
+    """Add an answer that is graded as wrong, unless its grader says whether it is right."""
+    trial = Trial(0, question, number, 0, DONE, category=0, kinds=answer_kinds(flags))
+    watch.add(trial, AnswerFacts(digest, size, right, True, 5))
 
 
 def watched(texts: Texts, questions: int = 30, trials: int = 8, *, size: int = 3, right: bool = False) -> AnswerWatch:
@@ -29,8 +39,7 @@ def watched(texts: Texts, questions: int = 30, trials: int = 8, *, size: int = 3
     cells = list(itertools.product(range(questions), range(trials)))
     np.random.default_rng(1).shuffle(cells)
     for question, trial in cells:
-        digest = hash((question, texts(question, trial)))
-        found.add(StoredOutcome("m", f"q{question}", trial, int(right), Cost(), "", digest, size, right, True))
+        add(found, question, trial, hash((question, texts(question, trial))), size=size, right=right)
     return found
 
 
@@ -117,16 +126,12 @@ def test_where_nothing_can_be_said_that_is_said() -> None:
 
 
 def test_pairs_are_disjoint_and_of_one_question() -> None:
-    def outcomes() -> Iterator[StoredOutcome]:
-        for trial, digest in enumerate([1, 2, 2, 1, 7, 7, 9]):
-            yield StoredOutcome("m", "q", trial, 0, Cost(), "", digest)
-        yield StoredOutcome("m", "other", 6, 0, Cost(), "", 9)
-        yield StoredOutcome("m", "q", 7, 0, Cost(), "empty", None)
-        yield StoredOutcome("m", "q", 8, 0, Cost(), "timed_out", 9)
-
     found = AnswerWatch()
-    for outcome in outcomes():
-        found.add(outcome)
+    for trial, digest in enumerate([1, 2, 2, 1, 7, 7, 9]):
+        add(found, 0, trial, digest)
+    add(found, 1, 6, 9)
+    add(found, 0, 7, None, "empty")
+    add(found, 0, 8, 9, "timed_out")
     assert found.repeated == 3
     assert find_repeats(found, HOT) is None
 
@@ -156,23 +161,28 @@ def test_the_length_of_a_choice_says_nothing() -> None:
     """Twenty words around one of four letters are no twenty words of its own."""
     choices = AnswerWatch()
     for question, trial in itertools.product(range(40), range(4)):
-        choices.add(StoredOutcome("m", f"q{question}", trial, 0, Cost(), "", question % 4, 160, False, True))
+        add(choices, question, trial, question % 4, size=160, right=False)
     assert not alarmed(find_repeats(choices, HOT))
     assert alarmed(find_repeats(watched(stuck, 40, 4, size=160), HOT))
 
 
-def test_a_few_questions_are_watched_whatever_the_order() -> None:
-    def watch(order: Sequence[int]) -> AnswerWatch:
-        found = AnswerWatch()
-        for number in order:
-            found.add(StoredOutcome("m", f"q{number % 2000}", number // 2000, 0, Cost(), "", number))
-        return found
+def test_a_few_questions_are_watched_whatever_the_order_of_questions() -> None:
+    keys = [f"q{number}" for number in range(2000)]
+    watched = watched_questions(keys)
+    assert len(watched) == MAX_QUESTIONS
+    assert {keys[at] for at in watched} == {keys[::-1][at] for at in watched_questions(keys[::-1])}
+    assert watched_questions(keys[:7]) == {*range(7)}
 
-    rng = np.random.default_rng(3)
-    one, other = (watch(rng.permutation(6000).tolist()) for _ in range(2))
-    assert one == other and len(list(one.in_order())) == MAX_QUESTIONS
-    assert all(len(answers) == 3 for answers in one.in_order())
-    assert all(len(answers) == 1 for answers in one.in_order({f"q{number}": 1 for number in range(2000)}))
+
+def test_what_is_watched_is_read_in_order_and_up_to_a_trial() -> None:
+    watch = AnswerWatch()
+    for number in (2, 0, 1):
+        add(watch, 1, number, number)
+    copied = watch.copy()
+    add(watch, 0, 0, 5)
+    assert [[number for number, _ in answers] for answers in watch.in_order()] == [[0, 1, 2], [0]]
+    assert [[number for number, _ in answers] for answers in watch.in_order([0, 2])] == [[0, 1]]
+    assert len([*copied.in_order()]) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,19 @@
-"""Events: what is stored of each kind is what versions without these classes wrote and read."""
+"""Events: what is stored of each kind comes back as it was."""
 
 import json
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from forging import forging
+from two_by_two import HEADER
 
-from adaptive_eval import store
+from adaptive_eval import notes
 from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.core.types import Cause, Reason
+from adaptive_eval.machine.notes import event_of, note_of
+from adaptive_eval.machine.records import Note
 from adaptive_eval.notes import (
     CLASSES,
     AlarmRaised,
@@ -53,15 +55,13 @@ from adaptive_eval.notes import (
     ThresholdsFrozen,
     TrialsImported,
     TrialsRegraded,
-    VerdictsAsked,
-    VerdictsWasted,
     events_since_start,
     parse_event,
 )
 from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.view import event_view
-from adaptive_eval.store import Store
+from adaptive_eval.store.write import RunStore
 
 STORED = [
     (RunStarted(0, 7, "here", "0.1"), "started", {"trials": 0, "pid": 7, "host": "here", "version": "0.1"}),
@@ -195,19 +195,9 @@ STORED = [
         },
     ),
     (
-        BaselineAsked("5f", (-0.5, -1.5, -2.0), (2,), 12, 0.5, 1.5),
+        BaselineAsked("5f", (-0.5, -1.5, -2.0), (2,)),
         "baseline",
-        {"asked_as": "5f", "scores": [-0.5, -1.5, -2.0], "unseen": [2], "tokens": 12, "usd": 0.5, "gpu_seconds": 1.5},
-    ),
-    (
-        VerdictsAsked(3, -12, -0.5, 1.5),
-        "verdicts_asked",
-        {"answers": 3, "tokens": -12, "usd": -0.5, "gpu_seconds": 1.5},
-    ),
-    (
-        VerdictsWasted("ada", 2, 12, 0.5, 1.5),
-        "verdicts_in_vain",
-        {"model": "ada", "verdicts": 2, "tokens": 12, "usd": 0.5, "gpu_seconds": 1.5},
+        {"asked_as": "5f", "scores": [-0.5, -1.5, -2.0], "unseen": [2]},
     ),
     (
         BatchPlanned("ada", "k", ("a-1", "b-2"), 4.0),
@@ -251,17 +241,23 @@ STORED = [
 ]
 
 
+NUMBERS = {"ada": 0, "old": 1}
+
+
 @pytest.mark.parametrize(("event", "kind", "body"), STORED, ids=lambda one: one if isinstance(one, str) else "")
-def test_every_kind_is_stored_as_ever_and_comes_back(event: Event, kind: str, body: dict[str, object]) -> None:
+def test_every_kind_is_stored_as_ever_and_comes_back(event: Event, kind: str, body: dict[str, Any]) -> None:
     assert (event.kind, json.loads(json.dumps(event.body()))) == (kind, body)
     assert parse_event(kind, body, 3.0) == replace(event, at=3.0)
+    note = note_of(event, NUMBERS)
+    assert note.kind == kind and note.model == (NUMBERS[body["model"]] if "model" in body else None)
+    assert event_of(note, {number: name for name, number in NUMBERS.items()}, 3.0) == replace(event, at=3.0)
     assert not any(isinstance(value, list | tuple | dict) for value in event_view(event).body.values())
 
 
 def test_no_kind_is_forgotten() -> None:
     assert {type(event) for event, _, _ in STORED} == set(CLASSES)
     assert len({one.KIND for one in CLASSES}) == len(CLASSES)
-    classes = [one for one in vars(store).values() if isinstance(one, type) and issubclass(one, Event)]
+    classes = [one for one in vars(notes).values() if isinstance(one, type) and issubclass(one, Event)]
     assert {one for one in classes if hasattr(one, "KIND")} == set(CLASSES)
 
 
@@ -299,11 +295,10 @@ def test_what_is_damaged_is_refused_with_its_place(kind: str, body: object, told
         parse_event(kind, body)
 
 
-def test_a_damaged_event_is_told_with_the_run(open_store: Callable[[], Store], directory: Path) -> None:
-    open_store().close()
-    with forging(directory) as database:
-        database.execute("INSERT INTO events (at, kind, body, checksum) VALUES (1.0, 'finished', '{}', 0)")
-    with closing(RunReader.open(directory)) as reader, pytest.raises(StoreError, match=r"two-by-two: .* is damaged"):
+def test_a_damaged_note_is_told_with_the_run(tmp_path: Path) -> None:
+    with closing(RunStore.open(tmp_path / "run", HEADER).store) as store:
+        store.append(Note("finished"))
+    with closing(RunReader.open(tmp_path / "run")) as reader, pytest.raises(StoreError, match=r"run: .* is damaged"):
         reader.events()
 
 

@@ -1,0 +1,36 @@
+"""Runs that are stored without a server: their trials are made up, so that every value in them is known."""
+
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from adaptive_eval.machine.notes import note_of
+from adaptive_eval.notes import Event
+from adaptive_eval.report.records import TrialRecord
+from adaptive_eval.store.header import RunHeader
+from adaptive_eval.store.write import RunStore
+
+
+def store_records(
+    directory: Path,
+    header: RunHeader,
+    records: Iterable[TrialRecord] = (),
+    events: Iterable[Event] = (),
+    *,
+    elapsed: float | None = None,
+    held: Mapping[str, Any] | None = None,
+) -> Path:
+    """Store trials and events in a new run, or at the end of the one that is there, with new settings if `header` has
+    others; returns its directory."""
+    rest = iter(records)
+    with closing(RunStore.open(directory, header).store) as store:
+        if store.reader.configurations()[-1] != header.configuration:
+            store.change_settings(header, [])
+        models, questions = store.reader.models(), store.reader.questions()
+        while part := list(islice(rest, 1000)):
+            store.append(*(record.numbered(models[record.model], questions[record.question]) for record in part))
+        notes = [note_of(event, models) for event in events]
+        store.commit([*enumerate(notes, store.last_seq + 1)], elapsed=elapsed, held=held)
+    return directory
