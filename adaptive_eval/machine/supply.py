@@ -15,7 +15,7 @@ from typing import Protocol
 from adaptive_eval.base.errors import EndpointError, Rejected, RetryNotAllowed
 from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Prompt, Reachable
+from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, Prompt, Reachable, RetryGate
 from adaptive_eval.machine.events import Answered, Capacity, Event, Failed, Received, Wasted
 from adaptive_eval.machine.follow_up import RequestFailure
 from adaptive_eval.machine.records import Note
@@ -84,7 +84,7 @@ class Supply(Protocol):
 class ModelClient(Protocol):
     """A model that can be asked, wherever its servers are."""
 
-    async def ask(self, request: Request, again: Again | None) -> Sequence[Answer]:
+    async def ask(self, request: Request, again: RetryGate | None) -> Sequence[Answer]:
         """The answers to a request, in the order of its trials; raises `EndpointError`.
 
         `again` is awaited before an answer that may have cost something is asked for once more.
@@ -111,7 +111,7 @@ class EndpointClient:
     seed: Callable[[int, int], int]
     """The seed of a question's trial."""
 
-    async def ask(self, request: Request, again: Again | None) -> Sequence[Answer]:
+    async def ask(self, request: Request, again: RetryGate | None) -> Sequence[Answer]:
         """Sample with the seeds of the trials."""
         return await self.endpoint.sample(self.prompt(request.question), self.seeds(request), again)
 
@@ -217,7 +217,7 @@ class EndpointSupply:
         self._polled_at = now
         for model in self._models:
             self._post_losses(model)
-            stuck = self.stats(model).aside
+            stuck = self.stats(model).stuck_requests
             if stuck != self._stuck[model]:
                 self._stuck[model] = stuck
                 self.post_capacity(model)

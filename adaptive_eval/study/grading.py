@@ -14,7 +14,7 @@ from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import benchmark_questions, graders_that_ask
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.records import JudgeUse
-from adaptive_eval.study.pilot import BYTES_A_TOKEN, GUESSED_SHARE, GUESSED_SPEED, AnswerUsage
+from adaptive_eval.study.pilot import BYTES_PER_TOKEN, GUESSED_SHARE, GUESSED_SPEED, AnswerUsage
 from adaptive_eval.study.timed import NO_VERDICTS, VerdictTimes
 
 
@@ -94,7 +94,7 @@ def _guessed_cost(questions: Sequence[Question], grader: AskedGrader, usage: Ans
 def _guessed_seat_cost(seat: AskedGrader, questions: Sequence[Question], answer: float) -> Cost:
     sent = (seat.transcript(question, "") for question in questions)
     size = float(np.mean([len(one.system.encode()) + len(one.user.encode()) for one in sent]))
-    prompt = size / BYTES_A_TOKEN + answer
+    prompt = size / BYTES_PER_TOKEN + answer
     completion = _guessed_reply_tokens(seat)
     seconds = completion / GUESSED_SPEED * gpu_share(seat.gpus, seat.host, seat.concurrency.in_flight)
     usd = 0.0 if seat.price is None else seat.price.usd(prompt, completion)

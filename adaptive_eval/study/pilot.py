@@ -30,7 +30,7 @@ from adaptive_eval.report.records import JudgeUse, TrialFacts
 from adaptive_eval.store.header import RunHeader
 from scorio.moments import FloatArray
 
-BYTES_A_TOKEN = 4.0
+BYTES_PER_TOKEN = 4.0
 """Bytes per token of an English prompt, according to the makers of tokenizers."""
 GUESSED_SHARE = 0.25
 """Guessed length of an answer as a share of `max_tokens`."""
@@ -82,7 +82,7 @@ def guessed_lengths(weights: FloatArray) -> FloatArray:
 def guess(models: Sequence[ModelConfig], prompts: Sequence[Sequence[Prompt]], weights: FloatArray) -> AnswerUsage:
     """A guess without a pilot; nan for a model without `max_tokens`."""
     most = np.array([model.sampling.max_tokens or np.nan for model in models], dtype=float)
-    asked = np.array([np.mean([prompt_bytes(prompt) for prompt in own]) / BYTES_A_TOKEN for own in prompts])
+    asked = np.array([np.mean([prompt_bytes(prompt) for prompt in own]) / BYTES_PER_TOKEN for own in prompts])
     completion = GUESSED_SHARE * most[:, None] * guessed_lengths(weights)
     prompt_tokens = np.repeat(asked[:, None], len(weights), axis=1)
     return AnswerUsage(prompt_tokens, completion, completion / GUESSED_SPEED, np.full(len(models), GUESSED_SPREAD))
@@ -166,12 +166,12 @@ def cost_table(
     rows = zip(models, *columns, strict=True)
     costs = []
     for model, *own in rows:
-        cost = partial(usage_cost, model, abreast=_answers_abreast(model, models))
+        cost = partial(usage_cost, model, concurrent_answers=_concurrent_answers(model, models))
         costs.append(tuple(cost(*used).plus(grade) for used in zip(*own, strict=True)))
     return tuple(costs)
 
 
-def _answers_abreast(model: ModelConfig, models: Sequence[ModelConfig]) -> int:
+def _concurrent_answers(model: ModelConfig, models: Sequence[ModelConfig]) -> int:
     """Answers in flight at each server of a model, of all models that share them."""
     shared = model.shared_addresses
     others = [other for other in models if shared and other.shared_addresses == shared] or [model]

@@ -165,9 +165,9 @@ def open_supplies(context: SupplyContext, models: Models) -> dict[int, Supply]:
 def allow_open_files(config: RunConfig) -> list[Notice]:
     """Raise the limit of open files; returns a notice if that is not enough."""
     servers = [model.concurrency.in_flight for model in config.asked for _ in model.replicas]
-    wanted = open_files.wanted_for(sum(servers), len(servers))
+    wanted = open_files.files_needed(sum(servers), len(servers))
     allowed = open_files.allow(wanted)
-    return [] if allowed >= wanted else [Notice("few_open_files", open_files.too_few(wanted, allowed))]
+    return [] if allowed >= wanted else [Notice("few_open_files", open_files.too_few_message(wanted, allowed))]
 
 
 def open_direct(context: SupplyContext, models: Models) -> Supply:

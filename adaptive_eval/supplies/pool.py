@@ -153,8 +153,8 @@ class ServerPool:
             return None
         circle = _circle(place.host.models, place.model)
         wanted = [model for model in circle if self._is_needed(model, demand) and model not in place.failed]
-        if place.model is None and place.host.found_model in wanted:
-            wanted.sort(key=lambda model: model != place.host.found_model)
+        if place.model is None and place.host.loaded_model in wanted:
+            wanted.sort(key=lambda model: model != place.host.loaded_model)
         elsewhere = {other.model for other in self._places if other is not place}
         return self._choose(wanted, elsewhere, demand)
 
@@ -246,7 +246,7 @@ class ServerPool:
         served = {place.model for place in self._places}
         needed: dict[tuple[int, ...], list[int]] = {}
         """Of each list of models that hosts have in common, those that are needed."""
-        for place in sorted(absent, key=lambda one: (not one.acquiring, not one.host.is_kept)):
+        for place in sorted(absent, key=lambda one: (not one.acquiring, not one.host.is_left_over)):
             host, models = place.host, tuple(place.host.models)
             if models not in needed:
                 needed[models] = [model for model in models if self._is_needed(model, demand)]
@@ -255,8 +255,8 @@ class ServerPool:
             if model is not None:
                 promised[model] += 1
                 served.add(model)
-            elif host.is_kept:
-                model = models[0] if host.found_model is None else host.found_model
+            elif host.is_left_over:
+                model = models[0] if host.loaded_model is None else host.loaded_model
             if place.move is not None:
                 if _all_settled(place, demand):
                     place.move.cancel()

@@ -12,7 +12,7 @@ from fakes import QUESTIONS, SKILLS, TRIALS, FakeEndpoint, FakeGrading, plan
 from adaptive_eval.base.errors import Rejected, RetryNotAllowed, Unavailable
 from adaptive_eval.core.settings import Budget, Pace, Trials
 from adaptive_eval.core.types import Reason
-from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Prompt
+from adaptive_eval.endpoints.types import Answer, EndpointStats, Prompt, RetryGate
 from adaptive_eval.machine.driver import Aborted, Driver
 from adaptive_eval.store.read import LogReader
 
@@ -131,7 +131,7 @@ class LosingEndpoint(FakeEndpoint):
     lost: int = 0
     refused: Counter[str] = field(default_factory=Counter)
 
-    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+    async def sample(self, prompt: Prompt, seeds: range, again: RetryGate | None = None) -> list[Answer]:
         if len(self.samples) % 10 == 3:
             self.samples.append(("lost", seeds))
             self.lost += len(seeds)

@@ -18,7 +18,7 @@ from fakes import QUESTIONS, Bed, FakeEndpoint, FakeGrading, plan
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.settings import Budget, Pace
-from adaptive_eval.endpoints.types import Again, Answer, Prompt
+from adaptive_eval.endpoints.types import Answer, Prompt, RetryGate
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.notes import LooksRetaken, RegradingBegun, RunResumed, TrialsRegraded
 from adaptive_eval.questions.types import Question
@@ -261,7 +261,7 @@ async def test_what_is_in_flight_of_a_model_that_was_set_aside_is_stored_before_
     slow = Bed.request("bob", "q2", 3)[1]  # of the round that runs ahead
 
     class Late(FakeEndpoint):
-        async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+        async def sample(self, prompt: Prompt, seeds: range, again: RetryGate | None = None) -> list[Answer]:
             answers = await super().sample(prompt, seeds)
             if slow in seeds:
                 await late.wait()

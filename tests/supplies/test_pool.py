@@ -24,8 +24,8 @@ CAPACITY = 10
 class FakeHost:
     """A place that does at once what it is told, and remembers it."""
 
-    is_kept = False
-    found_model: int | None = None
+    is_left_over = False
+    loaded_model: int | None = None
 
     def __init__(
         self,

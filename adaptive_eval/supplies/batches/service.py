@@ -30,7 +30,7 @@ class BatchService:
         self._sampling = sampling
         read = config if settings.kind != "anthropic" else config.model_copy(update={"api": "chat"})
         keeps = sampling.logprobs == KEEP_TOKENS
-        self._reader = AnswerReader(read, wire.redactor, sampling.longest_answer, wire.note, keeps_tokens=keeps)
+        self._reader = AnswerReader(read, wire.redactor, sampling.longest_answer, wire.note, keep_tokens=keeps)
         self._replica = config.replicas[0] + BATCHED
 
     def encode(self, custom_id: str, prompt: Prompt, seed: int) -> bytes:

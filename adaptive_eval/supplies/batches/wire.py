@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from adaptive_eval.base.errors import Unavailable
 from adaptive_eval.endpoints.client import convert_failures, request_headers, unauthorized_hint
 from adaptive_eval.endpoints.failures import (
-    READ,
+    MAX_READ_CHARS,
     Failure,
     FailureKind,
     Refusal,
@@ -31,7 +31,7 @@ from adaptive_eval.endpoints.retry import Retries, believed_wait
 from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.settings import DEFAULT
 from adaptive_eval.endpoints.traffic import Traffic
-from adaptive_eval.endpoints.transport import MOST_BYTES, httpx_timeouts
+from adaptive_eval.endpoints.transport import MAX_BYTES_EXTENSION, httpx_timeouts
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Notice, Sampling
 
 T = TypeVar("T")
@@ -182,7 +182,7 @@ class BatchWire:
             data=data,
             files=files,
             headers=None if content is None else {"Content-Type": "application/json"},
-            extensions={"timeout": httpx_timeouts(limit), MOST_BYTES: most},
+            extensions={"timeout": httpx_timeouts(limit), MAX_BYTES_EXTENSION: most},
         )
         with convert_failures(self.redactor, limit):
             async with asyncio.timeout(limit):
@@ -205,7 +205,8 @@ class BatchWire:
             return
         if status == CONFLICT:
             raise Refusal(
-                status, f"HTTP {status}: {safe_excerpt(body[:READ].decode('utf-8', 'replace'), self.redactor)}"
+                status,
+                f"HTTP {status}: {safe_excerpt(body[:MAX_READ_CHARS].decode('utf-8', 'replace'), self.redactor)}",
             )
         signal = error_signal(
             status, body, headers, redactor=self.redactor, unauthorized=self._unauthorized
