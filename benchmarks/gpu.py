@@ -236,7 +236,7 @@ async def run(design: str, url: str, world: World, options: Namespace, seed: int
         folder = Path(name)
         (folder / "questions.jsonl").write_text("\n".join(json.dumps(row) for row in question_rows(world)))
         async with Front(world, seed, url, options.median_tokens) as front:
-            trials: dict[str, Any] = {"max": most, "optimize": "cost" if design == "cost" else "time"}
+            trials: dict[str, Any] = {"max": most, "optimize": "time" if design == "fixed" else design}
             settings = {
                 "questions": "questions.jsonl",
                 "models": [{"name": model, "base_url": front.base_url, "gpus": 1} for model in world.models],

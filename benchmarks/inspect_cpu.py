@@ -75,7 +75,7 @@ def by_controller(folder: Path, url: str, epochs: int) -> tuple[float, int]:
         "name": run,
         "benchmark": {"inspect": "known.py@known"},
         "models": [
-            {"name": name, "inspect": f"openai-api/sim/{name}", "config": {"temperature": 0.6}} for name in MODELS
+            {"name": name, "inspect": {"model": f"openai-api/sim/{name}", "temperature": 0.6}} for name in MODELS
         ],
         "concurrency": SLOTS,
         "trials": {"min": 4, "max": epochs, "optimize": "cost"},

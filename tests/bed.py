@@ -94,6 +94,12 @@ class MachineBed:
 
     async def start(self, during: Callable[[Driver], object] | None = None) -> Machine:
         """Run until it ends; `during` gets the driver before."""
+        machine = await self.start_or_stop(during)
+        assert machine is not None
+        return machine
+
+    async def start_or_stop(self, during: Callable[[Driver], object] | None = None) -> Machine | None:
+        """The same; None if it was stopped before all was replayed."""
         store, _ = RunStore.open(self.directory, self.header)
         with closing(store):
             driver = Driver(
@@ -110,13 +116,14 @@ class MachineBed:
                 tuple(numbers),
                 slots=dict.fromkeys(numbers, self.first_slots),
                 samples=dict.fromkeys(numbers, self.samples),
+                verdicts_at_once=self.grading.at_once,
             )
             driver.use(dict.fromkeys(numbers, self.supply(driver)))
             if during is not None:
                 during(driver)
             machine, first = await begin(driver, store, store.reader, [Stage(setting)])
             try:
-                self.reason: Reason | None = await driver.run(machine, first)
+                self.reason: Reason | None = machine and await driver.run(machine, first)
             finally:
                 await driver.close()
         return machine

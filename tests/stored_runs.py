@@ -22,8 +22,8 @@ def store_records(
     elapsed: float | None = None,
     held: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Store trials and events in a new run, or at the end of the one that is there, with its new settings if `header`
-    has others; returns its directory."""
+    """Store trials and events in a new run, or at the end of the one that is there, with new settings if `header` has
+    others; returns its directory."""
     rest = iter(records)
     with closing(RunStore.open(directory, header).store) as store:
         if store.reader.configurations()[-1] != header.configuration:

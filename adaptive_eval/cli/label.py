@@ -56,7 +56,7 @@ def _results_by_labels(run: Path) -> Results | None:
     """The results with the current labels."""
     apply_labels(run)
     with open_run(run) as stored:
-        return stored.brief_results(running=is_held(run), rows=False)
+        return stored.results(running=is_held(run), rows=False)
 
 
 def _findings(run: Path, results: Results | None) -> Iterator[str]:

@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 from adaptive_eval.base.sections import Section
 from adaptive_eval.config.benchmarks import BenchmarkPart
 from adaptive_eval.config.decisions import BudgetConfig, ObjectiveConfig, StoppingConfig, TrialsConfig
-from adaptive_eval.config.listed_models import SERVED_WITHOUT_URL, Models, asked_models, recorded_models, valid_models
+from adaptive_eval.config.listed_models import Models, asked_models, recorded_models, valid_models
 from adaptive_eval.config.normalise import INNER
 from adaptive_eval.config.pace import is_known_by, is_own_server
 from adaptive_eval.config.problems import KeyPath, Problem, did_you_mean, shown_value
 from adaptive_eval.config.reports import ReportConfig
-from adaptive_eval.config.run import ModelConfig, PriorConfig, RunConfig
+from adaptive_eval.config.run import SOURCES, ModelConfig, PriorConfig, RunConfig
 from adaptive_eval.core.entries import Entry, Option, OptionType
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.settings import LEAST_DRAWN
@@ -53,17 +53,15 @@ def cross_check(sections: Mapping[str, Any]) -> Iterator[Problem]:
             yield from check(**{name: sections[name] for name in parameters if name in sections})
 
 
-EXCLUSIVE_KEYS = ("launch", "simulate", "batch")
-
-
 def check_served_once(models: Models) -> Iterator[Problem]:
-    """Check that no model has two keys that say how it is served."""
+    """Check that no model has two keys that say how it is served; a recorded one may say how it was."""
     for number, model in valid_models(models):
-        key = next((key for key in SERVED_WITHOUT_URL if getattr(model, key)), None)
-        for other in EXCLUSIVE_KEYS if key is not None else ():
-            if other != key and getattr(model, other):
-                rule = f"has no effect on {SERVED_WITHOUT_URL[str(key)].model}"
-                yield Problem(("models", number, other), rule, f"remove {other}, or {key}")
+        keys = [key for key in (*SOURCES, "simulate") if getattr(model, key)]
+        if keys and (source := SOURCES.get(keys[0])) is not None and source.hint is not None:
+            for other in keys[1:]:
+                if (keys[0], other) != ("recorded", "inspect"):
+                    rule = f"has no effect on {source.model}"
+                    yield Problem(("models", number, other), rule, f"remove {other}, or {keys[0]}")
 
 
 def check_some_model_asked(objective: ObjectiveConfig, models: Models) -> Iterator[Problem]:

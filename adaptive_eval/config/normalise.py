@@ -14,8 +14,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from adaptive_eval.config.listed_models import SERVED_WITHOUT_URL
 from adaptive_eval.config.problems import KeyPath, shown_value, written_path
+from adaptive_eval.config.run import SOURCES
 from adaptive_eval.questions.benchmark import LmEvalConfig
 
 if TYPE_CHECKING:
@@ -115,9 +115,10 @@ def fill_in_addresses(document: Document, environment: Mapping[str, str]) -> Non
     """Set a missing `base_url` of models to a placeholder, or to that of the environment."""
     for entry, model in document.entries("models"):
         path = (*entry, "base_url")
-        served = next((served for key, served in SERVED_WITHOUT_URL.items() if model.get(key) is not None), None)
+        sources = (source for key, source in SOURCES.items() if model.get(key) is not None)
+        served = next((source for source in sources if source.hint is not None), None)
         if "base_url" in model and served is not None:
-            document.refuse(path, f"has no effect on {served.model}", served.hint)
+            document.refuse(path, f"has no effect on {served.model}", str(served.hint))
         elif "base_url" in model:
             continue
         elif served is not None or model.get("simulate") is True:

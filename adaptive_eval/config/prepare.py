@@ -23,7 +23,7 @@ from adaptive_eval.base.seeds import SHARED, hashed_base
 from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.pace import choose_optimize
 from adaptive_eval.config.planning import longest_prompts, make_plan, worst_costs
-from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.config.run import SOURCES, ModelConfig, RunConfig
 from adaptive_eval.config.task_sampling import load_run
 from adaptive_eval.core import Plan
 from adaptive_eval.endpoints.types import Prompt
@@ -66,7 +66,10 @@ GRADER_NOT_IN_FINGERPRINT: dict[str, Any] = {
 }
 """Settings of graders that do not change grades."""
 
-MODEL_NOT_IN_FINGERPRINT = {"name", "recorded", "launch", "batch", "concurrency", "price", "gpus", "prompt_logprobs"}
+MODEL_NOT_IN_FINGERPRINT = {
+    *("name", "concurrency", "price", "gpus", "prompt_logprobs"),
+    *(key for key, source in SOURCES.items() if not source.changes_answers),
+}
 """Settings of models that do not change answers; all other keys are part of the fingerprint, except those above."""
 SAMPLING_NOT_IN_FINGERPRINT = {"timeout"}
 

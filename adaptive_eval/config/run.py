@@ -123,13 +123,34 @@ class ModelConfig(EndpointConfig):
     @property
     def shared_addresses(self) -> tuple[str, ...]:
         """Addresses of external servers, which may also serve other models; empty if there are none."""
-        is_at_address = self.launch is None and self.batch is None and self.inspect is None and not self.simulate
-        return self.replicas if is_at_address else ()
+        return () if self.simulate or any(getattr(self, key) is not None for key in SOURCES) else self.replicas
 
     @property
     def in_pool(self) -> bool:
         """Whether the model's server runs at a place of the pool, if the run has one."""
         return self.launch is not None and self.launch.exclusive is None
+
+
+class ModelSource(NamedTuple):
+    """A key of a model that says where its answers come from, if not from a server at `base_url` alone."""
+
+    model: str
+    """Such a model, for messages."""
+    hint: str | None
+    """How to mend a `base_url` beside it; None if it needs one."""
+    changes_answers: bool = False
+    """Whether answers depend on its value, so that a resume with another one is refused."""
+
+
+SOURCES = {
+    "recorded": ModelSource("a recorded model, which is never asked", "remove base_url, or recorded"),
+    "inspect": ModelSource(
+        "a model that Inspect asks", "write `inspect: {model: ..., args: {base_url: ...}}`", changes_answers=True
+    ),
+    "launch": ModelSource("a model whose server the run starts", "remove base_url, or launch"),
+    "batch": ModelSource("a model of a batch service", None),
+}
+"""All of them, by key. `supplies/opening.py` has what asks the models."""
 
 
 def _require_messages(model: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """The values and the one protocol of the endpoint layer.
 
 `Sampling`, `Limits` and `EndpointConfig` are configuration: their field names are the keys of the YAML file. Everything
-else passes between the scheduler and a model server. A model is one `Endpoint`, however many replicas it has.
+else passes between a supply and a model server. A model is one `Endpoint`, however many replicas it has.
 """
 
 import re

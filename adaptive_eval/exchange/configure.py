@@ -204,6 +204,12 @@ def make_terms(request: ImportRequest) -> ImportTerms:
         for option, value in excluded:
             if value is not None:
                 raise ConfigError(f"{option} cannot be used with --config, which sets it; remove one of them")
+        if config.recorded:
+            names = ", ".join(config.models[at].name for at in sorted(config.recorded))
+            raise ConfigError(
+                f"answers of logs cannot be imported for a run with recorded models ({names}); remove `recorded`, and "
+                "import the answers of these models too"
+            )
         config, questions = load_run(config)
         request = replace(request, config=config)
         thresholds = thresholds_from_run(config.rubric)

@@ -71,6 +71,7 @@ from adaptive_eval.machine.follow_up import (
 )
 from adaptive_eval.machine.records import (
     ALARM,
+    BEGUN,
     CORE_SET_ASIDE,
     DISCARDED,
     FINISHED,
@@ -330,6 +331,8 @@ class Machine:
                     self._noted.add(_note_id(record))
                     if record.kind == ALARM:
                         self.alarms.restore(record)
+                elif record.kind in BEGUN:  # each start says which models the core goes on without
+                    self._noted = {noted for noted in self._noted if noted[0] != CORE_SET_ASIDE}
                 elif record.kind == DISCARDED and record.model is not None:
                     self.alarms.forget(record.model)
                     self._noted = {one for one in self._noted if one[:2] != (ALARM, record.model)}
@@ -810,6 +813,8 @@ class Machine:
             self._paid[trial.key] = received.cost
             if is_judged:
                 self._store_ungraded(trial.key, received.reserve if self.is_capped else NO_COST)
+            elif self._has_cancelled:  # its grading would be waited for
+                self._store_ungraded(trial.key, NO_COST)
             else:
                 self._actions.append(GradeAnswer(trial))
         self._fill(model)
@@ -965,6 +970,12 @@ class Machine:
     @property
     def _is_cutting_off(self) -> bool:
         return self._stop == 2 or self._is_out_of_time or self._is_aborted
+
+    @property
+    def _has_cancelled(self) -> bool:
+        """Whether all that was in flight is cancelled: what is asked when an alarm ends the run is waited for."""
+        is_waiting = self.alarms.stopped is not None and not self._is_out_of_time and self._stop < 2
+        return self._is_cutting_off and not is_waiting
 
     @property
     def all_have_answered(self) -> bool:

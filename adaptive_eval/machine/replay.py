@@ -6,7 +6,7 @@ is over, whose looks stand, it stays away as its last start has left it.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -48,8 +48,23 @@ Log = Callable[[bool], Iterable[Sequence[Row]]]
 """Gives the rows of the log in their order: in whole commits, or in larger blocks."""
 
 
+Steps = Generator[None, None, Machine]
+"""A replay that can be given up after each block of rows; it returns the machine."""
+
+
 def replay(log: Log, stages: Sequence[Stage], notes: Sequence[tuple[int, Note]], known: KnownAnswers) -> Machine:
-    """A machine that has taken in the whole log, stage by stage; `notes`: all notes of the log.
+    """A machine that has taken in the whole log, stage by stage; `notes`: all notes of the log."""
+    steps = replay_steps(log, stages, notes, known)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            machine: Machine = end.value
+            return machine
+
+
+def replay_steps(log: Log, stages: Sequence[Stage], notes: Sequence[tuple[int, Note]], known: KnownAnswers) -> Steps:
+    """A replay, block by block.
 
     How many answers the core is told at a time can matter only under caps, and only if it keeps answers that no round
     has asked for, answers of other models count, or nothing bounds what an answer costs: then the log is replayed
@@ -60,15 +75,15 @@ def replay(log: Log, stages: Sequence[Stage], notes: Sequence[tuple[int, Note]],
     is_unbounded = any(cost.is_unbounded for plan in plans for cost in plan.bench.worst_cost)
     has_returned = len(stages) > 1 or any(note.kind == SET_ASIDE for _, note in notes)
     in_commits = is_capped and (is_unbounded or has_returned)
-    machine = _replay(log(in_commits), stages, notes, known)
+    machine = yield from _replay(log(in_commits), stages, notes, known)
     if is_capped and not in_commits and (machine.controller.set_aside or machine.has_others):
-        return _replay(log(True), stages, notes, known)
+        return (yield from _replay(log(True), stages, notes, known))
     return machine
 
 
 def _replay(
     blocks: Iterable[Sequence[Row]], stages: Sequence[Stage], notes: Sequence[tuple[int, Note]], known: KnownAnswers
-) -> Machine:
+) -> Steps:
     void = void_notes(notes, stages)
     machine, following = Machine(stages[0].setting), iter(zip(stages, stages[1:], strict=False))
     stage = next(following, None)
@@ -81,6 +96,7 @@ def _replay(
             _begin(machine, *stage, known)
             stage = next(following, None)
         machine.handle(Replayed(rows))
+        yield
     while stage is not None:
         _begin(machine, *stage, known)
         stage = next(following, None)

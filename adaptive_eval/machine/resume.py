@@ -9,6 +9,7 @@ The past is rewritten only here, and before the log is replayed, so that this st
     5. what earlier starts had in flight is claimed by its supply, or charged (`Opened`)
 """
 
+import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,12 +34,13 @@ from adaptive_eval.machine.records import (
     RESUMED,
     SET_ASIDE,
     STARTED,
+    STOPPED,
     Dropped,
     Note,
     Record,
     Row,
 )
-from adaptive_eval.machine.replay import Stage, replay
+from adaptive_eval.machine.replay import Stage, Steps, replay_steps
 from adaptive_eval.machine.trial import JUDGING, Key, Trial
 
 RETAKES_LOOKS = frozenset({SET_ASIDE, CORE_SET_ASIDE, REGRADED, DISCARDED})
@@ -154,8 +156,9 @@ async def begin(
     waited: Collection[int] = (),
     ask_again: bool = False,
     is_resumed: bool = True,
-) -> tuple[Machine, list[Event]]:
-    """Bring a run to where it can go on; returns its machine, and the first events for it.
+) -> tuple[Machine | None, list[Event]]:
+    """Bring a run to where it can go on; returns its machine, and the first events for it. The machine is None if
+    the run is to stop at once before the whole log is replayed.
 
     `about`: what the note of the start says; `waited`: models of which all that was asked in earlier starts has come;
     `ask_again`: discard the answers since alarms about changes of servers; `is_resumed`: whether it was there before.
@@ -169,7 +172,11 @@ async def begin(
     if forgotten := [*_unanswered(reader, setting, store.last_seq)]:
         driver.tell(store.append(*forgotten))
     await _regrade(driver, store, reader, setting, reserve_of, verdicts)
-    machine = replay(lambda whole: reader.log(in_whole_commits=whole), stages, reader.notes(), reader.known_answers)
+    steps = replay_steps(lambda whole: reader.log(in_whole_commits=whole), stages, reader.notes(), reader.known_answers)
+    machine = await _replay(driver, steps)
+    if machine is None:
+        driver.tell(store.append(Note(STOPPED)))
+        return None, []
     is_explained = any(note.kind in RETAKES_LOOKS for _, note in reader.notes())
     unreachable = await _unreachable_models(driver, machine)
     opened = Opened(
@@ -180,6 +187,18 @@ async def begin(
         waited=waited,
     )
     return machine, [driver.tick(machine), opened]
+
+
+async def _replay(driver: Driver, steps: Steps) -> Machine | None:
+    """The machine at the end of the log; None if the run is to stop at once meanwhile."""
+    while driver.stops < 2:
+        try:
+            next(steps)
+        except StopIteration as end:
+            machine: Machine = end.value
+            return machine
+        await asyncio.sleep(0)  # an interrupt is heard
+    return None
 
 
 async def _unreachable_models(driver: Driver, machine: Machine) -> Mapping[int, str]:

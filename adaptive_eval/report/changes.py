@@ -10,7 +10,7 @@ trial leaves a score because of it.
 - Refused is what contradicts what was done: a limit below what is used, and another first round.
 - Where looks cannot be taken again, since plug-ins that took them are no longer named, all answers are judged anew.
 
-What stored trials depend on (prompt, sampling, grader, rubric, seeds, questions) never changes (`store.same_meaning`).
+What stored trials depend on (prompt, sampling, grader, rubric, seeds, questions) never changes (`config.fingerprint`).
 """
 
 import math

@@ -41,8 +41,10 @@ def removed_model_costs(
 ) -> tuple[OtherCostRow, ...]:
     """Spending on models that the configuration no longer names, and what belongs to no model."""
     rows = []
-    for number in sorted({line.model for line in account}):
-        lines, name = [line for line in account if line.model == number], names[number]
+    for number, name in sorted(names.items()):
+        lines = [line for line in account if line.model == number]
+        if not lines and name not in held:
+            continue
         answers = [line for line in lines if line.state is not None and line.state is not RESERVED]
         cost = reduce(Cost.plus, (line.cost.plus(line.verdicts) for line in lines), NO_COST)
         if number == NO_MODEL:

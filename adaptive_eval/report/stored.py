@@ -106,10 +106,6 @@ class StoredRun:
             results = self._with_newer_sums(results)
         return self._as_of_now(results, self.reader.elapsed if sums else results.run.active_seconds, running=running)
 
-    def brief_results(self, *, running: bool, rows: bool) -> Results | None:
-        """The newest report as of now, with or without `rows` of questions."""
-        return self.results(running=running, rows=rows)
-
     def latest(self, *, rows: bool) -> Results | None:
         """The newest report of a run that goes on, as it was made."""
         return self.results(running=True, rows=rows, sums=False)

@@ -215,7 +215,7 @@ def read_report(directory: Path, *, rows: bool = True) -> RunView:
     """
     running = is_held(directory)
     with open_run(directory, whole=False) as stored:
-        results = stored.brief_results(running=running, rows=rows)
+        results = stored.results(running=running, rows=rows)
         view = _build_view(stored, results, running=running)
         if results is None:
             return view

@@ -100,9 +100,15 @@ def load_starting_point(prepared: PreparedRun, directory: Path, *, grader_chosen
 
 def stored_plan(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) -> Plan:
     """The plan of a stored configuration, without the stage before it. Prompts are rendered only if a cap reserves them
-    and no start has stored their lengths, as in a run that was only imported."""
+    and no start has stored their lengths, as in a run that was only imported. Raises `ConfigError` if the outcomes of
+    recorded models are not there yet."""
     config, roster = setup.config, setup.roster
     recorded: Recorded = stored_outcomes(config, events)
+    if missing := [name for at in sorted(config.recorded) if (name := config.models[at].name) not in recorded]:
+        raise ConfigError(
+            f"the run has not taken the outcomes of its recorded models yet ({', '.join(missing)}); it does so when it "
+            "begins: adaptive-eval run"
+        )
     prior = stored_prior(config.prior, events)
     known = known_before(config, roster, imported_cells(roster, reader), prior, recorded)
     facts = RunFacts(first_cells(config, roster, reader, events), None, has_capped_opening(reader))

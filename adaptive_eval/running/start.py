@@ -209,13 +209,12 @@ class _Start:
                     driver, store, reader, prepared, setting, status, is_resumed=is_resumed
                 )
             except AdaptiveEvalError:
-                if reporter.latest is None:
-                    with suppress(StoreError):
-                        _write_unjudged(store, status, prepared.config)
+                with suppress(StoreError):
+                    _write_unjudged(store, status, prepared.config)
                 raise
             finally:
                 self._watcher.closed()
-            return self._end(store, status, machine.controller.finished, prepared.config)
+            return self._end(store, status, None if machine is None else machine.controller.finished, prepared.config)
 
     async def _to_the_end(
         self,
@@ -227,8 +226,8 @@ class _Start:
         status: LiveStatus,
         *,
         is_resumed: bool,
-    ) -> Machine:
-        """Bring the machine to the end of the log, and drive it to the end of this start."""
+    ) -> Machine | None:
+        """Bring the machine to the end of the log, and drive it to its end; None if the start was stopped before."""
         stages = stages_of_run(reader, status.events, prepared.config, setting)
         waited = [
             number
@@ -248,7 +247,8 @@ class _Start:
                 is_resumed=is_resumed,
             )
             status.machine = machine
-            await driver.run(machine, first)
+            if machine is not None:
+                await driver.run(machine, first)
         except Aborted as error:
             raise _error_of(error, driver.machine, status.names) from None
         return machine
@@ -256,8 +256,7 @@ class _Start:
     def _end(self, store: RunStore, status: LiveStatus, reason: Reason | None, config: RunConfig) -> Ended:
         """Tell how the run has ended."""
         latest = None if status.reporter is None else status.reporter.latest
-        if latest is None:
-            _write_unjudged(store, status, config)
+        _write_unjudged(store, status, config)
         ended = build_ended(
             status.events,
             latest,
@@ -289,7 +288,9 @@ class _Start:
 
 
 def _write_unjudged(store: RunStore, status: LiveStatus, config: RunConfig) -> None:
-    """Write results.json of a run that has ended before its first look."""
+    """Write results.json if the run has ended before its first look."""
+    if RunReader(store.reader).newest_report_seq():
+        return
     reader, weights = store.reader, np.array(open_rubric(config.rubric).weights, dtype=float)
     subject = run_subject(config, stored_questions(reader.header()), reader.created)
     shape = len(subject.models), len(subject.questions), len(weights)

@@ -9,7 +9,7 @@ from adaptive_eval.report.status import Status
 
 
 class Watcher:
-    """An observer of the scheduler that is also told of the beginning and the end; may not take long.
+    """An observer of the driver that is also told of the beginning and the end; may not take long.
 
     This one hears nothing; who derives from it overrides what it wants to hear.
     """

@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from adaptive_eval.machine.trial import RESERVED
 from adaptive_eval.store.database import RunDatabase, structure_faults
 from adaptive_eval.store.errors import translate_errors
 from adaptive_eval.store.lock import missing_commits, noted_seq
@@ -59,6 +60,7 @@ class Integrity:
     """The result of checking a run."""
 
     trials: int
+    """Stored answers; trials that are in flight are checked as well."""
     looks: int
     damages: tuple[str, ...]
     only_structure: bool = False
@@ -75,7 +77,9 @@ class Integrity:
             lost = missing_commits(directory, database.last_seq(), noted_seq(directory))
             damages += [*structure, *([] if lost is None else [lost])]
             try:
-                ((trials, looks),) = connection.execute("SELECT (SELECT count(*) FROM trials), count(*) FROM looks")
+                ((trials, looks),) = connection.execute(
+                    f"SELECT (SELECT count(*) FROM trials WHERE state <> '{RESERVED.value}'), count(*) FROM looks"
+                )
                 damages += [
                     f"trials: the row {seq} is not as trials are written" for (seq,) in connection.execute(MISFORMED)
                 ]

@@ -71,7 +71,7 @@ Models = Mapping[int, SuppliedModel]
 
 
 class RequestLimits(NamedTuple):
-    """What `run.Setting` has of the supply of a model."""
+    """What `machine.events.Setting` has of the supply of a model."""
 
     slots: int
     """Requests in flight at the beginning; 0: until a server is up."""

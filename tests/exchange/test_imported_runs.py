@@ -10,10 +10,14 @@ import orjson
 import pytest
 from live_runs import MODELS, Found, Site
 from logs import imported, lines, outcomes
+from stored_runs import store_records
 from typer.testing import CliRunner
 
-from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.cli import app
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.prepare import run_header, stored_setup
+from adaptive_eval.config.task_sampling import load_run
 from adaptive_eval.core import Reason
 from adaptive_eval.exchange.export import ExportRequest as Export
 from adaptive_eval.exchange.export import export
@@ -22,6 +26,7 @@ from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.stored import StoredRun, read_counts
 from adaptive_eval.report.view import read_view
+from adaptive_eval.running.beginning import stored_plan
 from adaptive_eval.show.changes import diff_runs
 
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
@@ -126,6 +131,25 @@ def test_a_configuration_without_room_for_the_logs_is_refused(site: Site, whole:
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "trials.max must be at least 4" in refused.stderr
     assert not site.directory().exists()
+
+
+def test_a_configuration_with_recorded_models_is_refused(site: Site) -> None:
+    """Their outcomes are taken when a run begins, so that an import has nothing to compare the others with."""
+    models = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in ("ada", "bob")]
+    rows = [{"model": "ada", "question": "q1", "text": "1"}]
+    config = site.write(models=[*models, {"name": "cyd", "recorded": "before"}])
+    refused = imported(lines(site.folder / "log.jsonl", rows), "--to", site.directory(), "--config", config)
+    assert refused.exit_code == ExitCode.CONFIGURATION and "recorded models (cyd)" in refused.stderr
+    assert not site.directory().exists()
+
+
+def test_a_run_killed_before_it_took_the_outcomes_of_recorded_models_has_no_plan_yet(site: Site) -> None:
+    models = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in ("ada", "bob")]
+    config, questions = load_run(load_config(site.write(models=[*models, {"name": "cyd", "recorded": "before"}])))
+    store_records(site.directory(), run_header(config, questions))
+    told = pytest.raises(ConfigError, match=r"recorded models yet \(cyd\)")
+    with closing(RunReader.open(site.directory())) as reader, told:
+        stored_plan(stored_setup(reader.header()), reader, reader.events())
 
 
 @pytest.mark.slow

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adaptive_eval.scheduler.grading import grade_or_error
 from patient_time import HANGS, let_pass, until
 
-from adaptive_eval.base.errors import GraderError, GraderExhausted
+from adaptive_eval.base.errors import GraderError
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders import worker
 from adaptive_eval.graders.function import Python
@@ -23,6 +22,8 @@ from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.text import Exact, Regex
 from adaptive_eval.graders.types import GraderOptions, Marks
 from adaptive_eval.graders.worker import NICENESS, Worker
+from adaptive_eval.machine.grading import grade_answer
+from adaptive_eval.machine.trial import GRADING, Trial
 from adaptive_eval.questions.types import Question
 
 HERE = Path(__file__).parent
@@ -153,9 +154,9 @@ async def test_what_computes_for_too_long_is_tried_once_and_what_waits_twice(
     """The one would compute as long again; the other may have waited for something that comes."""
     opened = GradingPool(custom(), BINARY, folder=HERE)
     answer = Answer(f"{deed} {tmp_path / 'tries'}", finish_reason="stop", seed=0, replica="r", latency=1.0)
-    failed = await grade_or_error(opened.grade, answer, QUESTION)
+    graded = await grade_answer(opened, Trial(0, 0, 0, 0, GRADING, answer=answer), QUESTION, None)
     await opened.close()
-    assert isinstance(failed, GraderExhausted) and str(failed) == f"the grader took longer than {HANGS:g} s"
+    assert graded.has_failed and graded.details.error == f"the grader took longer than {HANGS:g} s"
     assert (tmp_path / "tries").read_text() == "tried\n" * tries
 
 

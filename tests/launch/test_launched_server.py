@@ -132,7 +132,8 @@ async def test_a_server_that_is_never_ready_is_stopped(tmp_path: Path, port: int
     start = asyncio.create_task(bed.start())
     await until(lambda: bed.log.exists() and bed.log.read_text().count("asked") > 1)  # so that one has been answered
     let_pass(HANGS)
-    with pytest.raises(LaunchFailed, match=r"not ready within 300 s: its /health returned HTTP 503; raise launch.timeout"):
+    why = "not ready within 300 s: its /health returned HTTP 503; raise launch.timeout"
+    with pytest.raises(LaunchFailed, match=why):
         await start
     assert not running(str(port))
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from adaptive_eval.core.settings import Budget, Pace, Trials
 from adaptive_eval.core.types import Reason
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Prompt, RetryGate
 from adaptive_eval.machine.driver import Aborted, Driver
+from adaptive_eval.machine.records import STOPPED
 from adaptive_eval.store.read import LogReader
 
 
@@ -79,6 +81,29 @@ async def test_second_stop_cancels_and_the_next_start_goes_on(tmp_path: Path, re
         endpoint.delay = 0.002
     await bed.start()
     assert (bed.looks(), bed.outcomes()) == (reference.looks(), reference.outcomes())
+
+
+@pytest.mark.parametrize("stops", [1, 2])
+async def test_run_that_is_stopped_while_its_log_is_replayed_asks_nothing(tmp_path: Path, stops: int) -> None:
+    bed = MachineBed(tmp_path / "run")
+    bed.patience, cyd = 60.0, bed.endpoints["cyd"]
+
+    def stop_in_a_later_round(driver: Driver) -> None:
+        cyd.fail = lambda prompt, seeds: driver.stop() if len(cyd.samples) > 25 and not driver.stops else None
+
+    await bed.start(stop_in_a_later_round)
+    asked, looks = [len(endpoint.samples) for endpoint in bed.endpoints.values()], bed.looks()
+
+    def stop_soon(driver: Driver) -> None:
+        for _ in range(stops):
+            asyncio.get_running_loop().call_soon(driver.stop)
+
+    machine = await bed.start_or_stop(stop_soon)
+    assert (machine is None) is (stops == 2)
+    assert [len(endpoint.samples) for endpoint in bed.endpoints.values()] == asked
+    assert bed.looks() == looks != []
+    with closing(LogReader.open(bed.directory)) as reader:
+        assert reader.notes()[-1][1].kind == STOPPED
 
 
 async def test_model_that_fails_later_is_set_aside(tmp_path: Path) -> None:

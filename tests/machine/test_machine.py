@@ -20,6 +20,7 @@ from adaptive_eval.machine.events import (
     Event,
     Failed,
     Finish,
+    GradeAnswer,
     Graded,
     Opened,
     Received,
@@ -34,7 +35,7 @@ from adaptive_eval.machine.follow_up import FIRST_IN_FLIGHT, REFUSALS_SECONDS, R
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.records import Note, Row
 from adaptive_eval.machine.replay import Stage, replay
-from adaptive_eval.machine.trial import DONE, RESERVED, STEPS, Request, Trial, TrialState
+from adaptive_eval.machine.trial import DONE, JUDGING, RESERVED, STEPS, Request, Trial, TrialState
 
 
 def setting(**changes: object) -> Setting:
@@ -219,6 +220,17 @@ def test_stop_waits_for_what_is_in_flight_and_a_second_one_cancels_it() -> None:
     assert Finish(None) in played.others
     assert not any(trial.state is RESERVED for _, trial in played.disk.trials.values())
     assert sum(charge.number for _, charge in played.disk.charges) == 17
+
+
+def test_answer_that_comes_when_all_is_cancelled_is_stored_and_not_graded() -> None:
+    played = Played(setting())
+    played.do(Opened())
+    first = played.sent[0]
+    played.do(Stop(at_once=True))
+    answered, _ = played.answer(first)
+    played.do(answered)
+    assert not [other for other in played.others if isinstance(other, GradeAnswer)]
+    assert {trial.state for _, trial in played.disk.trials.values() if trial.key in first.keys} == {JUDGING}
 
 
 def test_reserved_rows_of_a_killed_start_are_charged_or_claimed() -> None:

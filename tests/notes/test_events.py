@@ -195,9 +195,9 @@ STORED = [
         },
     ),
     (
-        BaselineAsked("5f", (-0.5, -1.5, -2.0), (2,), 12, 0.5, 1.5),
+        BaselineAsked("5f", (-0.5, -1.5, -2.0), (2,)),
         "baseline",
-        {"asked_as": "5f", "scores": [-0.5, -1.5, -2.0], "unseen": [2], "tokens": 12, "usd": 0.5, "gpu_seconds": 1.5},
+        {"asked_as": "5f", "scores": [-0.5, -1.5, -2.0], "unseen": [2]},
     ),
     (
         BatchPlanned("ada", "k", ("a-1", "b-2"), 4.0),

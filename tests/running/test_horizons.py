@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import stored_config
-from adaptive_eval.core import Controller, Outcome
 from adaptive_eval.notes import SettingsChanged, events_of_kind
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.stored import StoredRun
+from adaptive_eval.running.settings_of_run import replay_stored
 
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
 
@@ -45,20 +45,14 @@ def test_each_change_is_stored_told_and_found_again(site: Site) -> None:
         stored = StoredRun(reader)
         changes = events_of_kind(reader.events(), SettingsChanged)
         assert changes[0].looks == len(first)
-        before = stored.plan.before
+        controller = replay_stored(reader.log, stored.setup.config, stored.setup.questions).controller
+        before = controller.plan.before
         assert before is not None and before.run.plan.before is not None
         first_stage = before.run.plan.before.run
         assert [first_stage.taker.taken, before.run.taker.taken] == [change.looks for change in changes]
         assert [first_stage.plan.trials.max, before.run.plan.trials.max] == [3, 6]
-        roster = stored.setup.roster
-        again = Controller(stored.plan)
-        again.restore(
-            Outcome(*roster.cell(one.model, one.question), one.trial, one.category, one.cost)
-            for one in reader.outcomes()
-            if one.category is not None
-        )
-    assert [list(look.scores) for look in again.looks] == [look.body["scores"] for look in looks]
-    assert [one.now for one in again.extensions] == [6, 9]
+    assert [list(look.scores) for look in controller.looks] == [look.body["scores"] for look in looks]
+    assert [one.now for one in controller.extensions] == [6, 9]
 
 
 def test_the_first_look_stays_where_it_was(site: Site) -> None:

@@ -376,29 +376,6 @@ def test_a_regrade_that_is_ended_has_spent_what_it_has_asked(site: Site, fair_ur
     assert f"{count(spent)} tokens, ${usd:.2f} on verdicts of a regrade" in " ".join(ended.stdout.split())
 
 
-AWAY = {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}
-
-
-@pytest.mark.parametrize(
-    ("grader", "changes", "said"),
-    [
-        ({"votes": 0}, {}, "grader.votes"),
-        ({"votes": 2}, {}, "has an even number of votes, 2"),
-        ({"template": "Grade it: {question}"}, {}, "must have {answer} once"),
-        ({"verdicts": [{"name": "good"}, {"name": "Good"}]}, {}, "must have different names"),
-        ({"verdicts": [{"name": "good", "correct": True}, {"name": "bad"}]}, {}, "either all or none"),
-        ({"verdicts": [{"name": "good"}, {"name": "bad"}]}, {}, "needs the signal is_correct"),
-        ({"server": {**AWAY, "api_key_env": "KEY"}}, {"budget": {"usd": 1.0}}, "needs price of the judge"),
-    ],
-)
-def test_what_cannot_be_judged_is_told_before_anything_is_asked(
-    site: Site, fair_url: str, grader: dict[str, object], changes: dict[str, object], said: str
-) -> None:
-    config = site.write(**settings(fair_url, grader=judged_by(fair_url, **grader), **changes))
-    told = CliRunner().invoke(app, ["validate", str(config)])
-    assert told.exit_code == ExitCode.CONFIGURATION and said in re.sub(r"\s+", " ", told.output)
-
-
 KEY = "sk-judge-0123456789abcdef"
 
 
@@ -414,11 +391,6 @@ def graded(judge: Judge, text: str, folder: Path, keys: dict[str, str]) -> Grade
             await pool.close()
 
     return asyncio.run(asked())
-
-
-def test_an_empty_answer_is_sent_to_nobody(tmp_path: Path) -> None:
-    judge = Judge(server=GraderServer(base_url="http://127.0.0.1:1/v1", model="judge"))
-    assert graded(judge, " \n", tmp_path, {}).signals["verdict"] == ""
 
 
 @pytest.mark.parametrize("structured", [True, False])

@@ -45,7 +45,7 @@ def test_scores_have_all_that_was_waited_for_and_so_has_what_is_worked_out_anew(
     counted = {name: row["trials"] for name, row in published.items()}
     assert sum(counted.values()) == len(Found.of(directory).outcomes) > sum(judged.values())
     with open_run(directory) as stored:
-        anew = stored.recompute_results(running=False)
+        anew = stored.results(running=False)
     assert anew is not None
     assert {row.name: (row.score, row.trials) for row in anew.models} == {
         name: (row["score"], row["trials"]) for name, row in published.items()

@@ -1,37 +1,39 @@
 """What was spent on a model that left is shown wherever spending is: caps count it."""
 
 import sqlite3
+from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from adaptive_eval.running.rejudging_costs import RejudgingCosts
 from fakes import HEADER, SKILLS
 from live_runs import ENDED, Site
 from typer.testing import CliRunner
 
 from adaptive_eval.base.roster import Names
 from adaptive_eval.cli import app
+from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.machine.clocks import HeldTime
+from adaptive_eval.machine.events import Graded
+from adaptive_eval.machine.notes import note_of
 from adaptive_eval.notes import AnswersLost, ServerLaunching
 from adaptive_eval.report.lines import duration
 from adaptive_eval.report.other_costs import (
+    costs_beside,
     counted_gpu_seconds,
     other_costs,
-    spent_on_removed_models,
 )
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import OtherCostRow
 from adaptive_eval.report.results_file import read_results
-from adaptive_eval.report.spending import HeldServers, total_cost, total_spent
+from adaptive_eval.report.spending import HeldServers
+from adaptive_eval.running.regrade_costs import RegradeCosts
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.summary import lost_answers, other_costs_in_short
-from adaptive_eval.store import CommitBatch, Regrade, Store
 from adaptive_eval.store.errors import DATABASE_FILE
+from adaptive_eval.store.write import RunStore
 
 PRICE = {"input": 10.0, "output": 20.0}
 CAPS = {"tokens": 10_000_000, "usd": 1000.0, "trials": 5000}
@@ -93,35 +95,34 @@ def test_lost_answers_are_those_of_all_models_that_the_run_had() -> None:
 
 def test_what_a_regrade_asks_is_spent_until_its_grades_are_stored(tmp_path: Path) -> None:
     """At its worst before it is sent, as it was when it has come, and not at all beside the grades."""
-    store = Store.open(tmp_path, HEADER).store
     worst, used = Cost(100, 0.1, 9.0), Cost(7, 0.007, 0.3)
-    plan = SimpleNamespace(bench=SimpleNamespace(worst_cost=()))
-    run: Any = SimpleNamespace(config=SimpleNamespace(models=()), plan=plan)  # with nothing in flight
-    ledger = RejudgingCosts(store, worst, NO_COST, run, beyond_caps=True)
-    ledger.ask(3)
-    assert total_spent(store.reader) == total_cost(removed(store)) == worst.times(3)
-    ledger.enter_verdicts([Regrade("ada", "q1", trial, None, {}, None, None, used) for trial in range(3)])
-    assert total_spent(store.reader) == pytest.approx(used.times(3))
-    ledger.ask(1)
-    (row,) = removed(store)
-    assert (row.what, row.tokens, row.usd) == ("regrade", 121, pytest.approx(0.121))
-    store.commit(CommitBatch(events=[ledger.taken_back()]))
-    assert total_spent(store.reader) == NO_COST and not removed(store)
-    store.close()
+    with closing(RunStore.open(tmp_path, HEADER).store) as store:
+        costs = RegradeCosts(store, worst, NO_COST, Budget(tokens=1), beyond_caps=True)
+        costs.reserve(3)
+        (row,) = beside(store, SKILLS)
+        assert (row.what, row.tokens) == ("regrade", 300) and store.reader.spent() == worst.times(3)
+        costs.settle([Graded((0, 1, trial), None, cost=used) for trial in range(3)])
+        assert store.reader.spent() == pytest.approx(used.times(3))
+        costs.reserve(1)
+        (row,) = beside(store, SKILLS)
+        assert (row.what, row.tokens, row.usd) == ("regrade", 121, pytest.approx(0.121))
+        store.append(costs.taken_back())
+        assert store.reader.spent() == pytest.approx(NO_COST, abs=1e-12) and not beside(store, SKILLS)
 
 
 def test_a_server_that_never_came_up_was_held_for_a_model_that_left(tmp_path: Path) -> None:
     """Who takes the model out has paid for it nevertheless, also of a cap."""
-    store = Store.open(tmp_path, HEADER).store
-    store.commit(CommitBatch(events=[ServerLaunching("cyd")], held={"cyd": HeldTime(60.0, 120.0)}))
-    (row,) = spent_on_removed_models(store.reader, ("ada", "bob"), store.reader.events())
+    with closing(RunStore.open(tmp_path, HEADER).store) as store:
+        note = note_of(ServerLaunching("cyd"), store.reader.models())
+        store.commit([(1, note)], held={"cyd": [*HeldTime(60.0, 120.0)]})
+        (row,) = beside(store, ("ada", "bob"))
     assert (row.counted_gpu_seconds, row.server_seconds, row.server_gpu_seconds) == (120.0, 60.0, 120.0)
-    store.close()
 
 
-def removed(store: Store) -> tuple[OtherCostRow, ...]:
-    """Of a run that has all of its models still."""
-    return spent_on_removed_models(store.reader, SKILLS, store.reader.events())
+def beside(store: RunStore, models: Collection[str]) -> tuple[OtherCostRow, ...]:
+    """What was spent beside the answers of these models."""
+    reader = RunReader(store.reader)
+    return costs_beside(reader, Names(models), HeldServers([None] * len(models), ()), reader.events())
 
 
 def test_what_never_came_counts_as_the_caps_count_it() -> None:

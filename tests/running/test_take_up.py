@@ -2,202 +2,204 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from adaptive_eval.launch.happenings import Committed
-from adaptive_eval.scheduler import scheduler
-from adaptive_eval.scheduler.committer import Committer
-from adaptive_eval.scheduler.meter import at_least_elapsed
-from adaptive_eval.scheduler.run_end import Halt
-from adaptive_eval.scheduler.scheduler import Scheduler
-from fakes import QUESTIONS, Bed, FakeEndpoint, FakeGrading, plan
+from bed import MachineBed
+from fakes import FakeEndpoint, FakeGrading, plan
 
-from adaptive_eval.base.errors import StoreError
-from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.settings import Budget, Pace
 from adaptive_eval.endpoints.types import Answer, Prompt, RetryGate
 from adaptive_eval.graders.types import Grade
-from adaptive_eval.notes import LooksRetaken, RegradingBegun, RunResumed, TrialsRegraded
+from adaptive_eval.machine.driver import Driver
+from adaptive_eval.machine.records import LOOKS_RETAKEN, REGRADED, REGRADING
 from adaptive_eval.questions.types import Question
-from adaptive_eval.report.event_words import event_sentence
-from adaptive_eval.report.reader import RunReader
-from adaptive_eval.store import CommitBatch
 
 MANY_TURNS = 100
+BOB = range(1000, 2000)
+"""Seeds of bob."""
 
 
 class SlowGrading(FakeGrading):
-    """Takes many turns of the loop for its first answers, in which `seen` is told of each."""
+    """Takes many turns of the loop for its first answers, in each of which `on_turn` is called."""
 
-    def __init__(self, seen: Callable[[], object], slow: int = 1) -> None:
+    def __init__(self, on_turn: Callable[[], object], slow: int = 1) -> None:
         super().__init__()
-        self._seen, self._slow = seen, slow
+        self._on_turn, self._slow = on_turn, slow
+
+    def grade_now(self, answer: Answer, question: Question) -> Grade | None:
+        return None
 
     async def grade(self, answer: Answer, question: Question, again: object = None) -> Grade:
         grade = await super().grade(answer, question)
         if self.calls <= self._slow:
             for _ in range(MANY_TURNS):
-                await asyncio.sleep(0.001)
-                self._seen()
+                await asyncio.sleep(0)
+                self._on_turn()
         return grade
 
 
-async def with_ungraded(bed: Bed, when: Callable[[Answer], bool] = lambda answer: answer.seed % 5 == 0) -> Bed:
+class HungGrading(FakeGrading):
+    """Grades its first answers, and never ends with the next, of each of which `on_hung` is told."""
+
+    def __init__(self, graded: int, on_hung: Callable[[], object] = lambda: None) -> None:
+        super().__init__()
+        self._graded, self._on_hung, self.hung = graded, on_hung, 0
+
+    def grade_now(self, answer: Answer, question: Question) -> Grade | None:
+        return None
+
+    async def grade(self, answer: Answer, question: Question, again: object = None) -> Grade:
+        if self.calls >= self._graded:
+            self.hung += 1
+            self._on_hung()
+            await asyncio.get_running_loop().create_future()
+        return await super().grade(answer, question)
+
+
+def some_answers(answer: Answer, question: Question) -> bool:
+    return answer.seed % 5 == 0
+
+
+def all_of_one_question(answer: Answer, question: Question) -> bool:
+    """Those of bob, who is set aside for that."""
+    return question.id == "q1" and answer.seed in BOB
+
+
+async def with_ungraded(bed: MachineBed, fails: Callable[[Answer, Question], bool] = some_answers) -> MachineBed:
     """The bed after a start whose grader failed on some answers."""
-    bed.grading.fails = lambda answer, question: when(answer)
+    bed.grading.fails = fails
     await bed.start()
-    assert None in bed.outcomes().values()
+    assert ungraded(bed)
+    bed.grading = FakeGrading()
     return bed
 
 
-def all_of_one_question(answer: Answer) -> bool:
-    """Those of bob, who is set aside for that."""
-    return answer.seed - Bed.request("bob", "q1", 0)[1] in range(40)
+def ungraded(bed: MachineBed) -> int:
+    return [category for _, category in bed.outcomes().values()].count(None)  # type: ignore[misc]
 
 
-def asked(bed: Bed) -> int:
+def asked(bed: MachineBed) -> int:
     """Requests so far, over all starts."""
     return sum(len(endpoint.samples) for endpoint in bed.endpoints.values())
 
 
-async def test_nothing_is_asked_while_stored_answers_are_graded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scheduler, "TICK_SECONDS", 0.001)
-    reference = Bed(tmp_path / "reference")
+async def test_nothing_is_asked_while_stored_answers_are_graded(tmp_path: Path) -> None:
+    reference = MachineBed(tmp_path / "reference")
     await reference.start()
-    bed = await with_ungraded(Bed(tmp_path / "run"))
-    before, seen = asked(bed), []
-    bed.grading = SlowGrading(lambda: seen.append((asked(bed) - before, bed.controller.in_flight)))
+    bed = await with_ungraded(MachineBed(tmp_path / "run"))
+    before, seen = asked(bed), list[int]()
+    bed.grading = SlowGrading(lambda: seen.append(asked(bed) - before))
     await bed.start()
-    assert set(seen) == {(0, 0)}
+    assert set(seen) == {0}
     assert asked(bed) == len(bed.outcomes()), "nothing was bought twice"
     assert (bed.outcomes(), bed.looks()) == (reference.outcomes(), reference.looks())
 
 
 async def test_looks_on_other_rounds_than_before_are_told_once(tmp_path: Path) -> None:
     """Another version may order the rounds of a run otherwise, as another pace does."""
-    bed = Bed(tmp_path, replace(plan(), pace=Pace(lookahead=3)))
+    bed = MachineBed(tmp_path, replace(plan(), pace=Pace(lookahead=3)))
     await bed.start()
     before = bed.looks()
-    bed.plan = replace(plan(), pace=Pace(share=0.9, opening=8))
-    await bed.start()
-    (told,) = (event for event in bed.observer.events if isinstance(event, LooksRetaken))
-    assert told.looks == len(before) and bed.looks() != before
-    assert event_sentence(told) == (
-        f"looks are repeated on the stored answers, in other rounds than the {len(before)} before: verdicts "
-        "may differ from those reported then"
-    )
-    await bed.start()
-    assert sum(isinstance(event, LooksRetaken) for event in bed.observer.events) == 1, "what is stored is of today"
+    bed.plan = replace(bed.plan, pace=Pace(share=0.9, opening=8))
+    for _ in range(2):
+        await bed.start()
+        (note,) = [note for note in bed.observer.notes if note.kind == LOOKS_RETAKEN]
+        assert note.body == {"looks": len(before)} and bed.looks() != before
 
 
-async def test_a_cap_that_passes_while_stored_answers_are_graded_does_not_cost_the_looks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scheduler, "TICK_SECONDS", 0.001)
-    bed = await with_ungraded(Bed(tmp_path), all_of_one_question)
+async def test_a_cap_that_passes_while_stored_answers_are_graded_does_not_cost_the_looks(tmp_path: Path) -> None:
+    bed = await with_ungraded(MachineBed(tmp_path), all_of_one_question)
     before = bed.looks()
-    bed.plan = plan(budget=Budget(wall_seconds=0.001))
-    bed.grading = SlowGrading(lambda: None)
+    bed.plan = replace(bed.plan, budget=Budget(wall_seconds=1.0))
+
+    def pass_the_cap() -> None:
+        bed.clock.seconds = 2.0
+
+    bed.grading = SlowGrading(pass_the_cap)
+    bed.grading.fails = all_of_one_question
     await bed.start()
     assert bed.looks() == before != []
 
 
-class HungGrading(FakeGrading):
-    """Grades its first answers, and never ends with the next, of which `seen` is told."""
-
-    def __init__(self, graded: int, seen: Callable[[], object] = lambda: None) -> None:
-        super().__init__()
-        self._graded, self._seen, self.hung = graded, seen, 0
-
-    async def grade(self, answer: Answer, question: Question, again: object = None) -> Grade:
-        if self.calls >= self._graded:
-            self.hung += 1
-            self._seen()
-            await asyncio.get_running_loop().create_future()
-        return await super().grade(answer, question)
-
-
 async def test_a_cap_on_time_ends_the_grading_of_stored_answers(tmp_path: Path) -> None:
-    bed = await with_ungraded(Bed(tmp_path))
-    ungraded, before = list(bed.outcomes().values()).count(None), asked(bed)
-    with closing(RunReader.open(tmp_path)) as reader:
-        used = at_least_elapsed(reader)
-    bed.plan, unlimited = plan(budget=Budget(wall_seconds=used + 0.3)), bed.plan
-    bed.grading = HungGrading(1)
+    bed = await with_ungraded(MachineBed(tmp_path))
+    left, before = ungraded(bed), asked(bed)
+    unlimited, bed.plan = bed.plan, replace(bed.plan, budget=Budget(wall_seconds=1.0))
+
+    def pass_the_cap() -> None:
+        bed.clock.seconds = 2.0
+
+    bed.grading = HungGrading(1, pass_the_cap)
     bed.grading.at_once = 1
-    await bed.start()
-    assert asked(bed) == before and bed.controller.finished is not None
-    assert list(bed.outcomes().values()).count(None) >= ungraded - 1
+    machine = await bed.start()
+    assert asked(bed) == before and machine.controller.finished is not None
+    assert ungraded(bed) >= left - 1
     bed.plan, bed.grading = unlimited, FakeGrading()
     await bed.start()
-    assert None not in bed.outcomes().values()
+    assert not ungraded(bed)
 
 
-async def test_answers_whose_grading_was_cut_off_are_kept_for_the_next_start(tmp_path: Path) -> None:
-    runs: list[Scheduler] = []
+async def test_answers_whose_grading_was_cut_off_are_left_to_the_next_start(tmp_path: Path) -> None:
+    drivers: list[Driver] = []
 
     def stop_at_once() -> None:
-        if bed.grading.hung == 3:
-            runs[0].stop()
-            runs[0].stop()
+        if grading.hung == 3:
+            drivers[0].stop()
+            drivers[0].stop()
 
-    bed = Bed(tmp_path / "run")
-    bed.grading = HungGrading(4, stop_at_once)
-    await bed.start(runs.append)
+    bed = MachineBed(tmp_path / "run")
+    bed.grading = grading = HungGrading(4, stop_at_once)
+    await bed.start(drivers.append)
     stored = bed.outcomes()
-    assert list(stored.values()).count(None) == bed.grading.hung >= 3 and len(stored) == 4 + bed.grading.hung
+    assert ungraded(bed) == len(stored) - 4 >= grading.hung >= 3
     bed.grading = FakeGrading()
     await bed.start()
-    assert None not in bed.outcomes().values() and bed.outcomes().keys() >= stored.keys()
-    reference = Bed(tmp_path / "reference")
+    assert not ungraded(bed) and bed.outcomes().keys() >= stored.keys()
+    reference = MachineBed(tmp_path / "reference")
     await reference.start()
     assert bed.looks() == reference.looks()
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_grading_stored_answers_can_be_stopped_and_keeps_what_is_done(tmp_path: Path, times: int) -> None:
-    bed = await with_ungraded(Bed(tmp_path))
-    ungraded, before = list(bed.outcomes().values()).count(None), asked(bed)
-    assert ungraded > 2
-    runs: list[Scheduler] = []
+async def test_grading_stored_answers_can_be_stopped_and_what_is_done_stays(tmp_path: Path, times: int) -> None:
+    bed = await with_ungraded(MachineBed(tmp_path))
+    left, before = ungraded(bed), asked(bed)
+    drivers: list[Driver] = []
 
     def stop_at_the_second() -> None:
-        if bed.grading.calls == 2:
-            for _ in range(times):
-                runs[0].stop()
+        while bed.grading.calls == 2 and drivers[0].stops < times:
+            drivers[0].stop()
 
     bed.grading = SlowGrading(stop_at_the_second, slow=2)
     bed.grading.at_once = 1
-    ended = await bed.start(runs.append)
-    assert ended.ending.halt is (Halt.DRAINED if times == 1 else Halt.AT_ONCE)
-    assert list(bed.outcomes().values()).count(None) == ungraded - 1
+    await bed.start_or_stop(drivers.append)
+    assert ungraded(bed) == left - 1
     assert asked(bed) == before
-    kinds = [event.kind for event in bed.observer.events if event.kind in (RegradingBegun.KIND, TrialsRegraded.KIND)]
-    assert kinds == [RegradingBegun.KIND, TrialsRegraded.KIND]
+    kinds = [note.kind for note in bed.observer.notes if note.kind in (REGRADING, REGRADED)]
+    assert kinds == [REGRADING, REGRADED]
 
 
 async def test_a_model_whose_answer_still_has_no_grade_is_asked_nothing(tmp_path: Path) -> None:
-    bed = await with_ungraded(Bed(tmp_path), all_of_one_question)
+    bed = await with_ungraded(MachineBed(tmp_path), all_of_one_question)
     before = len(bed.endpoints["bob"].samples)
-    await bed.start()
-    assert list(bed.controller.set_aside) == [1]
+    bed.grading.fails = all_of_one_question
+    machine = await bed.start()
+    assert list(machine.controller.set_aside) == [1]
     assert len(bed.endpoints["bob"].samples) == before
 
 
 async def test_an_ungraded_answer_counts_as_paid_after_a_resume(tmp_path: Path) -> None:
-    bed = await with_ungraded(Bed(tmp_path))
-    resumed = await bed.start()
-    assert sum(usage.trials for usage in resumed.state.spent.usages) == len(bed.outcomes())
-    assert sum(usage.ungraded for usage in resumed.state.spent.usages) == list(bed.outcomes().values()).count(None)
+    bed = await with_ungraded(MachineBed(tmp_path))
+    bed.grading.fails = some_answers
+    machine = await bed.start()
+    assert sum(account.answers for account in machine.account.models.values()) == len(bed.outcomes())
+    assert sum(usage.ungraded for usage in machine.alarms.usages.values()) == ungraded(bed) > 0
 
 
 async def test_a_defect_in_the_grader_while_stored_answers_are_graded_asks_nothing(tmp_path: Path) -> None:
-    bed = await with_ungraded(Bed(tmp_path))
+    bed = await with_ungraded(MachineBed(tmp_path))
     before = asked(bed)
 
     def broken(answer: Answer, question: Question) -> bool:
@@ -209,78 +211,35 @@ async def test_a_defect_in_the_grader_while_stored_answers_are_graded_asks_nothi
     assert asked(bed) == before
 
 
-def test_the_core_takes_no_earlier_outcomes_once_it_was_asked() -> None:
-    controller = Controller(plan())
-    controller.ask(len(QUESTIONS))
-    with pytest.raises(ValueError, match="before anything is asked"):
-        controller.restore([])
-
-
-class SlowStore:
-    """Commits when it is let."""
-
-    def __init__(self) -> None:
-        self.let = asyncio.Event()
-        self.loop = asyncio.get_running_loop()
-        self.began = asyncio.Event()
-        self.error: StoreError | None = None
-
-    def commit(self, batch: CommitBatch) -> CommitBatch:
-        self.loop.call_soon_threadsafe(self.began.set)
-        asyncio.run_coroutine_threadsafe(self.let.wait(), self.loop).result()
-        if self.error is not None:
-            raise self.error
-        return batch
-
-
-@pytest.mark.parametrize("error", [None, StoreError("no space left")])
-async def test_what_is_being_written_when_the_writer_is_cancelled_is_reported_once(error: StoreError | None) -> None:
-    store, told = SlowStore(), list[Committed]()
-    store.error = error
-    committer = Committer(store, told.append, elapsed=lambda: 0.0)
-    writer = asyncio.create_task(committer.run())
-    committer.next_batch().events.append(RunResumed())
-    await store.began.wait()
-    writer.cancel()
-    await asyncio.gather(writer, return_exceptions=True)
-    assert not committer.idle and not told
-    store.let.set()
-    if error is None:
-        await committer.flush()
-    else:
-        with pytest.raises(StoreError):
-            await committer.flush()
-    assert committer.idle
-    assert [event.kind for one in told for event in one.batch.events] == ([] if error else [RunResumed.KIND])
-    committer.close()
-
-
 async def test_what_is_in_flight_of_a_model_that_was_set_aside_is_stored_before_the_end(tmp_path: Path) -> None:
-    bed = Bed(tmp_path)
+    bed = MachineBed(tmp_path, replace(plan(), pace=Pace(lookahead=3)))
     late = asyncio.Event()
-    slow = Bed.request("bob", "q2", 3)[1]  # of the round that runs ahead
+    drivers: list[Driver] = []
 
     class Late(FakeEndpoint):
         async def sample(self, prompt: Prompt, seeds: range, again: RetryGate | None = None) -> list[Answer]:
             answers = await super().sample(prompt, seeds)
-            if slow in seeds:
+            if 1003 in seeds and self.samples[-1][0]:  # of a round that runs ahead
                 await late.wait()
             return answers
 
     bed.endpoints["bob"] = Late("bob", 0.5)
-    bed.grading.fails = lambda answer, question: all_of_one_question(answer)
+    bed.grading.fails = all_of_one_question
 
     async def answer_late() -> None:
-        left = MANY_TURNS
-        for _ in range(100 * MANY_TURNS):
-            left -= bed.controller.finished is not None
-            if left == 0:
-                break
-            await asyncio.sleep(0.001)
+        while (machine := drivers[0].machine) is None or machine.controller.finished is None:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        for _ in range(MANY_TURNS):
+            await asyncio.sleep(0)
         late.set()
 
     waiting: list[asyncio.Task[None]] = []
-    await bed.start(lambda run: waiting.append(asyncio.create_task(answer_late())))
+
+    def begin(driver: Driver) -> None:
+        drivers.append(driver)
+        waiting.append(asyncio.create_task(answer_late()))
+
+    machine = await bed.start(begin)
     await waiting[0]
-    assert list(bed.controller.set_aside) == [1]
+    assert list(machine.controller.set_aside) == [1]
     assert len(bed.outcomes()) == asked(bed)

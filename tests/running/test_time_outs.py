@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
-from fakes import Bed
+from bed import MachineBed
+from fakes import QUESTIONS as FAKE_QUESTIONS
 from patient_time import HANGS
 from typer.testing import CliRunner
 
@@ -23,6 +24,7 @@ from adaptive_eval.endpoints.traffic import Attempt
 from adaptive_eval.notes import ModelSetAside, events_of_kind
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.stored import StoredRun
+from adaptive_eval.store.read import LogReader
 
 QUESTIONS = 8
 SOON = 0.2
@@ -151,7 +153,7 @@ def test_a_server_that_answers_nothing_has_no_score(
     with closing(RunReader.open(tmp_path / "run")) as reader:
         (aside,) = events_of_kind(reader.events(), ModelSetAside)
         assert aside.cause == Cause.SERVER
-        restored = StoredRun(reader).recompute_results(running=False)
+        restored = StoredRun(reader).results(running=False)
         assert restored is not None
         assert [(row.name, row.score) for row in restored.models] == [("ada", 1.0), ("bob", None)]
 
@@ -169,15 +171,17 @@ def test_a_server_that_was_mended_is_asked_again(tmp_path: Path, server: Hanging
 
 @pytest.mark.slow
 async def test_after_a_silent_night_the_run_is_what_it_would_have_been(tmp_path: Path) -> None:
-    undisturbed = Bed(tmp_path / "undisturbed")
+    undisturbed = MachineBed(tmp_path / "undisturbed")
     await undisturbed.start()
-    before = undisturbed.issued("cyd", rounds=3)  # of a round that it begins in, a few time-outs would be answers
-    bed = Bed(tmp_path / "night")
+    with closing(LogReader.open(undisturbed.directory)) as reader:
+        early = {trial.key for _, trial in reader.trials() if trial.round < 3}
+    number_of = {question.prompt: number for number, question in enumerate(FAKE_QUESTIONS)}
+    bed = MachineBed(tmp_path / "night")
     cyd = bed.endpoints["cyd"]
-    cyd.late = lambda question, seed: (question, range(seed, seed + 1)) not in cyd.samples[:before]
-    await bed.start()
-    assert bed.controller.finished is Reason.BLOCKED
-    assert list(bed.controller.set_aside) == [2]
+    cyd.late = lambda question, seed: (2, number_of[question], seed - 2000) not in early
+    machine = await bed.start()
+    assert machine.controller.finished is Reason.BLOCKED
+    assert list(machine.controller.set_aside) == [2]
     cyd.late = lambda question, seed: False
     await bed.start()
     assert undisturbed.outcomes().items() <= bed.outcomes().items()  # the others were asked on while it was silent

@@ -1,11 +1,9 @@
 """Runs whose answers are graded by a verifier: over HTTP, with kills, caps, and servers that cannot verify."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -174,55 +172,8 @@ def test_a_baseline_that_is_lost_on_the_way_counts_each_time(site: Site, fair_ur
     assert all(one.category is not None for one in stored(site))
 
 
-AWAY = {"base_url": "http://127.0.0.1:9/v1", "model": "verifier"}
-
-
-@pytest.mark.parametrize(
-    ("grader", "changes", "said"),
-    [
-        (shown(2), {}, "must request at least three tokens"),
-        ({"sampling": {"logprobs": False}}, {}, "grader.sampling.logprobs"),
-        ({"key_grader": "judge"}, {}, "grader.key_grader"),
-        ({"server": [AWAY, AWAY]}, {}, "must be a single server"),
-        ({"template": "Grade it: {question}"}, {}, "must have {answer} once"),
-        ({"server": {**AWAY, "api_key_env": "KEY"}}, {"budget": {"usd": 1.0}}, "needs price of the verifier"),
-        ({}, {"rubric": "format_aware"}, "needs the signal has_box"),
-    ],
-)
-def test_what_cannot_be_verified_is_told_before_anything_is_asked(
-    site: Site, fair_url: str, grader: dict[str, object], changes: dict[str, object], said: str
-) -> None:
-    config = site.write(**settings(fair_url, grader=verified_by(fair_url, **grader), **changes))
-    told = CliRunner().invoke(app, ["validate", str(config)])
-    assert told.exit_code == ExitCode.CONFIGURATION and said in re.sub(r"\s+", " ", told.output)
-
-
 def test_a_dry_run_shows_what_the_verifier_says(site: Site, fair_url: str) -> None:
     told = site.run(site.write(**settings(fair_url)), "--dry-run")
     assert told.exit_code == ExitCode.REACHED and "found 'wrong'" in told.output
     assert "the grader is a verifier, which is asked about answers alone" in told.output
     assert not trials_in(site.directory()), "no run has begun"
-
-
-def test_an_empty_answer_is_sent_to_nobody(tmp_path: Path) -> None:
-    from asyncio import run
-
-    from adaptive_eval.endpoints.types import Answer
-    from adaptive_eval.graders.asked import GraderServer
-    from adaptive_eval.graders.rubric import RubricConfig, open_rubric
-    from adaptive_eval.graders.verifier import Verifier
-    from adaptive_eval.graders.verifying import VerifierPool
-    from adaptive_eval.questions.types import Question
-
-    verifier = Verifier(server=GraderServer(base_url="http://127.0.0.1:1/v1", model="verifier"))
-
-    async def graded() -> object:
-        pool = VerifierPool(verifier, open_rubric(RubricConfig()), folder=tmp_path, keys={})
-        answer = Answer(text=" \n", finish_reason="stop", seed=1, replica="r", latency=1.0)
-        try:
-            return json.dumps(dict((await pool.grade(answer, Question("q", "?", "1"))).signals))
-        finally:
-            await pool.close()
-
-    signals = json.loads(str(run(graded())))
-    assert [signals[f"verifier_{one}"] for one in "abc"] == [0.0, 0.0, 1.0] and signals["verdict"] == "invalid"

@@ -95,7 +95,7 @@ def stored_life(seed: int, directory: Path) -> None:
     reader.close()
     assert all(trial.answer is not None and trial.answer.text == answer_text(seed, trial.key) for trial in answers)
     checked = Integrity.check(directory)
-    assert not checked.damages and checked.looks == len(stored) and checked.trials == len(disk.trials)
+    assert not checked.damages and checked.looks == len(stored) and checked.trials == len(answers)
     assert start.ended
 
 

@@ -198,7 +198,7 @@ class Place:
 def by_events_in_turn(
     controller: Controller, tape: Tape, times: AnswerTimes, places: list[Place]
 ) -> tuple[float, list[float]]:
-    """The same run with an event for every answer and every model that is ready, as the scheduler does it."""
+    """The same run with an event for every answer and every model that is ready, as a run does it."""
     of = {model: place for place in places for model in place.models}
     lines: dict[int, list[Ask]] = {model: [] for model in of}
     pending: list[tuple[float, int, object]] = []

@@ -299,6 +299,25 @@ async def test_a_batch_is_over_only_when_its_answers_are_on_disk() -> None:
     assert second.supply.stats(ADA).notices == (), "what is stored was asked for"
 
 
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_request_that_is_in_two_batches_waits_for_the_newer_one(kind: str) -> None:
+    """The older one has failed on it, and is not over: a kill came before its other answers were on disk."""
+    service = ServiceInMemory(seconds=HOUR, errored=0.5, seed=5)
+    desk, keys = ServiceDesk(kind, service), keys_of(range(20))
+    first = desk.open(attempts=20, delay=None)
+    first.ask(keys)
+    await asyncio.sleep(1.5 * HOUR)
+    await first.die()
+    assert 0 < len(desk.log.answers) < 20 and len(desk.log.of_kind(BatchTaken)) == 2
+    desk.log.answers.clear()
+
+    second = desk.open(attempts=20)
+    assert texts(await answered(second, keys)) == truths(keys)
+    await asyncio.sleep(1.0)
+    assert service.counts["answered"] == 20, "no answer was paid for twice"
+    assert second.supply.stats(ADA).notices == () and desk.log.pending == []
+
+
 async def test_a_batch_without_requests_to_claim_is_ended() -> None:
     desk, keys = ServiceDesk("openai", ServiceInMemory(seconds=HOUR)), keys_of(range(3))
     first = desk.open(delay=None)

@@ -143,7 +143,7 @@ class Feed:
         self._servers, self.other_costs = run.servers, run.other_costs
         reported = reader.newest_report_seq(), id(self.sums), mark.running
         if not mark.running:
-            self.results = run.brief_results(running=False, rows=self._rows)
+            self.results = run.results(running=False, rows=self._rows)
         elif reported != self._reported:
             self.results = run.latest(rows=self._rows)
         self._reported = reported

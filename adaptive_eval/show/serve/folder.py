@@ -124,7 +124,7 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
 
 def _newest_results(reader: RunReader, *, running: bool) -> Results | None:
     run = StoredRun(reader)
-    return run.latest(rows=False) if running else run.brief_results(running=False, rows=False)
+    return run.latest(rows=False) if running else run.results(running=False, rows=False)
 
 
 def _max_trials(config: Mapping[str, Any], cells: int) -> int:

@@ -262,8 +262,9 @@ class ModelBatches:
     # -- batches -----------------------------------------------------------------------------------------------------
 
     def _batch_with(self, name: str) -> ServiceBatch | None:
-        """The batch that a request is in, and that was not collected yet."""
-        return next((batch for batch in self._batches.values() if batch.ended is None and name in batch.ids), None)
+        """The newest batch that a request is in, unless it was collected: older ones have failed on it."""
+        newest = next((batch for batch in reversed(self._batches.values()) if name in batch.ids), None)
+        return None if newest is None or newest.ended is not None else newest
 
     def _begin(self, batch: ServiceBatch) -> None:
         self._batches[batch.record.key], batch.is_begun = batch, True
