@@ -168,7 +168,7 @@ class Host(ServerHost):
             await self._finish(self.servers[model].stop())
             on_event(ServerReleased(self.servers[model].spec.model, self._place))
 
-    async def rest(self, model: int, on_event: OnEvent) -> None:
+    async def suspend(self, model: int, on_event: OnEvent) -> None:
         if self._loaded is self.servers[model]:
             self._loaded = None
             await self._vacate(self.servers[model], on_event)

@@ -73,6 +73,6 @@ class ServerHost(ABC):
     def kill(self) -> None:
         """Kill all servers that are stopping."""
 
-    async def rest(self, model: int, on_event: OnEvent) -> None:
+    async def suspend(self, model: int, on_event: OnEvent) -> None:
         """Stop the server of this model, or put it to sleep, if it is up; only if no other model can take the place."""
         raise NotImplementedError

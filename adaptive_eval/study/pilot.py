@@ -91,7 +91,7 @@ def guess(models: Sequence[ModelConfig], prompts: Sequence[Sequence[Prompt]], we
 def request_slots(model: ModelConfig, most: int) -> int:
     """Requests at a time; for a batch service all that there may be, which is `most`."""
     if model.batch is not None:
-        return min(model.batch.most_requests, most)
+        return min(model.batch.max_requests, most)
     return model.concurrency.in_flight * len(model.replicas)
 
 

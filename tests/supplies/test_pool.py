@@ -56,7 +56,7 @@ class FakeHost:
     async def release(self, model: int, tell: Callable[[Event], None]) -> None:
         self.did.append(f"released {NAMES[model]}")
 
-    async def rest(self, model: int, tell: Callable[[Event], None]) -> None:
+    async def suspend(self, model: int, tell: Callable[[Event], None]) -> None:
         self.did.append(f"stopped {NAMES[model]}")
 
     def abandon(self, model: int, error: BaseException) -> None:
