@@ -69,7 +69,7 @@ class DirectWire:
     def note(self, notice: Notice) -> None:
         self.notices.setdefault(notice)
 
-    async def get(self, path: str, *, whole: bool = False) -> object:
+    async def get(self, path: str, *, large: bool = False) -> object:
         return orjson.loads(self._said(await self._call("GET", path)))
 
     async def post(self, path: str, body: Mapping[str, object]) -> object:

@@ -23,12 +23,13 @@ class InspectClient:
     def __init__(self, endpoint: "InspectEndpoint", model: SuppliedModel) -> None:
         self._endpoint, self._model = endpoint, model
 
-    async def ask(self, request: Request, again: RetryGate | None) -> Sequence[Answer]:
+    async def ask(self, request: Request, retry_gate: RetryGate | None) -> Sequence[Answer]:
         """Run the samples of the trials."""
         question, model = request.question, self._model
         prompt = model.prompt(question)
         samples = (
-            self._endpoint.answer(prompt, number, model.seed(question, number), again) for number in request.numbers
+            self._endpoint.answer(prompt, number, model.seed(question, number), retry_gate)
+            for number in request.numbers
         )
         return await asyncio.gather(*samples)
 

@@ -22,9 +22,11 @@ class ServedClient:
         """`ask_server` asks the endpoint of a server that is up."""
         self._served, self._ask_server = served, ask_server
 
-    async def ask(self, request: Request, again: RetryGate | None) -> Sequence[Answer]:
+    async def ask(self, request: Request, retry_gate: RetryGate | None) -> Sequence[Answer]:
         """Ask one server after the other, until one answers."""
-        return await self._served.run(lambda endpoint: self._ask_server(endpoint, request, again), request.size, again)
+        return await self._served.run(
+            lambda endpoint: self._ask_server(endpoint, request, retry_gate), request.size, retry_gate
+        )
 
     @property
     def stats(self) -> EndpointStats:
