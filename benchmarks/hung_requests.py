@@ -28,7 +28,7 @@ from tables import Check, arguments, machine, markdown, publish
 
 from adaptive_eval.endpoints.client import Reply
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
-from adaptive_eval.endpoints.redaction import NOTHING_SECRET
+from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR
 from adaptive_eval.endpoints.replica import ProbeTrouble
 from adaptive_eval.endpoints.traffic import Attempt
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Message, Prompt, Sampling
@@ -87,7 +87,7 @@ class Server:
 class Wire:
     """The client of one model, without a network."""
 
-    redactor = NOTHING_SECRET
+    redactor = EMPTY_REDACTOR
     unauthorized = ""
 
     def __init__(self, server: Server) -> None:
@@ -106,7 +106,7 @@ class Wire:
         while body.get("stream") and loop.time() + PIECE_SECONDS < ends:
             await asyncio.sleep(PIECE_SECONDS)
             if pulse is not None:
-                pulse.beat(loop.time())
+                pulse.record_piece(loop.time())
             if hangs:
                 break
         if hangs:

@@ -8,9 +8,8 @@ import orjson
 from live_runs import small_world
 
 from adaptive_eval.endpoints.failures import Refusal, error_signal
-from adaptive_eval.endpoints.redaction import NOTHING_SECRET
+from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR
 from adaptive_eval.endpoints.types import (
-    Again,
     Answer,
     EndpointConfig,
     EndpointStats,
@@ -18,6 +17,7 @@ from adaptive_eval.endpoints.types import (
     Message,
     Notice,
     Prompt,
+    RetryGate,
     Sampling,
 )
 from adaptive_eval.simulate.answering import Respondent
@@ -60,7 +60,7 @@ class DirectWire:
 
     def __init__(self, service: ServiceInMemory) -> None:
         self._service = service
-        self.redactor = NOTHING_SECRET
+        self.redactor = EMPTY_REDACTOR
         self.notices: dict[Notice, None] = {}
         self.errors: dict[str, int] = {}
         self.last_error = ""
@@ -69,7 +69,7 @@ class DirectWire:
     def note(self, notice: Notice) -> None:
         self.notices.setdefault(notice)
 
-    async def get(self, path: str, *, whole: bool = False) -> object:
+    async def get(self, path: str, *, large: bool = False) -> object:
         return orjson.loads(self._said(await self._call("GET", path)))
 
     async def post(self, path: str, body: Mapping[str, object]) -> object:
@@ -117,7 +117,7 @@ class DirectModel:
         self.asked: list[int] = []
         self.in_flight = 0
 
-    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+    async def sample(self, prompt: Prompt, seeds: range, again: RetryGate | None = None) -> list[Answer]:
         self.asked += seeds
         assert prompt.messages is not None
         number = int(prompt.messages[0].content[2 : prompt.messages[0].content.index("]")])

@@ -11,7 +11,7 @@ from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt, ReplicaStats
+from adaptive_eval.endpoints.types import Answer, EndpointStats, Health, Prompt, ReplicaStats, RetryGate
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.questions.types import Question
@@ -45,7 +45,7 @@ class FakeEndpoint:
     rng: random.Random = field(default_factory=random.Random)
     health: Callable[[], tuple[ReplicaStats, ...]] = tuple
 
-    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+    async def sample(self, prompt: Prompt, seeds: range, again: RetryGate | None = None) -> list[Answer]:
         assert prompt.messages is not None
         question = prompt.messages[0].content
         self.samples.append((question, seeds))

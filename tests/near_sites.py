@@ -12,11 +12,11 @@ from adaptive_eval.base.errors import LaunchFailed
 from adaptive_eval.sites.host import PlaceWait, SiteOrigin
 from adaptive_eval.sites.messages import (
     SiteBegun,
+    SiteData,
     SiteFacts,
     SiteGone,
-    SiteMaterial,
-    SiteNews,
     SiteOrder,
+    SiteReport,
     SiteSecrets,
     SiteSetup,
 )
@@ -33,12 +33,12 @@ class NearSite:
         self._left = lost_after
         self.gone = False
         self.orders: list[SiteOrder] = []
-        self.news_told: list[SiteNews] = []
+        self.news_told: list[SiteReport] = []
 
-    async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
+    async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteData) -> SiteBegun:
         return _sent(await self._worker.begin(*_sent((setup, site_secrets, material))))
 
-    async def sync(self, head: str, order: SiteOrder) -> SiteNews:
+    async def sync(self, head: str, order: SiteOrder) -> SiteReport:
         self._require()
         self.orders.append(order)
         try:
@@ -94,14 +94,14 @@ class NearCluster:
     async def place(self, name: str, resources: dict[str, float], awaited: PlaceWait) -> SiteOrigin:
         life = self.lives.pop(0) if self.lives else None
         if life == "nowhere":
-            awaited.tell("GPU 8", "the cluster has none")
+            awaited.report_missing("GPU 8", "the cluster has none")
             raise LaunchFailed("no place with GPU 8 was had")
         assert life is None or isinstance(life, int)
         await until(lambda: self._here < self.room)
         self.most = max(self.most, self._here + 1)
         site = NearSite(life)
         self.placed.append((name, site))
-        return SiteOrigin(site, SiteFacts(f"node{len(self.placed)}", 1, __version__, "0,1", "ab12"), found=False)
+        return SiteOrigin(site, SiteFacts(f"node{len(self.placed)}", 1, __version__, "0,1", "ab12"), is_reused=False)
 
     def of(self, words: Iterable[str]) -> list[NearSite]:
         """The sites whose names have all of these words in them."""

@@ -28,7 +28,7 @@ from adaptive_eval.core.settings import Bench, Budget, Margin, Trials
 from adaptive_eval.core.stages import StageBefore
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.batching import came_by_batch
-from adaptive_eval.endpoints.types import MOST_BYTES_A_TOKEN, TEMPLATE_TOKENS, Answer, Prompt, gpu_share
+from adaptive_eval.endpoints.types import MAX_BYTES_PER_TOKEN, TEMPLATE_TOKENS, Answer, Prompt, gpu_share
 from adaptive_eval.graders.by_benchmark import benchmark_questions, graders_that_ask
 from adaptive_eval.graders.rubric import best_is_sure, grades_cut_answers, open_rubric, says_nothing
 from adaptive_eval.graders.types import SampleAnswer
@@ -244,7 +244,7 @@ def trial_cost(model: ModelConfig) -> Callable[[Answer], Cost]:
         used = (answer.prompt_tokens, answer.completion_tokens, answer.latency)
         if isinstance(answer, SampleAnswer):  # it may include calls to other models with other prices
             return usage_cost(model, *used)._replace(usd=_usd(model, *answer.own_tokens) + answer.usd_of_others)
-        return usage_cost(model, *used, answer.abreast, batched=came_by_batch(answer.replica))
+        return usage_cost(model, *used, answer.concurrent_answers, batched=came_by_batch(answer.replica))
 
     return cost
 
@@ -254,17 +254,17 @@ def usage_cost(
     prompt_tokens: float,
     completion_tokens: float,
     latency: float,
-    abreast: int | None = None,
+    concurrent_answers: int | None = None,
     *,
     batched: bool = True,
 ) -> Cost:
-    """The cost of tokens and seconds; `abreast` is by default the configured concurrency.
+    """The cost of tokens and seconds; `concurrent_answers` is by default the configured concurrency.
 
     `batched` says whether the answer comes from the model's batch service, if it has one.
     """
     usd, gpu_seconds = _usd(model, prompt_tokens, completion_tokens, batched=batched), 0.0
     if model.gpus:
-        share = gpu_share(model.gpus, model, abreast or model.concurrency.in_flight)
+        share = gpu_share(model.gpus, model, concurrent_answers or model.concurrency.in_flight)
         gpu_seconds = min(_most_gpu_seconds(model), latency * share)
     return Cost(round(prompt_tokens + completion_tokens), usd, gpu_seconds)
 
@@ -285,7 +285,7 @@ def worst_verdict(config: RunConfig, questions: Sequence[Question]) -> Cost:
     others = [price for task in config.inspect_tasks.values() if task is not None for price in task.prices.values()]
     dearest = Cost(0, max((_dearest(price, tokens) for price in others), default=0.0))
     limits = [model.sampling.max_tokens for model in config.asked]
-    written = None if not limits or None in limits else MOST_BYTES_A_TOKEN * max(limit or 0 for limit in limits)
+    written = None if not limits or None in limits else MAX_BYTES_PER_TOKEN * max(limit or 0 for limit in limits)
     asked = graders_that_ask(config.grader).items()
     costs = [dearest, *(grader.worst_cost(benchmark_questions(name, questions), written) for name, grader in asked)]
     return Cost(*(max(values) for values in zip(*costs, strict=True)))

@@ -12,7 +12,7 @@ BATCHED = " (batch)"
 """Suffix of the `replica` of an answer from a batch service."""
 
 Kind = Literal["openai", "anthropic", "openrouter"]
-MOST_REQUESTS: Mapping[Kind, int] = {"openai": 50_000, "anthropic": 100_000, "openrouter": 5_000}
+MAX_REQUESTS: Mapping[Kind, int] = {"openai": 50_000, "anthropic": 100_000, "openrouter": 5_000}
 """Most requests in a batch."""
 UNKNOWN_TO_MESSAGES = frozenset({"min_p", "logprobs", "reasoning_effort"})
 """Settings of `sampling` that the Messages API of anthropic does not have."""
@@ -54,9 +54,9 @@ class BatchConfig(Section):
         return self
 
     @property
-    def most_requests(self) -> int:
+    def max_requests(self) -> int:
         """How many requests a batch may have."""
-        return MOST_REQUESTS[self.kind]
+        return MAX_REQUESTS[self.kind]
 
 
 def came_by_batch(replica: str) -> bool:

@@ -61,8 +61,8 @@ class ServerCheck:
                     if isinstance(error, Failure) and error.kind in NOT_SENT:
                         raise
                     await self._sleep(self._pause)
-                    found = await self._ask(url)
-                    return replace(found, detail=f"{found.detail}, asked again after: {error}")
+                    health = await self._ask(url)
+                    return replace(health, detail=f"{health.detail}, asked again after: {error}")
         except TimeoutError:
             return ReplicaHealth(url, False, f"no answer within {CHECK_SECONDS:g} s")
         except EndpointError as error:

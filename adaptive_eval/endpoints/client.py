@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.endpoints.failures import (
-    READ,
+    MAX_READ_CHARS,
     Failure,
     FailureKind,
     error_status,
@@ -36,9 +36,9 @@ from adaptive_eval.endpoints.wire import MAX_BODY, PATHS, longest_response
 PROBE_SECONDS = 10.0
 CONNECT_SECONDS = 3.0
 DEFAULT_PORTS = {"http": 80, "https": 443}
-BESIDE_SECONDS = 5.0
-BESIDE_BYTES = 4 * 1024 * 1024
-SHOWN_OF_A_BODY = 200
+AUX_TIMEOUT_S = 5.0
+AUX_MAX_BYTES = 4 * 1024 * 1024
+MAX_BODY_EXCERPT = 200
 
 
 class Reply(NamedTuple):
@@ -60,7 +60,7 @@ def is_success(status: int) -> bool:
 
 
 def decode_payload(status: int, body: bytes, redactor: Redactor) -> tuple[int, object]:
-    """Status and decoded body of a success; for other responses, and errors within a success, their status alone.
+    """Status and decoded body of a success; only the status of other responses and of errors within a success.
 
     Raises `Failure` for a success that is not JSON, and `WebPage` for a web page.
     """
@@ -71,10 +71,10 @@ def decode_payload(status: int, body: bytes, redactor: Redactor) -> tuple[int, o
     except ValueError as error:
         if (page := web_page(status, body, redactor)) is not None:
             raise page from error
-        start = safe_excerpt(body[: 4 * READ].decode("utf-8", "replace"), redactor, SHOWN_OF_A_BODY)
-        raise Failure(FailureKind.BAD_RESPONSE, f"the response is not JSON: {start!r}") from error
-    if may_contain_error(body) and (carried := find_error(payload)) is not None:
-        return error_status(carried), None
+        excerpt = safe_excerpt(body[: 4 * MAX_READ_CHARS].decode("utf-8", "replace"), redactor, MAX_BODY_EXCERPT)
+        raise Failure(FailureKind.BAD_RESPONSE, f"the response is not JSON: {excerpt!r}") from error
+    if may_contain_error(body) and (embedded_error := find_error(payload)) is not None:
+        return error_status(embedded_error), None
     return 200, payload
 
 
@@ -110,27 +110,27 @@ def unauthorized_hint(config: EndpointConfig, headers: Mapping[str, str], key: S
 
 
 class Caller:
-    """The client for the servers of one model; the constant part of requests is prepared once."""
+    """HTTP client for the servers of one model; prepares the constant part of requests once."""
 
     def __init__(
         self, config: EndpointConfig, sampling: Sampling, key: SecretStr | None, folder: Path = Path()
     ) -> None:
         headers = request_headers(config)
         self.redactor = request_redactor(headers, None if key is None else key.get_secret_value())
-        """Removes what its servers are sent from their messages."""
+        """Removes the secrets sent to its servers from their messages."""
         self.unauthorized = unauthorized_hint(config, headers, key)
         """What to do after a 401."""
         if key is not None and config.auth is None and "authorization" not in {name.lower() for name in headers}:
             headers["Authorization"] = f"Bearer {key.get_secret_value()}"
         headers = {"Accept-Encoding": "identity", "User-Agent": "adaptive-eval", **headers}
-        reach = ServerAccess(config, folder)
-        self._http = reach.client(headers, MAX_BODY)
-        self._beside = reach.client(headers, BESIDE_BYTES)
+        access = ServerAccess(config, folder)
+        self._http = access.client(headers, MAX_BODY)
+        self._aux_http = access.client(headers, AUX_MAX_BYTES)
         self._chat = config.api == "chat"
         self._limit = sampling.timeout
-        sent = httpx2.Headers({"Content-Type": "application/json", **headers})
+        post_headers = httpx2.Headers({"Content-Type": "application/json", **headers})
         self._posters = {
-            base_url: reach.poster(self._http, base_url + PATHS[config.api], sent, sampling.timeout)
+            base_url: access.poster(self._http, base_url + PATHS[config.api], post_headers, sampling.timeout)
             for base_url in config.replicas
         }
         self._health_urls: dict[str, str] = {}
@@ -145,17 +145,17 @@ class Caller:
         """Send one request, without a time limit; `attempt` records each piece of a stream."""
         reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
         content = orjson.dumps(body)
-        begun = perf_counter()
+        started = perf_counter()
         with convert_failures(self.redactor, self._limit):
-            came = await self._posters[base_url].post(content, longest_response(body, len(content)))
-            whole = await read_to_end(came, reader, attempt)
-        return make_reply(came, whole, reader, begun, perf_counter(), self.redactor)
+            response = await self._posters[base_url].post(content, longest_response(body, len(content)))
+            body_bytes = await read_to_end(response, reader, attempt)
+        return make_reply(response, body_bytes, reader, started, perf_counter(), self.redactor)
 
     async def models(self, base_url: str) -> Reply:
         """GET /models."""
-        begun = perf_counter()
-        came = incoming_response(await self._get(base_url + "/models", PROBE_SECONDS))
-        return make_reply(came, came.body, None, begun, perf_counter(), self.redactor)
+        started = perf_counter()
+        response = incoming_response(await self._get(base_url + "/models", PROBE_SECONDS))
+        return make_reply(response, response.body, None, started, perf_counter(), self.redactor)
 
     async def probe(self, base_url: str) -> ProbeTrouble | None:
         """Probe a server: None for a sign of life, else the trouble; raises `Failure` if its state is unknown.
@@ -174,7 +174,7 @@ class Caller:
         return None if status < 500 else ProbeTrouble(f"its health check says HTTP {status}")
 
     async def connect_trouble(self, base_url: str) -> str | None:
-        """Why no connection to a server can be made; None if one can, or nobody can tell, as behind a proxy."""
+        """Why no connection to a server can be made; None if one can, or if it is unknown, as behind a proxy."""
         url = httpx2.URL(base_url)
         if not is_direct(self._http, url):
             return None
@@ -189,70 +189,70 @@ class Caller:
         return None
 
     async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
-        """GET a path beside the API's root, bounded in time and size."""
-        response = await self._get(base_url.removesuffix("/v1") + path, BESIDE_SECONDS)
+        """GET a path outside the API's root, bounded in time and size."""
+        response = await self._get(base_url.removesuffix("/v1") + path, AUX_TIMEOUT_S)
         return response.status_code, response.content
 
     async def close(self) -> None:
         """Close every connection."""
         await self._http.aclose()
-        await self._beside.aclose()
+        await self._aux_http.aclose()
 
     async def _get(self, url: str, limit: float) -> httpx2.Response:
         """The whole response to a short request."""
         with convert_failures(self.redactor, limit):
             async with asyncio.timeout(limit):
-                return await self._beside.get(url, extensions={"timeout": httpx_timeouts(limit)})
+                return await self._aux_http.get(url, extensions={"timeout": httpx_timeouts(limit)})
 
 
 def probe_trouble(failure: Failure) -> ProbeTrouble:
     """Convert a failed probe into the server's trouble; re-raises failures that are not the server's."""
     if failure.kind is FailureKind.OUT_OF_FILES:
         raise failure
-    return ProbeTrouble(str(failure), silent=failure.kind is FailureKind.TIMED_OUT)
+    return ProbeTrouble(str(failure), is_silent=failure.kind is FailureKind.TIMED_OUT)
 
 
-# -- what both clients share -------------------------------------------------------------------------------------
+# -- shared by both clients --------------------------------------------------------------------------------------
 
 
-async def read_to_end(came: Incoming, reader: StreamReader | None, attempt: Attempt | None = None) -> bytes:
+async def read_to_end(response: Incoming, reader: StreamReader | None, attempt: Attempt | None = None) -> bytes:
     """Read a response to its end: a stream of events is fed to the reader as it arrives, any other body is returned."""
-    if reader is None or not is_success(came.status):
-        return await came.read()
-    if came.rest is None:
-        _feed(reader, came.body, attempt)
+    if reader is None or not is_success(response.status):
+        return await response.read()
+    if response.stream is None:
+        _feed(reader, response.body, attempt)
         return b""
     try:
-        async for part in came.rest:
-            _feed(reader, part, attempt)
+        async for chunk in response.stream:
+            _feed(reader, chunk, attempt)
     finally:
-        await came.rest.aclose()
+        await response.stream.aclose()
     return b""
 
 
-def _feed(reader: StreamReader, part: bytes, attempt: Attempt | None) -> None:
-    """Feed a piece to the reader, and record its arrival in `attempt`, unless it has nothing but comments (`: ping`): a
-    proxy sends them for a server that hangs."""
-    reader.feed(part)
-    if attempt is not None and reader.first_token_at is not None and not is_comment(part):
-        attempt.beat(asyncio.get_running_loop().time())
+def _feed(reader: StreamReader, chunk: bytes, attempt: Attempt | None) -> None:
+    """Feed a chunk to the reader and record its arrival in `attempt`, unless it has only comments (`: ping`): a proxy
+    sends them for a server that hangs."""
+    reader.feed(chunk)
+    if attempt is not None and reader.first_token_at is not None and not is_comment(chunk):
+        attempt.record_piece(asyncio.get_running_loop().time())
 
 
 def make_reply(
-    came: Incoming, body: bytes, reader: StreamReader | None, begun: float, ended: float, redactor: Redactor
+    response: Incoming, body: bytes, reader: StreamReader | None, started: float, finished: float, redactor: Redactor
 ) -> Reply:
-    """The reply after it is read; `body` is the part that was not fed to the reader."""
-    latency = ended - begun
-    if reader is not None and is_success(came.status):
-        other = reader.replacement()
-        if other is None:
-            ttft = None if reader.first_token_at is None else reader.first_token_at - begun
+    """Build the reply after the response is read; `body` is the part that was not fed to the reader."""
+    latency = finished - started
+    if reader is not None and is_success(response.status):
+        replacement = reader.replacement()
+        if replacement is None:
+            ttft = None if reader.first_token_at is None else reader.first_token_at - started
             return Reply(200, {}, b"", reader.payload(), latency, ttft)
-        body = other
-    status, payload = decode_payload(came.status, body, redactor)
+        body = replacement
+    status, payload = decode_payload(response.status, body, redactor)
     if status == 200:
         return Reply(200, {}, b"", payload, latency, None)
-    return Reply(status, httpx2.Headers(list(came.headers)), body, None, latency, None)
+    return Reply(status, httpx2.Headers(list(response.headers)), body, None, latency, None)
 
 
 @contextmanager

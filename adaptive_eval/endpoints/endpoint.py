@@ -18,14 +18,13 @@ from adaptive_eval.endpoints.answers import ResponseOrigin, answers_without_text
 from adaptive_eval.endpoints.checking import ServerCheck, tiny_prompt
 from adaptive_eval.endpoints.client import NOT_SENDABLE, Caller, is_sendable
 from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, Refused
-from adaptive_eval.endpoints.retry import Retries, can_blame
+from adaptive_eval.endpoints.retry import Retries, can_blame_request
 from adaptive_eval.endpoints.sender import ReplyReader, RequestSender
 from adaptive_eval.endpoints.servers import IdentifiedServers
 from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.traffic import AttemptedRequest
 from adaptive_eval.endpoints.types import (
-    Again,
     Answer,
     Endpoint,
     EndpointConfig,
@@ -34,11 +33,12 @@ from adaptive_eval.endpoints.types import (
     Limits,
     Notice,
     Prompt,
+    RetryGate,
     Sampling,
 )
 from adaptive_eval.endpoints.wire import BodyBuilder
 
-STRAY = "one of its requests was refused ({}), and answered when it was asked again"
+STRAY_REFUSAL_TEXT = "one of its requests was refused ({}), and answered when it was asked again"
 
 
 class ModelEndpoint:
@@ -57,8 +57,8 @@ class ModelEndpoint:
         has_answered: bool = False,
         settings: EndpointSettings | None = None,
     ) -> None:
-        """`ready`: its servers are known to be up, and get patience from the first request on. `has_answered`: the
-        model has answered at an earlier start of the run."""
+        """`ready`: its servers are known to be up, so requests are retried from the start. `has_answered`: the model
+        has answered at an earlier start of the run."""
         self._model = config.model
         self._timeout = sampling.timeout
         self._limits = limits
@@ -88,22 +88,22 @@ class ModelEndpoint:
         self._sender.traffic.has_answered = has_answered
         for replica in self._sender.replicas.replicas if ready else ():
             replica.answered_at = self._sender.clock()
-        self._together = limits.samples_per_request
+        self._answers_per_request = limits.samples_per_request
         self._started = False
         self._tiny: dict[str, asyncio.Task[bool]] = {}
-        """Tiny requests under way, by address."""
+        """Tiny requests in flight, by URL."""
         self._unanswered: dict[str, int] = {}
-        """By address: how many requests had been answered when a tiny one was not."""
+        """By URL: number of answered requests when a tiny one was not answered."""
 
     # -- the protocol --------------------------------------------------------------------------------------------
 
-    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+    async def sample(self, prompt: Prompt, seeds: range, retry_gate: RetryGate | None = None) -> list[Answer]:
         """One answer per seed, in their order."""
         if not self._started:
             self._start()
-        if len(seeds) <= self._together:
-            return await self._request(prompt, seeds, again)
-        return await self._request_all(prompt, _groups(seeds, self._together), again)
+        if len(seeds) <= self._answers_per_request:
+            return await self._request(prompt, seeds, retry_gate)
+        return await self._request_all(prompt, _groups(seeds, self._answers_per_request), retry_gate)
 
     async def check(self) -> Health:
         replicas = self._sender.replicas.replicas
@@ -118,8 +118,8 @@ class ModelEndpoint:
             troubles = list(await asyncio.gather(*map(self._caller.connect_trouble, urls)))
             if None in troubles:
                 return None
-        each = "; ".join(f"{url}: {trouble}" for url, trouble in zip(urls, troubles, strict=True))
-        return f"no connection to {'its server' if len(urls) == 1 else 'any of its servers'} can be made: {each}"
+        details = "; ".join(f"{url}: {trouble}" for url, trouble in zip(urls, troubles, strict=True))
+        return f"no connection to {'its server' if len(urls) == 1 else 'any of its servers'} can be made: {details}"
 
     async def close(self) -> None:
         """Stop watching and close every connection."""
@@ -145,19 +145,21 @@ class ModelEndpoint:
         self._started = True
         self._sender.start()
 
-    async def _request_all(self, prompt: Prompt, groups: list[range], again: Again | None) -> list[Answer]:
-        """Send several requests at once, and wait for all of them even if one fails, so that none is orphaned."""
-        parts = await asyncio.gather(*(self._request(prompt, group, again) for group in groups), return_exceptions=True)
-        answers = [answer for part in parts if not isinstance(part, BaseException) for answer in part]
-        for part in parts:
-            if isinstance(part, BaseException):
+    async def _request_all(self, prompt: Prompt, groups: list[range], retry_gate: RetryGate | None) -> list[Answer]:
+        """Send several requests at once and wait for all of them, even if one fails."""
+        outcomes = await asyncio.gather(
+            *(self._request(prompt, group, retry_gate) for group in groups), return_exceptions=True
+        )
+        answers = [answer for outcome in outcomes if not isinstance(outcome, BaseException) for answer in outcome]
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
                 self._sender.traffic.lost += len(answers)  # these arrived, and are dropped with the failed ones
-                raise part
+                raise outcome
         return answers
 
-    async def _request(self, prompt: Prompt, seeds: range, again: Again | None) -> list[Answer]:
+    async def _request(self, prompt: Prompt, seeds: range, retry_gate: RetryGate | None) -> list[Answer]:
         body = self._bodies.body(prompt, seeds, self._sender.streaming is not False)
-        request = AttemptedRequest(prompt, seeds, body, again)
+        request = AttemptedRequest(prompt, seeds, body, retry_gate)
         try:
             try:
                 answers = await self._sender.send(request)
@@ -169,27 +171,29 @@ class ModelEndpoint:
             return await self._request_fewer(request, seeds, len(seeds), f"refuses n = {len(seeds)}: {error}")
         if len(answers) == len(seeds):
             return answers
-        why = f"gave {len(answers)} of n = {len(seeds)} answers"
+        problem = f"gave {len(answers)} of n = {len(seeds)} answers"
         try:
-            return answers + await self._request_fewer(request, seeds[len(answers) :], 1, why)
+            return answers + await self._request_fewer(request, seeds[len(answers) :], 1, problem)
         except EndpointError:
             self._sender.traffic.lost += len(answers)
             raise
 
-    async def _request_fewer(self, request: AttemptedRequest, seeds: range, refused: int, why: str) -> list[Answer]:
+    async def _request_fewer(self, request: AttemptedRequest, seeds: range, refused: int, problem: str) -> list[Answer]:
         """Ask for fewer answers at a time from now on, because the server refuses or ignores n."""
-        together = self._servers.fewer_answers(refused)
-        answers = await self._request_all(request.prompt, _groups(seeds, together), request.again)
-        if together < self._together:
-            self._together = together
-            self._servers.note(Notice("fewer_together", f"its server {why}; it is asked for {together} at a time"))
+        answers_per_request = self._servers.fewer_answers(refused)
+        answers = await self._request_all(request.prompt, _groups(seeds, answers_per_request), request.retry_gate)
+        if answers_per_request < self._answers_per_request:
+            self._answers_per_request = answers_per_request
+            self._servers.note(
+                Notice("fewer_together", f"its server {problem}; it is asked for {answers_per_request} at a time")
+            )
         return answers
 
     async def _retry(self, request: AttemptedRequest, failure: Failure) -> list[Answer]:
         """Retry a failed request until it is answered or given up."""
         sender = self._sender
-        retries = Retries(self._limits, sender.longest_refusal, self._settings, sender.clock, sender.traffic)
-        if len(request.seeds) > 1:  # lest a long answer cost the others
+        retries = Retries(self._limits, sender.max_refusal_wait, self._settings, sender.clock, sender.traffic)
+        if len(request.seeds) > 1:  # so that one long answer does not cost the others
             retries.timeouts = 1
         refusal = failure.refusal if isinstance(failure, Refused) else None
         if refusal is not None and request.concerns_option(refusal) and not request.concerns_stream(refusal):
@@ -199,27 +203,27 @@ class ModelEndpoint:
         async def attempt() -> list[Answer]:
             nonlocal pending
             if pending is not None:
-                first, pending = pending, None
-                raise first
-            return await self._ask_again(request, retries)
+                first_failure, pending = pending, None
+                raise first_failure
+            return await self._attempt_again(request, retries)
 
         try:
             answers: list[Answer] = await retries.retrying(self._sleep)(attempt)
         except Refused as refused:
             raise refused.refusal from None
-        except Failure as last:
-            return await self._give_up(request, last, is_alone=retries.is_alone)
+        except Failure as last_failure:
+            return await self._give_up(request, last_failure, is_request_at_fault=retries.is_request_at_fault)
         finally:
             retries.close()
-        if request.refusal is not None and all(replica.is_fit for replica in sender.replicas.replicas):
-            self._servers.note_first(Notice("stray_refusal", STRAY.format(request.refusal)))
+        if request.refusal is not None and all(replica.is_usable for replica in sender.replicas.replicas):
+            self._servers.note_first(Notice("stray_refusal", STRAY_REFUSAL_TEXT.format(request.refusal)))
         return answers
 
-    async def _ask_again(self, request: AttemptedRequest, retries: Retries) -> list[Answer]:
+    async def _attempt_again(self, request: AttemptedRequest, retries: Retries) -> list[Answer]:
         """Make another attempt at a request."""
         sender = self._sender
-        if request.refusal is not None and len(request.seeds) > self._together:
-            raise request.refusal.copy()  # by now the server is known to refuse this many
+        if request.refusal is not None and len(request.seeds) > self._answers_per_request:
+            raise request.refusal.copy()  # meanwhile the server is known to refuse this many
         if retries.needs_proof:
             retries.is_proven = await self._is_server_proven(request)
         await _require_allowed(request)
@@ -228,28 +232,28 @@ class ModelEndpoint:
             request.body = self._bodies.body(request.prompt, request.seeds, sender.streaming)
         return await sender.send(request)
 
-    async def _give_up(self, request: AttemptedRequest, failure: Failure, *, is_alone: bool) -> list[Answer]:
+    async def _give_up(self, request: AttemptedRequest, failure: Failure, *, is_request_at_fault: bool) -> list[Answer]:
         """Answers without text for a request that timed out or fails alone; raises `Unavailable` otherwise."""
         replica = request.replica.url if request.replica is not None else ""
         timed_out = failure.kind is FailureKind.TIMED_OUT
-        may_blame = can_blame(failure.kind, self._sender.traffic)
-        if not (timed_out or is_alone or (may_blame and await self._is_tiny_answered(request, replica))):
+        may_blame = can_blame_request(failure.kind, self._sender.traffic)
+        if not (timed_out or is_request_at_fault or (may_blame and await self._is_tiny_answered(request, replica))):
             raise Unavailable(
                 f"model {self._model!r} at {replica}: given up after {request.attempts} attempts; "
                 f"the last one failed with {failure.kind}: {failure}"
             ) from None
         if len(request.seeds) > 1:
             await _require_allowed(request)
-            return await self._request_all(request.prompt, _groups(request.seeds, 1), request.again)
-        arrival = ResponseOrigin(replica, self._timeout if timed_out else 0.0, None, request.attempts)
+            return await self._request_all(request.prompt, _groups(request.seeds, 1), request.retry_gate)
+        origin = ResponseOrigin(replica, self._timeout if timed_out else 0.0, None, request.attempts)
         if timed_out:
-            return answers_without_text("timed_out", request.seeds, arrival)
-        return answers_without_text("unanswered", request.seeds, arrival, reason=str(failure))
+            return answers_without_text("timed_out", request.seeds, origin)
+        return answers_without_text("unanswered", request.seeds, origin, reason=str(failure))
 
     # -- tiny requests, which show whether a server answers ------------------------------------------------------
 
     async def _is_server_proven(self, request: AttemptedRequest) -> bool:
-        """Whether the server of a request answers a tiny one, which is asked once until another is answered."""
+        """Whether the server of a request answers a tiny one, which is sent once until another request is answered."""
         url, answered = "" if request.replica is None else request.replica.url, self._sender.traffic.answered
         if self._unanswered.get(url) == answered:
             return False
@@ -261,7 +265,7 @@ class ModelEndpoint:
     async def _is_tiny_answered(self, request: AttemptedRequest, url: str) -> bool:
         """Whether a server answers a tiny request, which caps count as a lost answer.
 
-        Requests that ask this meanwhile go by the same one.
+        Concurrent callers share one request.
         """
         if url not in self._tiny:
             self._tiny[url] = tiny = asyncio.create_task(self._ask_tiny(request, url))
@@ -269,8 +273,8 @@ class ModelEndpoint:
         return await asyncio.shield(self._tiny[url])
 
     async def _ask_tiny(self, request: AttemptedRequest, url: str) -> bool:
-        if request.again is not None:
-            if not await request.again():
+        if request.retry_gate is not None:
+            if not await request.retry_gate():
                 raise RetryNotAllowed("the budget does not allow asking whether the server answers")
             self._sender.traffic.lost += 1
             request.lost = True
@@ -284,8 +288,8 @@ class ModelEndpoint:
 
 
 async def _require_allowed(request: AttemptedRequest) -> None:
-    """Raise `RetryNotAllowed` if the budget does not allow to repeat a lost request."""
-    if request.lost and request.again is not None and not await request.again():
+    """Raise `RetryNotAllowed` if the budget does not allow repeating a lost request."""
+    if request.lost and request.retry_gate is not None and not await request.retry_gate():
         raise RetryNotAllowed("an answer was lost, and the budget does not allow asking for it again")
     request.lost = False
 
@@ -309,7 +313,7 @@ def open_endpoint(
     """Open the endpoint of one model; needs a running event loop.
 
     `keys` is the environment; `folder` has the files and plug-ins named in `config`. Endpoints on the same servers
-    divide their time (`shared_time`). For the others see `ModelEndpoint`.
+    divide their time (`shared_time`). For the other parameters see `ModelEndpoint`.
     """
     if (problem := config.missing_key(keys)) is not None:
         raise ConfigError(problem)
@@ -317,7 +321,7 @@ def open_endpoint(
     key = keys.get(config.key_variable or "", "").strip()
     if not is_sendable(key):
         raise ConfigError(f"{config.key_variable} must hold a key, but its value has {NOT_SENDABLE}")
-    open_files.allow(open_files.wanted_for(limits.in_flight * len(config.replicas), len(config.replicas)))
+    open_files.allow(open_files.files_needed(limits.in_flight * len(config.replicas), len(config.replicas)))
     caller = _caller(config, sampling, SecretStr(key) if key else None, folder)
     return ModelEndpoint(
         config,

@@ -1,17 +1,16 @@
-"""Classifies requests without an answer: failures to retry, answers without text, and errors that no retry can mend.
+"""Classifies requests without an answer: failures to retry, answers without text, and errors that no retry can fix.
 
 an unfinished answer, an error within a 200    repeat
-429                                            refused for now: wait as told, ask for less at once (`retry_after`)
-503, 529                                       repeat, and ask for less at once
+429                                            wait as the server asks (`retry_after`), and send fewer at a time
+503, 529                                       repeat, and send fewer at a time
 408, 409, 425, 5xx, a body that is no answer   repeat
 connection refused, reset, stalled, timed out  repeat
 no open file left on this machine              repeat for as long as it takes (`open_files`)
 prompt longer than the context, content filter an answer with its own signal
-any other 3xx and 4xx, a used-up quota         no retry mends it, if meant (`replica`); no redirect is followed
-an unknown finish reason                       repeat; if the first answers all end so, no retry mends it, but a line
-                                               in the configuration
+any other 3xx and 4xx, a used-up quota         no retry fixes it, if it is final (`replica`); no redirect is followed
+an unknown finish reason                       repeat; if the first answers all end so, only a setting can fix it
 
-When a request is sent again stands in `retry`, what a failure does to its replica in `replica`.
+`retry` decides when a request is sent again, `replica` what a failure does to its replica.
 
 An answer counts only if its server says that it is finished. The finish reasons are those of the OpenAI API and of
 compatible servers: vLLM, SGLang, llama.cpp, TGI, Azure, OpenRouter, DeepSeek, Mistral, Zhipu and Together, and those of
@@ -33,7 +32,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from adaptive_eval.base.errors import Rejected, Retryable
-from adaptive_eval.endpoints.redaction import NOTHING_SECRET, Redactor
+from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR, Redactor
 from adaptive_eval.endpoints.retry_after import RetryAfter, read_retry_after
 from adaptive_eval.endpoints.types import Signal
 
@@ -69,15 +68,21 @@ def finish_word(reason: str) -> str:
     return reason.strip().lower().replace("-", "_")
 
 
-_TOLD: dict[Signal, frozenset[str]] = {"truncated": TRUNCATED, "content_filter": FILTERED, "refusal": REFUSED}
-_SIGNALS = {word: frozenset(signal for signal, words in _TOLD.items() if word in words) for word in FINISHED}
-_NOTHING: frozenset[Signal] = frozenset()
+_REASONS_BY_SIGNAL: dict[Signal, frozenset[str]] = {
+    "truncated": TRUNCATED,
+    "content_filter": FILTERED,
+    "refusal": REFUSED,
+}
+_SIGNALS = {
+    word: frozenset(signal for signal, words in _REASONS_BY_SIGNAL.items() if word in words) for word in FINISHED
+}
+_NO_SIGNALS: frozenset[Signal] = frozenset()
 
 
 def signals_of_finish(reason: str) -> frozenset[Signal]:
-    """The signals that follow from a finish reason alone."""
-    known = _SIGNALS.get(reason)
-    return _SIGNALS.get(finish_word(reason), _NOTHING) if known is None else known
+    """Signals that follow from a finish reason alone."""
+    signals = _SIGNALS.get(reason)
+    return _SIGNALS.get(finish_word(reason), _NO_SIGNALS) if signals is None else signals
 
 
 def finish_reason_option(reason: str) -> str:
@@ -85,8 +90,8 @@ def finish_reason_option(reason: str) -> str:
     return f"`finish_reasons: [{reason}]` on this model"
 
 
-_REPEATABLE = frozenset({408, 409, 425})
-_OVERLOADED = frozenset({503, 529})
+_RETRYABLE_STATUSES = frozenset({408, 409, 425})
+_OVERLOADED_STATUSES = frozenset({503, 529})
 _QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _FILTER_CODES = frozenset({"content_filter", "content_policy_violation", "responsibleaipolicyviolation"})
 _CONTEXT_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"})
@@ -96,11 +101,11 @@ _CONTEXT_TEXT = re.compile(
 )
 _CONTEXT_LIMIT = re.compile(r"maximum (?:context|model) length (?:is|of) (\d+)", re.IGNORECASE)
 _FILTER_TEXT = re.compile(r"content (?:management )?(?:filter|policy)", re.IGNORECASE)
-_SHOWN = 300
-READ = 16_384
-"""Most characters of a text that are read in order to show `_SHOWN` of them."""
+_MAX_EXCERPT_CHARS = 300
+MAX_READ_CHARS = 16_384
+"""Characters of a text that are read in order to show `_MAX_EXCERPT_CHARS` of them."""
 
-OF_AN_OPTION = frozenset({400, 405, 413, 415, 422, 501})
+OPTION_REFUSAL_STATUSES = frozenset({400, 405, 413, 415, 422, 501})
 """Statuses that may refuse an option of the request, such as `n` or `stream`, rather than the request."""
 
 _HINTS = {
@@ -133,20 +138,20 @@ class FailureKind(StrEnum):
 
 
 class Handling(NamedTuple):
-    """What is done about a kind of failure."""
+    """How a kind of failure is handled."""
 
     may_have_cost: bool
-    """An answer may have been generated in vain, and counts as lost."""
+    """An answer may have been generated without arriving, and counts as lost."""
     at_once: bool
     """The request is repeated without a wait: it goes to another replica, or waits for one to recover."""
     counts: bool
     """It counts towards the attempts after which a request is given up."""
-    own: bool
+    request_may_cause: bool
     """The request itself may cause it (`retry`), or a server that cannot stream."""
-    halves: bool
+    halves_window: bool
     """The window of its replica is halved: fewer requests in flight may help."""
     trouble: bool
-    """Its replica is in trouble if nothing else comes, and gets requests one by one, after pauses."""
+    """Its replica is in trouble until something else arrives, and gets requests one by one, after pauses."""
     health: Literal["fine", "suspect", "gone"]
     """Its replica is used as before, probed soon, or sent nothing until a probe succeeds."""
 
@@ -166,7 +171,7 @@ HANDLING: Mapping[FailureKind, Handling] = {
     _K.OUT_OF_FILES: Handling(False,         False,   False,   False, True,   False, "fine"),
     _K.REFUSED:      Handling(False,         False,   False,   False, False,  True,  "fine"),
 }  # fmt: skip
-"""What is done about each kind of failure, in one place."""
+"""How each kind of failure is handled."""
 
 
 class Failure(Retryable):
@@ -194,11 +199,11 @@ class Refusal(Rejected):
 
 
 class WebPage(Refusal):
-    """A server answers with a web page, so that no model server is at its address."""
+    """A server answered with a web page: there is no model server at its address."""
 
 
 class ModelNotServed(Refusal):
-    """A server's list of models lacks the model, so that one refusal is enough."""
+    """A server's list of models lacks the model, so one refusal is enough."""
 
 
 class Refused(Failure):
@@ -215,7 +220,8 @@ class UnknownFinish(Rejected):
 
 
 def find_error(payload: object) -> object:
-    """The error in a response: beside its choices, within one of them or its message, or as the whole; else None."""
+    """The error in a response: next to its choices, within a choice or its message, or the response itself; else
+    None."""
     if not isinstance(payload, dict):
         return None
     if error := payload.get("error"):
@@ -230,12 +236,13 @@ def find_error(payload: object) -> object:
 
 
 def may_contain_error(body: bytes) -> bool:
-    """Whether `find_error` could find one, in a hundredth of its time: the body has the word, or escaped letters."""
+    """Whether `find_error` could find an error: the body has the word or escaped letters. Takes a hundredth of its
+    time."""
     return b"error" in body or b"\\u" in body
 
 
 def error_status(error: object) -> int:
-    """The status of an error that came with a 200: its own code if it is one, else 500."""
+    """Status of an error within a 200 response: its own code if that is a status, else 500."""
     code = error.get("code") if isinstance(error, dict) else None
     number = int(code) if isinstance(code, str) and code.isdecimal() and len(code) == 3 else code
     return number if isinstance(number, int) and 400 <= number < 600 else 500
@@ -249,63 +256,63 @@ def redirect_message(headers: Mapping[str, str], redactor: Redactor) -> str:
         host = safe_excerpt(parts.netloc.rpartition("@")[2], redactor)
     except ValueError:
         host = ""
-    place = f"to {host}" if host else "to another path of its own" if location else "without saying where to"
-    mend = f"give the base_url at {host}" if host else "give the final address as base_url"
-    return f"the server redirects {place}, and redirects are not followed: {mend}, if it is to be trusted"
+    target = f"to {host}" if host else "to another path of its own" if location else "without saying where to"
+    hint = f"give the base_url at {host}" if host else "give the final address as base_url"
+    return f"the server redirects {target}, and redirects are not followed: {hint}, if it is to be trusted"
 
 
 _TITLE = re.compile(rb"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 
 
 def web_page(status: int, body: bytes, redactor: Redactor) -> WebPage | None:
-    """The refusal that a web page in place of an answer means; None for any other body."""
-    if without_mark(body[:READ]).lstrip()[:1] != b"<":
+    """The refusal for a web page instead of an answer; None for any other body."""
+    if strip_byte_order_mark(body[:MAX_READ_CHARS]).lstrip()[:1] != b"<":
         return None
-    found = _TITLE.search(body[:READ])
-    title = safe_excerpt(found[1].decode("utf-8", "replace"), redactor) if found else ""
-    named = f" ({title!r})" if title else ""
+    match = _TITLE.search(body[:MAX_READ_CHARS])
+    title = safe_excerpt(match[1].decode("utf-8", "replace"), redactor) if match else ""
+    title_note = f" ({title!r})" if title else ""
     return WebPage(
         status,
-        f"HTTP {status} with a web page{named} instead of an answer: no model server is at this address; "
+        f"HTTP {status} with a web page{title_note} instead of an answer: no model server is at this address; "
         "check base_url (for vLLM it ends in /v1)",
     )
 
 
-def without_mark(body: bytes) -> bytes:
-    """A body without the mark of its byte order, which JSON must not have, but some servers send."""
+def strip_byte_order_mark(body: bytes) -> bytes:
+    """Remove the byte order mark, which JSON must not have, but some servers send."""
     return body.removeprefix(BOM_UTF8)
 
 
 def _error_fields(body: bytes) -> tuple[str, frozenset[str]]:
     """The message of an error body and every code it names, in lower case; the raw text if it is not JSON."""
     try:
-        data = orjson.loads(without_mark(body))
+        data = orjson.loads(strip_byte_order_mark(body))
     except orjson.JSONDecodeError:
-        return body[: 4 * READ].decode("utf-8", "replace"), frozenset()
+        return body[: 4 * MAX_READ_CHARS].decode("utf-8", "replace"), frozenset()
     error = find_error(data) or (data.get("error", data) if isinstance(data, dict) else data)
     if not isinstance(error, dict):
         return str(error), frozenset()
     inner = error.get("innererror")
-    named = [error.get("code"), error.get("type"), inner.get("code") if isinstance(inner, dict) else None]
+    error_codes = [error.get("code"), error.get("type"), inner.get("code") if isinstance(inner, dict) else None]
     message = error.get("message", error.get("detail", ""))
-    return str(message), frozenset(str(code).lower() for code in named if code is not None)
+    return str(message), frozenset(str(code).lower() for code in error_codes if code is not None)
 
 
 def _is_context_error(message: str, codes: frozenset[str], max_tokens: int | None) -> bool:
     if not (codes & _CONTEXT_CODES or _CONTEXT_TEXT.search(message)):
         return False
     limit = _CONTEXT_LIMIT.search(message)
-    # if max_tokens alone fills the context, no prompt fits: that is the fault of the configuration
+    # if max_tokens alone fills the context, no prompt fits: that is an error in the configuration
     return not (limit and max_tokens is not None and max_tokens >= int(limit.group(1)))
 
 
-def safe_excerpt(text: str, redactor: Redactor, shown: int = _SHOWN) -> str:
+def safe_excerpt(text: str, redactor: Redactor, max_chars: int = _MAX_EXCERPT_CHARS) -> str:
     """One short line of a server's text, without secrets."""
-    read = text[:READ]
-    line = " ".join(redactor.message(read).split())
-    if len(text) > len(read):  # the end may be the beginning of a secret
+    excerpt = text[:MAX_READ_CHARS]
+    line = " ".join(redactor.message(excerpt).split())
+    if len(text) > len(excerpt):  # the end may be the beginning of a secret
         line = line[: -max(redactor.longest, 1)]
-    return line if len(line) <= shown else line[:shown] + " ..."
+    return line if len(line) <= max_chars else line[:max_chars] + " ..."
 
 
 def error_signal(
@@ -314,25 +321,25 @@ def error_signal(
     headers: Mapping[str, str],
     *,
     max_tokens: int | None = None,
-    redactor: Redactor = NOTHING_SECRET,
+    redactor: Redactor = EMPTY_REDACTOR,
     unauthorized: str = "",
 ) -> Signal:
-    """The signal of an error that counts as an answer; raises `Failure` or `Refusal` for any other.
+    """Signal of an error that counts as an answer; raises `Failure` or `Refusal` for any other.
 
     `unauthorized` says what to do if the server asks for another key.
     """
     message, codes = _error_fields(body)
-    shown = f"HTTP {status}: {safe_excerpt(message, redactor) or 'no message'}"
+    summary = f"HTTP {status}: {safe_excerpt(message, redactor) or 'no message'}"
     if status == 429 and codes & _QUOTA_CODES:
-        raise Refusal(status, f"{shown} (the account's quota is used up)")
+        raise Refusal(status, f"{summary} (the account's quota is used up)")
     if status == 429:
-        raise Failure(FailureKind.RATE_LIMITED, shown, read_retry_after(headers))
+        raise Failure(FailureKind.RATE_LIMITED, summary, read_retry_after(headers))
     if 400 <= status < 500 and _is_context_error(message, codes, max_tokens):
         return "context_length"
     if status == 400 and (codes & _FILTER_CODES or _FILTER_TEXT.search(message)):
         return "content_filter"
-    if status >= 500 or status in _REPEATABLE:
-        kind = FailureKind.OVERLOADED if status in _OVERLOADED else FailureKind.SERVER_ERROR
-        raise Failure(kind, shown, read_retry_after(headers))
+    if status >= 500 or status in _RETRYABLE_STATUSES:
+        kind = FailureKind.OVERLOADED if status in _OVERLOADED_STATUSES else FailureKind.SERVER_ERROR
+        raise Failure(kind, summary, read_retry_after(headers))
     hint = redirect_message(headers, redactor) if status < 400 else {**_HINTS, 401: unauthorized}.get(status, "")
-    raise Refusal(status, f"{shown} ({hint})" if hint else shown)
+    raise Refusal(status, f"{summary} ({hint})" if hint else summary)

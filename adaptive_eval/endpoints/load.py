@@ -1,10 +1,9 @@
 """The load of a server, and the rule by which it limits how many requests are in flight there.
 
-A reading is one request for `/metrics` on a connection of its own, bounded in time and size (`client`); there is none
-while nothing is in flight. Until the first reading, windows are small enough for most servers. While windows double,
-and the server computes what it was sent or is idle, readings are frequent, so that a short run is not over before its
-windows are open. Where readings fail, windows are as large as configured; a server that has never shown its load is
-then not asked again.
+A reading is one request for `/metrics` on its own connection, bounded in time and size (`client`); there is none while
+nothing is in flight. Until the first reading, windows are small enough for most servers. While windows double and the
+server keeps up or is idle, readings are frequent, so that the windows of a short run open in time. If readings fail,
+windows are as large as configured; a server that has never reported its load is then not asked again.
 
 A server that computes R sequences at once while W wait has too many requests if W > R/4, and too few if nothing waits
 although its window is full. In between, a few waiting requests keep its slots busy while answers are on their way back.
@@ -18,9 +17,9 @@ models and clients at the server, need not be known: each takes its part, and ot
 Since it depends on requests in flight rather than the window, it stays the same while long answers delay the effect of
 a smaller window.
 
-Readings are believed as long as the load follows. If half of the requests were withdrawn and the load has not fallen by
-a quarter of their share, others cause it, or the reading is wrong. Then fewer requests gain nothing, and windows stay
-as configured for a while.
+Readings are trusted as long as the load follows. If half of the requests were withdrawn and the load has not fallen by
+a quarter of their share, other clients cause it, or the reading is wrong. Then fewer requests gain nothing, and windows
+stay as configured for a while.
 
 The load is read from the Prometheus text of `/metrics`: vLLM has gauges of running and waiting sequences for each
 engine; llama-server has them for its slots. The gauges that a router passes on from several servers are summed.
@@ -45,14 +44,14 @@ class ServerLoad(NamedTuple):
     waiting: float
 
     @property
-    def inside(self) -> float:
-        """Sequences that the server has, running or waiting."""
+    def total(self) -> float:
+        """Sequences at the server, running or waiting."""
         return self.running + self.waiting
 
 
 def parse_load(metrics: bytes) -> ServerLoad | None:
     """The load, summed over engines; None if either gauge is missing or not a number."""
-    sums: dict[bool, float] = {}
+    totals: dict[bool, float] = {}
     for match in _GAUGE.finditer(metrics):
         runs = match[1] == b"running" or match[2] == b"processing"
         try:
@@ -61,12 +60,12 @@ def parse_load(metrics: bytes) -> ServerLoad | None:
             return None
         if not (isfinite(value) and value >= 0.0):
             return None
-        sums[runs] = sums.get(runs, 0.0) + value
-    return ServerLoad(sums[True], sums[False]) if len(sums) == 2 else None
+        totals[runs] = totals.get(runs, 0.0) + value
+    return ServerLoad(totals[True], totals[False]) if len(totals) == 2 else None
 
 
 class Steering:
-    """The ceiling of one model's window at a server, by the server's load."""
+    """Sets the ceiling of one model's window at a server from the server's load."""
 
     def __init__(self, configured: int, settings: EndpointSettings) -> None:
         self.ceiling = self._configured = configured
@@ -75,14 +74,14 @@ class Steering:
         """What the last reading suggested: to grow (1), to shrink (-1), or neither."""
         self._step = 1.0
         """Share by which the window grows next."""
-        self._before: tuple[float, float] | None = None
+        self._before_shrinking: tuple[float, float] | None = None
         """Requests of all models in flight, and sequences at the server, when the window was first shrunk."""
         self._doubted_until = -inf
         self._read_at = -inf
         self.misses = 0
-        """Readings in a row that have failed."""
+        """Consecutive failed readings."""
         self._is_known = self._is_absent = False
-        """Whether the server has shown its load, or is believed not to."""
+        """Whether the server has reported its load, or is assumed not to."""
         self._is_opening = True
         """Whether the window is probably far below what it could be."""
 
@@ -91,7 +90,7 @@ class Steering:
         self.ceiling = max(1, min(self._configured, ceiling))
 
     def needs_reading(self, now: float, is_asked: bool) -> bool:
-        """Whether to read the load now, of a server that has been sent requests since the last time or not."""
+        """Whether to read the load now; `is_asked` if the server got requests since the last reading."""
         settings = self._settings
         if not (is_asked or self._read_at == -inf) or self._is_absent:
             return False
@@ -99,7 +98,7 @@ class Steering:
         return now - self._read_at >= (0.0 if self._is_opening and not self.misses else every)
 
     def on_failure(self, now: float, *, is_warm: bool) -> None:
-        """A reading has failed; `is_warm` if the server has given answers."""
+        """Handle a failed reading; `is_warm` if the server has returned answers."""
         self._read_at, self.misses = now, self.misses + 1
         self._is_opening = False
         are_enough = self.misses >= self._settings.probe_misses
@@ -107,39 +106,42 @@ class Steering:
         if are_enough or not self._is_known:
             self.ceiling = self._configured
 
-    def on_load(self, load: ServerLoad, in_flight: int, of_all: int, now: float, *, is_warm: bool) -> None:
-        """The load was read, with so many requests of this model in flight at most since the last time, and `of_all`
-        models; `is_warm` if the server has given answers."""
+    def on_load(self, load: ServerLoad, in_flight: int, total_in_flight: int, now: float, *, is_warm: bool) -> None:
+        """Handle a reading; `in_flight` is the maximum of this model's requests in flight since the last reading,
+        `total_in_flight` that of all models; `is_warm` if the server has returned answers."""
         self._read_at, self.misses, self._is_known = now, 0, True
         if load.waiting:
             self._step = self._settings.queue_left
         is_full = in_flight >= self.ceiling
-        is_counted = load.running >= in_flight or not load.inside
+        is_counted = load.running >= in_flight or not load.total
         self._is_opening = is_full and self.ceiling < self._configured and self._step == 1.0 and is_counted
         if not is_full or now < self._doubted_until:
             return
         # a single waiting request is no queue, and a server that computes nothing is about to start
         are_too_many = load.waiting > max(1.0, self._settings.queue_share * load.running) and load.running
-        direction, before = 1 if not load.waiting else -1 if are_too_many else 0, self._direction
-        self._direction = direction if direction != before else 0
+        direction, previous_direction = 1 if not load.waiting else -1 if are_too_many else 0, self._direction
+        self._direction = direction if direction != previous_direction else 0
         if direction >= 0:
-            self._before = None
-        if direction != before:
+            self._before_shrinking = None
+        if direction != previous_direction:
             return
         if direction > 0:
             self.limit(self.ceiling + max(1, round(self._step * self.ceiling)))
             self._step = min(1.0, 2 * self._step)
         elif direction < 0 and is_warm:
-            self._shrink(load, in_flight, max(in_flight, of_all), now)
+            self._shrink(load, in_flight, max(in_flight, total_in_flight), now)
 
-    def _shrink(self, load: ServerLoad, in_flight: int, of_all: int, now: float) -> None:
-        asked, was_inside = self._before = self._before or (of_all, load.inside)
-        left = of_all / asked
-        if left <= 0.5:
-            self._before = (of_all, load.inside)
-            if load.inside > was_inside * (1.0 - (1.0 - left) / 4):
-                self._before, self._doubted_until = None, now + self._settings.doubt
+    def _shrink(self, load: ServerLoad, in_flight: int, total_in_flight: int, now: float) -> None:
+        in_flight_before, sequences_before = self._before_shrinking = self._before_shrinking or (
+            total_in_flight,
+            load.total,
+        )
+        share_left = total_in_flight / in_flight_before
+        if share_left <= 0.5:
+            self._before_shrinking = (total_in_flight, load.total)
+            if load.total > sequences_before * (1.0 - (1.0 - share_left) / 4):
+                self._before_shrinking, self._doubted_until = None, now + self._settings.doubt
                 self.ceiling = self._configured
                 return
-        factor = max(0.5, load.running * (1.0 + self._settings.queue_left) / load.inside)
+        factor = max(0.5, load.running * (1.0 + self._settings.queue_left) / load.total)
         self.limit(min(self.ceiling, ceil(in_flight * factor)))

@@ -52,13 +52,13 @@ class RateLimits:
         """Wait until a request may be sent; returns the tokens it is expected to use, 0 without limits."""
         if self.unlimited:
             return 0.0
-        waits = [0.0]
+        delays = [0.0]
         if self._requests is not None:
-            waits.append(self._requests.reserve(1.0))
+            delays.append(self._requests.reserve(1.0))
         if self._tokens is not None:
-            waits.append(self._tokens.reserve(tokens))
-        if (longest := max(waits)) > 0.0:
-            await self._sleep(longest)
+            delays.append(self._tokens.reserve(tokens))
+        if (delay := max(delays)) > 0.0:
+            await self._sleep(delay)
         return tokens
 
     def correct(self, expected: float, used: float) -> None:

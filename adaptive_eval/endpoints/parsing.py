@@ -1,8 +1,8 @@
 """Parses responses of model servers, whole or streamed.
 
 A model's text may contain half of a surrogate pair, which Python servers escape as `\\ud800`, others send bytes that
-are no UTF-8, and some write NaN among log-probabilities. None of it is valid JSON, and all of it comes again at every
-attempt with the same seed: it is accepted as an answer with invalid characters.
+are not UTF-8, and some write NaN among log-probabilities. None of this is valid JSON, and it recurs at every attempt
+with the same seed, so it is accepted as an answer with invalid characters.
 
 A server that ignores `stream: true` sends the whole response at once, which is accepted. An error arrives as an event
 of that name, as `error` in an event or in one of its choices, or as a field of that name (llama-server).
@@ -25,7 +25,7 @@ from adaptive_eval.endpoints.failures import (
     find_error,
     finish_word,
     may_contain_error,
-    without_mark,
+    strip_byte_order_mark,
 )
 
 TEXT_FIELDS = frozenset(("content", "text", "reasoning_content", "reasoning", "refusal"))
@@ -46,46 +46,46 @@ class _Choice:
     usage: dict[str, Any] | None = None
     """The usage that followed its end."""
     resumed: bool = False
-    """Whether text came after its end, so that it holds several answers."""
+    """Whether text arrived after its end, so that it holds several answers."""
 
     def add(self, choice: dict[str, Any]) -> bool:
         """Add one event's part of this choice; True if it carried text."""
         delta = choice.get("delta")
         source = delta if isinstance(delta, dict) else choice
-        spoke, ended = False, self.has_ended
+        has_text, had_ended = False, self.has_ended
         for name, piece in source.items():
             if piece and name in TEXT_FIELDS and isinstance(piece, str):
                 self.pieces.setdefault(name, []).append(piece)
-                spoke = True
+                has_text = True
         if isinstance(reason := choice.get("finish_reason"), str):
             self.finish_reason = reason
         if isinstance(logprobs := choice.get("logprobs"), dict):
-            each = (("content", self.logprobs), ("token_logprobs", self.token_logprobs), ("tokens", self.tokens))
-            for name, into in each:
+            targets = (("content", self.logprobs), ("token_logprobs", self.token_logprobs), ("tokens", self.tokens))
+            for name, target in targets:
                 if isinstance(values := logprobs.get(name), list):
-                    into += values
-        if spoke and ended:
+                    target += values
+        if has_text and had_ended:
             self.resumed = True
-        self.steps += spoke
-        return spoke
+        self.steps += has_text
+        return has_text
 
     def add_texts(self, name: str, texts: list[str]) -> None:
         """Add the texts of events that carry nothing else."""
-        spoken = [text for text in texts if text]
-        if spoken:
-            self.pieces.setdefault(name, []).extend(spoken)
-            self.steps += len(spoken)
+        pieces = [text for text in texts if text]
+        if pieces:
+            self.pieces.setdefault(name, []).extend(pieces)
+            self.steps += len(pieces)
             self.resumed |= self.has_ended
 
     @property
     def has_ended(self) -> bool:
-        """Whether a finish reason has said that it is complete."""
+        """Whether it has a finish reason of a complete answer."""
         return self.finish_reason is not None and finish_word(self.finish_reason) in FINISHED
 
-    def payload(self, index: int, chat: bool, apart: bool) -> dict[str, Any]:
+    def payload(self, index: int, chat: bool, with_usage: bool) -> dict[str, Any]:
         texts = {name: "".join(pieces) for name, pieces in self.pieces.items()}
         choice: dict[str, Any] = {"index": index, "finish_reason": self.finish_reason}
-        if apart:
+        if with_usage:
             choice["usage"] = self.usage
         if self.logprobs:
             choice["logprobs"] = {"content": self.logprobs}
@@ -110,21 +110,21 @@ class StreamedResponse:
         self._usage: dict[str, Any] | None = None
         self._last_ended: _Choice | None = None
         """The choice that ended last."""
-        self._named: dict[str, object] = {"model": None, "timings": None, "system_fingerprint": None, "id": None}
-        """For each field, the value in the newest event that has it; of ids the first."""
+        self._fields: dict[str, object] = {"model": None, "timings": None, "system_fingerprint": None, "id": None}
+        """Value of each field in the newest event that has it; the first value for `id`."""
         self.first_token_at: float | None = None
 
     def add(self, event: dict[str, Any]) -> None:
         """Add one event."""
-        named = self._named
+        fields = self._fields
         if isinstance(model := event.get("model"), str):
-            named["model"] = model
-        if named["id"] is None:
-            named["id"] = event.get("id")
+            fields["model"] = model
+        if fields["id"] is None:
+            fields["id"] = event.get("id")
         if "timings" in event:
-            named["timings"] = event["timings"]
+            fields["timings"] = event["timings"]
         if fingerprint := event.get("system_fingerprint"):
-            named["system_fingerprint"] = fingerprint
+            fields["system_fingerprint"] = fingerprint
         choices = event.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict) and isinstance(index := choice.get("index", 0), int):
@@ -146,60 +146,62 @@ class StreamedResponse:
             self._last_ended = choice
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether there are choices, and all have ended."""
         return bool(self._choices) and all(choice.finish_reason for choice in self._choices.values())
 
     def payload(self) -> dict[str, Any]:
-        """The assembled response. A choice without a finish reason keeps none, for the reader to interpret.
+        """The assembled response. A choice without a finish reason has none here, for the reader to interpret.
 
-        Raises `Failure` if several answers have the index of one.
+        Raises `Failure` if several answers share an index.
         """
         if any(choice.resumed for choice in self._choices.values()):
-            raise Failure(FailureKind.BAD_RESPONSE, "the stream goes on with a choice that has ended")
+            raise Failure(FailureKind.BAD_RESPONSE, "the stream continues a choice that has ended")
         # without usage, a server sends about one token per event
         steps = sum(choice.steps for choice in self._choices.values())
-        apart = len(self._choices) > 1 and all(choice.usage for choice in self._choices.values())
+        has_usage_each = len(self._choices) > 1 and all(choice.usage for choice in self._choices.values())
         payload: dict[str, Any] = {
-            "choices": [choice.payload(index, self._chat, apart) for index, choice in sorted(self._choices.items())],
+            "choices": [
+                choice.payload(index, self._chat, has_usage_each) for index, choice in sorted(self._choices.items())
+            ],
             "usage": self._usage or {"completion_tokens": steps},
         }
-        return payload | {name: value for name, value in self._named.items() if value is not None}
+        return payload | {name: value for name, value in self._fields.items() if value is not None}
 
 
 def parse_server_json(body: bytes) -> object:
     """Parse JSON, with `?` or U+FFFD for invalid characters; raises `ValueError` if it is still invalid."""
-    body = without_mark(body)
+    body = strip_byte_order_mark(body)
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
         pass
     try:
         value = json.loads(body.decode("utf-8", "replace"))
-        whole = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
-        return json.loads(whole)
+        clean = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+        return json.loads(clean)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
-MAX_LINE = 16 * 1024 * 1024
-GATHERED = 64 * 1024
-"""Bytes of a started stream to parse at once, which saves a third of the time."""
+MAX_LINE_BYTES = 16 * 1024 * 1024
+PARSE_BATCH_BYTES = 64 * 1024
+"""Bytes of a started stream to parse together, which saves a third of the time."""
 _DATA = b"data:"
-_UNTOLD = frozenset(BOM_UTF8[:length] for length in range(len(BOM_UTF8)))
-"""Beginnings of a response that do not show its kind: nothing yet, or a part of the mark of its byte order."""
+_UNDECIDED_STARTS = frozenset(BOM_UTF8[:length] for length in range(len(BOM_UTF8)))
+"""Starts of a response that do not show its kind: nothing, or part of a byte order mark."""
 _TEXT_FIELD = re.compile(rb'"(%b)":\s*("(?:[^"\\]|\\.)*")' % b"|".join(sorted(name.encode() for name in TEXT_FIELDS)))
-_OTHER_TEXT = "\x00 another text"
+_PLACEHOLDER = "\x00 another text"
 
 
 class _EventForm(NamedTuple):
-    """The form that most events of a stream share: all of their bytes except one text.
+    """The bytes that most events of a stream share: everything except one text.
 
-    Reading the texts alone takes a tenth of the time.
+    Parsing only the texts takes a tenth of the time.
     """
 
-    before: bytes
-    after: bytes
+    prefix: bytes
+    suffix: bytes
     gap: bytes
     """Between two events."""
     choice: int
@@ -207,9 +209,9 @@ class _EventForm(NamedTuple):
 
     @classmethod
     def from_event(cls, line: bytes, event: dict[str, Any]) -> Self | None:
-        """The form of an event that carries one text and nothing else that matters; None for any other.
+        """Form of an event that has one text and nothing else of interest; None for any other event.
 
-        It changes the event.
+        Changes the event.
         """
         choices = event.get("choices")
         if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
@@ -220,47 +222,49 @@ class _EventForm(NamedTuple):
         ends = any(choice.get(name) is not None for name in ("finish_reason", "logprobs"))
         if len(fields) != 1 or ends or event.get("usage") is not None or not isinstance(choice.get("index", 0), int):
             return None
-        source[fields[0]] = _OTHER_TEXT  # the event to compare with, once another text is put in its place
-        for found in _TEXT_FIELD.finditer(line):
-            before, after = line[: found.start(2)], line[found.end(2) :]
+        source[fields[0]] = _PLACEHOLDER  # the event to compare with, once another text is put in its place
+        for match in _TEXT_FIELD.finditer(line):
+            prefix, suffix = line[: match.start(2)], line[match.end(2) :]
             try:
-                same = orjson.loads(b"%b%b%b" % (before[len(_DATA) :], orjson.dumps(_OTHER_TEXT), after)) == event
+                is_same = orjson.loads(b"%b%b%b" % (prefix[len(_DATA) :], orjson.dumps(_PLACEHOLDER), suffix)) == event
             except orjson.JSONDecodeError:
-                same = False
-            if same:
-                gap = b"\r\n\r\n" if after.endswith(b"\r") else b"\n\n"
-                return cls(before, after.removesuffix(b"\r"), gap, choice.get("index", 0), fields[0])
+                is_same = False
+            if is_same:
+                gap = b"\r\n\r\n" if suffix.endswith(b"\r") else b"\n\n"
+                return cls(prefix, suffix.removesuffix(b"\r"), gap, choice.get("index", 0), fields[0])
         return None
 
     def texts(self, block: bytes) -> tuple[list[str], bytes]:
-        """The texts of the events of this form at the start of a block, except the last one, and the rest."""
-        alike = self._alike(block)
+        """Texts of the events of this form at the start of a block, except the last one, and the remaining bytes."""
+        pieces = self._differing_bytes(block)
         try:
-            texts = orjson.loads(b"[%b]" % b",".join(alike))
+            texts = orjson.loads(b"[%b]" % b",".join(pieces))
         except orjson.JSONDecodeError:
             return [], block
-        if len(texts) != len(alike) or not all(isinstance(text, str) for text in texts):
+        if len(texts) != len(pieces) or not all(isinstance(text, str) for text in texts):
             return [], block
-        around = len(self.before) + len(self.after) + len(self.gap)
-        return texts, block[sum(map(len, alike)) + len(alike) * around :]
+        overhead = len(self.prefix) + len(self.suffix) + len(self.gap)
+        return texts, block[sum(map(len, pieces)) + len(pieces) * overhead :]
 
-    def _alike(self, block: bytes) -> list[bytes]:
-        """The differing bytes of the events of this form at the start of a block, except the last one."""
+    def _differing_bytes(self, block: bytes) -> list[bytes]:
+        """Differing bytes of the events of this form at the start of a block, except the last one."""
         # splitting by one byte takes a third of the time
         *events, _ = block.split(b"\n")[::2] if self.gap == b"\n\n" else block.split(self.gap)
-        before, after, start, end = self.before, self.after, len(self.before), -len(self.after)
+        prefix, suffix, start, end = self.prefix, self.suffix, len(self.prefix), -len(self.suffix)
         middles = [event[start:end] for event in events]
-        whole = b"%b%b%b%b" % (before, (after + self.gap + before).join(middles), after, self.gap)
-        if not block.startswith(whole):  # only if some event has another form are they compared one by one
-            alike = takewhile(lambda event: event.startswith(before) and event.endswith(after), events)
-            middles = [event[start:end] for event in alike]
+        expected = b"%b%b%b%b" % (prefix, (suffix + self.gap + prefix).join(middles), suffix, self.gap)
+        if not block.startswith(expected):  # some event has another form: compare them one by one
+            matching = takewhile(lambda event: event.startswith(prefix) and event.endswith(suffix), events)
+            middles = [event[start:end] for event in matching]
         return middles[:-1]
 
 
-def is_comment(part: bytes) -> bool:
-    """Whether a piece of a stream has nothing but comments and empty lines."""
-    first = part.lstrip()[:1]
-    return not first or (first == b":" and all(line.strip()[:1] in (b"", b":") for line in part.split(b"\n")))
+def is_comment(chunk: bytes) -> bool:
+    """Whether a chunk of a stream has only comments and empty lines."""
+    first_byte = chunk.lstrip()[:1]
+    return not first_byte or (
+        first_byte == b":" and all(line.strip()[:1] in (b"", b":") for line in chunk.split(b"\n"))
+    )
 
 
 class StreamReader:
@@ -268,70 +272,70 @@ class StreamReader:
 
     def __init__(self, chat: bool, clock: Callable[[], float]) -> None:
         self._response = StreamedResponse(chat, clock)
-        self._rest = b""
-        self._gathered: list[bytes] = []
+        self._partial_line = b""
+        self._batch: list[bytes] = []
         """Unparsed bytes after the first token."""
-        self._waiting = 0
+        self._batch_bytes = 0
         """Their number."""
         self._form: _EventForm | None = None
         """The form of the newest event that had one."""
-        self._newest: dict[str, Any] = {}
-        self._done = False
+        self._last_event: dict[str, Any] = {}
+        self._is_done = False
         self._name = b""
-        """The name of the event being read."""
+        """Name of the event being read."""
         self._error: bytes | None = None
-        self._whole: list[bytes] | None = None
-        """A response that is not a stream, but JSON or a web page."""
+        self._plain_body: list[bytes] | None = None
+        """Chunks of a response that is not a stream, but JSON or a web page."""
         self._start = b""
-        """Bytes so far that do not show what follows."""
+        """Bytes so far, while they do not show the kind of response."""
         self._size = 0
 
     @property
     def first_token_at(self) -> float | None:
-        """When the first token came."""
+        """Time of the first token."""
         return self._response.first_token_at
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes, cut anywhere."""
+        """Add the next bytes, split anywhere."""
         if self._response.first_token_at is not None:
-            self._gathered.append(data)
-            self._waiting += len(data)
-            if self._waiting >= GATHERED:
-                self._read_gathered()
+            self._batch.append(data)
+            self._batch_bytes += len(data)
+            if self._batch_bytes >= PARSE_BATCH_BYTES:
+                self._parse_batch()
             return
-        if self._whole is None and not self._size:
+        if self._plain_body is None and not self._size:
             self._start += data
-            if (begun := without_mark(self._start).lstrip()) in _UNTOLD:
+            if (start := strip_byte_order_mark(self._start).lstrip()) in _UNDECIDED_STARTS:
                 return
-            data, self._start = begun, b""
-            self._whole = [] if begun[:1] in (b"{", b"<") else None
+            data, self._start = start, b""
+            self._plain_body = [] if start[:1] in (b"{", b"<") else None
         self._size += len(data.strip())
-        if self._whole is None:
+        if self._plain_body is None:
             self._read(data)
-        elif self._size > MAX_LINE:
-            raise Failure(FailureKind.BAD_RESPONSE, f"the response is longer than {MAX_LINE} bytes")
+        elif self._size > MAX_LINE_BYTES:
+            raise Failure(FailureKind.BAD_RESPONSE, f"the response is longer than {MAX_LINE_BYTES} bytes")
         else:
-            self._whole.append(data)
+            self._plain_body.append(data)
 
-    def _read_gathered(self) -> None:
-        gathered, self._gathered, self._waiting = self._gathered, [], 0
-        self._read(b"".join(gathered))
+    def _parse_batch(self) -> None:
+        batch, self._batch, self._batch_bytes = self._batch, [], 0
+        self._read(b"".join(batch))
 
     def _read(self, data: bytes) -> None:
-        """Take the lines that are now complete."""
-        block = self._rest + data if self._rest else data
+        """Parse the complete lines."""
+        block = self._partial_line + data if self._partial_line else data
         if self._form is not None and not self._name:
             texts, block = self._form.texts(block.lstrip(b"\r\n"))
             self._response.add_texts(self._form.choice, self._form.field, texts)
         lines = block.split(b"\n")
-        self._rest = lines.pop()
-        if len(self._rest) > MAX_LINE:
-            raise Failure(FailureKind.BAD_RESPONSE, f"a line of the stream is longer than {MAX_LINE} bytes")
+        self._partial_line = lines.pop()
+        if len(self._partial_line) > MAX_LINE_BYTES:
+            raise Failure(FailureKind.BAD_RESPONSE, f"a line of the stream is longer than {MAX_LINE_BYTES} bytes")
         for line in lines:
             self._line(line.strip())
         events = [line for line in lines if line.startswith(_DATA)]
-        if events and self.first_token_at is not None and not self._done:
-            self._form = _EventForm.from_event(events[-1], self._newest) or self._form
+        if events and self.first_token_at is not None and not self._is_done:
+            self._form = _EventForm.from_event(events[-1], self._last_event) or self._form
 
     def _line(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
@@ -340,12 +344,12 @@ class StreamReader:
         elif name == b"event":
             self._name = value.strip()
         elif name == b"error" or (name == b"data" and self._name == b"error"):
-            self._fail(value.strip())
+            self._record_error(value.strip())
         elif name == b"data":
             self._event(value.strip())
 
-    def _fail(self, data: bytes) -> None:
-        """Keep an error as the body of a failed response."""
+    def _record_error(self, data: bytes) -> None:
+        """Record an error as the body of a failed response."""
         if self._error is not None:
             return
         try:
@@ -356,7 +360,7 @@ class StreamReader:
 
     def _event(self, data: bytes) -> None:
         if data == b"[DONE]":
-            self._done = True
+            self._is_done = True
             return
         try:
             event = parse_server_json(data)
@@ -365,23 +369,23 @@ class StreamReader:
         if not isinstance(event, dict):
             raise Failure(FailureKind.BAD_RESPONSE, f"an event of the stream is of type {type(event).__name__}")
         if may_contain_error(data) and find_error(event) is not None:
-            self._fail(data)
-        self._newest = event
+            self._record_error(data)
+        self._last_event = event
         self._response.add(event)
 
     def replacement(self) -> bytes | None:
         """The error as JSON, or the whole response, that arrived instead of a stream; None for a stream."""
-        if self._whole is not None:
-            return b"".join(self._whole)
-        self._read_gathered()
-        rest, self._rest = self._rest, b""
-        if self._error is None and (rest.startswith(b"error:") or self._name == b"error"):
-            self._line(rest.strip())
+        if self._plain_body is not None:
+            return b"".join(self._plain_body)
+        self._parse_batch()
+        line, self._partial_line = self._partial_line, b""
+        if self._error is None and (line.startswith(b"error:") or self._name == b"error"):
+            self._line(line.strip())
         return self._error
 
     def payload(self) -> dict[str, Any]:
         """The response; raises `Failure` if the stream stopped early."""
-        self._read_gathered()
-        if not (self._done or self._response.ended):
+        self._parse_batch()
+        if not (self._is_done or self._response.has_ended):
             raise Failure(FailureKind.RESET, "the stream ended before the answer was complete")
         return self._response.payload()

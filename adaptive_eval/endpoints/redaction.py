@@ -1,15 +1,15 @@
 """Removes secrets from texts of servers and models.
 
-A run has one `Redactor`, which knows every secret of the run (`config.run_secrets`). Whatever enters the store passes
-through it (`store.redact`), whatever supply brought it, and so do errors, events and the logs of Inspect. A client
-has a redactor of its own besides, since it cuts the messages of its server, and a cut key is hard to find.
+A run has one `Redactor` with every secret of the run (`config.run_secrets`). Everything written to the store passes
+through it (`store.redact`), and so do errors, events and Inspect's logs. A client has its own redactor as well, since
+it truncates the messages of its server, and a truncated key is hard to find.
 
 A secret is searched for as it is and as programs encode it: percent-encoded, escaped as in JSON or HTML, and in base64,
 alone or within a longer text. Pieces with its first or last characters are removed, too, since a text may have been cut
-within it. Code that cuts a text must remove secrets first.
+within it. Code that truncates a text must remove secrets first.
 
-A run's redactor leaves secrets that may be words: a key such as EMPTY, which is given to servers without keys, stays in
-answers. The redactor of a client removes them from the messages of its server.
+A run's redactor keeps secrets that may be words: a key such as EMPTY, for servers without keys, stays in answers. A
+client's redactor removes them from the messages of its server.
 """
 
 import html
@@ -35,16 +35,16 @@ from adaptive_eval.endpoints.secrets import (
 )
 from adaptive_eval.endpoints.types import EndpointConfig
 
-LEAST_PIECE = 4
+MIN_PIECE = 4
 """Shortest piece of a secret that is removed."""
-LATE_DIGIT = 16
-"""A piece with no digit before this position may be removed without one."""
-SURELY = 20
-"""A text of this length without spaces is not a word."""
-LEADS = re.compile(r"^(?:\s*(?:Bearer|Basic)\s+|[\w-]+=)")
-"""What comes before the secret itself in a text of a known form."""
-LEAST_IN_DATA = 8
-"""Shortest piece that is removed from JSON, which may have images in base64 in it."""
+MAX_DIGIT_POSITION = 16
+"""A piece this long is removed even if it has no digit."""
+MIN_KEY_LENGTH = 20
+"""Length from which a text without spaces is not a word."""
+KEY_PREFIXES = re.compile(r"^(?:\s*(?:Bearer|Basic)\s+|[\w-]+=)")
+"""Prefixes before the secret itself in a text of a known form."""
+MIN_PIECE_IN_DATA = 8
+"""Shortest piece that is removed from JSON, which may contain images in base64."""
 
 
 class Redactor:
@@ -53,7 +53,7 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets: frozenset[str] = frozenset()
         self._forms: tuple[str, ...] = ()
-        """The secrets in all encodings, longest first, since one may be part of another."""
+        """The secrets in all encodings, longest first, since one can be part of another."""
         self.add(secrets)
 
     def __bool__(self) -> bool:
@@ -71,46 +71,48 @@ class Redactor:
         return len(self._forms[0]) if self._forms else 0
 
     def add(self, secrets: Iterable[str]) -> None:
-        """Remove these secrets, too, from now on."""
+        """Also remove these secrets from now on."""
         self._secrets |= {secret for secret in secrets if secret}
         forms = {form for secret in self._secrets for form in _forms(secret)}
         self._forms = tuple(sorted(forms, key=lambda form: (-len(form), form)))
 
     def text(self, text: str) -> str:
         """A text without these secrets, such as an answer."""
-        return self._redact(text, LEAST_PIECE)
+        return self._redact(text, MIN_PIECE)
 
     def message(self, text: str) -> str:
-        """A message, such as an error, without these secrets and without what has the form of a provider's key."""
+        """A message, such as an error, without these secrets and without texts that look like a provider's key."""
         return remove_patterns(self.text(text))
 
     def data(self, text: str) -> str:
-        """A text without these secrets, which stays JSON if it is."""
-        found = self._redact(text, LEAST_IN_DATA)
-        if found == text:
+        """A text without these secrets; JSON stays JSON."""
+        redacted = self._redact(text, MIN_PIECE_IN_DATA)
+        if redacted == text:
             return text
         try:
-            json.loads(found)
-        except ValueError:  # a secret of digits alone was part of a number, or it was no JSON before
+            json.loads(redacted)
+        except ValueError:  # a secret of only digits was part of a number, or the text was not JSON
             with suppress(ValueError):
                 return json.dumps(self._values(json.loads(text)))
-        return found
+        return redacted
 
     def error(self, error: BaseException | None) -> None:
         """Remove secrets from the messages of an error, if there is one, and of its causes."""
         seen: set[int] = set()
         while error is not None and id(error) not in seen:
             seen.add(id(error))
-            error.args = tuple(self.message(one) if isinstance(one, str) else one for one in error.args)
+            error.args = tuple(
+                self.message(argument) if isinstance(argument, str) else argument for argument in error.args
+            )
             error = error.__cause__ or error.__context__
 
     def _values(self, value: object) -> object:
         if isinstance(value, str):
-            return self._redact(value, LEAST_IN_DATA)
+            return self._redact(value, MIN_PIECE_IN_DATA)
         if isinstance(value, list):
-            return [self._values(one) for one in value]
+            return [self._values(item) for item in value]
         if isinstance(value, dict):
-            return {self._redact(key, LEAST_IN_DATA): self._values(one) for key, one in value.items()}
+            return {self._redact(key, MIN_PIECE_IN_DATA): self._values(item) for key, item in value.items()}
         return value
 
     def _redact(self, text: str, shortest: int) -> str:
@@ -122,88 +124,88 @@ class Redactor:
         return text
 
 
-NOTHING_SECRET = Redactor()
-"""For who has no secrets; none is ever added."""
+EMPTY_REDACTOR = Redactor()
+"""Redactor for code without secrets; none is ever added."""
 
 
 def _is_in(text: str, form: str) -> bool:
     """Whether a form, or a piece of it, may be in a text."""
-    return form[: _least(form)] in text or form[-_least(form[::-1]) :] in text
+    return form[: _min_piece(form)] in text or form[-_min_piece(form[::-1]) :] in text
 
 
 def _forms(secret: str) -> Iterator[str]:
     yield secret
-    for way in (lambda text: quote(text, safe=""), quote_plus, html.escape, lambda text: json.dumps(text)[1:-1]):
-        yield way(secret)
-    yield re.sub("%..", lambda found: found[0].lower(), quote(secret, safe=""))
+    for encode in (lambda text: quote(text, safe=""), quote_plus, html.escape, lambda text: json.dumps(text)[1:-1]):
+        yield encode(secret)
+    yield re.sub("%..", lambda match: match[0].lower(), quote(secret, safe=""))
     data = secret.encode("utf-8", "surrogatepass")
-    for before in range(3) if len(secret) >= SECRET_LENGTH else ():
+    for offset in range(3) if len(secret) >= SECRET_LENGTH else ():
         # the characters that do not depend on neighbouring bytes
-        inner = slice(-(-8 * before // 6), 8 * (before + len(data)) // 6)
+        inner = slice(-(-8 * offset // 6), 8 * (offset + len(data)) // 6)
         for alphabet in (b64encode, urlsafe_b64encode):
-            yield alphabet(bytes(before) + data).decode()[inner]
+            yield alphabet(bytes(offset) + data).decode()[inner]
 
 
 @cache
-def _least(form: str) -> int:
-    """Least length of a removed piece, which includes a digit: else it may be a word, or a prefix of many keys."""
+def _min_piece(form: str) -> int:
+    """Minimum length of a removed piece. It includes a digit: otherwise it may be a word or a prefix of many keys."""
     half = len(form) // 2
     digit = re.search("[0-9]", form)
     if digit is None:
         return max(SECRET_LENGTH, half)
-    return max(LEAST_PIECE, min(SECRET_LENGTH, half), min(digit.end(), LATE_DIGIT))
+    return max(MIN_PIECE, min(SECRET_LENGTH, half), min(digit.end(), MAX_DIGIT_POSITION))
 
 
 def _redact_pieces(text: str, form: str, shortest: int) -> str:
-    """Remove pieces of at least so many characters that begin or end a form."""
-    least, kept, at, end = max(_least(form), shortest), [], 0, 0
-    while (at := text.find(form[:least], end)) >= 0:
-        kept.append(text[end:at])
-        end = at + least
+    """Remove pieces of at least `shortest` characters that begin or end a form."""
+    length, kept_parts, at, end = max(_min_piece(form), shortest), [], 0, 0
+    while (at := text.find(form[:length], end)) >= 0:
+        kept_parts.append(text[end:at])
+        end = at + length
         while end < len(text) and end - at < len(form) and text[end] == form[end - at]:
             end += 1
-    text = REDACTED.join([*kept, text[end:]])
-    least, kept, start = max(_least(form[::-1]), shortest), [], len(text)
-    while (at := text.rfind(form[-least:], 0, start)) >= 0:
-        kept.append(text[at + least : start])
-        start, end = at, at + least
+    text = REDACTED.join([*kept_parts, text[end:]])
+    length, kept_parts, start = max(_min_piece(form[::-1]), shortest), [], len(text)
+    while (at := text.rfind(form[-length:], 0, start)) >= 0:
+        kept_parts.append(text[at + length : start])
+        start, end = at, at + length
         while start > 0 and end - start < len(form) and text[start - 1] == form[start - 1 - end]:
             start -= 1
-    return REDACTED.join([text[:start], *reversed(kept)])
+    return REDACTED.join([text[:start], *reversed(kept_parts)])
 
 
 def request_redactor(headers: Mapping[str, str], key: str | None) -> Redactor:
-    """The redactor of a client: the key, and header values long enough to be one."""
+    """Build a client's redactor from its key and from header values long enough to be a key."""
     values = [*headers.values(), *(part for value in headers.values() for part in _parts(value))]
     return Redactor([*(value for value in values if len(value) >= SECRET_LENGTH), *([key] if key else ())])
 
 
 def sent_secrets(servers: Iterable[EndpointConfig], keys: Mapping[str, str]) -> frozenset[str]:
-    """The secrets that servers are sent, and that a run's redactor removes."""
-    found: set[str] = set()
+    """Secrets that are sent to servers and that a run's redactor removes."""
+    secrets: set[str] = set()
     for config in servers:
-        found.add(keys.get(config.key_variable or "", "").strip())
+        secrets.add(keys.get(config.key_variable or "", "").strip())
         for name, value in config.headers.items():
             plain = value.get_secret_value().strip()
             if _is_secret_header(name, plain):
-                found |= {plain, *_parts(plain)}
-    return frozenset(filter(cannot_be_word, found))
+                secrets |= {plain, *_parts(plain)}
+    return frozenset(filter(cannot_be_word, secrets))
 
 
 def environment_secrets(environment: Mapping[str, str]) -> frozenset[str]:
-    """The secrets of an environment: values of variables that are named like secrets, and what has the form of one.
+    """Secrets in an environment: values of variables named like secrets, and values that look like secrets.
 
-    A value that is the path of a file names a secret, and is none.
+    A value that is the path of a file is not a secret itself.
     """
-    named = (value.strip() for value in secret_values(environment) if not _is_path(value))
-    return frozenset(filter(cannot_be_word, (*named, *secrets_of_known_form(environment))))
+    values = (value.strip() for value in secret_values(environment) if not _is_path(value))
+    return frozenset(filter(cannot_be_word, (*values, *secrets_of_known_form(environment))))
 
 
 def secrets_of_known_form(environment: Mapping[str, str]) -> Iterator[str]:
-    """What has the form of a secret in any variable: keys of providers, and passwords in addresses."""
+    """Values in any variable that look like secrets: keys of providers, and passwords in URLs."""
     for value in environment.values():
         for match in SECRET.finditer(value):
-            secret = LEADS.sub("", match[0]).strip()
+            secret = KEY_PREFIXES.sub("", match[0]).strip()
             if match.start() > 0 and value[: match.start()].endswith("://"):  # user:password
                 secret = secret.partition(":")[2]
             if cannot_be_word(secret):
@@ -218,12 +220,12 @@ def _is_path(value: str) -> bool:
 
 
 def _parts(value: str) -> Iterator[str]:
-    """Parts of a header value that may be secret: `Bearer KEY`, `Basic` with a password, `name=KEY; name=KEY`."""
+    """Parts of a header value that may be secrets: `Bearer KEY`, `Basic` with a password, `name=KEY; name=KEY`."""
     yield from re.split(r"[\s;,]+|(?<=\w)=(?=[^=])", value)
-    scheme, _, rest = value.partition(" ")
+    scheme, _, credentials = value.partition(" ")
     if scheme.lower() == "basic":
         try:
-            user, _, password = b64decode(rest).decode("utf-8", "replace").partition(":")
+            user, _, password = b64decode(credentials).decode("utf-8", "replace").partition(":")
         except ValueError:
             return
         yield from (user, password)
@@ -231,11 +233,11 @@ def _parts(value: str) -> Iterator[str]:
 
 def _is_secret_header(name: str, value: str) -> bool:
     variable = name.replace("-", "_")
-    named = holds_secret(name) or SECRET_VARIABLE.search(variable) is not None or variable.lower() == "cookie"
-    return named or looks_secret(value) or LONG_WORD.search(value) is not None
+    has_secret_name = holds_secret(name) or SECRET_VARIABLE.search(variable) is not None or variable.lower() == "cookie"
+    return has_secret_name or looks_secret(value) or LONG_WORD.search(value) is not None
 
 
 def cannot_be_word(value: str) -> bool:
     """Whether a text cannot be a word of an answer: letters with digits, or very long."""
-    mixed = re.search("[0-9]", value) is not None and re.search("[A-Za-z]", value) is not None
-    return len(value) >= SECRET_LENGTH and (mixed or (len(value) >= SURELY and not re.search(r"\s", value)))
+    is_mixed = re.search("[0-9]", value) is not None and re.search("[A-Za-z]", value) is not None
+    return len(value) >= SECRET_LENGTH and (is_mixed or (len(value) >= MIN_KEY_LENGTH and not re.search(r"\s", value)))

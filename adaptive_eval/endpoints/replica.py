@@ -1,24 +1,23 @@
 """One replica of a model: its window, its health, and what each event does to them.
 
-A replica is a value that changes by events alone: `send`, `take_back`, `on_accepted`, `on_answer`, `on_failure`,
-`on_refusal`, `on_probe` and `on_load`. It knows no clock, no network and no other replica. What a kind of failure does
-to it stands in `failures.HANDLING`.
+A replica changes only through events: `send`, `take_back`, `on_accepted`, `on_answer`, `on_failure`, `on_refusal`,
+`on_probe` and `on_load`. It has no clock, no network and no access to other replicas. `failures.HANDLING` defines the
+effect of each kind of failure.
 
-    window    the most requests in flight. It is halved when the replica has no room (429, 503), once for all requests
-              that were on their way, and not again before an answer has come: a server that answers nothing would not
-              answer fewer. It grows back step by step with the answers. Its ceiling is the configured concurrency, or
-              less if the server's load requires it (`load`). Latency is ignored, since a model server slows as it
-              fills.
-    trouble   failures or refusals with no answer between. From the second one on, requests are sent one by one, after
-              pauses that double with each round: requests that were in flight together are one. A replica that refuses
-              `refusals` rounds is believed to refuse everything, and others are asked.
-    health    a probe follows a failed request, or a silence while requests are in flight. `probe_misses` probes in a
-              row without a sign of life (such as an answer) set the replica aside, and so does a connection that cannot
-              be made: it gets nothing but probes until one succeeds.
+    window    maximum requests in flight. It is halved when the replica has no room (429, 503), once for all requests in
+              flight, and not again before the next answer: if a server answers nothing, fewer requests do not help. It
+              grows back step by step with the answers. Its ceiling is the configured concurrency, or less if the
+              server's load requires it (`load`). Latency is ignored, since a model server slows down as it fills.
+    trouble   failures or refusals with no answer between them. From the second one on, requests are sent one by one,
+              after pauses that double with each round; requests in flight together are one round. A replica that
+              refuses `refusals` rounds is assumed to refuse everything, and other replicas are used.
+    health    a probe follows a failed request, or a silence while requests are in flight. `probe_misses` consecutive
+              probes without a sign of life (such as an answer) suspend the replica, and so does a failed connection: it
+              gets only probes until one succeeds.
 
-A refusal (another 4xx or a 3xx) says little alone: gateways lose a route for a moment, balancers ask a server that is
-not up yet, and firewalls object to a prompt. Trouble with refusals ends only by an answer, or its first piece, to a
-request sent after the first of them.
+A single refusal (another 4xx or a 3xx) is weak evidence: gateways lose a route for a moment, balancers use a server
+that is not up yet, and firewalls reject a prompt. Trouble with refusals ends only with an answer, or its first piece,
+to a request sent after the first refusal.
 """
 
 from math import inf
@@ -31,11 +30,11 @@ from adaptive_eval.endpoints.types import ReplicaStats
 
 
 class ProbeTrouble(NamedTuple):
-    """Why a probe saw no sign of life."""
+    """Why a probe found no sign of life."""
 
-    why: str
-    silent: bool = False
-    """Whether a connection was made, without an answer."""
+    reason: str
+    is_silent: bool = False
+    """Whether a connection was made, but no answer came."""
 
 
 class Replica:
@@ -49,7 +48,7 @@ class Replica:
         self.in_flight = 0
         self.sent = 0
         self.peak_in_flight = 0
-        """Most requests in flight since the server's load was last read."""
+        """Maximum requests in flight since the server's load was last read."""
         # the window
         self.steering = Steering(configured, settings)
         """Its ceiling."""
@@ -65,17 +64,17 @@ class Replica:
         """Rounds of refusals among them."""
         self._trouble_since = -inf
         self._counted_until = -inf
-        """Requests sent before this time belong to a round that is counted."""
-        self._paused_until = self._asked_until = -inf
-        """End of the pause for its trouble, and of the wait that its server asks for."""
+        """Requests sent before this time belong to a round that is already counted."""
+        self._paused_until = self._retry_after_until = -inf
+        """End of the pause for its trouble, and of the server's Retry-After."""
         self.refuses = False
-        """Whether it is believed to refuse everything."""
+        """Whether it is assumed to refuse everything."""
         # health
         self.healthy = True
         self.trouble = ""
-        """Why it is set aside, or refuses."""
+        """Why it is suspended or refuses."""
         self.reached = False
-        """Whether a server is there: it has answered a probe or accepted its connection."""
+        """Whether its server exists: it has answered a probe or accepted a connection."""
         self.answered_at = self.alive_at = -inf
         """Time of the last answer, and of the last sign of life."""
         self.awake_since = -inf
@@ -89,14 +88,14 @@ class Replica:
         """The last sign of life before the first of these probes."""
 
     @property
-    def is_fit(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether it can take others' requests."""
         return self.healthy and not self.refuses
 
     @property
     def free_at(self) -> float:
         """When its pauses end."""
-        return max(self._paused_until, self._asked_until)
+        return max(self._paused_until, self._retry_after_until)
 
     def can_take(self, now: float) -> bool:
         """Whether it can be sent a request."""
@@ -104,7 +103,7 @@ class Replica:
 
     @property
     def stats(self) -> ReplicaStats:
-        return ReplicaStats(self.url, self.is_fit, self.in_flight, self.window, self.trouble)
+        return ReplicaStats(self.url, self.is_usable, self.in_flight, self.window, self.trouble)
 
     # -- requests ------------------------------------------------------------------------------------------------
 
@@ -116,11 +115,11 @@ class Replica:
         self._pause(now)
 
     def take_back(self) -> None:
-        """A request has ended, whatever came of it."""
+        """A request has ended, with any outcome."""
         self.in_flight -= 1
 
     def on_accepted(self, sent_at: float) -> None:
-        """A request is being answered, which was sent at this time."""
+        """The answer to a request sent at this time has begun."""
         if self._troubles and (not self._refusals or sent_at >= self._trouble_since):
             self._end_trouble()
 
@@ -131,8 +130,8 @@ class Replica:
             self.refuses, self.trouble = False, ""
 
     def on_answer(self, sent_at: float, now: float) -> None:
-        """A request was answered, which was sent at this time."""
-        if self.answered_at == -inf:  # as long as a server starts, its load may not be there
+        """A request sent at this time was answered."""
+        if self.answered_at == -inf:  # while a server starts, its load may be unavailable
             self.steering.misses = 0
         self.answered_at = now
         self.on_alive(now)
@@ -145,37 +144,38 @@ class Replica:
                 self.window = min(ceiling, self.window + max(1, ceiling // self._settings.window_steps))
 
     def on_failure(self, kind: FailureKind, sent_at: float, now: float, wait: float = 0.0) -> None:
-        """A request failed, which was sent at this time; its server asks for a wait of so many seconds."""
+        """A request sent at this time failed; `wait` is the server's Retry-After in seconds."""
         handling = HANDLING[kind]
-        if handling.halves and sent_at >= self._halved_at and self._halved_at <= self.answered_at:
+        if handling.halves_window and sent_at >= self._halved_at and self._halved_at <= self.answered_at:
             self.window = max(1, self.window // 2)
             self._halved_at, self._answers = now, 0
         if handling.trouble:
             self._add_trouble(sent_at, now)
         if wait > 0.0:
-            self._asked_until = max(self._asked_until, now + wait)
+            self._retry_after_until = max(self._retry_after_until, now + wait)
         if handling.health == "gone":
             self.healthy = False
         self._suspect |= handling.health != "fine"
 
-    def on_refusal(self, why: str, sent_at: float, now: float, *, is_certain: bool = False) -> None:
-        """A request was refused, which was sent at this time; `is_certain` if the refusal is known to be final."""
+    def on_refusal(self, reason: str, sent_at: float, now: float, *, is_certain: bool = False) -> None:
+        """A request sent at this time was refused; `is_certain` if the refusal is known to be final."""
         if not self._refusals:
             self._troubles, self._rounds, self._trouble_since, self._counted_until = 0, 0, now, -inf
         self._refusals += self._add_trouble(sent_at, now)
         is_known = self.answered_at > -inf
         if is_certain or self._refusals >= self._settings.refusals // (1 if is_known else 2):
-            self.refuses, self.trouble = True, why
+            self.refuses, self.trouble = True, reason
 
     def on_load(self, load: ServerLoad | None, in_flight: int, now: float) -> None:
-        """Its server's load was read, with this many requests in flight there all the time; None if that failed."""
+        """Handle a reading of its server's load, with this many requests in flight there throughout; None if it
+        failed."""
         is_whole = self.window == self.steering.ceiling
         is_warm = self.answered_at > -inf
         if load is None:
             self.steering.on_failure(now, is_warm=is_warm)
         else:
             self.steering.on_load(load, self.peak_in_flight, in_flight, now, is_warm=is_warm)
-            if load.inside >= in_flight:
+            if load.total >= in_flight:
                 self.counted_at = now
         self.peak_in_flight = self.in_flight
         # a window that refusals have shrunk still grows by itself
@@ -186,7 +186,7 @@ class Replica:
         return self.healthy and self.steering.needs_reading(now, self.peak_in_flight > 0)
 
     def _add_trouble(self, sent_at: float, now: float) -> bool:
-        """Count a failure or refusal; returns whether it begins a round."""
+        """Count a failure or refusal; returns whether it starts a new round."""
         is_new = sent_at >= self._counted_until
         self._troubles += 1
         if is_new:
@@ -196,7 +196,7 @@ class Replica:
         return is_new
 
     def _pause(self, now: float) -> None:
-        """Separate requests by pauses while it is in trouble."""
+        """Pause between requests while it is in trouble."""
         if self._troubles > 1:
             seconds = self._settings.backoff * 2.0 ** min(self._rounds - 1, 16)
             self._paused_until = now + min(self._settings.longest_pause, seconds)
@@ -204,13 +204,13 @@ class Replica:
     # -- health --------------------------------------------------------------------------------------------------
 
     def on_alive(self, at: float) -> None:
-        """A sign of life has come."""
+        """Handle a sign of life."""
         if at - self.alive_at > self._settings.probe_misses * self._settings.probe_every:
             self.awake_since = at
         self.alive_at = max(self.alive_at, at)
 
-    def on_doubt(self) -> None:
-        """It is unclear whether it is alive: probe it soon."""
+    def on_suspicion(self) -> None:
+        """Probe it soon, since it may be dead."""
         self._suspect = True
 
     def needs_probe(self, now: float) -> bool:
@@ -228,9 +228,10 @@ class Replica:
             self._alive_before = self.alive_at
 
     def on_probe(self, trouble: ProbeTrouble | None, now: float) -> int:
-        """A probe has ended; returns how many in a row saw no sign of life, if that is enough to set it aside."""
+        """Handle the end of a probe; returns the number of consecutive misses if it is enough to suspend the
+        replica."""
         self._probed_at = now
-        self.reached |= trouble is None or trouble.silent
+        self.reached |= trouble is None or trouble.is_silent
         if trouble is None:
             self.on_alive(now)
         if trouble is None or self.alive_at > self._alive_before:
@@ -243,9 +244,9 @@ class Replica:
         self._misses += 1
         if self._misses < self._settings.probe_misses:
             return 0
-        self.healthy, self.trouble = False, trouble.why
+        self.healthy, self.trouble = False, trouble.reason
         return self._misses
 
     def on_unknown(self, now: float) -> None:
-        """A probe has ended, and nothing is known: this machine could not make it."""
+        """Handle a probe without a result, since this machine could not send it."""
         self._probed_at, self._suspect = now, True

@@ -1,14 +1,13 @@
-"""The replicas of one model: choosing one for each attempt, probing them, and giving the model up.
+"""The replicas of one model: choosing one for each attempt, probing them, and giving up the model.
 
-An attempt goes to the replica with the fewest requests in flight, and among equals to the one that was sent the fewest.
-Without a replica that can take it, it waits in a queue. When a replica is set aside, its attempts are ended and sent
-elsewhere. Only if it accepts connections, is silent, and no other replica could take them do they stay: the same server
-would get the same requests again, and a slow one would never finish anything. Each time a request is ended in this way,
-its next replica may miss twice as many probes.
+An attempt goes to the replica with the fewest requests in flight; ties go to the replica that was sent the fewest. If
+no replica can take it, it waits in a queue. When a replica is suspended, its attempts are ended and sent to another. If
+it accepts connections but is silent, and no other replica can take them, they stay: the same server would get the same
+requests again, and a slow one would never finish. Each time a request is ended in this way, its next replica may miss
+twice as many probes.
 
-When every replica has been set aside for longer than the model's patience, the model is given up. A model that has
-never answered gets no patience if no server can be reached; a server that accepts connections but is silent may only be
-busy.
+When every replica has been suspended for longer than `retry_for`, the model is given up. A model that has never
+answered is given up at once if no server can be reached; a server that accepts connections but is silent may be busy.
 """
 
 import asyncio
@@ -28,11 +27,11 @@ from adaptive_eval.endpoints.types import Limits, ReplicaStats
 
 Tasks = dict[Replica, asyncio.Task[None]]
 Probe = Callable[[str], Awaitable[ProbeTrouble | None]]
-"""Probes a replica: None for a sign of life, else what was wrong; raises `Failure` if its state is unknown."""
+"""Probes a replica: None for a sign of life, else the trouble; raises `Failure` if its state is unknown."""
 
 
 class ReplicaSet:
-    """All replicas of one model, the attempts in flight there, and the queue of those that wait."""
+    """All replicas of one model, the attempts in flight there, and the queue of waiting attempts."""
 
     def __init__(
         self,
@@ -47,7 +46,7 @@ class ReplicaSet:
         """`metrics` requests the `/metrics` of a server."""
         self.replicas = tuple(Replica(url, limits.in_flight, settings, limits.samples_per_request) for url in urls)
         self.attempts: dict[Attempt, None] = {}
-        """Those in flight, in the order of sending."""
+        """Attempts in flight, in the order of sending."""
         self._probe = probe
         self._metrics = metrics
         self._shared_time = shared_time
@@ -55,9 +54,9 @@ class ReplicaSet:
         self._settings = settings
         self._clock = clock
         self._waiting: deque[tuple[asyncio.Future[Replica], Replica | None]] = deque()
-        self._gone: str | None = None
+        self._given_up_reason: str | None = None
         self._lost_since: float | None = None
-        """When the last replica was set aside."""
+        """When the last replica was suspended."""
         self._timer: asyncio.TimerHandle | None = None
         self._probes: Tasks = {}
         self._readings: Tasks = {}
@@ -65,9 +64,9 @@ class ReplicaSet:
     # -- places --------------------------------------------------------------------------------------------------
 
     async def acquire(self, avoid: Replica | None = None) -> Replica:
-        """Wait for a place at a replica, other than `avoid` if possible; return it with `release`."""
-        if self._gone is not None:
-            raise Unavailable(self._gone)
+        """Wait for a place at a replica, if possible not `avoid`; the caller must `release` it."""
+        if self._given_up_reason is not None:
+            raise Unavailable(self._given_up_reason)
         if not self._waiting and (replica := self._choose(avoid)) is not None:
             replica.send(self._clock())
             return replica
@@ -84,10 +83,10 @@ class ReplicaSet:
     def release(self, replica: Replica) -> None:
         """Return a place."""
         replica.take_back()
-        self.hand_out()
+        self.assign_places()
 
-    def hand_out(self) -> None:
-        """Give free places to waiting attempts; called whenever a replica may have become usable."""
+    def assign_places(self) -> None:
+        """Assign free places to waiting attempts; called whenever a replica may have become usable."""
         while self._waiting:
             place, avoid = self._waiting[0]
             if not place.done():
@@ -100,14 +99,14 @@ class ReplicaSet:
             self._waiting.popleft()
 
     def _await_pause(self) -> None:
-        """Hand out places when the next pause of a replica ends."""
+        """Assign places when the next pause of a replica ends."""
         now = self._clock()
         ends = [replica.free_at for replica in self.replicas if replica.healthy and replica.free_at > now]
         if ends:
             if self._timer is not None:
                 self._timer.cancel()
             # slightly later, since a timer may fire just before its time
-            self._timer = asyncio.get_running_loop().call_later(min(ends) - now + 0.001, self.hand_out)
+            self._timer = asyncio.get_running_loop().call_later(min(ends) - now + 0.001, self.assign_places)
 
     def _choose(self, avoid: Replica | None) -> Replica | None:
         now = self._clock()
@@ -123,7 +122,7 @@ class ReplicaSet:
 
     @property
     def has_room(self) -> bool:
-        """Whether a place is free that no attempt waits for."""
+        """Whether a place is free and no attempt waits."""
         return not self._waiting and self._choose(None) is not None
 
     @property
@@ -132,43 +131,46 @@ class ReplicaSet:
 
     @property
     def all_refuse(self) -> bool:
-        """Whether every replica is believed to refuse everything."""
+        """Whether every replica is assumed to refuse everything."""
         return all(replica.refuses for replica in self.replicas)
 
     def has_alternative(self, replica: Replica) -> bool:
         """Whether another replica can take this one's requests."""
-        return any(other.is_fit for other in self.replicas if other is not replica)
+        return any(other.is_usable for other in self.replicas if other is not replica)
 
     # -- health --------------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """Probe replicas and read their load where it is needed; give the model up if none is left for too long."""
+        """Probe replicas and read their load if due; give up the model if no replica is available for too long."""
         for replica in self.replicas:
             if replica not in self._probes and replica.needs_probe(now):
                 self._start(self._probes, replica, self._probe_once(replica))
             if replica not in self._readings and replica.needs_reading(now):
                 self._start(self._readings, replica, self._read_once(replica))
-        self.hand_out()
+        self.assign_places()
         if self.all_refuse or not all(replica.trouble for replica in self.replicas):
-            self._lost_since = None  # where all refuse, each new request gets the refusal, and detects its end
+            self._lost_since = None  # if all refuse, each new request gets the refusal, or detects its end
             return
         self._lost_since = now if self._lost_since is None else self._lost_since
         is_known = any(replica.reached or replica.answered_at > -inf for replica in self.replicas)
-        if self._gone is None and now - self._lost_since >= (self._patience if is_known else 0.0):
-            first, *others = self.replicas
-            each = "; ".join(f"{replica.url}: {replica.trouble}" for replica in self.replicas)
-            one = f"its server at {first.url} is lost: {first.trouble}"
-            self.give_up(f"all of its servers are lost: {each}" if others else one)
+        if self._given_up_reason is None and now - self._lost_since >= (self._patience if is_known else 0.0):
+            details = "; ".join(f"{replica.url}: {replica.trouble}" for replica in self.replicas)
+            is_only = len(self.replicas) == 1
+            self.give_up(
+                f"its server at {self.replicas[0].url} is lost: {self.replicas[0].trouble}"
+                if is_only
+                else f"all of its servers are lost: {details}"
+            )
 
-    def _start(self, tasks: Tasks, replica: Replica, looking: Coroutine[Any, Any, None]) -> None:
-        """Begin to look at a replica; if that breaks, the model is given up, so that nobody waits for it in vain."""
+    def _start(self, tasks: Tasks, replica: Replica, check: Coroutine[Any, Any, None]) -> None:
+        """Start a check of a replica; if the check crashes, the model is given up, so that no request waits forever."""
 
         def on_done(task: asyncio.Task[None]) -> None:
             del tasks[replica]
             if not task.cancelled() and (error := task.exception()) is not None:
                 self.give_up(f"its health check broke: {error!r}")
 
-        tasks[replica] = asyncio.create_task(looking)
+        tasks[replica] = asyncio.create_task(check)
         tasks[replica].add_done_callback(on_done)
 
     async def _probe_once(self, replica: Replica) -> None:
@@ -179,29 +181,29 @@ class ReplicaSet:
             replica.on_unknown(self._clock())
         else:
             misses = replica.on_probe(trouble, self._clock())
-            if misses and trouble is not None and (not trouble.silent or self.has_alternative(replica)):
+            if misses and trouble is not None and (not trouble.is_silent or self.has_alternative(replica)):
                 self._interrupt(replica, misses)
-            self.hand_out()
+            self.assign_places()
 
     async def _read_once(self, replica: Replica) -> None:
-        before = self._shared_time.in_flight(replica.url)
+        in_flight = self._shared_time.in_flight(replica.url)
         try:
             load = parse_load(await self._metrics(replica.url))
         except Failure:
             load = None
-        replica.on_load(load, min(before, self._shared_time.in_flight(replica.url)), self._clock())
-        self.hand_out()
+        replica.on_load(load, min(in_flight, self._shared_time.in_flight(replica.url)), self._clock())
+        self.assign_places()
 
     def _interrupt(self, replica: Replica, misses: float = inf) -> None:
-        """End attempts in flight at a replica for which this many missed probes are enough."""
-        why = f"{replica.url} was found dead while a request was in flight"
+        """End attempts in flight at a replica, if this many missed probes are enough for them."""
+        message = f"{replica.url} was found dead while a request was in flight"
         for attempt in self.attempts:
-            if attempt.replica is replica and misses >= self._settings.probe_misses * 2**attempt.request.ended:
-                attempt.end(Failure(FailureKind.REPLICA_LOST, why))
+            if attempt.replica is replica and misses >= self._settings.probe_misses * 2**attempt.request.interruptions:
+                attempt.end(Failure(FailureKind.REPLICA_LOST, message))
 
     def give_up(self, reason: str) -> None:
-        """Fail all attempts, waiting, in flight, and future: the model is gone for good."""
-        self._gone = reason
+        """Fail all waiting, running and future attempts: the model is gone for good."""
+        self._given_up_reason = reason
         self._fail_waiting(lambda: Unavailable(reason))
         for replica in self.replicas:
             self._interrupt(replica)

@@ -1,15 +1,14 @@
-"""Recognises responses to other requests: a proxy sent one twice, so that it came in place of the next one.
+"""Detects responses to other requests: a proxy sent a response twice, so that it arrived instead of the next one.
 
-Every response has an id of its own. A second one with the same id and content was not made for its request, and would
-count one answer as two independent ones. So the request is sent again, once: a server that gives it the same response
-again has no other one, as a cache that ignores seeds, and answers that are all the same are noticed elsewhere
-(`store.repeats`).
+Every response has its own id. A second response with the same id and content was not made for its request, and would
+count one answer as two independent answers. So the request is sent again, once: a server that returns the same response
+again has no other, like a cache that ignores seeds; repeated answers are detected elsewhere (`store.repeats`).
 
-Not every server means its ids: some give all responses the same one, or number them anew after a restart.
+Ids are not reliable on every server: some use one id for all responses, or restart numbering after a restart.
 
-    the same id, other content              ids mean nothing at this server, and are not looked at any more
+    the same id, other content              ids mean nothing at this server, and are ignored from now on
     no other id has been seen               the same, after `MAX_ALIKE` repeated responses
-    the same id and content, same request   the answer to a request that was sent again, which counts
+    the same id and content, same request   the answer to a request that was sent again; it counts
 """
 
 from collections.abc import Callable
@@ -22,9 +21,9 @@ from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.types import Notice, Prompt
 
 MAX_IDS = 16_384
-"""Newest ids that are remembered of a replica: a repeated response follows soon."""
+"""Number of ids remembered per replica: a repeated response follows soon."""
 MAX_ALIKE = 8
-"""Repeated responses after which a replica that has shown one id is taken to have no other."""
+"""Repeated responses after which a replica with a single id is assumed to have no other."""
 CONTENT = ("choices", "usage", "created")
 REPEATED = Notice(
     "repeated_response",
@@ -33,7 +32,7 @@ REPEATED = Notice(
 )
 
 
-class _Seen(NamedTuple):
+class _Response(NamedTuple):
     """A response, by hashes."""
 
     request: int
@@ -44,40 +43,40 @@ class _Seen(NamedTuple):
 class _ReplicaIds:
     """The ids of a replica's newest responses."""
 
-    seen: dict[str, _Seen] = field(default_factory=dict)
+    responses: dict[str, _Response] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
-    """By request, the id of the response for which it was sent again."""
+    """Id of the response for which a request was sent again, by request."""
     repeated: int = 0
     are_unique: bool = True
-    """Whether an id stands for one response, as far as is known."""
+    """Whether each id has belonged to one response so far."""
 
-    def repeats(self, name: str, response: _Seen) -> bool:
+    def repeats(self, response_id: str, response: _Response) -> bool:
         """Remember a response; returns whether it was the response to another request."""
-        before = self.seen.get(name)
-        if before is None:
-            _add(self.seen, name, response)
-        elif before.content != response.content:
+        previous = self.responses.get(response_id)
+        if previous is None:
+            _add(self.responses, response_id, response)
+        elif previous.content != response.content:
             self._disregard()
-        elif before.request != response.request and self.refused.pop(response.request, None) != name:
+        elif previous.request != response.request and self.refused.pop(response.request, None) != response_id:
             self.repeated += 1
-            if len(self.seen) > 1 or self.repeated < MAX_ALIKE:
-                _add(self.refused, response.request, name)
+            if len(self.responses) > 1 or self.repeated < MAX_ALIKE:
+                _add(self.refused, response.request, response_id)
                 return True
             self._disregard()
         return False
 
     def _disregard(self) -> None:
-        """Look at no id any more."""
+        """Ignore ids from now on."""
         self.are_unique = False
-        self.seen.clear()
+        self.responses.clear()
         self.refused.clear()
 
 
-def _add(known: dict[Any, Any], key: object, value: object) -> None:
-    """Add an entry, in place of the oldest one if there are many."""
-    if len(known) >= MAX_IDS:
-        del known[next(iter(known))]
-    known[key] = value
+def _add(entries: dict[Any, Any], key: object, value: object) -> None:
+    """Add an entry; it replaces the oldest one if there are `MAX_IDS`."""
+    if len(entries) >= MAX_IDS:
+        del entries[next(iter(entries))]
+    entries[key] = value
 
 
 class ResponseIds:
@@ -89,11 +88,11 @@ class ResponseIds:
 
     def require_new(self, replica: str, payload: object, prompt: Prompt, seeds: range) -> None:
         """Remember a response to this request; raises `Failure` if it was the response to another one."""
-        name = payload.get("id") if isinstance(payload, dict) else None
+        response_id = payload.get("id") if isinstance(payload, dict) else None
         ids = self._replicas.setdefault(replica, _ReplicaIds())
-        if not isinstance(payload, dict) or not isinstance(name, str) or not name or not ids.are_unique:
+        if not isinstance(payload, dict) or not isinstance(response_id, str) or not response_id or not ids.are_unique:
             return
         content = hash(orjson.dumps([payload.get(key) for key in CONTENT]))
-        if ids.repeats(name, _Seen(hash((prompt, seeds.start, len(seeds))), content)):
+        if ids.repeats(response_id, _Response(hash((prompt, seeds.start, len(seeds))), content)):
             self._note(REPEATED)
             raise Failure(FailureKind.BAD_RESPONSE, "the response is the one to another request, by id and content")

@@ -1,20 +1,20 @@
 """When a failed request is sent again, and when it is given up.
 
 A request is given up after `attempts` failures, but not before it has failed for `retry_for` seconds: servers restart
-in minutes, and every long run has requests with a few quick failures in a row. Refusals for lack of room (429) are
-waited out for as long as one answer may take. A failure to connect does not count: the replica is set aside, and probes
-decide whether one is left. A request over its time limit is sent again `attempts` times; then its caller turns it into
-an answer. A request that is refused `refusals` times is given up, too.
+in minutes, and every long run has requests with a few quick failures in a row. Rate limits (429) are waited out for as
+long as one answer may take. A failure to connect does not count: the replica is suspended, and probes decide whether
+another is available. A request over its time limit is sent again `attempts` times; then its caller turns it into an
+answer. A request that is refused `refusals` times is given up, too.
 
-Some requests fail at every attempt, while others are answered: a server that cannot parse what a seed makes its model
-say returns 500 each time. Such a request is given up alone, and has no answer. A failure counts towards this if other
-requests were answered since the last one of the same kind. If `share` of the attempts that these needed failed, a
-request fails this often by chance with probability share ** failures; below `chance` the request itself is to blame. If
-no other request is answered meanwhile, a tiny one is asked after `attempts` failures in a row (`endpoint`): if it is
-answered, and the request fails once more, the request itself is to blame.
+Some requests fail at every attempt while others are answered: for example, a server that cannot parse the output for
+one seed returns 500 each time. Such a request is given up on its own, and has no answer. A failure counts towards this
+if other requests were answered since the last failure of the same kind. If `share` of their attempts failed, a request
+fails this often by chance with probability share ** failures; below `chance` the request itself is at fault. If no
+other request is answered meanwhile, a tiny one is sent after `attempts` consecutive failures (`endpoint`): if it is
+answered, and the request fails once more, the request itself is at fault.
 
-Waits grow exponentially with full jitter. A Retry-After holds for the replica that sent it: requests that were told the
-same are only spread a little, and may go to another replica.
+Waits grow exponentially with full jitter. A Retry-After holds for the replica that sent it: its requests are only
+spread a little, and may go to another replica.
 """
 
 from collections import Counter
@@ -30,21 +30,21 @@ from adaptive_eval.endpoints.types import Limits, Notice
 
 
 def believed_wait(
-    failure: Failure, most: float, settings: EndpointSettings, redactor: Redactor, note: Callable[[Notice], None]
+    failure: Failure, max_wait: float, settings: EndpointSettings, redactor: Redactor, note: Callable[[Notice], None]
 ) -> float:
-    """Seconds to leave a replica alone, as its reply asks for; 0 for more than the `most` that one request may wait."""
-    told = failure.retry_after
-    if told is None:
+    """Seconds to pause a replica as its Retry-After asks; 0 if that exceeds `max_wait`, the wait of one request."""
+    retry_after = failure.retry_after
+    if retry_after is None:
         return 0.0
-    if told.seconds is None or told.seconds > most:
-        text = f"the Retry-After of its server ({safe_excerpt(told.said, redactor)!r}) is not believed"
-        note(Notice("absurd_wait", f"{text}: it is asked again after pauses of a few seconds"))
+    if retry_after.seconds is None or retry_after.seconds > max_wait:
+        text = f"the Retry-After of its server ({safe_excerpt(retry_after.header, redactor)!r}) is ignored"
+        note(Notice("absurd_wait", f"{text}: requests are retried after a few seconds"))
         return 0.0
-    return min(told.seconds, settings.longest_wait)
+    return min(retry_after.seconds, settings.longest_wait)
 
 
 class Retries:
-    """The failures of one request, and what follows from them."""
+    """Failures of one request, which decide how it is retried."""
 
     def __init__(
         self,
@@ -54,27 +54,27 @@ class Retries:
         clock: Callable[[], float],
         traffic: Traffic,
     ) -> None:
-        """`longest_wait`: seconds for which refusals for lack of room are waited out."""
+        """`longest_wait`: seconds for which rate limits are waited out."""
         self._limits = limits
         self.timeouts = limits.attempts
         """Timeouts after which the request is given up."""
         self.refusals = settings.refusals
-        """Refusals after which it is given up."""
+        """Refusals after which the request is given up."""
         self._longest_wait = longest_wait
         self._settings = settings
         self._clock = clock
-        self._began = clock()
+        self._started_at = clock()
         self._counts: Counter[FailureKind] = Counter()
         self._traffic = traffic
         # failures of one kind in a row, which the request itself may cause
         self._kind: FailureKind | None = None
         self._in_a_row = 0
         self._among_others = 0
-        """Failures before which others were answered since the last one."""
+        """Failures since whose predecessor other requests were answered."""
         self._is_among_others = False
         """Whether the last failure is one of them."""
         self._at_first = self._at_last = (0, 0)
-        """Requests that were answered, and failed attempts of these, at the first and the last failure."""
+        """Answered requests, and their failed attempts, at the first and the last failure."""
         self.is_proven = False
         """Whether a tiny request was answered meanwhile."""
 
@@ -89,7 +89,7 @@ class Retries:
 
     def give_up(self, failure: Failure) -> bool:
         """Count a failure, and return whether the request is given up."""
-        kind, waited = failure.kind, self._clock() - self._began
+        kind, waited = failure.kind, self._clock() - self._started_at
         self._counts[kind] += 1
         self._count_in_a_row(kind)
         if kind is FailureKind.RATE_LIMITED:
@@ -98,28 +98,28 @@ class Retries:
             return failure.believed or self._counts[kind] >= self.refusals
         if kind is FailureKind.TIMED_OUT:
             return self._counts[kind] >= self.timeouts
-        if self.is_alone or self._is_among_others:
-            return self.is_alone
-        counted = sum(count for kind, count in self._counts.items() if HANDLING[kind].counts)
-        return counted >= self._limits.attempts and waited >= self._limits.retry_for
+        if self.is_request_at_fault or self._is_among_others:
+            return self.is_request_at_fault
+        failures = sum(count for kind, count in self._counts.items() if HANDLING[kind].counts)
+        return failures >= self._limits.attempts and waited >= self._limits.retry_for
 
     def _wait(self, state: tenacity.RetryCallState) -> float:
         """Seconds until the next attempt."""
         failure = _failure(state)
-        first, longest = self._settings.backoff, self._settings.longest_backoff
+        backoff, longest_backoff = self._settings.backoff, self._settings.longest_backoff
         if HANDLING[failure.kind].at_once:
             return 0.0
         if failure.kind is FailureKind.REFUSED:
-            return min(longest, first * 2.0 ** self._counts[FailureKind.REFUSED])
+            return min(longest_backoff, backoff * 2.0 ** self._counts[FailureKind.REFUSED])
         if failure.wait:
-            return tenacity.wait_random(0.0, first)(state)
-        return tenacity.wait_random_exponential(multiplier=first, max=longest)(state)
+            return tenacity.wait_random(0.0, backoff)(state)
+        return tenacity.wait_random_exponential(multiplier=backoff, max=longest_backoff)(state)
 
     # -- a request that fails alone ------------------------------------------------------------------------------
 
     def _count_in_a_row(self, kind: FailureKind) -> None:
         self._is_among_others = False
-        if not HANDLING[kind].own:  # such as a time-out: its answer may be a long one
+        if not HANDLING[kind].request_may_cause:  # such as a time-out: its answer may be a long one
             return
         now = (self._traffic.answered, self._traffic.failed_before)
         if kind is not self._kind:
@@ -127,14 +127,14 @@ class Retries:
             self._kind, self._in_a_row, self._at_first, self.is_proven = kind, 0, now, False
         elif now[0] > self._at_last[0]:
             self._is_among_others = True
-            self._traffic.aside += not self._among_others
+            self._traffic.stuck_requests += not self._among_others
             self._among_others += 1
         self._in_a_row += 1
         self._at_last = now
 
     @property
-    def is_alone(self) -> bool:
-        """Whether this request itself fails, and not its server."""
+    def is_request_at_fault(self) -> bool:
+        """Whether the failures are caused by the request itself, not by its server."""
         if self._kind is None or self._counts[self._kind] < self._limits.attempts:
             return False
         answered, failed = (last - first for last, first in zip(self._at_last, self._at_first, strict=True))
@@ -143,20 +143,20 @@ class Retries:
 
     @property
     def needs_proof(self) -> bool:
-        """Whether it has failed so often that only another request can show whether its server answers."""
+        """Whether only another request can show if the server answers, after this many failures."""
         is_enough = self._in_a_row >= self._limits.attempts and not self.is_proven
         are_none_answered = not self._is_among_others and self._traffic.answered == self._at_last[0]
-        return is_enough and are_none_answered and can_blame(self._kind, self._traffic)
+        return is_enough and are_none_answered and can_blame_request(self._kind, self._traffic)
 
     def close(self) -> None:
         """Stop counting, since the request is over."""
-        self._traffic.aside -= self._among_others > 0
+        self._traffic.stuck_requests -= self._among_others > 0
         self._among_others = 0
 
 
-def can_blame(kind: FailureKind | None, traffic: Traffic) -> bool:
-    """Whether a tiny request can show that a request itself causes this kind of failure, in a model that answers."""
-    may_cause = kind is not None and HANDLING[kind].own and kind is not FailureKind.RESET
+def can_blame_request(kind: FailureKind | None, traffic: Traffic) -> bool:
+    """Whether a tiny request can show that the request itself causes this kind of failure, if the model answers."""
+    may_cause = kind is not None and HANDLING[kind].request_may_cause and kind is not FailureKind.RESET
     return may_cause and traffic.has_answered
 
 

@@ -1,4 +1,4 @@
-"""The wait that a server asks for (`Retry-After`), as far as it is believed."""
+"""Parses the wait that a server asks for (`Retry-After`)."""
 
 import re
 import time
@@ -8,25 +8,25 @@ from typing import NamedTuple
 
 
 class RetryAfter(NamedTuple):
-    """When a server wants to be asked again."""
+    """Wait that a server asks for."""
 
     seconds: float | None
     """None if it cannot be read."""
-    said: str
+    header: str
 
 
 def read_retry_after(headers: Mapping[str, str], now: float | None = None) -> RetryAfter | None:
     """Read `retry-after-ms`, or `Retry-After` in seconds or as a date; None if there is neither."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        if (said := headers.get(name)) is not None:
-            return RetryAfter(_seconds(said.strip(), unit, time.time() if now is None else now), said)
+        if (header := headers.get(name)) is not None:
+            return RetryAfter(_seconds(header.strip(), unit, time.time() if now is None else now), header)
     return None
 
 
-def _seconds(said: str, unit: float, now: float) -> float | None:
+def _seconds(header: str, unit: float, now: float) -> float | None:
     try:
-        if re.fullmatch(r"\d+(\.\d+)?", said):
-            return float(said) * unit
-        return max(0.0, parsedate_to_datetime(said).timestamp() - now) if unit == 1.0 else None
+        if re.fullmatch(r"\d+(\.\d+)?", header):
+            return float(header) * unit
+        return max(0.0, parsedate_to_datetime(header).timestamp() - now) if unit == 1.0 else None
     except (ValueError, OverflowError):
         return None

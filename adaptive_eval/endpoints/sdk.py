@@ -1,4 +1,4 @@
-"""The openai SDK as the client, for features that only it has.
+"""Client based on the openai SDK, for features that only it has.
 
 It costs several times the CPU of the default client per request (`benchmarks/throughput.md`). It only carries the
 bytes, over the same kind of session: bodies, retries, time limits and the interpretation of replies are the same.
@@ -25,7 +25,7 @@ from adaptive_eval.endpoints.client import (
 from adaptive_eval.endpoints.parsing import StreamReader
 from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.traffic import Attempt
-from adaptive_eval.endpoints.transport import MOST_BYTES, ExchangeError, httpx_timeouts, incoming_response
+from adaptive_eval.endpoints.transport import MAX_BYTES_EXTENSION, ExchangeError, httpx_timeouts, incoming_response
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import MAX_BODY, longest_response
 
@@ -59,29 +59,29 @@ class SdkCaller(Caller):
         """Send one request through the SDK."""
         client = self._clients[base_url]
         resource: Any = client.chat.completions if self._chat else client.completions
-        named = ("model", "messages", "prompt", "stream")
-        arguments: dict[str, Any] = {name: body[name] for name in named if name in body}
+        sdk_arguments = ("model", "messages", "prompt", "stream")
+        arguments: dict[str, Any] = {name: body[name] for name in sdk_arguments if name in body}
         # settings unknown to the SDK (top_k, min_p, ...) must go in extra_body
-        arguments["extra_body"] = {name: value for name, value in body.items() if name not in named}
+        arguments["extra_body"] = {name: value for name, value in body.items() if name not in sdk_arguments}
         reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
-        limit, begun = self._limit, perf_counter()
-        asking = resource.with_streaming_response.create(**arguments, timeout=httpx2.Timeout(**httpx_timeouts(limit)))
+        limit, started = self._limit, perf_counter()
+        opening = resource.with_streaming_response.create(**arguments, timeout=httpx2.Timeout(**httpx_timeouts(limit)))
         with convert_failures(self.redactor, limit):
             try:
-                async with asking as opened:
-                    came = incoming_response(opened.http_response)
-                    whole = await read_to_end(came, reader, attempt)
+                async with opening as opened:
+                    response = incoming_response(opened.http_response)
+                    body_bytes = await read_to_end(response, reader, attempt)
             except openai.APIStatusError as error:
-                came = incoming_response(error.response)
-                whole = came.body  # already read by the SDK
+                response = incoming_response(error.response)
+                body_bytes = response.body  # already read by the SDK
             except openai.APIConnectionError as error:
                 if isinstance(error.__cause__, (ExchangeError, httpx2.HTTPError)):
                     raise error.__cause__ from None
                 raise
-        return make_reply(came, whole, reader, begun, perf_counter(), self.redactor)
+        return make_reply(response, body_bytes, reader, started, perf_counter(), self.redactor)
 
     async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
-        """Report 404: the SDK is for gateways and proxies, behind which no server can be looked at."""
+        """Return 404: the SDK is for gateways and proxies, which hide their servers."""
         return 404, b""
 
     async def close(self) -> None:
@@ -92,4 +92,4 @@ class SdkCaller(Caller):
 
 async def _bound(request: httpx2.Request) -> None:
     """Limit the size of the response according to the request."""
-    request.extensions[MOST_BYTES] = longest_response(orjson.loads(request.content), len(request.content))
+    request.extensions[MAX_BYTES_EXTENSION] = longest_response(orjson.loads(request.content), len(request.content))

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from urllib.parse import urlsplit
 
 REDACTED = "***"
-"""Stands in the place of a secret."""
+"""Replaces a secret."""
 SECRET_LENGTH = 8
 """A shorter value, such as a flag, is not a secret, and hiding it would hide ordinary text."""
 
@@ -36,11 +36,11 @@ COUNTED = re.compile(r"(?:.*_)?(?:max|min|new|completion|prompt|stop|eos|bos|pad
 SECRET_VARIABLE = re.compile(r"(?i)(?:^|_)(?:api)?(?:key|token|secret|password|passwd|credentials?)(?:$|_)")
 """Names of environment variables that hold a secret."""
 
-GIVEN = re.compile(r"""(?:^|[\s"';])(?:-+([\w.-]+)|([\w.-]+)(?=[=:]))""")
+PASSED_VALUE = re.compile(r"""(?:^|[\s"';])(?:-+([\w.-]+)|([\w.-]+)(?=[=:]))""")
 """How a command line passes a value: `--api-key X`, `API_KEY=X`, `Authorization: X`."""
 
 URL = re.compile(r"https?://[^\s\"']+|[\w-]+(?:\.[\w-]+)+(?::\d+)?/[^\s\"']+")
-"""A URL in a command line; such programs as curl take one without its scheme, too."""
+"""A URL in a command line; programs such as curl accept one without a scheme, too."""
 
 INHERITED = "leave it out: a server inherits the environment, and can read the variable itself"
 """How a server started by the run gets a key."""
@@ -57,14 +57,14 @@ def holds_secret(key: str) -> bool:
 
 def secret_given(command: str) -> str | None:
     """The name of the option or variable with which a command line passes a secret; None if there is none."""
-    names = (match[1] or match[2] for match in GIVEN.finditer(command))
+    names = (match[1] or match[2] for match in PASSED_VALUE.finditer(command))
     return next(filter(holds_secret, names), None)
 
 
 def secret_values(environment: Mapping[str, str], names: Iterable[str] = ()) -> tuple[str, ...]:
-    """The values of `names` and of variables that are named like secrets, longest first."""
-    found = {value for name, value in environment.items() if SECRET_VARIABLE.search(name) or name in set(names)}
-    return tuple(sorted((value for value in found if len(value) >= SECRET_LENGTH), key=len, reverse=True))
+    """Values of `names` and of variables named like secrets, longest first."""
+    values = {value for name, value in environment.items() if SECRET_VARIABLE.search(name) or name in set(names)}
+    return tuple(sorted((value for value in values if len(value) >= SECRET_LENGTH), key=len, reverse=True))
 
 
 def remove_keys(environment: Mapping[str, str], names: Collection[str] = ()) -> dict[str, str]:
@@ -83,8 +83,8 @@ def looks_secret(value: str) -> bool:
 
 def find_urls(command: str) -> tuple[str, ...]:
     """The URLs in an argument of a command, with a scheme or `//` before them."""
-    found = (match[0] for match in URL.finditer(command))
-    return tuple(one if "://" in one else f"//{one}" for one in found)
+    urls = (match[0] for match in URL.finditer(command))
+    return tuple(url if "://" in url else f"//{url}" for url in urls)
 
 
 def path_looks_secret(url: str) -> bool:
@@ -93,5 +93,5 @@ def path_looks_secret(url: str) -> bool:
 
 
 def remove_patterns(text: str) -> str:
-    """The text without anything that has the form of a secret."""
+    """Remove everything that looks like a secret from a text."""
     return SECRET.sub(REDACTED, text)

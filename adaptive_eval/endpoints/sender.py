@@ -28,16 +28,16 @@ from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.traffic import Attempt, AttemptedRequest, Traffic
 from adaptive_eval.endpoints.types import KEEP_TOKENS, Answer, EndpointConfig, Limits, Notice, Prompt, Sampling
-from adaptive_eval.endpoints.wire import BodyBuilder, stream_several, unstreamed
+from adaptive_eval.endpoints.wire import BodyBuilder, stream_if_several, unstreamed
 
 
 class ReplyReader:
     """Reads the replies to one model's requests."""
 
     def __init__(self, config: EndpointConfig, sampling: Sampling, caller: Caller, servers: IdentifiedServers) -> None:
-        keeps = sampling.logprobs == KEEP_TOKENS
-        longest = sampling.longest_answer
-        self._answers = AnswerReader(config, caller.redactor, longest, servers.note, keeps_tokens=keeps)
+        keep_tokens = sampling.logprobs == KEEP_TOKENS
+        max_answer_tokens = sampling.longest_answer
+        self._answers = AnswerReader(config, caller.redactor, max_answer_tokens, servers.note, keep_tokens=keep_tokens)
         self._max_tokens = sampling.max_tokens
         self._caller = caller
         self._servers = servers
@@ -59,7 +59,7 @@ class ReplyReader:
 
 
 class RequestSender:
-    """Sends one model's requests, each attempt separately, and learns from the outcomes."""
+    """Sends one model's requests, one attempt at a time, and updates its state from the outcomes."""
 
     def __init__(
         self,
@@ -80,8 +80,8 @@ class RequestSender:
         self.streaming: bool | None = config.stream
         """Whether the servers stream; None while unknown."""
         self.replicas = ReplicaSet(config.replicas, limits, caller.probe, self._metrics, shared_time, settings, clock)
-        self.longest_refusal = max(sampling.timeout, limits.retry_for)
-        """Seconds for which one request waits out refusals."""
+        self.max_refusal_wait = max(sampling.timeout, limits.retry_for)
+        """Seconds for which one request waits out rate limits."""
         self._caller = caller
         self._servers = servers
         self._replies = replies
@@ -100,11 +100,11 @@ class RequestSender:
     @property
     def oldest(self) -> float:
         """Age in seconds of the oldest attempt in flight."""
-        first = next((attempt for attempt in self.replicas.attempts if attempt.is_sent), None)
-        return 0.0 if first is None else self.clock() - first.sent_at
+        oldest_attempt = next((attempt for attempt in self.replicas.attempts if attempt.is_sent), None)
+        return 0.0 if oldest_attempt is None else self.clock() - oldest_attempt.sent_at
 
     def start(self) -> None:
-        """Begin to watch replicas and attempts."""
+        """Start to watch replicas and attempts."""
         self._watching = asyncio.create_task(self._watch())
 
     async def _metrics(self, url: str) -> bytes:
@@ -118,8 +118,8 @@ class RequestSender:
                 self.replicas.tick(now)
                 self._second.tick(now)
                 await asyncio.sleep(self._settings.tick)
-        except Exception as error:  # no request may wait for a replica that nobody watches
-            self.replicas.give_up(f"the watch of its replicas broke: {error!r}")
+        except Exception as error:  # no request may wait for a replica that is not watched
+            self.replicas.give_up(f"watching its replicas failed: {error!r}")
             raise
 
     async def close(self) -> None:
@@ -131,12 +131,12 @@ class RequestSender:
         await self.replicas.close()
 
     async def send(self, request: AttemptedRequest) -> list[Answer]:
-        """Send a request once; if it is late, it is sent a second time meanwhile."""
+        """Send a request once; a late one is sent a second time meanwhile."""
         try:
             return await self._attempt(request)
         except Superseded:
-            assert request.taken is not None
-            return request.taken
+            assert request.second_answers is not None
+            return request.second_answers
         except Failure:
             answers = await self._second.answers(request)
             if answers is None:
@@ -154,7 +154,7 @@ class RequestSender:
         request.attempts += 1
         expected = 0.0
         timer: asyncio.TimerHandle | None = None
-        mark = self._shared_time.enter(replica.url, id(self), now)
+        server_share = self._shared_time.enter(replica.url, id(self), now)
         attempt = Attempt(request, replica, now)
         self.replicas.attempts[attempt] = None
         try:
@@ -163,14 +163,14 @@ class RequestSender:
                 if server is None or not self._pacer.unlimited:
                     server = server or await self._servers.identify(replica.url)
                     expected = await self._pacer.wait(len(request.seeds) * traffic.tokens_per_answer)
-                body: Mapping[str, object] = stream_several(request.body) if server.llama else request.body
+                body: Mapping[str, object] = stream_if_several(request.body) if server.llama else request.body
                 attempt.send(self.clock(), bool(body.get("stream")))
-                timer = asyncio.get_running_loop().call_later(self._limit, self._end_late, attempt)
+                timer = asyncio.get_running_loop().call_later(self._limit, self._time_out, attempt)
                 reply = await self._caller.send(replica.url, body, attempt)
-            if request.taken is not None:
+            if request.second_answers is not None:
                 raise Superseded
             now = self.clock()
-            answers = self._read(request, replica, reply, mark.part(now))
+            answers = self._read(request, replica, reply, server_share.mean_share(now))
             replica.on_answer(attempt.sent_at, now)
         except Refusal as refusal:
             raise self._on_refused(request, replica, refusal, attempt.sent_at) from None
@@ -181,7 +181,7 @@ class RequestSender:
             self._count_lost(request)
             raise
         finally:
-            mark.leave(self.clock())
+            server_share.leave(self.clock())
             traffic.in_flight -= not request.is_second
             del self.replicas.attempts[attempt]
             if timer is not None:
@@ -193,19 +193,19 @@ class RequestSender:
             self._pacer.correct(expected, used)
         return answers
 
-    def _end_late(self, attempt: Attempt) -> None:
+    def _time_out(self, attempt: Attempt) -> None:
         attempt.end(Failure(FailureKind.TIMED_OUT, f"no answer within {self._limit:g} s"))
 
-    def _read(self, request: AttemptedRequest, replica: Replica, reply: Reply, part: float) -> list[Answer]:
-        """The answers in a reply to a request, whose model has had this part of the server's time."""
-        abreast = round(replica.window * len(request.seeds) / part)
-        origin = ResponseOrigin(replica.url, reply.latency, reply.ttft, request.attempts, abreast)
+    def _read(self, request: AttemptedRequest, replica: Replica, reply: Reply, share: float) -> list[Answer]:
+        """Answers in a reply to a request; `share` is its model's share of the server's time."""
+        concurrent_answers = round(replica.window * len(request.seeds) / share)
+        origin = ResponseOrigin(replica.url, reply.latency, reply.ttft, request.attempts, concurrent_answers)
         if reply.status == 200:
             self._ids.require_new(replica.url, reply.payload, request.prompt, request.seeds)
         try:
             return self._replies.answers(reply, request.prompt, request.seeds, origin)
         except UnknownFinish as unknown:
-            if request.attempts == 1 or self.traffic.has_answered:  # others end as they should
+            if request.attempts == 1 or self.traffic.has_answered:  # other answers have a known finish reason
                 raise Failure(FailureKind.BAD_RESPONSE, str(unknown)) from None
             raise
 
@@ -215,20 +215,25 @@ class RequestSender:
         """Update response times, and whether the server can stream."""
         if reply.status == 200:
             self._times.on_answer(max([answer.completion_tokens for answer in answers]), attempt, now)
-        told = attempt.sent_at >= self._streams_since and not request.is_second  # others were not asked to stream
-        if attempt.first_at is not None:
+        shows_streaming = attempt.sent_at >= self._streams_since and not request.is_second  # others requested no stream
+        if attempt.first_piece_at is not None:
             self.streaming = True
-        elif self.streaming is None and told and reply.status == 200 and any(answer.text for answer in answers):
-            # one in flight may still show that it can
+        elif (
+            self.streaming is None
+            and shows_streaming
+            and reply.status == 200
+            and any(answer.text for answer in answers)
+        ):
+            # an attempt in flight may still show that it can
             self.streaming = None if any(other.streamed for other in self.replicas.attempts) else False
 
     def _stream(self) -> None:
-        """Stream from now on, where nothing speaks against it."""
+        """Stream from now on, if possible."""
         if self._bodies.stream():
             self.streaming, self._streams_since = None, self.clock()
 
     def _on_refused(self, request: AttemptedRequest, replica: Replica, refusal: Refusal, sent_at: float) -> Refused:
-        """The failure of a refused request, which is repeated unless the whole model is believed to refuse."""
+        """Failure of a refused request; the request is repeated unless all replicas are assumed to refuse."""
         self.traffic.on_failure(FailureKind.REFUSED, refusal)
         request.refusal = refusal
         if self.streaming is not True and request.concerns_stream(refusal):
@@ -243,14 +248,14 @@ class RequestSender:
         if self.replicas.all_refuse:
             self.replicas.refuse(refusal)
         elif replica.refuses and not has_refused:
-            text = f"its server at {replica.url} refuses everything, so its others are asked: {refusal}"
+            text = f"its server at {replica.url} refuses everything, so requests go to its other servers: {refusal}"
             self._servers.note(Notice("replica_refuses", text))
         return Refused(refusal, self.replicas.all_refuse)
 
     def _on_failed(self, request: AttemptedRequest, replica: Replica, failure: Failure, sent_at: float) -> None:
         handling, now = HANDLING[failure.kind], self.clock()
         note, redactor = self._servers.note_first, self._caller.redactor
-        failure.wait = believed_wait(failure, self.longest_refusal, self._settings, redactor, note)
+        failure.wait = believed_wait(failure, self.max_refusal_wait, self._settings, redactor, note)
         replica.on_failure(failure.kind, sent_at, now, failure.wait)
         if failure.kind is FailureKind.OUT_OF_FILES:  # it was not sent
             request.attempts -= 1
@@ -262,11 +267,11 @@ class RequestSender:
             self._count_lost(request)
         if handling.health == "gone":
             self._servers.forget(replica.url)
-        request.ended += failure.kind is FailureKind.REPLICA_LOST
-        if self.streaming is None and handling.own and request.attempts > 1:
+        request.interruptions += failure.kind is FailureKind.REPLICA_LOST
+        if self.streaming is None and handling.request_may_cause and request.attempts > 1:
             request.body = unstreamed(request.body)
 
     def _count_lost(self, request: AttemptedRequest) -> None:
-        """Count a request whose answers may have been generated in vain."""
+        """Count a request whose answers may have been generated without arriving."""
         self.traffic.lost += len(request.seeds)
         request.lost = True

@@ -20,8 +20,8 @@ from adaptive_eval.base.imports import load_attribute
 from adaptive_eval.endpoints.transport import ClientPoster, DirectPoster, Poster, Transport
 from adaptive_eval.endpoints.types import EndpointConfig
 
-_NEARBY = ("all://localhost", "all://127.0.0.0/8", "all://[::1]")
-"""Addresses of this machine, for which no proxy is used, as in Go and in browsers."""
+_LOOPBACK = ("all://localhost", "all://127.0.0.0/8", "all://[::1]")
+"""Addresses of this machine; they bypass proxies, as in Go and in browsers."""
 
 
 class ServerAccess:
@@ -48,19 +48,19 @@ class ServerAccess:
         )
 
     def poster(self, client: httpx2.AsyncClient, url: str, headers: httpx2.Headers, limit: float) -> Poster:
-        """The shortest way to one URL of this client; a request may take `limit` seconds."""
+        """The fastest poster for one URL of this client; a request may take `limit` seconds."""
         request = httpx2.Request("POST", url, headers=headers)
         # httpx2 has no public way to find a URL's transport
-        way = client._transport_for_url(request.url)
-        if self._auth is None and isinstance(way, Transport):
-            return DirectPoster(way, request, limit)
+        transport = client._transport_for_url(request.url)
+        if self._auth is None and isinstance(transport, Transport):
+            return DirectPoster(transport, request, limit)
         return ClientPoster(client, request, limit)
 
 
 def is_direct(client: httpx2.AsyncClient, url: httpx2.URL) -> bool:
     """Whether this client connects to the server of a URL itself, without a proxy."""
-    way = client._transport_for_url(url)
-    return isinstance(way, Transport) and way.proxy is None
+    transport = client._transport_for_url(url)
+    return isinstance(transport, Transport) and transport.proxy is None
 
 
 def _certificates(ca_file: Path | None) -> ssl.SSLContext:
@@ -76,13 +76,13 @@ def _certificates(ca_file: Path | None) -> ssl.SSLContext:
 
 
 def _auth(specification: str, folder: Path) -> httpx2.Auth:
-    """The plug-in: an `httpx2.Auth`, or a function that makes one."""
-    made = load_attribute(specification, folder)
-    if not isinstance(made, httpx2.Auth) and callable(made):
-        made = made()
-    if not isinstance(made, httpx2.Auth):
-        raise ConfigError(f"auth: {specification} must be an httpx2.Auth or a function that makes one, but is {made!r}")
-    return made
+    """Load the plug-in: an `httpx2.Auth`, or a function that makes one."""
+    auth = load_attribute(specification, folder)
+    if not isinstance(auth, httpx2.Auth) and callable(auth):
+        auth = auth()
+    if not isinstance(auth, httpx2.Auth):
+        raise ConfigError(f"auth: {specification} must be an httpx2.Auth or a function that makes one, but is {auth!r}")
+    return auth
 
 
 # -- proxies -----------------------------------------------------------------------------------------------------
@@ -90,13 +90,13 @@ def _auth(specification: str, folder: Path) -> httpx2.Auth:
 
 def _proxies(transport: Callable[[URL], httpx2.AsyncBaseTransport]) -> dict[str, httpx2.AsyncBaseTransport | None]:
     """Proxies by URL pattern, from the environment (HTTP_PROXY, NO_PROXY ...) or the system's settings."""
-    named = getproxies()
-    spared = [host for host in map(str.strip, named.get("no", "").split(",")) if host]
-    schemes = [scheme for scheme in ("http", "https", "all") if named.get(scheme)]
-    if not schemes or "*" in spared:
+    proxies = getproxies()
+    exempt_hosts = [host for host in map(str.strip, proxies.get("no", "").split(",")) if host]
+    schemes = [scheme for scheme in ("http", "https", "all") if proxies.get(scheme)]
+    if not schemes or "*" in exempt_hosts:
         return {}
-    direct: dict[str, httpx2.AsyncBaseTransport | None] = dict.fromkeys([*_NEARBY, *map(_pattern, spared)])
-    return direct | {f"{scheme}://": transport(_proxy_url(named[scheme])) for scheme in schemes}
+    direct: dict[str, httpx2.AsyncBaseTransport | None] = dict.fromkeys([*_LOOPBACK, *map(_pattern, exempt_hosts)])
+    return direct | {f"{scheme}://": transport(_proxy_url(proxies[scheme])) for scheme in schemes}
 
 
 def _proxy_url(proxy: str) -> URL:
@@ -106,12 +106,12 @@ def _proxy_url(proxy: str) -> URL:
         if url.scheme in ("http", "https") and url.host:
             return url
     except ValueError:
-        pass  # its message may have the address
+        pass  # its message may contain the address
     raise ConfigError("the proxy that the environment names cannot be used: give it as http://HOST:PORT")
 
 
 def _pattern(host: str) -> str:
-    """An entry of NO_PROXY in httpx2's form: an address, a network, or a domain with its subdomains."""
+    """Convert an entry of NO_PROXY to httpx2's form: an address, a network, or a domain with its subdomains."""
     bare = host.strip("[]")
     try:
         version = ip_interface(bare).version

@@ -1,4 +1,4 @@
-"""The times and bounds that no configuration key names, in one place."""
+"""Times and limits without a configuration key, in one place."""
 
 from dataclasses import dataclass
 
@@ -8,61 +8,63 @@ class EndpointSettings:
     """How an endpoint reacts to its servers; times are in seconds."""
 
     tick: float = 0.25
-    """Interval at which replicas and requests in flight are looked at."""
+    """Interval at which replicas and requests in flight are checked."""
     backoff: float = 0.25
-    """Least pause of a request after a failure, and of a replica in trouble; it doubles each time."""
+    """Shortest pause of a request after a failure, and of a replica in trouble; it doubles each time."""
     longest_backoff: float = 2.0
-    """Of a request."""
+    """Longest pause of a request."""
     longest_pause: float = 5.0
-    """Of a replica in trouble, so that its return is soon noticed."""
+    """Longest pause of a replica in trouble, so that its return is soon noticed."""
     longest_wait: float = 60.0
-    """The longest that a server may ask for at a time (Retry-After): rate limits are per minute."""
+    """Longest wait that is granted to a server at a time (Retry-After): rate limits are per minute."""
     chance: float = 1e-6
-    """Probability at which failures of one request are no chance any more."""
+    """Probability below which repeated failures of one request are not chance."""
     refusals: int = 6
-    """Refusals of a request, or rounds of refusals of a replica, that are believed; half as many of a replica that has
-    never answered."""
+    """Refusals of a request, or rounds of refusals of a replica, after which they are final; half as many for a replica
+    that has never answered."""
 
     window_steps: int = 16
-    """A window recovers its ceiling after about this many windows full of answers."""
+    """A window reaches its ceiling again after about this many windows full of answers."""
 
     probe_every: float = 5.0
     """A replica that has answered nothing for this long, though it has requests, is probed."""
     probe_again: float = 1.0
-    """Interval of the probes of a replica in doubt, or set aside."""
+    """Interval between probes of a suspected or suspended replica."""
     probe_misses: int = 3
-    """Probes in a row without a sign of life after which a replica is set aside."""
+    """Consecutive probes without a sign of life after which a replica is suspended."""
 
     late_after: int = 16
-    """Answers that must be known before one can be late."""
+    """Minimum number of answers before a request can be late."""
     late_factor: float = 2.0
-    """A request is late at this many times the longest answer, or at more as fewer are known (`late_share`)."""
+    """A request is late at this many times the longest answer, or more if there are few answers (`late_share`)."""
     late_share: float = 1 / 1000
-    """Most of all answers that take longer than the limit."""
-    late_least: float = 5.0
+    """Maximum share of all answers that take longer than the limit."""
+    min_late: float = 5.0
+    """Shortest time after which a request is late."""
     late_stream: float = 120.0
-    """Silence of a stream that is late before answers are known."""
-    late_hopeless: float = 4.0
-    """Times what the longest possible answer takes at the slowest known pace: no honest answer takes as long."""
+    """Silence after which a stream is late before there are enough answers."""
+    late_max_factor: float = 4.0
+    """Multiple of the time of the longest possible answer at the slowest speed so far: no answer plausibly takes
+    longer."""
     late_replaced: float = 1 / 50
     """Share of a model's answers that may be replaced because they are late by age alone."""
     late_free: int = 2
-    """As many may be replaced however few answers there are."""
-    late_many: float = 1 / 8
-    """Late requests are sent a second time though no place is free if they take a larger share of all places."""
+    """This many may be replaced, however few answers there are."""
+    late_max_share: float = 1 / 8
+    """If late requests take a larger share of all places, they are sent a second time even if no place is free."""
 
     read_every: float = 1.0
-    """Interval of the readings of a server's load; while windows double it is read at each tick."""
+    """Interval between readings of a server's load; while windows double, it is read at each tick."""
     read_rarely: float = 60.0
-    """The longest interval, if readings fail."""
+    """Longest interval, if readings fail."""
     first_window: int = 32
-    """Answers in flight until a server's load is known; then a window doubles as long as nothing waits."""
+    """Answers in flight until a server's load is known; then the window doubles as long as nothing waits."""
     queue_share: float = 1 / 4
     """A server has too many requests if a larger share of its running sequences waits."""
     queue_left: float = 1 / 8
-    """Share that should wait after a window was shrunk, so that no place is idle."""
+    """Share of sequences that should wait after a window was shrunk, so that no place is idle."""
     doubt: float = 300.0
-    """For how long a server's load is not believed if it does not follow the number of requests."""
+    """Seconds for which a server's load is ignored if it does not follow the number of requests."""
 
 
 DEFAULT = EndpointSettings()

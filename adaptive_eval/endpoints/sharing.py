@@ -1,7 +1,7 @@
-"""Models that share a server, such as LoRA adapters: its time counts once, divided among those that it works for.
+"""Models that share a server, such as LoRA adapters: the server's time is divided among the models that use it.
 
-At each moment a server's time is divided equally among the models that have requests in flight there. The part of a
-request is the mean over its time; so the parts of all models together are the time for which the server was busy.
+At each moment a server's time is divided equally among the models with requests in flight there. The share of a request
+is the mean over its time; so the shares of all models add up to the time for which the server was busy.
 """
 
 from collections import Counter
@@ -21,13 +21,13 @@ class _Server:
 
 
 class SharedTime:
-    """How the time of each server is divided among models; all models of a run share one."""
+    """Divides the time of each server among models; all models of a run use the same object."""
 
     def __init__(self) -> None:
         self._servers: dict[str, _Server] = {}
 
     def enter(self, url: str, model: int, now: float) -> "ShareMark":
-        """A request of a model begins at a server."""
+        """Record the start of a model's request at a server."""
         server = self._servers.setdefault(url, _Server(now))
         server.advance(now)
         server.in_flight[model] += 1
@@ -43,17 +43,17 @@ class ShareMark:
     """A request in flight at a server."""
 
     def __init__(self, server: _Server, model: int, now: float) -> None:
-        self._server, self._model, self._begun, self._integral = server, model, now, server.integral
+        self._server, self._model, self._started_at, self._integral = server, model, now, server.integral
 
-    def part(self, now: float) -> float:
-        """The mean part of the server's time that its model has had since it began: 1 if it was alone."""
+    def mean_share(self, now: float) -> float:
+        """Mean share of the server's time that the model has had since the request began: 1 if it was alone."""
         self._server.advance(now)
-        if now <= self._begun:
+        if now <= self._started_at:
             return 1.0 / len(self._server.in_flight)
-        return (self._server.integral - self._integral) / (now - self._begun)
+        return (self._server.integral - self._integral) / (now - self._started_at)
 
     def leave(self, now: float) -> None:
-        """The request has ended."""
+        """Record the end of the request."""
         self._server.advance(now)
         self._server.in_flight[self._model] -= 1
         if not self._server.in_flight[self._model]:

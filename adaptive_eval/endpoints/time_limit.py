@@ -1,11 +1,11 @@
-"""Blocks of a task that can be ended from outside."""
+"""Cancel scopes: blocks of a task that can be ended from outside."""
 
 import asyncio
 from types import TracebackType
 from typing import Self
 
 
-class EndableBlock:
+class CancelScope:
     """A block of a task that can be ended from outside, with an error.
 
     It works like `asyncio.timeout(None)`, at a third of the cost.
@@ -29,12 +29,12 @@ class EndableBlock:
         if self._handle is None:
             return
         self._handle.cancel()
-        # a task that was also cancelled by others stays cancelled
+        # a task that was also cancelled from elsewhere stays cancelled
         if self._cut and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise self._error from None
 
     def end(self, error: Exception) -> None:
-        """End the block in the next turn of the loop, unless it has completed by then; the first error counts."""
+        """End the block in the next iteration of the loop, unless it has completed by then; the first error counts."""
         if self._handle is None:
             self._error = error
             self._handle = asyncio.get_running_loop().call_soon(self._cancel)

@@ -4,13 +4,13 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 
-from adaptive_eval.endpoints.failures import OF_AN_OPTION, Failure, FailureKind, Refusal
+from adaptive_eval.endpoints.failures import OPTION_REFUSAL_STATUSES, Failure, FailureKind, Refusal
 from adaptive_eval.endpoints.replica import Replica
-from adaptive_eval.endpoints.time_limit import EndableBlock
-from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Again, Answer, EndpointStats, Prompt
+from adaptive_eval.endpoints.time_limit import CancelScope
+from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Answer, EndpointStats, Prompt, RetryGate
 
-FIRST_GUESS = 1000.0
-"""Tokens expected of an answer before any is known; corrected by the first."""
+GUESSED_TOKENS = 1000.0
+"""Tokens expected of an answer before the first answer, which corrects it."""
 
 
 @dataclass(slots=True)
@@ -20,12 +20,12 @@ class AttemptedRequest:
     prompt: Prompt
     seeds: range
     body: dict[str, object]
-    again: Again | None
+    retry_gate: RetryGate | None
     """Called before a lost request is repeated."""
     lost: bool = False
-    """Whether the last attempt may have generated an answer in vain."""
+    """Whether the last attempt may have generated an answer that did not arrive."""
     attempts: int = 0
-    ended: int = 0
+    interruptions: int = 0
     """Number of attempts ended because their replica was silent."""
     replica: Replica | None = None
     """The replica of the last attempt."""
@@ -36,53 +36,66 @@ class AttemptedRequest:
     second: asyncio.Task[None] | None = None
     """Sends this request a second time (`late`)."""
     resend_after: float = 0.0
-    """Seconds of waiting after which the present attempt is sent a second time again."""
+    """Seconds of waiting after which the current attempt is sent a second time again."""
     first_failed: bool = False
-    """Whether the present attempt has failed while the second request goes on."""
-    taken: list[Answer] | None = None
+    """Whether the current attempt has failed while the second request is in flight."""
+    second_answers: list[Answer] | None = None
     """The answers to the second request, if it was answered first."""
 
     def concerns_option(self, refusal: Refusal) -> bool:
-        """Whether the refusal may concern an option of this request, which its caller can omit."""
-        return refusal.status in OF_AN_OPTION and (len(self.seeds) > 1 or RESPONSE_FORMAT in self.body)
+        """Whether the refusal may concern an option of this request that its caller can omit."""
+        return refusal.status in OPTION_REFUSAL_STATUSES and (len(self.seeds) > 1 or RESPONSE_FORMAT in self.body)
 
     def concerns_stream(self, refusal: Refusal) -> bool:
-        """Whether the refusal seems to concern the stream that was asked for."""
-        return refusal.status in OF_AN_OPTION and bool(self.body.get("stream")) and "stream" in str(refusal).lower()
+        """Whether the refusal seems to concern streaming."""
+        return (
+            refusal.status in OPTION_REFUSAL_STATUSES
+            and bool(self.body.get("stream"))
+            and "stream" in str(refusal).lower()
+        )
 
 
-class Attempt(EndableBlock):
-    """One attempt at a request, with the times at which pieces of its response arrived. It can be ended from outside.
+class Attempt(CancelScope):
+    """One attempt at a request, with the arrival times of its response. It can be ended from outside.
 
     `Caller.send` records the pieces.
     """
 
-    __slots__ = ("first_at", "heard_at", "is_sent", "longest", "replica", "request", "sent_at", "streamed")
+    __slots__ = (
+        "first_piece_at",
+        "last_piece_at",
+        "is_sent",
+        "longest_silence",
+        "replica",
+        "request",
+        "sent_at",
+        "streamed",
+    )
 
     def __init__(self, request: AttemptedRequest, replica: Replica, now: float) -> None:
         super().__init__()
         self.request = request
         self.replica = replica
         self.is_sent = False
-        self.sent_at = self.heard_at = now
-        self.first_at: float | None = None
-        self.longest = 0.0
+        self.sent_at = self.last_piece_at = now
+        self.first_piece_at: float | None = None
+        self.longest_silence = 0.0
         """The longest silence after the first piece."""
         self.streamed = False
 
     def send(self, now: float, streamed: bool) -> None:
-        """Start the time of the attempt now that it is sent."""
+        """Record that the attempt is sent now."""
         self.is_sent, self.streamed = True, streamed
-        self.sent_at = self.heard_at = now
+        self.sent_at = self.last_piece_at = now
 
-    def beat(self, now: float) -> None:
+    def record_piece(self, now: float) -> None:
         """Record the arrival of a piece."""
-        if self.first_at is None:
-            self.first_at = now
+        if self.first_piece_at is None:
+            self.first_piece_at = now
             self.replica.on_accepted(self.sent_at)
         else:
-            self.longest = max(self.longest, now - self.heard_at)
-        self.heard_at = now
+            self.longest_silence = max(self.longest_silence, now - self.last_piece_at)
+        self.last_piece_at = now
 
 
 @dataclass(slots=True)
@@ -99,22 +112,22 @@ class Traffic:
     completion_tokens: int = 0
     answers: int = 0
     has_answered: bool = False
-    """Whether the model has answered a request of the run, even at an earlier start."""
+    """Whether the model has answered a request of the run, including earlier starts."""
     answered: int = 0
-    """Answered requests."""
+    """Number of answered requests."""
     failed_before: int = 0
-    """Failed attempts of requests that were answered in the end."""
-    aside: int = 0
-    """Requests that fail while others are answered: they are repeated without taking others' places."""
+    """Failed attempts of requests that were answered later."""
+    stuck_requests: int = 0
+    """Requests that keep failing while others are answered: they are repeated without taking others' places."""
 
     @property
     def tokens_per_answer(self) -> float:
-        """Mean tokens of an answer with its prompt, or a guess before any is known."""
-        return (self.prompt_tokens + self.completion_tokens) / self.answers if self.answers else FIRST_GUESS
+        """Mean tokens of an answer with its prompt, or a guess before the first answer."""
+        return (self.prompt_tokens + self.completion_tokens) / self.answers if self.answers else GUESSED_TOKENS
 
     def count_answers(self, answers: list[Answer], attempts: int) -> int:
         """Count the answers to a request, and return their tokens."""
-        before = self.prompt_tokens + self.completion_tokens
+        tokens_before = self.prompt_tokens + self.completion_tokens
         for answer in answers:
             self.prompt_tokens += answer.prompt_tokens
             self.completion_tokens += answer.completion_tokens
@@ -122,7 +135,7 @@ class Traffic:
         self.has_answered = True
         self.answered += 1
         self.failed_before += attempts - 1
-        return self.prompt_tokens + self.completion_tokens - before
+        return self.prompt_tokens + self.completion_tokens - tokens_before
 
     def on_failure(self, kind: FailureKind, failure: Failure | Refusal) -> None:
         """Count a failed attempt."""
@@ -130,7 +143,7 @@ class Traffic:
         self.last_error = str(failure)
 
     def stats(self) -> EndpointStats:
-        """The counts so far, without an endpoint's own knowledge of its servers."""
+        """The counts so far, without the endpoint's facts about its servers."""
         return EndpointStats(
             in_flight=self.in_flight,
             requests=self.requests,
@@ -138,7 +151,7 @@ class Traffic:
             errors=dict(self.errors),
             last_error=self.last_error,
             lost=self.lost,
-            aside=self.aside,
+            stuck_requests=self.stuck_requests,
             prompt_tokens=self.prompt_tokens,
             completion_tokens=self.completion_tokens,
         )

@@ -19,31 +19,31 @@ import httpx2
 from aiohttp.http_exceptions import ContentEncodingError, ContentLengthError, HttpProcessingError, TransferEncodingError
 from yarl import URL
 
-from adaptive_eval.endpoints.connection import FRAMING_BYTES, Connector, StaleConnection, close_all_idle
+from adaptive_eval.endpoints.connection import MAX_FRAMING_BYTES, Connector, StaleConnection, close_all_idle
 from adaptive_eval.endpoints.failures import FailureKind
 from adaptive_eval.endpoints.open_files import is_out_of_files
 from adaptive_eval.endpoints.wire import MAX_BODY
 
 CONNECT_SECONDS = 10.0
-WAITING_BYTES = 64 * 1024
-"""Bytes of a body that may wait for its reader; at twice as many the connection reads no more."""
+READ_BUFFER_BYTES = 64 * 1024
+"""Bytes of a body that are buffered for its reader; at twice as many the connection stops reading."""
 FIRST_PIECES = 8
 PAUSE_SECONDS = 0.1
 SMALL_BYTES = 16 * 1024
-"""The first pieces of a response are handed over at once, later small ones together: waking the reader costs most."""
+"""The first chunks of a response are passed on at once, later small ones together: waking the reader costs most."""
 LARGE_BYTES = 1024 * 1024
 """A request of more bytes is sent in parts."""
 SWITCHING_PROTOCOLS = 101
 
 Header = tuple[bytes, bytes]
 SentHeaders = Sequence[tuple[str, str]]
-_UNPACKED = frozenset({b"content-encoding", b"content-length"})
-"""Headers of a response that do not hold after its body was decompressed."""
+_COMPRESSION_HEADERS = frozenset({b"content-encoding", b"content-length"})
+"""Headers of a response that no longer hold after its body was decompressed."""
 _HEADERS_OF_AIOHTTP = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")
 
 
 class ExchangeError(Exception):
-    """A request without a whole response; the message may have words of the server."""
+    """A request without a complete response; the message may contain text from the server."""
 
     def __init__(self, kind: FailureKind, message: str) -> None:
         super().__init__(message)
@@ -51,11 +51,11 @@ class ExchangeError(Exception):
 
 
 def _too_long() -> ExchangeError:
-    return _broken("the body is longer than anything an answer could need")
+    return _invalid_response("the body is longer than anything an answer could need")
 
 
-def _broken(what: str) -> ExchangeError:
-    return ExchangeError(FailureKind.BAD_RESPONSE, f"not a valid HTTP/1.1 response: {what}")
+def _invalid_response(problem: str) -> ExchangeError:
+    return ExchangeError(FailureKind.BAD_RESPONSE, f"not a valid HTTP/1.1 response: {problem}")
 
 
 class Incoming(NamedTuple):
@@ -65,51 +65,51 @@ class Incoming(NamedTuple):
     headers: Sequence[Header]
     body: bytes
     """The whole body, if it arrived with the head, as most answers do."""
-    rest: httpx2.AsyncByteStream | None = None
-    """The rest of the body otherwise; its reader must close it."""
+    stream: httpx2.AsyncByteStream | None = None
+    """The remaining body otherwise; its reader must close it."""
 
     async def read(self) -> bytes:
         """The whole body."""
-        if self.rest is None:
+        if self.stream is None:
             return self.body
         try:
-            return b"".join([part async for part in self.rest])
+            return b"".join([chunk async for chunk in self.stream])
         finally:
-            await self.rest.aclose()
+            await self.stream.aclose()
 
 
-class _Arriving(httpx2.AsyncByteStream):
-    """A body that is still arriving, up to `most` bytes; its connection is free once it is read to the end."""
+class _BodyStream(httpx2.AsyncByteStream):
+    """A body that is still arriving, up to `max_bytes` bytes; its connection is free once it is read to the end."""
 
-    def __init__(self, response: aiohttp.ClientResponse, most: int) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, max_bytes: int) -> None:
         self._response = response
-        self._most = most
+        self._max_bytes = max_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        content, ended = self._response.content, asyncio.Event()
-        content.on_eof(ended.set)
+        content, finished = self._response.content, asyncio.Event()
+        content.on_eof(finished.set)
         size = pieces = 0
-        while part := await self._next():
-            size, pieces = size + len(part), pieces + 1
-            if size > self._most:
+        while chunk := await self._next():
+            size, pieces = size + len(chunk), pieces + 1
+            if size > self._max_bytes:
                 raise _too_long()
-            yield part
-            if pieces >= FIRST_PIECES and len(part) < SMALL_BYTES and not content.is_eof():
+            yield chunk
+            if pieces >= FIRST_PIECES and len(chunk) < SMALL_BYTES and not content.is_eof():
                 with suppress(TimeoutError):
                     async with asyncio.timeout(PAUSE_SECONDS):
-                        await ended.wait()
+                        await finished.wait()
 
     async def _next(self) -> bytes:
         try:
             return await self._response.content.readany()
-        except _FAULTS as error:
-            raise explain(error, self._response.url) from error
+        except _TRANSPORT_ERRORS as error:
+            raise translate_error(error, self._response.url) from error
 
     async def aclose(self) -> None:
         self._response.close()
 
 
-MOST_BYTES = "adaptive_eval.most_bytes"
+MAX_BYTES_EXTENSION = "adaptive_eval.most_bytes"
 """Request extension that lowers the client's limit on the size of the body."""
 
 
@@ -128,39 +128,45 @@ class Transport(httpx2.AsyncBaseTransport):
         self.proxy = proxy
         self._tls = tls  # created at the first https URL, since reading a trust store takes time
         self._max_body = max_body
-        self._opened: aiohttp.ClientSession | None = None
+        self._client_session: aiohttp.ClientSession | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send an httpx2 request."""
         url = URL(str(request.url), encoded=True)
-        most = request.extensions.get(MOST_BYTES, self._max_body)
+        max_bytes = request.extensions.get(MAX_BYTES_EXTENSION, self._max_body)
         connect = request.extensions.get("timeout", {}).get("connect")
-        came = await self.exchange(request.method, url, sent_headers(request), await request.aread(), most, connect)
-        if came.rest is None:
-            return httpx2.Response(came.status, headers=came.headers, content=came.body)
-        return httpx2.Response(came.status, headers=came.headers, stream=came.rest)
+        response = await self.exchange(
+            request.method, url, sent_headers(request), await request.aread(), max_bytes, connect
+        )
+        if response.stream is None:
+            return httpx2.Response(response.status, headers=response.headers, content=response.body)
+        return httpx2.Response(response.status, headers=response.headers, stream=response.stream)
 
     async def exchange(
-        self, method: str, url: URL, headers: SentHeaders, content: bytes, most: int, connect: float | None
+        self, method: str, url: URL, headers: SentHeaders, content: bytes, max_bytes: int, connect: float | None
     ) -> Incoming:
-        """Send a request, after at most `connect` seconds; the body of the response may have `most` bytes."""
+        """Send a request, after at most `connect` seconds; the body of the response may have `max_bytes` bytes."""
         response = await self._send(method, url, headers, content, connect)
         try:
             if response.status == SWITCHING_PROTOCOLS:
-                raise _broken("it switches to another protocol, which was not asked for")
-            if (response.content_length or 0) > most:
+                raise _invalid_response("it switches to another protocol, which was not asked for")
+            if (response.content_length or 0) > max_bytes:
                 raise _too_long()
-            packed = "Content-Encoding" in response.headers
-            kept = [one for one in response.raw_headers if not packed or one[0].lower() not in _UNPACKED]
+            is_compressed = "Content-Encoding" in response.headers
+            raw_headers = [
+                header
+                for header in response.raw_headers
+                if not is_compressed or header[0].lower() not in _COMPRESSION_HEADERS
+            ]
             if not response.content.is_eof():
-                return Incoming(response.status, kept, b"", _Arriving(response, most))
+                return Incoming(response.status, raw_headers, b"", _BodyStream(response, max_bytes))
             body = response.content.read_nowait()
-            if len(body) > most:
+            if len(body) > max_bytes:
                 raise _too_long()
-            return Incoming(response.status, kept, body)
-        except _FAULTS as error:
+            return Incoming(response.status, raw_headers, body)
+        except _TRANSPORT_ERRORS as error:
             response.close()
-            raise explain(error, url) from error
+            raise translate_error(error, url) from error
         except BaseException:
             response.close()
             raise
@@ -182,78 +188,78 @@ class Transport(httpx2.AsyncBaseTransport):
                 )
             except StaleConnection:
                 continue  # the server has closed it before it could read the request
-            except _FAULTS as error:
-                raise explain(error, url, connect) from error
+            except _TRANSPORT_ERRORS as error:
+                raise translate_error(error, url, connect) from error
 
     def _session(self) -> aiohttp.ClientSession:
-        if self._opened is None:
-            self._opened = aiohttp.ClientSession(
+        if self._client_session is None:
+            self._client_session = aiohttp.ClientSession(
                 connector=Connector(),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 skip_auto_headers=_HEADERS_OF_AIOHTTP,
                 trust_env=False,  # True would also read ~/.netrc
-                read_bufsize=WAITING_BYTES,
-                max_line_size=FRAMING_BYTES,
-                max_field_size=FRAMING_BYTES,  # a policy or cookie of a gateway may be long
+                read_bufsize=READ_BUFFER_BYTES,
+                max_line_size=MAX_FRAMING_BYTES,
+                max_field_size=MAX_FRAMING_BYTES,  # a policy or cookie of a gateway may be long
             )
-        return self._opened
+        return self._client_session
 
     async def aclose(self) -> None:
         """Close every connection."""
-        if self._opened is not None:
-            await self._opened.close()
+        if self._client_session is not None:
+            await self._client_session.close()
 
 
 def sent_headers(request: httpx2.Request) -> SentHeaders:
     """The headers of an httpx2 request, without those that follow from its body."""
-    named = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw)
-    return [pair for pair in named if pair[0].lower() not in ("content-length", "transfer-encoding")]
+    headers = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw)
+    return [pair for pair in headers if pair[0].lower() not in ("content-length", "transfer-encoding")]
 
 
 # -- failures ----------------------------------------------------------------------------------------------------
 
-_FAULTS = (aiohttp.ClientError, HttpProcessingError, OSError, UnicodeError, RuntimeError)
-"""What aiohttp raises; a UnicodeError for a host that can have no address, a RuntimeError where uvloop or a body finds
+_TRANSPORT_ERRORS = (aiohttp.ClientError, HttpProcessingError, OSError, UnicodeError, RuntimeError)
+"""Exceptions of aiohttp; UnicodeError for a host that cannot have an address, RuntimeError if uvloop or a body finds
 its connection closed."""
-_CUT = (ContentLengthError, TransferEncodingError)
-"""What a connection is said to have lost that ended in the middle of a body."""
+_TRUNCATION_ERRORS = (ContentLengthError, TransferEncodingError)
+"""Causes of a payload error when a connection ended in the middle of a body."""
 
 
-def explain(error: Exception, url: URL, connect: float | None = None) -> ExchangeError:
-    """The failure that an error of aiohttp means, in plain words."""
+def translate_error(error: Exception, url: URL, connect: float | None = None) -> ExchangeError:
+    """Translate an error of aiohttp into a failure with a plain message."""
     host, port = getattr(error, "host", url.host), getattr(error, "port", url.port)
     if is_out_of_files(error):
         close_all_idle()
-        there = f"no connection to {host}:{port}"
-        return ExchangeError(FailureKind.OUT_OF_FILES, f"{there}: this machine has no open file left for it")
+        no_connection = f"no connection to {host}:{port}"
+        return ExchangeError(FailureKind.OUT_OF_FILES, f"{no_connection}: this machine has no open file left for it")
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return ExchangeError(FailureKind.UNREACHABLE, f"no connection to {host}:{port} within {connect:g} s")
     if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ClientSSLError, aiohttp.InvalidURL, UnicodeError)):
         reason = refusal_reason(getattr(error, "os_error", error))
-        shown = f"no connection to {host}:{port}: {reason}"
+        text = f"no connection to {host}:{port}: {reason}"
         hint = _certificate_hint(error)
-        return ExchangeError(FailureKind.UNREACHABLE, shown if hint is None else f"{hint} ({shown})")
+        return ExchangeError(FailureKind.UNREACHABLE, text if hint is None else f"{hint} ({text})")
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return ExchangeError(FailureKind.UNREACHABLE, f"the proxy refuses to connect: HTTP {error.status}")
     if isinstance(error, (aiohttp.ClientResponseError, HttpProcessingError)):
-        return _broken(" ".join(error.message.rstrip(" ^").split()))
+        return _invalid_response(" ".join(error.message.rstrip(" ^").split()))
     if isinstance(error, aiohttp.ClientPayloadError) and isinstance(error.__cause__, ContentEncodingError):
-        return _broken("its body cannot be decompressed")
-    if isinstance(error, aiohttp.ClientPayloadError) and not isinstance(error.__cause__, _CUT):
-        return _broken("its body is malformed")
-    why = f" ({error})" if isinstance(error, OSError) and error.errno else ""
-    return ExchangeError(FailureKind.RESET, f"the server closed the connection before it answered{why}")
+        return _invalid_response("its body cannot be decompressed")
+    if isinstance(error, aiohttp.ClientPayloadError) and not isinstance(error.__cause__, _TRUNCATION_ERRORS):
+        return _invalid_response("its body is malformed")
+    detail = f" ({error})" if isinstance(error, OSError) and error.errno else ""
+    return ExchangeError(FailureKind.RESET, f"the server closed the connection before it answered{detail}")
 
 
 def refusal_reason(error: BaseException) -> str:
     """The system's reason for a failed connection, without asyncio's description of the call and the address."""
     codes = dict.fromkeys(re.findall(r"\[Errno (\d+)\] Connect call failed", str(error)))
-    said = ", ".join(os.strerror(int(code)) for code in codes) or re.sub(r"\[Errno -?\d+\] ", "", str(error))
-    return said or "it was closed at once"  # such as by a server of http that is asked by https
+    reason = ", ".join(os.strerror(int(code)) for code in codes) or re.sub(r"\[Errno -?\d+\] ", "", str(error))
+    return reason or "it was closed at once"  # for example an http server that is called by https
 
 
-OTHER_NAMES = frozenset({62, 64})
-"""OpenSSL's messages for a certificate of another host or address."""
+OTHER_HOST_CODES = frozenset({62, 64})
+"""OpenSSL's error codes for a certificate of another host or address."""
 
 
 def _certificate_hint(error: aiohttp.ClientError | Exception) -> str | None:
@@ -261,10 +267,10 @@ def _certificate_hint(error: aiohttp.ClientError | Exception) -> str | None:
     cause = getattr(error, "certificate_error", None)
     if not isinstance(cause, ssl.SSLCertVerificationError):
         return None
-    if cause.verify_code in OTHER_NAMES:
-        return "its certificate is of another host: use a name in base_url that the certificate has"
+    if cause.verify_code in OTHER_HOST_CODES:
+        return "its certificate is for another host: use a name in base_url that the certificate contains"
     return (
-        "its certificate is not trusted: name a file with that of its issuer, or with its own, as ca_file of this model"
+        "its certificate is not trusted: set ca_file of this model to a file with the certificate or that of its issuer"
     )
 
 
@@ -280,42 +286,42 @@ class DirectPoster:
     """Sends request bodies without a client of httpx2."""
 
     def __init__(self, transport: Transport, request: httpx2.Request, limit: float) -> None:
-        """`request` is a sample of those to be sent; each may take `limit` seconds."""
+        """`request` is a template of the requests to send; each may take `limit` seconds."""
         self._transport = transport
         self._url = URL(str(request.url), encoded=True)
         self._headers = sent_headers(request)
         self._connect = httpx_timeouts(limit)["connect"]
 
-    def post(self, content: bytes, most: int) -> Awaitable[Incoming]:
-        """Send a body; at most `most` bytes of the response are read."""
-        return self._transport.exchange("POST", self._url, self._headers, content, most, self._connect)
+    def post(self, content: bytes, max_bytes: int) -> Awaitable[Incoming]:
+        """Send a body; at most `max_bytes` bytes of the response are read."""
+        return self._transport.exchange("POST", self._url, self._headers, content, max_bytes, self._connect)
 
 
 class ClientPoster:
     """Sends request bodies through a client of httpx2."""
 
     def __init__(self, client: httpx2.AsyncClient, request: httpx2.Request, limit: float) -> None:
-        """`request` is a sample of those to be sent; each may take `limit` seconds."""
+        """`request` is a template of the requests to send; each may take `limit` seconds."""
         self._client = client
-        self._like = request
+        self._template = request
         self._timeout = httpx_timeouts(limit)
 
-    async def post(self, content: bytes, most: int) -> Incoming:
+    async def post(self, content: bytes, max_bytes: int) -> Incoming:
         """Build a request that differs only in its body, and send it."""
-        like = self._like
-        headers = [pair for pair in like.headers.raw if pair[0].lower() != b"content-length"]
-        extensions = {"timeout": self._timeout, MOST_BYTES: most}
-        request = httpx2.Request(like.method, like.url, headers=headers, content=content, extensions=extensions)
+        template = self._template
+        headers = [pair for pair in template.headers.raw if pair[0].lower() != b"content-length"]
+        extensions = {"timeout": self._timeout, MAX_BYTES_EXTENSION: max_bytes}
+        request = httpx2.Request(template.method, template.url, headers=headers, content=content, extensions=extensions)
         return incoming_response(await self._client.send(request, stream=True))
 
 
 Poster = DirectPoster | ClientPoster
-"""Sends request bodies to one URL, of whose responses at most so many bytes are read."""
+"""Sends request bodies to one URL, and limits the bytes read of each response."""
 
 
 def incoming_response(response: httpx2.Response) -> Incoming:
     """A client's response over our transport."""
-    whole = response.is_stream_consumed
-    rest = None if whole else response.stream
-    assert rest is None or isinstance(rest, httpx2.AsyncByteStream)
-    return Incoming(response.status_code, response.headers.raw, response.content if whole else b"", rest)
+    is_read = response.is_stream_consumed
+    stream = None if is_read else response.stream
+    assert stream is None or isinstance(stream, httpx2.AsyncByteStream)
+    return Incoming(response.status_code, response.headers.raw, response.content if is_read else b"", stream)

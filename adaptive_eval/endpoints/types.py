@@ -18,19 +18,19 @@ from adaptive_eval.base.imports import SPECIFICATION
 from adaptive_eval.base.sections import Section
 
 MAX_CONCURRENCY = 1024
-MOST_BYTES_A_TOKEN = 16
-"""An upper bound on the mean over a longer text, in any language and vocabulary."""
+MAX_BYTES_PER_TOKEN = 16
+"""Upper bound of the mean over a longer text, in any language and vocabulary."""
 TEMPLATE_TOKENS = 512
 """Tokens that a chat template may add to a prompt: the marks of each turn, and often a default system message (who made
 the model, today's date, how to reason)."""
 DEFAULT_KEY = "OPENAI_API_KEY"
-"""The variable of one provider, which its servers need not name; its value is sent to no other server."""
+"""Variable with the key of one provider, used by default for its servers; its value is sent to no other server."""
 PROVIDER = "api.openai.com"
 
 KEEP_TOKENS = "tokens"
 """In `sampling.logprobs`: keep the log-probability of each token with its answer."""
 RESPONSE_FORMAT = "response_format"
-"""Body key of a judge's request; if a server refuses it, replies can be read without it."""
+"""Body key of a judge's request; if a server refuses it, replies can be parsed without it."""
 FIXED_BODY_KEYS = frozenset({"model", "messages", "prompt", "seed", "n", "stream"})
 """Body keys that carry the trial itself; `extra_body` may not override them."""
 
@@ -102,14 +102,14 @@ class Sampling(_Section):
 
     @property
     def longest_answer(self) -> int | None:
-        """Most tokens of an answer, if the settings limit them."""
-        told = self.extra_body.get("max_completion_tokens", self.max_tokens)
-        return told if isinstance(told, int) else None
+        """Maximum tokens of an answer, if the settings limit them."""
+        limit = self.extra_body.get("max_completion_tokens", self.max_tokens)
+        return limit if isinstance(limit, int) else None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if taken := sorted(FIXED_BODY_KEYS & self.extra_body.keys()):
-            raise ValueError(f"extra_body may not set {', '.join(taken)}: a request takes these from its trial")
+        if reserved := sorted(FIXED_BODY_KEYS & self.extra_body.keys()):
+            raise ValueError(f"extra_body may not set {', '.join(reserved)}: a request takes these from its trial")
         return self
 
 
@@ -186,9 +186,10 @@ class EndpointConfig(_Section):
         return (self.base_url,) if isinstance(self.base_url, str) else self.base_url
 
 
-def gpu_share(gpus: float | None, config: "EndpointConfig", abreast: int) -> float:
-    """The GPUs of a model's servers per answer, with `abreast` in flight at each replica, of all models there."""
-    return (gpus or 0.0) / len(config.replicas) / abreast
+def gpu_share(gpus: float | None, config: "EndpointConfig", concurrent_answers: int) -> float:
+    """The GPUs of a model's servers per answer, with `concurrent_answers` in flight at each replica, of all models
+    there."""
+    return (gpus or 0.0) / len(config.replicas) / concurrent_answers
 
 
 def _is_provider(url: str) -> bool:
@@ -243,15 +244,15 @@ class Answer:
     """Seconds from sending the request to the last byte."""
     reasoning: str | None = None
     prompt_tokens: int = 0
-    """This answer's share: the sum over n answers counts their common prompt once."""
+    """This answer's share: the sum over n answers counts their shared prompt once."""
     completion_tokens: int = 0
     ttft: float | None = None
     attempts: int = 1
     completion_bpt: float | None = None
     prompt_bpt: float | None = None
     signals: frozenset[Signal] = frozenset()
-    abreast: int | None = None
-    """Answers that its replica may work on at the same time, sharing its GPUs."""
+    concurrent_answers: int | None = None
+    """Answers that its replica may generate at the same time, sharing its GPUs."""
     slot: tuple[tuple[str, float], ...] = ()
     """Likeliest first tokens with log-probabilities, if a chat asked for them."""
     token_logprobs: AnswerLogprobs | None = None
@@ -310,7 +311,7 @@ class EndpointStats:
     """One model's traffic so far."""
 
     in_flight: int = 0
-    """Requests that its servers have now."""
+    """Requests at its servers now."""
     requests: int = 0
     retries: int = 0
     errors: Mapping[str, int] = field(default_factory=dict)
@@ -318,10 +319,10 @@ class EndpointStats:
     last_error: str = ""
     """The message of the last failed attempt."""
     lost: int = 0
-    """Answers that may have been generated but did not arrive, or count for nothing."""
+    """Answers that may have been generated but did not arrive or were not used."""
     in_vain: tuple[Answer, ...] = ()
-    """Those of them whose usage is known, without their texts."""
-    aside: int = 0
+    """Lost answers whose usage is known, without their texts."""
+    stuck_requests: int = 0
     """Requests that keep failing while others are answered; others take their places."""
     oldest: float = 0.0
     """Age in seconds of the oldest attempt in flight."""
@@ -331,45 +332,45 @@ class EndpointStats:
     notices: tuple[Notice, ...] = ()
 
 
-def summed_stats(each: Sequence[EndpointStats]) -> EndpointStats:
-    """The traffic of several endpoints, simultaneous or successive, as one model's."""
+def summed_stats(all_stats: Sequence[EndpointStats]) -> EndpointStats:
+    """Sum the traffic of several endpoints of one model, simultaneous or successive."""
     return EndpointStats(
-        in_flight=sum(one.in_flight for one in each),
-        requests=sum(one.requests for one in each),
-        retries=sum(one.retries for one in each),
-        errors=dict(sum((Counter(one.errors) for one in each), Counter())),
-        last_error=next((one.last_error for one in reversed(each) if one.last_error), ""),
-        lost=sum(one.lost for one in each),
-        in_vain=tuple(answer for one in each for answer in one.in_vain),
-        aside=sum(one.aside for one in each),
-        oldest=max((one.oldest for one in each), default=0.0),
-        prompt_tokens=sum(one.prompt_tokens for one in each),
-        completion_tokens=sum(one.completion_tokens for one in each),
-        replicas=tuple(replica for one in each for replica in one.replicas),
-        notices=tuple(dict.fromkeys(notice for one in each for notice in one.notices)),
+        in_flight=sum(stats.in_flight for stats in all_stats),
+        requests=sum(stats.requests for stats in all_stats),
+        retries=sum(stats.retries for stats in all_stats),
+        errors=dict(sum((Counter(stats.errors) for stats in all_stats), Counter())),
+        last_error=next((stats.last_error for stats in reversed(all_stats) if stats.last_error), ""),
+        lost=sum(stats.lost for stats in all_stats),
+        in_vain=tuple(answer for stats in all_stats for answer in stats.in_vain),
+        stuck_requests=sum(stats.stuck_requests for stats in all_stats),
+        oldest=max((stats.oldest for stats in all_stats), default=0.0),
+        prompt_tokens=sum(stats.prompt_tokens for stats in all_stats),
+        completion_tokens=sum(stats.completion_tokens for stats in all_stats),
+        replicas=tuple(replica for stats in all_stats for replica in stats.replicas),
+        notices=tuple(dict.fromkeys(notice for stats in all_stats for notice in stats.notices)),
     )
 
 
-Again = Callable[[], Awaitable[bool]]
+RetryGate = Callable[[], Awaitable[bool]]
 """Returns whether a lost request, which may have cost something, may be repeated; may take a while."""
 
 
 @runtime_checkable
 class Reachable(Protocol):
-    """An `Endpoint` at servers of others, which are up or not when a run starts."""
+    """An `Endpoint` whose servers are not started by the run, and may be down when it starts."""
 
     async def unreachable(self) -> str | None:
-        """Why no connection can be made to any of its servers; None if one can, or nobody can tell."""
+        """Why no connection can be made to any of its servers; None if one can, or if it is unknown."""
 
 
 class Endpoint(Protocol):
-    """One model that can be asked, with all its replicas."""
+    """One model that answers prompts, with all its replicas."""
 
-    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+    async def sample(self, prompt: Prompt, seeds: range, retry_gate: RetryGate | None = None) -> list[Answer]:
         """Sample one answer per seed, in their order; a failed request is repeated inside with the same seeds.
 
-        Raises `Unavailable` if no replica or no attempt is left, `Rejected` for failures that no retry can mend, and
-        `RetryNotAllowed` if `again` forbids repeating a lost request (counted by `stats.lost`).
+        Raises `Unavailable` if no replica or no attempt is left, `Rejected` for failures that no retry can fix, and
+        `RetryNotAllowed` if `retry_gate` forbids repeating a lost request (counted by `stats.lost`).
         """
 
     async def check(self) -> Health:

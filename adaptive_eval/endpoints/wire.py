@@ -2,8 +2,8 @@
 
 n = len(seeds) answers with seed s = seeds[0] get the seeds s .. s+n-1, as vLLM and llama-server define it.
 
-llama-server's usage covers only one of n choices, but its stream has the usage of each: so n answers are requested as a
-stream, unless their log-probabilities count them (its stream omits that of the last token).
+llama-server's usage covers only one of n choices, but its stream has the usage of each. So n answers are requested as a
+stream, unless their log-probabilities give the counts (its stream omits that of the last token).
 """
 
 from collections.abc import Mapping
@@ -24,8 +24,8 @@ _PLAIN_KEYS = (
     "stop",
     "reasoning_effort",
 )
-_TINY_ANSWER = 16
-STREAM_FROM = 1024
+TINY_MAX_TOKENS = 16
+MIN_STREAM_TOKENS = 1024
 """`max_tokens` from which answers are streamed by default.
 
 Each streamed token costs tens of microseconds of CPU (some 3% of a core at 1,000 tokens a second), an unstreamed
@@ -34,12 +34,12 @@ response 200 in all; shorter ones are streamed as soon as one takes far longer t
 _STREAM = {"stream": True, "stream_options": {"include_usage": True}}
 SERVER_DEFAULT = "server default"
 
-_ENVELOPE = 1024 * 1024
-_TOKEN = 256
+_ENVELOPE_BYTES = 1024 * 1024
+_TOKEN_BYTES = 256
 """Upper bound on the mean bytes of a token: the longest in any vocabulary have 128, and JSON turns some into six."""
-_EVENT = 1024
-"""Bytes around a token that is streamed alone."""
-_LOGPROB = 512
+_EVENT_BYTES = 1024
+"""Bytes around a token in its own event."""
+_LOGPROB_BYTES = 512
 """Bytes of a token or alternative with its log-probability: the token as text and as a list of bytes."""
 
 
@@ -60,31 +60,31 @@ def _logprob_keys(config: EndpointConfig, sampling: Sampling) -> dict[str, objec
 
 
 def sent_sampling(config: EndpointConfig, sampling: Sampling) -> dict[str, object]:
-    """The sampling settings sent with every request; the server chooses the others."""
+    """Sampling settings sent with every request; the server chooses the others."""
     plain = {key: getattr(sampling, key) for key in _PLAIN_KEYS}
-    told: dict[str, object] = {key: SERVER_DEFAULT if value is None else value for key, value in plain.items()}
-    return {**told, **_logprob_keys(config, sampling), **sampling.extra_body}
+    values: dict[str, object] = {key: SERVER_DEFAULT if value is None else value for key, value in plain.items()}
+    return {**values, **_logprob_keys(config, sampling), **sampling.extra_body}
 
 
-def stream_several(body: Mapping[str, object]) -> Mapping[str, object]:
+def stream_if_several(body: Mapping[str, object]) -> Mapping[str, object]:
     """The request to a server that reports the tokens of each of several answers only in a stream."""
     return body if "n" not in body or body.get("logprobs") else {**body, **_STREAM}
 
 
 def longest_response(body: Mapping[str, object], length: int) -> int:
-    """Most bytes that the response to this request of `length` bytes can have."""
-    most = body.get("max_tokens") or body.get("max_completion_tokens")
-    if not isinstance(most, int) or isinstance(most, bool):
+    """Maximum bytes of the response to this request of `length` bytes."""
+    max_tokens = body.get("max_tokens") or body.get("max_completion_tokens")
+    if not isinstance(max_tokens, int) or isinstance(max_tokens, bool):
         return MAX_BODY
-    number = body.get("n")
+    answers_asked = body.get("n")
     logprobs, alternatives = body.get("logprobs"), body.get("top_logprobs") or 0
     if isinstance(logprobs, int) and not isinstance(logprobs, bool):
         alternatives = logprobs
-    listed = 1 + alternatives if logprobs and isinstance(alternatives, int) else 0
-    token = _TOKEN + _EVENT * bool(body.get("stream")) + _LOGPROB * listed
-    asked = length * (token if "prompt_logprobs" in body or body.get("echo") else 1)
-    answers = number if isinstance(number, int) else 1
-    return min(_ENVELOPE + asked * answers + most * answers * token, MAX_BODY)
+    logprobs_per_token = 1 + alternatives if logprobs and isinstance(alternatives, int) else 0
+    token = _TOKEN_BYTES + _EVENT_BYTES * bool(body.get("stream")) + _LOGPROB_BYTES * logprobs_per_token
+    prompt_bytes = length * (token if "prompt_logprobs" in body or body.get("echo") else 1)
+    answers = answers_asked if isinstance(answers_asked, int) else 1
+    return min(_ENVELOPE_BYTES + prompt_bytes * answers + max_tokens * answers * token, MAX_BODY)
 
 
 def streams(config: EndpointConfig, sampling: Sampling) -> bool:
@@ -94,12 +94,12 @@ def streams(config: EndpointConfig, sampling: Sampling) -> bool:
     """
     if config.stream is not None:
         return config.stream
-    longest = sampling.longest_answer
-    return (longest is None or longest >= STREAM_FROM) and _may_be_streamed(config, sampling)
+    longest_answer = sampling.longest_answer
+    return (longest_answer is None or longest_answer >= MIN_STREAM_TOKENS) and _may_be_streamed(config, sampling)
 
 
 def _may_be_streamed(config: EndpointConfig, sampling: Sampling) -> bool:
-    """Whether the configuration leaves it open, and nothing is asked for that a stream lacks."""
+    """Whether the configuration allows both, and nothing is requested that a stream lacks."""
     return config.stream is None and not (sampling.logprobs or config.prompt_logprobs)
 
 
@@ -113,22 +113,23 @@ class BodyBuilder:
 
     def __init__(self, config: EndpointConfig, sampling: Sampling) -> None:
         self._api = config.api
-        self._may_do_without = config.stream is None
+        self._may_omit_stream = config.stream is None
         self._fixed: dict[str, object] = {"model": config.model}
         for key in _PLAIN_KEYS:
             value = getattr(sampling, key)
             if value is not None:
                 self._fixed[key] = value
         self._fixed |= _logprob_keys(config, sampling)
-        self._could_stream = _may_be_streamed(config, sampling) and not streams(config, sampling)
+        self._can_switch_to_stream = _may_be_streamed(config, sampling) and not streams(config, sampling)
         if streams(config, sampling):
             self._fixed |= _STREAM
         self._fixed |= sampling.extra_body
         self._unstreamed = unstreamed(self._fixed)
 
     def stream(self) -> bool:
-        """Stream from now on what was asked for in one piece only because it is cheaper; returns whether it was."""
-        changed, self._could_stream = self._could_stream, False
+        """Stream from now on, if streaming was off only because it costs more; returns whether this changed
+        anything."""
+        changed, self._can_switch_to_stream = self._can_switch_to_stream, False
         if changed:
             self._fixed = {**_STREAM, **self._fixed}
         return changed
@@ -151,8 +152,8 @@ class BodyBuilder:
         return body
 
     def tiny(self, prompt: Prompt) -> Mapping[str, object]:
-        """A request that costs next to nothing, to see whether the model answers."""
-        body = self.body(prompt, range(1), not self._may_do_without)
+        """A request that costs almost nothing, to check whether the model answers."""
+        body = self.body(prompt, range(1), not self._may_omit_stream)
         limit = "max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"
-        body[limit] = _TINY_ANSWER
+        body[limit] = TINY_MAX_TOKENS
         return body

@@ -18,8 +18,8 @@ from adaptive_eval.base.errors import EndpointError, GraderError, JudgeFailed
 from adaptive_eval.base.seeds import SEED_SPAN
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.endpoint import open_endpoint
-from adaptive_eval.endpoints.failures import OF_AN_OPTION, Refusal
-from adaptive_eval.endpoints.types import Again, Answer, Endpoint, Notice
+from adaptive_eval.endpoints.failures import OPTION_REFUSAL_STATUSES, Refusal
+from adaptive_eval.endpoints.types import Answer, Endpoint, Notice, RetryGate
 from adaptive_eval.graders.asked import AskedGrader, GraderReply, Vote, usage_signals
 from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.graders.pool import Grading, GradingPool, make_grade
@@ -48,14 +48,14 @@ class GraderClient:
         self._structured = grader.may_be_structured
         self._notices, self._counted_lost = notices, 0
 
-    async def votes(self, transcripts: Transcripts, first_seed: int, retry_gate: Again | None) -> Sequence[Vote]:
+    async def votes(self, transcripts: Transcripts, first_seed: int, retry_gate: RetryGate | None) -> Sequence[Vote]:
         """Request all votes on an answer, each with its own seed."""
         seeds = range(first_seed, first_seed + self.grader.votes)
         orders = range(len(self.grader.form.answers))
         votes = ([self._reply(transcripts, order, seed, retry_gate) for order in orders] for seed in seeds)
         return await asyncio.gather(*(asyncio.gather(*replies) for replies in votes))
 
-    async def request(self, sent: Transcript, seed: int, retry_gate: Again | None) -> GraderReply:
+    async def request(self, sent: Transcript, seed: int, retry_gate: RetryGate | None) -> GraderReply:
         """Request one reply, whose format is not enforced."""
         return await self._reply(lambda structured: (sent,), 0, seed, retry_gate)
 
@@ -64,7 +64,9 @@ class GraderClient:
         for endpoint in self._endpoints.values():
             await endpoint.close()
 
-    async def _reply(self, transcripts: Transcripts, order: int, seed: int, retry_gate: Again | None) -> GraderReply:
+    async def _reply(
+        self, transcripts: Transcripts, order: int, seed: int, retry_gate: RetryGate | None
+    ) -> GraderReply:
         async with self._slots:
             structured = self._structured
             reply = await self._sample(transcripts(structured)[order], seed, retry_gate, structured=structured)
@@ -77,7 +79,9 @@ class GraderClient:
                     self._notices.append(Notice("judge_unstructured", notice))
             return reply
 
-    async def _sample(self, sent: Transcript, seed: int, retry_gate: Again | None, *, structured: bool) -> GraderReply:
+    async def _sample(
+        self, sent: Transcript, seed: int, retry_gate: RetryGate | None, *, structured: bool
+    ) -> GraderReply:
         seed %= SEED_SPAN
         may_retry = None if retry_gate is None else partial(self._may_retry, retry_gate)
         reply, kind = GraderReply(sent, structured), self.grader.kind
@@ -86,7 +90,7 @@ class GraderClient:
                 sent.prompt, range(seed, seed + 1), may_retry
             )
         except EndpointError as error:
-            refused = isinstance(error, Refusal) and error.status in OF_AN_OPTION
+            refused = isinstance(error, Refusal) and error.status in OPTION_REFUSAL_STATUSES
             failure = f"the {kind} did not reply: {error}"
             return reply._replace(error=failure, lost=self._has_lost_reply(), refused=refused)
         if "unanswered" in answer.signals:
@@ -94,7 +98,7 @@ class GraderClient:
             return reply._replace(error=failure, lost=self._has_lost_reply())
         return reply._replace(answer=answer, lost="timed_out" in answer.signals and self._has_lost_reply())
 
-    async def _may_retry(self, retry_gate: Again) -> bool:
+    async def _may_retry(self, retry_gate: RetryGate) -> bool:
         return not self._has_lost_reply() or await retry_gate()
 
     def _has_lost_reply(self) -> bool:
@@ -163,7 +167,7 @@ class AskingPool(Grading):
         costs = [_lost_reply(grader, lost) for grader in self._graders.values()]
         return Cost(*(max(values) for values in zip(*costs, strict=True)))
 
-    async def grade(self, answer: Answer, question: Question, retry_gate: Again | None = None) -> Grade:
+    async def grade(self, answer: Answer, question: Question, retry_gate: RetryGate | None = None) -> Grade:
         """Grade an answer; raises `JudgeFailed` with the reason and the cost if there is no grade.
 
         `retry_gate` is called before a lost reply is requested again, and counts its cost. The cost of a lost reply
@@ -174,7 +178,7 @@ class AskingPool(Grading):
         marks, cost = await self.ask(answer, question, retry_gate)
         return replace(make_grade(answer, marks, self.rubric, question.id), cost=cost)
 
-    async def ask(self, answer: Answer, question: Question, retry_gate: Again | None) -> tuple[Marks, Cost]:
+    async def ask(self, answer: Answer, question: Question, retry_gate: RetryGate | None) -> tuple[Marks, Cost]:
         """The marks and the cost of an answer, by requests if it needs any."""
         name = self._name(question)
         grader, clients, replies = self._graders[name], self._clients[name], list[GraderReply]()

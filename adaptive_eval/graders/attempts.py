@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from adaptive_eval.base.errors import GraderError, GraderExhausted
-from adaptive_eval.endpoints.types import Again, Answer
+from adaptive_eval.endpoints.types import Answer, RetryGate
 from adaptive_eval.questions.types import Question
 
 ATTEMPTS = 3
@@ -14,10 +14,10 @@ Result = TypeVar("Result")
 
 
 async def grade_or_error(
-    grade: Callable[[Answer, Question, Again | None], Awaitable[Result]],
+    grade: Callable[[Answer, Question, RetryGate | None], Awaitable[Result]],
     answer: Answer,
     question: Question,
-    again: Again | None = None,
+    again: RetryGate | None = None,
 ) -> Result | GraderError:
     """Grade an answer; returns the error of the last attempt, or of the server if it gave no answer."""
     if "unanswered" in answer.signals:

@@ -19,7 +19,7 @@ from typing import Self
 
 from adaptive_eval.base.errors import GraderError, GraderExhausted
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.types import Again, Answer, Notice
+from adaptive_eval.endpoints.types import Answer, Notice, RetryGate
 from adaptive_eval.graders.rubric import Rubric, apply_rubric
 from adaptive_eval.graders.types import (
     FLAGS,
@@ -229,7 +229,7 @@ class Grading:
         """The grade of an answer if that takes no waiting; raises `GraderError` if the grader fails."""
         return None
 
-    async def grade(self, answer: Answer, question: Question, retry_gate: Again | None = None) -> Grade:
+    async def grade(self, answer: Answer, question: Question, retry_gate: RetryGate | None = None) -> Grade:
         """Grade an answer; `retry_gate` is called before a request with a lost reply is repeated."""
         raise NotImplementedError
 
@@ -254,7 +254,7 @@ class GradingPool(Grading):
         self._grader, self.rubric = grader, rubric
         self._workers = Workers(grader, folder, keys)
 
-    async def grade(self, answer: Answer, question: Question, retry_gate: Again | None = None) -> Grade:
+    async def grade(self, answer: Answer, question: Question, retry_gate: RetryGate | None = None) -> Grade:
         marks = answer.require_marks() if isinstance(answer, MarkedAnswer) else await self.marks(answer.text, question)
         return make_grade(answer, marks, self.rubric, question.id)
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from adaptive_eval.base.errors import ConfigError, GraderError, Unavailable
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.types import Again, Answer
+from adaptive_eval.endpoints.types import Answer, RetryGate
 from adaptive_eval.graders.asking import AskingPool, replies_cost
 from adaptive_eval.graders.types import Marks
 from adaptive_eval.graders.verifier import LABELS, TOP_TOKENS, LabelScores, Verifier, label_scores
@@ -48,7 +48,7 @@ class VerifierPool(AskingPool):
     def _asking(self) -> asyncio.Lock:
         return asyncio.Lock()
 
-    async def ask(self, answer: Answer, question: Question, retry_gate: Again | None) -> tuple[Marks, Cost]:
+    async def ask(self, answer: Answer, question: Question, retry_gate: RetryGate | None) -> tuple[Marks, Cost]:
         keyed = None if self.others is None else await self.others.marks(answer.text, question)
         marks, cost = await super().ask(answer, question, retry_gate)
         return marks if keyed is None else Marks({**marks.signals, **keyed.signals}, keyed.extracted), cost
@@ -59,7 +59,7 @@ class VerifierPool(AskingPool):
                 self.scores = (await self.ask_baseline()).scores
             return self.scores.values
 
-    async def ask_baseline(self, retry_gate: Again | None = None) -> VerifierBaseline:
+    async def ask_baseline(self, retry_gate: RetryGate | None = None) -> VerifierBaseline:
         """Send the request without content; it is the first request, so that an unsuitable server is noticed at once.
 
         `retry_gate` is called before a lost reply is requested again, and counts its cost.

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from adaptive_eval.base.errors import ConfigError, Rejected, RetryNotAllowed, Unavailable
 from adaptive_eval.endpoints.answers import NO_USAGE, text_signals
 from adaptive_eval.endpoints.traffic import Traffic
-from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Message, Notice, Prompt, Signal
+from adaptive_eval.endpoints.types import Answer, EndpointStats, Message, Notice, Prompt, RetryGate, Signal
 from adaptive_eval.graders.types import INSPECT_LETTERS, NEEDS_RUBRIC, Marks, SampleAnswer
 from adaptive_eval.inspect.process import InspectProcess
 from adaptive_eval.inspect.types import SampleRequest
@@ -95,7 +95,7 @@ class InspectEndpoint:
         """Lost samples whose usage is known."""
         process.on_repeat[number] = partial(self._count_failure, "request_error")
 
-    async def answer(self, prompt: Prompt, trial: int, seed: int, again: Again | None) -> Answer:
+    async def answer(self, prompt: Prompt, trial: int, seed: int, again: RetryGate | None) -> Answer:
         """Run the sample of a trial.
 
         If all attempts fail, it gets no answer if other samples of its benchmark have one; else the model is
@@ -126,7 +126,7 @@ class InspectEndpoint:
         raise Unavailable(f"no sample{f' of benchmark {benchmark}' if benchmark else ''} is answered: {why}")
 
     async def _try_sample(
-        self, benchmark: str, prompt: Prompt, trial: int, seed: int, again: Again | None
+        self, benchmark: str, prompt: Prompt, trial: int, seed: int, again: RetryGate | None
     ) -> _TriedSample:
         """Run a sample with a limited number of attempts."""
         question, task, sent = prompt.question or "", self._tasks[benchmark], list[dict[str, str]]()

@@ -1,1 +1,1 @@
-"""Labels that people give to answers: their file, the page to give them on, and what they say of the grader."""
+"""Human labels for answers: their file, the page to enter them, and what they show about the grader."""

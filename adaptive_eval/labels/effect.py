@@ -14,34 +14,34 @@ DECIDED = (Verdict.RESOLVED, Verdict.TIED)
 
 
 def choose_answers_to_label(stored: StoredRun, labels: Labels, number: int) -> list[Labelled]:
-    """Choose the answers whose labels help most to decide comparisons; `labels` are those that there are.
+    """Choose the answers whose labels help most to decide comparisons; `labels` are the existing labels.
 
-    The model is the one whose next label reduces the variances of comparisons that are undecided after correction
-    most. Its answers come from each benchmark and each question in turn, in a pseudorandom order that depends on their
-    names alone, so that they are chosen regardless of their content.
+    The next model is the one whose next label most reduces the variances of comparisons that are undecided after
+    correction. Its answers come from each benchmark and each question in turn, in a pseudorandom order that depends
+    only on their names, so the choice does not depend on their content.
     """
-    waiting = _unlabelled_answers(stored, labels)
+    candidates = _unlabelled_answers(stored, labels)
     results = stored.results(running=True)
     counts = Counter(at.model for at in labels)
     chosen: list[Labelled] = []
-    while len(chosen) < number and any(waiting.values()):
-        models = (name for name, answers in waiting.items() if answers)
+    while len(chosen) < number and any(candidates.values()):
+        models = (name for name, answers in candidates.items() if answers)
         model = max(models, key=lambda name: _label_gain(name, counts[name], results))
-        chosen.append(waiting[model].pop(0))
+        chosen.append(candidates[model].pop(0))
         counts[model] += 1
     return chosen
 
 
-def _label_gain(model: str, number: int, results: Results | None) -> tuple[float, int]:
-    """Sort key of a model with so many labels: how much the next one reduces the variances of its undecided
+def _label_gain(model: str, labels_so_far: int, results: Results | None) -> tuple[float, int]:
+    """Sort key of a model with this many labels: how much the next label reduces the variances of its undecided
     comparisons, then the fewest labels."""
     labelled = () if results is None or results.labelled is None else results.labelled.models
     row = next((row for row in labelled if row.name == model), None)
     if results is None or row is None or row.shift_sigma is None:
-        return float("inf"), -number
-    less = row.shift_sigma**2 * row.labels * (1.0 / number - 1.0 / (number + 1))
+        return float("inf"), -labels_so_far
+    variance_drop = row.shift_sigma**2 * row.labels * (1.0 / labels_so_far - 1.0 / (labels_so_far + 1))
     undecided = (pair for pair in results.pairs if pair.verdict not in DECIDED and model in (pair.better, pair.worse))
-    return sum(less / pair.sigma**2 for pair in undecided if pair.sigma), -number
+    return sum(variance_drop / pair.sigma**2 for pair in undecided if pair.sigma), -labels_so_far
 
 
 def _unlabelled_answers(stored: StoredRun, labels: Labels) -> dict[str, list[Labelled]]:
@@ -50,14 +50,14 @@ def _unlabelled_answers(stored: StoredRun, labels: Labels) -> dict[str, list[Lab
     for row in judged_rows(stored):
         cells[row.model, row.question].append(Labelled(row.model, row.question, row.trial))
     queues: dict[tuple[str, str], list[tuple[int, bytes, Labelled]]] = defaultdict(list)
-    named = bool(stored.setup.config.benchmarks)
+    has_benchmarks = bool(stored.setup.config.benchmarks)
     for (model, question), answers in cells.items():
-        queue = queues[model, benchmark_named(question) if named else ""]
+        queue = queues[model, benchmark_named(question) if has_benchmarks else ""]
         queue += [(turn, _draw_key(at), at) for turn, at in enumerate(sorted(answers, key=_draw_key))]
-    waiting: dict[str, list[tuple[int, bytes, Labelled]]] = defaultdict(list)
+    by_model: dict[str, list[tuple[int, bytes, Labelled]]] = defaultdict(list)
     for (model, _), queue in queues.items():
-        waiting[model] += [(place, key, at) for place, (_, key, at) in enumerate(sorted(queue))]
-    return {model: [at for _, _, at in sorted(answers) if at not in labels] for model, answers in waiting.items()}
+        by_model[model] += [(place, key, at) for place, (_, key, at) in enumerate(sorted(queue))]
+    return {model: [at for _, _, at in sorted(answers) if at not in labels] for model, answers in by_model.items()}
 
 
 def _draw_key(at: Labelled) -> bytes:

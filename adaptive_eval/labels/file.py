@@ -1,4 +1,4 @@
-"""Giving labels: what is shown of an answer, labels from a user's own file, and adding them to those of a run."""
+"""Entering labels: the texts shown for an answer, labels from a user's file, and adding labels to a run."""
 
 import csv
 import io
@@ -55,18 +55,18 @@ def parse_labels_file(path: Path) -> Labels:
 
 def require_levels(labels: Labels, grader: GraderOptions, questions: Sequence[str], source: Path) -> None:
     """Raise `ConfigError` if a label of one of these questions has an unknown level."""
-    known = set(questions)
+    known_questions = set(questions)
     for at, label in labels.items():
-        if at.question not in known:
-            continue  # it is not counted, and the report says so
+        if at.question not in known_questions:
+            continue  # it is not counted, as the report notes
         fields = label_fields(grader_of(grader, at.question))
         if not is_label(fields, label):
-            wanted = JOINED.join(
+            expected = JOINED.join(
                 f"one of {' | '.join(field.levels) if len(fields) > 1 else JOINED.join(field.levels)}"
                 for field in fields
             )
             raise ConfigError(
-                f"{source}: the label of {at.model}, {at.question}, trial {at.trial} must be {wanted}, "
+                f"{source}: the label of {at.model}, {at.question}, trial {at.trial} must be {expected}, "
                 f"but got {label!r:.60}"
             )
 
@@ -98,7 +98,7 @@ def add_labels(directory: Path, labels: Labels) -> None:
 
 
 def _truncate_torn_line(file: BinaryIO) -> None:
-    """Remove an incomplete last line, which a kill may leave."""
+    """Remove an incomplete last line after a kill."""
     file.seek(0)
     content = file.read()
     file.truncate(content.rfind(b"\n") + 1)

@@ -1,7 +1,7 @@
-"""Blinded labelling of one answer after the other.
+"""Blinded labelling of one answer after another.
 
-Shown are an answer's question, reference and text, but neither its model nor its grade. A label is on disk before the
-next answer is shown.
+The page shows an answer's question, reference and text, but neither its model nor its grade. A label is stored on disk
+before the next answer is shown.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,13 +19,13 @@ from adaptive_eval.report.transcripts import is_from_inspect, transcript_ends
 from adaptive_eval.running.reporting import apply_labels
 
 LAST_MESSAGE = "last message of its transcript"
-CHUNK = 20
-"""Answers chosen at a time; then the comparisons are looked at again."""
+CHOOSE_AT_A_TIME = 20
+"""Answers chosen at a time, before the comparisons are evaluated again."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerToLabel:
-    """The answer to be labelled now."""
+    """The answer to label now."""
 
     place: int
     """Counted from 1."""
@@ -35,53 +35,53 @@ class AnswerToLabel:
     """Texts by name, with invisible characters written out."""
     fields: tuple[BallotField, ...]
     """The fields of a label, which has a level for each."""
-    given: str | None = None
-    """Its earlier label, if somebody came back to it."""
+    earlier_label: str | None = None
+    """Its earlier label, if the user came back to it."""
 
 
 class LabelSession:
-    """Labels a number of answers of a run, one after the other."""
+    """Labels a number of answers of a run, one after another."""
 
     def __init__(self, run: Path, number: int) -> None:
         self._run, self._number = run, number
         self._chosen: list[tuple[Labelled, tuple[BallotField, ...], Mapping[str, str]]] = []
         self._at = 0
-        self._given: dict[int, str] = {}
+        self._labels_by_place: dict[int, str] = {}
         """Labels by place; "" if it was skipped."""
 
     @property
     def current(self) -> AnswerToLabel | None:
-        """The answer to be labelled now; None if the session is over.
+        """The answer to label now; None if the session is over.
 
-        Raises `ConfigError` if no label could say anything about the run.
+        Raises `ConfigError` if labels cannot be used in this run.
         """
         if self._at == len(self._chosen) and self._at < self._number:
             self._choose()
         if self._at == len(self._chosen):
             return None
         _, fields, texts = self._chosen[self._at]
-        return AnswerToLabel(self._at + 1, self._number, texts, fields, self._given.get(self._at))
+        return AnswerToLabel(self._at + 1, self._number, texts, fields, self._labels_by_place.get(self._at))
 
     def label(self, label: str) -> bool:
-        """Store the label of the current answer; False if its grader knows no such label."""
+        """Store the label of the current answer; False if its grader has no such label."""
         current = self.current
         if current is None or not is_label(current.fields, label):
             return False
         add_labels(self._run, {self._chosen[self._at][0]: label})
-        self._go_on(label)
+        self._advance(label)
         return True
 
     def skip(self) -> None:
-        """Leave the current answer as it is, with or without a label."""
+        """Continue without changing the label of the current answer."""
         if self.current is not None:
-            self._go_on(self._given.get(self._at, ""))
+            self._advance(self._labels_by_place.get(self._at, ""))
 
     def go_back(self) -> None:
-        """Return to the answer before: a later label replaces an earlier one."""
+        """Return to the previous answer: a later label replaces an earlier one."""
         self._at = max(self._at - 1, 0)
 
-    def _go_on(self, label: str) -> None:
-        self._given[self._at] = label
+    def _advance(self, label: str) -> None:
+        self._labels_by_place[self._at] = label
         self._at += 1
 
     def _choose(self) -> None:
@@ -89,16 +89,16 @@ class LabelSession:
         with open_run(self._run) as stored:
             grader = stored.setup.config.grader
             require_useful_labels(grader, stored.rubric)
-            known = {**read_labels(self._run), **dict.fromkeys((at for at, _, _ in self._chosen), "")}
-            wanted = min(self._number - len(self._chosen), CHUNK)
-            chosen = choose_answers_to_label(stored, known, wanted)
+            existing = {**read_labels(self._run), **dict.fromkeys((at for at, _, _ in self._chosen), "")}
+            number = min(self._number - len(self._chosen), CHOOSE_AT_A_TIME)
+            chosen = choose_answers_to_label(stored, existing, number)
             fields = [label_fields(grader_of(grader, at.question)) for at in chosen]
             self._chosen += zip(chosen, fields, _texts(self._run, stored, chosen), strict=True)
 
 
 def _texts(run: Path, stored: StoredRun, chosen: Sequence[Labelled]) -> Iterator[Mapping[str, str]]:
     """Texts of each answer; for a sample of Inspect also its last message, if that is not the answer."""
-    questions = {one.id: one for one in stored.setup.questions}
+    questions = {question.id: question for question in stored.setup.questions}
     records = {at: next(stored.reader.cell(at.model, at.question, at.trial - 1)) for at in chosen}
     inspected = [at for at, record in records.items() if is_from_inspect(record)]
     ends = dict(zip(inspected, transcript_ends(run, [records[at] for at in inspected]), strict=True))

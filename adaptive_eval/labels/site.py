@@ -40,37 +40,37 @@ LAST_RESPONSE_SECONDS = 0.2
 
 def label_assets() -> dict[str, tuple[str, str]]:
     """Type and text of each file under assets/ of the page, by name."""
-    look = style() + (STATIC / "label.css").read_text("utf-8")
+    css = style() + (STATIC / "label.css").read_text("utf-8")
     code = ("text/javascript; charset=utf-8", script("label.js", STATIC))
-    return {**assets(), "app.js": code, "style.css": ("text/css; charset=utf-8", look)}
+    return {**assets(), "app.js": code, "style.css": ("text/css; charset=utf-8", css)}
 
 
 def label_page() -> str:
-    """The page, which fetches what it shows."""
+    """The page, which fetches its content."""
     return fetching_page("Label answers · adaptive-eval", "", {})
 
 
 def label_state(session: LabelSession) -> dict[str, object]:
     """Describe the answer to label now for the page (`LabelState` in label.js)."""
-    now = session.current
-    if now is None:
+    current = session.current
+    if current is None:
         return {"over": True, "place": 0, "number": 0, "given": None, "texts": [], "fields": []}
     return {
         "over": False,
-        "place": now.place,
-        "number": now.number,
-        "given": now.given,
-        "texts": [{"name": name, "text": text} for name, text in now.texts.items()],
-        "fields": [field._asdict() for field in now.fields],
+        "place": current.place,
+        "number": current.number,
+        "given": current.earlier_label,
+        "texts": [{"name": name, "text": text} for name, text in current.texts.items()],
+        "fields": [field._asdict() for field in current.fields],
     }
 
 
 class LabellingSite:
     """Answers requests about one session; `over` is called when the page ends it."""
 
-    def __init__(self, session: LabelSession, over: Callable[[], None]) -> None:
+    def __init__(self, session: LabelSession, on_end: Callable[[], None]) -> None:
         self.secret = secrets.token_urlsafe(16)
-        self._session, self._over = session, over
+        self._session, self._on_end = session, on_end
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="labels")
         self._assets = {name: (kind, text.encode()) for name, (kind, text) in label_assets().items()}
 
@@ -80,18 +80,18 @@ class LabellingSite:
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
         """Respond to a request."""
-        secret, *rest = request_path(request)
+        secret, *path = request_path(request)
         if not is_ip_address(request_host(request)):
             return problem(421, "this address is not served here; use the one that was printed")
         if not compare_digest(secret.encode(), self.secret.encode()):
             return problem(404, "there is nothing here")
         try:
-            return await self._route(request, rest)
+            return await self._route(request, path)
         except AdaptiveEvalError as error:
             return problem(503, str(error))
 
-    async def _route(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
-        match request.method, rest:
+    async def _route(self, request: web.BaseRequest, path: list[str]) -> web.Response:
+        match request.method, path:
             case ("GET" | "HEAD", []):
                 return web.Response(status=308, headers={"Location": f"/{self.secret}/"})
             case ("GET" | "HEAD", [""]):
@@ -102,27 +102,27 @@ class LabellingSite:
             case ("GET" | "HEAD", ["now"]):
                 return await self._respond()
             case ("POST", ["end"]):
-                self._over()
+                self._on_end()
                 return ok(b"{}")
-            case ("POST", ["label" | "skip" | "back" as what]):
-                return await self._respond(what, request.query.get("place", ""), request.query.get("label", ""))
+            case ("POST", ["label" | "skip" | "back" as action]):
+                return await self._respond(action, request.query.get("place", ""), request.query.get("label", ""))
         return problem(404, "there is nothing here")
 
-    async def _respond(self, what: str = "", place: str = "", label: str = "") -> web.Response:
+    async def _respond(self, action: str = "", place: str = "", label: str = "") -> web.Response:
         """Carry out an action, and send the state."""
         loop = asyncio.get_running_loop()
-        state = await loop.run_in_executor(self._thread, self._carry_out, what, place, label)
+        state = await loop.run_in_executor(self._thread, self._carry_out, action, place, label)
         return ok(to_json(state))
 
-    def _carry_out(self, what: str, place: str, label: str) -> dict[str, object]:
-        """Act on the current answer; an action on another place, as from an outdated page, is ignored."""
-        now = self._session.current
-        if place == str(0 if now is None else now.place):
-            if what == "label":
+    def _carry_out(self, action: str, place: str, label: str) -> dict[str, object]:
+        """Act on the current answer; ignore an action on another place, for example from an outdated page."""
+        current = self._session.current
+        if place == str(0 if current is None else current.place):
+            if action == "label":
                 self._session.label(label)
-            elif what == "skip":
+            elif action == "skip":
                 self._session.skip()
-            elif what == "back":
+            elif action == "back":
                 self._session.go_back()
         return label_state(self._session)
 
@@ -132,15 +132,15 @@ async def serve_labelling(session: LabelSession, port: int, ready: Callable[[str
 
     Port 0 takes any free port. Raises `ConfigError` if the port is not available.
     """
-    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
-    def leave() -> None:
-        loop.call_later(LAST_RESPONSE_SECONDS, over.set)
+    def end_soon() -> None:
+        loop.call_later(LAST_RESPONSE_SECONDS, ended.set)
 
-    site = LabellingSite(session, leave)
+    site = LabellingSite(session, end_soon)
     server = PageServer(site.answer, HEADERS, methods=("GET", "HEAD", "POST"))
     with closing(site):
         async with listen_at(server, LOOPBACK, port) as bound:
-            with set_by_signals(over):
+            with set_by_signals(ended):
                 ready(f"http://{LOOPBACK}:{bound}/{site.secret}/")
-                await over.wait()
+                await ended.wait()

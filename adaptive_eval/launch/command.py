@@ -18,30 +18,30 @@ from adaptive_eval.launch.types import HOST, FlagValue, LaunchConfig, Scalar, sp
 
 
 def missing_program(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> str | None:
-    """The problem if the server's program would not be found; None if it would."""
+    """The problem if the server's program is not found; None if it is."""
     program = command[0]
     if os.sep in program:
-        found = shutil.which(folder / program)
-        return None if found else f"{program} is not a program, seen from {folder}"
+        path = shutil.which(folder / program)
+        return None if path else f"{program} is not a program, seen from {folder}"
     if shutil.which(program, path=environment.get("PATH", os.defpath)):
         return None
-    mend = "pip install vllm, or give launch.command" if program == "vllm" else "install it, or give its whole path"
-    return f"the program {program} is not found on the PATH; {mend}"
+    hint = "pip install vllm, or set launch.command" if program == "vllm" else "install it, or give its full path"
+    return f"the program {program} is not found on the PATH; {hint}"
 
 
 NO_VARIABLES: Mapping[str, str] = {}
 SLEEP_VARIABLES = {"VLLM_SERVER_DEV_MODE": "1"}
-"""Variables without which vLLM does not answer /sleep and /wake_up."""
+"""Variables that vLLM needs to support /sleep and /wake_up."""
 VLLM_FLAGS: Mapping[str, FlagValue] = {"generation-config": "vllm"}
-"""Otherwise vLLM takes settings that the run omits, such as top_k, from a file of the model, which no result shows."""
+"""Without this flag vLLM takes omitted settings, such as top_k, from a file of the model, which no result shows."""
 PLACEHOLDER = re.compile(r"\{(port|host|model|place)\}")
 
 
 def server_command(launch: LaunchConfig, served: str, port: str = "PORT", place: str = "PLACE") -> tuple[str, ...]:
     """The words of the command that starts the server; by default with placeholders for port and place."""
-    words = launch.command_words
-    if words is not None:
-        return tuple(_fill_in(word, served, port, place) for word in words)
+    command_words = launch.command_words
+    if command_words is not None:
+        return tuple(_fill_placeholders(word, served, port, place) for word in command_words)
     flags: dict[str, FlagValue] = {"served-model-name": served, "host": HOST, "port": port, **VLLM_FLAGS}
     if launch.sleep:
         flags["enable-sleep-mode"] = True
@@ -55,14 +55,21 @@ def server_environment(
     port: str,
     environment: Mapping[str, str],
     place: str = "",
-    placed: Mapping[str, str] = NO_VARIABLES,
+    pool_variables: Mapping[str, str] = NO_VARIABLES,
 ) -> Mapping[str, str]:
-    """Environment of the server; `placed` are the variables of every server of a pool."""
-    own = {**(SLEEP_VARIABLES if launch.sleep and launch.command_words is None else {}), **placed, **launch.env}
-    return {**environment, **{name: _fill_in(str(value), served, port, place) for name, value in own.items()}}
+    """Environment of the server; `pool_variables` are the variables of every server of a pool."""
+    variables = {
+        **(SLEEP_VARIABLES if launch.sleep and launch.command_words is None else {}),
+        **pool_variables,
+        **launch.env,
+    }
+    return {
+        **environment,
+        **{name: _fill_placeholders(str(value), served, port, place) for name, value in variables.items()},
+    }
 
 
-def _fill_in(text: str, served: str, port: str, place: str) -> str:
+def _fill_placeholders(text: str, served: str, port: str, place: str) -> str:
     values = {"port": port, "host": HOST, "model": served, "place": place}
     return PLACEHOLDER.sub(lambda match: values[match[1]], text)
 
@@ -86,35 +93,37 @@ def _as_word(value: Scalar) -> str:
 
 
 PORT_RANGE = range(20_000, 30_000)
-"""Below the ports of outgoing connections, since a server may bind its port minutes after it was chosen."""
+"""Below the range of outgoing connections, since a server may bind its port minutes after it was chosen."""
 MAX_TRIES = 1000
 
 
 def free_ports() -> Iterator[int]:
-    """Random distinct ports that nothing listens on, reserved among runs on this machine until the generator is closed.
+    """Random distinct free ports, reserved among runs on this machine until the generator is closed.
 
-    Many servers listen only once their model is loaded: if two were started at the same port meanwhile, both would seem
-    ready with the first of them, which would answer for both. A port, which users share, is reserved by binding the UDP
+    Many servers listen only once their model is loaded. If two were started at the same port meanwhile, both would seem
+    ready with the first of them, which would answer for both. A port is reserved, for all users, by binding the UDP
     port of the same number, which model servers do not use.
     """
-    held: list[int] = []
+    descriptors: list[int] = []
     try:
-        yield from (port for port in random.sample(PORT_RANGE, MAX_TRIES) if is_free(port) and _reserve(port, held))
+        yield from (
+            port for port in random.sample(PORT_RANGE, MAX_TRIES) if is_free(port) and _reserve(port, descriptors)
+        )
         raise LaunchFailed(f"no free port was found among {MAX_TRIES} between {PORT_RANGE[0]} and {PORT_RANGE[-1]}")
     finally:
-        for descriptor in held:
+        for descriptor in descriptors:
             os.close(descriptor)
 
 
-def _reserve(port: int, held: list[int]) -> bool:
-    """Reserve a port, by a descriptor that is added to `held`; False if somebody has it."""
+def _reserve(port: int, descriptors: list[int]) -> bool:
+    """Reserve a port by a descriptor, which is added to `descriptors`; False if it is already reserved."""
     reserving = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         reserving.bind((HOST, port))
     except OSError as error:  # other errors say nothing about the port, which was chosen at random
         reserving.close()
         return error.errno != errno.EADDRINUSE
-    held.append(reserving.detach())  # a socket would warn if it were collected
+    descriptors.append(reserving.detach())  # a socket would warn if it were collected
     return True
 
 

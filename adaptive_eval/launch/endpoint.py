@@ -1,9 +1,9 @@
-"""The endpoint of a model whose servers come and go, at one place or at several.
+"""The endpoint of a model whose servers start and stop, at one or several places.
 
-While a server is up it has an endpoint of its own, which is closed when the server has ended. A request goes to the
-server with the fewest requests, and waits if none is up. Requests in flight when a server ended are repeated, with the
-same seeds, as soon as one is up, since a restart may take longer than the time-outs for other people's servers. If a
-request times out at a server that still runs, the server hangs, and is restarted too.
+Each running server has its own endpoint, which is closed when the server has ended. A request goes to the server with
+the fewest requests, and waits if no server is up. If a server ends, its requests in flight are repeated, with the same
+seeds, as soon as a server is up, since a restart may take longer than the timeouts for external servers. If a request
+times out at a running server, the server hangs, and is restarted too.
 """
 
 import asyncio
@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from adaptive_eval.base.errors import LaunchFailed, RetryNotAllowed, Unavailable
-from adaptive_eval.endpoints.time_limit import EndableBlock
-from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt, summed_stats
+from adaptive_eval.endpoints.time_limit import CancelScope
+from adaptive_eval.endpoints.types import Answer, EndpointStats, Health, Prompt, RetryGate, summed_stats
 
 
 class ServerClient(Protocol):
-    """What asks a server that is up; how it is asked is known to who asks (`Ask`)."""
+    """Client of a running server; an `Ask` calls it."""
 
     async def check(self) -> Health:
         """Check the server."""
@@ -31,83 +31,85 @@ class ServerClient(Protocol):
 
 
 Ask = Callable[[Any], Awaitable[Sequence[Answer]]]
-"""Asks the endpoint of a server that is up."""
+"""Sends a request to the endpoint of a running server."""
 
 
 class ServerGone(Exception):
-    """A server has ended, or cannot be reached; its requests have to be repeated."""
+    """A server has ended or cannot be reached; its requests must be repeated."""
 
 
 class ServedPlace:
-    """A place where a model's server comes and goes, with its state and its requests."""
+    """A place where a model's server starts and stops, with its state and its requests."""
 
     def __init__(self) -> None:
         self.changed: Callable[[], None] = lambda: None
-        """Called when a server is up, and when it is certain that none will be."""
+        """Called when a server is up, and when it is certain that none will start."""
         self.has_answered: Callable[[], bool] = lambda: False
         """Whether the model has answered a request of the run, here or elsewhere."""
         self.endpoint: ServerClient | None = None
         """The server's endpoint, while it is up."""
-        self.gone: str | None = None
-        """Why no server comes up here by itself; None if one may."""
+        self.gone_reason: str | None = None
+        """Why no server will start here by itself; None if one may."""
         self.expected = False
-        """Whether a server is up, or will come up again by itself."""
+        """Whether a server is up, or will start again by itself."""
         self.in_flight = 0
         self.silence: asyncio.Future[str]
         """Done, with the reason, when the current server hangs."""
-        self._ended: asyncio.Event
+        self._end_event: asyncio.Event
         """Set when the current server has ended."""
-        self._blocks: set[EndableBlock] = set()
+        self._scopes: set[CancelScope] = set()
         """Requests in flight."""
-        self._before: list[EndpointStats] = []
+        self._earlier_traffic: list[EndpointStats] = []
         """Summed traffic of earlier servers; empty, or one entry."""
 
     def begin(self, endpoint: ServerClient) -> None:
         """Register a server that is up."""
-        self.endpoint, self.gone, self.expected = endpoint, None, True
+        self.endpoint, self.gone_reason, self.expected = endpoint, None, True
         self.silence = asyncio.get_running_loop().create_future()
-        self._ended = asyncio.Event()
+        self._end_event = asyncio.Event()
         self.changed()
 
-    def leave(self, *, comes_back: bool) -> ServerClient | None:
-        """Unregister the server: requests in flight are repeated. Returns its endpoint, which has to be closed."""
-        ended, self.endpoint = self.endpoint, None
-        if ended is not None:
+    def unregister(self, *, comes_back: bool) -> ServerClient | None:
+        """Unregister the server: requests in flight are repeated. Returns its endpoint, which the caller must close."""
+        endpoint, self.endpoint = self.endpoint, None
+        if endpoint is not None:
             self.expected = comes_back
-            self._ended.set()
-            self._before = [replace(summed_stats([*self._before, ended.stats]), in_flight=0, oldest=0.0, replicas=())]
-            blocks, self._blocks = self._blocks, set()
+            self._end_event.set()
+            self._earlier_traffic = [
+                replace(summed_stats([*self._earlier_traffic, endpoint.stats]), in_flight=0, oldest=0.0, replicas=())
+            ]
+            blocks, self._scopes = self._scopes, set()
             for block in blocks:
                 block.end(ServerGone())
             self.changed()
-        return ended
+        return endpoint
 
     async def end(self) -> None:
         """Unregister the server, which comes back by itself unless it is given up."""
-        if (ended := self.leave(comes_back=True)) is not None:
-            await ended.close()
+        if (endpoint := self.unregister(comes_back=True)) is not None:
+            await endpoint.close()
 
     def give_up(self, reason: str) -> None:
         """Record that the server does not come back by itself: no more requests are sent here."""
-        self.gone, self.expected = reason, False
+        self.gone_reason, self.expected = reason, False
         self.changed()
 
     @property
     def up(self) -> bool:
         """Whether the server can take requests now."""
-        return self.endpoint is not None and self.gone is None
+        return self.endpoint is not None and self.gone_reason is None
 
     @property
     def traffic(self) -> list[EndpointStats]:
         """Traffic so far, to be summed; without replicas while no server is up."""
-        return self._before if self.endpoint is None else [*self._before, self.endpoint.stats]
+        return self._earlier_traffic if self.endpoint is None else [*self._earlier_traffic, self.endpoint.stats]
 
     async def run(self, ask: Ask) -> Sequence[Answer] | None:
-        """Ask the server while it is up; None if it hung and was ended, `ServerGone` if it ended before.
+        """Send a request while the server is up; None if it hung and was ended. Raises `ServerGone` if it ended.
 
         Raises `LaunchFailed` if the endpoint reports that the server will not be restarted.
         """
-        endpoint, ended, silence = self.endpoint, self._ended, self.silence
+        endpoint, ended, silence = self.endpoint, self._end_event, self.silence
         assert endpoint is not None
         self.in_flight += 1
         try:
@@ -119,20 +121,20 @@ class ServedPlace:
             return None
         except LaunchFailed as error:
             if endpoint is self.endpoint:
-                self.leave(comes_back=False)
+                self.unregister(comes_back=False)
                 self.give_up(str(error))
             raise
         finally:
             self.in_flight -= 1
 
     async def _run_while_up(self, endpoint: ServerClient, ask: Ask) -> Sequence[Answer]:
-        block = EndableBlock()
+        scope = CancelScope()
         try:
-            with block:
-                self._blocks.add(block)
+            with scope:
+                self._scopes.add(scope)
                 return await ask(endpoint)
         finally:
-            self._blocks.discard(block)
+            self._scopes.discard(scope)
 
 
 class ServedEndpoint:
@@ -143,9 +145,9 @@ class ServedEndpoint:
         """Whether the model has answered at an earlier start of the run."""
         self.places: list[ServedPlace] = []
         self._up: list[ServedPlace] = []
-        """Places where a server is up, kept since each request needs them."""
+        """Places where a server is up, cached because each request needs them."""
         self._changed = asyncio.Event()
-        self._lost = 0
+        self._lost_answers = 0
         """Answers that were in flight when a server ended."""
         for place in places:
             self.add(place)
@@ -157,24 +159,24 @@ class ServedEndpoint:
         self._notify()
 
     def expect_none(self) -> None:
-        """Record that no server that is away comes back by itself."""
+        """Record that no stopped server starts again by itself."""
         for place in self.places:
             place.expected = place.endpoint is not None
 
     # -- the protocol --------------------------------------------------------------------------------------------
 
-    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+    async def sample(self, prompt: Prompt, seeds: range, retry_gate: RetryGate | None = None) -> list[Answer]:
         """One answer per seed, in their order."""
-        return list(await self.run(lambda endpoint: endpoint.sample(prompt, seeds, again), len(seeds), again))
+        return list(await self.run(lambda endpoint: endpoint.sample(prompt, seeds, retry_gate), len(seeds), retry_gate))
 
-    async def run(self, ask: Ask, size: int, again: Again | None) -> Sequence[Answer]:
-        """Ask one server after the other, until one has given this many answers."""
+    async def run(self, ask: Ask, size: int, retry_gate: RetryGate | None) -> Sequence[Answer]:
+        """Ask one server after another, until one has returned this many answers."""
         while True:
             place = await self._least_busy()
             try:
                 answers = await place.run(ask)
             except ServerGone:
-                self._lost += size
+                self._lost_answers += size
             except LaunchFailed:
                 if not self._up:
                     self.expect_none()
@@ -182,7 +184,7 @@ class ServedEndpoint:
             else:
                 if answers is not None:
                     return answers
-            if again is not None and not await again():
+            if retry_gate is not None and not await retry_gate():
                 raise RetryNotAllowed("its server has ended, and the budget does not allow asking for the answer again")
 
     async def check(self) -> Health:
@@ -197,8 +199,8 @@ class ServedEndpoint:
     @property
     def stats(self) -> EndpointStats:
         """Traffic at all places."""
-        together = summed_stats([one for place in self.places for one in place.traffic])
-        return replace(together, lost=together.lost + self._lost)
+        total = summed_stats([stats for place in self.places for stats in place.traffic])
+        return replace(total, lost=total.lost + self._lost_answers)
 
     @property
     def has_answered(self) -> bool:
@@ -206,16 +208,17 @@ class ServedEndpoint:
         return self.answered_before or self.stats.completion_tokens > 0
 
     async def _least_busy(self) -> ServedPlace:
-        """Wait for a server, and return the place with fewest requests; raises `LaunchFailed` if none will be up."""
+        """Wait for a server, and return the place with the fewest requests; raises `LaunchFailed` if none will
+        start."""
         while not self._up:
-            gone = next((place.gone for place in self.places if place.gone is not None), None)
-            if gone is not None and not any(place.expected for place in self.places):
-                raise LaunchFailed(gone)
+            reason = next((place.gone_reason for place in self.places if place.gone_reason is not None), None)
+            if reason is not None and not any(place.expected for place in self.places):
+                raise LaunchFailed(reason)
             await self._changed.wait()
         return min(self._up, key=lambda place: place.in_flight)
 
     def _notify(self) -> None:
-        """Wake everyone who waits for a server."""
+        """Wake all requests that wait for a server."""
         self._up = [place for place in self.places if place.up]
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()

@@ -1,9 +1,8 @@
-"""Where servers run: each at a place of its own, or several models at one place, one at a time.
+"""Places where servers run: one model with its own place, or several models that share a place, one at a time.
 
-A place, such as a GPU, belongs to one run at a time among all runs of a user on this machine. A run takes a place when
-it first serves a model there, and keeps it until its last server there has ended: if another run came in between two
-models, both would pay for a swap at every turn. A run that uses several places takes them in the order of their names,
-so no two runs wait for each other.
+A place, such as a GPU, belongs to one of a user's runs on this machine at a time. A run takes a place when it first
+serves a model there, and keeps it until its last server there has ended: if runs alternated, both would pay for a swap
+at every turn. A run that uses several places takes them in the order of their names, so that runs cannot deadlock.
 
 A place is a locked file, in a folder that only its user can write. The keeper of a server holds the lock as well: if a
 run is killed, the place becomes free when its server has ended.
@@ -32,24 +31,24 @@ POLL_SECONDS = 0.5
 class ExclusivePlaces:
     """The places of one run, by name."""
 
-    def __init__(self, words: Iterable[str], run: str, *, patient: bool = True) -> None:
-        self._words = sorted(set(words))
+    def __init__(self, names: Iterable[str], run: str, *, patient: bool = True) -> None:
+        self._names = sorted(set(names))
         self._run = run
         self._patient = patient
-        """Whether to wait for a place that another run has, instead of failing."""
+        """Whether to wait for a place that another run holds, instead of failing."""
         self._locks: dict[str, FileLock] = {}
-        self._turns = {word: asyncio.Lock() for word in self._words}
+        self._turns = {word: asyncio.Lock() for word in self._names}
 
-    async def take(self, word: str, tell: Callable[[str, str], None]) -> int:
+    async def take(self, place: str, report_holder: Callable[[str, str], None]) -> int:
         """Take this place, and return the descriptor of its lock. Raises `LaunchFailed`.
 
-        `tell` is called with a place that is waited for and its holder, whenever the holder changes.
+        `report_holder` is called with the awaited place and its holder, whenever the holder changes.
         """
-        for before in self._words[: self._words.index(word) + 1]:
-            async with self._turns[before]:
-                if before not in self._locks:
-                    self._locks[before] = await self._take_one(before, tell)
-        return self._locks[word].descriptor
+        for name in self._names[: self._names.index(place) + 1]:
+            async with self._turns[name]:
+                if name not in self._locks:
+                    self._locks[name] = await self._take_one(name, report_holder)
+        return self._locks[place].descriptor
 
     def release(self) -> None:
         """Release all places."""
@@ -57,8 +56,8 @@ class ExclusivePlaces:
             lock.close()
         self._locks.clear()
 
-    async def _take_one(self, word: str, tell: Callable[[str, str], None]) -> FileLock:
-        path, told = reservation_file(word), None
+    async def _take_one(self, place: str, report_holder: Callable[[str, str], None]) -> FileLock:
+        path, reported_holder = reservation_file(place), None
         while True:
             try:
                 return FileLock.take(path, run=self._run)
@@ -66,13 +65,13 @@ class ExclusivePlaces:
                 holder = _describe_holder(path)
             except OSError as error:
                 raise LaunchFailed(
-                    f"cannot reserve {word} ({path}: {error.strerror}); set TMPDIR to a folder of yours"
+                    f"cannot reserve {place} ({path}: {error.strerror}); set TMPDIR to a folder of yours"
                 ) from error
             if not self._patient:
-                raise LaunchFailed(f"cannot be started: {holder} has {word}; wait until it has ended")
-            if holder != told:
-                tell(word, holder)
-                told = holder
+                raise LaunchFailed(f"cannot be started: {holder} has {place}; wait until it has ended")
+            if holder != reported_holder:
+                report_holder(place, holder)
+                reported_holder = holder
             await asyncio.sleep(POLL_SECONDS)
 
 
@@ -101,14 +100,14 @@ def _private_folder() -> Path:
     folder = Path(tempfile.gettempdir()) / f"adaptive-eval-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
+        status = folder.lstat()
     except OSError as error:
         raise LaunchFailed(
             f"cannot reserve a place in {folder}: {error.strerror}; set TMPDIR to a folder of yours"
         ) from error
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        mend = "remove it, or set TMPDIR to a folder of yours"
-        raise LaunchFailed(f"cannot reserve a place: {folder} is not a folder that only you can write; {mend}")
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        hint = "remove it, or set TMPDIR to a folder of yours"
+        raise LaunchFailed(f"cannot reserve a place: {folder} is not a folder that only you can write; {hint}")
     return folder
 
 
@@ -120,17 +119,17 @@ class Host(ServerHost):
     """Serves one of its models (by index) at a time."""
 
     has_place = True
-    """Always: this machine does not go away."""
+    """Always true: this machine cannot be lost."""
 
     def __init__(self, place: str | None, servers: Mapping[int, LaunchedServer], places: ExclusivePlaces) -> None:
         self.servers = servers
         self.own = place is None and len(servers) == 1
         self._place = place
-        """Name of the place that the models share, such as gpu0; None for a model with a place of its own."""
+        """Name of the place that the models share, such as gpu0; None for a model with its own place."""
         self._places = places
         self._loaded: LaunchedServer | None = None
         self._stopping: set[asyncio.Task[None]] = set()
-        """Servers that are still being stopped after the stopping task was cancelled."""
+        """Servers that are still stopping after the task that stops them was cancelled."""
 
     @property
     def models(self) -> Sequence[int]:
@@ -141,59 +140,59 @@ class Host(ServerHost):
         """Whether a model is served."""
         return self._loaded is not None
 
-    async def acquire(self, model: int, tell: OnEvent, lost: OnLost) -> None:
-        """Return at once: the machine is always there, and `load` takes the place."""
+    async def acquire(self, model: int, on_event: OnEvent, on_lost: OnLost) -> None:
+        """Return at once: this machine is always available, and `load` takes the place."""
 
-    async def load(self, model: int, tell: OnEvent) -> None:
+    async def load(self, model: int, on_event: OnEvent) -> None:
         """Serve a model instead of the previous one; raises `LaunchFailed`."""
         server = self.servers[model]
-        locks, waited = await self._take_place(tell)
+        locks, waited = await self._take_place(on_event)
         await asyncio.gather(*self._stopping)  # the next one may need their memory
-        before, self._loaded = self._loaded, None
-        if before is not None:
-            await self._vacate(before, tell)
-        tell(server.launching(waited))
-        began = time.monotonic()  # until now the previous model held the place
+        previous, self._loaded = self._loaded, None
+        if previous is not None:
+            await self._vacate(previous, on_event)
+        on_event(server.launching(waited))
+        started = time.monotonic()  # until now the previous model held the place
         try:
-            await server.start(tell, locks)
+            await server.start(on_event, locks)
         except LaunchFailed:
-            tell(ServerReleased(server.spec.model, self._place))
+            on_event(ServerReleased(server.spec.model, self._place))
             raise
         self._loaded = server
-        tell(server.launched(time.monotonic() - began))
+        on_event(server.launched(time.monotonic() - started))
 
-    async def release(self, model: int, tell: OnEvent) -> None:
+    async def release(self, model: int, on_event: OnEvent) -> None:
         """Stop the server of this model, if it is up."""
         if self._loaded is self.servers[model]:
             self._loaded = None
             await self._finish(self.servers[model].stop())
-            tell(ServerReleased(self.servers[model].spec.model, self._place))
+            on_event(ServerReleased(self.servers[model].spec.model, self._place))
 
-    async def rest(self, model: int, tell: OnEvent) -> None:
+    async def suspend(self, model: int, on_event: OnEvent) -> None:
         if self._loaded is self.servers[model]:
             self._loaded = None
-            await self._vacate(self.servers[model], tell)
+            await self._vacate(self.servers[model], on_event)
 
     def abandon(self, model: int, error: EndpointError) -> None:
         self.servers[model].served.give_up(str(error))
 
     async def unload(self, *, at_once: bool = False) -> None:
-        """Stop all servers, also those asleep."""
+        """Stop all servers, including sleeping ones."""
         self._loaded = None
         await asyncio.gather(*self._stopping, *(server.stop(at_once=at_once) for server in self.servers.values()))
 
     def kill(self) -> None:
-        """Kill all servers that are being stopped."""
+        """Kill all servers that are stopping."""
         for server in self.servers.values():
             server.kill()
 
-    async def _vacate(self, server: LaunchedServer, tell: OnEvent) -> None:
+    async def _vacate(self, server: LaunchedServer, on_event: OnEvent) -> None:
         """Free the place of a server."""
         await self._finish(server.make_room())
-        tell(ServerReleased(server.spec.model, self._place))
+        on_event(ServerReleased(server.spec.model, self._place))
 
     async def _finish(self, stopping: Coroutine[Any, Any, None]) -> None:
-        """Wait until a server has ended; if cancelled, it still gets its time to end."""
+        """Wait until a server has ended; if this task is cancelled, the server still gets its grace period."""
         ending = asyncio.create_task(stopping)
         try:
             await asyncio.shield(ending)
@@ -202,11 +201,11 @@ class Host(ServerHost):
             ending.add_done_callback(self._stopping.discard)
             raise
 
-    async def _take_place(self, tell: OnEvent) -> tuple[Sequence[int], float | None]:
+    async def _take_place(self, on_event: OnEvent) -> tuple[Sequence[int], float | None]:
         """Take the shared place, if there is one: descriptors of its lock, and seconds waited if it was not free."""
         if self._place is None:
             return (), None
-        began = time.monotonic()
-        descriptor = await self._places.take(self._place, lambda place, holder: tell(PlaceAwaited(place, holder)))
-        waited = time.monotonic() - began
+        started = time.monotonic()
+        descriptor = await self._places.take(self._place, lambda place, holder: on_event(PlaceAwaited(place, holder)))
+        waited = time.monotonic() - started
         return (descriptor,), waited if waited >= MIN_REPORTED_WAIT else None

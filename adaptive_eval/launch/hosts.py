@@ -9,30 +9,30 @@ from adaptive_eval.notes import Event
 OnEvent = Callable[[Event], None]
 """Records an event."""
 OnLost = Callable[[EndpointError | None], None]
-"""Called when a place is lost; with an error if the model that it served is not to be served there any more."""
+"""Called when a place is lost; with an error if its model must not be served there again."""
 
 
 class PlaceLost(Exception):
-    """A place was lost while a model was loaded there, which says nothing about the model."""
+    """A place was lost while it loaded a model; this is not the model's fault."""
 
     def __init__(self, reason: str, for_good: EndpointError | None = None) -> None:
-        """`for_good`: why the model is not to be served there any more, even where the place comes back."""
+        """`for_good`: why the model must not be served there again, even if the place comes back."""
         super().__init__(reason)
         self.for_good = for_good
 
 
 class ServerHost(ABC):
-    """A place where one of some models can be served at a time; hosts of a pool have the same models.
+    """A place where one of several models can be served at a time; hosts of a pool have the same models.
 
-    What is not abstract is what it is where others may get a place as soon as nothing is served there.
+    The defaults are for places that others may get as soon as nothing is served there.
     """
 
-    is_kept = False
-    """Whether an earlier start of the run has left the place with what it served: it is had at once."""
-    found_model: int | None = None
-    """The model that an earlier start has left here, if any."""
+    is_left_over = False
+    """Whether the place exists from an earlier start of the run, with its server: it is available at once."""
+    loaded_model: int | None = None
+    """The model that is still loaded from an earlier start, if any."""
     own = False
-    """Whether nobody else can take the place of its only model: that can be served again at any time."""
+    """Whether the place belongs to its only model: the model can be served again at any time."""
 
     @property
     @abstractmethod
@@ -50,29 +50,29 @@ class ServerHost(ABC):
         """Whether one of its models is served, or a place is held for it."""
 
     @abstractmethod
-    async def acquire(self, model: int, tell: OnEvent, lost: OnLost) -> None:
-        """Have the place, probably for this model; raises `EndpointError` if it cannot be had."""
+    async def acquire(self, model: int, on_event: OnEvent, on_lost: OnLost) -> None:
+        """Get the place, probably for this model; raises `EndpointError` if it is not available."""
 
     @abstractmethod
-    async def load(self, model: int, tell: OnEvent) -> None:
-        """Serve this model in place of the one before; raises `EndpointError` if it cannot be, and `PlaceLost`."""
+    async def load(self, model: int, on_event: OnEvent) -> None:
+        """Serve this model instead of the previous one; raises `EndpointError` if that fails, and `PlaceLost`."""
 
     @abstractmethod
-    async def release(self, model: int, tell: OnEvent) -> None:
-        """Stop the server of this model, if it is up; a place that had to be acquired is given back."""
+    async def release(self, model: int, on_event: OnEvent) -> None:
+        """Stop the server of this model, if it is up; an acquired place is released."""
 
     @abstractmethod
     def abandon(self, model: int, error: EndpointError) -> None:
-        """Tell the requests that wait for this model that nobody brings it up any more."""
+        """Fail the requests that wait for this model: it will not be served here any more."""
 
     @abstractmethod
     async def unload(self, *, at_once: bool = False) -> None:
-        """Serve nothing, and stop what sleeps."""
+        """Stop all servers, including sleeping ones."""
 
     @abstractmethod
     def kill(self) -> None:
-        """Make what is being stopped end at once."""
+        """Kill all servers that are stopping."""
 
-    async def rest(self, model: int, tell: OnEvent) -> None:
-        """Stop the server of this model, or put it to sleep, if it is up; only where nobody else can take the place."""
+    async def suspend(self, model: int, on_event: OnEvent) -> None:
+        """Stop the server of this model, or put it to sleep, if it is up; only if no other model can take the place."""
         raise NotImplementedError

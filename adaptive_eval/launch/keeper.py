@@ -1,10 +1,10 @@
-"""Keeps one server: starts it in its own process group, and ends all its processes in the end.
+"""Keeps one server: starts it in its own process group, and ends all its processes at the end.
 
     python keeper.py GRACE COMMAND [ARGUMENT ...]
 
-The end comes when standard input is closed, which it is when the process at its other end has ended, even by SIGKILL,
-or when the server itself has ended. All processes get SIGTERM, GRACE seconds to comply, and then SIGKILL; a byte on
-standard input means SIGKILL at once. Standard output has one line each: `pid N`, then `exit N` or `signal N`; or
+The keeper ends the server when its standard input is closed, which happens when its parent has ended, even by SIGKILL,
+or when the server itself has ended. All processes get SIGTERM, then GRACE seconds, and then SIGKILL; a byte on standard
+input means SIGKILL at once. Standard output has one line each: `pid N`, then `exit N` or `signal N`; or
 `error TEXT` if the command cannot be started. The server's own output goes to standard error.
 
 All processes are those of the group, and on Linux also descendants in groups and sessions of their own: orphans become
@@ -39,9 +39,9 @@ def main(grace: float, command: list[str]) -> None:
     try:
         server = _start_server(command)
     except (OSError, subprocess.SubprocessError) as error:
-        _tell(f"error {error}")
+        _print_line(f"error {error}")
         return
-    _tell(f"pid {server.pid}")
+    _print_line(f"pid {server.pid}")
     family = _ProcessTree(server)
     family.end(_wait(family, alarm, grace))
 
@@ -65,7 +65,7 @@ def _wait(family: "_ProcessTree", alarm: int, grace: float) -> float:
         if any(number != signal.SIGCHLD for number in os.read(alarm, 64)):
             return grace
         family.reap()
-    _tell_end(family.status)
+    _print_status(family.status)
     return LEFTOVER_SECONDS
 
 
@@ -73,7 +73,7 @@ class _ProcessTree:
     """All processes of a server."""
 
     def __init__(self, server: "subprocess.Popen[bytes]") -> None:
-        self._server = server  # kept, since a collected `Popen` reaps its process
+        self._server = server  # keeps a reference, since a collected `Popen` reaps its process
         self._leader = server.pid
         self.status: int | None = None
         """Exit status of the server itself, as from `waitpid`; None while it runs."""
@@ -81,9 +81,9 @@ class _ProcessTree:
     def reap(self) -> None:
         """Reap all processes that have ended."""
         with suppress(ChildProcessError):
-            while (found := os.waitpid(-1, os.WNOHANG))[0]:
-                if found[0] == self._leader:
-                    self.status = found[1]
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == self._leader:
+                    self.status = ended[1]
 
     def end(self, grace: float) -> None:
         """End all processes and wait until they are gone, since the next server needs their memory."""
@@ -92,7 +92,7 @@ class _ProcessTree:
         self._wait_until_gone(KILL_SECONDS, signal.SIGKILL)
 
     def _wait_until_gone(self, seconds: float, number: int) -> bool:
-        """Wait until all are gone, and say whether they are; the signal is repeated, since processes may fork."""
+        """Wait until all are gone, and return whether they are; the signal is repeated, since processes may fork."""
         deadline = time.monotonic() + seconds
         while self._signal(number):
             if time.monotonic() >= deadline:
@@ -101,14 +101,14 @@ class _ProcessTree:
         return True
 
     def _signal(self, number: int) -> bool:
-        """Signal all processes, and say whether there were any."""
+        """Signal all processes, and return whether there were any."""
         self.reap()
-        found = self._signal_group(number)
+        any_signalled = self._signal_group(number)
         for pid in _descendants_outside(self._leader):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
-                found = True
-        return found
+                any_signalled = True
+        return any_signalled
 
     def _signal_group(self, number: int) -> bool:
         try:
@@ -126,25 +126,25 @@ def _descendants_outside(group: int) -> list[int]:
     groups: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat") if sys.platform == "linux" else ():
         with suppress(OSError):  # it has ended by now
-            pid, after_the_name = int(stat.parent.name), stat.read_bytes().rpartition(b")")[2]
-            parent, groups[pid] = map(int, after_the_name.split()[1:3])
+            pid, fields = int(stat.parent.name), stat.read_bytes().rpartition(b")")[2]
+            parent, groups[pid] = map(int, fields.split()[1:3])
             children.setdefault(parent, []).append(pid)
-    found = list(children.get(os.getpid(), ()))
-    for pid in found:  # grows in the loop
-        found += children.get(pid, ())
-    return [pid for pid in found if groups[pid] != group]
+    descendants = list(children.get(os.getpid(), ()))
+    for pid in descendants:  # grows in the loop
+        descendants += children.get(pid, ())
+    return [pid for pid in descendants if groups[pid] != group]
 
 
 def _start_server(command: list[str]) -> "subprocess.Popen[bytes]":
     """Start the server as the leader of its own process group."""
-    keeper, nothing = os.getpid(), subprocess.DEVNULL
+    keeper, devnull = os.getpid(), subprocess.DEVNULL
 
     def die_with_keeper() -> None:
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != keeper:  # it was killed just before
             os._exit(1)
 
-    return subprocess.Popen(command, stdin=nothing, stdout=sys.stderr, process_group=0, preexec_fn=die_with_keeper)
+    return subprocess.Popen(command, stdin=devnull, stdout=sys.stderr, process_group=0, preexec_fn=die_with_keeper)
 
 
 def _prctl(option: int, value: int) -> None:
@@ -152,12 +152,12 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-def _tell_end(status: int) -> None:
+def _print_status(status: int) -> None:
     code = os.waitstatus_to_exitcode(status)
-    _tell(f"signal {-code}" if code < 0 else f"exit {code}")
+    _print_line(f"signal {-code}" if code < 0 else f"exit {code}")
 
 
-def _tell(line: str) -> None:
+def _print_line(line: str) -> None:
     with suppress(OSError):  # the reader is gone
         os.write(1, f"{line}\n".encode())
 

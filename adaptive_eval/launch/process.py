@@ -1,4 +1,4 @@
-"""One server as a process group that never outlives the run, through its keeper.
+"""A server as a process group, whose keeper ensures that it never outlives the run.
 
 Its output goes to a log file, whose last lines are reported when it fails.
 """
@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Self
 
 from adaptive_eval.base.errors import LaunchFailed
-from adaptive_eval.endpoints.redaction import NOTHING_SECRET, Redactor
+from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR, Redactor
 from adaptive_eval.launch import keeper
 from adaptive_eval.launch.types import GRACE_SECONDS
 
-LAST_LINES = 12
+MAX_LAST_LINES = 12
 LAST_BYTES = 8192
-LONGEST_LINE = 240
-LONGEST_SECRET = 2048
+MAX_LINE_CHARS = 240
+MAX_SECRET_CHARS = 2048
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -29,13 +29,13 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 class ServerLog:
     """The log file of one server, over all its starts."""
 
-    def __init__(self, path: Path, redactor: Redactor = NOTHING_SECRET) -> None:
+    def __init__(self, path: Path, redactor: Redactor = EMPTY_REDACTOR) -> None:
         self.path = path
         self._redactor = redactor
         self._start = 0
 
     def begin(self, line: str) -> None:
-        """Mark a start of the server with a line of ours."""
+        """Write a line that marks a start of the server."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab") as file:
             file.write(f"--- {line}\n".encode(errors="replace"))
@@ -51,9 +51,9 @@ class ServerLog:
         except OSError:  # the file could not be created
             return ()
         if begin > self._start:
-            text = text[LONGEST_SECRET:]  # a secret that is cut off would not be recognised
+            text = text[MAX_SECRET_CHARS:]  # a secret that is cut off would not be recognised
         lines = (CONTROL.sub(" ", ESCAPES.sub("", line)).rstrip() for line in re.split(r"\r?\n|\r", text))
-        return tuple(self._redactor.message(line)[:LONGEST_LINE] for line in lines if line.strip())[-LAST_LINES:]
+        return tuple(self._redactor.message(line)[:MAX_LINE_CHARS] for line in lines if line.strip())[-MAX_LAST_LINES:]
 
 
 class ServerProcess:
@@ -64,7 +64,7 @@ class ServerProcess:
         """Id of the server's process, and of its group."""
         self._keeper = keeper
         self.ended = asyncio.create_task(self._wait())
-        """Done with how the server ended, such as "exited with status 1"."""
+        """Its result is how the server ended, such as "exited with status 1"."""
 
     @classmethod
     async def start(
@@ -95,18 +95,18 @@ class ServerProcess:
         except OSError as error:
             raise LaunchFailed(f"cannot be started: {error}") from error
         try:
-            word, _, rest = (await _read_line(started)).partition(" ")
+            word, _, detail = (await _read_line(started)).partition(" ")
         except asyncio.CancelledError:
             _close_stdin(started, at_once=True)
             await started.wait()
             raise
         if word != "pid":
             await started.wait()
-            raise LaunchFailed(f"cannot be started: {rest or 'the process that watches over it was killed'}")
-        return cls(started, int(rest))
+            raise LaunchFailed(f"cannot be started: {detail or 'the process that watches over it was killed'}")
+        return cls(started, int(detail))
 
     async def stop(self, *, at_once: bool = False) -> None:
-        """End the server and everything that it has started, and wait until all is gone."""
+        """End the server and all processes that it started, and wait for their end."""
         if at_once:
             self.kill()
         _close_stdin(self._keeper)
@@ -124,8 +124,8 @@ class ServerProcess:
         _close_stdin(self._keeper, at_once=True)
 
     async def _wait(self) -> str:
-        told = (await _read_line(self._keeper)).split()
-        match told:
+        report = (await _read_line(self._keeper)).split()
+        match report:
             case ["exit", "0"]:
                 return "exited with status 0 (a command must run as long as its server does)"
             case ["exit", code]:

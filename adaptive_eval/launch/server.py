@@ -12,7 +12,7 @@ import httpx2
 import orjson
 
 from adaptive_eval.base.errors import LaunchFailed
-from adaptive_eval.endpoints.redaction import NOTHING_SECRET, Redactor
+from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR, Redactor
 from adaptive_eval.endpoints.types import Endpoint
 from adaptive_eval.launch.command import is_free
 from adaptive_eval.launch.endpoint import ServedPlace
@@ -25,21 +25,21 @@ POLL_SECONDS = 0.25
 PROBE_SECONDS = 10.0
 VERSION_SECONDS = 10.0
 SLEEP_SECONDS = 120.0
-"""Timeout to fall asleep or wake up; a slower server is stopped, and started when its turn comes."""
+"""Timeout to fall asleep or wake up; a slower server is stopped, and started at its next turn."""
 VERSION_PATHS = (("/version", "version"), ("/props", "build_info"))
 """Paths and fields with the versions of vLLM and llama-server."""
-LONGEST_VERSION = 100
-MAX_BYTES = 2**20
+MAX_VERSION_CHARS = 100
+MAX_VERSION_BYTES = 2**20
 """Limit for a response with a version; llama-server's has a whole chat template."""
 
 
 HEALTH, MODELS = "/health", "/v1/models"
-"""Paths of which the first that a server has returns 200 when it is ready."""
+"""Health check paths; the first one that a server supports returns 200 when it is ready."""
 
 
 async def wait_until_ready(root: str, ended: "asyncio.Future[str]", seconds: float) -> None:
     """Wait until a server is ready; raises `LaunchFailed` if it ends before, or takes too long."""
-    said, path = "it did not answer", HEALTH
+    state, path = "it did not answer", HEALTH
     try:
         async with asyncio.timeout(seconds), _client(root) as client:
             while not ended.done():
@@ -49,40 +49,40 @@ async def wait_until_ready(root: str, ended: "asyncio.Future[str]", seconds: flo
                         status = answer.status_code
                     if status == 200:
                         return
-                    said = f"its {path} said HTTP {status}"
+                    state = f"its {path} returned HTTP {status}"
                     if 300 <= status < 400 or status in (404, 405):  # redirects are not followed
                         if path == MODELS:
-                            mend = f"let {HEALTH} or {MODELS} answer 200 when it is ready"
-                            raise LaunchFailed(f"has no health check: {said}; {mend}")
+                            hint = f"{HEALTH} or {MODELS} must return 200 when it is ready"
+                            raise LaunchFailed(f"has no health check: {state}; {hint}")
                         path = MODELS
                 await asyncio.wait([ended], timeout=POLL_SECONDS)
     except TimeoutError:
-        mend = "raise launch.timeout if that is too short"
-        raise LaunchFailed(f"was not ready within {seconds:g} s: {said}; {mend}") from None
+        hint = "raise launch.timeout if that is too short"
+        raise LaunchFailed(f"was not ready within {seconds:g} s: {state}; {hint}") from None
     raise LaunchFailed(f"{ended.result()} before it was ready")
 
 
-async def read_version(root: str, redactor: Redactor = NOTHING_SECRET) -> str | None:
+async def read_version(root: str, redactor: Redactor = EMPTY_REDACTOR) -> str | None:
     """Read the version that the server reports, without secrets; None if it reports none."""
     with suppress(TimeoutError):  # a server may send anything for an unknown path, even an endless stream
         async with asyncio.timeout(VERSION_SECONDS), _client(root) as client:
             for path, key in VERSION_PATHS:
                 with suppress(httpx2.HTTPError, ValueError):
-                    told = orjson.loads(await _read_beginning(client, path))
-                    if isinstance(told, dict) and isinstance(told.get(key), str):
-                        return redactor.message(told[key])[:LONGEST_VERSION]
+                    payload = orjson.loads(await _read_beginning(client, path))
+                    if isinstance(payload, dict) and isinstance(payload.get(key), str):
+                        return redactor.message(payload[key])[:MAX_VERSION_CHARS]
     return None
 
 
 async def _read_beginning(client: httpx2.AsyncClient, path: str) -> bytes:
     """Read the beginning of the server's response."""
-    found = b""
+    body = b""
     async with client.stream("GET", path) as answer:
-        async for part in answer.aiter_raw():
-            found += part
-            if len(found) > MAX_BYTES:
+        async for chunk in answer.aiter_raw():
+            body += chunk
+            if len(body) > MAX_VERSION_BYTES:
                 break
-    return found
+    return body
 
 
 def _client(root: str) -> httpx2.AsyncClient:
@@ -91,11 +91,11 @@ def _client(root: str) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(base_url=root, timeout=PROBE_SECONDS, trust_env=False, verify=False, headers=plain)
 
 
-RESTARTS = 3
+MAX_RESTARTS = 3
 """Restarts of a server in one start of the run, after deaths or failed restarts, before it is given up."""
 
 MAX_PORTS = 5
-"""Ports tried, one after the other, if other programs take them before the server does."""
+"""Number of ports to try, if other programs take them before the server does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +113,11 @@ class ServerSpec:
     place: str | None = None
     """The place that it shares with others, if any."""
     sleeps: bool = False
-    """Whether it can be put to sleep while others have its place."""
+    """Whether it can be put to sleep while other models use its place."""
     alternatives: bool = False
-    """Whether there are other places where the model may be served."""
-    redactor: Redactor = field(default=NOTHING_SECRET, repr=False)
-    """Secrets of the server, which error messages must not repeat."""
+    """Whether the model may also be served at other places."""
+    redactor: Redactor = field(default=EMPTY_REDACTOR, repr=False)
+    """Removes the server's secrets from error messages."""
 
     @property
     def root(self) -> str:
@@ -128,7 +128,7 @@ class ServerSpec:
 class LaunchedServer:
     """One model's server at one place.
 
-    Its port is the next of `ports`, or a later one if another program has begun to listen there.
+    Its port is the next of `ports`, or a later one if another program already listens there.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class LaunchedServer:
         self._holds: Sequence[int] = ()
         self._asleep = False
 
-    async def start(self, tell: OnEvent, holds: Sequence[int] = ()) -> None:
+    async def start(self, on_event: OnEvent, holds: Sequence[int] = ()) -> None:
         """Start it and wait until it is ready; raises `LaunchFailed`. From then on it is restarted when it dies.
 
         The descriptors `holds` stay open until it has ended.
@@ -159,12 +159,12 @@ class LaunchedServer:
         except LaunchFailed as error:
             if not self._was_up:  # it never worked, so a restart would fail again
                 raise
-            process = await self._restart(str(error), tell)
-        self._watch = asyncio.create_task(self._keep_up(process, tell))
+            process = await self._restart(str(error), on_event)
+        self._watch = asyncio.create_task(self._keep_up(process, on_event))
         self._watch.add_done_callback(self._on_watch_end)
 
     async def make_room(self) -> None:
-        """Leave the place to another model: put it to sleep if it can sleep, else stop it."""
+        """Free the place for another model: put the server to sleep if it can sleep, else stop it."""
         if self.spec.sleeps:
             process = await self._withdraw("its server was put to sleep")
             self._asleep = process is not None and await self._post("/sleep?level=1")
@@ -172,13 +172,13 @@ class LaunchedServer:
             await self.stop()
 
     async def stop(self, *, at_once: bool = False) -> None:
-        """Stop it, with everything that it has started, if it is up."""
+        """Stop it and all processes that it started, if it is up."""
         process = await self._withdraw("its server was stopped")
         if process is not None:
             await process.stop(at_once=at_once)
             self._process, self._asleep = None, False
 
-    async def _withdraw(self, why: str) -> ServerProcess | None:
+    async def _withdraw(self, reason: str) -> ServerProcess | None:
         """Send no more requests, and do not restart it; returns its process, if it is up."""
         process = self._process
         try:
@@ -186,7 +186,7 @@ class LaunchedServer:
                 self._watch.cancel()
                 await asyncio.gather(self._watch, return_exceptions=True)
             await self.served.end()
-            self.served.give_up(why)
+            self.served.give_up(reason)
         except BaseException:
             if process is not None:
                 process.kill()
@@ -208,7 +208,7 @@ class LaunchedServer:
         return None
 
     async def _post(self, path: str) -> bool:
-        """POST to the server, and say whether it answered 200."""
+        """POST to the server, and return whether it answered 200."""
         with suppress(TimeoutError, httpx2.HTTPError):
             async with (
                 asyncio.timeout(SLEEP_SECONDS),
@@ -224,17 +224,17 @@ class LaunchedServer:
             self._process.kill()
 
     async def _bring_up(self) -> ServerProcess:
-        """Start it at a port where nobody else listens; raises `LaunchFailed`.
+        """Start it at a free port; raises `LaunchFailed`.
 
         Before the server listens at its port, another program may take it, and would be mistaken for the server.
         """
-        for left in reversed(range(MAX_PORTS)):
+        for ports_left in reversed(range(MAX_PORTS)):
             if not is_free(self.spec.port):
                 self.spec = self._spec_at(next(self._ports))
             try:
                 process = await self._start_process()
             except LaunchFailed:
-                if not left or is_free(self.spec.port):
+                if not ports_left or is_free(self.spec.port):
                     raise
             else:
                 break
@@ -272,31 +272,31 @@ class LaunchedServer:
         finally:
             await endpoint.close()
 
-    async def _keep_up(self, process: ServerProcess, tell: OnEvent) -> None:
+    async def _keep_up(self, process: ServerProcess, on_event: OnEvent) -> None:
         while True:
             silence = self.served.silence
             await asyncio.wait([process.ended, silence], return_when=asyncio.FIRST_COMPLETED)
             hangs = not process.ended.done()
-            reason = f"does not answer any more: {silence.result()}" if hangs else process.ended.result()
+            reason = f"no longer answers: {silence.result()}" if hangs else process.ended.result()
             reason = self._with_last_lines(reason)
             await self.served.end()
             await process.stop()  # remaining processes may hold memory that the next one needs
             self._process = None
-            began = time.monotonic()
-            process = await self._restart(reason, tell)
-            tell(self.launched(time.monotonic() - began))
+            started = time.monotonic()
+            process = await self._restart(reason, on_event)
+            on_event(self.launched(time.monotonic() - started))
 
-    async def _restart(self, reason: str, tell: OnEvent) -> ServerProcess:
-        """Restart a server that was up; raises `LaunchFailed` after `RESTARTS` attempts."""
-        while self._deaths < RESTARTS:
+    async def _restart(self, reason: str, on_event: OnEvent) -> ServerProcess:
+        """Restart a server that was up; raises `LaunchFailed` after `MAX_RESTARTS` attempts."""
+        while self._deaths < MAX_RESTARTS:
             self._deaths += 1
-            tell(ServerDied(self.spec.model, reason, self._deaths, RESTARTS, self.spec.place))
+            on_event(ServerDied(self.spec.model, reason, self._deaths, MAX_RESTARTS, self.spec.place))
             try:
                 return await self._bring_up()
             except LaunchFailed as error:
                 reason = str(error)
         first, *lines = reason.split("\n")
-        raise LaunchFailed("\n".join([f"{first}, after it was started again {RESTARTS} times", *lines]))
+        raise LaunchFailed("\n".join([f"{first}, after it was started again {MAX_RESTARTS} times", *lines]))
 
     def launching(self, waited: float | None) -> ServerLaunching:
         """Event of a server that is starting."""
@@ -308,10 +308,10 @@ class LaunchedServer:
         spec = self.spec
         return ServerLaunched(spec.model, spec.command, self.version, str(spec.log), spec.place, seconds)
 
-    def _with_last_lines(self, what: str) -> str:
+    def _with_last_lines(self, problem: str) -> str:
         """Add the last lines of the server's log to a message."""
         lines = (f"  {line}" for line in self._log.last_lines())
-        return "\n".join([f"its server {what} (log: {self.spec.log})", *lines])
+        return "\n".join([f"its server {problem} (log: {self.spec.log})", *lines])
 
     def _on_watch_end(self, task: asyncio.Task[None]) -> None:
         """Fail all requests that wait for a server that is no longer watched."""

@@ -13,7 +13,7 @@ FLAG = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 OWN_FLAGS = ("host", "port", "model", "served-model-name")
 """Flags of vLLM that the run sets itself."""
 ONE_LINE = r"^[^\x00-\x1f\x7f]+$"
-LONGEST_PLACE = 100
+MAX_PLACE_CHARS = 100
 CLUSTER = "cluster"
 """Value of `places` for places of a cluster."""
 HOST = "127.0.0.1"
@@ -28,8 +28,8 @@ FlagValue = Scalar | tuple[Scalar, ...] | Mapping[str, object] | None
 
 def require_variables(env: Mapping[str, VariableValue]) -> Mapping[str, VariableValue]:
     """Check that all variables have valid names."""
-    if wrong := [name for name in env if not re.fullmatch(r"[A-Za-z_]\w*", name)]:
-        raise config_error(f"must hold names of variables, but {wrong[0]!r} is none", "use letters, digits and _")
+    if invalid := [name for name in env if not re.fullmatch(r"[A-Za-z_]\w*", name)]:
+        raise config_error(f"must hold names of variables, but {invalid[0]!r} is not one", "use letters, digits and _")
     return env
 
 
@@ -57,7 +57,7 @@ class PoolConfig(Section):
     user on this machine wait for places of the same name until this run has ended. `cluster`: with `--ray`, places on
     the cluster's nodes as they become free."""
     max_places: int | None = Field(None, ge=1, le=1024)
-    """On a cluster: most places of the run at a time."""
+    """On a cluster: maximum places of the run at a time."""
 
     @field_validator("places")
     @classmethod
@@ -65,20 +65,20 @@ class PoolConfig(Section):
         if isinstance(places, str):
             return places
         words = [str(place) for place in places]
-        if wrong := [word for word in words if not re.fullmatch(ONE_LINE, word) or len(word) > LONGEST_PLACE]:
-            raise config_error(f"must be words of one line each, but {wrong[0]!r} is none", "such as places: [0, 1]")
+        if invalid := [word for word in words if not re.fullmatch(ONE_LINE, word) or len(word) > MAX_PLACE_CHARS]:
+            raise config_error(f"must be words of one line each, but {invalid[0]!r} is not", "such as places: [0, 1]")
         if repeated := sorted({word for word in words if words.count(word) > 1}):
-            raise config_error(f"must have different names, but {repeated[0]} is there twice", "name each place once")
+            raise config_error(f"must have different names, but {repeated[0]} is listed twice", "name each place once")
         return places
 
     @model_validator(mode="after")
     def _check_places(self) -> "PoolConfig":
         if self.on_cluster and self.max_places is None:
             raise config_error(
-                "has places: cluster, but not `max_places`", "say how many it may have at a time, as in max_places: 8"
+                "has places: cluster, but not `max_places`", "set the number of places, as in max_places: 8"
             )
         if not self.on_cluster and self.max_places is not None:
-            raise config_error("has max_places beside named places", "remove it, or write places: cluster")
+            raise config_error("has max_places with named places", "remove it, or write places: cluster")
         return self
 
     @property
@@ -127,8 +127,9 @@ class LaunchConfig(Section):
     flags: Mapping[str, FlagValue] = Field(default_factory=dict)
     """Flags of vLLM without dashes, such as `tensor-parallel-size: 2`. true and false switch a flag, a list becomes
     several words, a mapping JSON, and null removes a default of this program (`generation-config: vllm`)."""
-    exclusive: str | None = Field(None, pattern=ONE_LINE, max_length=LONGEST_PLACE)
-    """Name of a place, such as gpu0, where models take turns; the user's other runs wait for it until this one ends."""
+    exclusive: str | None = Field(None, pattern=ONE_LINE, max_length=MAX_PLACE_CHARS)
+    """Name of a place, such as gpu0, that models share in turn; the user's other runs wait for it until this one
+    ends."""
     sleep: bool = False
     """When another model gets the place, put the server to sleep instead of stopping it (vLLM's sleep mode, for GPUs).
     The weights stay in memory, so that a swap takes seconds. A server of your own `command` must support POST
@@ -149,19 +150,17 @@ class LaunchConfig(Section):
         words = _split_command(command)
         texts = (*words, *map(str, info.data.get("env", {}).values()))
         if not any("{port}" in text for text in texts):
-            raise config_error(
-                "must have {port}, since the run chooses a port that is free", "add it, as in --port {port}"
-            )
+            raise config_error("must have {port}, since the run chooses a free port", "add it, as in --port {port}")
         return command
 
     @field_validator("model", "flags")
     @classmethod
-    def _goes_with_vllm(cls, given: object, info: ValidationInfo) -> object:
-        if info.data.get("command") is not None and given:
+    def _goes_with_vllm(cls, value: object, info: ValidationInfo) -> object:
+        if info.data.get("command") is not None and value:
             raise config_error(
                 "is for vLLM, which `command` replaces", "write it into the command, or remove the command"
             )
-        return given
+        return value
 
     @field_validator("flags")
     @classmethod
@@ -187,7 +186,7 @@ class LaunchConfig(Section):
 
 
 def spelled_flag(flag: str) -> str:
-    """Spell a flag as vLLM's help does."""
+    """Spell a flag as in vLLM's help."""
     return flag.replace("_", "-")
 
 

@@ -1,10 +1,10 @@
-"""The account of a run: what was paid, what is reserved, and what was charged for nothing.
+"""The account of a run: paid costs, reserves, and charges without a result.
 
-The costs of a trial stand in its row: reserved while it is in flight or awaits its verdict, paid afterwards. A `Charge`
-is any cost without a row: answers and verdicts that were lost, discarded or of no use. Caps hold because `total`, which
-counts reserves at their worst, never exceeds them when a request is sent.
+The costs of a trial are in its row: reserved while it is in flight or awaits its verdict, paid afterwards. A `Charge`
+is any cost without a row: answers and verdicts that were lost, discarded or useless. Caps hold because `total`, which
+counts reserves at their maximum, never exceeds them when a request is sent.
 
-USD and GPU seconds are summed in whole trillionths, so that a reserve that is taken back leaves nothing behind.
+USD and GPU seconds are summed in whole trillionths, so that a released reserve leaves no remainder.
 """
 
 from collections import defaultdict
@@ -16,24 +16,24 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.machine.trial import DONE, HELD, JUDGING, UNGRADED, Trial
 
 NO_MODEL = -1
-"""The model of a charge that belongs to none, such as the baseline's verdicts."""
+"""Model of a charge that belongs to no model, such as the baseline's verdicts."""
 
 
 class ChargeKind(StrEnum):
-    """Why something was charged that no trial has."""
+    """Reason for a charge without a trial."""
 
     LOST = "lost"
     """It was lost on the way, and may have been generated."""
     KILLED = "killed"
     """It was in flight when a start was killed."""
     WASTED = "wasted"
-    """It came, and is of no use; the cost is what it used."""
+    """It arrived but is useless; the cost is its actual usage."""
     BASELINE = "baseline"
-    """A verifier was asked before any answer: its worst cost, and less what it did not use."""
+    """The baseline request of a verifier: its maximum cost, less the part that it did not use."""
     REGRADE = "regrade"
     """Verdicts of a regrade, which are counted with the answers once their grades are stored."""
     DISCARDED = "discarded"
-    """It was stored, and is asked for again."""
+    """It was stored, and is requested again."""
 
 
 class Charge(NamedTuple):
@@ -44,7 +44,7 @@ class Charge(NamedTuple):
     """"answer" or "verdict"."""
     model: int
     number: int
-    """How many answers or verdicts."""
+    """Number of answers or verdicts."""
     cost: Cost
     estimated: bool = False
     """Whether no cap counts it: then it is the mean cost of answers."""
@@ -82,11 +82,11 @@ class ModelAccount:
         self.answers = 0
         """Stored answers."""
         self.paid, self.held, self.charged, self.verdicts = Sums(), Sums(), Sums(), Sums()
-        """`verdicts` is the part of `paid` that grades have cost."""
+        """`verdicts` is the part of `paid` for grades."""
         self.replaced = Sums()
         """The part of `charged` for verdicts on answers that were judged again."""
         self.largest = NO_COST
-        """The largest tokens, USD and GPU seconds of an answer."""
+        """Maximum tokens, USD and GPU seconds of an answer."""
 
     @property
     def mean(self) -> Cost:
@@ -108,24 +108,24 @@ class Account:
         self._all = Sums()
 
     def enter(self, trial: Trial, times: int = 1) -> None:
-        """Add a trial in the state it is in, or remove it with -1."""
+        """Add a trial in its current state, or remove it with `times` = -1."""
         state = trial.state
         if state in HELD:
             held = self.models[trial.model].held
             held.add(trial.cost, times)
             held.add(trial.verdict, times)
         elif state is JUDGING or state is DONE or state is UNGRADED:
-            one = self.models[trial.model]
-            one.answers += times
-            one.paid.add(trial.cost, times)
+            account = self.models[trial.model]
+            account.answers += times
+            account.paid.add(trial.cost, times)
             if state is JUDGING:
-                one.held.add(trial.verdict, times)
+                account.held.add(trial.verdict, times)
             else:
-                one.paid.add(trial.verdict, times)
-                one.verdicts.add(trial.verdict, times)
-            cost, largest = trial.cost, one.largest
+                account.paid.add(trial.verdict, times)
+                account.verdicts.add(trial.verdict, times)
+            cost, largest = trial.cost, account.largest
             if cost.tokens > largest.tokens or cost.usd > largest.usd or cost.gpu_seconds > largest.gpu_seconds:
-                one.largest = Cost(
+                account.largest = Cost(
                     max(cost.tokens, largest.tokens),
                     max(cost.usd, largest.usd),
                     max(cost.gpu_seconds, largest.gpu_seconds),
@@ -145,23 +145,23 @@ class Account:
             self._all.add(charge.cost)
 
     def add_outside(self, cost: Cost) -> None:
-        """Add what was spent before, of which only the sum matters."""
+        """Add an earlier cost, of which only the sum matters."""
         self._all.add(cost)
 
     @property
     def total(self) -> Cost:
-        """What caps count: paid, reserved and charged."""
+        """The costs that caps count: paid, reserved and charged."""
         return self._all.cost
 
     def mean_cost(self, model: int) -> Cost:
-        """Mean cost of a model's answers, or of all if it has none."""
-        own = self.models[model]
-        if own.answers:
-            return own.mean
-        answers = sum(one.answers for one in self.models.values())
+        """Mean cost of a model's answers, or of all answers if it has none."""
+        model_account = self.models[model]
+        if model_account.answers:
+            return model_account.mean
+        answers = sum(account.answers for account in self.models.values())
         if not answers:
             return NO_COST
-        means = [(one.answers, one.mean) for one in self.models.values() if one.answers]
-        parts = [[number * part for part in mean] for number, mean in means]
-        tokens, usd, gpu_seconds = (sum(column) / answers for column in zip(*parts, strict=True))
+        means = [(account.answers, account.mean) for account in self.models.values() if account.answers]
+        weighted = [[number * amount for amount in mean] for number, mean in means]
+        tokens, usd, gpu_seconds = (sum(column) / answers for column in zip(*weighted, strict=True))
         return Cost(round(tokens), usd, gpu_seconds)

@@ -1,17 +1,17 @@
-"""Whether a model's answers come again word for word, and since when.
+"""Detects that a model's answers repeat word for word, and since when.
 
-A server that ignores the seed, or serves a cache, gives one answer many times, and each counts as a trial. Three signs
-are looked for, each with a false alarm in at most one of a thousand models:
+A server that ignores the seed, or serves a cache, returns one answer many times, and each counts as a trial. There are
+three tests, each with a false alarm in at most one of a thousand models:
 
-- **Since when.** Answers to a question varied, and from some trial on are all the same. In random order, the last r of
-  n answers are equal with the probability sum_i C(c_i, r) / C(n, r), where the c_i count equal answers. Fisher's method
-  combines the questions. It holds for short answers too, at any temperature.
+- **Since when.** Answers to a question varied, and from some trial on are all equal. In random order, the last r of n
+  answers are equal with probability sum_i C(c_i, r) / C(n, r), where the c_i count equal answers. Fisher's method
+  combines the questions. This holds for short answers too, at any temperature.
 - **Long answers.** Trials 2k and 2k + 1 of a question form a pair. A pair of long answers agrees with a probability of
-  at most 2^(-t^2 bytes / 100) at temperature t (at most 1). More of them agree than such pairs do.
-- **Short answers**, such as letters, may agree on each question where a model is sure. It is not so sure where it is
-  wrong: at temperature 1, without a cut (top_p, top_k, min_p), a pair agrees with 0.9 * 2^(-bytes / 400) at most. No
-  answers to any question differ, and those that are wrong are too many for that. If few texts answer many questions, as
-  the letters of a choice do, the length counts for nothing.
+  at most 2^(-t^2 bytes / 100) at temperature t (at most 1). The test fails if more pairs agree.
+- **Short answers**, such as letters, may agree on each question of which a model is sure. It is less sure if it is
+  wrong: at temperature 1, without a cut (top_p, top_k, min_p), a pair agrees with probability at most
+  0.9 * 2^(-bytes / 400). The test fails if no answers to any question differ, and too many of them are wrong. If few
+  texts answer many questions, such as the letters of a choice, the length is ignored.
 
 At most `MAX_QUESTIONS` questions are watched: those whose keys have the smallest checksums.
 """
@@ -32,19 +32,19 @@ from adaptive_eval.machine.trial import AnswerFacts, Trial
 
 MAX_QUESTIONS = 100
 MIN_LONG_BYTES = 200
-"""Bytes from which an answer is unlikely to come twice by its length alone."""
+"""Bytes from which an answer is unlikely to repeat, by its length alone."""
 LONG_BYTES_PER_BIT, SHORT_BYTES_PER_BIT = 100.0, 400.0
 MAX_AGREEMENT = 0.9
-"""Share of the pairs of wrong answers that agree for a model that is very sure of itself."""
+"""Share of pairs of wrong answers that agree if a model is very confident."""
 UNKNOWN_TEMPERATURE = 0.5
 """Assumed if none is set; colder than the defaults of servers."""
 ALARM_CHANCE = 0.001
 MIN_PAIRS = 10
-"""With fewer pairs nothing is said about answers that all agree."""
+"""Minimum number of pairs for a verdict on answers that all agree."""
 
 
 class SamplingFreedom(NamedTuple):
-    """How freely a model's answers are drawn."""
+    """How freely a model's answers are sampled."""
 
     temperature: float
     cut: bool = False
@@ -56,8 +56,8 @@ class SamplingFreedom(NamedTuple):
         if sampling.temperature == 0.0:
             return None
         cuts = (sampling.top_p, max(sampling.top_k or 0, 0), sampling.min_p or 0.0)
-        whole = sampling.temperature is not None and cuts == (1.0, 0, 0.0) and not sampling.extra_body
-        return cls(UNKNOWN_TEMPERATURE if sampling.temperature is None else sampling.temperature, not whole)
+        is_uncut = sampling.temperature is not None and cuts == (1.0, 0, 0.0) and not sampling.extra_body
+        return cls(UNKNOWN_TEMPERATURE if sampling.temperature is None else sampling.temperature, not is_uncut)
 
 
 class _Answer(NamedTuple):
@@ -79,7 +79,7 @@ class AnswerWatch:
         self._questions = {question: dict(answers) for question, answers in (questions or {}).items()}
 
     def add(self, trial: Trial, facts: AnswerFacts) -> None:
-        """Add an answer to a watched question; empty and timed-out ones are left out."""
+        """Add an answer to a watched question, unless it is empty or timed out."""
         if facts.digest is None or (trial.kinds and trial.kinds & AnswerKind.TIMED_OUT):
             return
         is_right = (trial.category or 0) > 0 if facts.is_right is None else facts.is_right
@@ -102,24 +102,24 @@ class AnswerWatch:
     @property
     def repeated(self) -> int:
         """Number of long answers that equal another one to the same question."""
-        each = (
-            Counter(one.digest for one in answers.values() if one.size >= MIN_LONG_BYTES)
+        digest_counts = (
+            Counter(answer.digest for answer in answers.values() if answer.size >= MIN_LONG_BYTES)
             for answers in self._questions.values()
         )
-        return sum(total - len(counts) for counts in each if (total := counts.total()))
+        return sum(total - len(counts) for counts in digest_counts if (total := counts.total()))
 
 
 class Repeats(NamedTuple):
-    """Answers of a model that come again too often."""
+    """Answers of a model that repeat too often."""
 
     pairs: int
     agreed: int
     is_certain: bool = True
-    """False: all agree, and independent samples might."""
+    """False if all agree, but independent samples might, too."""
     since: int | None = None
-    """The trial, from 1, from which on the answers to most questions are the same; None: from the first."""
+    """The trial, from 1, from which on the answers to most questions are equal; None: from the first."""
     questions: int = 0
-    """Questions on which they repeat since then."""
+    """Number of questions with repeats since then."""
 
 
 def find_frozen(watch: AnswerWatch, trials: Sequence[int]) -> Repeats | None:
@@ -129,32 +129,37 @@ def find_frozen(watch: AnswerWatch, trials: Sequence[int]) -> Repeats | None:
     return None if since is None else Repeats(0, 0, True, *since)
 
 
-def find_repeats(watch: AnswerWatch, how: SamplingFreedom | None) -> Repeats | None:
-    """The repeats of a model; None if there are none too many, or it is sampled greedily."""
-    if how is None:
+def find_repeats(watch: AnswerWatch, freedom: SamplingFreedom | None) -> Repeats | None:
+    """Repeats of a model; None if there are not too many, or it is sampled greedily."""
+    if freedom is None:
         return None
     questions = list(watch.in_order())
-    each = [list(_pairs(answers)) for answers in questions]
-    pairs, agreed = sum(map(len, each)), sum(one.digest == other.digest for some in each for one, other in some)
+    all_pairs = [pair for answers in questions for pair in _pairs(answers)]
+    pairs, agreed = len(all_pairs), _agreed(all_pairs)
     if (since := _frozen_since(questions)) is not None:
         return Repeats(pairs, agreed, True, *since)
-    long = [(one, other) for some in each for one, other in some if one.size >= MIN_LONG_BYTES]
-    expected = sum(_long_agreement(one.size, how.temperature) for one, _ in long)
-    long_agreed = sum(one.digest == other.digest for one, other in long)
+    long = [pair for pair in all_pairs if pair[0].size >= MIN_LONG_BYTES]
+    expected = sum(_long_agreement(answer.size, freedom.temperature) for answer, _ in long)
+    long_agreed = _agreed(long)
     if _chance_of_agreement(len(long), long_agreed, expected) <= ALARM_CHANCE:
         return Repeats(len(long), long_agreed)
-    if any(len({one.digest for _, one in answers}) > 1 for answers in questions) or pairs < MIN_PAIRS:
+    if any(len({answer.digest for _, answer in answers}) > 1 for answers in questions) or pairs < MIN_PAIRS:
         return None
     is_choice = len({answers[0][1].digest for answers in questions}) < len(questions) / 2
-    wrong = [min(one.size for _, one in answers) for answers in questions if _is_wrong_again(answers)]
-    bits = 0.0 if is_choice else sum(wrong) / SHORT_BYTES_PER_BIT
-    chance = MAX_AGREEMENT ** len(wrong) * 2.0**-bits
-    return Repeats(pairs, agreed, how.temperature >= 1.0 and not how.cut and chance <= ALARM_CHANCE)
+    wrong_sizes = [min(answer.size for _, answer in answers) for answers in questions if _is_wrong_again(answers)]
+    bits = 0.0 if is_choice else sum(wrong_sizes) / SHORT_BYTES_PER_BIT
+    chance = MAX_AGREEMENT ** len(wrong_sizes) * 2.0**-bits
+    return Repeats(pairs, agreed, freedom.temperature >= 1.0 and not freedom.cut and chance <= ALARM_CHANCE)
 
 
 def _pairs(answers: list[tuple[int, _Answer]]) -> Iterator[tuple[_Answer, _Answer]]:
     by_trial = dict(answers)
-    return ((one, by_trial[trial + 1]) for trial, one in answers if trial % 2 == 0 and trial + 1 in by_trial)
+    return ((answer, by_trial[trial + 1]) for trial, answer in answers if trial % 2 == 0 and trial + 1 in by_trial)
+
+
+def _agreed(pairs: Sequence[tuple[_Answer, _Answer]]) -> int:
+    """Number of pairs with equal answers."""
+    return sum(first.digest == second.digest for first, second in pairs)
 
 
 def _long_agreement(size: int, temperature: float) -> float:
@@ -162,7 +167,7 @@ def _long_agreement(size: int, temperature: float) -> float:
 
 
 def _chance_of_agreement(pairs: int, agreed: int, expected: float) -> float:
-    """Bound on the probability that so many independent pairs agree: exp(-n KL(a / n, E / n)), by Hoeffding (1963)."""
+    """Bound on the probability that this many independent pairs agree: exp(-n KL(a / n, E / n)), Hoeffding (1963)."""
     if agreed <= expected:
         return 1.0
     share, mean = agreed / pairs, expected / pairs
@@ -171,42 +176,42 @@ def _chance_of_agreement(pairs: int, agreed: int, expected: float) -> float:
 
 
 def _is_wrong_again(answers: list[tuple[int, _Answer]]) -> bool:
-    return len(answers) > 1 and not any(one.is_right for _, one in answers)
+    return len(answers) > 1 and not any(answer.is_right for _, answer in answers)
 
 
 def _frozen_since(questions: list[list[tuple[int, _Answer]]]) -> tuple[int, int] | None:
-    """The trial, from 1, from which on answers repeat that varied before, and on how many questions; None if they do
-    not."""
+    """The trial, from 1, from which on answers repeat that varied before, and the number of such questions; None if
+    there are none."""
     varied, logs, starts = 0, [], []
     for answers in questions:
-        last, total = answers[-1][1].digest, len(answers)
-        run = next((at for at, (_, one) in enumerate(reversed(answers)) if one.digest != last), total)
+        last_digest, total = answers[-1][1].digest, len(answers)
+        run = next((at for at, (_, answer) in enumerate(reversed(answers)) if answer.digest != last_digest), total)
         varied += run < total
         if 1 < run < total:
-            counts = Counter(one.digest for _, one in answers)
-            ways = sum(math.comb(count, run) for count in counts.values())
-            logs.append(math.log(ways) - math.log(math.comb(total, run)))
+            counts = Counter(answer.digest for _, answer in answers)
+            arrangements = sum(math.comb(count, run) for count in counts.values())
+            logs.append(math.log(arrangements) - math.log(math.comb(total, run)))
             starts.append(answers[-run][0] + 1)
     if not starts or gammaincc(varied, -math.fsum(logs)) > ALARM_CHANCE**2:
         return None
     return int(np.median(starts)), len(starts)
 
 
-def repeats_sentence(found: Repeats) -> str:
+def repeats_sentence(repeats: Repeats) -> str:
     """The sentence that warns of repeats."""
     cause = "its server ignores the seed or serves a cache, so its trials are fewer than they seem"
-    if found.since is not None:
+    if repeats.since is not None:
         return (
-            f"answers to {found.questions} questions varied, and are the same word for word from about trial "
-            f"{found.since} on: since then {cause}"
+            f"answers to {repeats.questions} questions varied, and are the same word for word from about trial "
+            f"{repeats.since} on: since then {cause}"
         )
-    if found.is_certain:
+    if repeats.is_certain:
         return (
-            f"the answers of {found.agreed} of {found.pairs} pairs of trials agree word for word, which independent "
-            f"samples hardly would: {cause}"
+            f"the answers of {repeats.agreed} of {repeats.pairs} pairs of trials agree word for word, which is hardly "
+            f"possible for independent samples: {cause}"
         )
     return (
-        f"the answers of all {found.pairs} pairs of trials agree word for word; they are short, and independent "
-        "samples may agree as well, so that nobody can tell whether its server ignores the seed or serves a cache "
-        "(more questions at temperature 1 and top_p 1 would)"
+        f"the answers of all {repeats.pairs} pairs of trials agree word for word; they are short, and independent "
+        "samples may agree as well, so it is unknown whether its server ignores the seed or serves a cache "
+        "(more questions at temperature 1 and top_p 1 would show it)"
     )

@@ -1,8 +1,8 @@
-"""A machine brought to the end of a stored log: the same for a start, a test and whoever wants to look into a run.
+"""Replays a stored log to its end: for a start, a test, or an inspection of a run.
 
-A *stage* is a configuration under which looks were taken, and that decides otherwise than the next one. A model that
-was set aside because of its servers comes back with the next start, as if it had never been away; only in a stage that
-is over, whose looks stand, it stays away as its last start has left it.
+A *stage* is a configuration under which looks were taken, and that decides differently from the next one. A model that
+was set aside because of its servers returns with the next start, as if nothing had happened; only in an ended stage,
+whose looks stand, it stays set aside as in its last start.
 """
 
 from bisect import bisect_left
@@ -17,11 +17,11 @@ from adaptive_eval.machine.trial import Trial
 
 
 class Stage(NamedTuple):
-    """Settings, and where in the log they ended."""
+    """Settings, and their end in the log."""
 
     setting: Setting
     until: int | None = None
-    """Sequence number of the note that says that they were changed; None for the settings of today."""
+    """Sequence number of the note about their change; None for the current settings."""
 
 
 KnownAnswers = Callable[[Collection[int], int], Iterable[Trial]]
@@ -29,7 +29,7 @@ KnownAnswers = Callable[[Collection[int], int], Iterable[Trial]]
 
 
 def void_notes(notes: Sequence[tuple[int, Note]], stages: Sequence[Stage]) -> set[int]:
-    """Sequence numbers of the notes that a later start of the same stage has made void."""
+    """Sequence numbers of the notes that a later start of the same stage invalidates."""
     void, standing = set[int](), list[int]()
     ends = [stage.until for stage in stages if stage.until is not None]
     for seq, note in notes:
@@ -45,16 +45,18 @@ def void_notes(notes: Sequence[tuple[int, Note]], stages: Sequence[Stage]) -> se
 
 
 Log = Callable[[bool], Iterable[Sequence[Row]]]
-"""Gives the rows of the log in their order: in whole commits, or in larger blocks."""
+"""Returns the rows of the log in order: in whole commits, or in larger blocks."""
 
 
 Steps = Generator[None, None, Machine]
-"""A replay that can be given up after each block of rows; it returns the machine."""
+"""A replay that can be stopped after each block of rows; it returns the machine."""
 
 
-def replay(log: Log, stages: Sequence[Stage], notes: Sequence[tuple[int, Note]], known: KnownAnswers) -> Machine:
-    """A machine that has taken in the whole log, stage by stage; `notes`: all notes of the log."""
-    steps = replay_steps(log, stages, notes, known)
+def replay(
+    log: Log, stages: Sequence[Stage], notes: Sequence[tuple[int, Note]], known_answers: KnownAnswers
+) -> Machine:
+    """Replay the whole log, stage by stage, and return the machine; `notes`: all notes of the log."""
+    steps = replay_steps(log, stages, notes, known_answers)
     while True:
         try:
             next(steps)
@@ -63,26 +65,31 @@ def replay(log: Log, stages: Sequence[Stage], notes: Sequence[tuple[int, Note]],
             return machine
 
 
-def replay_steps(log: Log, stages: Sequence[Stage], notes: Sequence[tuple[int, Note]], known: KnownAnswers) -> Steps:
-    """A replay, block by block.
+def replay_steps(
+    log: Log, stages: Sequence[Stage], notes: Sequence[tuple[int, Note]], known_answers: KnownAnswers
+) -> Steps:
+    """Replay block by block.
 
-    How many answers the core is told at a time can matter only under caps, and only if it keeps answers that no round
-    has asked for, answers of other models count, or nothing bounds what an answer costs: then the log is replayed
-    commit by commit, as it was told.
+    The number of answers that the core gets at a time matters only under caps, and only if the core keeps answers that
+    no round requested, answers of other models count, or the cost of an answer is unbounded: then the log is replayed
+    commit by commit, as in the run.
     """
     plans = [stage.setting.plan for stage in stages]
     is_capped = any(plan.budget.bought for plan in plans)
     is_unbounded = any(cost.is_unbounded for plan in plans for cost in plan.bench.worst_cost)
     has_returned = len(stages) > 1 or any(note.kind == SET_ASIDE for _, note in notes)
     in_commits = is_capped and (is_unbounded or has_returned)
-    machine = yield from _replay(log(in_commits), stages, notes, known)
+    machine = yield from _replay(log(in_commits), stages, notes, known_answers)
     if is_capped and not in_commits and (machine.controller.set_aside or machine.has_others):
-        return (yield from _replay(log(True), stages, notes, known))
+        return (yield from _replay(log(True), stages, notes, known_answers))
     return machine
 
 
 def _replay(
-    blocks: Iterable[Sequence[Row]], stages: Sequence[Stage], notes: Sequence[tuple[int, Note]], known: KnownAnswers
+    blocks: Iterable[Sequence[Row]],
+    stages: Sequence[Stage],
+    notes: Sequence[tuple[int, Note]],
+    known_answers: KnownAnswers,
 ) -> Steps:
     void = void_notes(notes, stages)
     machine, following = Machine(stages[0].setting), iter(zip(stages, stages[1:], strict=False))
@@ -93,12 +100,12 @@ def _replay(
             cut = bisect_left(rows, until, key=itemgetter(0))
             machine.handle(Replayed(rows[:cut]))
             rows = rows[cut:]
-            _begin(machine, *stage, known)
+            _begin(machine, *stage, known_answers)
             stage = next(following, None)
         machine.handle(Replayed(rows))
         yield
     while stage is not None:
-        _begin(machine, *stage, known)
+        _begin(machine, *stage, known_answers)
         stage = next(following, None)
     return machine
 
@@ -108,10 +115,10 @@ def _end(stage: Stage) -> int:
     return stage.until
 
 
-def _begin(machine: Machine, before: Stage, now: Stage, known: KnownAnswers) -> None:
-    joining = set(now.setting.roster).difference(before.setting.roster)
+def _begin(machine: Machine, previous: Stage, current: Stage, known_answers: KnownAnswers) -> None:
+    joining = set(current.setting.roster).difference(previous.setting.roster)
     returning = [model for model in joining if machine.account.models[model].answers]
-    machine.handle(StageBegun(now.setting, known(returning, _end(before)) if returning else ()))
+    machine.handle(StageBegun(current.setting, known_answers(returning, _end(previous)) if returning else ()))
 
 
 def in_commits(rows: Iterable[tuple[float, Row]]) -> Iterator[list[Row]]:

@@ -136,12 +136,12 @@ def stored_stages(
         numbers.append(number)
     if numbers and change_between(numbers[-1], today) is SettingsEffect.NONE:
         numbers.pop()
-    stages, before = list[Stage](), None
+    stages, previous = list[Stage](), None
     for number in (*numbers, today):
-        own = setting if number == today else replace(setting_of(number), is_followed=True)
-        stands = before is None or change_between(before, number) is not SettingsEffect.PROMISE
-        stages.append(Stage(replace(own, verdicts_stand=stands), None if number == today else ends[number]))
-        before = number
+        stage_setting = setting if number == today else replace(setting_of(number), is_followed=True)
+        stands = previous is None or change_between(previous, number) is not SettingsEffect.PROMISE
+        stages.append(Stage(replace(stage_setting, verdicts_stand=stands), None if number == today else ends[number]))
+        previous = number
     return stages
 
 
@@ -172,7 +172,9 @@ async def begin(
     if forgotten := [*_unanswered(reader, setting, store.last_seq)]:
         driver.tell(store.append(*forgotten))
     await _regrade(driver, store, reader, setting, reserve_of, verdicts)
-    steps = replay_steps(lambda whole: reader.log(in_whole_commits=whole), stages, reader.notes(), reader.known_answers)
+    steps = replay_steps(
+        lambda in_commits: reader.log(in_whole_commits=in_commits), stages, reader.notes(), reader.known_answers
+    )
     machine = await _replay(driver, steps)
     if machine is None:
         driver.tell(store.append(Note(STOPPED)))

@@ -15,7 +15,7 @@ from typing import Protocol
 from adaptive_eval.base.errors import EndpointError, Rejected, RetryNotAllowed
 from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Prompt, Reachable
+from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, Prompt, Reachable, RetryGate
 from adaptive_eval.machine.events import Answered, Capacity, Event, Failed, Received, Wasted
 from adaptive_eval.machine.follow_up import RequestFailure
 from adaptive_eval.machine.permits import Permits
@@ -79,16 +79,16 @@ class Supply(Protocol):
         """Why no server of a model can be reached; None if one can, or nobody can tell before it is asked."""
 
     async def close(self) -> None:
-        """Begin nothing more, and give up what is under way; notes that are posted meanwhile are still stored."""
+        """Start nothing more, and cancel work in progress; notes posted meanwhile are still stored."""
 
 
 class ModelClient(Protocol):
-    """A model that can be asked, wherever its servers are."""
+    """A client of one model, wherever its servers are."""
 
-    async def ask(self, request: Request, again: Again | None) -> Sequence[Answer]:
+    async def ask(self, request: Request, retry_gate: RetryGate | None) -> Sequence[Answer]:
         """The answers to a request, in the order of its trials; raises `EndpointError`.
 
-        `again` is awaited before an answer that may have cost something is asked for once more.
+        `retry_gate` is awaited before a lost answer, which may have cost something, is requested again.
         """
 
     @property
@@ -97,14 +97,14 @@ class ModelClient(Protocol):
 
 
 def seeds_of(seed: Callable[[int, int], int], request: Request) -> range:
-    """The seeds of a request, which follow each other; `seed` gives that of a question's trial."""
+    """The consecutive seeds of a request; `seed` returns the seed of a question's trial."""
     first = seed(request.question, request.first)
     return range(first, first + request.size)
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointClient:
-    """A model at an endpoint, which knows prompts and seeds only."""
+    """A model at an endpoint, which needs only prompts and seeds."""
 
     endpoint: Endpoint
     prompt: Callable[[int], Prompt]
@@ -112,9 +112,9 @@ class EndpointClient:
     seed: Callable[[int, int], int]
     """The seed of a question's trial."""
 
-    async def ask(self, request: Request, again: Again | None) -> Sequence[Answer]:
+    async def ask(self, request: Request, retry_gate: RetryGate | None) -> Sequence[Answer]:
         """Sample with the seeds of the trials."""
-        return await self.endpoint.sample(self.prompt(request.question), self.seeds(request), again)
+        return await self.endpoint.sample(self.prompt(request.question), self.seeds(request), retry_gate)
 
     def seeds(self, request: Request) -> range:
         """The seeds of a request."""
@@ -156,12 +156,12 @@ class EndpointSupply:
         *,
         is_capped: bool,
     ) -> None:
-        """`on_error` is given an error that nobody has foreseen."""
+        """`on_error` receives unexpected errors."""
         self._models, self._post, self._on_error, self._is_capped = models, post, on_error, is_capped
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._requests: dict[int, Request] = {}
         self._cut_off: set[int] = set()
-        """Requests that were cancelled while a server had them."""
+        """Requests that were cancelled while they were at a server."""
         self._running: Counter[int] = Counter()
         """Requests in flight, by model."""
         self._permits = Permits[int]()
@@ -170,9 +170,9 @@ class EndpointSupply:
         self._lost: dict[int, int] = dict.fromkeys(models, 0)
         """Lost answers that were posted, by model."""
         self._in_vain: dict[int, int] = dict.fromkeys(models, 0)
-        """Those of them whose usage was known."""
+        """Lost answers whose usage was known, by model."""
         self._stuck: dict[int, int] = dict.fromkeys(models, 0)
-        """Requests that keep failing while others are answered, by model: others get their places."""
+        """Requests that keep failing while others are answered, by model: other requests get their places."""
 
     def claims(self, keys: Collection[Key]) -> Collection[Key]:
         """None: connections end with the process."""
@@ -192,38 +192,38 @@ class EndpointSupply:
     def cancel(self, requests: Collection[int]) -> None:
         """Cancel the tasks of these requests. Some may wait to be repeated, so that no server has them: the largest are
         taken to be at the servers, as many as these have of the model."""
-        own = [self._requests[number] for number in requests if number in self._tasks]
-        at_server = {model: self.stats(model).in_flight for model in {request.model for request in own}}
-        for request in sorted(own, key=lambda request: (self._permits.is_asked(request.id), -request.size)):
+        cancelled = [self._requests[number] for number in requests if number in self._tasks]
+        at_server = {model: self.stats(model).in_flight for model in {request.model for request in cancelled}}
+        for request in sorted(cancelled, key=lambda request: (self._permits.is_asked(request.id), -request.size)):
             if at_server[request.model] > 0:
                 at_server[request.model] -= 1
                 self._cut_off.add(request.id)
             self._tasks[request.id].cancel()
 
     def on_stored(self, keys: Sequence[Key]) -> None:
-        """Do nothing: a connection is over with its answer."""
+        """Do nothing: a connection ends with its answer."""
 
     def on_noted(self, note: Note) -> None:
         """Do nothing: it posts no notes."""
 
     def leave(self) -> None:
-        """Do nothing: answers are waited for."""
+        """Do nothing: answers in flight are still collected."""
 
     def serve(self, demand: Mapping[int, Demand]) -> None:
-        """Post what was lost meanwhile without an end of its request, such as the slower one of two requests."""
+        """Post losses of requests that go on, such as the slower one of two requests."""
         now = asyncio.get_running_loop().time()
         if now - self._polled_at < POLL_SECONDS:
             return
         self._polled_at = now
         for model in self._models:
             self._post_losses(model)
-            stuck = self.stats(model).aside
+            stuck = self.stats(model).stuck_requests
             if stuck != self._stuck[model]:
                 self._stuck[model] = stuck
                 self.post_capacity(model)
 
     def post_capacity(self, model: int) -> None:
-        """Post how many requests of a model may be in flight."""
+        """Post the number of a model's requests that may be in flight."""
         self._post(Capacity(model, self.capacity(model)))
 
     def capacity(self, model: int) -> int:
@@ -253,9 +253,9 @@ class EndpointSupply:
 
     async def _ask(self, request: Request) -> None:
         model = self._models[request.model]
-        again = partial(self._may_repeat, request) if self._is_capped else None
+        retry_gate = partial(self._may_repeat, request) if self._is_capped else None
         try:
-            answers = await model.client.ask(request, again)
+            answers = await model.client.ask(request, retry_gate)
         except RetryNotAllowed as error:
             self._fail(request, RequestFailure.NOT_ALLOWED, str(error))
         except Rejected as error:
@@ -263,8 +263,8 @@ class EndpointSupply:
         except EndpointError as error:
             self._fail(request, RequestFailure.UNAVAILABLE, str(error))
         else:
-            each = zip(request.numbers, answers, strict=True)
-            received = [model.received(request.question, number, answer) for number, answer in each]
+            numbered = zip(request.numbers, answers, strict=True)
+            received = [model.received(request.question, number, answer) for number, answer in numbered]
             self._post(Answered(request.id, received))
 
     def _on_done(self, request: Request, task: asyncio.Task[None]) -> None:
@@ -288,12 +288,11 @@ class EndpointSupply:
     async def _may_repeat(self, request: Request) -> bool:
         """Whether a lost request may be repeated: its loss has to be on disk, and within the caps."""
         permit = self._permits.ask(request.id)
-        self._post_losses(request.model, asks=request.id)
+        self._post_losses(request.model, waiting_request=request.id)
         return await permit
 
-    def _post_losses(self, model: int, *, asks: int | None = None) -> None:
-        """Post the answers that were lost since the last call. Those of requests that are cut off are not among them:
-        the machine charges these."""
+    def _post_losses(self, model: int, *, waiting_request: int | None = None) -> None:
+        """Post the answers lost since the last call, except those of cancelled requests, which the machine charges."""
         stats = self.stats(model)
         lost, in_vain = stats.lost - self._lost[model], stats.in_vain[self._in_vain[model] :]
         self._lost[model], self._in_vain[model] = stats.lost, len(stats.in_vain)
@@ -303,5 +302,5 @@ class EndpointSupply:
                 cost = cost.plus(self._models[model].cost(answer))
             self._post(Wasted(model, len(in_vain), cost))
         unknown = max(lost - len(in_vain), 0)
-        if unknown or asks is not None:
-            self._post(Wasted(model, unknown, None, asks))
+        if unknown or waiting_request is not None:
+            self._post(Wasted(model, unknown, None, waiting_request))

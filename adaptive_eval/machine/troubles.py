@@ -1,6 +1,6 @@
-"""Troubles of servers while requests are retried: they do not affect the result, but explain a wait.
+"""Reports server troubles while requests are retried: they do not affect the result, but explain a wait.
 
-They are read from the statistics of supplies with each commit, and twice a second. Short troubles are not reported.
+They are derived from the statistics of supplies at each commit, and twice a second. Short troubles are not reported.
 """
 
 from collections import Counter
@@ -13,13 +13,13 @@ from adaptive_eval.notes.event import Event
 from adaptive_eval.notes.servers import OnlyFailures, ReplicaBack, ReplicaLost, ServersNoticed
 
 LOST_SECONDS = 2.0
-"""A replica that fails for this long is reported as lost: one connection in many may fail on a good day."""
+"""Time after which a failing replica is reported as lost: single connections may fail at any time."""
 RETRYING_SECONDS = 10.0
-"""A model whose requests have only failed for this long is reported."""
+"""Time after which a model is reported whose requests all fail."""
 
 
 class ModelTroubles:
-    """The troubles of one model, each reported once when it has lasted a while."""
+    """The troubles of one model; each is reported once, when it has lasted for a while."""
 
     def __init__(self) -> None:
         self._down_since: dict[str, float] = {}
@@ -31,7 +31,7 @@ class ModelTroubles:
         self._is_reported = False
         self._notices: set[Notice] = set()
         self._is_failing = False
-        """Whether requests fail again and again, and none is answered."""
+        """Whether requests keep failing and none is answered."""
         self._is_unreachable = False
         """Whether none of the model's replicas can be reached."""
 
@@ -79,19 +79,20 @@ class ServerWatch:
 
     def __init__(self) -> None:
         self.answers: Counter[int] = Counter()
-        """Requests of each model that were answered in this start."""
+        """Number of answered requests of each model in this start."""
         self._troubles: dict[int, ModelTroubles] = {}
         self._grading_notices = 0
-        """How many notices of the grader were reported."""
+        """Number of reported notices of the grader."""
 
     def notes(
-        self, models: Mapping[int, Callable[[], EndpointStats]], gone: Collection[int], now: float
+        self, models: Mapping[int, Callable[[], EndpointStats]], absent_models: Collection[int], now: float
     ) -> Iterator[Note]:
-        """Notes since the last call; `models` gives the traffic of each; nobody waits for servers of those `gone`."""
+        """Notes since the last call; `models` gives the traffic of each; nobody waits for servers of those
+        `absent_models`."""
         for model, stats in models.items():
             troubles = self._troubles.setdefault(model, ModelTroubles())
             events = list(troubles.events(stats(), self.answers[model], now))
-            if model not in gone:
+            if model not in absent_models:
                 yield from (note_of(event, {})._replace(model=model) for event in events)
 
     def grading_notes(self, notices: Collection[Notice]) -> Iterator[Note]:
@@ -101,7 +102,7 @@ class ServerWatch:
             yield note_of(ServersNoticed("", notice.kind, notice.text), {})
 
     def hopeless(self, models: Mapping[int, Callable[[], EndpointStats]], seconds: float) -> list[int]:
-        """Models from which no answer can be expected now, and whose oldest request is at most so many seconds old."""
+        """Models from which no answer is expected now, and whose oldest request is at most `seconds` old."""
         return [
             model
             for model, stats in models.items()

@@ -1,6 +1,6 @@
-"""A run shown in a notebook: one output that is drawn anew while the run goes on, and tables as HTML.
+"""Shows a run in a notebook: one output that is redrawn during the run, and tables as HTML.
 
-Names come from outside: nothing that they hold becomes markup.
+Names come from outside, so all texts are escaped.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from adaptive_eval.show.ranking import ranking_table
 from adaptive_eval.show.text import stopping_line
 
 REFRESH_SECONDS = 0.5
-SHOWN_EVENTS = 4
-SHOWN_MODELS = 100
+MAX_EVENTS = 4
+MAX_MODELS = 100
 
 
 def notebook() -> Any | None:
-    """IPython's module of displays where this process is the kernel of a notebook; else None."""
+    """IPython's display module if this process is the kernel of a notebook; else None."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     if shell is None or not hasattr(shell, "kernel"):
@@ -37,23 +37,23 @@ def notebook() -> Any | None:
 
 
 class NotebookDisplay(Display):
-    """Draws the status into one output; what a run has found is shown by what `run` returns."""
+    """Draws the status into one output; the result is shown by the return value of `run`."""
 
     def __init__(self, display: Any, scale: Scale) -> None:
         self._display = display
         self._scale = scale
-        self._events: deque[str] = deque(maxlen=SHOWN_EVENTS)
+        self._events: deque[str] = deque(maxlen=MAX_EVENTS)
         self._handle: Any = None
         self._timer: asyncio.TimerHandle | None = None
 
     def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
         self._name, self._take = name, take
         self._handle = self._display.display(self._render(), display_id=True)
-        self._later()
+        self._schedule()
 
     def happened(self, event: Event) -> None:
-        if (told := event_sentence(event)) is not None:
-            self._events.append(told)
+        if (sentence := event_sentence(event)) is not None:
+            self._events.append(sentence)
 
     def stopping(self, in_flight: int, at_most: float) -> None:
         self._events.append(stopping_line(in_flight, at_most))
@@ -68,12 +68,12 @@ class NotebookDisplay(Display):
         if self._handle is not None:
             self._handle.update(self._display.HTML(paragraph_html(ended.why)))
 
-    def _later(self) -> None:
+    def _schedule(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(REFRESH_SECONDS, self._tick)
 
     def _tick(self) -> None:
         self._draw()
-        self._later()
+        self._schedule()
 
     def _draw(self) -> None:
         if self._handle is not None:
@@ -85,14 +85,14 @@ class NotebookDisplay(Display):
 
 def ranking_html(models: Sequence[ModelRow], scale: Scale, *, gated: bool) -> str:
     """The models from best to worst."""
-    rows = ranking_table(((row, row.name, "") for row in models[:SHOWN_MODELS]), scale, gated=gated)
+    rows = ranking_table(((row, row.name, "") for row in models[:MAX_MODELS]), scale, gated=gated)
     head, *lines = (row[:-1] for row in rows)
-    more = len(models) - SHOWN_MODELS
-    return table_html(head, lines) + (paragraph_html(f"and {more} more") if more > 0 else "")
+    hidden = len(models) - MAX_MODELS
+    return table_html(head, lines) + (paragraph_html(f"and {hidden} more") if hidden > 0 else "")
 
 
 def table_html(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table whose cells are texts."""
+    """An HTML table of texts."""
     body = "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in rows)
     return f"<table><thead><tr>{_cells(headings, 'th')}</tr></thead><tbody>{body}</tbody></table>"
 
@@ -106,11 +106,13 @@ def paragraph_html(text: str) -> str:
     return f"<p>{escape(safe_line(text, 1000))}</p>"
 
 
-def progress_html(name: str, status: Status, scale: Scale, told: Sequence[str]) -> str:
-    """A run that goes on: a bar, the ranking so far, and what happened last."""
-    known = status.trials_to_go is not None
-    most = f' value="{status.trials}" max="{status.trials + (status.trials_to_go or 0.0):.0f}"' if known else ""
-    said = f"{name}: look {status.looks}, {count(status.trials)} trials, {duration(status.elapsed)}"
-    models = [one.row for one in status.standings]
+def progress_html(name: str, status: Status, scale: Scale, events: Sequence[str]) -> str:
+    """A running run: a progress bar, the ranking so far, and the latest events."""
+    bar = "<progress></progress>"
+    if status.trials_to_go is not None:
+        total = status.trials + status.trials_to_go
+        bar = f'<progress value="{status.trials}" max="{total:.0f}"></progress>'
+    headline = f"{name}: look {status.looks}, {count(status.trials)} trials, {duration(status.elapsed)}"
+    models = [standing.row for standing in status.standings]
     ranking = ranking_html(models, scale, gated=bool(status.gate)) if models else ""
-    return f"{paragraph_html(said)}<progress{most}></progress>{ranking}{''.join(map(paragraph_html, told))}"
+    return f"{paragraph_html(headline)}{bar}{ranking}{''.join(map(paragraph_html, events))}"

@@ -1,8 +1,8 @@
 """Starting a run from Python.
 
-A run gets a thread and a loop of its own, so that it works where a loop is running already, as in a notebook, and
-where none is. Ctrl-C reaches the thread that waits for it, and is passed on: once to wait for what is in flight, twice
-to stop at once; then `KeyboardInterrupt` is raised, so that no later cell goes on as if the run were finished.
+A run gets its own thread and event loop, so it works with or without a running loop, for example in a notebook. Ctrl-C
+reaches the waiting thread and is forwarded: once to wait for requests in flight, twice to stop at once. Then
+`KeyboardInterrupt` is raised, so that no later cell continues as if the run were finished.
 """
 
 import asyncio
@@ -40,31 +40,31 @@ def run(
     ask_again: bool = False,
     display: Shown | None = None,
 ) -> RunRecord:
-    """Rank the models of a configuration, and wait until that is done; the same call again resumes the run.
+    """Rank the models of a configuration, and wait for the end; the same call again resumes the run.
 
     Args:
         config: A YAML file, a mapping written as in such a file (functions may stand for their `module:name`), or a
             `RunConfig`.
         overrides: Settings over those of the file or mapping, such as `"trials.max=40"`.
-        directory: Where the run lies; default: `store` and the run's name.
-        fresh: Start over beside the run that is there; nothing is deleted.
-        ask_again: After an alarm about a server, discard its model's answers since then, and ask for them again.
-        display: notebook, rich, plain, json or none; default: what suits the place.
+        directory: Directory of the run; default: `store` and the run's name.
+        fresh: Start a new run next to the existing one; nothing is deleted.
+        ask_again: After an alarm about a server, discard its model's answers since then, and request them again.
+        display: notebook, rich, plain, json or none; default: chosen for the environment.
 
     Returns:
-        The run as it is stored in the end.
+        The run as stored at its end.
 
     Raises:
         AdaptiveEvalError: The configuration, the run's directory or the servers cannot be used.
         KeyboardInterrupt: Ctrl-C, after the run has stopped; every answer that was graded is stored.
 
     Example:
-        A run with no server of one's own, eight trials a question at most:
+        A run without your own server, with at most eight trials per question:
 
             record = adaptive_eval.run("configs/quickstart.yaml", ["trials.max=8"])
             print(record.to_pandas().ranking[["name", "tier", "score"]])
     """
-    return _Started(_work(config, overrides, directory, fresh, ask_again, display)).wait()
+    return _RunThread(_work(config, overrides, directory, fresh, ask_again, display)).wait()
 
 
 async def run_async(
@@ -76,32 +76,32 @@ async def run_async(
     ask_again: bool = False,
     display: Shown | None = None,
 ) -> RunRecord:
-    """`run`, for a loop that goes on meanwhile; cancelled, it stops as Ctrl-C does.
+    """Like `run`, without blocking the event loop; cancelling it stops the run as Ctrl-C does.
 
     Args:
-        config: As `run` takes it.
-        overrides: As `run` takes them.
-        directory: Where the run lies; default: `store` and the run's name.
-        fresh: Start over beside the run that is there; nothing is deleted.
-        ask_again: After an alarm about a server, discard its model's answers since then, and ask for them again.
-        display: notebook, rich, plain, json or none; default: what suits the place.
+        config: As for `run`.
+        overrides: As for `run`.
+        directory: Directory of the run; default: `store` and the run's name.
+        fresh: Start a new run next to the existing one; nothing is deleted.
+        ask_again: After an alarm about a server, discard its model's answers since then, and request them again.
+        display: notebook, rich, plain, json or none; default: chosen for the environment.
 
     Returns:
-        The run as it is stored in the end.
+        The run as stored at its end.
 
     Raises:
         AdaptiveEvalError: The configuration, the run's directory or the servers cannot be used.
 
     Example:
-        Beside other work of the same loop:
+        Together with other work in the same loop:
 
             record = await adaptive_eval.run_async("configs/quickstart.yaml", display="none")
     """
-    return await _Started(_work(config, overrides, directory, fresh, ask_again, display)).waited()
+    return await _RunThread(_work(config, overrides, directory, fresh, ask_again, display)).await_end()
 
 
 class StopRequests:
-    """Requests to stop that come from other threads: heard by a run from `hear` to the end of the context."""
+    """Requests to stop from other threads: handled from `hear` to the end of the context."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[Any] | None = None
@@ -109,24 +109,24 @@ class StopRequests:
         self._ready = Event()
 
     def begin(self) -> None:
-        """The task that is running now is the one to stop."""
+        """Register the current task as the one to stop."""
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         self._ready.set()
 
     def stop(self) -> None:
-        """Stop: at first in order, then at once; called in any thread."""
+        """Stop the run: first in order, then at once; can be called in any thread."""
         self._ready.wait()
-        with suppress(RuntimeError):  # the loop is closed: there is nothing left to stop
+        with suppress(RuntimeError):  # the loop is closed: there is nothing to stop
             self._loop.call_soon_threadsafe(self._stop)
 
     def _stop(self) -> None:
         if self._handle is not None:
             self._handle()
         elif self._task is not None:
-            self._task.cancel()  # nothing has been asked yet
+            self._task.cancel()  # no request has been sent yet
 
     def hear(self, handle: Callable[[], None]) -> None:
-        """Call this at each of them from now on."""
+        """Call `handle` at each request to stop from now on."""
         self._handle = handle
 
     def __enter__(self) -> "StopRequests":
@@ -139,8 +139,8 @@ class StopRequests:
 Work = Callable[[StopRequests], Coroutine[Any, Any, RunRecord]]
 
 
-class _Started:
-    """A run in a thread of its own."""
+class _RunThread:
+    """A run in its own thread."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -151,7 +151,7 @@ class _Started:
     def _run(self) -> None:
         try:
             self._future.set_result(run_to_end(self._main()))
-        except BaseException as error:  # for whoever waits, whatever it is
+        except BaseException as error:  # raised again in the waiting thread
             self._future.set_exception(error)
 
     async def _main(self) -> RunRecord:
@@ -159,7 +159,7 @@ class _Started:
         return await self._work(self._stops)
 
     def wait(self) -> RunRecord:
-        """Hold the thread up until the run has ended."""
+        """Block until the run has ended."""
         interrupted = 0
         while True:
             try:
@@ -176,7 +176,7 @@ class _Started:
             raise KeyboardInterrupt
         return record
 
-    async def waited(self) -> RunRecord:
+    async def await_end(self) -> RunRecord:
         """Await the end of the run."""
         future, cancelled = asyncio.wrap_future(self._future), None
         while not future.done():
@@ -201,18 +201,18 @@ def _work(
     display: Shown | None,
 ) -> Work:
     async def work(stops: StopRequests) -> RunRecord:
-        given = None if directory is None else Path(directory)
+        run_directory = None if directory is None else Path(directory)
         may_override = not isinstance(config, RunConfig)
-        load = partial(_loaded, config)
-        prepared, place, _ = choose_run(load, overrides, given, fresh, may_override=may_override)
-        shown = _opened(display, prepared.rubric.weights)
-        await execute(prepared, place, shown, shown.ended, stops, ask_again=ask_again)
-        return read_run(place)
+        load = partial(_load_configuration, config)
+        prepared, directory_used, _ = choose_run(load, overrides, run_directory, fresh, may_override=may_override)
+        run_display = _open_display(display, prepared.rubric.weights)
+        await execute(prepared, directory_used, run_display, run_display.ended, stops, ask_again=ask_again)
+        return read_run(directory_used)
 
     return work
 
 
-def _loaded(config: Configuration, overrides: Sequence[str]) -> RunConfig:
+def _load_configuration(config: Configuration, overrides: Sequence[str]) -> RunConfig:
     if isinstance(config, RunConfig):
         if overrides:
             raise ConfigError("overrides are for a file or a mapping; a RunConfig is complete: change it itself")
@@ -222,10 +222,10 @@ def _loaded(config: Configuration, overrides: Sequence[str]) -> RunConfig:
     return load_config(Path(config), overrides)
 
 
-def _opened(display: Shown | None, weights: Sequence[float]) -> Display:
-    found = notebook()
-    if display == "notebook" or (display is None and found is not None):
-        if found is None:
-            raise ConfigError("display='notebook' needs the kernel of a notebook; leave it out, or choose plain")
-        return NotebookDisplay(found, Scale.of(weights))
+def _open_display(display: Shown | None, weights: Sequence[float]) -> Display:
+    ipython_display = notebook()
+    if display == "notebook" or (display is None and ipython_display is not None):
+        if ipython_display is None:
+            raise ConfigError("display='notebook' works only in a notebook; omit it, or use display='plain'")
+        return NotebookDisplay(ipython_display, Scale.of(weights))
     return open_display(display, weights)

@@ -1,4 +1,4 @@
-"""A stored run as a notebook wants it: a table to look at, and data frames to go on with."""
+"""A stored run for notebooks: a table to look at, and data frames for further analysis."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
@@ -15,10 +15,10 @@ from adaptive_eval.report.lines import Scale
 from adaptive_eval.report.results import ModelRow, PairRow, Results
 
 NESTED = {"signals", "sampling"}
-"""Fields of a model that are mappings, and so no cell of a table."""
+"""Fields of a model that are mappings, and so cannot be a table cell."""
 
 
-class LookLine(NamedTuple):
+class LookRow(NamedTuple):
     """One model at one look: a row of the data frame `looks`."""
 
     look: int
@@ -35,22 +35,22 @@ class Frames(NamedTuple):
     """The tables of a run as `pandas.DataFrame`."""
 
     trials: Any
-    """One row a trial, in the order in which they were stored: the columns of `adaptive-eval export`."""
+    """One row per trial, in the order of storing: the columns of `adaptive-eval export`."""
     ranking: Any
-    """One row a model, best first: the fields of `models` in results.json."""
+    """One row per model, best first: the fields of `models` in results.json."""
     comparisons: Any
-    """One row a comparison of the objective: the fields of `pairs` in results.json."""
+    """One row per comparison of the objective: the fields of `pairs` in results.json."""
     looks: Any
-    """One row for each look and model."""
+    """One row per look and model."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run as it is stored, whether or not it has ended."""
+    """A stored run, whether or not it has ended."""
 
     directory: Path
     view: views.RunView
-    """Everything but the trials."""
+    """Everything except the trials."""
 
     @property
     def results(self) -> Results | None:
@@ -61,46 +61,48 @@ class RunRecord:
         """The run as data frames.
 
         Args:
-            texts: Whether the trials have what the model wrote, `text` and `reasoning`.
+            texts: Whether to include the model's output, `text` and `reasoning`.
 
         Returns:
             `trials`, `ranking`, `comparisons` and `looks`.
 
         Raises:
-            ConfigError: pandas is not installed, as by the extra `pandas`.
+            ConfigError: pandas is not installed; install the extra `pandas`.
             StoreError: The run has no trials yet.
         """
         frame = load_extra("pandas", "pandas", "data frames").DataFrame
-        found = self.view.results
+        results = self.view.results
         with opened_source(self.directory) as source:
             trials = frame(list(rows(source, texts)))
-        ranking = () if found is None else found.models
-        pairs = () if found is None else found.pairs
+        ranking = () if results is None else results.models
+        pairs = () if results is None else results.pairs
         return Frames(
             trials,
             frame([asdict(row) for row in ranking], columns=_names(ModelRow)),
             frame([asdict(row) for row in pairs], columns=_names(PairRow)),
-            frame(list(self._looks()), columns=list(LookLine._fields)),
+            frame(list(self._looks()), columns=list(LookRow._fields)),
         )
 
-    def _looks(self) -> Iterator[LookLine]:
+    def _looks(self) -> Iterator[LookRow]:
         for look in self.view.looks:
             order = Names(look.order)
-            each = zip(look.models, look.tiers, look.trials, look.scores, look.sigmas, strict=True)
-            for name, tier, trials, score, sigma in each:
+            models = zip(look.models, look.tiers, look.trials, look.scores, look.sigmas, strict=True)
+            for name, tier, trials, score, sigma in models:
                 place = order.position(name) + 1
-                yield LookLine(look.look, look.at, name, place, tier, trials, score, sigma)
+                yield LookRow(look.look, look.at, name, place, tier, trials, score, sigma)
 
     def _repr_html_(self) -> str:
         """The ranking, as a notebook shows it."""
-        found = self.view.results
-        if found is None:
+        results = self.view.results
+        if results is None:
             return paragraph_html(f"{self.view.name}: no look has been taken yet")
-        ended = "" if found.run.reason is None else f" ({found.run.reason.replace('_', ' ')})"
-        said = f"{self.view.name}: {found.run.status}{ended}, {found.cost.trials} trials, {len(found.looks)} looks"
-        warnings = "".join(paragraph_html(f"{one.model or 'warning'}: {one.text}") for one in found.warnings)
-        ranking = ranking_html(found.models, Scale.of(found.weights), gated=bool(found.gate))
-        return paragraph_html(said) + ranking + warnings
+        reason = "" if results.run.reason is None else f" ({results.run.reason.replace('_', ' ')})"
+        sizes = f"{results.cost.trials} trials, {len(results.looks)} looks"
+        headline = f"{self.view.name}: {results.run.status}{reason}, {sizes}"
+        lines = (f"{warning.model or 'warning'}: {warning.text}" for warning in results.warnings)
+        warnings = "".join(map(paragraph_html, lines))
+        ranking = ranking_html(results.models, Scale.of(results.weights), gated=bool(results.gate))
+        return paragraph_html(headline) + ranking + warnings
 
     def __repr__(self) -> str:
         status = "before its first look" if self.view.results is None else self.view.results.run.status
@@ -112,19 +114,19 @@ def _names(row: type[ModelRow] | type[PairRow]) -> list[str]:
 
 
 def read_run(directory: str | Path) -> RunRecord:
-    """A stored run; nothing that it names is executed.
+    """Read a stored run; nothing named in it is executed.
 
     Args:
-        directory: Where the run lies, such as `runs/my-benchmark`; it may be going on.
+        directory: Directory of the run, such as `runs/my-benchmark`; the run may still be active.
 
     Returns:
-        The run as it is stored now.
+        The run as stored now.
 
     Raises:
-        StoreError: There is no run.
+        StoreError: There is no run in the directory.
 
     Example:
-        What the command has stored, as tables:
+        A run of the command as tables:
 
             record = adaptive_eval.read_run("runs/quickstart")
             frames = record.to_pandas()

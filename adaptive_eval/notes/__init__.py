@@ -3,7 +3,7 @@
 An event is stored as a kind and a JSON object with its fields, without those that are None by default.
 """
 
-# ruff: noqa: F403 (every class of an event is offered here)
+# ruff: noqa: F403 (every event class is exported here)
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
@@ -25,7 +25,7 @@ from adaptive_eval.notes.lives import *
 from adaptive_eval.notes.lives import RunBegun, RunFinished, RunStopped
 from adaptive_eval.notes.servers import *
 
-CLASSES: tuple[type[Event], ...] = tuple(
+EVENT_CLASSES: tuple[type[Event], ...] = tuple(
     one
     for subject in (lives, beginnings, servers, answers, batches, grading)
     for one in vars(subject).values()
@@ -33,11 +33,11 @@ CLASSES: tuple[type[Event], ...] = tuple(
 )
 """Every event class with a kind in these modules."""
 _READERS: dict[str, Callable[[], TypeAdapter[Event]]] = {
-    one.KIND: cache(partial(TypeAdapter[Event], one)) for one in CLASSES
+    one.KIND: cache(partial(TypeAdapter[Event], one)) for one in EVENT_CLASSES
 }
 """Parsers by kind, each created when the first event of its kind is read."""
 
-Found = TypeVar("Found", bound=Event)
+EventT = TypeVar("EventT", bound=Event)
 
 
 def parse_event(kind: str, body: object, at: float = 0.0) -> Event:
@@ -49,30 +49,31 @@ def parse_event(kind: str, body: object, at: float = 0.0) -> Event:
     try:
         return _READERS[kind]().validate_python({**body, "at": at})
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise StoreError(f"an event of the kind {kind} is damaged: {where}: {first['msg']}") from error
+        problem = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, problem["loc"]))
+        raise StoreError(f"an event of the kind {kind} is damaged: {where}: {problem['msg']}") from error
 
 
-def events_of_kind(events: Sequence[Event], kind: type[Found]) -> list[Found]:
+def events_of_kind(events: Sequence[Event], kind: type[EventT]) -> list[EventT]:
     """The events of one kind, in their order."""
     return [event for event in events if isinstance(event, kind)]
 
 
-def was_waited_for(events: Sequence[Event], model: str) -> bool:
-    """Whether every start before the latest that had a model had all its answers when it ended, and none was killed."""
-    lives = [one for one in events if isinstance(one, RunBegun | RunFinished | RunStopped)]
-    for one, following in pairwise(lives):
-        had = isinstance(one, RunBegun) and model in (one.longest_prompts or (model,))
-        if had and (isinstance(following, RunBegun) or model not in (following.waited_for or ())):
+def were_answers_awaited(events: Sequence[Event], model: str) -> bool:
+    """Whether each earlier start with this model had received all its answers when it ended, and none was killed."""
+    starts_and_ends = [start for start in events if isinstance(start, RunBegun | RunFinished | RunStopped)]
+    for start, next_event in pairwise(starts_and_ends):
+        had_model = isinstance(start, RunBegun) and model in (start.longest_prompts or (model,))
+        if had_model and (isinstance(next_event, RunBegun) or model not in (next_event.waited_for or ())):
             return False
     return True
 
 
 def count_kills(events: Sequence[Event]) -> int:
     """The number of starts that recorded no end before the next start."""
-    lives = [event for event in events if isinstance(event, RunBegun | RunFinished | RunStopped)]
-    return sum(isinstance(one, RunBegun) and isinstance(then, RunBegun) for one, then in pairwise(lives))
+    starts_and_ends = [event for event in events if isinstance(event, RunBegun | RunFinished | RunStopped)]
+    neighbours = pairwise(starts_and_ends)
+    return sum(isinstance(event, RunBegun) and isinstance(next_event, RunBegun) for event, next_event in neighbours)
 
 
 def events_since_start(events: Sequence[Event]) -> Sequence[Event]:

@@ -1,4 +1,4 @@
-"""Events of answers: lost, or suspicious."""
+"""Events of answers: lost or suspicious."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from adaptive_eval.notes.event import Event, optional_field
 
 @dataclass(frozen=True, slots=True)
 class AnswersLost(Event, kind="answers_lost"):
-    """Answers that were requested and lost, with the most that they may have cost, which is what caps count."""
+    """Answers that were requested and lost, with their maximum cost, which caps count."""
 
     model: str
     answers: int = 0
@@ -20,22 +20,22 @@ class AnswersLost(Event, kind="answers_lost"):
     verdicts: int = 0
     """Replies of a judge that were lost, not the answers themselves."""
     estimated: bool | None = optional_field()
-    """Whether no cap counts them: their cost is that of as many stored answers of the model."""
+    """Whether no cap counts them: their cost is estimated from as many stored answers of the model."""
     failed: bool | None = optional_field()
-    """Whether they came and are of no use, such as samples of Inspect without a score, or verdicts without a grade;
-    the cost is what they used."""
+    """Whether they arrived but are unusable, such as Inspect samples without a score, or verdicts without a grade; the
+    cost is their actual usage."""
     discarded: bool | None = optional_field()
-    """Whether they came and were discarded after an alarm, to be asked again; the cost is theirs."""
+    """Whether they arrived and were discarded after an alarm, to be requested again; the cost is their actual usage."""
     looks: int | None = optional_field()
-    """How many looks had been taken when a cap counted them; None if no cap did, or before all looks."""
+    """Number of looks taken when a cap counted them; None if no cap did, or before the first look."""
     ended: bool | None = optional_field()
-    """Whether the caps left too little for what was in flight then, so that the run ended."""
+    """Whether the caps left too little for the requests in flight, so that the run ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlarmRaised(Event, kind="alarm"):
-    """The answers of a model cannot be what was asked for: at the first look all share a suspicious trait, or later too
-    many are cut off, or a kind of failure has become more frequent."""
+    """The answers of a model are suspicious: at the first look all share a suspicious trait, or later too many are cut
+    off, or a kind of failure has become more frequent."""
 
     model: str
     fault: str = ""

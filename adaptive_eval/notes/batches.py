@@ -43,7 +43,7 @@ class BatchCancelled(Event, kind="batch_cancelled"):
 
 @dataclass(frozen=True, slots=True)
 class BatchEnded(Event, kind="batch_ended"):
-    """A batch has ended, and all answers that came are stored."""
+    """A batch has ended, and all answers that arrived are stored."""
 
     model: str
     key: str
@@ -53,12 +53,12 @@ class BatchEnded(Event, kind="batch_ended"):
     missing: int = 0
     """Answers to be requested again."""
     lost: int = 0
-    """How many of the missing ones may have been generated and paid for."""
+    """Number of missing answers that may have been generated and paid for."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingBatch:
-    """A batch that a service has, or is about to get."""
+    """A batch at a service, or about to be submitted."""
 
     model: str
     key: str
@@ -75,15 +75,15 @@ class PendingBatch:
 
 def pending_batches(events: Sequence[Event]) -> list[PendingBatch]:
     """The batches that have not ended, in the order in which they were planned."""
-    found: dict[str, PendingBatch] = {}
+    pending: dict[str, PendingBatch] = {}
     for event in events:
         match event:
             case BatchPlanned():
-                found[event.key] = PendingBatch(event.model, event.key, event.requests, event.planned)
-            case BatchTaken() if event.key in found:
-                found[event.key] = replace(found[event.key], batch=event.batch, since=event.since)
-            case BatchCancelled() if event.key in found:
-                found[event.key] = replace(found[event.key], cancelled=True)
+                pending[event.key] = PendingBatch(event.model, event.key, event.requests, event.planned)
+            case BatchTaken() if event.key in pending:
+                pending[event.key] = replace(pending[event.key], batch=event.batch, since=event.since)
+            case BatchCancelled() if event.key in pending:
+                pending[event.key] = replace(pending[event.key], cancelled=True)
             case BatchEnded():
-                found.pop(event.key, None)
-    return list(found.values())
+                pending.pop(event.key, None)
+    return list(pending.values())

@@ -13,17 +13,17 @@ class TrialsImported(Event, kind="imported"):
     trials: int = 0
     files: tuple[str, ...] = ()
     without_text: int = 0
-    """How many of them have only a grade."""
+    """Number of imported trials that have only a grade."""
     missing: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """By model and reason: records of the logs that are not trials."""
     graded_by: str | None = None
     """The grader that graded them again; None if the grades of the logs were kept."""
     repeated: Mapping[str, int] = field(default_factory=dict)
-    """By model: answers of the logs that repeat another one and are left out."""
+    """By model: answers of the logs that repeat another one and are omitted."""
     repeats_count: bool = False
-    """Whether repeated answers count too, since the user has said that they are samples."""
+    """Whether repeated answers count too, since the user has confirmed that they are samples."""
     seeds_match: bool = False
-    """Whether all have the seeds that the configuration gives them, so that the run continues as if it had asked."""
+    """Whether all have the seeds of the configuration, so that the run continues as if it had requested them."""
     arguments: tuple[str, ...] | None = optional_field()
     """The arguments of `adaptive-eval run` that resume it."""
 
@@ -62,9 +62,9 @@ class OutcomesRecorded(Event, kind="recorded"):
     ungraded: Mapping[str, int] = field(default_factory=dict)
     """By question, the number of ungraded answers."""
     meaning: Json = field(default_factory=dict)
-    """The settings with which it was asked and graded there."""
+    """The settings with which its answers were requested and graded there."""
     digest: str = ""
     """Digest of all this except the names and the directory."""
     unsure: Mapping[str, Sequence[int]] | None = optional_field()
-    """By question, those of `counts` that could have another grade, since the answer was cut off; None if there are
+    """By question, the answers in `counts` that could have another grade, since they were cut off; None if there are
     none."""

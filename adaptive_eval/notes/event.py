@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple
 
 Json = Mapping[str, object]
-LEFT_OUT = "left out where it is None"
-SHOWN_CHARACTERS = 80
+OMIT_IF_NONE = "left out where it is None"
+MAX_VALUE_CHARS = 80
 
 
 class Change(NamedTuple):
@@ -24,12 +24,12 @@ def _shown(value: object) -> str:
     if value is None:
         return "not set"
     text = repr(value)
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
+    return text if len(text) <= MAX_VALUE_CHARS else f"{text[: MAX_VALUE_CHARS - 1]}…"
 
 
 def optional_field() -> Any:
     """An optional field, which is not stored if it is None."""
-    return field(default=None, metadata={LEFT_OUT: True})
+    return field(default=None, metadata={OMIT_IF_NONE: True})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,6 @@ class Event:
 
     def body(self) -> dict[str, object]:
         """The fields as they are stored."""
-        stored = {one.name: one.metadata for one in fields(self) if one.name != "at"}
+        stored = {field_.name: field_.metadata for field_ in fields(self) if field_.name != "at"}
         values = {name: getattr(self, name) for name in stored}
-        return {name: value for name, value in values.items() if value is not None or LEFT_OUT not in stored[name]}
+        return {name: value for name, value in values.items() if value is not None or OMIT_IF_NONE not in stored[name]}

@@ -71,11 +71,11 @@ class ThresholdsFrozen(Event, kind="thresholds"):
 
 @dataclass(frozen=True, slots=True)
 class BaselineAsked(Event, kind="baseline"):
-    """A verifier has given the label scores of a request without content, for which it is asked once a run."""
+    """A verifier has returned the label scores of a request without content, which is sent once per run."""
 
     asked_as: str = ""
     """Digest of everything that the scores depend on."""
     scores: tuple[float, ...] = ()
     """Log-probabilities of the labels."""
     unseen: tuple[int, ...] = ()
-    """Indices of the labels of which only a bound is known."""
+    """Indices of the labels for which only a bound is known."""

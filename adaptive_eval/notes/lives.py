@@ -10,10 +10,10 @@ from adaptive_eval.notes.event import Change, Event, optional_field
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """A setting that a start was given over that of its file."""
+    """A setting of a start that overrides its file."""
 
     value: str
-    """As it was typed."""
+    """As typed."""
     in_file: object = None
     """The value in the file at that time."""
 
@@ -31,17 +31,17 @@ class RunBegun(Event):
     longest_prompts: Mapping[str, int] | None = optional_field()
     """Bytes by model, as hard caps reserve them; stored so that readers need not render prompts."""
     arguments: tuple[str, ...] | None = optional_field()
-    """The arguments of `adaptive-eval run` that resume it, as they were typed."""
+    """The arguments of `adaptive-eval run` that resume it, as typed."""
     overrides: Mapping[str, Override] | None = optional_field()
-    """Settings over those of the file that hold at later starts, by key."""
+    """Settings that override the file at later starts, by key."""
     judged_at_once: int | None = optional_field()
-    """For how many answers at a time this process asks for verdicts, in the order in which they were stored."""
+    """Number of answers for which this process requests verdicts at a time, in the order of storing."""
 
     def body(self) -> dict[str, object]:
         # not super(): the decorator replaces a class with slots
         body = Event.body(self)
         if self.overrides is not None:
-            body["overrides"] = {key: asdict(one) for key, one in self.overrides.items()}
+            body["overrides"] = {key: asdict(override) for key, override in self.overrides.items()}
         return body
 
 
@@ -70,7 +70,7 @@ class SettingsChanged(Event, kind="configured"):
 
 @dataclass(frozen=True, slots=True)
 class LooksRetaken(Event, kind="looks_retaken"):
-    """A resume took looks on other rounds of the stored answers than an earlier start."""
+    """A resume took looks at other rounds of the stored answers than an earlier start."""
 
     looks: int = 0
     """How many looks the earlier start had taken."""

@@ -9,7 +9,7 @@ from adaptive_eval.notes.event import Event, optional_field
 
 @dataclass(frozen=True, slots=True)
 class ModelSetAside(Event, kind="set_aside"):
-    """The run goes on without a model."""
+    """The run continues without a model."""
 
     model: str
     reason: str = ""
@@ -42,7 +42,7 @@ class OnlyFailures(Event, kind="retrying"):
     errors: Mapping[str, int] = field(default_factory=dict)
     """Number of errors so far, by kind."""
     last: str | None = optional_field()
-    """The message of the last error, if possible that of the server."""
+    """The message of the last error, if possible from the server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class ServersNoticed(Event, kind="noticed"):
 
 @dataclass(frozen=True, slots=True)
 class ServersAwaited(Event, kind="servers_awaited"):
-    """The whole run waits for a server of this model, and none is on its way."""
+    """The whole run waits for a server of this model, and none is starting."""
 
     model: str
     seconds: int = 0
@@ -85,7 +85,7 @@ class _Launch(Event):
     log: str = ""
     """The file with its output."""
     on: str | None = optional_field()
-    """The place that it shares with other models."""
+    """The place that it shares with other models, if any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +103,12 @@ class ServerLaunched(_Launch, kind="launched"):
     seconds: float = 0.0
     """Seconds from its start; the server whose place it takes had ended before."""
     without_head: float | None = optional_field()
-    """Seconds for which a site kept it while there was no head."""
+    """Seconds for which a site kept it without a head."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerDied(Event, kind="server_died"):
-    """A server that was up has died or hangs, and is restarted."""
+    """A running server has died or hangs, and is restarted."""
 
     model: str
     reason: str = ""

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from adaptive_eval.base.errors import ConfigError, Unavailable
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.types import Again
+from adaptive_eval.endpoints.types import RetryGate
 from adaptive_eval.machine.charges import NO_MODEL, Charge, ChargeKind
 from adaptive_eval.machine.events import Graded
 from adaptive_eval.machine.follow_up import VERDICT_EXCEEDED
@@ -56,7 +56,7 @@ class RegradeCosts:
         self._spent = total
         return self._exceeded_cap(self._spent.plus(self._wanted)) is None
 
-    def retry_gate(self, model: int) -> Again | None:
+    def retry_gate(self, model: int) -> RetryGate | None:
         """A callback that charges a lost reply about an answer of a model, and returns whether the caps allow another
         request; None if no cap counts it."""
 

@@ -53,7 +53,7 @@ from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.resume import alarms_to_ask_again, begin
 from adaptive_eval.machine.trial import Trial
-from adaptive_eval.notes import AlarmRaised, events_of_kind, was_waited_for
+from adaptive_eval.notes import AlarmRaised, events_of_kind, were_answers_awaited
 from adaptive_eval.notes.lives import RunResumed, RunStopped
 from adaptive_eval.report.build import build_unjudged
 from adaptive_eval.report.dry_run import matching_dry_run
@@ -232,7 +232,7 @@ class _Start:
         waited = [
             number
             for number, name in zip(setting.roster, prepared.models, strict=True)
-            if was_waited_for([*status.events, RunResumed()], name)
+            if were_answers_awaited([*status.events, RunResumed()], name)
         ]
         try:
             machine, first = await begin(

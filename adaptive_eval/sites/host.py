@@ -1,9 +1,8 @@
-"""A site from its place to its end: a host that serves one of its models at a time.
+"""Lifecycle of a site: a host that serves one of its models at a time.
 
-The turns of the run decide which model it serves and when, as for places of this machine. A site that is lost, with its
-raylet, its node or for any other reason, is no place until another one is found; meanwhile its requests go to the
-model's other sites, or wait. A model that was lost at a site several times in a row without an answer is no longer
-served there.
+The run decides which model a site serves and when, as for places of this machine. A site that is lost, with its raylet,
+its node or for any other reason, has no place until a new one is found; meanwhile its requests go to the model's other
+sites, or wait. A model that was lost at a site several times in a row without an answer is no longer served there.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ from typing import Protocol
 from adaptive_eval.base.errors import EndpointError, LaunchFailed
 from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
 from adaptive_eval.launch.hosts import OnEvent, OnLost, PlaceLost, ServerHost
-from adaptive_eval.launch.server import RESTARTS
+from adaptive_eval.launch.server import MAX_RESTARTS
 from adaptive_eval.notes import (
     Event,
     ServerDied,
@@ -29,7 +28,7 @@ from adaptive_eval.notes import (
 )
 from adaptive_eval.report.sites import replica_address
 from adaptive_eval.sites.link import SiteLink
-from adaptive_eval.sites.messages import SiteFacts, SiteGone, SiteHandle, SiteMaterial, SiteSecrets, SiteSetup
+from adaptive_eval.sites.messages import SiteData, SiteFacts, SiteGone, SiteHandle, SiteSecrets, SiteSetup
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +37,20 @@ class SiteOrigin:
 
     handle: SiteHandle
     facts: SiteFacts
-    found: bool
-    """Whether an earlier start of the run had placed it."""
+    is_reused: bool
+    """Whether an earlier start of the run placed it."""
 
 
 class SitePlacing(Protocol):
-    """A way to place sites."""
+    """Places sites."""
 
     def sites_left_by(self, run: str) -> Collection[str]:
-        """Names of the sites that an earlier start of the run has left; all begin with `run`."""
+        """Names of the sites of an earlier start of the run; all begin with `run`."""
 
-    async def place(self, name: str, resources: dict[str, float], awaited: "PlaceWait") -> SiteOrigin:
+    async def place(self, name: str, resources: dict[str, float], wait_limit: "PlaceWait") -> SiteOrigin:
         """Find the site of that name, or wait for a place with these resources.
 
-        Raises `LaunchFailed`, with the missing resources, if it takes longer than `awaited` allows.
+        Raises `LaunchFailed`, with the missing resources, if it takes longer than `wait_limit` allows.
         """
 
 
@@ -60,9 +59,9 @@ class PlaceWait:
     """Limits of waiting for a place, and where to report missing resources."""
 
     seconds: float
-    longer: Callable[[], bool]
-    """Whether to go on waiting after `seconds`."""
-    tell: Callable[[str, str], None]
+    may_extend: Callable[[], bool]
+    """Whether to continue waiting after `seconds`."""
+    report_missing: Callable[[str, str], None]
     """Called once with the requested and the missing resources."""
 
 
@@ -72,9 +71,9 @@ class SiteService:
 
     setup: SiteSetup
     site_secrets: SiteSecrets
-    material: SiteMaterial
+    site_data: SiteData
     endpoint: ServedEndpoint
-    served: ServedPlace
+    place: ServedPlace
     """This site as a place of the endpoint."""
 
     @property
@@ -95,46 +94,46 @@ class SitePlan:
     services: Mapping[int, SiteService]
     """Models that may be served there, by number in the run."""
     silence: float
-    """Seconds of silence after which a site counts as gone."""
+    """Seconds of silence after which a site counts as lost."""
 
 
 class SiteGroup:
-    """Sites of the same models: others may go on waiting while one of them has a place, or had one recently."""
+    """Sites of the same models: while one of them has a place, or had one recently, the others keep waiting."""
 
     def __init__(self, wait: float) -> None:
         """`wait` limits the wait for a place, in seconds, if no site of the group has one."""
         self.wait = wait
-        self._there = 0
-        self._last = -float("inf")
-        self._told = False
+        self._placed = 0
+        self._last_gone_at = -float("inf")
+        self._was_reported = False
 
     def count_placed(self) -> None:
         """Count a site that has got its place."""
-        self._there += 1
-        self._told = False
+        self._placed += 1
+        self._was_reported = False
 
     def count_gone(self) -> None:
         """Count a site that has lost its place."""
-        self._there -= 1
-        self._last = time.monotonic()
+        self._placed -= 1
+        self._last_gone_at = time.monotonic()
 
     def may_wait_longer(self) -> bool:
-        """Whether a further place is still waited for."""
-        return self._there > 0 or time.monotonic() - self._last < self.wait
+        """Whether sites keep waiting for further places."""
+        return self._placed > 0 or time.monotonic() - self._last_gone_at < self.wait
 
-    def should_tell(self) -> bool:
-        """Whether to report that a site waits: once, until one has its place."""
-        told, self._told = self._told, True
-        return not told
+    def should_report(self) -> bool:
+        """Whether to report that a site waits: once, until a site has its place."""
+        was_reported, self._was_reported = self._was_reported, True
+        return not was_reported
 
 
 class SiteHost(ServerHost):
     """One site: a host whose servers run on a node of the cluster, one at a time."""
 
-    def __init__(self, plan: SitePlan, cluster: SitePlacing, group: SiteGroup, *, kept: bool = False) -> None:
-        """`kept` if it is left from an earlier start of the run."""
-        self.is_kept = kept
-        self.found_model = None
+    def __init__(self, plan: SitePlan, cluster: SitePlacing, group: SiteGroup, *, is_left_over: bool = False) -> None:
+        """`is_left_over` if it is left from an earlier start of the run."""
+        self.is_left_over = is_left_over
+        self.loaded_model = None
         self._plan, self._cluster, self._group = plan, cluster, group
         self._handle: SiteHandle | None = None
         self._ending: SiteHandle | None = None
@@ -144,8 +143,8 @@ class SiteHost(ServerHost):
         self._serves: int | None = None
         """The model that it serves, or is about to serve."""
         self._losses: Counter[int] = Counter()
-        """Losses in a row without an answer, by model."""
-        self._tell: OnEvent = lambda event: None
+        """Consecutive losses without an answer, by model."""
+        self._on_event: OnEvent = lambda event: None
         self._on_lost: OnLost = lambda error: None
 
     @property
@@ -162,36 +161,36 @@ class SiteHost(ServerHost):
         """Whether the site has a place in the cluster, which counts as held time."""
         return self.has_place
 
-    async def acquire(self, model: int, tell: OnEvent, lost: OnLost) -> None:
-        """Wait for its place; raises `LaunchFailed`. `lost` is called when the place is lost."""
-        self._tell, self._on_lost, self._serves = tell, lost, model
-        plan, began = self._plan, time.monotonic()
+    async def acquire(self, model: int, on_event: OnEvent, on_lost: OnLost) -> None:
+        """Wait for its place; raises `LaunchFailed`. `on_lost` is called when the place is lost."""
+        self._on_event, self._on_lost, self._serves = on_event, on_lost, model
+        plan, started = self._plan, time.monotonic()
         try:
-            awaited = PlaceWait(self._group.wait, self._group.may_wait_longer, self._announce_waiting)
-            origin = await self._cluster.place(plan.name, plan.resources, awaited)
+            wait_limit = PlaceWait(self._group.wait, self._group.may_wait_longer, self._announce_waiting)
+            origin = await self._cluster.place(plan.name, plan.resources, wait_limit)
         finally:
-            self.is_kept = False
+            self.is_left_over = False
         facts = origin.facts
         self._handle, self._node = origin.handle, facts.node
         self._group.count_placed()
-        marks = {service.setup.mark: number for number, service in plan.services.items()}
-        self.found_model = marks.get(facts.serves)
+        numbers = {service.setup.digest: number for number, service in plan.services.items()}
+        self.loaded_model = numbers.get(facts.serves)
         placed = SitePlaced(
             model=self._model_name,
             on=plan.site,
             node=facts.node,
             resources=plan.resources,
-            seconds=time.monotonic() - began,
-            found=origin.found,
+            seconds=time.monotonic() - started,
+            found=origin.is_reused,
             pid=facts.pid,
             node_id=facts.node_id or None,
             devices=facts.devices or None,
         )
-        tell(placed)
+        on_event(placed)
 
-    async def load(self, model: int, tell: OnEvent) -> None:
+    async def load(self, model: int, on_event: OnEvent) -> None:
         """Serve a model instead of the previous one; raises `LaunchFailed` or `PlaceLost`."""
-        self._tell = tell
+        self._on_event = on_event
         await self._close_link()
         self._serves = model
         service, handle = self._plan.services[model], self._handle
@@ -199,46 +198,46 @@ class SiteHost(ServerHost):
             raise PlaceLost("it is gone")
         launch = service.site_secrets.model.launch
         seconds = (0.0 if launch is None else launch.timeout) + self._plan.silence
-        if self.found_model != model:  # the site reports its own events only after loading
-            tell(ServerLaunching(service.name, log=str(service.setup.logs), on=self._plan.site))
-        self.found_model = None
+        if self.loaded_model != model:  # the site reports its own events only after loading
+            on_event(ServerLaunching(service.name, log=str(service.setup.logs), on=self._plan.site))
+        self.loaded_model = None
         setup = replace(service.setup, has_answered=service.endpoint.has_answered)
         try:
             async with asyncio.timeout(seconds):
-                begun = await handle.begin(setup, service.site_secrets, service.material)
+                result = await handle.begin(setup, service.site_secrets, service.site_data)
         except TimeoutError:
             raise self._lose_while_loading(model, f"it did not begin within {seconds:g} s") from None
         except SiteGone as error:
             raise self._lose_while_loading(model, str(error)) from None
-        for event in begun.events:
+        for event in result.events:
             if not isinstance(event, ServerLaunching):
                 self._forward_event(event)
-        if begun.problem is not None:
-            tell(ServerReleased(service.name, self._plan.site))
+        if result.problem is not None:
+            on_event(ServerReleased(service.name, self._plan.site))
             if len(self.models) == 1:
                 await self.unload(at_once=True)
-            raise LaunchFailed(f"on {self._node}: {begun.problem}")
-        where = replica_address(self._plan.site, self._node)
+            raise LaunchFailed(f"on {self._node}: {result.problem}")
+        replica = replica_address(self._plan.site, self._node)
         silence = self._plan.silence
-        self._link = SiteLink(handle, service.setup.head, where, silence, self._forward_event, self._on_gone)
+        self._link = SiteLink(handle, service.setup.head, replica, silence, self._forward_event, self._on_gone)
         service.endpoint.expect_none()  # requests lost with another site are repeated here
-        service.served.begin(self._link)
+        service.place.begin(self._link)
 
-    async def release(self, model: int, tell: OnEvent) -> None:
+    async def release(self, model: int, on_event: OnEvent) -> None:
         """End the site, and release its place."""
-        served = self._link is not None
+        was_served = self._link is not None
         if self.has_place:
             await self.unload()
-            if served:
-                tell(ServerReleased(self._plan.services[model].name, self._plan.site))
+            if was_served:
+                on_event(ServerReleased(self._plan.services[model].name, self._plan.site))
 
     def abandon(self, model: int, error: EndpointError) -> None:
-        served = self._plan.services[model].served
-        served.leave(comes_back=False)
-        served.give_up(str(error))
+        place = self._plan.services[model].place
+        place.unregister(comes_back=False)
+        place.give_up(str(error))
 
     async def unload(self, *, at_once: bool = False) -> None:
-        """End the site, wherever it is."""
+        """End the site in any state."""
         await self._close_link()
         if (handle := self._forget_place()) is None:
             return
@@ -256,15 +255,15 @@ class SiteHost(ServerHost):
             self._ending.kill()
 
     async def _close_link(self) -> None:
-        """Ask nothing more of the model that it serves."""
+        """Stop sending requests to the model that it serves."""
         link, self._link = self._link, None
         if link is not None and self._serves is not None:
-            self._plan.services[self._serves].served.leave(comes_back=False)
+            self._plan.services[self._serves].place.unregister(comes_back=False)
             await link.close()
 
     def _forget_place(self) -> SiteHandle | None:
         """Forget the place, and return its site."""
-        handle, self._handle, self.found_model = self._handle, None, None
+        handle, self._handle, self.loaded_model = self._handle, None, None
         if handle is not None:
             self._ending = handle
             self._group.count_gone()
@@ -273,8 +272,8 @@ class SiteHost(ServerHost):
     def _lose_while_loading(self, model: int, reason: str) -> PlaceLost:
         """Record that the site was lost while it loaded a model, and return the error to raise."""
         self._losses[model] += 1
-        self._tell_lost(model, reason)
-        return PlaceLost(reason, self._too_many_losses(model, reason))
+        self._report_lost(model, reason)
+        return PlaceLost(reason, self._loss_error(model, reason))
 
     def _on_gone(self, link: SiteLink, reason: str) -> None:
         """Handle a site that does not answer: its requests go to another one, or wait."""
@@ -283,20 +282,20 @@ class SiteHost(ServerHost):
             return
         self._link = None
         self._losses[model] = 0 if link.answers else self._losses[model] + 1
-        self._plan.services[model].served.leave(comes_back=True)
-        self._tell_lost(model, reason)
-        self._on_lost(self._too_many_losses(model, reason))
+        self._plan.services[model].place.unregister(comes_back=True)
+        self._report_lost(model, reason)
+        self._on_lost(self._loss_error(model, reason))
 
-    def _tell_lost(self, model: int, reason: str) -> None:
+    def _report_lost(self, model: int, reason: str) -> None:
         if (handle := self._forget_place()) is not None:
             handle.kill()
-        self._tell(SiteLost(self._plan.services[model].name, self._plan.site, self._node, reason))
+        self._on_event(SiteLost(self._plan.services[model].name, self._plan.site, self._node, reason))
 
-    def _too_many_losses(self, model: int, reason: str) -> LaunchFailed | None:
-        """The error that ends serving the model here, if it was lost too often."""
+    def _loss_error(self, model: int, reason: str) -> LaunchFailed | None:
+        """Error that ends serving the model here; None if it was not lost too often."""
         times = self._losses[model]
-        lost = f"its {self._plan.site} was lost {times} times without an answer: {reason}"
-        return LaunchFailed(lost) if times > RESTARTS else None
+        message = f"its {self._plan.site} was lost {times} times without an answer: {reason}"
+        return LaunchFailed(message) if times > MAX_RESTARTS else None
 
     @property
     def _model_name(self) -> str:
@@ -304,12 +303,12 @@ class SiteHost(ServerHost):
         assert self._serves is not None
         return self._plan.services[self._serves].name
 
-    def _announce_waiting(self, asked: str, missing: str) -> None:
-        if self._group.should_tell():
-            self._tell(SiteAwaited(self._model_name, self._plan.site, asked, missing))
+    def _announce_waiting(self, requested: str, missing: str) -> None:
+        if self._group.should_report():
+            self._on_event(SiteAwaited(self._model_name, self._plan.site, requested, missing))
 
     def _forward_event(self, event: Event) -> None:
         """Pass on an event of the site's servers, with the site's name."""
         if isinstance(event, ServerLaunching | ServerLaunched | ServerDied | ServerReleased):
             event = replace(event, on=self._plan.site)
-        self._tell(event)
+        self._on_event(event)

@@ -3,13 +3,13 @@
 A site has its resources by a placement group. Groups and sites that an actor makes end with it, however it ends. If the
 head of the run made them, they would end with it; without an owner, they would be held for ever if a head is killed
 before anyone knows of them. So the keeper makes them, on the head node of the cluster, without which no site could live
-on either. It lives while there are heartbeats of a head, and for `keep` seconds longer: a head that comes back
-within that time finds its sites, with their models loaded; otherwise all their resources are released.
+on either. It lives while there are heartbeats of a head, and for `orphan_timeout` seconds longer: a head that comes
+back within that time finds its sites, with their models loaded; otherwise all their resources are released.
 
 A head sends heartbeats from a separate thread as soon as it has joined the cluster, since it may read millions of
 trials before it asks a site for anything. The keeper passes them on to its sites. Ray does not end the processes of a
-node whose agent (raylet) was killed: a site ends itself when its parent process is gone, or after `keep` seconds
-without a heartbeat.
+node whose agent (raylet) was killed: a site ends itself when its parent process is gone, or after `orphan_timeout`
+seconds without a heartbeat.
 """
 
 import os
@@ -25,39 +25,39 @@ from adaptive_eval import __version__
 NAMESPACE = "adaptive-eval"
 WATCH_SECONDS = 0.5
 MAX_INTERVAL, MIN_HEARTBEATS = 5.0, 8
-"""Longest interval between heartbeats of the head, and their least number within `keep`."""
+"""Longest interval between heartbeats of the head, and their least number within `orphan_timeout`."""
 HEAD_NODE = {"node:__internal_head__": 0.001}
 """A resource that Ray gives only to the head node of a cluster."""
-NOTHING = {"memory": 1}
-"""Resources of a site that takes none: a group must take something, so a byte."""
+MIN_RESOURCES = {"memory": 1}
+"""Resources of a site that needs none: a group must reserve something, so a byte."""
 
 
 class HeadWatch:
-    """Watches whether there is still a head."""
+    """Watches whether the head is alive."""
 
-    def __init__(self, keep: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """The head counts as gone after `keep` seconds without a heartbeat."""
-        self._keep, self._clock = keep, clock
+    def __init__(self, orphan_timeout: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """The head counts as gone after `orphan_timeout` seconds without a heartbeat."""
+        self._orphan_timeout, self._clock = orphan_timeout, clock
         self._last = clock()
 
-    def heartbeat(self, keep: float) -> None:
-        """Record a heartbeat of the head, with its current `keep`."""
-        self._keep, self._last = keep, self._clock()
+    def heartbeat(self, orphan_timeout: float) -> None:
+        """Record a heartbeat of the head, with its current `orphan_timeout`."""
+        self._orphan_timeout, self._last = orphan_timeout, self._clock()
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether the head has been silent for too long."""
-        return self._clock() - self._last >= self._keep
+        return self._clock() - self._last >= self._orphan_timeout
 
 
-def end_with_head(watch: HeadWatch, leave: Callable[[], None] | None = None) -> None:
+def end_with_head(watch: HeadWatch, exit_process: Callable[[], None] | None = None) -> None:
     """Start a thread that ends this process when its head or its parent is gone."""
     parent = os.getppid()
 
     def wait() -> None:
-        while not watch.over and os.getppid() == parent:
+        while not watch.is_over and os.getppid() == parent:
             time.sleep(WATCH_SECONDS)
-        (leave or partial(os._exit, 1))()
+        (exit_process or partial(os._exit, 1))()
 
     threading.Thread(target=wait, daemon=True).start()
 
@@ -65,14 +65,14 @@ def end_with_head(watch: HeadWatch, leave: Callable[[], None] | None = None) -> 
 class SiteKeeper:
     """Actor on the cluster's head node; one head at a time calls it."""
 
-    def __init__(self, site: type, keep: float) -> None:
-        """`site` is the class of the sites, constructed with `keep`."""
+    def __init__(self, site: type, orphan_timeout: float) -> None:
+        """`site` is the class of the sites, constructed with `orphan_timeout`."""
         import ray  # installed on every node, but not wherever this module is imported
 
         self._site = ray.remote(site)
         self._placed: dict[str, tuple[Any, Any]] = {}
         """The actor and the placement group of each site."""
-        self._keep, self._watch = keep, HeadWatch(keep)
+        self._orphan_timeout, self._watch = orphan_timeout, HeadWatch(orphan_timeout)
         self._heartbeats = 0
         end_with_head(self._watch)
 
@@ -80,12 +80,12 @@ class SiteKeeper:
         """Version of adaptive-eval."""
         return __version__
 
-    def heartbeat(self, keep: float) -> int:
+    def heartbeat(self, orphan_timeout: float) -> int:
         """Record a heartbeat of the head, and return their number."""
-        self._keep = keep
-        self._watch.heartbeat(keep)
+        self._orphan_timeout = orphan_timeout
+        self._watch.heartbeat(orphan_timeout)
         for actor, _ in self._placed.values():
-            actor.heartbeat.remote(keep)
+            actor.heartbeat.remote(orphan_timeout)
         self._heartbeats += 1
         return self._heartbeats
 
@@ -94,40 +94,40 @@ class SiteKeeper:
         return self._heartbeats
 
     def place(self, name: str, resources: Mapping[str, float]) -> Any:
-        """Make the actor of a new site, which gets its place when these resources are free on one node.
+        """Create the actor of a new site, which gets its place when these resources are free on one node.
 
-        Raises `ValueError` as long as there is another actor of that name.
+        Raises `ValueError` while another actor has that name.
         """
         from ray.util.placement_group import placement_group
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-        self.give_back(name)
-        taken = {word: amount for word, amount in resources.items() if amount}
-        group = placement_group([taken or NOTHING], strategy="STRICT_PACK", name=name)
-        own = {word: amount for word, amount in taken.items() if word not in ("CPU", "GPU", "memory")}
+        self.release_site(name)
+        needed = {word: amount for word, amount in resources.items() if amount}
+        group = placement_group([needed or MIN_RESOURCES], strategy="STRICT_PACK", name=name)
+        custom = {word: amount for word, amount in needed.items() if word not in ("CPU", "GPU", "memory")}
         options = {
             "name": name,
             "namespace": NAMESPACE,
             "max_restarts": 0,
             "max_task_retries": 0,
-            "num_cpus": taken.get("CPU", 0),
-            "num_gpus": taken.get("GPU", 0),
-            "memory": taken.get("memory"),
-            "resources": own,
+            "num_cpus": needed.get("CPU", 0),
+            "num_gpus": needed.get("GPU", 0),
+            "memory": needed.get("memory"),
+            "resources": custom,
             "scheduling_strategy": PlacementGroupSchedulingStrategy(group, 0),
         }
         try:
-            actor = self._site.options(**options).remote(self._keep)
+            actor = self._site.options(**options).remote(self._orphan_timeout)
         except BaseException:
             _remove(group)
             raise
         self._placed[name] = actor, group
         return actor
 
-    def give_back(self, name: str, actor: str | None = None) -> None:
+    def release_site(self, name: str, actor: str | None = None) -> None:
         """Kill a site, whether it has its place or waits for it, and release its resources.
 
-        With `actor`, an id, only if that is still the site of this name.
+        If `actor`, an id, is given: only if the site of this name still has that id.
         """
         import ray
 
@@ -146,19 +146,19 @@ def _remove(group: Any) -> None:
 
 
 @contextmanager
-def send_heartbeats(say: Callable[[], None], keep: float) -> Iterator[None]:
-    """Send heartbeats of the head from a separate thread, as long as the block lasts."""
-    over = threading.Event()
+def send_heartbeats(send: Callable[[], None], orphan_timeout: float) -> Iterator[None]:
+    """Send heartbeats of the head from a separate thread until the block ends."""
+    stopped = threading.Event()
 
-    def speak() -> None:
-        while not over.wait(min(keep / MIN_HEARTBEATS, MAX_INTERVAL)):
-            say()
+    def send_until_over() -> None:
+        while not stopped.wait(min(orphan_timeout / MIN_HEARTBEATS, MAX_INTERVAL)):
+            send()
 
-    thread = threading.Thread(target=speak, name="adaptive-eval head", daemon=True)
-    say()
+    thread = threading.Thread(target=send_until_over, name="adaptive-eval head", daemon=True)
+    send()
     thread.start()
     try:
         yield
     finally:
-        over.set()
+        stopped.set()
         thread.join()

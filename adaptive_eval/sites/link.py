@@ -1,9 +1,9 @@
-"""One site as seen from the head: requests go out and answers come in, many in a message, never one call per trial.
+"""One site as seen from the head: sends requests and receives answers, many in a message, never one call per trial.
 
-Requests are gathered for a moment, or until they fill a message; the reply has the site's news, and waits for some if
-there are none. A reply to the last message is followed by another message at once. A site without news replies at each
-heartbeat, so one that is silent hangs. On any failure the site is gone as a whole: everyone who waits for it gets an
-error, and later replies are ignored.
+Requests are gathered for a moment, or until they fill a message. The reply is the site's report; the site delays it
+until there is something to report. A reply to the last message is followed by another message at once. A site with
+nothing to report replies at each heartbeat, so a silent site hangs. Any failure ends the link: all waiting requests get
+an error, and later replies are ignored.
 """
 
 import asyncio
@@ -12,17 +12,17 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, NamedTuple
 
-from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, ReplicaHealth
+from adaptive_eval.endpoints.types import Answer, EndpointStats, Health, ReplicaHealth, RetryGate
 from adaptive_eval.machine.trial import Request
 from adaptive_eval.notes import Event
 from adaptive_eval.sites.messages import (
-    FULL_MESSAGE,
     GATHERING_SECONDS,
+    MAX_PER_MESSAGE,
     SiteGone,
     SiteHandle,
-    SiteNews,
     SiteOrder,
     SiteReply,
+    SiteReport,
     SiteRequest,
     decode_error,
     unpack_answer,
@@ -64,7 +64,7 @@ class _Outbox:
 
     def flush_soon(self) -> None:
         """Send a message in a moment, or at once if it is full."""
-        if len(self._requests) >= FULL_MESSAGE:
+        if len(self._requests) >= MAX_PER_MESSAGE:
             self.flush()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(GATHERING_SECONDS, self.flush)
@@ -82,66 +82,65 @@ class _Waiting(NamedTuple):
     """A request in flight."""
 
     answers: asyncio.Future[list[Answer]]
-    again: Again | None
+    retry_gate: RetryGate | None
 
 
 class SiteLink:
-    """An `Endpoint` of one site, with its requests in flight and its news."""
+    """An `Endpoint` of one site, with its requests in flight and its reports."""
 
     def __init__(
         self,
         handle: SiteHandle,
         head: str,
-        where: str,
+        replica: str,
         silence: float,
-        happened: Callable[[Event], None],
-        gone: Callable[["SiteLink", str], None],
+        on_event: Callable[[Event], None],
+        on_gone: Callable[["SiteLink", str], None],
     ) -> None:
-        """`where` is the replica's name for answers.
-        `happened` is called with events of the site's server, and `gone` with the reason when the site stops answering,
-        for example after `silence` seconds."""
-        self._handle, self._head, self._where, self._silence = handle, head, where, silence
-        self._happened, self._on_gone = happened, gone
+        """`replica` is the replica's name for answers. `on_event` is called with events of the site's server, and
+        `on_gone` with the reason when the site stops answering, for example after `silence` seconds."""
+        self._handle, self._head, self._replica, self._silence = handle, head, replica, silence
+        self._on_event, self._on_gone = on_event, on_gone
         self._waiting: dict[int, _Waiting] = {}
         self._outbox = _Outbox(self._send)
         self._stats = EndpointStats()
         self._tasks: set[asyncio.Task[None]] = set()
         self.answers = 0
-        """Number of answers that came from the site."""
-        self._over = False
+        """Number of answers received from the site."""
+        self._is_closed = False
         self._pending = 0
-        """Messages without a reply yet; the site replies to the last one when there is news."""
+        """Messages without a reply; the site replies to the last one when it has something to report."""
         self._outbox.flush()
 
     @property
     def in_flight(self) -> int:
-        """Number of requests that the site has."""
+        """Number of requests at the site."""
         return len(self._waiting)
 
     @property
     def stats(self) -> EndpointStats:
-        """Latest traffic of the site's endpoint; its server is named by its place."""
-        replicas = tuple(replace(replica, url=self._where) for replica in self._stats.replicas)
+        """Latest traffic of the site's endpoint; its server has the name of its place."""
+        replicas = tuple(replace(replica, url=self._replica) for replica in self._stats.replicas)
         return replace(self._stats, in_flight=self.in_flight, replicas=replicas)
 
-    async def ask(self, request: Request, seeds: range, again: Again | None) -> list[Answer]:
+    async def ask(self, request: Request, seeds: range, retry_gate: RetryGate | None) -> list[Answer]:
         """One answer per seed, in order; raises the errors of the site's endpoint, and `SiteGone`."""
-        if self._over:
+        if self._is_closed:
             raise SiteGone("it is gone")
-        waiting = _Waiting(asyncio.get_running_loop().create_future(), again)
-        number = self._outbox.request(request.question, request.first, seeds, again is not None)
+        waiting = _Waiting(asyncio.get_running_loop().create_future(), retry_gate)
+        number = self._outbox.request(request.question, request.first, seeds, retry_gate is not None)
         self._waiting[number] = waiting
         try:
             return await waiting.answers
         except asyncio.CancelledError:
-            if not self._over:
+            if not self._is_closed:
                 self._outbox.drop(number)
             raise
         finally:
             self._waiting.pop(number, None)
 
     async def check(self) -> Health:
-        return Health((ReplicaHealth(self._where, True, "it serves the model"),))
+        return Health((ReplicaHealth(self._replica, True, "it serves the model"),))
 
     async def close(self) -> None:
         """Stop all messages; requests in flight get `SiteGone`."""
@@ -150,40 +149,40 @@ class SiteLink:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    # -- out and in --------------------------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------------------------
 
     def _send(self, order: SiteOrder) -> None:
-        if not self._over:
+        if not self._is_closed:
             self._pending += 1
             self._start(self._exchange(order))
 
     async def _exchange(self, order: SiteOrder) -> None:
-        """Send a message and apply the news; if no other message is pending, send another."""
+        """Send a message and apply the report; if no other message is pending, send another."""
         try:
             async with asyncio.timeout(self._silence):
-                news = await self._handle.sync(self._head, order)
+                report = await self._handle.sync(self._head, order)
         except TimeoutError:
             self._lose(f"it was silent for {self._silence:g} s")
         except SiteGone as error:
             self._lose(str(error))
         else:
             self._pending -= 1
-            if not self._over:
-                self._apply(news)
-                if not self._pending:  # new requests that follow from the news go along
+            if not self._is_closed:
+                self._apply(report)
+                if not self._pending:  # requests that follow from the report are included
                     self._outbox.flush_soon()
 
-    def _apply(self, news: SiteNews) -> None:
-        self._stats = news.stats
-        for event in news.events:
-            self._happened(event)
-        for number in news.wanted:
+    def _apply(self, report: SiteReport) -> None:
+        self._stats = report.stats
+        for event in report.events:
+            self._on_event(event)
+        for number in report.retry_requests:
             self._start(self._ask_head(number))
-        for reply in news.replies:
+        for reply in report.replies:
             self._deliver(SiteReply(*reply))
 
     def _deliver(self, reply: SiteReply) -> None:
-        """Deliver a reply, unless nobody waits for it any more."""
+        """Deliver a reply, unless its request was cancelled."""
         waiting = self._waiting.get(reply.number)
         if waiting is None or waiting.answers.done():
             return
@@ -191,12 +190,12 @@ class SiteLink:
             waiting.answers.set_exception(decode_error(reply.error))
         else:
             self.answers += len(reply.answers)
-            waiting.answers.set_result([unpack_answer(values, self._where) for values in reply.answers])
+            waiting.answers.set_result([unpack_answer(values, self._replica) for values in reply.answers])
 
     async def _ask_head(self, number: int) -> None:
         """Ask whether a lost request may be repeated, and send the reply to the site."""
         waiting = self._waiting.get(number)
-        self._outbox.allow(number, waiting is None or waiting.again is None or await waiting.again())
+        self._outbox.allow(number, waiting is None or waiting.retry_gate is None or await waiting.retry_gate())
 
     # ----------------------------------------------------------------------------------------------------------------
 
@@ -211,12 +210,12 @@ class SiteLink:
             self._lose(f"its messages cannot be read: {error!r}")
 
     def _lose(self, reason: str) -> None:
-        if not self._over:
+        if not self._is_closed:
             self._shut_down(reason)
             self._on_gone(self, reason)
 
     def _shut_down(self, reason: str) -> None:
-        self._over = True
+        self._is_closed = True
         self._outbox.close()
         for waiting in self._waiting.values():
             if not waiting.answers.done():

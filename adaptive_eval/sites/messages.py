@@ -1,8 +1,8 @@
 """Messages between the head of a run and its sites, and the connections that carry them.
 
-Requests and answers travel as plain tuples, many in one message: a message costs as much as fifty of them. Each
-connection carries one message in bytes at a time, and its reply: a call of Ray takes many times the CPU. A site listens
-on its node's address, and only to those who know a secret that is sent by a call of Ray.
+Requests and answers are sent as plain tuples, many in one message: a message costs as much as fifty of them. Each
+connection carries one message in bytes at a time, and its reply: a Ray call takes many times the CPU. A site listens on
+its node's address, and accepts only clients with a secret that is sent by a Ray call.
 """
 
 import asyncio
@@ -29,21 +29,21 @@ from adaptive_eval.questions.types import Question
 CONNECT_SECONDS = 5.0
 SECRET_BYTES = 32
 LENGTH_BYTES = 8
-BROKEN = (OSError, asyncio.IncompleteReadError)
+CONNECTION_ERRORS = (OSError, asyncio.IncompleteReadError)
 
 SiteAddress = tuple[str, int, bytes]
 """Host, port and secret."""
 
-FULL_MESSAGE = 256
-"""Most requests or answers in one message."""
+MAX_PER_MESSAGE = 256
+"""Maximum requests or answers in one message."""
 GATHERING_SECONDS = 0.01
-"""Time for which a message waits for more contents."""
-BEAT_SECONDS = 1.0
-"""Interval at which a site without news sends a heartbeat."""
+"""Time for which a message waits for more content."""
+HEARTBEAT_SECONDS = 1.0
+"""Interval at which a site with nothing to report sends a heartbeat."""
 
 
 class SiteGone(ServerGone):
-    """A site no longer answers, with the reason; its requests have to be repeated elsewhere."""
+    """A site no longer answers (with the reason); its requests must be repeated elsewhere."""
 
 
 class SiteRequest(NamedTuple):
@@ -77,12 +77,12 @@ class SiteReply(NamedTuple):
     error: tuple[str, str] | None = None
 
 
-class SiteNews(NamedTuple):
+class SiteReport(NamedTuple):
     """A message from a site to the head."""
 
     replies: tuple[SiteReply, ...] = ()
-    wanted: tuple[int, ...] = ()
-    """Requests whose answers were lost, which ask to be repeated."""
+    retry_requests: tuple[int, ...] = ()
+    """Requests whose answers were lost, and which may be repeated only if the head allows it."""
     events: tuple[Event, ...] = ()
     stats: EndpointStats = EndpointStats()
 
@@ -100,14 +100,14 @@ class SiteFacts(NamedTuple):
     node_id: str = ""
     """The cluster's id of the node."""
     serves: str = ""
-    """Mark (`SiteSetup.mark`) of the service that is up; "" if there is none."""
+    """Mark (`SiteSetup.digest`) of the service that is up; "" if there is none."""
     address: SiteAddress | None = None
-    """Address for messages; None if calls of Ray have to carry them."""
+    """Address for messages; None if Ray calls must carry them."""
 
 
 @dataclass(frozen=True, slots=True)
-class SiteMaterial:
-    """Prompts, questions, grader and rubric, which models with equal prompts share."""
+class SiteData:
+    """Prompts, questions, grader and rubric, shared by models with equal prompts."""
 
     prompts: tuple[Prompt, ...]
     questions: tuple[Question, ...]
@@ -123,15 +123,15 @@ class SiteSetup:
     run: str
     """Name of the run."""
     head: str
-    """Id of this start of the run, which alone may give orders."""
-    mark: str
-    """Digest of the model that it serves now, and of how it serves it."""
-    marks: frozenset[str]
-    """Digests of everything that it may serve in turn; a site that is found with any other is cleared."""
+    """Id of this start of the run; orders of other starts are refused."""
+    digest: str
+    """Digest of the model that it serves now, and of how it is served."""
+    digests: frozenset[str]
+    """Digests of everything that it may serve in turn; a site with any other is cleared."""
     site: str
     """Name of the site in the run, such as "site 1"."""
     place: str | None
-    """Value of {place}; None: the GPUs that it was given."""
+    """Value of {place}; None: the GPUs assigned to it."""
     pool: PoolConfig | None
     folder: Path
     logs: Path
@@ -159,17 +159,18 @@ class SiteBegun(NamedTuple):
 class SiteHandle(Protocol):
     """Handle of a site; all calls raise `SiteGone` if it is gone."""
 
-    async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
-        """Serve a model instead of the previous one, unless it is already served in this way."""
+    async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, site_data: SiteData) -> SiteBegun:
+        """Serve a model instead of the previous one, unless it is already served this way."""
 
-    async def sync(self, head: str, order: SiteOrder) -> SiteNews:
-        """Send an order, and return news: when there is any, at the next heartbeat, or on another call."""
+    async def sync(self, head: str, order: SiteOrder) -> SiteReport:
+        """Send an order, and return a report: when there is something to report, at the next heartbeat, or on another
+        call."""
 
     async def end(self, at_once: bool) -> None:
         """Stop the site's server."""
 
     def kill(self) -> None:
-        """Kill it, whatever it is doing, and with it its server."""
+        """Kill the site and its server."""
 
 
 _NAMES = tuple(one.name for one in fields(Answer))
@@ -184,14 +185,14 @@ def pack_answer(answer: Answer, marks: Marks | GraderError | None) -> tuple[Any,
     return (*_fields_of(answer), None if marks is None else (dict(marks.signals), marks.extracted), None)
 
 
-def unpack_answer(values: tuple[Any, ...], where: str) -> Answer:
-    """Convert a tuple to an answer with replica `where`, since all sites have servers of the same address."""
-    *own, marks, trouble = values
-    own[_REPLICA] = where
-    if marks is None and trouble is None:
-        return Answer(*own)
-    whole = [*own, None if marks is None else Marks(*marks), trouble]
-    return MarkedAnswer(*whole)
+def unpack_answer(values: tuple[Any, ...], replica: str) -> Answer:
+    """Convert a tuple to an answer with replica `replica`, since all sites have servers of the same address."""
+    *fields, marks, error = values
+    fields[_REPLICA] = replica
+    if marks is None and error is None:
+        return Answer(*fields)
+    arguments = [*fields, None if marks is None else Marks(*marks), error]
+    return MarkedAnswer(*arguments)
 
 
 _ERRORS: dict[str, type[EndpointError]] = {
@@ -201,24 +202,24 @@ _ERRORS: dict[str, type[EndpointError]] = {
 
 def encode_error(error: EndpointError) -> tuple[str, str]:
     """Convert an error to its kind and its message."""
-    kind = next((name for name, one in _ERRORS.items() if isinstance(error, one)), Unavailable.__name__)
+    kind = next((name for name, error_type in _ERRORS.items() if isinstance(error, error_type)), Unavailable.__name__)
     return kind, str(error)
 
 
-def decode_error(told: tuple[str, str]) -> EndpointError:
+def decode_error(encoded: tuple[str, str]) -> EndpointError:
     """Convert kind and message to an error."""
-    kind, words = told
-    return _ERRORS[kind](words)
+    kind, message = encoded
+    return _ERRORS[kind](message)
 
 
 async def listen(host: str, respond: Callable[[bytes], Awaitable[bytes]]) -> tuple[asyncio.Server, SiteAddress]:
-    """Reply to messages from now on."""
+    """Start to reply to messages."""
     secret = secrets.token_bytes(SECRET_BYTES)
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with closing(writer), suppress(*BROKEN):
-            known = compare_digest(await reader.readexactly(SECRET_BYTES), secret)
-            while known:
+        with closing(writer), suppress(*CONNECTION_ERRORS):
+            is_authorized = compare_digest(await reader.readexactly(SECRET_BYTES), secret)
+            while is_authorized:
                 _send(writer, await respond(await _receive(reader)))
 
     server = await asyncio.start_server(converse, host)
@@ -226,7 +227,7 @@ async def listen(host: str, respond: Callable[[bytes], Awaitable[bytes]]) -> tup
 
 
 class SiteConnections:
-    """The head's ends of the connections to a site."""
+    """The head's connections to a site."""
 
     def __init__(self, address: SiteAddress) -> None:
         self._address = address
@@ -241,7 +242,7 @@ class SiteConnections:
         self._idle.append((reader, writer))
 
     async def exchange(self, message: bytes) -> bytes:
-        """Send a message, and return its reply; raises one of `BROKEN`."""
+        """Send a message, and return its reply; raises one of `CONNECTION_ERRORS`."""
         if not self._idle:
             await self.add()
         reader, writer = self._idle.pop()
@@ -255,7 +256,7 @@ class SiteConnections:
         return reply
 
     def close(self) -> None:
-        """Close all connections that wait for no reply."""
+        """Close all idle connections."""
         while self._idle:
             self._idle.pop()[1].close()
 

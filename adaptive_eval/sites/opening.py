@@ -1,4 +1,4 @@
-"""The sites of a run: the models that have them, and the settings, data and secrets of each."""
+"""Opens the sites of a run: which models have sites, and the settings, data and secrets of each site."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -12,14 +12,14 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
-from adaptive_eval.endpoints.types import Again, Answer
+from adaptive_eval.endpoints.types import Answer, RetryGate
 from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
 from adaptive_eval.launch.types import LaunchConfig, spelled_flag
 from adaptive_eval.machine.trial import Request
 from adaptive_eval.sites.host import SiteGroup, SiteHost, SitePlacing, SitePlan, SiteService
 from adaptive_eval.sites.link import SiteLink
-from adaptive_eval.sites.messages import SiteMaterial, SiteSecrets, SiteSetup
+from adaptive_eval.sites.messages import SiteData, SiteSecrets, SiteSetup
 from adaptive_eval.supplies.launched import file_name
 from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext
 from adaptive_eval.supplies.served import OpenedHosts, ServedClient
@@ -35,8 +35,8 @@ def require_sites(config: RunConfig) -> None:
     pool = config.servers.pool
     if pool is not None and not pool.on_cluster:
         raise ConfigError(
-            "servers.pool.places names places of this machine, and --ray has those of a cluster: write "
-            "places: cluster, and as `most` how many the run may have at a time"
+            "servers.pool.places names places of this machine, but --ray uses those of a cluster: write "
+            "places: cluster, and set max_places to the number that the run may use at a time"
         )
     for group in config.serving_groups:
         for number in group.models if group.places else ():
@@ -47,10 +47,10 @@ def require_sites(config: RunConfig) -> None:
 def _require_one_site(model: ModelConfig, launch: LaunchConfig, *, in_pool: bool) -> None:
     """Raise `ConfigError` if a model with a shared place asks for several sites."""
     if launch.sites > 1:
-        many = "servers.pool.max_places says how many"
-        shares = many if in_pool else "exclusive says that it shares one place with others"
+        pool_limit = "servers.pool.max_places says how many"
+        reason = pool_limit if in_pool else "exclusive says that it shares one place with others"
         key = f"models.{model.name}.launch.sites"
-        raise ConfigError(f"{key} asks for {launch.sites} servers, but {shares}: remove it")
+        raise ConfigError(f"{key} asks for {launch.sites} servers, but {reason}: remove it")
 
 
 def site_resources(model: ModelConfig, launch: LaunchConfig) -> dict[str, float]:
@@ -68,7 +68,7 @@ def site_resources(model: ModelConfig, launch: LaunchConfig) -> dict[str, float]
     return {"CPU": 1.0, "GPU": float(gpus)}
 
 
-def resource_words(resources: Mapping[str, float]) -> str:
+def format_resources(resources: Mapping[str, float]) -> str:
     """Format resources."""
     return ", ".join(f"{word} {amount:g}" for word, amount in resources.items()) or "nothing"
 
@@ -80,11 +80,11 @@ class RunSites:
         self._cluster = cluster
 
     def open(self, context: SupplyContext, models: Models) -> OpenedHosts:
-        """Make a host for each site, which is not placed yet, and a client for each model with sites."""
+        """Create a host for each site, which has no place yet, and a client for each model with sites."""
         services = SiteServices(context, models)
-        for number, served in services.served.items():
-            served.answered_before = models[number].name in context.answered
-            context.stack.push_async_callback(served.close)
+        for number, endpoint in services.served.items():
+            endpoint.answered_before = models[number].name in context.answered
+            context.stack.push_async_callback(endpoint.close)
         clients = {number: _client(services.served[number], model) for number, model in models.items()}
         return OpenedHosts(self._hosts(context, services), clients)
 
@@ -92,21 +92,21 @@ class RunSites:
         config, silence = context.config, context.config.servers.sites.heartbeat_timeout
         digest = _digest(f"{context.directory.resolve()}\0{context.created}", size=6)
         run = f"{config.name}-{digest}/"
-        left, hosts = self._cluster.sites_left_by(run), list[SiteHost]()
+        left_over, hosts = self._cluster.sites_left_by(run), list[SiteHost]()
         for group in config.serving_groups:
-            together = SiteGroup(config.servers.sites.resource_timeout)
+            site_group = SiteGroup(config.servers.sites.resource_timeout)
             for place in _group_places(config, group):
                 name, resources = run + place.name, resources_of_group(config, group)
                 plan = SitePlan(place.site, name, resources, services.at(group, place), silence)
-                hosts.append(SiteHost(plan, self._cluster, together, kept=name in left))
+                hosts.append(SiteHost(plan, self._cluster, site_group, is_left_over=name in left_over))
         return hosts
 
 
-def _client(served: ServedEndpoint, model: SuppliedModel) -> ServedClient:
-    async def ask(link: SiteLink, request: Request, again: Again | None) -> Sequence[Answer]:
-        return await link.ask(request, model.seeds(request), again)
+def _client(endpoint: ServedEndpoint, model: SuppliedModel) -> ServedClient:
+    async def ask(link: SiteLink, request: Request, retry_gate: RetryGate | None) -> Sequence[Answer]:
+        return await link.ask(request, model.seeds(request), retry_gate)
 
-    return ServedClient(served, ask)
+    return ServedClient(endpoint, ask)
 
 
 class _Place(NamedTuple):
@@ -115,27 +115,27 @@ class _Place(NamedTuple):
     site: str
     name: str
     word: str | None
-    """Value of {place}; None: the GPUs that the site is given."""
+    """Value of {place}; None: the GPUs assigned to the site."""
 
 
 def _group_places(config: RunConfig, group: ServingGroup) -> list[_Place]:
     """Places where the models of a group may be served."""
-    first = config.models[group.models[0]]
-    assert first.launch is not None
+    model = config.models[group.models[0]]
+    assert model.launch is not None
     if not group.places:
-        return [_Place(f"site {at}", f"{file_name(first.name)}/{at}", "") for at in range(1, first.launch.sites + 1)]
-    if (word := first.launch.exclusive) is not None:
+        return [_Place(f"site {at}", f"{file_name(model.name)}/{at}", "") for at in range(1, model.launch.sites + 1)]
+    if (word := model.launch.exclusive) is not None:
         return [_Place(word, f"exclusive:{file_name(word)}", word)]
     return [_Place(word, f"pool:{file_name(word)}", None) for word in group.places]
 
 
 def resources_of_group(config: RunConfig, group: ServingGroup) -> dict[str, float]:
-    """Resources of each place of a group: of each resource the most that any of its models needs."""
-    most: dict[str, float] = {}
+    """Resources of each place of a group: for each resource the maximum over its models."""
+    maxima: dict[str, float] = {}
     for number in group.models:
-        for word, amount in site_resources(config.models[number], config.launched[number]).items():
-            most[word] = max(amount, most.get(word, 0.0))
-    return most
+        for resource, amount in site_resources(config.models[number], config.launched[number]).items():
+            maxima[resource] = max(amount, maxima.get(resource, 0.0))
+    return maxima
 
 
 class SiteServices:
@@ -145,76 +145,76 @@ class SiteServices:
         self.served = {number: ServedEndpoint() for number in models}
         self._config, self._logs, self._head = context.config, context.logs.resolve(), secrets.token_hex(8)
         self._numbers = {model.name: number for number, model in models.items()}
-        self._inputs: dict[int, tuple[SiteSecrets, SiteMaterial, str]] = {}
+        self._inputs: dict[int, tuple[SiteSecrets, SiteData, str]] = {}
         keys, prepared = read_environment(self._config.folder), context.prepared
         assert prepared is not None, "sites serve runs"
-        materials: dict[int, tuple[SiteMaterial, str]] = {}
+        materials: dict[int, tuple[SiteData, str]] = {}
         for index in self._config.launched:
             model, prompts = self._config.models[index], prepared.prompts[index]
             if id(prompts) not in materials:
                 materials[id(prompts)] = _site_inputs(prepared, index)
-            material, material_mark = materials[id(prompts)]
+            site_data, data_digest = materials[id(prompts)]
             site_secrets = SiteSecrets(model, _model_keys(model, keys), self._config.keys)
-            self._inputs[index] = site_secrets, material, _site_digest(site_secrets, material_mark, self._config)
+            self._inputs[index] = site_secrets, site_data, _site_digest(site_secrets, data_digest, self._config)
 
     def at(self, group: ServingGroup, place: _Place) -> dict[int, SiteService]:
         """Models that a site at this place may serve."""
-        config, marks = self._config, frozenset(self._inputs[index][2] for index in group.models)
+        config, digests = self._config, frozenset(self._inputs[index][2] for index in group.models)
         services = {}
         for index in group.models:
-            site_secrets, material, mark = self._inputs[index]
+            site_secrets, site_data, digest = self._inputs[index]
             setup = SiteSetup(
                 run=config.name,
                 head=self._head,
-                mark=mark,
-                marks=marks,
+                digest=digest,
+                digests=digests,
                 site=place.site,
                 place=place.word,
                 pool=config.servers.pool if group.places and site_secrets.model.in_pool else None,
                 folder=config.folder.resolve(),
                 logs=self._logs,
             )
-            number, here = self._numbers[site_secrets.model.name], ServedPlace()
-            self.served[number].add(here)
-            services[number] = SiteService(setup, site_secrets, material, self.served[number], here)
+            number, place_served = self._numbers[site_secrets.model.name], ServedPlace()
+            self.served[number].add(place_served)
+            services[number] = SiteService(setup, site_secrets, site_data, self.served[number], place_served)
         return services
 
 
-def _site_inputs(prepared: PreparedRun, number: int) -> tuple[SiteMaterial, str]:
+def _site_inputs(prepared: PreparedRun, number: int) -> tuple[SiteData, str]:
     """Prompts, questions and rubric that a model's sites need, with their digest."""
     grader = prepared.config.grader
-    graded_there = None if graders_that_ask(grader) else grader
-    material = SiteMaterial(prepared.prompts[number], prepared.questions, graded_there, prepared.rubric)
-    told = (
-        None if graded_there is None else graded_there.model_dump_json(),
+    site_grader = None if graders_that_ask(grader) else grader
+    site_data = SiteData(prepared.prompts[number], prepared.questions, site_grader, prepared.rubric)
+    parts = (
+        None if site_grader is None else site_grader.model_dump_json(),
         prepared.config.rubric.model_dump_json(),
-        material.prompts,
-        material.questions,
+        site_data.prompts,
+        site_data.questions,
     )
-    return material, _digest(told)
+    return site_data, _digest(parts)
 
 
 def _model_keys(model: ModelConfig, environment: Mapping[str, str]) -> dict[str, str]:
-    """The key of the model's server, if it has one; nothing else leaves the head."""
+    """Key of the model's server, if it has one; no other key is sent to a site."""
     if (problem := model.missing_key(environment)) is not None:
         raise ConfigError(problem)
     variable = model.key_variable
     return {variable: environment[variable]} if variable is not None and variable in environment else {}
 
 
-def _site_digest(site_secrets: SiteSecrets, material_mark: str, config: RunConfig) -> str:
-    """Digest of a model that a site serves, and of how it serves it."""
+def _site_digest(site_secrets: SiteSecrets, data_digest: str, config: RunConfig) -> str:
+    """Digest of a model that a site serves, and of how it is served."""
     model = site_secrets.model
     hidden = model.headers.items()
-    told = (
+    parts = (
         model.model_dump_json(),
         sorted((name, value.get_secret_value()) for name, value in hidden if isinstance(value, SecretStr)),
         sorted(site_secrets.keys.items()),
-        material_mark,
+        data_digest,
         None if config.servers.pool is None or not model.in_pool else sorted(config.servers.pool.variables.items()),
         str(Path(config.folder).resolve()),
     )
-    return _digest(told)
+    return _digest(parts)
 
 
 def keeper_name(config: RunConfig, directory: Path) -> str:
@@ -223,6 +223,6 @@ def keeper_name(config: RunConfig, directory: Path) -> str:
 
 
 def _digest(value: object, *, size: int = 16) -> str:
-    """Digest of a text, or of a value's repr, the same in every process."""
-    told = value if isinstance(value, str) else repr(value)
-    return blake2b(told.encode(), digest_size=size).hexdigest()
+    """Digest of a text, or of a value's repr; the same in every process."""
+    text = value if isinstance(value, str) else repr(value)
+    return blake2b(text.encode(), digest_size=size).hexdigest()

@@ -1,8 +1,8 @@
-"""A site on its node: servers described by `launch`, one at a time, requests to the one that is up, and grading.
+"""A site on its node: serves one model at a time as `launch` describes, sends it requests, and grades the answers.
 
-Host, endpoint and grader are those of a local run. A site swaps models as a place of this machine does, and a server
-that can sleep sleeps meanwhile. It lives until it is ended; as an actor of a cluster, by the keeper of its run
-(`keeper.py`) when its head stays away.
+Host, endpoint and grader are those of a local run. A site swaps models as a place of this machine does; a server that
+can sleep sleeps meanwhile. A site lives until it is ended; on a cluster, the run's keeper (`keeper.py`) ends it if its
+head does not return.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from adaptive_eval import __version__
 from adaptive_eval.base.errors import AdaptiveEvalError, EndpointError, GraderError, LaunchFailed
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import RunConfig, ServersConfig
-from adaptive_eval.endpoints.types import Again, Answer
+from adaptive_eval.endpoints.types import Answer, RetryGate
 from adaptive_eval.graders.attempts import grade_or_error
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Marks
@@ -31,16 +31,16 @@ from adaptive_eval.machine.permits import Permits
 from adaptive_eval.notes import Event
 from adaptive_eval.questions.types import Question
 from adaptive_eval.sites.messages import (
-    BEAT_SECONDS,
-    FULL_MESSAGE,
     GATHERING_SECONDS,
+    HEARTBEAT_SECONDS,
+    MAX_PER_MESSAGE,
     SiteBegun,
+    SiteData,
     SiteFacts,
     SiteGone,
-    SiteMaterial,
-    SiteNews,
     SiteOrder,
     SiteReply,
+    SiteReport,
     SiteRequest,
     SiteSecrets,
     SiteSetup,
@@ -56,33 +56,33 @@ class SiteWorker:
 
     def __init__(self) -> None:
         self._servers: dict[int, LaunchedServer] = {}
-        """Servers that were up here, by number; all but one sleep or are stopped."""
+        """Servers that were up here, by number; all except one sleep or are stopped."""
         self._numbers: dict[str, int] = {}
-        """Numbers of the servers, by mark."""
+        """Numbers of the servers, by digest."""
         self._host = Host(None, self._servers, ExclusivePlaces((), ""))
         self._server: LaunchedServer | None = None
         """The server that is up."""
         self._endpoint = ServedEndpoint()
         self._lost_before = 0
-        """Lost answers that an earlier head, or an earlier turn of the model, has counted."""
+        """Lost answers that were already counted by an earlier head or in an earlier turn of the model."""
         self._ports = free_ports()
-        self._heard_at = time.monotonic()
+        self._last_call_at = time.monotonic()
         """Time of the latest call of a head."""
-        self._beginning: asyncio.Task[SiteBegun] | None = None
+        self._begin_task: asyncio.Task[SiteBegun] | None = None
         self._grading: GradingPool | None = None
-        self._grades: tuple[object, ...] = ()
-        """What the grading pool was made from."""
+        self._grading_inputs: tuple[object, ...] = ()
+        """Inputs of the grading pool."""
         self._setup: SiteSetup | None = None
-        self._material: SiteMaterial | None = None
+        self._site_data: SiteData | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._has_news = asyncio.Event()
-        """Set when there is news for the head's last call, or when it calls again."""
+        """Set when there is something to report to the head's last call, or when the head calls again."""
         self._clear_outbox()
 
     def _clear_outbox(self) -> None:
-        """Drop everything that was to be sent to a head."""
+        """Drop everything queued for a head."""
         self._replies: list[SiteReply] = []
-        self._wanted: list[int] = []
+        self._retry_requests: list[int] = []
         self._events: list[Event] = []
         self._permits = Permits[int]()
 
@@ -90,32 +90,32 @@ class SiteWorker:
 
     async def facts(self) -> SiteFacts:
         """Facts of the site: its node, and the model that it serves."""
-        serves = self._setup.mark if self._setup is not None and self._server is not None else ""
+        serves = self._setup.digest if self._setup is not None and self._server is not None else ""
         devices = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         return SiteFacts(socket.gethostname(), os.getpid(), __version__, devices, serves=serves)
 
-    async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
+    async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, site_data: SiteData) -> SiteBegun:
         try:
             await self._cancel_beginning()
-            self._beginning = asyncio.create_task(self._begin(setup, site_secrets, material))
-            begun = await self._beginning
+            self._begin_task = asyncio.create_task(self._begin(setup, site_secrets, site_data))
+            result = await self._begin_task
             self._lost_before = self._endpoint.stats.lost
-            return begun
+            return result
         except asyncio.CancelledError:
             raise SiteGone("it works for another start of the run, or is being ended") from None
 
-    async def sync(self, head: str, order: SiteOrder) -> SiteNews:
-        """Carry out an order, and return news: at once if it fills a message, else a moment after there is any, at the
-        next heartbeat, or when the head calls again."""
+    async def sync(self, head: str, order: SiteOrder) -> SiteReport:
+        """Carry out an order, and return a report: at once if it fills a message, else shortly after there is something
+        to report, at the next heartbeat, or when the head calls again."""
         setup = self._require_current_head(head)
         self._apply_order(order)
         self._has_news.set()
         has_news = self._has_news = asyncio.Event()
-        if self._replies or self._wanted or self._events:
+        if self._replies or self._retry_requests or self._events:
             has_news.set()
-        if len(self._replies) < FULL_MESSAGE:
+        if len(self._replies) < MAX_PER_MESSAGE:
             try:
-                async with asyncio.timeout(BEAT_SECONDS):
+                async with asyncio.timeout(HEARTBEAT_SECONDS):
                     await has_news.wait()
             except TimeoutError:
                 pass
@@ -126,9 +126,9 @@ class SiteWorker:
             raise SiteGone("it works for another start of the run, or serves another model")
         stats = self._endpoint.stats
         stats = replace(stats, lost=stats.lost - self._lost_before)
-        news = SiteNews(tuple(self._replies), tuple(self._wanted), self._take_events(), stats)
-        self._replies, self._wanted = [], []
-        return news
+        report = SiteReport(tuple(self._replies), tuple(self._retry_requests), self._take_events(), stats)
+        self._replies, self._retry_requests = [], []
+        return report
 
     async def end(self, at_once: bool) -> None:
         """Stop the server, and cancel all requests."""
@@ -139,7 +139,7 @@ class SiteWorker:
     # ----------------------------------------------------------------------------------------------------------------
 
     def _apply_order(self, order: SiteOrder) -> None:
-        """Start requests, and apply permits and cancellations, which may be of requests of the same order."""
+        """Start requests, and apply permits and cancellations, which may concern requests of the same order."""
         for number, allowed in order.allowed:
             self._permits.give(number, allowed)
         for request in map(SiteRequest._make, order.requests):
@@ -150,31 +150,31 @@ class SiteWorker:
                 dropped.cancel()
 
     def _require_current_head(self, head: str) -> SiteSetup:
-        """The current setup; raises `SiteGone` for any other start of the run than the last that began."""
+        """The current setup; raises `SiteGone` unless `head` is the latest start of the run."""
         if self._setup is None or self._setup.head != head:
             raise SiteGone("it works for another start of the run")
-        self._heard_at = time.monotonic()
+        self._last_call_at = time.monotonic()
         return self._setup
 
     async def _cancel_beginning(self) -> None:
         """Cancel a `begin` of an earlier head."""
-        if self._beginning is not None:
-            self._beginning.cancel()
-            await asyncio.gather(self._beginning, return_exceptions=True)
+        if self._begin_task is not None:
+            self._begin_task.cancel()
+            await asyncio.gather(self._begin_task, return_exceptions=True)
 
-    async def _begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
+    async def _begin(self, setup: SiteSetup, site_secrets: SiteSecrets, site_data: SiteData) -> SiteBegun:
         await self._cancel_requests()
-        before, self._setup, self._material = self._setup, setup, material
-        if self._server is not None and before is not None and before.mark == setup.mark:
-            alone = None if before.head == setup.head else time.monotonic() - self._heard_at
-            return SiteBegun((replace(self._server.launched(0.0), without_head=alone),))
+        previous, self._setup, self._site_data = self._setup, setup, site_data
+        if self._server is not None and previous is not None and previous.digest == setup.digest:
+            seconds_alone = None if previous.head == setup.head else time.monotonic() - self._last_call_at
+            return SiteBegun((replace(self._server.launched(0.0), without_head=seconds_alone),))
         self._server = None
-        if not self._numbers.keys() <= setup.marks:
+        if not self._numbers.keys() <= setup.digests:
             await self._clear(at_once=True)
-        return await self._load(setup, site_secrets, material)
+        return await self._load(setup, site_secrets, site_data)
 
-    async def _load(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
-        number = self._numbers.setdefault(setup.mark, len(self._numbers))
+    async def _load(self, setup: SiteSetup, site_secrets: SiteSecrets, site_data: SiteData) -> SiteBegun:
+        number = self._numbers.setdefault(setup.digest, len(self._numbers))
         try:
             if number not in self._servers:
                 self._servers[number] = self._open_server(setup, site_secrets)
@@ -186,14 +186,14 @@ class SiteWorker:
             self._servers.pop(number, None)
             return SiteBegun(self._take_events(), str(error))
         self._server = self._servers[number]
-        await self._grade_with(material, setup, site_secrets)
+        await self._grade_with(site_data, setup, site_secrets)
         return SiteBegun(self._take_events())
 
     def _open_server(self, setup: SiteSetup, site_secrets: SiteSecrets) -> LaunchedServer:
         # only the sections needed for serving, which were checked on the head
         servers = ServersConfig(pool=setup.pool)
-        known: dict[str, Any] = {"name": setup.run, "models": (site_secrets.model,), "servers": servers}
-        config = RunConfig.model_construct(**known, folder=setup.folder)
+        settings: dict[str, Any] = {"name": setup.run, "models": (site_secrets.model,), "servers": servers}
+        config = RunConfig.model_construct(**settings, folder=setup.folder)
         environment = {**read_environment(setup.folder), **site_secrets.keys}
         require_programs(config, environment)
         notices, logs = allow_open_files(config), _writable_logs(setup.logs)
@@ -202,31 +202,38 @@ class SiteWorker:
         place = environment.get("CUDA_VISIBLE_DEVICES", "") if setup.place is None else setup.place
         return ServerOpener(config, environment, logs, self._ports, notices).open(0, place)
 
-    async def _grade_with(self, material: SiteMaterial, setup: SiteSetup, site_secrets: SiteSecrets) -> None:
-        """Make the grading pool for this material, unless it is the same as before."""
-        if (grades := (material.grader, material.rubric, setup.folder, site_secrets.hidden)) == self._grades:
+    async def _grade_with(self, site_data: SiteData, setup: SiteSetup, site_secrets: SiteSecrets) -> None:
+        """Create the grading pool for this data, unless it is unchanged."""
+        if (grades := (site_data.grader, site_data.rubric, setup.folder, site_secrets.hidden)) == self._grading_inputs:
             return
         await self._close_grading()
-        if material.grader is not None:
-            self._grading = GradingPool(material.grader, material.rubric, folder=setup.folder, keys=site_secrets.hidden)
-            self._grades = grades
+        if site_data.grader is not None:
+            self._grading = GradingPool(
+                site_data.grader, site_data.rubric, folder=setup.folder, keys=site_secrets.hidden
+            )
+            self._grading_inputs = grades
 
     async def _close_grading(self) -> None:
-        grading, self._grading, self._grades = self._grading, None, ()
+        grading, self._grading, self._grading_inputs = self._grading, None, ()
         if grading is not None:
             await grading.close()
 
     async def _answer(self, request: SiteRequest) -> None:
-        assert self._server is not None and self._material is not None
+        assert self._server is not None and self._site_data is not None
         seeds = range(request.first, request.first + request.size)
-        prompt, question = self._material.prompts[request.question], self._material.questions[request.question]
-        again = partial(self._is_repeat_allowed, request.number) if request.guarded else None
+        prompt, question = self._site_data.prompts[request.question], self._site_data.questions[request.question]
+        retry_gate = partial(self._is_repeat_allowed, request.number) if request.guarded else None
         try:
-            answers = await self._endpoint.run(lambda server: server.sample(prompt, seeds, again), len(seeds), again)
+            answers = await self._endpoint.run(
+                lambda server: server.sample(prompt, seeds, retry_gate), len(seeds), retry_gate
+            )
         except EndpointError as error:
             self._reply(SiteReply(request.number, error=encode_error(error)))
             return
-        marks = [await self._grade(one, question.for_trial(request.trial + at)) for at, one in enumerate(answers)]
+        marks = [
+            await self._grade(answer, question.for_trial(request.trial + offset))
+            for offset, answer in enumerate(answers)
+        ]
         self._reply(SiteReply(request.number, tuple(map(pack_answer, answers, marks))))
 
     async def _grade(self, answer: Answer, question: Question) -> Marks | GraderError | None:
@@ -235,7 +242,7 @@ class SiteWorker:
             return None
         return await grade_or_error(self._marks, answer, question)
 
-    async def _marks(self, answer: Answer, question: Question, again: Again | None) -> Marks:
+    async def _marks(self, answer: Answer, question: Question, retry_gate: RetryGate | None) -> Marks:
         assert self._grading is not None
         return await self._grading.marks(answer.text, question)
 
@@ -255,7 +262,7 @@ class SiteWorker:
     async def _is_repeat_allowed(self, number: int) -> bool:
         """Ask the head, which has the budget, whether a lost request may be repeated."""
         permit = self._permits.ask(number)
-        self._wanted.append(number)
+        self._retry_requests.append(number)
         self._has_news.set()
         return await permit
 
@@ -282,7 +289,7 @@ class SiteWorker:
 
 
 def _writable_logs(logs: Path) -> Path:
-    """The run's folder of logs if the node can write it, else a temporary one."""
+    """The run's log folder if the node can write it, else a temporary one."""
     if logs.parent.is_dir() and os.access(logs.parent, os.W_OK):
         return logs
     return Path(tempfile.mkdtemp(prefix="adaptive-eval-site-"))

@@ -263,7 +263,7 @@ def _require_ours(connection: sqlite3.Connection, directory: Path) -> None:
 def _identity(directory: Path) -> tuple[int, int] | None:
     """Device and inode of `run.sqlite`; None if there is none."""
     try:
-        found = (directory / DATABASE_FILE).stat()
+        status = (directory / DATABASE_FILE).stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

@@ -24,7 +24,7 @@ def runs_in(path: Path) -> dict[str, Path]:
 
 
 MARK = "~"
-"""Precedes the number of a run that was begun with `--fresh`, as in `<folder>/<name>~2`; not allowed in run names."""
+"""Precedes the number of a run started with `--fresh`, as in `<folder>/<name>~2`; not allowed in run names."""
 
 
 def newest_directory(folder: Path, name: str) -> Path:
@@ -33,14 +33,14 @@ def newest_directory(folder: Path, name: str) -> Path:
 
 
 def fresh_directory(folder: Path, name: str) -> Path:
-    """The plain name, or the first numbered one, of which there is no run."""
+    """The plain name, or the first numbered name, that no run uses."""
     return folder / _numbered_name(name, max([0, *_used_numbers(folder, name)]) + 1)
 
 
 def _has_only_hidden(path: Path) -> bool:
-    """Whether nothing is in a directory but hidden files, as after a dry run."""
+    """Whether a directory has only hidden files, as after a dry run."""
     try:
-        return all(one.name[0] == "." for one in path.iterdir())
+        return all(entry.name[0] == "." for entry in path.iterdir())
     except OSError:
         return False
 

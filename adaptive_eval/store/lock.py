@@ -66,7 +66,7 @@ def require_whole(directory: Path, last: int, noted: object) -> None:
     """Raise `StoreError` if rows were committed that cannot be read."""
     if (problem := missing_commits(directory, last, noted)) is not None:
         raise StoreError(
-            f"{problem}. Put it back, or restore a copy of the whole directory; to go on with what is there, remove "
+            f"{problem}. Put it back, or restore a copy of the whole directory; to continue without it, remove "
             f"{directory / LOCK_FILE}; to start over, use --fresh"
         )
 
@@ -82,13 +82,13 @@ def make_directory(directory: Path) -> None:
 
 
 def require_nothing_lost(directory: Path, lock: FileLock) -> None:
-    """Raise `StoreError` if a run was begun whose database has no tables. A start that was killed before its first
-    commit leaves only the database, and has asked for nothing."""
+    """Raise `StoreError` if a run was started but its database has no tables. A start that was killed before its first
+    commit leaves only the database, and has requested nothing."""
     others = other_files(directory, but=DATABASE_FILE)
     if others or COMMITTED in lock.before:
-        left = f", and has left {others}" if others else ""
+        remains = f", and has left {others}" if others else ""
         raise StoreError(
-            f"a run was begun in {directory}{left}, but {DATABASE_FILE} has nothing of it: the file or its log, "
+            f"a run was begun in {directory}{remains}, but {DATABASE_FILE} has nothing of it: the file or its log, "
             f"{DATABASE_FILE}-wal, is missing or damaged. Put it back, or restore a copy of the whole directory; to "
             "start over, use --fresh"
         )

@@ -202,12 +202,12 @@ class LogReader:
         """Stored answers without a grade, with their texts, in their order."""
         query = f"{_WHOLE} WHERE state IN (?, ?) AND seq > ? ORDER BY seq LIMIT 256"
         after = -1
-        while found := [_whole_trial(values) for values in self._rows(query, JUDGING.value, UNGRADED.value, after)]:
-            yield from found
-            after = found[-1][0]
+        while batch := [_whole_trial(values) for values in self._rows(query, JUDGING.value, UNGRADED.value, after)]:
+            yield from batch
+            after = batch[-1][0]
 
     def ungraded_count(self, models: Collection[int]) -> int:
-        """How many stored answers of models have no grade."""
+        """Number of these models' stored answers without a grade."""
         query = "SELECT model, count(*) FROM trials WHERE state IN (?, ?) GROUP BY model"
         rows = self._rows(query, JUDGING.value, UNGRADED.value)
         return sum(_whole_number(number) for model, number in rows if model in models)
@@ -236,18 +236,17 @@ class LogReader:
         return {_whole_number(number) for (number,) in self._rows("SELECT DISTINCT configuration FROM looks")}
 
     def account(self, models: Collection[int] | None = None) -> list[AccountLine]:
-        """What was paid, what is reserved and what was charged, for all models or these: the one place where costs are
-        summed in the store."""
+        """Paid, reserved and charged costs of all models or of these; the only place where the store sums costs."""
         lines = []
-        some = "" if models is None else f"WHERE model IN ({', '.join(map(str, models))})"
-        for model, state, kind, number, *costs in self._rows(_ACCOUNT.format(some)):
+        condition = "" if models is None else f"WHERE model IN ({', '.join(map(str, models))})"
+        for model, state, kind, number, *costs in self._rows(_ACCOUNT.format(condition)):
             answers, verdicts = _cost(costs[:3]), _cost(costs[3:])
             line = (_whole_number(model), STATES.get(str(state)), str(kind), _whole_number(number), answers, verdicts)
             lines.append(AccountLine(*line))
         return lines
 
     def spent(self) -> Cost:
-        """What caps count."""
+        """The costs that caps count."""
         total = NO_COST
         for line in self.account():
             if line.kind != "estimated":
@@ -297,15 +296,15 @@ class LogReader:
             yield float(str(at)), (_whole_number(seq), look)
 
     def _value(self, key: str) -> object:
-        found = [*self._rows("SELECT value FROM run WHERE key = ?", key)]
-        if not found:
+        rows = [*self._rows("SELECT value FROM run WHERE key = ?", key)]
+        if not rows:
             raise damaged(self.directory, f"it has no {key!r}")
-        return found[0][0]
+        return rows[0][0]
 
     def _seconds(self, key: str) -> float:
         value = self._value(key)
         if not isinstance(value, float | int):
-            raise damaged(self.directory, f"{key!r} is no number")
+            raise damaged(self.directory, f"{key!r} is not a number")
         return float(value)
 
 

@@ -16,15 +16,15 @@ from adaptive_eval.machine.trial import GradeDetails, Trial
 
 
 def redact_trial(trial: Trial, answer: Answer, redactor: Redactor) -> Trial:
-    """A trial as it is stored. The address of its server comes from the configuration, which holds no secrets."""
+    """A trial as stored. The address of its server comes from the configuration, which holds no secrets."""
     text, reasoning = redactor.text(answer.text), answer.reasoning and redactor.text(answer.reasoning)
     tokens, finish_reason = _redact_tokens(answer.token_logprobs, redactor), redactor.message(answer.finish_reason)
     is_changed = (text, reasoning) != (answer.text, answer.reasoning)
 
-    def clean(found: str) -> str:
-        if found in text or found in (reasoning or ""):
-            return found
-        return REDACTED if is_changed else redactor.text(found)
+    def clean(value: str) -> str:
+        if value in text or value in (reasoning or ""):
+            return value
+        return REDACTED if is_changed else redactor.text(value)
 
     grade = trial.grade
     if grade is not None:
@@ -37,7 +37,7 @@ def redact_trial(trial: Trial, answer: Answer, redactor: Redactor) -> Trial:
 
 
 def redact_note(note: Note, redactor: Redactor, names: Collection[str]) -> Note:
-    """A note as it is stored and shown; `names` of models and questions stay."""
+    """A note as stored and shown; `names` of models and questions stay."""
 
     def clean(text: str) -> str:
         return text if text in names else redactor.message(text)
@@ -47,7 +47,7 @@ def redact_note(note: Note, redactor: Redactor, names: Collection[str]) -> Note:
 
 
 def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """A value with all its texts changed; members of enumerations are no texts."""
+    """A value with all its texts changed; members of enumerations are not texts."""
     if type(value) is str:
         return change(value)
     if isinstance(value, Mapping):
@@ -58,7 +58,7 @@ def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _redact_tokens(logprobs: AnswerLogprobs | None, redactor: Redactor) -> AnswerLogprobs | None:
-    """Log-probabilities without the texts of the tokens, if a secret can be put together from these."""
+    """Log-probabilities without the texts of the tokens, if these texts contain a secret when joined."""
     if logprobs is None or redactor.text(text := "".join(logprobs.tokens)) == text:
         return logprobs
     return logprobs._replace(tokens=("",) * len(logprobs.tokens))

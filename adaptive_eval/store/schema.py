@@ -139,10 +139,10 @@ CREATE TABLE notes (
 
 
 def _declared(tables: str) -> dict[str, dict[str, str]]:
-    """The type of each column, with NOT NULL where it is so, by table; what begins with a capital is a constraint."""
-    found = re.findall(r"^CREATE TABLE (\w+) \((.*?)^\)", tables, re.DOTALL | re.MULTILINE)
+    """The type of each column, with NOT NULL if declared, by table; lines that begin with a capital are constraints."""
+    declarations = re.findall(r"^CREATE TABLE (\w+) \((.*?)^\)", tables, re.DOTALL | re.MULTILINE)
     column = re.compile(r"^    ([a-z_]+) (\w+(?: NOT NULL)?)", re.MULTILINE)
-    return {table: dict(column.findall(body)) for table, body in found}
+    return {table: dict(column.findall(body)) for table, body in declarations}
 
 
 DECLARED = _declared(TABLES)
@@ -151,7 +151,7 @@ _HINTS = get_type_hints(Answer)
 ANSWER_FIELDS: dict[str, object] = {
     name: _HINTS[name] for name in DECLARED["trials"] if name in _HINTS and name not in ("text", "reasoning", "signals")
 }
-"""Fields of an answer that are stored as they are, each in the column of its name, with their types. Texts are packed,
+"""Fields of an answer that are stored unchanged, each in the column of its name, with their types. Texts are packed,
 and the column `signals` is the grader's."""
 _LOGGED = ("trials", "charges", "notes")
 """Tables whose key is the sequence number; that of `looks` is a column."""

@@ -137,15 +137,15 @@ class RunStore:
         return self.commit([*enumerate(records, self.last_seq + 1)])
 
     def change_settings(self, header: RunHeader, changes: Sequence[Sequence[object]]) -> list[Row]:
-        """Go on with another configuration, which the log says; models that join are entered."""
-        known, at = self.reader.models(), time.time()
-        joining = [name for name in header.models if name not in known]
+        """Continue with another configuration, recorded in the log; new models are added."""
+        known_models, at = self.reader.models(), time.time()
+        joining = [name for name in header.models if name not in known_models]
         number = self._configuration + 1
         note = Note(SETTINGS, None, {"configuration": number, "changes": list(changes)})
         rows = [(self.last_seq + 1, note)]
         self._names.update(joining)
         with self._database.transaction() as connection:
-            for place, name in enumerate(joining, len(known)):
+            for place, name in enumerate(joining, len(known_models)):
                 connection.execute(_INSERT["models"], sealed(place, name, dump_json(header.models[name])))
             connection.execute(_INSERT["configurations"], sealed(number, at, dump_json(header.configuration)))
             self._configuration = number
@@ -239,14 +239,14 @@ class RunStore:
         return record
 
     def _require_new(self, seq: int, record: Record) -> float | None:
-        """When the row was written that this one replaces: a trial that is graded again keeps its place, and counts as
-        part of the same commit. None for a new row; raises `StoreError` if it would replace another."""
+        """Time of the row that this one replaces: a regraded trial keeps its place, and counts as part of the same
+        commit. None for a new row; raises `StoreError` if it would replace another record."""
         if seq > self.last_seq:
             return None
-        found = [*self._database.rows(_IN_PLACE, seq)]
-        if type(record) is not Trial or [place[:3] for place in found] != [record.key]:
-            raise StoreError(f"{self.directory}: record {seq} is written already, and another would replace it")
-        return float(str(found[0][3]))
+        existing = [*self._database.rows(_IN_PLACE, seq)]
+        if type(record) is not Trial or [place[:3] for place in existing] != [record.key]:
+            raise StoreError(f"{self.directory}: record {seq} already exists, and another would replace it")
+        return float(str(existing[0][3]))
 
 
 def _begin(database: RunDatabase, header: RunHeader) -> None:

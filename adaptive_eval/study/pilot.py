@@ -95,7 +95,7 @@ def guess(models: Sequence[ModelConfig], prompts: Sequence[Sequence[Prompt]], we
 def request_slots(model: ModelConfig, max_requests: int) -> int:
     """Requests at a time; for a batch service all that there may be, which is `max_requests`."""
     if model.batch is not None:
-        return min(model.batch.most_requests, max_requests)
+        return min(model.batch.max_requests, max_requests)
     return model.concurrency.in_flight * len(model.replicas)
 
 
@@ -176,7 +176,7 @@ def cost_table(
     rows = zip(models, *columns, strict=True)
     costs = []
     for model, *model_usage in rows:
-        cost = partial(usage_cost, model, abreast=_concurrent_answers(model, models))
+        cost = partial(usage_cost, model, concurrent_answers=_concurrent_answers(model, models))
         costs.append(tuple(cost(*used).plus(grade) for used in zip(*model_usage, strict=True)))
     return tuple(costs)
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from adaptive_eval.endpoints.types import Again, Answer, EndpointStats
+from adaptive_eval.endpoints.types import Answer, EndpointStats, RetryGate
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.machine.supply import EndpointSupply, Supply
 from adaptive_eval.machine.trial import Request
@@ -23,12 +23,13 @@ class InspectClient:
     def __init__(self, endpoint: "InspectEndpoint", model: SuppliedModel) -> None:
         self._endpoint, self._model = endpoint, model
 
-    async def ask(self, request: Request, again: Again | None) -> Sequence[Answer]:
+    async def ask(self, request: Request, retry_gate: RetryGate | None) -> Sequence[Answer]:
         """Run the samples of the trials."""
         question, model = request.question, self._model
         prompt = model.prompt(question)
         samples = (
-            self._endpoint.answer(prompt, number, model.seed(question, number), again) for number in request.numbers
+            self._endpoint.answer(prompt, number, model.seed(question, number), retry_gate)
+            for number in request.numbers
         )
         return await asyncio.gather(*samples)
 

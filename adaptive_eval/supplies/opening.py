@@ -87,7 +87,7 @@ def request_limits(model: ModelConfig) -> RequestLimits:
     """The limits of requests to a model, by the key that says where it is served."""
     limits = model.concurrency
     if model.batch is not None:
-        return RequestLimits(model.batch.most_requests, 1, remembers=True)
+        return RequestLimits(model.batch.max_requests, 1, remembers=True)
     if model.launch is not None:
         return RequestLimits(0, limits.samples_per_request)
     has_grades = model.inspect is not None
@@ -155,9 +155,9 @@ def open_supplies(context: SupplyContext, models: Models) -> dict[int, Supply]:
         key = next((key for key in SUPPLIES if getattr(model.config, key)), "")
         by_key[key][number] = model
     opened: dict[int, Supply] = {}
-    for key, own in by_key.items():
+    for key, group in by_key.items():
         open_supply: OpenSupply = import_module(SUPPLIES[key]).open_supply if key else open_direct
-        opened |= dict.fromkeys(own, open_supply(context, own))
+        opened |= dict.fromkeys(group, open_supply(context, group))
     context.stack.push_async_callback(context.servers.end)
     return opened
 
@@ -165,13 +165,13 @@ def open_supplies(context: SupplyContext, models: Models) -> dict[int, Supply]:
 def allow_open_files(config: RunConfig) -> list[Notice]:
     """Raise the limit of open files; returns a notice if that is not enough."""
     servers = [model.concurrency.in_flight for model in config.asked for _ in model.replicas]
-    wanted = open_files.wanted_for(sum(servers), len(servers))
-    allowed = open_files.allow(wanted)
-    return [] if allowed >= wanted else [Notice("few_open_files", open_files.too_few(wanted, allowed))]
+    needed = open_files.files_needed(sum(servers), len(servers))
+    allowed = open_files.allow(needed)
+    return [] if allowed >= needed else [Notice("few_open_files", open_files.too_few_message(needed, allowed))]
 
 
 def open_direct(context: SupplyContext, models: Models) -> Supply:
-    """The supply of models at servers of others."""
+    """The supply of models at external servers."""
     asked = {}
     for number, model in models.items():
         endpoint = context.open_endpoint(model.config)

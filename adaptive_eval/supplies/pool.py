@@ -1,19 +1,18 @@
-"""Servers that a run starts and stops itself; where several models share a GPU, they are served in turn.
+"""Servers that a run starts and stops itself; models that share a GPU are served in turn.
 
-A server is started when its model first has something to be asked. A model that shares its place keeps it until
-everything that the core wants of it now is committed: the commit may complete a round, and the next round then begins
-with the model that is loaded. Then comes the next model in the circle that has something to be asked. So a round is
-asked model by model, with as few swaps as that allows; the order decides nothing, since looks wait for all models.
+A server is started when its model first has requests. A model that shares its place keeps it until everything that the
+core currently wants from it is committed: the commit may complete a round, and the next round then starts with the
+loaded model. Then follows the next model in the circle that has requests. So a round is processed model by model, with
+as few swaps as possible; the order does not affect results, since looks wait for all models.
 
-Where models have several places, each place goes to the next model in the circle that is served nowhere. A place that
-nobody else wants becomes one more server of a model for which more waits than its servers take at a time.
+If models have several places, each place goes to the next model in the circle that is served nowhere. A place that no
+other model needs becomes an additional server of a model with more requests than its servers take at a time.
 
-A server whose model nothing can want again is stopped at once, and its place is free. A model that has its place for
-itself loses its server, too, while it is parked: the server is started again when trials of others make the model
-wanted.
+A server whose model can never be needed again is stopped at once, and its place is free. A parked model with its own
+place loses its server, too: the server is started again when trials of other models make the model needed.
 
-Places of this machine are always there. Those of a cluster come and go. One is acquired when it would have something to
-do; the model that it serves is chosen when it has come. When it is lost, its model is served elsewhere.
+Places of this machine are always available. Those of a cluster come and go. A place is acquired when there is work for
+it; its model is chosen when the place is available. When it is lost, its model is served elsewhere.
 """
 
 import asyncio
@@ -31,10 +30,10 @@ from adaptive_eval.machine.supply import Demand, Post
 from adaptive_eval.notes import Event, ServerRests, ServersAwaited, ServersNoticed
 
 AWAITED_SECONDS = 10.0
-"""After so long it is reported that the whole run waits for a model's server."""
+"""Time after which it is reported that the whole run waits for a model's server."""
 
-SETTLED = Demand(is_settled=True)
-"""What a model needs that is not in the run any more."""
+NOT_IN_RUN = Demand(is_settled=True)
+"""Demand of a model that is no longer in the run."""
 
 _Task = asyncio.Task[None]
 
@@ -48,35 +47,35 @@ class PooledModel(NamedTuple):
 
 
 class _Place:
-    """One host, with what is served, started and stopped there."""
+    """A host with the state of its server."""
 
     def __init__(self, host: ServerHost) -> None:
         self.host = host
         self.model: int | None = None
-        """The model that is served, or being loaded."""
+        """The model that is served or being loaded."""
         self.is_up = False
-        """The model is served."""
+        """Whether the model is served."""
         self.move: _Task | None = None
-        """The place is being acquired, or its server is being started or stopped."""
+        """Acquires the place, or starts or stops its server; None if nothing is in progress."""
         self.acquiring = False
         self.acquired = False
-        """The run has acquired the place, and has to give it back."""
+        """Whether the run has acquired the place, and must release it."""
         self.refused: EndpointError | None = None
-        """Why the place cannot be had."""
+        """Why the place is not available; None if it may be."""
         self.failed: set[int] = set()
-        """Models that do not come up here."""
+        """Models whose server fails to start here."""
 
     @property
     def served(self) -> int | None:
-        """The model that can be asked here."""
+        """The model that accepts requests here."""
         return self.model if self.is_up else None
 
     def can_serve(self, model: int) -> bool:
-        """Whether the model may come up here, as far as anybody knows."""
+        """Whether the model may be served here."""
         return model in self.host.models and self.refused is None and model not in self.failed
 
     def empty(self) -> None:
-        """Mark the place as empty and given back."""
+        """Mark the place as empty and released."""
         self.model, self.is_up, self.acquired = None, False, False
 
 
@@ -97,17 +96,17 @@ class ServerPool:
         self._models, self._post, self._on_change, self._on_error = models, post, on_change, on_error
         self._numbers = {model.name: number for number, model in models.items()}
         self._clock = clock
-        self._stranded: set[int] = set()
-        """Models whose last server was lost with its place, maybe with requests."""
+        self._lost_server: set[int] = set()
+        """Models whose last server was lost with its place, possibly with requests."""
         self._abandoned: set[int] = set()
-        """Models that come up nowhere, as was posted."""
+        """Models that were reported as unservable."""
         self._awaited_since: dict[int, float] = {}
-        """Models for whose servers the whole run waits."""
+        """Start of the wait, for models for whose servers the whole run waits."""
         self._awaited: set[int] = set()
-        """Those of them that were reported."""
+        """Awaited models that were reported."""
 
     def servers(self, model: int) -> int:
-        """How many servers of a model can be asked now."""
+        """Number of a model's servers that accept requests now."""
         return sum(place.served == model for place in self._places)
 
     @property
@@ -116,8 +115,8 @@ class ServerPool:
         return any(place.move is not None for place in self._places)
 
     def serve(self, demand: Mapping[int, Demand]) -> None:
-        """Start and stop the servers that are due."""
-        demand = {model: demand.get(model, SETTLED) for model in self._models}
+        """Start and stop servers according to the demand."""
+        demand = {model: demand.get(model, NOT_IN_RUN) for model in self._models}
         for place in self._places:
             if place.move is not None or not place.host.has_place:
                 continue
@@ -130,14 +129,14 @@ class ServerPool:
                 self._stop(place, model, place.host.release(model, self._note))
         self._acquire_places(demand)
         self._abandon_refused(demand)
-        deserted = self._models.keys() - {place.model for place in self._places}
-        for model in deserted:
+        without_server = self._models.keys() - {place.model for place in self._places}
+        for model in without_server:
             if demand[model].in_flight:
                 self._post(Hopeless(model))
         self._note_awaited(demand)
 
     async def close(self) -> None:
-        """Begin nothing more, and abandon what was begun."""
+        """Cancel all starts and stops in progress."""
         moves = [place.move for place in self._places if place.move is not None]
         self._places = []
         for move in moves:
@@ -147,40 +146,40 @@ class ServerPool:
     # -- which model is served -----------------------------------------------------------------------------------------
 
     def _next_model(self, place: _Place, demand: Mapping[int, Demand]) -> int | None:
-        """The model to load next; None if the served one stays, or if no model has to be served."""
+        """The model to load next; None if the served one stays, or if no model needs a server."""
         served = place.served
         if served is not None and (demand[served].waiting or demand[served].is_owed):
             return None
         circle = _circle(place.host.models, place.model)
-        wanted = [model for model in circle if self._is_needed(model, demand) and model not in place.failed]
-        if place.model is None and place.host.found_model in wanted:
-            wanted.sort(key=lambda model: model != place.host.found_model)
+        candidates = [model for model in circle if self._is_needed(model, demand) and model not in place.failed]
+        if place.model is None and place.host.loaded_model in candidates:
+            candidates.sort(key=lambda model: model != place.host.loaded_model)
         elsewhere = {other.model for other in self._places if other is not place}
-        return self._choose(wanted, elsewhere, demand)
+        return self._choose(candidates, elsewhere, demand)
 
     def _is_needed(self, model: int, demand: Mapping[int, Demand]) -> bool:
-        """Whether there is something to ask the model, or its requests were lost with its last server."""
-        return demand[model].waiting > 0 or (model in self._stranded and demand[model].is_owed)
+        """Whether the model has waiting requests, or lost requests with its last server."""
+        return demand[model].waiting > 0 or (model in self._lost_server and demand[model].is_owed)
 
-    def _is_hopeful(self, model: int) -> bool:
-        """Whether there is a place where the model may come up."""
+    def _can_come_up(self, model: int) -> bool:
+        """Whether there is a place where the model may be served."""
         return any(place.can_serve(model) for place in self._places)
 
     def _stop_if_unneeded(self, place: _Place, model: int, demand: Mapping[int, Demand]) -> None:
-        """Stop a server for good if its model is settled, and for now if it is parked and has the place for itself."""
+        """Stop a server for good if its model is settled, and for now if the model is parked and has its own place."""
         host = place.host
         if demand[model].is_settled:
             self._stop(place, model, host.release(model, self._note))
         elif host.own and demand[model].is_parked:
             self._note(ServerRests(self._models[model].name))
-            self._stop(place, model, host.rest(model, self._note))
+            self._stop(place, model, host.suspend(model, self._note))
 
     # -- servers that start and stop -----------------------------------------------------------------------------------
 
     def _load(self, place: _Place, model: int) -> None:
-        before, place.model, place.is_up = place.served, model, False
-        if before is not None:
-            self._on_change(before)
+        previous, place.model, place.is_up = place.served, model, False
+        if previous is not None:
+            self._on_change(previous)
         place.move = asyncio.create_task(place.host.load(model, self._note))
         place.move.add_done_callback(partial(self._on_load_end, place, model))
 
@@ -199,13 +198,13 @@ class ServerPool:
             self._on_change(model)
         else:
             place.is_up = True
-            self._stranded.discard(model)
+            self._lost_server.discard(model)
             self._on_change(model)
 
     def _on_load_failed(self, place: _Place, model: int, error: EndpointError) -> None:
-        """Have the model served at another place; if there is none, it is down."""
+        """Serve the model at another place; if there is none, give it up."""
         place.failed.add(model)
-        if self._is_hopeful(model):
+        if self._can_come_up(model):
             place.model = None
             self._notice(model, "no_further_server", str(error))
         else:
@@ -213,7 +212,7 @@ class ServerPool:
         self._on_change(model)
 
     def _stop(self, place: _Place, model: int, stopping: Coroutine[Any, Any, None]) -> None:
-        """Stop a server; it is started again if its model should be wanted after all."""
+        """Stop a server; it is started again if its model is needed later."""
         place.empty()
         self._on_change(model)
         place.move = asyncio.create_task(stopping)
@@ -236,7 +235,7 @@ class ServerPool:
     # -- places that come and go ---------------------------------------------------------------------------------------
 
     def _acquire_places(self, demand: Mapping[int, Demand]) -> None:
-        """Acquire as many further places as would have something to do now."""
+        """Acquire as many further places as there is work for now."""
         absent = [
             place
             for place in self._places
@@ -245,18 +244,18 @@ class ServerPool:
         promised: Counter[int] = Counter()
         served = {place.model for place in self._places}
         needed: dict[tuple[int, ...], list[int]] = {}
-        """Of each list of models that hosts have in common, those that are needed."""
-        for place in sorted(absent, key=lambda one: (not one.acquiring, not one.host.is_kept)):
+        """Needed models, for each list of models that hosts share."""
+        for place in sorted(absent, key=lambda place: (not place.acquiring, not place.host.is_left_over)):
             host, models = place.host, tuple(place.host.models)
             if models not in needed:
                 needed[models] = [model for model in models if self._is_needed(model, demand)]
-            able = [model for model in needed[models] if model not in place.failed]
-            model = self._choose(able, served, demand, promised)
+            candidates = [model for model in needed[models] if model not in place.failed]
+            model = self._choose(candidates, served, demand, promised)
             if model is not None:
                 promised[model] += 1
                 served.add(model)
-            elif host.is_kept:
-                model = models[0] if host.found_model is None else host.found_model
+            elif host.is_left_over:
+                model = models[0] if host.loaded_model is None else host.loaded_model
             if place.move is not None:
                 if _all_settled(place, demand):
                     place.move.cancel()
@@ -265,8 +264,8 @@ class ServerPool:
 
     def _acquire(self, place: _Place, model: int) -> None:
         place.acquiring = True
-        lost = partial(self._on_served_lost, place)
-        place.move = asyncio.create_task(place.host.acquire(model, self._note, lost))
+        on_lost = partial(self._on_served_lost, place)
+        place.move = asyncio.create_task(place.host.acquire(model, self._note, on_lost))
         place.move.add_done_callback(partial(self._on_acquired, place, model))
 
     def _on_acquired(self, place: _Place, model: int, acquiring: _Task) -> None:
@@ -285,19 +284,19 @@ class ServerPool:
         self._on_change(model)
 
     def _abandon_refused(self, demand: Mapping[int, Demand]) -> None:
-        """Give up the needed models that come up nowhere, since the last of their places was refused."""
+        """Give up needed models that cannot be served anywhere, since their last place was refused."""
         for place in self._places:
             if place.refused is not None:
                 for model in place.host.models:
-                    lost_hope = model not in self._abandoned and not self._is_hopeful(model)
-                    if lost_hope and self._is_needed(model, demand):
+                    is_newly_hopeless = model not in self._abandoned and not self._can_come_up(model)
+                    if is_newly_hopeless and self._is_needed(model, demand):
                         self._abandon(model, place.refused)
 
     def _on_served_lost(self, place: _Place, for_good: EndpointError | None) -> None:
         self._on_place_lost(place, place.served, for_good)
 
     def _on_place_lost(self, place: _Place, model: int | None, for_good: EndpointError | None) -> None:
-        """Have what a lost place has served come up elsewhere; with an error, never again at this place."""
+        """Serve the model of a lost place elsewhere; with an error, never again at this place."""
         if place not in self._places:  # the pool is closed
             return
         place.empty()
@@ -305,15 +304,15 @@ class ServerPool:
             model = place.host.models[0]
         else:
             if not self.servers(model):
-                self._stranded.add(model)
+                self._lost_server.add(model)
             if for_good is not None:
                 place.failed.add(model)
-                if not self._is_hopeful(model):
+                if not self._can_come_up(model):
                     self._abandon(model, for_good, was_served=True)
         self._on_change(model)
 
     def _abandon(self, model: int, error: EndpointError, *, was_served: bool = False) -> None:
-        """Give a model up, and have its hosts give up its requests."""
+        """Give up a model and its requests at all hosts."""
         self._abandoned.add(model)
         self._post(Unservable(model, str(error), was_served))
         for place in self._places:
@@ -323,7 +322,7 @@ class ServerPool:
     # -- what is reported --------------------------------------------------------------------------------------------
 
     def _note_awaited(self, demand: Mapping[int, Demand]) -> None:
-        """Report models for whose servers the whole run has waited a while."""
+        """Report models for whose servers the whole run has waited for a while."""
         is_busy = self.is_moving or any(need.in_flight for need in demand.values())
         unserved = () if is_busy else [model for model in demand if demand[model].waiting and not self.servers(model)]
         now = self._clock()
@@ -339,18 +338,22 @@ class ServerPool:
         models: Sequence[int],
         elsewhere: Collection[int | None],
         demand: Mapping[int, Demand],
-        coming: Counter[int] | None = None,
+        starting: Counter[int] | None = None,
     ) -> int | None:
-        """The first model that is served nowhere else, or else the first for which one more server has something to do.
+        """The first model that is served nowhere else, or else the first with enough work for one more server.
 
-        `coming` are servers that are on their way.
+        `starting` counts servers that are about to start.
         """
         new = next((model for model in models if model not in elsewhere), None)
         if new is not None:
             return new
-        coming = coming or Counter()
+        starting = starting or Counter()
         return next(
-            (model for model in models if demand[model].waiting >= (coming[model] + 1) * self._models[model].capacity),
+            (
+                model
+                for model in models
+                if demand[model].waiting >= (starting[model] + 1) * self._models[model].capacity
+            ),
             None,
         )
 
@@ -360,6 +363,6 @@ def _all_settled(place: _Place, demand: Mapping[int, Demand]) -> bool:
 
 
 def _circle(models: Sequence[int], after: int | None) -> Iterator[int]:
-    """The models from the one after this one on; all of them, this one last."""
+    """All models, starting with the one after `after`."""
     start = 0 if after is None else models.index(after) + 1
     yield from (*models[start:], *models[:start])

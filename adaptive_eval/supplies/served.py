@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adaptive_eval.endpoints.types import Again, Answer, EndpointStats
+from adaptive_eval.endpoints.types import Answer, EndpointStats, RetryGate
 from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.launch.hosts import ServerHost
 from adaptive_eval.machine.trial import Request
@@ -17,14 +17,16 @@ class ServedClient:
     def __init__(
         self,
         served: ServedEndpoint,
-        ask_server: Callable[[Any, Request, Again | None], Awaitable[Sequence[Answer]]],
+        ask_server: Callable[[Any, Request, RetryGate | None], Awaitable[Sequence[Answer]]],
     ) -> None:
         """`ask_server` asks the endpoint of a server that is up."""
         self._served, self._ask_server = served, ask_server
 
-    async def ask(self, request: Request, again: Again | None) -> Sequence[Answer]:
+    async def ask(self, request: Request, retry_gate: RetryGate | None) -> Sequence[Answer]:
         """Ask one server after the other, until one answers."""
-        return await self._served.run(lambda endpoint: self._ask_server(endpoint, request, again), request.size, again)
+        return await self._served.run(
+            lambda endpoint: self._ask_server(endpoint, request, retry_gate), request.size, retry_gate
+        )
 
     @property
     def stats(self) -> EndpointStats:

@@ -32,7 +32,7 @@ def model(options: str) -> ModelConfig:
 def test_a_word_stands_for_the_section() -> None:
     short, long = model("batch: openai"), model("batch: {kind: openai}")
     assert short.batch == long.batch and short.batch is not None
-    assert (short.batch.price_factor, short.batch.most_requests, short.batch.cancel_after) == (0.5, 50_000, None)
+    assert (short.batch.price_factor, short.batch.max_requests, short.batch.cancel_after) == (0.5, 50_000, None)
 
 
 @pytest.mark.parametrize(

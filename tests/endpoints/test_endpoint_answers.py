@@ -308,7 +308,7 @@ def test_tokens_are_kept_of_chats_and_of_text_completions() -> None:
     told = [{"token": "4", "logprob": -0.5}, {"token": None, "logprob": True}, "2", {"logprob": 5.0}]
     config = EndpointConfig(base_url="http://a/v1", model="m")
     payload = {"choices": [choice("42") | {"logprobs": {"content": told}}]}
-    (answer,) = AnswerReader(config, keeps_tokens=True).answers(payload, CHAT, range(1), ARRIVAL)
+    (answer,) = AnswerReader(config, keep_tokens=True).answers(payload, CHAT, range(1), ARRIVAL)
     assert answer.token_logprobs == AnswerLogprobs(("4", "", ""), (-0.5, None, None))
     (left,) = AnswerReader(config).answers(payload, CHAT, range(1), ARRIVAL)
     assert left.token_logprobs is None
@@ -316,7 +316,7 @@ def test_tokens_are_kept_of_chats_and_of_text_completions() -> None:
     said = {"choices": [{"text": f"{TEXT.text}42", "logprobs": named, "finish_reason": "stop"}]}
     echo = EndpointConfig(base_url="http://a/v1", model="m", api="completions", prompt_logprobs="echo")
     told_by = said | {"usage": {"prompt_tokens": 2, "completion_tokens": 2}}
-    (answer,) = AnswerReader(echo, keeps_tokens=True).answers(told_by, TEXT, range(1), ARRIVAL)
+    (answer,) = AnswerReader(echo, keep_tokens=True).answers(told_by, TEXT, range(1), ARRIVAL)
     assert answer.token_logprobs == AnswerLogprobs((" 4", "2"), (-0.25, -3.0))
 
 

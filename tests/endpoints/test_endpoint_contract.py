@@ -252,7 +252,7 @@ async def test_a_server_that_is_started_is_not_looked_for_elsewhere() -> None:
 
         async with raw_server(redirect, pages=dict.fromkeys(("/health", "/v1/models", "/version"), redirect)) as server:
             root = server.base_url.removesuffix("/v1")
-            with pytest.raises(LaunchFailed, match="HTTP 307; let /health"):
+            with pytest.raises(LaunchFailed, match="HTTP 307; /health"):
                 await wait_until_ready(root, asyncio.get_running_loop().create_future(), 30.0)
             assert await read_version(root) is None
         assert other.connections == 0

@@ -283,7 +283,7 @@ async def test_a_request_that_was_ended_once_is_given_twice_as_many_probes(endpo
             if asked is None or url != asked.base_url:
                 return None
             silences.append(url)
-            return ProbeTrouble("no answer", silent=True)
+            return ProbeTrouble("no answer", is_silent=True)
 
         model._sender.replicas._probe = probe
         asking = asyncio.create_task(model.sample(CHAT, range(1)))

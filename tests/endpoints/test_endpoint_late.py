@@ -17,7 +17,7 @@ from adaptive_eval.endpoints.client import Reply
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.late import ResponseTimes
-from adaptive_eval.endpoints.redaction import NOTHING_SECRET
+from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR
 from adaptive_eval.endpoints.replica import ProbeTrouble, Replica
 from adaptive_eval.endpoints.settings import DEFAULT, EndpointSettings
 from adaptive_eval.endpoints.traffic import Attempt, AttemptedRequest
@@ -26,7 +26,7 @@ from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits, Sampli
 Times = Callable[[int, int], float]
 """Seconds of a request, by its seed and how often it was sent before; infinite if it hangs."""
 PIECE = 0.25
-KNOWN, LEAST = DEFAULT.late_after, DEFAULT.late_least
+KNOWN, LEAST = DEFAULT.late_after, DEFAULT.min_late
 SECONDS, LATE = 2.0, 2.0 * sqrt(1.0 / (DEFAULT.late_share * KNOWN))
 """What answers take, and when one is late after `KNOWN` others."""
 LOOK = 2.0
@@ -37,7 +37,7 @@ LONG = 40.0
 class Wire:
     """The client of a server that takes these times; its text says which of the attempts was answered."""
 
-    redactor = NOTHING_SECRET
+    redactor = EMPTY_REDACTOR
     unauthorized = ""
 
     def __init__(self, times: Times, counts: bool) -> None:
@@ -80,7 +80,7 @@ class Wire:
         ends = loop.time() + seconds
         while pulse is not None and loop.time() + PIECE < ends:
             await asyncio.sleep(PIECE)
-            pulse.beat(loop.time())
+            pulse.record_piece(loop.time())
             if seconds == inf:
                 break
         if seconds == inf:
@@ -360,8 +360,8 @@ def record(times: ResponseTimes, tokens: int, seconds: float, *, first: float | 
     attempt = Attempt(AttemptedRequest(CHAT, range(1), {}, None), Replica("http://one/v1", 1), 0.0)
     attempt.send(0.0, first is not None)
     if first is not None:
-        attempt.beat(first)
-        attempt.beat(first + gap)
+        attempt.record_piece(first)
+        attempt.record_piece(first + gap)
     times.on_answer(tokens, attempt, seconds)
 
 
@@ -369,14 +369,22 @@ def record(times: ResponseTimes, tokens: int, seconds: float, *, first: float | 
     ("number", "factor"), [(KNOWN, sqrt(1.0 / (DEFAULT.late_share * KNOWN))), (1000, DEFAULT.late_factor)]
 )
 def test_the_fewer_answers_are_known_the_longer_one_may_take(number: int, factor: float) -> None:
-    assert times_after(number, seconds=10.0).whole == pytest.approx(10.0 * factor)
+    assert times_after(number, seconds=10.0).response_limit == pytest.approx(10.0 * factor)
 
 
 def test_until_answers_are_known_only_a_silent_stream_is_late() -> None:
     times = times_after(KNOWN - 1, first=0.1, gap=0.1)
-    assert (times.whole, times.first, times.hopeless, times.silence) == (inf, inf, inf, DEFAULT.late_stream)
+    assert (times.response_limit, times.first_piece_limit, times.longest_plausible, times.silence_limit) == (
+        inf,
+        inf,
+        inf,
+        DEFAULT.late_stream,
+    )
     record(times, 100, 1.0, first=0.1, gap=0.1)
-    assert max(times.whole, times.first, times.silence) < 10.0 and times.hopeless == 4.0 * 40.0
+    assert (
+        max(times.response_limit, times.first_piece_limit, times.silence_limit) < 10.0
+        and times.longest_plausible == 4.0 * 40.0
+    )
 
 
 @given(
@@ -389,23 +397,23 @@ def test_no_full_length_answer_at_the_slowest_known_pace_is_hopeless(
     times = ResponseTimes(4000, DEFAULT)
     for tokens, pace in answers:
         record(times, tokens, tokens * max(pace, slowest))
-    assert times.hopeless >= 4000 * slowest
+    assert times.longest_plausible >= 4000 * slowest
 
 
 def test_without_a_longest_answer_nothing_is_hopeless() -> None:
-    assert times_after(KNOWN, max_tokens=None).hopeless == inf
+    assert times_after(KNOWN, max_tokens=None).longest_plausible == inf
 
 
 def test_streams_that_are_held_back_until_the_end_are_given_the_time_of_a_whole_response() -> None:
     times = times_after(KNOWN, first=0.99)
-    assert times.held_back and times.first == times.whole
+    assert times.is_buffered and times.first_piece_limit == times.response_limit
 
 
 def test_what_has_just_been_answered_is_not_sent_again_before_its_first_request_is_ended() -> None:
     async def test(asked: Asked) -> None:
         sender = asked.model._sender
         (replica,) = sender.replicas.replicas
-        request = AttemptedRequest(CHAT, range(KNOWN, KNOWN + 1), {"seed": KNOWN}, None, taken=[])
+        request = AttemptedRequest(CHAT, range(KNOWN, KNOWN + 1), {"seed": KNOWN}, None, second_answers=[])
         attempt = Attempt(request, replica, -100.0)
         attempt.send(-100.0, streamed=False)
         sender.replicas.attempts[attempt] = None

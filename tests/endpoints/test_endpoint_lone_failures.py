@@ -46,7 +46,7 @@ async def test_it_has_no_answer_and_others_have_theirs(endpoint: Opener, client:
     assert unanswered.finish_reason == "HTTP 500: does not match the expected format"
     assert 5 <= unanswered.attempts <= 12
     assert [one.text for one in answers if not one.signals] == ["42"] * 39
-    assert model.stats.aside == 0
+    assert model.stats.stuck_requests == 0
 
 
 @pytest.mark.parametrize("at_an_earlier_start", [False, True])
@@ -282,15 +282,15 @@ def test_another_kind_of_failure_begins_anew() -> None:
     for kind in [FailureKind.SERVER_ERROR, FailureKind.RESET] * 20:
         assert not played.retries.give_up(Failure(kind, "it says so"))
         played.traffic.answered += 100
-    assert played.traffic.aside == 0
+    assert played.traffic.stuck_requests == 0
 
 
 def test_requests_that_stand_aside_are_counted_until_they_end() -> None:
     played, failure = Played(), Failure(FailureKind.SERVER_ERROR, "it says so")
     played.retries.give_up(failure)
     played.traffic.answered += 1
-    assert played.traffic.aside == 0
+    assert played.traffic.stuck_requests == 0
     played.retries.give_up(failure)
-    assert played.traffic.aside == 1
+    assert played.traffic.stuck_requests == 1
     played.retries.close()
-    assert played.traffic.aside == 0
+    assert played.traffic.stuck_requests == 0

@@ -16,7 +16,7 @@ from raw_servers import CHAT, Exchange, raw_server
 from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
-from adaptive_eval.endpoints.open_files import is_out_of_files, is_spare, wanted_for
+from adaptive_eval.endpoints.open_files import files_needed, is_out_of_files, is_reserved
 from adaptive_eval.endpoints.replica import ProbeTrouble
 from adaptive_eval.endpoints.replicas import ReplicaSet
 from adaptive_eval.endpoints.settings import EndpointSettings
@@ -142,7 +142,7 @@ async def test_a_server_that_comes_back_while_files_run_out_is_found(endpoint: O
 
 
 async def test_a_check_says_whose_trouble_it_is(endpoint: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adaptive_eval.endpoints.connection.is_spare", lambda number: True)
+    monkeypatch.setattr("adaptive_eval.endpoints.connection.is_reserved", lambda number: True)
     health = await endpoint("http://127.0.0.1:9/v1").check()
     assert "this machine has no open file left" in health.replicas[0].detail
 
@@ -159,21 +159,21 @@ def test_what_says_that_files_ran_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_last_files_are_not_for_connections() -> None:
     with allowed(200):
-        assert [is_spare(number) for number in (100, 167, 168, 199)] == [False, False, True, True]
+        assert [is_reserved(number) for number in (100, 167, 168, 199)] == [False, False, True, True]
     with allowed(80):
-        assert [is_spare(number) for number in (59, 60)] == [False, True]
+        assert [is_reserved(number) for number in (59, 60)] == [False, True]
 
 
 def test_the_limit_is_raised_as_far_as_it_can_be() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with allowed(100):
-        wanted = wanted_for(2000, 2)
+        wanted = files_needed(2000, 2)
         assert wanted == 2068
         assert open_files.allow(wanted) == resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= min(hard, wanted)
 
 
 def test_too_few_files_are_told_with_how_to_mend_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_files, "limits", lambda: (256, 256))
-    told = open_files.too_few(wanted_for(512, 1), 256)
-    assert "578 open files" in told and "allows this process 256" in told
+    told = open_files.too_few_message(files_needed(512, 1), 256)
+    assert "578 open files" in told and "this process may have only 256" in told
     assert "`ulimit -n 578`" in told and "hard limit of 256" in told and "concurrency" in told

@@ -15,7 +15,7 @@ from raw_servers import CHAT, Exchange, raw_server
 from small_proxy import small_proxy
 
 from adaptive_eval.base.errors import ConfigError
-from adaptive_eval.endpoints.client import BESIDE_BYTES, Caller
+from adaptive_eval.endpoints.client import AUX_MAX_BYTES, Caller
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.server_access import ServerAccess, is_direct
@@ -225,7 +225,7 @@ async def test_https_checks_the_certificate(
         url = server.base_url.replace("127.0.0.1", "localhost")
         asking = caller(url, client)
         with pytest.raises(
-            Failure, match=r"its certificate is not trusted: .* as ca_file of this model \(.*self"
+            Failure, match=r"its certificate is not trusted: set ca_file of this model to .* issuer \(.*self"
         ) as caught:
             await asking.ask(url, BODY)
         assert caught.value.kind is FailureKind.UNREACHABLE
@@ -250,7 +250,7 @@ async def test_a_name_that_the_certificate_does_not_have_is_refused(
 ) -> None:
     async with raw_server(answer, tls=serving_tls) as server:
         asking = caller(server.base_url, "http", ca_file=str(certificate))
-        with pytest.raises(Failure, match="its certificate is of another host: use a name in base_url"):
+        with pytest.raises(Failure, match="its certificate is for another host: use a name in base_url"):
             await asking.ask(server.base_url, BODY)
         await asking.close()
 
@@ -370,7 +370,7 @@ async def test_no_cookie_is_sent_back(client: str) -> None:
 
 @CLIENTS
 async def test_no_page_is_unpacked_beyond_what_it_could_need(client: str) -> None:
-    bomb = gzip.compress(bytes(2 * BESIDE_BYTES))
+    bomb = gzip.compress(bytes(2 * AUX_MAX_BYTES))
 
     async def explode(asked: Exchange) -> None:
         await asked.reply(200, bomb, "Content-Encoding: gzip")
@@ -413,7 +413,7 @@ def test_what_a_response_may_hold_follows_from_the_request() -> None:
 @CLIENTS
 async def test_a_bound_holds_behind_a_proxy(client: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def explode(asked: Exchange) -> None:
-        await asked.reply(200, gzip.compress(bytes(2 * BESIDE_BYTES)), "Content-Encoding: gzip")
+        await asked.reply(200, gzip.compress(bytes(2 * AUX_MAX_BYTES)), "Content-Encoding: gzip")
 
     async with (
         raw_server(answer, pages={"/v1/models": explode}) as server,

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from raw_servers import CHAT, Exchange, raw_server
 
 from adaptive_eval.base.errors import EndpointError
-from adaptive_eval.endpoints.failures import READ, error_signal, safe_excerpt
+from adaptive_eval.endpoints.failures import MAX_READ_CHARS, error_signal, safe_excerpt
 from adaptive_eval.endpoints.redaction import Redactor, request_redactor, sent_secrets
 from adaptive_eval.endpoints.types import EndpointConfig
 
@@ -48,8 +48,8 @@ def test_the_longer_of_two_secrets_goes_first() -> None:
     assert Redactor(["abc12345", "abc12345-and-more"]).text("abc12345-and-more") == "***"
 
 
-@given(space=st.integers(0, 2 * READ), spaces=st.integers(0, 400), length=st.integers(1, 400))
-@example(space=READ - 20, spaces=READ - 20, length=400)
+@given(space=st.integers(0, 2 * MAX_READ_CHARS), spaces=st.integers(0, 400), length=st.integers(1, 400))
+@example(space=MAX_READ_CHARS - 20, spaces=MAX_READ_CHARS - 20, length=400)
 @example(space=4096 - 20, spaces=4096 - 20, length=1)
 def test_no_cut_leaves_half_a_key(space: int, spaces: int, length: int) -> None:
     filler = " " * min(space, spaces) + "x" * max(0, space - spaces)

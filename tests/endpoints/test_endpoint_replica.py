@@ -10,7 +10,7 @@ from adaptive_eval.endpoints.load import ServerLoad
 from adaptive_eval.endpoints.replica import ProbeTrouble, Replica
 from adaptive_eval.endpoints.settings import DEFAULT
 
-DEAD, SILENT = ProbeTrouble("no connection"), ProbeTrouble("no answer", silent=True)
+DEAD, SILENT = ProbeTrouble("no connection"), ProbeTrouble("no answer", is_silent=True)
 
 
 def new() -> Replica:
@@ -23,7 +23,7 @@ def new() -> Replica:
 # -- the window --------------------------------------------------------------------------------------------------
 
 
-NO_ROOM = [kind for kind in FailureKind if HANDLING[kind].halves]
+NO_ROOM = [kind for kind in FailureKind if HANDLING[kind].halves_window]
 
 
 @pytest.mark.parametrize("kind", NO_ROOM)
@@ -106,14 +106,14 @@ def test_a_replica_that_refuses_round_after_round_is_believed(has_answered: bool
     if has_answered:
         replica.on_answer(0.0, 0.5)
     for number in range(rounds):
-        assert not replica.refuses and replica.is_fit
+        assert not replica.refuses and replica.is_usable
         for _ in range(3):
             replica.on_refusal("HTTP 403", number, number + 0.5)
-    assert replica.refuses and not replica.is_fit and replica.trouble == "HTTP 403"
+    assert replica.refuses and not replica.is_usable and replica.trouble == "HTTP 403"
     replica.on_accepted(0.0)
     assert replica.refuses, "it was sent before the first refusal"
     replica.on_accepted(1.0)
-    assert replica.is_fit and not replica.trouble
+    assert replica.is_usable and not replica.trouble
 
 
 def test_a_refusal_that_is_certain_is_believed_at_once() -> None:
@@ -158,7 +158,7 @@ def test_probes_in_a_row_without_a_sign_of_life_set_it_aside(trouble: ProbeTroub
     for number in range(DEFAULT.probe_misses - 1):
         assert probed(replica, trouble, 10.0 + number) == 0 and replica.healthy
     assert probed(replica, trouble, 20.0) == DEFAULT.probe_misses
-    assert not replica.can_take(20.0) and replica.trouble == trouble.why
+    assert not replica.can_take(20.0) and replica.trouble == trouble.reason
     assert replica.needs_probe(20.0 + DEFAULT.probe_again)
     assert probed(replica, None, 21.0) == 0
     assert replica.can_take(21.0) and not replica.trouble

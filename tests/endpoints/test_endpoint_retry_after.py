@@ -8,7 +8,7 @@ from raw_servers import CHAT, Exchange, Script, raw_server
 
 from adaptive_eval.base.errors import Unavailable
 from adaptive_eval.endpoints.failures import Failure, FailureKind
-from adaptive_eval.endpoints.redaction import NOTHING_SECRET
+from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR
 from adaptive_eval.endpoints.retry import believed_wait
 from adaptive_eval.endpoints.retry_after import RetryAfter
 from adaptive_eval.endpoints.settings import DEFAULT, EndpointSettings
@@ -56,7 +56,7 @@ async def test_an_absurd_wait_is_not_believed(endpoint: Opener, client: str, sta
 def test_a_wait_is_believed_up_to_a_minute_at_a_time(seconds: float, waited: float, is_noted: bool) -> None:
     notices: list[Notice] = []
     failure = Failure(FailureKind.RATE_LIMITED, "HTTP 429", RetryAfter(seconds, f"{seconds:g}"))
-    assert believed_wait(failure, 600.0, DEFAULT, NOTHING_SECRET, notices.append) == waited
+    assert believed_wait(failure, 600.0, DEFAULT, EMPTY_REDACTOR, notices.append) == waited
     assert [notice.kind for notice in notices] == ["absurd_wait"] * is_noted
 
 
@@ -76,7 +76,7 @@ async def test_nobody_waits_for_tomorrow_and_asks_ever_less(endpoint: Opener) ->
         assert 8 < len(server.seen) < 40
     (notice,) = model.stats.notices
     assert notice.text == (
-        "the Retry-After of its server ('86400') is not believed: it is asked again after pauses of a few seconds"
+        "the Retry-After of its server ('86400') is ignored: requests are retried after a few seconds"
     )
 
 

@@ -58,7 +58,7 @@ async def test_a_model_that_is_not_on_the_list_is_refused_though_it_would_be_ans
         model = endpoint(server.base_url)
         for _ in range(2):
             with pytest.raises(
-                Rejected, match="does not serve 'm' but other, third: set `model` to one.*calls.*'other'"
+                Rejected, match="does not serve 'm' but other, third: set `model` to one.*names 'other'"
             ):
                 await model.sample(CHAT, range(1))
         health = await model.check()

@@ -16,18 +16,18 @@ from adaptive_eval.simulate.worlds import WORLDS
 def test_a_model_alone_has_all_of_the_time() -> None:
     shared = SharedTime()
     one, other = shared.enter("a", 1, 0.0), shared.enter("a", 1, 2.0)
-    assert one.part(4.0) == other.part(4.0) == 1.0
-    assert shared.enter("b", 2, 4.0).part(4.0) == 1.0
+    assert one.mean_share(4.0) == other.mean_share(4.0) == 1.0
+    assert shared.enter("b", 2, 4.0).mean_share(4.0) == 1.0
 
 
 def test_models_in_flight_together_share_the_time() -> None:
     shared = SharedTime()
     first = shared.enter("a", 1, 0.0)
     second = shared.enter("a", 2, 6.0)
-    assert second.part(6.0) == 0.5
-    assert first.part(12.0) == pytest.approx((6.0 + 3.0) / 12.0)
+    assert second.mean_share(6.0) == 0.5
+    assert first.mean_share(12.0) == pytest.approx((6.0 + 3.0) / 12.0)
     first.leave(12.0)
-    assert second.part(18.0) == pytest.approx((3.0 + 6.0) / 12.0)
+    assert second.mean_share(18.0) == pytest.approx((3.0 + 6.0) / 12.0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(1, 20)), min_size=1, max_size=12))
@@ -46,7 +46,7 @@ def test_the_parts_of_models_with_one_request_at_a_time_are_the_busy_time(spans:
         if begins:
             marks[at] = shared.enter("a", model, float(now))
         else:
-            total += marks[at].part(float(now)) * (end - begin)
+            total += marks[at].mean_share(float(now)) * (end - begin)
             marks[at].leave(float(now))
     busy = len({moment for _, begin, end in alone for moment in range(begin, end)})
     assert total == pytest.approx(busy)
@@ -67,6 +67,8 @@ async def test_answers_of_models_at_one_server_cost_its_time_once() -> None:
         took = asyncio.get_running_loop().time() - begun
         await asyncio.gather(*(one.close() for one in endpoints))
     counted = sum(
-        answer.latency * gpu_share(1.0, config[0], answer.abreast or 1) for some in answers for answer in some
+        answer.latency * gpu_share(1.0, config[0], answer.concurrent_answers or 1)
+        for some in answers
+        for answer in some
     )
     assert 0.0 < counted <= 1.1 * took

@@ -90,7 +90,7 @@ def outcome(pieces: list[bytes]) -> object:
 @given(st.lists(PIECES, max_size=12))
 def test_events_read_at_once_say_what_they_say_one_by_one(pieces: list[bytes]) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("adaptive_eval.endpoints.parsing.GATHERED", 1)
+        patched.setattr("adaptive_eval.endpoints.parsing.PARSE_BATCH_BYTES", 1)
         one_by_one = outcome(pieces)
     assert outcome([event([delta("x")]), *pieces]) == outcome([event([delta("x")]) + b"".join(pieces)])
     assert outcome([b"".join(pieces)]) == one_by_one
@@ -128,7 +128,7 @@ def check_as_any_others(pieces: list[bytes]) -> None:
         as_any_others = outcome(pieces)
     for gathered in (1, 300):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("adaptive_eval.endpoints.parsing.GATHERED", gathered)
+            patched.setattr("adaptive_eval.endpoints.parsing.PARSE_BATCH_BYTES", gathered)
             assert outcome(pieces) == as_any_others
 
 
@@ -287,7 +287,7 @@ def test_text_after_the_end_of_a_choice_is_of_another_answer() -> None:
     for more in ([delta("b")], [delta("b", reason="stop")]):
         reader = StreamReader(True, lambda: 0.0)
         reader.feed(event([delta("a")]) + event([delta("", reason="stop")]) + event(more) + b"data: [DONE]\n\n")
-        with pytest.raises(Failure, match="the stream goes on with a choice that has ended"):
+        with pytest.raises(Failure, match="the stream continues a choice that has ended"):
             reader.payload()
 
 

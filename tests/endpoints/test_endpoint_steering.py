@@ -140,7 +140,7 @@ async def test_time_in_line_is_not_taken_from_the_answers(endpoint: Opener) -> N
             await settles(server, 4, 2.0)
             (answer,) = await model.sample(QUESTION, range(10**6, 10**6 + 1))
     assert answer.latency < 0.5  # 128 in line at 4 places would take 1.5 s
-    assert answer.abreast is not None and answer.abreast < 10
+    assert answer.concurrent_answers is not None and answer.concurrent_answers < 10
 
 
 # -- what /metrics may be ------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ async def test_a_page_that_shows_no_load_is_asked_a_few_times(endpoint: Opener, 
 
 
 async def test_metrics_that_hang_hold_nothing_up(endpoint: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "BESIDE_SECONDS", 0.1)
+    monkeypatch.setattr(client, "AUX_TIMEOUT_S", 0.1)
 
     async def page(asked: Exchange) -> None:
         await asyncio.sleep(30.0)
@@ -230,7 +230,7 @@ async def test_metrics_without_an_end_are_not_read_to_it(endpoint: Opener, monke
                 await asked.send(b"10000\r\n" + b"x" * 65536 + b"\r\n")
                 sent += 65536
 
-    monkeypatch.setattr(client, "BESIDE_BYTES", 2**20)
+    monkeypatch.setattr(client, "AUX_MAX_BYTES", 2**20)
     seen, reads = await window_under(endpoint, page)
     assert seen[-1] == 100
     assert sent <= reads * 16 * 2**20  # what a socket holds comes on top of what is read

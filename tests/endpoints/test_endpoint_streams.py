@@ -11,7 +11,7 @@ from thoroughness import first_of
 from adaptive_eval.endpoints.settings import DEFAULT, EndpointSettings
 
 KNOWN = DEFAULT.late_after
-SOON = EndpointSettings(tick=0.02, backoff=0.01, late_least=0.2, probe_every=0.1, probe_again=0.02)
+SOON = EndpointSettings(tick=0.02, backoff=0.01, min_late=0.2, probe_every=0.1, probe_again=0.02)
 """Silence is noticed after a fraction of a second."""
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -81,9 +81,9 @@ async def test_time_in_which_its_server_shows_no_sign_of_life_makes_no_request_l
         model = endpoint(server.base_url, timeout=1800.0, retry_for=300.0, max_tokens=100)
         for seed in range(KNOWN):
             await model.sample(CHAT, range(seed, seed + 1))
-        assert model._sender._times.whole == DEFAULT.late_least
+        assert model._sender._times.response_limit == DEFAULT.min_late
         asking = asyncio.create_task(model.sample(CHAT, range(KNOWN, KNOWN + 1)))
-        await asyncio.sleep(2.0 * DEFAULT.late_least)
+        await asyncio.sleep(2.0 * DEFAULT.min_late)
         awake.set()
         (answer,) = await asking
     assert (answer.text, answer.attempts) == ("42", attempts)

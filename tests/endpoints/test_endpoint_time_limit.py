@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from adaptive_eval.endpoints.time_limit import EndableBlock
+from adaptive_eval.endpoints.time_limit import CancelScope
 
 pytestmark = pytest.mark.patient
 
@@ -14,7 +14,7 @@ async def test_a_block_that_is_ended_twice_or_too_late_ends_once_or_not_at_all()
 
     async def one(seconds: float) -> str:
         try:
-            with EndableBlock() as block:
+            with CancelScope() as block:
                 begun.set()
                 await asyncio.sleep(seconds)
                 block.end(TimeoutError("first"))
@@ -32,10 +32,10 @@ async def test_a_block_that_is_ended_twice_or_too_late_ends_once_or_not_at_all()
 
 
 async def test_a_task_that_is_cancelled_as_its_block_is_ended_stays_cancelled() -> None:
-    blocks: list[EndableBlock] = []
+    blocks: list[CancelScope] = []
 
     async def wait() -> None:
-        with EndableBlock() as block:
+        with CancelScope() as block:
             blocks.append(block)
             await asyncio.sleep(60.0)
 
@@ -54,7 +54,7 @@ async def test_a_task_that_is_cancelled_as_its_block_is_ended_stays_cancelled() 
 
 async def test_an_error_within_a_block_that_is_ended_is_told_as_it_is() -> None:
     async def fail() -> None:
-        with EndableBlock() as block:
+        with CancelScope() as block:
             block.end(TimeoutError())
             try:
                 await asyncio.sleep(60.0)

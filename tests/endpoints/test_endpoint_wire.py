@@ -4,7 +4,7 @@ import pytest
 from raw_servers import CHAT, TEXT
 
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
-from adaptive_eval.endpoints.wire import STREAM_FROM, BodyBuilder, streams
+from adaptive_eval.endpoints.wire import MIN_STREAM_TOKENS, BodyBuilder, streams
 
 
 def config(**values: object) -> EndpointConfig:
@@ -70,9 +70,9 @@ def test_a_tiny_request_keeps_the_name_of_the_limit() -> None:
     ("given", "sampling", "streamed"),
     [
         ({}, {}, True),
-        ({}, {"max_tokens": STREAM_FROM}, True),
-        ({}, {"max_tokens": STREAM_FROM - 1}, False),
-        ({}, {"extra_body": {"max_completion_tokens": STREAM_FROM - 1}}, False),
+        ({}, {"max_tokens": MIN_STREAM_TOKENS}, True),
+        ({}, {"max_tokens": MIN_STREAM_TOKENS - 1}, False),
+        ({}, {"extra_body": {"max_completion_tokens": MIN_STREAM_TOKENS - 1}}, False),
         ({}, {"logprobs": True}, False),
         ({"prompt_logprobs": "vllm"}, {}, False),
         ({"stream": True}, {"max_tokens": 1}, True),

@@ -19,7 +19,7 @@ def test_every_label_is_on_disk_before_the_next_answer_is_shown(run: Path) -> No
     seen = []
     for place in (1, 2, 3):
         now = session.current
-        assert now is not None and (now.place, now.number, now.given) == (place, 3, None)
+        assert now is not None and (now.place, now.number, now.earlier_label) == (place, 3, None)
         assert [(field.name, field.levels) for field in now.fields] == [("verdict", ("correct", "wrong"))]
         assert not [name for name in MODELS if name in "".join(now.texts.values())]
         seen.append(now.texts["answer"])
@@ -38,7 +38,7 @@ def test_who_goes_back_may_say_something_else(run: Path) -> None:
     session.go_back()
     session.go_back()
     now = session.current
-    assert now is not None and (now.place, now.given) == (1, "correct")
+    assert now is not None and (now.place, now.earlier_label) == (1, "correct")
     session.skip()  # leaves what was said
     (one,) = read_labels(run).values()
     assert one == "correct"
@@ -46,7 +46,7 @@ def test_who_goes_back_may_say_something_else(run: Path) -> None:
     session.label("wrong")
     assert list(read_labels(run).values()) == ["wrong"]
     now = session.current
-    assert now is not None and (now.place, now.given) == (2, "")
+    assert now is not None and (now.place, now.earlier_label) == (2, "")
     session.label("correct")
     assert len(read_labels(run)) == 2
 

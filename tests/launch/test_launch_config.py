@@ -114,8 +114,8 @@ def test_it_survives_the_store_and_needs_no_address() -> None:
     [
         ("true", "models[0].launch must be a mapping of keys, but got true"),
         ("{modle: x}", "models[0].launch.modle is not a known key; did you mean `model`?"),
-        ("{command: llama-server}", "models[0].launch.command must have {port}, since the run chooses a port that is "
-         "free; add it, as in --port {port}, but got 'llama-server'"),
+        ("{command: llama-server}", "models[0].launch.command must have {port}, since the run chooses a free "
+         "port; add it, as in --port {port}, but got 'llama-server'"),
         ("{command: ''}", "models[0].launch.command must be a command and its arguments"),
         ("{command: \"x 'y\"}", "models[0].launch.command cannot be split into words: No closing quotation"),
         ("{command: 'x --port {port}', model: y}", "models[0].launch.model is for vLLM, which `command` replaces"),
@@ -124,7 +124,7 @@ def test_it_survives_the_store_and_needs_no_address() -> None:
         ("{flags: {served_model_name: x}}", "models[0].launch.flags may not hold served_model_name"),
         ("{flags: {--dtype: auto}}", "models[0].launch.flags must hold names of flags, but got '--dtype'"),
         ("{flags: {max-len: 1, max_len: 2}}", "models[0].launch.flags has a flag twice, with - and with _"),
-        ("{env: {1X: a}}", "models[0].launch.env must hold names of variables, but '1X' is none"),
+        ("{env: {1X: a}}", "models[0].launch.env must hold names of variables, but '1X' is not one"),
         ("{timeout: 0}", "models[0].launch.timeout must be greater than 0"),
         ("{exclusive: ''}", "models[0].launch.exclusive must be one line of text"),
     ],
@@ -250,7 +250,7 @@ def test_a_pool_serves_whoever_names_no_place() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "problem"),
     [
-        ('[0, "2,3"]', "[0, 0]", "must have different names, but 0 is there twice"),
+        ('[0, "2,3"]', "[0, 0]", "must have different names, but 0 is listed twice"),
         ('[0, "2,3"]', "[]", "servers.pool.places"),
         ('[0, "2,3"]', '["a\\nb"]', "must be words of one line each"),
         ("gpu9", "'2,3'", "d: launch.exclusive is a place of the pool; remove it"),

@@ -6,7 +6,7 @@ import pytest
 
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.secrets import secret_values
-from adaptive_eval.launch.process import LAST_BYTES, LAST_LINES, LONGEST_LINE, ServerLog
+from adaptive_eval.launch.process import LAST_BYTES, MAX_LAST_LINES, MAX_LINE_CHARS, ServerLog
 
 KEY = "correct-horse-battery"
 
@@ -28,7 +28,7 @@ def test_a_key_of_no_known_shape_is_not_repeated(tmp_path: Path) -> None:
 @pytest.mark.parametrize("hidden", [KEY, "sk-abcdefgh12345678abcd"])
 @pytest.mark.parametrize("shown", [3, 11, 19])
 def test_nor_a_part_of_it_where_a_line_is_cut(tmp_path: Path, hidden: str, shown: int) -> None:
-    (line,) = last_lines(tmp_path, "x" * (LONGEST_LINE - shown - 1) + " " + hidden)
+    (line,) = last_lines(tmp_path, "x" * (MAX_LINE_CHARS - shown - 1) + " " + hidden)
     assert hidden[:3] not in line
     tail = f"{hidden} " + "x " * (LAST_BYTES // 2 - 1)
     (line,) = last_lines(tmp_path, tail + "x" * (len(hidden) - shown))
@@ -38,4 +38,4 @@ def test_nor_a_part_of_it_where_a_line_is_cut(tmp_path: Path, hidden: str, shown
 def test_only_the_last_lines_since_the_last_start_are_told(tmp_path: Path) -> None:
     last_lines(tmp_path, "before\n")
     assert last_lines(tmp_path, "now\n") == ("now",)
-    assert last_lines(tmp_path, "".join(f"{number}\n" for number in range(99)))[0] == str(99 - LAST_LINES)
+    assert last_lines(tmp_path, "".join(f"{number}\n" for number in range(99)))[0] == str(99 - MAX_LAST_LINES)

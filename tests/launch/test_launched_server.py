@@ -16,14 +16,14 @@ from patient_time import HANGS, let_pass, until
 from processes import SERVER, running
 
 from adaptive_eval.base.errors import LaunchFailed, RetryNotAllowed, Unavailable
-from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Message, Prompt, ReplicaStats
+from adaptive_eval.endpoints.types import Answer, EndpointStats, Health, Message, Prompt, ReplicaStats, RetryGate
 from adaptive_eval.launch import command as command_module
 from adaptive_eval.launch import process as process_module
 from adaptive_eval.launch import server as readiness
 from adaptive_eval.launch.command import free_ports, is_free
 from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
 from adaptive_eval.launch.host import ExclusivePlaces, Host
-from adaptive_eval.launch.server import RESTARTS, LaunchedServer, ServerSpec
+from adaptive_eval.launch.server import MAX_RESTARTS, LaunchedServer, ServerSpec
 from adaptive_eval.notes import Event, ServerDied, ServerLaunched, ServerLaunching, ServerReleased
 
 PROMPT = Prompt(messages=(Message("user", "1 + 1 = ?"),))
@@ -38,7 +38,7 @@ class Inner:
         self.error: Exception | None = None
         self.closed = False
 
-    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+    async def sample(self, prompt: Prompt, seeds: range, again: RetryGate | None = None) -> list[Answer]:
         self.asked.append(seeds)
         await self.answers.wait()
         if self.error is not None:
@@ -132,14 +132,15 @@ async def test_a_server_that_is_never_ready_is_stopped(tmp_path: Path, port: int
     start = asyncio.create_task(bed.start())
     await until(lambda: bed.log.exists() and bed.log.read_text().count("asked") > 1)  # so that one has been answered
     let_pass(HANGS)
-    with pytest.raises(LaunchFailed, match=r"not ready within 300 s: its /health said HTTP 503; raise launch.timeout"):
+    why = "not ready within 300 s: its /health returned HTTP 503; raise launch.timeout"
+    with pytest.raises(LaunchFailed, match=why):
         await start
     assert not running(str(port))
 
 
 async def test_a_wrong_health_check_is_told_at_once(tmp_path: Path, port: int) -> None:
     bed = Bed(tmp_path, port, "nohealth", timeout=60.0)
-    with pytest.raises(LaunchFailed, match=r"its /v1/models said HTTP 404; let /health or /v1/models"):
+    with pytest.raises(LaunchFailed, match=r"its /v1/models returned HTTP 404; /health or /v1/models must"):
         await bed.start()
     assert not running(str(port))
 
@@ -173,7 +174,7 @@ async def test_it_is_started_again_when_it_dies_and_asked_again_with_the_same_se
     assert [[answer.seed for answer in await one] for one in asked] == [[10, 11], [20, 21]]
     died, launched = bed.events
     assert (died.kind, launched.kind) == (ServerDied.KIND, ServerLaunched.KIND)
-    assert (died.restart, died.of) == (1, RESTARTS)
+    assert (died.restart, died.of) == (1, MAX_RESTARTS)
     assert died.reason.startswith("its server was killed by SIGKILL (log: ")
     assert bed.endpoint.stats.requests == 4 and bed.endpoint.stats.errors == {"reset": 2}
     await bed.server.stop()
@@ -184,12 +185,14 @@ async def test_one_that_dies_again_and_again_is_given_up(tmp_path: Path, port: i
     bed = Bed(tmp_path, port)
     await bed.start()
     asked = asyncio.create_task(bed.endpoint.sample(PROMPT, range(1)))
-    for start in range(RESTARTS + 1):
+    for start in range(MAX_RESTARTS + 1):
         await until(lambda start=start: len(bed.inners) > start and bed.inners[start].asked)
         os.kill(bed.pid, signal.SIGKILL)
-    with pytest.raises(LaunchFailed, match=rf"was killed by SIGKILL [^\n]*, after it was started again {RESTARTS} "):
+    with pytest.raises(
+        LaunchFailed, match=rf"was killed by SIGKILL [^\n]*, after it was started again {MAX_RESTARTS} "
+    ):
         await asked
-    assert [event.kind for event in bed.events] == [ServerDied.KIND, ServerLaunched.KIND] * RESTARTS
+    assert [event.kind for event in bed.events] == [ServerDied.KIND, ServerLaunched.KIND] * MAX_RESTARTS
     assert not running(str(port))
     await bed.server.stop()
 
@@ -254,7 +257,7 @@ async def test_one_that_hangs_is_started_again_and_asked_again_with_the_same_see
     bed.inners[1].answers.set()
     assert [[answer.seed for answer in await one] for one in asked] == [[10, 11], [20, 21]]
     died, _ = bed.events
-    why = "its server does not answer any more: no replica is left (no answer within 10 s) (log: "
+    why = "its server no longer answers: no replica is left (no answer within 10 s) (log: "
     assert isinstance(died, ServerDied) and died.reason.startswith(why)
     await bed.server.stop()
 
@@ -275,7 +278,7 @@ async def test_a_server_that_can_sleep_makes_room_and_is_woken(tmp_path: Path, t
     assert said.count("/sleep?level=1") == 3 and said.count("/wake_up") == 2
     up = [ServerLaunching.KIND, ServerLaunched.KIND]
     assert [event.kind for event in events] == [*up, *([ServerReleased.KIND, *up] * 3)]
-    await host.rest(1, events.append)
+    await host.suspend(1, events.append)
     assert beds[0].log.read_text().splitlines().count("/sleep?level=1") == 4 and running(str(two_ports[1]))
     assert events[-1].kind == ServerReleased.KIND and not beds[1].server.served.expected
     await host.load(1, events.append)

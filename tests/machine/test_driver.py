@@ -14,7 +14,7 @@ from patient_time import HANGS
 from adaptive_eval.base.errors import Rejected, RetryNotAllowed, Unavailable
 from adaptive_eval.core.settings import Budget, Pace, Trials
 from adaptive_eval.core.types import Reason
-from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Prompt
+from adaptive_eval.endpoints.types import Answer, EndpointStats, Prompt, RetryGate
 from adaptive_eval.machine.driver import Aborted, Driver
 from adaptive_eval.machine.records import STOPPED
 from adaptive_eval.store.read import LogReader
@@ -157,7 +157,7 @@ class LosingEndpoint(FakeEndpoint):
     lost: int = 0
     refused: Counter[str] = field(default_factory=Counter)
 
-    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+    async def sample(self, prompt: Prompt, seeds: range, again: RetryGate | None = None) -> list[Answer]:
         if len(self.samples) % 10 == 3:
             self.samples.append(("lost", seeds))
             self.lost += len(seeds)
@@ -174,7 +174,7 @@ class LosingEndpoint(FakeEndpoint):
 class PartlyLosingEndpoint(LosingEndpoint):
     """Loses both parts of a request at once."""
 
-    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+    async def sample(self, prompt: Prompt, seeds: range, again: RetryGate | None = None) -> list[Answer]:
         if len(self.samples) % 10 == 3:
             self.samples.append(("lost", seeds))
             self.lost += 2

@@ -15,7 +15,7 @@ from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.machine.notes import event_of, note_of
 from adaptive_eval.machine.records import Note
 from adaptive_eval.notes import (
-    CLASSES,
+    EVENT_CLASSES,
     AlarmRaised,
     AnswersLost,
     AnswerUngraded,
@@ -255,10 +255,10 @@ def test_every_kind_is_stored_as_ever_and_comes_back(event: Event, kind: str, bo
 
 
 def test_no_kind_is_forgotten() -> None:
-    assert {type(event) for event, _, _ in STORED} == set(CLASSES)
-    assert len({one.KIND for one in CLASSES}) == len(CLASSES)
+    assert {type(event) for event, _, _ in STORED} == set(EVENT_CLASSES)
+    assert len({one.KIND for one in EVENT_CLASSES}) == len(EVENT_CLASSES)
     classes = [one for one in vars(notes).values() if isinstance(one, type) and issubclass(one, Event)]
-    assert {one for one in classes if hasattr(one, "KIND")} == set(CLASSES)
+    assert {one for one in classes if hasattr(one, "KIND")} == set(EVENT_CLASSES)
 
 
 @pytest.mark.parametrize(

@@ -246,12 +246,12 @@ def test_a_place_that_cannot_be_had_is_told(site: Site, raylets: Raylets) -> Non
     ended = site.run(config, "--ray", raylets.address)
     assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
     told = " ".join(ended.output.split())
-    assert "no place with CPU 2, GPU 8 was had in 2 s" in told
+    assert "no place with CPU 2, GPU 8 was available within 2 s" in told
     assert "the most that one has is CPU 8, GPU 0" in told
 
 
 def test_where_there_is_no_cluster_that_is_told(site: Site, raylets: Raylets) -> None:
-    for address, said in (("127.0.0.1:1", "there is no Ray cluster to be joined"), ("ray://x:1", "auto or the HOST")):
+    for address, said in (("127.0.0.1:1", "there is no Ray cluster to join"), ("ray://x:1", "auto or the HOST")):
         ended = site.run(written(site, models=models(site)), "--ray", address)
         assert ended.exit_code == ExitCode.CONFIGURATION and said in " ".join(ended.output.split())
 

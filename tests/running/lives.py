@@ -22,7 +22,7 @@ from adaptive_eval.base.errors import GraderError, Unavailable
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.types import Look
-from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Prompt
+from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, Health, Prompt, RetryGate
 from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.importing import import_logs
 from adaptive_eval.graders.pool import GradingPool
@@ -244,7 +244,7 @@ class _Endpoint:
         self._world, self._model = world, model
         self._requests = self._in_flight = 0
 
-    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+    async def sample(self, prompt: Prompt, seeds: range, again: RetryGate | None = None) -> list[Answer]:
         world = self._world
         world.start.moment()
         assert prompt.messages is not None

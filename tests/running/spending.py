@@ -18,7 +18,7 @@ from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.endpoints.client import Reply
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
-from adaptive_eval.endpoints.redaction import NOTHING_SECRET
+from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR
 from adaptive_eval.endpoints.replica import ProbeTrouble
 from adaptive_eval.endpoints.types import Endpoint
 from adaptive_eval.machine.clocks import RunClock
@@ -75,7 +75,7 @@ class Spender(World):
 class SpendingWire:
     """The `Caller` of one model; a word of four letters is a token."""
 
-    redactor = NOTHING_SECRET
+    redactor = EMPTY_REDACTOR
     unauthorized = ""
     longest = MAX_TOKENS
     """Tokens that it may give."""

@@ -301,7 +301,7 @@ def test_a_program_that_is_not_there_is_told_before_anything_is_started(
     environment = {"PATH": str(site.folder)}
     refused = CliRunner().invoke(app, ["run", str(config), "--display", "plain"], env=environment)
     assert refused.exit_code == ExitCode.CONFIGURATION
-    assert "cyd: the program vllm is not found on the PATH; pip install vllm, or give launch.command" in refused.stderr
+    assert "cyd: the program vllm is not found on the PATH; pip install vllm, or set launch.command" in refused.stderr
     told = CliRunner().invoke(app, ["validate", str(config)], env=environment)
     assert told.exit_code == 0
     assert "warning: cyd: the program vllm is not found on the PATH" in told.stdout

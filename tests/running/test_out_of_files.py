@@ -31,7 +31,7 @@ def test_few_open_files_are_this_machines_trouble(tmp_path: Path, client: str) -
         words = [sys.executable, "-m", "adaptive_eval", "run", str(config), "--display", "plain", "--run-dir", str(run)]
         with (run_log := tmp_path / "said").open("w") as said:
             process = subprocess.Popen(["sh", "-c", command, "sh", *words], stdout=said, stderr=said)
-        wait_until(lambda: "is short of open files" in run_log.read_text(), process)
+        wait_until(lambda: "has too few open files" in run_log.read_text(), process)
         short.set()
         assert process.wait(HANGS) == ExitCode.REACHED, run_log.read_text()
     with closing(RunReader.open(run)) as reader:

@@ -59,7 +59,7 @@ def test_results_say_what_was_sent_and_what_was_left_to_the_server(llama: Site) 
 
 def test_the_warning_is_printed_while_the_run_begins(llama: Site) -> None:
     ended = llama.run(llama.write(trials={"min": 4, "max": 4}))
-    assert "ada: its server is llama.cpp, which leaves out improbable tokens" in ended.stdout
+    assert "ada: its server is llama.cpp, which drops improbable tokens" in ended.stdout
 
 
 def test_a_dry_run_warns_too(llama: Site) -> None:
@@ -76,6 +76,6 @@ def test_gpu_time_is_shared_by_what_the_server_was_given(site: Site) -> None:
     cost = trial_cost(model)
     answer = Answer("42", "stop", 1, urls[0], latency=32.0)
     assert cost(answer).gpu_seconds == pytest.approx(32.0 * 2 / 64)
-    assert cost(replace(answer, abreast=8)).gpu_seconds == pytest.approx(32.0 * 2 / 8)
+    assert cost(replace(answer, concurrent_answers=8)).gpu_seconds == pytest.approx(32.0 * 2 / 8)
     reserved = 100 * 5 * 4 / 128
-    assert cost(replace(answer, abreast=1)).gpu_seconds == reserved
+    assert cost(replace(answer, concurrent_answers=1)).gpu_seconds == reserved

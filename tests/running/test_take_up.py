@@ -10,7 +10,7 @@ from bed import MachineBed
 from fakes import FakeEndpoint, FakeGrading, plan
 
 from adaptive_eval.core.settings import Budget, Pace
-from adaptive_eval.endpoints.types import Again, Answer, Prompt
+from adaptive_eval.endpoints.types import Answer, Prompt, RetryGate
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.machine.driver import Driver
 from adaptive_eval.machine.records import LOOKS_RETAKEN, REGRADED, REGRADING
@@ -217,7 +217,7 @@ async def test_what_is_in_flight_of_a_model_that_was_set_aside_is_stored_before_
     drivers: list[Driver] = []
 
     class Late(FakeEndpoint):
-        async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+        async def sample(self, prompt: Prompt, seeds: range, again: RetryGate | None = None) -> list[Answer]:
             answers = await super().sample(prompt, seeds)
             if 1003 in seeds and self.samples[-1][0]:  # of a round that runs ahead
                 await late.wait()

@@ -12,7 +12,7 @@ from patient_time import until
 from adaptive_eval import __version__
 from adaptive_eval.sites.cluster import RayCluster, RaySite
 from adaptive_eval.sites.host import PlaceWait
-from adaptive_eval.sites.messages import SiteAddress, SiteFacts, SiteGone, SiteNews, SiteOrder, listen
+from adaptive_eval.sites.messages import SiteAddress, SiteFacts, SiteGone, SiteOrder, SiteReport, listen
 
 
 class FakeKeeper:
@@ -39,7 +39,7 @@ def fake_cluster(keeper: FakeKeeper) -> RayCluster:
         return keeper
 
     ray = SimpleNamespace(get_actor=get_actor, exceptions=SimpleNamespace(RayError=RuntimeError))
-    return RayCluster(ray, "keeper", keep=600.0)
+    return RayCluster(ray, "keeper", orphan_timeout=600.0)
 
 
 async def test_a_place_that_is_wanted_no_more_while_it_is_asked_for_is_given_back() -> None:
@@ -51,7 +51,7 @@ async def test_a_place_that_is_wanted_no_more_while_it_is_asked_for_is_given_bac
     placing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await placing
-    assert keeper.asked[-1] == ("give_back", "site")
+    assert keeper.asked[-1] == ("release_site", "site")
 
 
 def test_a_cluster_that_does_not_answer_for_a_moment_does_not_end_the_heartbeats() -> None:
@@ -79,24 +79,24 @@ class FakeSite:
         return SiteFacts("node", 1, __version__, address=self.address)
 
     async def _called(self, message: bytes) -> bytes:
-        return pickle.dumps(SiteNews(wanted=(1,)))
+        return pickle.dumps(SiteReport(retry_requests=(1,)))
 
     async def reached(self, message: bytes) -> bytes:
         """Reply to a message on a connection; its sender hears nothing where the site is dead."""
         if self.dead:
             raise ConnectionResetError
-        return pickle.dumps(SiteNews(wanted=(2,)))
+        return pickle.dumps(SiteReport(retry_requests=(2,)))
 
 
 async def test_calls_carry_messages_to_a_site_that_cannot_be_reached_otherwise() -> None:
     actor = FakeSite()
     site = RaySite(fake_cluster(FakeKeeper()), "site", actor)
     await site.facts()
-    assert (await site.sync("head", SiteOrder())).wanted == (1,), "it has no address"
+    assert (await site.sync("head", SiteOrder())).retry_requests == (1,), "it has no address"
     server, actor.address = await listen("127.0.0.1", actor.reached)
     server.close()
     await site.facts()
-    assert (await site.sync("head", SiteOrder())).wanted == (1,), "nobody listens there"
+    assert (await site.sync("head", SiteOrder())).retry_requests == (1,), "nobody listens there"
 
 
 async def test_ray_says_why_a_connection_to_a_site_broke() -> None:
@@ -105,7 +105,7 @@ async def test_ray_says_why_a_connection_to_a_site_broke() -> None:
     async with server:
         site = RaySite(fake_cluster(FakeKeeper()), "site", actor)
         await site.facts()
-        assert (await site.sync("head", SiteOrder())).wanted == (2,)
+        assert (await site.sync("head", SiteOrder())).retry_requests == (2,)
         actor.dead = True
         with pytest.raises(SiteGone, match="its node has died"):
             await site.sync("head", SiteOrder())

@@ -109,7 +109,7 @@ def test_sites_are_not_left_out_silently_where_there_is_no_cluster(site: Site, o
     ("pool", "said"),
     [
         ({"places": "cluster"}, "has places: cluster, but not `max_places`"),
-        ({"places": [0], "max_places": 2}, "has max_places beside named places"),
+        ({"places": [0], "max_places": 2}, "has max_places with named places"),
         ({"places": "clutter", "max_places": 2}, "places"),
     ],
 )

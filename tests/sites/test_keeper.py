@@ -17,14 +17,14 @@ def test_a_head_is_gone_when_it_has_been_silent_for_as_long_as_it_said_last() ->
     now = [100.0]
     watch = HeadWatch(10.0, lambda: now[0])
     now[0] += 9.0
-    assert not watch.over
+    assert not watch.is_over
     watch.heartbeat(30.0)
     now[0] += 29.0
-    assert not watch.over, "it has spoken since, and asked for more patience"
+    assert not watch.is_over, "it has spoken since, and asked for more patience"
     now[0] += 1.0
-    assert watch.over
+    assert watch.is_over
     watch.heartbeat(5.0)
-    assert not watch.over
+    assert not watch.is_over
 
 
 def test_a_head_says_that_it_lives_while_it_does_something_else(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,22 +18,22 @@ from adaptive_eval.sites.worker import SiteWorker
 async def test_it_counts_from_the_last_word_of_the_head_before() -> None:
     worker: Any = SiteWorker()
     worker._server = SimpleNamespace(launched=lambda seconds: ServerLaunched("ada", seconds=seconds))
-    worker._setup = SimpleNamespace(mark="what it serves", head="killed")
+    worker._setup = SimpleNamespace(digest="what it serves", head="killed")
     began = time.monotonic()
     worker._require_current_head("killed")
-    worker._heard_at -= 300.0
-    (found,) = (await worker.begin(SimpleNamespace(mark="what it serves", head="next"), None, None)).events
+    worker._last_call_at -= 300.0
+    (found,) = (await worker.begin(SimpleNamespace(digest="what it serves", head="next"), None, None)).events
     assert 300.0 <= found.without_head <= 300.0 + time.monotonic() - began
-    (again,) = (await worker.begin(SimpleNamespace(mark="what it serves", head="next"), None, None)).events
+    (again,) = (await worker.begin(SimpleNamespace(digest="what it serves", head="next"), None, None)).events
     assert again.without_head is None, "its head has counted it"
 
 
 async def test_answers_that_were_lost_before_it_began_are_not_told_again() -> None:
     worker: Any = SiteWorker()
     worker._server = SimpleNamespace(launched=lambda seconds: ServerLaunched("ada", seconds=seconds))
-    worker._setup = SimpleNamespace(mark="what it serves", head="killed")
+    worker._setup = SimpleNamespace(digest="what it serves", head="killed")
     worker._endpoint = SimpleNamespace(stats=EndpointStats(lost=3))
-    await worker.begin(SimpleNamespace(mark="what it serves", head="next"), None, None)
+    await worker.begin(SimpleNamespace(digest="what it serves", head="next"), None, None)
     worker._endpoint.stats = EndpointStats(lost=5)
     worker._reply(SiteReply(0, ()))
     assert (await worker.sync("next", SiteOrder())).stats.lost == 2
@@ -51,7 +51,7 @@ async def test_answers_of_a_moment_travel_together() -> None:
 
 async def test_a_call_that_waits_gives_way_to_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else each message to a site would leave one behind that waits for a heartbeat."""
-    monkeypatch.setattr("adaptive_eval.sites.worker.BEAT_SECONDS", HANGS)
+    monkeypatch.setattr("adaptive_eval.sites.worker.HEARTBEAT_SECONDS", HANGS)
     worker: Any = SiteWorker()
     worker._server = SimpleNamespace()
     worker._setup = SimpleNamespace(head="head")
@@ -76,7 +76,7 @@ async def test_a_request_that_is_dropped_with_the_same_message_is_not_asked() ->
     worker: Any = SiteWorker()
     worker._server = SimpleNamespace()
     worker._setup = SimpleNamespace(head="head")
-    worker._material = SimpleNamespace(prompts=[None], questions=[None])
+    worker._site_data = SimpleNamespace(prompts=[None], questions=[None])
     worker._endpoint = SimpleNamespace(run=run, stats=EndpointStats())
     requests = tuple(SiteRequest(number, 0, number, number, 1, False) for number in range(2))
     assert (await worker.sync("head", SiteOrder(requests, dropped=(1,)))).replies == (SiteReply(0, ()),)

@@ -5,16 +5,16 @@ from collections.abc import Callable
 
 from patient_time import HANGS
 
-from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, ReplicaStats
+from adaptive_eval.endpoints.types import Answer, EndpointStats, ReplicaStats, RetryGate
 from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
 from adaptive_eval.machine.trial import Request
 from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import (
     SiteBegun,
-    SiteMaterial,
-    SiteNews,
+    SiteData,
     SiteOrder,
     SiteReply,
+    SiteReport,
     SiteRequest,
     SiteSecrets,
     SiteSetup,
@@ -29,12 +29,12 @@ class PatientSite:
     def __init__(self) -> None:
         self.orders = 0
         self.requests: list[SiteRequest] = []
-        self.told: asyncio.Queue[SiteNews] = asyncio.Queue()
+        self.told: asyncio.Queue[SiteReport] = asyncio.Queue()
 
-    async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteMaterial) -> SiteBegun:
+    async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteData) -> SiteBegun:
         return SiteBegun()
 
-    async def sync(self, head: str, order: SiteOrder) -> SiteNews:
+    async def sync(self, head: str, order: SiteOrder) -> SiteReport:
         self.orders += bool(order.requests)
         self.requests += order.requests
         return await self.told.get()
@@ -56,7 +56,7 @@ async def until(true: Callable[[], bool]) -> None:
 async def test_what_comes_from_a_site_is_named_by_its_place() -> None:
     endpoint = ServedEndpoint()
 
-    async def ask(link: SiteLink, request: Request, again: Again | None) -> list[Answer]:
+    async def ask(link: SiteLink, request: Request, again: RetryGate | None) -> list[Answer]:
         return await link.ask(request, range(request.first, request.first + 1), again)
 
     client = ServedClient(endpoint, ask)
@@ -75,19 +75,19 @@ async def test_what_comes_from_a_site_is_named_by_its_place() -> None:
     assert endpoint.stats.in_flight == 3
 
     inside = EndpointStats(replicas=(ReplicaStats("http://127.0.0.1:8000/v1", True, 2, 16),))
-    site.told.put_nowait(SiteNews(stats=inside))
+    site.told.put_nowait(SiteReport(stats=inside))
     await until(lambda: link.stats.replicas)
     (replica,) = endpoint.stats.replicas
     assert replica == ReplicaStats("site 1 on gpu-07", True, 2, 16), "servers of several nodes have one address"
 
     answer = pack_answer(Answer("42", "stop", 0, "http://127.0.0.1:8000/v1", 0.1), None)
-    site.told.put_nowait(SiteNews((SiteReply(site.requests[0].number, (answer,)),), stats=inside))
+    site.told.put_nowait(SiteReport((SiteReply(site.requests[0].number, (answer,)),), stats=inside))
     (first,) = await asked[0]
     assert (first.text, first.replica) == ("42", "site 1 on gpu-07")
     await until(lambda: link.in_flight == 2)
     assert endpoint.stats.in_flight == 2
 
-    place.leave(comes_back=False)
+    place.unregister(comes_back=False)
     assert endpoint.stats.in_flight == 0
     await link.close()
     for task in asked:

@@ -8,7 +8,7 @@ import pytest
 from two_by_two import HEADER, make_trial
 
 from adaptive_eval.core.types import Cause
-from adaptive_eval.endpoints.redaction import NOTHING_SECRET, Redactor
+from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR, Redactor
 from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.records import Note, Row
@@ -75,7 +75,7 @@ def test_a_reason_for_finishing_is_stored_without_the_key() -> None:
 def test_a_trial_without_a_key_stays_as_it_is() -> None:
     for trial in (make_trial(reasoning=""), make_trial(error="no"), make_trial()._replace(grade=None)):
         assert trial.answer is not None and redact_trial(trial, trial.answer, KEYS) == trial
-    assert stored(make_trial(text=KEY), NOTHING_SECRET)[0] == KEY
+    assert stored(make_trial(text=KEY), EMPTY_REDACTOR)[0] == KEY
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_names_stay_even_if_a_key_begins_like_them() -> None:
 
 def test_what_has_the_form_of_a_key_is_removed_from_notes_though_nobody_knows_it() -> None:
     note = Note("noticed", 0, {"text": "http://me:hunter2@host/v1 and sk-abcdefgh12345678abcd"})
-    assert redact_note(note, NOTHING_SECRET, {}).body == {"text": "http://***@host/v1 and ***"}
+    assert redact_note(note, EMPTY_REDACTOR, {}).body == {"text": "http://***@host/v1 and ***"}
 
 
 Writing = Callable[[RunStore, Trial, Note], list[Row]]

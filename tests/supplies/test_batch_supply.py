@@ -76,7 +76,7 @@ async def test_nothing_is_sent_before_the_log_has_the_batch() -> None:
 
 
 async def test_a_batch_has_no_more_requests_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adaptive_eval.endpoints.batching.MOST_REQUESTS", {"openai": 10})
+    monkeypatch.setattr("adaptive_eval.endpoints.batching.MAX_REQUESTS", {"openai": 10})
     desk = ServiceDesk("openai", ServiceInMemory(seconds=1.0))
     await answered(desk.open(), keys_of(range(25)))
     assert desk.sizes == [10, 10, 5]

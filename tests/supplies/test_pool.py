@@ -24,8 +24,8 @@ CAPACITY = 10
 class FakeHost:
     """A place that does at once what it is told, and remembers it."""
 
-    is_kept = False
-    found_model: int | None = None
+    is_left_over = False
+    loaded_model: int | None = None
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class FakeHost:
     async def release(self, model: int, tell: Callable[[Event], None]) -> None:
         self.did.append(f"released {NAMES[model]}")
 
-    async def rest(self, model: int, tell: Callable[[Event], None]) -> None:
+    async def suspend(self, model: int, tell: Callable[[Event], None]) -> None:
         self.did.append(f"stopped {NAMES[model]}")
 
     def abandon(self, model: int, error: BaseException) -> None:

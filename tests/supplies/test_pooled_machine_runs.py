@@ -87,7 +87,7 @@ class FakePlace(ServerHost):
         self.released.append(model)
         tell(ServerReleased(NAMES[model]))
 
-    async def rest(self, model: int, tell: OnEvent) -> None:
+    async def suspend(self, model: int, tell: OnEvent) -> None:
         await self._stop()
 
     async def _stop(self) -> None:

@@ -1,10 +1,11 @@
 """Anthropic's message batches: requests in the format of its Messages API, results as lines.
 
-100,000 requests or 256 MB a batch; done within 24 hours, or it expires. Each request succeeds, fails, is cancelled or
-expires separately, and only successes are paid for. Batches have no metadata, and requests no seeds: a trial's seed is
-only its number, and each answer is drawn anew. https://docs.claude.com/en/api/creating-message-batches
+A batch has at most 100,000 requests or 256 MB; it ends within 24 hours, or expires. Each request succeeds, fails, is
+cancelled or expires separately, and only successes are paid for. Batches have no metadata, and requests no seeds: a
+trial's seed is only its number, and each answer is sampled independently.
+https://docs.claude.com/en/api/creating-message-batches
 
-Requests are converted from those of a chat API, and responses to those of one, so that there is one reader of answers.
+Requests are converted from the chat API, and responses to it, so that one reader handles all answers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +29,7 @@ HEADERS = {"anthropic-version": "2023-06-01"}
 KEY_HEADER = "x-api-key"
 
 _RENAMED = {"stop": "stop_sequences", "max_completion_tokens": "max_tokens"}
-_LEFT_OUT = frozenset({"seed", "n", "messages"})
+_OMITTED = frozenset({"seed", "n", "messages"})
 
 _STATUS_OF = {
     "invalid_request_error": 400,
@@ -47,7 +48,7 @@ _UNANSWERED = {"canceled": "cancelled", "expired": "expired"}
 class AnthropicBatches:
     """The format; the wire's root has `/messages/batches`."""
 
-    most_bytes = 240_000_000
+    max_bytes = 240_000_000
 
     def __init__(self, wire: BatchWire) -> None:
         self._wire = wire
@@ -65,25 +66,27 @@ class AnthropicBatches:
 
     async def listed(self, since: float) -> list[BatchState]:
         """The newest batches of the workspace."""
-        return [_state(one) for one in list_entries(await self._wire.get("/messages/batches?limit=100"))]
+        return [_state(entry) for entry in list_entries(await self._wire.get("/messages/batches?limit=100"))]
 
     async def cancel(self, batch: str) -> None:
-        """Cancel the batch; requests that are being answered may still be finished."""
+        """Cancel the batch; requests in progress may still be finished."""
         await self._wire.post(f"/messages/batches/{batch}/cancel", {})
 
     async def results(self, state: BatchState) -> list[BatchResult]:
-        """The lines of the results, at their standard address: a key is sent nowhere else."""
+        """The lines of the results, from their standard URL: a key is sent to no other address."""
         lines = await self._wire.lines(f"/messages/batches/{state.id}/results")
         return [result for line in lines if (result := _result(line)) is not None]
 
 
 def message_params(body: Mapping[str, object]) -> dict[str, object]:
     """Convert a chat API request into one to the Messages API, where system messages are separate."""
-    params = {_RENAMED.get(name, name): value for name, value in body.items() if name not in _LEFT_OUT}
+    params = {_RENAMED.get(name, name): value for name, value in body.items() if name not in _OMITTED}
     if isinstance(stop := params.get("stop_sequences"), str):
         params["stop_sequences"] = [stop]
-    told = body.get("messages")
-    messages = [message for message in told if isinstance(message, dict)] if isinstance(told, list) else []
+    chat_messages = body.get("messages")
+    messages = (
+        [message for message in chat_messages if isinstance(message, dict)] if isinstance(chat_messages, list) else []
+    )
     system = [str(message["content"]) for message in messages if message["role"] in ("system", "developer")]
     if system:
         params["system"] = "\n\n".join(system)
@@ -93,43 +96,43 @@ def message_params(body: Mapping[str, object]) -> dict[str, object]:
 
 def chat_payload(message: object) -> dict[str, object]:
     """Convert a message into a response of a chat API."""
-    told = require_object(message, "the message")
-    content = told.get("content")
+    fields = require_object(message, "the message")
+    content = fields.get("content")
     parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
     text = "".join(str(part.get("text", "")) for part in parts if part.get("type") == "text")
-    thought = "".join(str(part.get("thinking", "")) for part in parts if part.get("type") == "thinking")
-    usage = told.get("usage")
+    reasoning = "".join(str(part.get("thinking", "")) for part in parts if part.get("type") == "thinking")
+    usage = fields.get("usage")
     usage = usage if isinstance(usage, dict) else {}
-    read = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-    spoken: dict[str, object] = {"role": "assistant", "content": text}
-    if thought:
-        spoken["reasoning_content"] = thought
+    input_counts = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    reply: dict[str, object] = {"role": "assistant", "content": text}
+    if reasoning:
+        reply["reasoning_content"] = reasoning
     return {
-        "model": told.get("model"),
-        "choices": [{"index": 0, "message": spoken, "finish_reason": told.get("stop_reason")}],
+        "model": fields.get("model"),
+        "choices": [{"index": 0, "message": reply, "finish_reason": fields.get("stop_reason")}],
         "usage": {
-            "prompt_tokens": sum(parse_count(usage.get(name)) or 0 for name in read),
+            "prompt_tokens": sum(parse_count(usage.get(name)) or 0 for name in input_counts),
             "completion_tokens": parse_count(usage.get("output_tokens")) or 0,
         },
     }
 
 
-def _state(said: object) -> BatchState:
-    batch = require_object(said, "it")
+def _state(reply: object) -> BatchState:
+    batch = require_object(reply, "it")
     word, counts = safe_word(batch.get("processing_status")), batch.get("request_counts")
-    each = {name: parse_count(n) or 0 for name, n in counts.items()} if isinstance(counts, dict) else {}
+    numbers = {name: parse_count(n) or 0 for name, n in counts.items()} if isinstance(counts, dict) else {}
     return BatchState(
         id=identifier(batch.get("id"), "that of the batch"),
         stage=BatchStage.ENDED if word == "ended" else BatchStage.RUNNING,
-        said=word,
-        total=sum(each.values()) if each else None,
+        status=word,
+        total=sum(numbers.values()) if numbers else None,
         created=_seconds(batch.get("created_at")),
     )
 
 
-def _seconds(said: object) -> float | None:
+def _seconds(value: object) -> float | None:
     try:
-        return datetime.fromisoformat(said).timestamp() if isinstance(said, str) else None
+        return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else None
     except (ValueError, OverflowError):
         return None
 
@@ -139,13 +142,13 @@ def _result(line: object) -> BatchResult | None:
     if not isinstance(line, dict) or not isinstance(line.get("custom_id"), str):
         return None
     result = line.get("result")
-    told = result if isinstance(result, dict) else {}
-    kind = str(told.get("type"))
+    outcome = result if isinstance(result, dict) else {}
+    kind = str(outcome.get("type"))
     if kind in _UNANSWERED:
         return BatchResult(line["custom_id"], _UNANSWERED[kind])
-    if kind == "succeeded" and isinstance(told.get("message"), dict):
-        return BatchResult(line["custom_id"], payload=chat_payload(told["message"]))
-    error = told.get("error")
+    if kind == "succeeded" and isinstance(outcome.get("message"), dict):
+        return BatchResult(line["custom_id"], payload=chat_payload(outcome["message"]))
+    error = outcome.get("error")
     inner = error.get("error", error) if isinstance(error, dict) else {}
     name = inner.get("type") if isinstance(inner, dict) else None
     return BatchResult(line["custom_id"], code=_STATUS_OF.get(str(name), 500), error={"error": inner})

@@ -1,12 +1,12 @@
-"""Batches, and the calls to their service: hand one in, find it again, poll it until it has ended, cancel it.
+"""Batches, and the calls to their service: submit a batch, find it again, poll it until its end, cancel it.
 
-    create                      the reply came: the service has the batch
+    create                      the reply arrived: the service has the batch
       the reply was lost        the list of batches has one with the key: that is the batch
-                                it has none (openai): it is created anew; else its requests are lost
-    poll, with a growing pause  ended, or older than `cancel_after`: it is cancelled, and what it has is collected
+                                it has none (openai): it is created again; else its requests are lost
+    poll, with a growing pause  ended, or older than `cancel_after`: it is cancelled, and its results are collected
 
-Anthropic and OpenRouter keep no metadata: there every unknown batch of the time that has as many requests is waited
-for, and recognised by the ids among its results.
+Anthropic and OpenRouter store no metadata. There every unknown batch of the right time and number of requests is waited
+for, and recognised by the ids in its results.
 """
 
 import asyncio
@@ -29,28 +29,28 @@ from adaptive_eval.supplies.batches.wire import MaybeCreated
 class NoBatchAnswer(NamedTuple):
     """Why a request of a batch has no answer."""
 
-    why: str
+    reason: str
     lost: bool = False
-    """It may have been generated, and paid for."""
+    """Whether it may have been generated, and paid for."""
     refused: bool = False
-    """Asked for once more, it is believed."""
+    """Whether it was refused; a second refusal is final."""
     pause: bool = False
-    """The service has too much to do."""
+    """Whether the service is overloaded."""
     excused: bool = False
-    """It says nothing of the request."""
+    """Whether the request itself is not at fault."""
     direct: bool = False
-    """There is no more patience with batches."""
+    """Whether the request is now sent directly."""
 
 
 @dataclass(eq=False, slots=True)
 class WaitingRequest:
-    """A request for one answer, over all batches that it was in."""
+    """A request for one answer, over all its batches."""
 
     request: Request
     since: float
-    """When it came, in seconds since 1970."""
+    """When it was submitted, in seconds since 1970."""
     attempts: int = 0
-    """Batches that it was in."""
+    """Number of its batches."""
     failures: int = 0
     refusals: int = 0
 
@@ -62,10 +62,10 @@ class WaitingRequest:
 
 @dataclass(eq=False, slots=True)
 class ServiceBatch:
-    """One batch, from when it is handed in until all its answers are stored."""
+    """One batch, from its submission until all its answers are stored."""
 
     record: PendingBatch
-    """The batch as the notes of the run have it."""
+    """The batch as recorded in the run's notes."""
     bodies: Sequence[bytes] = ()
     """The requests, until the service has them; empty for a batch of an earlier start."""
     waiting: dict[str, WaitingRequest] = field(default_factory=dict)
@@ -75,15 +75,15 @@ class ServiceBatch:
     ended: BatchEnded | None = None
     """The event to note when all its answers are on disk."""
     is_begun: bool = False
-    """Whether it is looked after: one of an earlier start is once its requests were claimed."""
+    """Whether it is being processed; a batch of an earlier start is, once its requests were claimed."""
     is_noted: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when it is on disk that the batch is planned."""
+    """Set when the plan of the batch is on disk."""
     is_handed_in: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the service has it, or it is over."""
+    """Set when the service has it, or it has ended."""
     error: EndpointError | None = None
-    """Why nothing of it comes in this start."""
+    """Why it has no results in this start."""
     ids: frozenset[str] = field(init=False)
-    """Ids of all its requests, also of those that earlier starts have stored."""
+    """Ids of all its requests, including those whose answers earlier starts have stored."""
 
     def __post_init__(self) -> None:
         self.ids = frozenset(self.record.requests)
@@ -95,15 +95,15 @@ class ServiceBatch:
         return removed
 
 
-EARLIER_SECONDS = 120.0
-"""How far the clock of a service may be behind."""
-GROWTH = 1.5
+CLOCK_SKEW_SECONDS = 120.0
+"""Largest lag of a service's clock."""
+POLL_GROWTH = 1.5
 """The pause between two polls grows by this factor."""
 GONE = frozenset({404, 410})
 
 
 class BatchCalls:
-    """Calls of one model's batches to their service, each of which is noted."""
+    """Calls of one model's batches to their service; each call is recorded."""
 
     first_poll = 1.0
     """Seconds from sending a batch to its first poll."""
@@ -116,18 +116,18 @@ class BatchCalls:
         self, name: str, service: BatchService, attempts: int, now: Callable[[], float], note: OnEvent
     ) -> None:
         self.name, self.service, self.attempts, self.now, self.note = name, service, attempts, now, note
-        self.known: set[str] = set()
+        self.known_ids: set[str] = set()
         """Ids of batches whose owner is known."""
         self.sent = 0
-        """How many requests were in batches that were created."""
+        """Number of requests in created batches."""
 
     async def wait_for_end(self, batch: ServiceBatch) -> BatchState | NoBatchAnswer:
-        """Wait until a batch has ended; returns its state, or why nothing of it will come."""
+        """Wait until a batch has ended; returns its state, or why it has no results."""
         state = await self._taken_state(batch)
         return state if isinstance(state, NoBatchAnswer) else await self._polled(state, batch)
 
     async def cancel(self, batch: ServiceBatch) -> None:
-        """Cancel the batch; one that has just ended is not cancelled, nor one whose service does not say that it is."""
+        """Cancel the batch, unless it has just ended or its service does not confirm the cancellation."""
         if await self.request_cancel(batch):
             batch.record = replace(batch.record, cancelled=True)
             self.note(BatchCancelled(self.name, batch.record.key))
@@ -141,24 +141,24 @@ class BatchCalls:
             return False
         return True
 
-    # -- the beginning of a batch ----------------------------------------------------------------------------------
+    # -- the start of a batch --------------------------------------------------------------------------------------
 
     async def _taken_state(self, batch: ServiceBatch) -> BatchState | NoBatchAnswer:
         if batch.record.batch is not None:
             try:
-                found = await self.service.format.state(batch.record.batch)
+                known_state = await self.service.format.state(batch.record.batch)
             except Refusal as refusal:
                 if refusal.status not in GONE:
                     raise
                 return NoBatchAnswer("its batch service no longer knows the batch", lost=True)
-            if found.key in (None, batch.record.key):
-                return found
+            if known_state.key in (None, batch.record.key):
+                return known_state
             return NoBatchAnswer("its batch service has another batch by that id", lost=True)
         # without bodies it is of an earlier start, which was killed before it got the reply
         state = await (self._create(batch) if batch.bodies else self._find(batch.record))
         if isinstance(state, BatchState):
             batch.record, batch.bodies = replace(batch.record, batch=state.id, since=self.now()), ()
-            self.known.add(state.id)
+            self.known_ids.add(state.id)
             size = len(batch.record.requests)
             self.note(BatchTaken(self.name, batch.record.key, state.id, size, batch.record.since))
             batch.is_handed_in.set()
@@ -173,9 +173,9 @@ class BatchCalls:
             try:
                 state = await self.service.format.create(record.key, batch.bodies)
             except (MaybeCreated, Failure):
-                found = await self._find(record)
-                if isinstance(found, BatchState) or found.lost:
-                    return found
+                listed = await self._find(record)
+                if isinstance(listed, BatchState) or listed.lost:
+                    return listed
             except EndpointError:
                 self.note(BatchEnded(self.name, record.key, "refused", missing=len(batch.waiting)))
                 raise
@@ -185,45 +185,50 @@ class BatchCalls:
         return NoBatchAnswer(f"its batch service did not take a batch in {self.attempts} attempts")
 
     async def _find(self, batch: PendingBatch) -> BatchState | NoBatchAnswer:
-        """Find the batch with this key in the service's list, where it may show a little late."""
-        marked = self.service.settings.kind == "openai"  # one that is not in the list does not exist
-        since, states = batch.planned - EARLIER_SECONDS, []
-        for late in (False, True):
-            if late:
+        """Find the batch with this key in the service's list, where it may appear with a delay."""
+        has_keys = self.service.settings.kind == "openai"  # one that is not in the list does not exist
+        since, states = batch.planned - CLOCK_SKEW_SECONDS, []
+        for is_second_try in (False, True):
+            if is_second_try:
                 await asyncio.sleep(self.retry_pause)
             try:
                 states = await self.service.format.listed(since)
             except (Rejected, Failure) as error:
-                if marked:
+                if has_keys:
                     raise Unavailable(f"its batch service does not list its batches: {error}") from None
                 return NoBatchAnswer("it is unknown whether the batch was created", lost=True)
-            if (ours := next((one for one in states if one.key == batch.key), None)) is not None:
-                return ours
-        for one in states:
-            if self._may_be(one, batch, since) and await self._has_its_ids(one, batch):
-                return one
-        return NoBatchAnswer("the batch was not created" if marked else "the batch is not found", lost=not marked)
+            if (match := next((state for state in states if state.key == batch.key), None)) is not None:
+                return match
+        for state in states:
+            if self._may_be(state, batch, since) and await self._has_its_ids(state, batch):
+                return state
+        return NoBatchAnswer("the batch was not created" if has_keys else "the batch is not found", lost=not has_keys)
 
     def _may_be(self, state: BatchState, batch: PendingBatch, since: float) -> bool:
-        late = state.created is None or state.created >= since
-        return state.key is None and state.id not in self.known and state.total in (None, len(batch.requests)) and late
+        is_recent = state.created is None or state.created >= since
+        return (
+            state.key is None
+            and state.id not in self.known_ids
+            and state.total in (None, len(batch.requests))
+            and is_recent
+        )
 
     async def _has_its_ids(self, state: BatchState, batch: PendingBatch) -> bool:
         """Whether an unknown batch has results of this one; waits for them."""
         try:
             results = await self.service.format.results(await self._polled(state))
-        except (Rejected, Failure):  # another's
+        except (Rejected, Failure):  # another client's batch
             return False
         return any(result.custom_id.startswith(f"{batch.key}_") for result in results)
 
     # -- until it has ended ------------------------------------------------------------------------------------------
 
     async def _polled(self, state: BatchState, batch: ServiceBatch | None = None) -> BatchState:
-        """Poll with a growing pause until a batch has ended; cancel the given one when patience ends."""
+        """Poll with a growing pause until a batch has ended; cancel the given batch after `cancel_after`."""
         pause = self.first_poll
         while state.stage is BatchStage.RUNNING:
             await asyncio.sleep(pause if batch is None else min(pause, self._seconds_left(batch) or pause))
-            pause = min(GROWTH * pause, self.longest_poll)
+            pause = min(POLL_GROWTH * pause, self.longest_poll)
             if batch is not None and not self._seconds_left(batch):
                 await self.cancel(batch)
                 pause = self.retry_pause
@@ -231,7 +236,7 @@ class BatchCalls:
         return state
 
     def _seconds_left(self, batch: ServiceBatch) -> float:
-        """Seconds after which a batch is to be cancelled; endless if it was, or there is no limit."""
+        """Seconds until a batch is to be cancelled; infinite if it already was, or there is no limit."""
         patience = self.service.settings.cancel_after
         if patience is None or batch.record.cancelled:
             return inf

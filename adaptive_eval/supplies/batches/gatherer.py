@@ -1,4 +1,4 @@
-"""Gathers requests that come within a moment into one batch."""
+"""Gathers requests that arrive together into one batch."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,11 +8,11 @@ from adaptive_eval.notes.batches import PendingBatch
 from adaptive_eval.supplies.batches.calls import BatchCalls, ServiceBatch, WaitingRequest
 
 GATHER_SECONDS = 0.25
-"""A batch is handed in when nothing was added to it for this long."""
+"""A batch is submitted when nothing was added to it for this long."""
 
 
 class BatchGatherer:
-    """Gathers requests until none is added for a moment, or the batch is full, and then hands the batch in."""
+    """Gathers requests until none is added for a moment, or the batch is full, and then submits the batch."""
 
     def __init__(
         self,
@@ -21,7 +21,7 @@ class BatchGatherer:
         hand_in: Callable[[ServiceBatch], None],
         is_held: Callable[[], bool],
     ) -> None:
-        """`encode` makes the body of a request with a custom id; `is_held`: whether more is about to come."""
+        """`encode` makes the body of a request with a custom id; `is_held`: whether more requests are expected."""
         self._calls, self._encode, self._hand_in, self._is_held = calls, encode, hand_in, is_held
         self._task: asyncio.Task[None] | None = None
         self._reset()
@@ -37,25 +37,25 @@ class BatchGatherer:
         """Add a request to the batch that is gathered now, or to a new one if that is full."""
         service = self._calls.service
         body = self._encode(f"{self._key}_{waiting.id}", waiting)
-        if self._bodies and self._size + len(body) > service.format.most_bytes:
+        if self._bodies and self._size + len(body) > service.format.max_bytes:
             self._flush()
             self.add(waiting)
             return
         self._waiting[waiting.id] = waiting
         self._bodies[waiting.id] = body
         self._size += len(body)
-        if len(self._bodies) >= service.settings.most_requests:
+        if len(self._bodies) >= service.settings.max_requests:
             self._flush()
         elif self._task is None or self._task.done():
             self._task = asyncio.create_task(self._flush_when_quiet())
 
     def remove(self, name: str) -> None:
-        """Do not ask this request, if it is among them."""
+        """Remove this request, if it is in the gathered batch."""
         if self._waiting.pop(name, None) is not None:
             self._size -= len(self._bodies.pop(name))
 
     def remove_all(self) -> list[WaitingRequest]:
-        """Hand nothing in; returns the requests that were gathered."""
+        """Submit nothing; returns the gathered requests."""
         removed = list(self._waiting.values())
         if self._task is not None:
             self._task.cancel()
@@ -63,9 +63,9 @@ class BatchGatherer:
         return removed
 
     async def _flush_when_quiet(self) -> None:
-        before = ("", 0)
-        while self._bodies and (self._is_held() or before != (self._key, len(self._bodies))):
-            before = self._key, len(self._bodies)
+        previous = ("", 0)
+        while self._bodies and (self._is_held() or previous != (self._key, len(self._bodies))):
+            previous = self._key, len(self._bodies)
             await asyncio.sleep(GATHER_SECONDS)
         self._flush()
 

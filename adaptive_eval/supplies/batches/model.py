@@ -1,10 +1,10 @@
-"""The batches of one model: requests are gathered, noted, handed in, polled and collected.
+"""The batches of one model: requests are gathered, recorded, submitted, polled and collected.
 
-Requests that come within a moment become one batch. Before anything is sent, the log has the batch's key and the ids of
-its requests (`BatchPlanned`), and then the id that the service gives it (`BatchTaken`). The batch is over
-(`BatchEnded`) when every answer that came is on disk, so that no kill can lose an answer that was paid for. A start
-goes on with the batches that are not over: a request that is in one of them waits for its result. Requests that failed,
-expired or were left out go into the next batch.
+Requests that arrive together become one batch. Before anything is sent, the log has the batch's key and the ids of its
+requests (`BatchPlanned`), and then the service's id (`BatchTaken`). The batch has ended (`BatchEnded`) when every
+received answer is on disk, so that no kill can lose a paid answer. A start continues the batches that have not ended: a
+request in one of them waits for its result. Requests that failed, expired or are missing in the results go into the
+next batch.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ from adaptive_eval.supplies.batches.service import BatchService
 from adaptive_eval.supplies.batches.types import ID, BatchResult, BatchStage, BatchState
 
 GIVE_UP_SECONDS = 432_000.0
-"""A request is given up after this long in batches that expire or are not accepted."""
+"""Time after which a request is given up whose batches expire or are not accepted."""
 HAND_IN_SECONDS = 10.0
-"""How long a run that ends waits for a batch that is being handed in."""
+"""How long an ending run waits for a batch that is being submitted."""
 CANCEL_SECONDS = 10.0
-"""How long a run that ends waits for the service to cancel a batch."""
-LEFT = "the run is stopping"
+"""How long an ending run waits for the service to cancel a batch."""
+STOPPING = "the run is stopping"
 
 
 def trial_id(key: Key) -> str:
@@ -44,7 +44,7 @@ def trial_id(key: Key) -> str:
 
 
 class ModelBatches:
-    """One model at a batch service, which is asked directly where patience with batches ends."""
+    """One model at a batch service; after `cancel_after` its requests are sent directly."""
 
     def __init__(
         self,
@@ -60,45 +60,45 @@ class ModelBatches:
         is_capped: bool,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`asked`: the model with an endpoint to ask it directly."""
+        """`asked`: the model with an endpoint for direct requests."""
         assert isinstance(asked.client, EndpointClient)
         self._number, self._asked, self._client, self._post = number, asked, asked.client, post
         self._on_error, self._is_capped = on_error, is_capped
         self._direct = EndpointSupply({number: asked}, post, on_error, is_capped=is_capped)
         self._traffic = Traffic()
         self._calls = BatchCalls(name, service, attempts, now, note)
-        self._gatherer = BatchGatherer(self._calls, self._encode, self._begin, lambda: bool(self._hesitating))
+        self._gatherer = BatchGatherer(self._calls, self._encode, self._begin, lambda: bool(self._awaiting_permit))
         self._batches: dict[str, ServiceBatch] = {}
-        """Batches that are not over, by key."""
+        """Batches that have not ended, by key."""
         self._waiting: dict[int, WaitingRequest] = {}
-        """Requests that are not answered, except those that are asked directly."""
+        """Requests without an answer, except direct ones."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._pauses: dict[int, asyncio.TimerHandle] = {}
         """Requests that wait until the service may have room."""
-        self._hesitating: set[int] = set()
-        """Lost requests that the caps have not allowed or refused yet: the next batch waits for them."""
-        self._is_left = False
+        self._awaiting_permit: set[int] = set()
+        """Lost requests that the caps have neither allowed nor refused: the next batch waits for them."""
+        self._is_stopping = False
 
     @property
     def _endpoint(self) -> Endpoint:
         return self._client.endpoint
 
-    # -- what the machine asks for -----------------------------------------------------------------------------------
+    # -- calls of the machine ----------------------------------------------------------------------------------------
 
-    def take_over(self, pending: Sequence[PendingBatch], known: Collection[str]) -> None:
-        """Go on with batches of earlier starts; `known`: ids that services gave to batches."""
-        self._calls.known |= set(known)
+    def take_over(self, pending: Sequence[PendingBatch], known_ids: Collection[str]) -> None:
+        """Continue batches of earlier starts; `known_ids` are the batch ids returned by services."""
+        self._calls.known_ids |= set(known_ids)
         for record in pending:
-            if record.batch is not None and not ID.fullmatch(record.batch):  # no service has given it: it is looked for
+            if record.batch is not None and not ID.fullmatch(record.batch):  # not a service's id: look for the batch
                 record = replace(record, batch=None)
             self._batches[record.key] = ServiceBatch(record)
 
     def claims(self, keys: Iterable[Key]) -> set[Key]:
-        """Those of these trials that are in a batch which is not over."""
+        """Trials among these that are in a batch which has not ended."""
         return {key for key in keys if self._batch_with(trial_id(key)) is not None}
 
     def submit(self, request: Request) -> None:
-        """Have a request wait for its batch if it is in one, else put it into the next."""
+        """Let a request wait for its batch if it is in one, else put it into the next batch."""
         assert request.size == 1, "a request of a batch is for one answer"
         waiting = self._waiting[request.id] = WaitingRequest(request, self._calls.now())
         if (batch := self._batch_with(waiting.id)) is None:
@@ -109,19 +109,19 @@ class ModelBatches:
             batch.waiting[waiting.id] = waiting
 
     def allow(self, request: int, *, allowed: bool) -> None:
-        """Ask for a lost answer again, or not."""
+        """Request a lost answer again, or not."""
         waiting = self._waiting.get(request)
         if waiting is None:
             self._direct.allow(request, allowed)
             return
-        self._hesitating.discard(request)
+        self._awaiting_permit.discard(request)
         if allowed:
             self._ask(waiting)
         else:
             self._fail(waiting, RequestFailure.NOT_ALLOWED)
 
     def cancel(self, requests: Collection[int]) -> None:
-        """Give requests up; a batch of which nobody wants an answer any more is abandoned."""
+        """Give up requests; a batch without any remaining request is abandoned."""
         self._direct.cancel(requests)
         requests = set(requests)
         for batch in list(self._batches.values()):
@@ -137,34 +137,36 @@ class ModelBatches:
                 self._fail(unsent, RequestFailure.NOT_SENT)
 
     def on_stored(self, keys: Iterable[Key]) -> None:
-        """End the batches whose last answers these are."""
+        """End the batches whose last answers are among these."""
         for name in map(trial_id, keys):
-            if (batch := next((one for one in self._batches.values() if name in one.unstored), None)) is not None:
+            if (
+                batch := next((candidate for candidate in self._batches.values() if name in candidate.unstored), None)
+            ) is not None:
                 batch.unstored.discard(name)
                 self._end_if_stored(batch)
 
     def on_planned(self, key: str) -> None:
-        """Hand a batch in: it is on disk that it is planned."""
+        """Submit a batch, since its plan is on disk."""
         if (batch := self._batches.get(key)) is not None:
             batch.is_noted.set()
 
     def leave(self) -> None:
-        """Give back what is in no batch, and wait for nothing that is: the next start collects it."""
-        self._is_left = True
+        """Return requests without a batch, and do not wait for batches: the next start collects them."""
+        self._is_stopping = True
         unsent = [*self._gatherer.remove_all(), *(self._waiting[request] for request in self._pauses)]
         for waiting in unsent:
-            self._fail(waiting, RequestFailure.NOT_SENT, LEFT)
+            self._fail(waiting, RequestFailure.NOT_SENT, STOPPING)
         self._direct.cancel(self._direct.requests)
 
     def serve(self, demand: Mapping[int, Demand]) -> None:
-        """Go on with the batches of earlier starts, and post what was lost of the requests that are asked directly."""
+        """Continue the batches of earlier starts, and post the losses of direct requests."""
         for batch in self._batches.values():
             if not batch.is_begun:
                 self._begin(batch)
         self._direct.serve(demand)
 
     async def close(self) -> None:
-        """Leave the batches to the next start, once the service has those that are being handed in."""
+        """Leave the batches to the next start, once the service has those that are being submitted."""
         self._gatherer.remove_all()
         for pause in self._pauses.values():
             pause.cancel()
@@ -200,8 +202,8 @@ class ModelBatches:
     def _ask(self, waiting: WaitingRequest) -> None:
         """Put a request into the next batch."""
         self._pauses.pop(waiting.request.id, None)
-        if self._is_left:
-            self._fail(waiting, RequestFailure.NOT_SENT, LEFT)
+        if self._is_stopping:
+            self._fail(waiting, RequestFailure.NOT_SENT, STOPPING)
         else:
             waiting.attempts += 1
             self._gatherer.add(waiting)
@@ -218,33 +220,33 @@ class ModelBatches:
         del self._waiting[request.id]
         self._post(Answered(request.id, [self._asked.received(request.question, request.first, answer)]))
 
-    def _retry(self, waiting: WaitingRequest, why: NoBatchAnswer) -> None:
-        """Ask again for an answer that a batch did not give, or give the request up."""
+    def _retry(self, waiting: WaitingRequest, outcome: NoBatchAnswer) -> None:
+        """Request an answer again that a batch did not return, or give up the request."""
         calls = self._calls
-        waiting.refusals += why.refused
-        waiting.failures += not why.excused
-        if why.direct:
+        waiting.refusals += outcome.refused
+        waiting.failures += not outcome.excused
+        if outcome.direct:
             del self._waiting[waiting.request.id]
             self._direct.submit(waiting.request, claimed=False)
         elif waiting.refusals > 1:
-            self._fail(waiting, RequestFailure.REFUSED, why.why)
+            self._fail(waiting, RequestFailure.REFUSED, outcome.reason)
         elif waiting.failures >= calls.attempts or calls.now() - waiting.since > GIVE_UP_SECONDS:
-            reason = f"given up after {waiting.attempts} batches; in the last one: {why.why}"
+            reason = f"given up after {waiting.attempts} batches; in the last one: {outcome.reason}"
             self._fail(waiting, RequestFailure.UNAVAILABLE, reason)
-        elif why.lost and self._is_capped:
-            self._hesitating.add(waiting.request.id)
+        elif outcome.lost and self._is_capped:
+            self._awaiting_permit.add(waiting.request.id)
             self._post(Wasted(self._number, 0, None, waiting.request.id))
-        elif why.pause and not self._is_left:
+        elif outcome.pause and not self._is_stopping:
             pause = min(calls.longest_poll, calls.retry_pause * 2.0 ** min(waiting.attempts, 10))
-            later = asyncio.get_running_loop().call_later(pause, self._ask, waiting)
-            self._pauses[waiting.request.id] = later
+            timer = asyncio.get_running_loop().call_later(pause, self._ask, waiting)
+            self._pauses[waiting.request.id] = timer
         else:
             self._ask(waiting)
 
     def _fail(self, waiting: WaitingRequest, kind: RequestFailure, reason: str = "") -> None:
         request = waiting.request.id
         if self._waiting.pop(request, None) is not None:
-            self._hesitating.discard(request)
+            self._awaiting_permit.discard(request)
             if (pause := self._pauses.pop(request, None)) is not None:
                 pause.cancel()
             self._post(Failed(request, kind, reason))
@@ -254,7 +256,7 @@ class ModelBatches:
         self._fail(waiting, kind, str(error))
 
     def _lose(self, answers: int) -> None:
-        """Count answers that may have been generated and did not come."""
+        """Count answers that may have been generated but did not arrive."""
         if answers:
             self._traffic.lost += answers
             self._post(Wasted(self._number, answers))
@@ -262,7 +264,7 @@ class ModelBatches:
     # -- batches -----------------------------------------------------------------------------------------------------
 
     def _batch_with(self, name: str) -> ServiceBatch | None:
-        """The newest batch that a request is in, unless it was collected: older ones have failed on it."""
+        """The newest batch of a request, unless it was collected: older batches failed to answer it."""
         newest = next((batch for batch in reversed(self._batches.values()) if name in batch.ids), None)
         return None if newest is None or newest.ended is not None else newest
 
@@ -278,7 +280,7 @@ class ModelBatches:
             self._on_error(error)
 
     async def _carry_out(self, batch: ServiceBatch) -> None:
-        """Hand a batch in, poll and collect it; an error goes to every request that waits for it."""
+        """Submit, poll and collect a batch; an error fails all its requests."""
         try:
             state = await self._calls.wait_for_end(batch)
             if isinstance(state, NoBatchAnswer):
@@ -288,35 +290,35 @@ class ModelBatches:
         except EndpointError as error:
             if batch.record.batch is None:
                 self._forget(batch)
-            shown = safe_excerpt(str(error), self._calls.service.wire.redactor)
-            batch.error = Rejected(shown) if isinstance(error, Rejected) else Unavailable(shown)
+            excerpt = safe_excerpt(str(error), self._calls.service.wire.redactor)
+            batch.error = Rejected(excerpt) if isinstance(error, Rejected) else Unavailable(excerpt)
             for waiting in batch.remove_all():
                 self._fail_with(waiting, batch.error)
         finally:
             batch.is_handed_in.set()
 
     async def _collect(self, batch: ServiceBatch, state: BatchState) -> None:
-        """Post the answers of a batch that has ended, and ask again for what has none."""
+        """Post the answers of an ended batch, and request missing ones again."""
         if state.stage is BatchStage.FAILED:
-            shown = safe_excerpt(state.reason, self._calls.service.wire.redactor) or "it does not say why"
+            excerpt = safe_excerpt(state.reason, self._calls.service.wire.redactor) or "it does not say why"
             if state.busy:
-                self._give_up(batch, state.said, NoBatchAnswer(shown, pause=True, excused=True))
+                self._give_up(batch, state.status, NoBatchAnswer(excerpt, pause=True, excused=True))
                 return
             missing = len(batch.waiting)
-            self._calls.note(BatchEnded(self._calls.name, batch.record.key, state.said, missing=missing))
+            self._calls.note(BatchEnded(self._calls.name, batch.record.key, state.status, missing=missing))
             self._forget(batch)
-            raise Rejected(f"its batch service refuses a batch as a whole: {shown}")
+            raise Rejected(f"its batch service refuses a batch as a whole: {excerpt}")
         results = await self._calls.service.format.results(state)
         is_any_answered = any(result.code == 200 and result.unanswered is None for result in results)
         size, failed = len(batch.waiting), list[tuple[WaitingRequest, NoBatchAnswer]]()
-        seen: set[str] = set()
+        read_names: set[str] = set()
         for result in results:
             name = result.custom_id.removeprefix(f"{batch.record.key}_")
             waiting = batch.waiting.pop(name, None) if name != result.custom_id else None
             if waiting is None:
-                self._note_stray(batch, name, is_double=name in seen)
+                self._note_stray(batch, name, is_double=name in read_names)
                 continue
-            seen.add(name)
+            read_names.add(name)
             outcome = self._read(batch, waiting, result, is_any_answered=is_any_answered)
             if isinstance(outcome, NoBatchAnswer):
                 failed.append((waiting, outcome))
@@ -326,31 +328,37 @@ class ModelBatches:
                 batch.unstored.add(name)
                 self._answer(waiting, outcome)
         cancelled = batch.record.cancelled
-        # a cancelled batch lists what it has expired
-        lost = 0 if cancelled or state.said == "cancelled" else len(batch.waiting)
+        # a cancelled batch lists its expired requests
+        lost = 0 if cancelled or state.status == "cancelled" else len(batch.waiting)
         answered = len(batch.unstored)
-        batch.ended = BatchEnded(self._calls.name, batch.record.key, state.said, answered, size - answered, lost)
-        absent = NoBatchAnswer("the results do not have it", lost=lost > 0, direct=cancelled)
-        failed += [(waiting, absent) for waiting in batch.remove_all()]
+        batch.ended = BatchEnded(self._calls.name, batch.record.key, state.status, answered, size - answered, lost)
+        no_result = NoBatchAnswer("the results do not have it", lost=lost > 0, direct=cancelled)
+        failed += [(waiting, no_result) for waiting in batch.remove_all()]
         self._retry_all(failed)
         self._end_if_stored(batch)
 
-    def _give_up(self, batch: ServiceBatch, said: str, missing: NoBatchAnswer) -> None:
+    def _give_up(self, batch: ServiceBatch, status: str, answer_missing: NoBatchAnswer) -> None:
         """End a batch that has no results."""
-        number = len(batch.waiting)
-        ended = BatchEnded(self._calls.name, batch.record.key, said, missing=number, lost=number * missing.lost)
-        self._calls.note(ended)
+        missing_answers = len(batch.waiting)
+        event = BatchEnded(
+            self._calls.name,
+            batch.record.key,
+            status,
+            missing=missing_answers,
+            lost=missing_answers * answer_missing.lost,
+        )
+        self._calls.note(event)
         self._forget(batch)
-        self._retry_all([(waiting, missing) for waiting in batch.remove_all()])
+        self._retry_all([(waiting, answer_missing) for waiting in batch.remove_all()])
 
     def _retry_all(self, failed: Sequence[tuple[WaitingRequest, NoBatchAnswer]]) -> None:
-        """Ask again for what a batch did not answer; all losses are charged before."""
-        self._lose(sum(why.lost for _, why in failed))
-        for waiting, why in failed:
-            self._retry(waiting, why)
+        """Request answers again that a batch did not return; all losses are charged first."""
+        self._lose(sum(outcome.lost for _, outcome in failed))
+        for waiting, outcome in failed:
+            self._retry(waiting, outcome)
 
     def _abandon(self, batch: ServiceBatch, unused: int) -> None:
-        """End a batch whose answers nobody wants any more: they count as paid."""
+        """End a batch whose answers are no longer needed: they count as paid."""
         self._forget(batch)
         self._calls.note(BatchEnded(self._calls.name, batch.record.key, "abandoned", missing=unused, lost=unused))
         if batch.record.batch is not None and not batch.record.cancelled:
@@ -374,7 +382,7 @@ class ModelBatches:
     def _read(
         self, batch: ServiceBatch, waiting: WaitingRequest, result: BatchResult, *, is_any_answered: bool
     ) -> Answer | NoBatchAnswer | Rejected:
-        """The answer in a result, or why there is none."""
+        """Read the answer in a result, or why there is none."""
         direct = batch.record.cancelled
         if result.unanswered is not None:
             return NoBatchAnswer(f"the request was {result.unanswered} with its batch", direct=direct, excused=True)
@@ -391,8 +399,8 @@ class ModelBatches:
             return Rejected(str(error))
 
     def _note_stray(self, batch: ServiceBatch, name: str, *, is_double: bool) -> None:
-        """Add a notice of a result that came before, or that was never asked for."""
+        """Add a notice of a duplicate result, or of one that was never requested."""
         if not is_double and name in batch.ids:  # an earlier start has stored it
             return
-        kind, what = ("double_result", "twice") if is_double else ("strange_result", "to requests that were not made")
-        self._calls.service.wire.note(Notice(kind, f"its batch service gives results {what}: they are ignored"))
+        kind, note = ("double_result", "twice") if is_double else ("strange_result", "to requests that were not made")
+        self._calls.service.wire.note(Notice(kind, f"its batch service returns results {note}: they are ignored"))

@@ -1,7 +1,7 @@
 """OpenRouter's batches: all requests are in one body, and the ended batch contains the results.
 
-5,000 requests a batch; one model; done within 24 hours, or it expires. `endpoint` and `model` must come before
-`requests`, since the service reads the body as it comes. A batch cannot be cancelled, and has no metadata.
+A batch has at most 5,000 requests to one model; it ends within 24 hours, or expires. `endpoint` and `model` must come
+before `requests`, since the service parses the body as a stream. A batch cannot be cancelled, and has no metadata.
 https://openrouter.ai/docs/batch-quickstart
 """
 
@@ -23,7 +23,7 @@ _BUSY = re.compile(r"rate.?limit|too many|limit (?:was )?reached|overloaded|try 
 class OpenRouterBatches:
     """The format; the wire's root has `/batches`."""
 
-    most_bytes = 60_000_000
+    max_bytes = 60_000_000
 
     def __init__(self, wire: BatchWire, endpoint: str, model: str) -> None:
         self._wire = wire
@@ -42,11 +42,11 @@ class OpenRouterBatches:
 
     async def state(self, batch: str) -> BatchState:
         """The state of a batch, with its results when it has ended."""
-        return _state(await self._wire.get(f"/batches/{batch}", whole=True))
+        return _state(await self._wire.get(f"/batches/{batch}", large=True))
 
     async def listed(self, since: float) -> list[BatchState]:
         """The newest batches of the account."""
-        return [_state(one) for one in list_entries(await self._wire.get("/batches?limit=100"))]
+        return [_state(entry) for entry in list_entries(await self._wire.get("/batches?limit=100"))]
 
     async def cancel(self, batch: str) -> None:
         """Raise `Rejected`: the service cannot cancel a batch."""
@@ -57,8 +57,8 @@ class OpenRouterBatches:
         return parse_results(state.inline)
 
 
-def _state(said: object) -> BatchState:
-    batch = require_object(said, "it")
+def _state(reply: object) -> BatchState:
+    batch = require_object(reply, "it")
     error, results = batch.get("error"), batch.get("results")
     inline = tuple(results) if isinstance(results, list) else ()
     reason = str(error.get("message", "")) if isinstance(error, dict) else ""

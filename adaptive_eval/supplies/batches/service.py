@@ -28,9 +28,11 @@ class BatchService:
         self.format = _format(config, settings, wire)
         self._bodies = BodyBuilder(config, sampling)
         self._sampling = sampling
-        read = config if settings.kind != "anthropic" else config.model_copy(update={"api": "chat"})
-        keeps = sampling.logprobs == KEEP_TOKENS
-        self._reader = AnswerReader(read, wire.redactor, sampling.longest_answer, wire.note, keeps_tokens=keeps)
+        reply_config = config if settings.kind != "anthropic" else config.model_copy(update={"api": "chat"})
+        keep_tokens = sampling.logprobs == KEEP_TOKENS
+        self._reader = AnswerReader(
+            reply_config, wire.redactor, sampling.longest_answer, wire.note, keep_tokens=keep_tokens
+        )
         self._replica = config.replicas[0] + BATCHED
 
     def encode(self, custom_id: str, prompt: Prompt, seed: int) -> bytes:
@@ -39,17 +41,17 @@ class BatchService:
 
     def answer(self, result: BatchResult, prompt: Prompt, seed: int, seconds: float, attempts: int) -> Answer:
         """Convert a result into an answer; raises `Failure` or `Rejected` if it is not one."""
-        arrival, seeds = ResponseOrigin(self._replica, seconds, None, attempts), range(seed, seed + 1)
+        origin, seeds = ResponseOrigin(self._replica, seconds, None, attempts), range(seed, seed + 1)
         code, error = result.code, result.error
-        if code == 200 and (carried := find_error(result.payload)) is not None:
-            code, error = error_status(carried), {"error": carried}
+        if code == 200 and (embedded_error := find_error(result.payload)) is not None:
+            code, error = error_status(embedded_error), {"error": embedded_error}
         if code == 200:
-            (answer,) = self._reader.answers(result.payload, prompt, seeds, arrival)
+            (answer,) = self._reader.answers(result.payload, prompt, seeds, origin)
             return answer
         signal = error_signal(
             code, orjson.dumps(error), {}, max_tokens=self._sampling.max_tokens, redactor=self.wire.redactor
         )
-        (answer,) = answers_without_text(signal, seeds, arrival)
+        (answer,) = answers_without_text(signal, seeds, origin)
         return answer
 
 

@@ -1,7 +1,7 @@
-"""Batch services in the formats of OpenAI, Anthropic and OpenRouter, beside the simulated chat API.
+"""Batch services in the formats of OpenAI, Anthropic and OpenRouter, in addition to the simulated chat API.
 
 A batch passes through its service's states within `seconds`, and then has the chat API's answer for each request.
-`BatchHabits` defines what else happens, which depends on a request and its number of repetitions, never on its answer.
+`BatchHabits` defines faults, which depend on a request and its number of repetitions, never on its answer.
 """
 
 import re
@@ -122,21 +122,24 @@ class BatchApi:
         return _json(202 if kind == "beta" else 200, self._batch_status(batch))
 
     def _requests(self, kind: str, body: dict[str, Any]) -> list[dict[str, Any]]:
-        """Each with a custom_id and a body for the chat API."""
+        """The requests, each with a custom_id and a body for the chat API."""
         if kind == "v1/messages":
-            return [{"custom_id": one["custom_id"], "body": _chat_body(one["params"])} for one in body["requests"]]
+            return [
+                {"custom_id": request["custom_id"], "body": _chat_body(request["params"])}
+                for request in body["requests"]
+            ]
         if kind == "beta":
             if next(iter(body)) == "requests":
                 raise ValueError("endpoint and model come before requests")
-            return [{"custom_id": one["custom_id"], "body": one["body"]} for one in body["requests"]]
+            return [{"custom_id": request["custom_id"], "body": request["body"]} for request in body["requests"]]
         if body["completion_window"] != "24h":
             raise ValueError("completion_window must be 24h")
         return [orjson.loads(line) for line in self._files[body["input_file_id"]].splitlines()]
 
     def _file(self, method: str, name: str | None, body: bytes) -> ApiReply:
         if method == "POST":
-            boundary, _, rest = body.partition(b"\r\n")
-            parts = (part.partition(b"\r\n\r\n") for part in (b"\r\n" + rest).split(b"\r\n" + boundary))
+            boundary, _, multipart = body.partition(b"\r\n")
+            parts = (part.partition(b"\r\n\r\n") for part in (b"\r\n" + multipart).split(b"\r\n" + boundary))
             contents = [content.removesuffix(b"\r\n") for head, _, content in parts if b"filename=" in head]
             name = f"file-{len(self._files)}"
             (self._files[name],) = contents
@@ -157,17 +160,17 @@ class BatchApi:
         """Seconds since 1970."""
         return time.time() - self._now() + batch.created
 
-    # -- what comes of it -----------------------------------------------------------------------------------------
+    # -- states and results -----------------------------------------------------------------------------------------
 
     def _word(self, batch: SimulatedBatch) -> str:
         """The state of a batch in OpenAI's words."""
-        age, whole = self._now() - batch.created, self._habits.seconds
+        age, duration = self._now() - batch.created, self._habits.seconds
         if batch.cancelled is not None:
             return "cancelled"
         if batch.fails and batch.kind != "v1/messages":
             return "failed"
-        if age < whole:
-            return "validating" if age < 0.1 * whole else "in_progress" if age < 0.9 * whole else "finalizing"
+        if age < duration:
+            return "validating" if age < 0.1 * duration else "in_progress" if age < 0.9 * duration else "finalizing"
         return "expired" if batch.expires else "completed"
 
     def _batch_status(self, batch: SimulatedBatch) -> dict[str, Any]:
@@ -176,7 +179,7 @@ class BatchApi:
         total, failed = len(batch.requests), sum(not _succeeded(line) for line in lines)
         if batch.kind == "v1/messages":
             return self._message_batch_status(batch, word, lines)
-        said: dict[str, Any] = {
+        status: dict[str, Any] = {
             "id": batch.id,
             "object": "batch",
             "endpoint": batch.endpoint,
@@ -186,32 +189,34 @@ class BatchApi:
         }
         if batch.kind == "beta":
             error = {"message": "too many requests wait"} if word == "failed" else None
-            return said | {"results": lines if word in ENDED else None, "error": error}
-        full = {"code": "token_limit_exceeded", "message": "Enqueued token limit reached", "line": None}
+            return status | {"results": lines if word in ENDED else None, "error": error}
+        queue_error = {"code": "token_limit_exceeded", "message": "Enqueued token limit reached", "line": None}
         if word == "failed":
-            said["errors"] = {"object": "list", "data": [full]}
+            status["errors"] = {"object": "list", "data": [queue_error]}
         files = self._output(batch, lines) if word in ENDED else {}
-        return said | {"metadata": batch.metadata} | files
+        return status | {"metadata": batch.metadata} | files
 
     def _message_batch_status(self, batch: SimulatedBatch, word: str, lines: list[dict[str, Any]]) -> dict[str, Any]:
-        own = {request["custom_id"]: "succeeded" for request in batch.requests}  # what the results leave out, too
-        own |= {line["custom_id"]: line["result"]["type"] for line in lines if line["custom_id"] in own}
-        kinds = Counter(own.values()) if word in ENDED else Counter(processing=len(own))
+        outcomes = {
+            request["custom_id"]: "succeeded" for request in batch.requests
+        }  # including requests missing in the results
+        outcomes |= {line["custom_id"]: line["result"]["type"] for line in lines if line["custom_id"] in outcomes}
+        kinds = Counter(outcomes.values()) if word in ENDED else Counter(processing=len(outcomes))
         counts = {name: kinds[name] for name in ("processing", "succeeded", "errored", "canceled", "expired")}
         created = datetime.fromtimestamp(self._created(batch), UTC).strftime(ISO)
         status = "ended" if word in ENDED else "in_progress"
-        said = {"id": batch.id, "type": "message_batch", "processing_status": status, "created_at": created}
-        return said | {"request_counts": counts}
+        reply = {"id": batch.id, "type": "message_batch", "processing_status": status, "created_at": created}
+        return reply | {"request_counts": counts}
 
     def _output(self, batch: SimulatedBatch, lines: list[dict[str, Any]]) -> dict[str, str]:
         """The files of results that are not empty."""
-        named: dict[str, str] = {}
+        files: dict[str, str] = {}
         for name, good in (("output_file_id", True), ("error_file_id", False)):
             content = b"".join(orjson.dumps(line) + b"\n" for line in lines if _succeeded(line) == good)
             if content:
-                named[name] = f"{batch.id}-{name}"
-                self._files[named[name]] = content
-        return named
+                files[name] = f"{batch.id}-{name}"
+                self._files[files[name]] = content
+        return files
 
     def _results(self, batch: SimulatedBatch) -> ApiReply:
         word = self._word(batch)
@@ -221,7 +226,7 @@ class BatchApi:
         return whole_reply(body, kind=_JSON_LINES)
 
     def _result_lines(self, batch: SimulatedBatch, word: str) -> list[dict[str, Any]]:
-        """The results in arbitrary order, made once."""
+        """The results in arbitrary order, generated once."""
         if batch.lines is None:
             batch.lines = [] if word == "failed" else list(self._make_result_lines(batch, word))
             batch.lines.sort(key=lambda line: hashed_integers(1, "order", line["custom_id"])[0])
@@ -241,23 +246,23 @@ class BatchApi:
 
     def _answer_request(self, batch: SimulatedBatch, custom_id: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
         raw = orjson.dumps(body)
-        about = raw.decode()
-        self._seen[about] += 1
-        times = self._seen[about]
-        if self._habits.meets("left_out", about, times):
+        request_key = raw.decode()
+        self._seen[request_key] += 1
+        times = self._seen[request_key]
+        if self._habits.meets("left_out", request_key, times):
             self._counts["left out"] += 1
             return
-        if self._habits.meets("errored", about, times):
+        if self._habits.meets("errored", request_key, times):
             status, answer = 500, _error("the engine stumbled", "api_error")
         else:
             status, answer = self._complete(batch.endpoint, raw)
         self._counts["answered" if status == 200 else "errored"] += 1
         line = _line(batch.kind, custom_id, status, answer)
         yield line
-        if self._habits.meets("doubled", about, times):
+        if self._habits.meets("doubled", request_key, times):
             yield line
-        if self._habits.meets("strange", about, times):
-            yield line | {"custom_id": f"nobody-{hashed_integers(1, about)[0] % 1000}"}
+        if self._habits.meets("strange", request_key, times):
+            yield line | {"custom_id": f"nobody-{hashed_integers(1, request_key)[0] % 1000}"}
 
 
 def _line(kind: str, custom_id: str, status: int, answer: dict[str, Any]) -> dict[str, Any]:
@@ -265,8 +270,8 @@ def _line(kind: str, custom_id: str, status: int, answer: dict[str, Any]) -> dic
         return {"custom_id": custom_id, "response": {"status_code": status, "body": answer}, "error": None}
     if status == 200:
         return {"custom_id": custom_id, "result": {"type": "succeeded", "message": _message(answer)}}
-    named = "invalid_request_error" if status < 500 else "api_error"
-    inner = {"type": named, "message": answer["error"]["message"]}
+    error_type = "invalid_request_error" if status < 500 else "api_error"
+    inner = {"type": error_type, "message": answer["error"]["message"]}
     return {"custom_id": custom_id, "result": {"type": "errored", "error": {"type": "error", "error": inner}}}
 
 
@@ -307,9 +312,11 @@ def _chat_body(params: dict[str, Any]) -> dict[str, Any]:
     messages = list(params["messages"])
     if "system" in params:
         messages.insert(0, {"role": "system", "content": params["system"]})
-    kept = {name: value for name, value in params.items() if name not in ("system", "stop_sequences", "messages")}
+    chat_params = {
+        name: value for name, value in params.items() if name not in ("system", "stop_sequences", "messages")
+    }
     stop = {"stop": params["stop_sequences"]} if "stop_sequences" in params else {}
-    return kept | stop | {"messages": messages}
+    return chat_params | stop | {"messages": messages}
 
 
 def _error(message: str, kind: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Models that are asked through batch services: the requests of a start, and those that it leaves to the next."""
+"""Models at batch services: the requests of a start, and those that it leaves to the next start."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -17,15 +17,15 @@ from adaptive_eval.supplies.opening import Models, SupplyContext, request_limits
 
 
 class BatchSupply:
-    """The batches of all models that are asked through batch services."""
+    """The batches of all models at batch services."""
 
     def __init__(self, models: Mapping[int, ModelBatches]) -> None:
         self._models = models
         self._model_of: dict[int, ModelBatches] = {}
-        """Who has each request."""
+        """The model's batches of each request."""
 
     def claims(self, keys: Collection[Key]) -> Collection[Key]:
-        """The trials that are in batches which are not over."""
+        """Trials in batches that have not ended."""
         return {key for number, batches in self._models.items() for key in batches.claims(_of_model(keys, number))}
 
     def submit(self, request: Request, *, claimed: bool) -> None:
@@ -34,34 +34,34 @@ class BatchSupply:
         self._models[request.model].submit(request)
 
     def allow(self, request: int, allowed: bool) -> None:
-        """Ask for a lost answer again, or not."""
+        """Request a lost answer again, or not."""
         self._model_of[request].allow(request, allowed=allowed)
 
     def cancel(self, requests: Collection[int]) -> None:
-        """Give requests up, and abandon their batches."""
-        own: defaultdict[ModelBatches, list[int]] = defaultdict(list)
+        """Give up requests, and abandon their batches."""
+        by_model: defaultdict[ModelBatches, list[int]] = defaultdict(list)
         for request in requests:
-            own[self._model_of[request]].append(request)
-        for batches, numbers in own.items():
+            by_model[self._model_of[request]].append(request)
+        for batches, numbers in by_model.items():
             batches.cancel(numbers)
 
     def on_stored(self, keys: Sequence[Key]) -> None:
-        """End the batches whose last answers these are."""
+        """End the batches whose last answers are among these."""
         for number, batches in self._models.items():
             batches.on_stored(_of_model(keys, number))
 
     def on_noted(self, note: Note) -> None:
-        """Hand a batch in once it is on disk that it is planned."""
+        """Submit a batch once its plan is on disk."""
         if note.kind == BatchPlanned.KIND and note.model is not None:
             self._models[note.model].on_planned(str(note.body["key"]))
 
     def leave(self) -> None:
-        """Give back what is in no batch, and leave the batches to the next start."""
+        """Return requests without a batch, and leave the batches to the next start."""
         for batches in self._models.values():
             batches.leave()
 
     def serve(self, demand: Mapping[int, Demand]) -> None:
-        """Go on with the batches of earlier starts, whose requests were claimed by now."""
+        """Continue the batches of earlier starts, whose requests are claimed by now."""
         for batches in self._models.values():
             batches.serve(demand)
 
@@ -70,7 +70,7 @@ class BatchSupply:
         return self._models[model].stats
 
     async def unreachable(self, model: int) -> str | None:
-        """None: a service is asked when it is handed a batch."""
+        """None: the service is called only to submit a batch."""
         return None
 
     async def close(self) -> None:
@@ -80,9 +80,9 @@ class BatchSupply:
 
 
 def open_supply(context: SupplyContext, models: Models) -> BatchSupply:
-    """Open these models, which are asked directly where patience with batches ends."""
+    """Open these models; after `cancel_after` their requests are sent directly."""
     pending = pending_batches(context.events)
-    known = {event.batch for event in events_of_kind(context.events, BatchTaken)}
+    known_ids = {event.batch for event in events_of_kind(context.events, BatchTaken)}
     numbers = {model.name: number for number, model in models.items()}
 
     def note(event: Event) -> None:
@@ -108,7 +108,7 @@ def open_supply(context: SupplyContext, models: Models) -> BatchSupply:
             number=number,
             is_capped=context.is_capped,
         )
-        opened[number].take_over([batch for batch in pending if batch.model == model.name], known)
+        opened[number].take_over([batch for batch in pending if batch.model == model.name], known_ids)
     return BatchSupply(opened)
 
 

@@ -1,7 +1,8 @@
-"""Batches, requests and results in the terms of every service, the protocol of a format, and safe fields of replies.
+"""Batches, requests and results common to all services, the protocol of a format, and safe fields of replies.
 
-A batch is found again by its key, which is in its metadata, if the service has any, and at the start of each request's
-id (`custom_id`), which comes back with the result. An unexpected value in a reply is a `Failure`, or is ignored.
+A batch is found again by its key. The key is in its metadata, if the service supports that, and at the start of each
+request's id (`custom_id`), which is returned with the result. An unexpected value in a reply is a `Failure`, or
+ignored.
 """
 
 import re
@@ -12,11 +13,11 @@ from typing import Protocol
 
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 
-MARK = "adaptive_eval"
+METADATA_KEY = "adaptive_eval"
 """The metadata key for a batch's own key."""
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}")
 """Valid ids from a service: safe within a path."""
-_SHOWN_WORD = 40
+_MAX_WORD_CHARS = 40
 
 
 class BatchStage(StrEnum):
@@ -35,8 +36,8 @@ class BatchState:
 
     id: str
     stage: BatchStage
-    said: str
-    """The service's own word for it."""
+    status: str
+    """The service's own name of the state."""
     key: str | None = None
     """The key in its metadata, if it has any."""
     total: int | None = None
@@ -71,10 +72,10 @@ class BatchResult:
 class BatchFormat(Protocol):
     """A service's format of batches; it raises `Failure` or `Rejected`."""
 
-    most_bytes: int
+    max_bytes: int
 
     def encode(self, custom_id: str, body: Mapping[str, object]) -> bytes:
-        """The request as it is sent, so that its size is known; `body` is that for the chat or completions API."""
+        """The request as sent, so that its size is known; `body` is that of the chat or completions API."""
 
     async def create(self, key: str, requests: Sequence[bytes]) -> BatchState:
         """Submit a batch once: if the reply is lost, it is unknown whether the batch was created."""
@@ -89,34 +90,34 @@ class BatchFormat(Protocol):
         """Ask for a batch to end; its results include what was answered by then."""
 
     async def results(self, state: BatchState) -> list[BatchResult]:
-        """Every result that can be read."""
+        """All valid results."""
 
 
 # -- fields of replies -------------------------------------------------------------------------------------------------
 
 
-def bad(what: str) -> Failure:
+def bad_reply(problem: str) -> Failure:
     """The error for an invalid response of a batch service."""
-    return Failure(FailureKind.BAD_RESPONSE, f"the reply of the batch service is not a batch: {what}")
+    return Failure(FailureKind.BAD_RESPONSE, f"the reply of the batch service is not a batch: {problem}")
 
 
-def require_object(value: object, what: str) -> Mapping[str, object]:
+def require_object(value: object, name: str) -> Mapping[str, object]:
     """The value as an object; raises `Failure` if it is not one."""
     if not isinstance(value, dict):
-        raise bad(f"{what} is of type {type(value).__name__}")
+        raise bad_reply(f"{name} is of type {type(value).__name__}")
     return value
 
 
-def identifier(value: object, what: str) -> str:
+def identifier(value: object, name: str) -> str:
     """A service's id; raises `Failure` if it is invalid."""
     if not isinstance(value, str) or not ID.fullmatch(value):
-        raise bad(f"{what} is not a valid id")
+        raise bad_reply(f"{name} is not a valid id")
     return value
 
 
 def safe_word(value: object) -> str:
     """A service's word, reduced to characters that are safe to show."""
-    return re.sub(r"[^A-Za-z0-9_ -]", "", value)[:_SHOWN_WORD] if isinstance(value, str) else ""
+    return re.sub(r"[^A-Za-z0-9_ -]", "", value)[:_MAX_WORD_CHARS] if isinstance(value, str) else ""
 
 
 def parse_count(value: object) -> int | None:

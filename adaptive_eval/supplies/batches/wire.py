@@ -1,8 +1,8 @@
-"""Calls to a batch service, with retries, except for the one that creates a batch.
+"""Calls to a batch service, with retries, except for the call that creates a batch.
 
-The rules for requests to models hold here: no redirect is followed, no secret is shown, bodies are bounded, and a
-plausible Retry-After is honoured. A batch is created with a single attempt: if the reply is lost, the caller must first
-find out whether there is a batch (`calls`).
+The rules for requests to models apply: no redirect is followed, no secret is shown, bodies are bounded, and a plausible
+Retry-After is honoured. A batch is created with a single attempt: if the reply is lost, the caller must first find out
+whether the batch exists (`calls`).
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from adaptive_eval.base.errors import Unavailable
 from adaptive_eval.endpoints.client import convert_failures, request_headers, unauthorized_hint
 from adaptive_eval.endpoints.failures import (
-    READ,
+    MAX_READ_CHARS,
     Failure,
     FailureKind,
     Refusal,
@@ -31,20 +31,20 @@ from adaptive_eval.endpoints.retry import Retries, believed_wait
 from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.settings import DEFAULT
 from adaptive_eval.endpoints.traffic import Traffic
-from adaptive_eval.endpoints.transport import MOST_BYTES, httpx_timeouts
+from adaptive_eval.endpoints.transport import MAX_BYTES_EXTENSION, httpx_timeouts
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Notice, Sampling
 
 T = TypeVar("T")
 
 CALL_SECONDS = 120.0
 TRANSFER_SECONDS = 3600.0
-"""There may be many requests, and many results."""
+"""Timeout for uploads of requests and downloads of results, which may be large."""
 ANSWER_BYTES = 16 * 1024 * 1024
 RESULT_BYTES = 1024**3
-LONGEST_WAIT = 600.0
-"""Seconds for which one call waits out refusals for lack of room; pollers ask again anyway."""
+MAX_WAIT_SECONDS = 600.0
+"""Seconds for which one call waits out rate limits; polls are repeated anyway."""
 CONFLICT = 409
-"""Status for a request that does not fit the state of a batch; a retry is useless."""
+"""Status for a request that does not fit the state of a batch; retries are useless."""
 
 
 class BatchWire:
@@ -63,15 +63,20 @@ class BatchWire:
         key_header: str | None = None,
     ) -> None:
         """`headers` are those of the format; the key is sent in `key_header`, or else as a bearer token."""
-        own = request_headers(config)
-        self.redactor = request_redactor(own, None if key is None else key.get_secret_value())
-        self._unauthorized = unauthorized_hint(config, own, key)
-        named = {name.lower() for name in own}
-        if key is not None and config.auth is None and not named & {"authorization", key_header}:
+        config_headers = request_headers(config)
+        self.redactor = request_redactor(config_headers, None if key is None else key.get_secret_value())
+        self._unauthorized = unauthorized_hint(config, config_headers, key)
+        header_names = {name.lower() for name in config_headers}
+        if key is not None and config.auth is None and not header_names & {"authorization", key_header}:
             secret = key.get_secret_value()
-            own |= {key_header: secret} if key_header else {"Authorization": f"Bearer {secret}"}
-        sent = {"Accept-Encoding": "identity", "User-Agent": "adaptive-eval", **(headers or {}), **own}
-        self._open = partial(ServerAccess(config, folder).client, sent, ANSWER_BYTES)
+            config_headers |= {key_header: secret} if key_header else {"Authorization": f"Bearer {secret}"}
+        all_headers = {
+            "Accept-Encoding": "identity",
+            "User-Agent": "adaptive-eval",
+            **(headers or {}),
+            **config_headers,
+        }
+        self._open = partial(ServerAccess(config, folder).client, all_headers, ANSWER_BYTES)
         self._http = self._open()
         self._root = root
         self._limits = limits
@@ -86,26 +91,26 @@ class BatchWire:
         """Add a notice for readers, once."""
         self.notices.setdefault(notice)
 
-    async def get(self, path: str, *, whole: bool = False) -> object:
-        """GET a path; with `whole`, the reply may be as large as results."""
-        most, limit = (RESULT_BYTES, TRANSFER_SECONDS) if whole else (ANSWER_BYTES, CALL_SECONDS)
-        return await self._retry(lambda: self._call("GET", path, limit=limit, most=most))
+    async def get(self, path: str, *, large: bool = False) -> object:
+        """GET a path; if `large`, the reply may be as large as results."""
+        max_bytes, limit = (RESULT_BYTES, TRANSFER_SECONDS) if large else (ANSWER_BYTES, CALL_SECONDS)
+        return await self._retry(lambda: self._call("GET", path, limit=limit, max_bytes=max_bytes))
 
     async def post(self, path: str, body: Mapping[str, object]) -> object:
-        """POST a request that may safely arrive twice."""
+        """POST an idempotent request."""
         return await self._retry(lambda: self._call("POST", path, content=orjson.dumps(body)))
 
     async def post_once(self, path: str, body: Mapping[str, object] | bytes) -> object:
-        """Post a request that must not arrive twice: retried only if it has certainly not arrived.
+        """POST a request that must not arrive twice: retried only if it has certainly not arrived.
 
-        It uses a new connection: an idle one may break so that it is unknown whether the request arrived.
+        It uses a new connection: if an idle one breaks, it is unknown whether the request arrived.
         """
         content = body if isinstance(body, bytes) else orjson.dumps(body)
 
         async def attempt() -> object:
-            async with self._open() as fresh:
+            async with self._open() as client:
                 try:
-                    return await self._call("POST", path, content=content, limit=TRANSFER_SECONDS, http=fresh)
+                    return await self._call("POST", path, content=content, limit=TRANSFER_SECONDS, http=client)
                 except Failure as failure:
                     if failure.kind in NEVER_ARRIVED:
                         raise
@@ -124,8 +129,8 @@ class BatchWire:
 
     async def lines(self, path: str) -> list[object]:
         """The values in a file of JSON lines; invalid lines are skipped."""
-        limit, most = TRANSFER_SECONDS, RESULT_BYTES
-        body = await self._retry(lambda: self._fetch("GET", path, limit=limit, most=most))
+        limit, max_bytes = TRANSFER_SECONDS, RESULT_BYTES
+        body = await self._retry(lambda: self._fetch("GET", path, limit=limit, max_bytes=max_bytes))
         return [value for line in body.split(b"\n") if (value := self._line(line)) is not None]
 
     async def close(self) -> None:
@@ -135,8 +140,8 @@ class BatchWire:
     # -- one call ------------------------------------------------------------------------------------------------
 
     async def _retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Retry a call until it is answered, or has failed for as long as the limits allow."""
-        retries = Retries(self._limits, LONGEST_WAIT, DEFAULT, self._clock, Traffic())
+        """Retry a call until it is answered, or the limits are reached."""
+        retries = Retries(self._limits, MAX_WAIT_SECONDS, DEFAULT, self._clock, Traffic())
 
         async def counted_attempt() -> T:
             try:
@@ -144,7 +149,7 @@ class BatchWire:
             except Failure as failure:
                 self.errors[failure.kind.value] = self.errors.get(failure.kind.value, 0) + 1
                 self.last_error = str(failure)
-                failure.wait = believed_wait(failure, LONGEST_WAIT, DEFAULT, self.redactor, self.note)
+                failure.wait = believed_wait(failure, MAX_WAIT_SECONDS, DEFAULT, self.redactor, self.note)
                 await asyncio.sleep(failure.wait or (PAUSE if failure.kind in _PAUSED else 0.0))
                 raise
 
@@ -171,7 +176,7 @@ class BatchWire:
         data: Mapping[str, str] | None = None,
         files: Mapping[str, tuple[str, bytes, str]] | None = None,
         limit: float = CALL_SECONDS,
-        most: int = ANSWER_BYTES,
+        max_bytes: int = ANSWER_BYTES,
         http: httpx2.AsyncClient | None = None,
     ) -> bytes:
         http = http or self._http
@@ -182,7 +187,7 @@ class BatchWire:
             data=data,
             files=files,
             headers=None if content is None else {"Content-Type": "application/json"},
-            extensions={"timeout": httpx_timeouts(limit), MOST_BYTES: most},
+            extensions={"timeout": httpx_timeouts(limit), MAX_BYTES_EXTENSION: max_bytes},
         )
         with convert_failures(self.redactor, limit):
             async with asyncio.timeout(limit):
@@ -205,7 +210,8 @@ class BatchWire:
             return
         if status == CONFLICT:
             raise Refusal(
-                status, f"HTTP {status}: {safe_excerpt(body[:READ].decode('utf-8', 'replace'), self.redactor)}"
+                status,
+                f"HTTP {status}: {safe_excerpt(body[:MAX_READ_CHARS].decode('utf-8', 'replace'), self.redactor)}",
             )
         signal = error_signal(
             status, body, headers, redactor=self.redactor, unauthorized=self._unauthorized
@@ -217,7 +223,7 @@ NEVER_ARRIVED = frozenset({FailureKind.UNREACHABLE, FailureKind.RATE_LIMITED, Fa
 """Failures after which nothing can have been created."""
 _PAUSED = frozenset({FailureKind.UNREACHABLE, FailureKind.TIMED_OUT, FailureKind.STALLED, FailureKind.RATE_LIMITED})
 PAUSE = 1.0
-"""Pause after failures for which a request would go elsewhere at once."""
+"""Pause after failures after which a request to a model would go to another replica at once."""
 
 
 class MaybeCreated(Exception):
