@@ -398,7 +398,7 @@ class Driver:
             await self._close_supplies(machine)
         if self._writing is not None:
             await self._writing
-        if self._gathered and self._failure is None:
+        if (self._gathered or self._draft is not None) and self._failure is None:
             await self._write(machine, thread)
         self._writing = None
         self._events.clear()
