@@ -107,7 +107,7 @@ def test_without_any_extra_every_other_module_can_be_imported_and_models_are_ran
     label = '{"model": "nobody", "question": "q", "trial": 0, "label": "correct"}'
     (bare / "runs/quickstart/labels.jsonl").write_text(label)  # labels count, whether or not they can be given here
     report = python(bare, "-m", "adaptive_eval", "report", "runs/quickstart", "--format", "md", "-o", "-")
-    assert "0 answers have a label" in report.stdout and "Not counted: 1 label" in report.stdout
+    assert "labels were given after these results were written" in report.stdout
 
 
 @pytest.mark.slow

@@ -49,6 +49,14 @@ class CountedRows:
         """`counts` (L, M, K) are all outcomes; `waiting` (L, M) of them wait for a look."""
         self._ids, self._counts, self._waiting, self._weights = ids, counts, waiting, weights
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CountedRows | WrittenRows):
+            return NotImplemented
+        return b",".join(self.parts()) == b",".join(other.parts())
+
+    def __hash__(self) -> int:
+        return hash(b",".join(self.parts()))
+
     def parts(self) -> Iterator[bytes]:
         """JSON of all rows, up to `PART_SIZE` in a part, separated by commas, without brackets."""
         return (self._part(slice(first, first + PART_SIZE)) for first in range(0, len(self._ids), PART_SIZE))
@@ -76,7 +84,7 @@ class WrittenRows:
         self._text = text
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, WrittenRows) and self._text == other._text
+        return self._text == other._text if isinstance(other, WrittenRows) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self._text)

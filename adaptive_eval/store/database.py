@@ -11,6 +11,7 @@ import shlex
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Self
 from urllib.parse import quote
@@ -18,6 +19,7 @@ from urllib.parse import quote
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.base.files import FileLock, closed_on_error, require_plain
 from adaptive_eval.store.errors import DATABASE_FILE, INTACT, VERIFY, damaged, replaced_file, translate_errors
+from adaptive_eval.store.forms import misformed_rows
 from adaptive_eval.store.lock import (
     COMMITTED,
     LOCK_FILE,
@@ -129,7 +131,7 @@ class RunDatabase:
     def require_intact(self) -> None:
         """Raise `StoreError` if a row is not what was written, or the structure of the database is damaged."""
         with translate_errors(self.directory):
-            for row in damaged_rows(self.connection):
+            for row in chain(damaged_rows(self.connection), misformed_rows(self.connection)):
                 raise damaged(self.directory, row)
             for fault in structure_faults(self.connection):
                 raise damaged(self.directory, f"{fault}; {reindex_instructions(self.directory)}")

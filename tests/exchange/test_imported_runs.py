@@ -24,7 +24,7 @@ from adaptive_eval.exchange.export import export
 from adaptive_eval.notes import RunResumed, SettingsChanged, TrialsImported, events_of_kind
 from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.stored import StoredRun, read_counts
+from adaptive_eval.report.stored import read_counts
 from adaptive_eval.report.view import read_view
 from adaptive_eval.running.beginning import stored_plan
 from adaptive_eval.show.changes import diff_runs
@@ -246,7 +246,8 @@ def test_it_serves_another_run_as_r0(site: Site, whole: Whole) -> None:
     ended = site.run(config)
     assert ended.exit_code in FINISHED, ended.stderr
     with closing(RunReader.open(site.directory())) as reader:
-        counts = StoredRun(reader).plan.bench.prior_counts
+        plan = stored_plan(stored_setup(reader.header()), reader, reader.events())
+    counts = plan.bench.prior_counts
     assert counts is not None
     assert set(counts.sum(axis=-1).ravel().tolist()) == {3}
 

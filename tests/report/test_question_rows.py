@@ -88,7 +88,7 @@ def test_what_is_read_is_what_was_written_whatever_things_are_called(results: Re
     write_results(tmp_path, results)
     found = read_results(tmp_path)
     assert found is not None and isinstance(found.questions, WrittenRows)
-    assert found == read_results(tmp_path) and contents(found) == contents(results)
+    assert found == read_results(tmp_path) == results and contents(found) == contents(results)
     assert rows_of(found) == tuple(as_objects(QUESTIONS)) and rows_of(found)[-1].id == f"q{QUESTIONS - 7}"
     again = write_results(tmp_path, found).read_bytes()
     assert json.loads(again) == json.loads(orjson.dumps(results, default=as_json)) | {

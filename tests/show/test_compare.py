@@ -1,9 +1,7 @@
 """Two runs compared: what is the same is not news, and what changed is found."""
 
 import json
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +17,6 @@ from adaptive_eval.report.view import read_view
 from adaptive_eval.show.changes import diff_runs
 from adaptive_eval.show.changes_markdown import changes_markdown
 from adaptive_eval.show.markdown import markdown
-from adaptive_eval.store.errors import DATABASE_FILE
 
 TRIALS = {"min": 12, "max": 12}
 
@@ -66,20 +63,6 @@ def test_the_time_of_servers_is_told_where_the_report_tells_it(site: Site, run_a
     assert view.results is not None and view.results.cost.server_seconds
     told = changes_markdown(diff_runs(view, counts, view, counts), view.weights)
     assert ("server time of all models" in told) == ("server time" in markdown(view)) == (gpus is not None)
-
-
-@pytest.mark.slow
-def test_what_came_in_of_an_incomplete_round_is_not_judged(run_as: RunAs) -> None:
-    directory = run_as("a", trials={"min": 4, "max": 30})
-    with closing(sqlite3.connect(directory / DATABASE_FILE)) as database, database:
-        last = "SELECT max(round) FROM trials"
-        database.execute(f"DELETE FROM trials WHERE round = ({last}) AND model = 1 AND category = 0")
-    view, counts = read_view(directory), read_counts(directory)
-    assert view.results is not None
-    told = {row.name: (row.score, row.sigma, row.trials) for row in view.results.models}
-    assert sum(trials for *_, trials in told.values()) < sum(one.trials for one in view.traffic)
-    for one in diff_runs(view, counts, view, counts).models:
-        assert (one.score_a, one.hi / 1.959964 / 2**0.5, one.trials_a) == pytest.approx(told[one.name])
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ from adaptive_eval.report.log_files import (
     open_log,
     parse_log_json,
 )
-from adaptive_eval.store.verify import MAX_TRIALS
+from adaptive_eval.store.forms import MAX_TRIALS
 
 Row = Mapping[str, Any]
 Rows = Iterator[tuple[str, Row]]
