@@ -26,8 +26,11 @@ if TYPE_CHECKING:
     from adaptive_eval.core.evidence import Evidence
     from scorio.sinf.optimal import Stopping
 
-RESERVE = 0.1
+RESERVE = 0.02
 """The share of a pair's error kept for later horizons. A single look at a finished design keeps none."""
+UNSPENT = 0.15
+"""The share of a pair's error that resting leaves unspent, so that the boundary may spend it. Calibrated by simulating
+whole runs: exact ties are called in 7 to 9.5% of them (benchmarks/ties.md)."""
 MOST_LEFT = 0.9
 """The most error a pair may have left after a change of the horizon, so that the change alone calls nothing."""
 SUREST = 0.999999
@@ -75,6 +78,8 @@ class Optimal:
     worth: float = WORTH
     spacing: Spacing | None = None
     """None: that of the plan (`Plan.deciding_rule`); a rule used alone then holds at any looks."""
+    rests: bool = False
+    """Whether pairs below `futility` rest (`Plan.deciding_rule`). The boundary then spends what resting leaves."""
 
     def __post_init__(self) -> None:
         rule = f"confidence must lie above 0.5 and be at most {SUREST:g}"
@@ -107,7 +112,7 @@ class Optimal:
     @property
     def futility(self) -> float:
         """The least chance of being settled that is worth the whole way to the horizon."""
-        return FUTILITY * min(WORTH / self.worth, 1.0)
+        return FUTILITY * self._keenness
 
     @property
     def ties(self) -> Sequential:
@@ -125,7 +130,14 @@ class Optimal:
         # slightly below, so that rounding in t never hides the first look
         start = self.start * (1.0 - 1e-9) if self.start < 1.0 else 1.0
         alpha = 2.0 * (1.0 - self.confidence) - self.reserve
+        if self.rests:
+            alpha *= 1.0 + UNSPENT * self._keenness
         return optimal_stopping(alpha, start, self.worth, *self._look_spacing)
+
+    @property
+    def _keenness(self) -> float:
+        """How much of the usual resting there is: less if a call is worth more."""
+        return min(WORTH / self.worth, 1.0)
 
     @property
     def _look_spacing(self) -> Spacing:
