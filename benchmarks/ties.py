@@ -1,0 +1,127 @@
+"""How often whole runs call exact ties: the figure that calibrates the rule `optimal`.
+
+Some models of each world are copies of each other. A call between two copies that are neighbours in the final order is
+a false one; at a confidence of 95%, 10% of them may be called.
+
+    python benchmarks/ties.py [--quick] [--runs 2000] [--json PATH] [--markdown PATH]
+"""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from scenarios import Scenario
+from stacked import replay_stacked
+from tables import Check, arguments, conclude, markdown
+
+from adaptive_eval.core import Baseline, Optimal, Pace, Trials
+from adaptive_eval.simulate.worlds import World, binary
+from scorio.moments import FloatArray
+
+PROMISED = 0.10
+SPENT = (0.07, 0.095)
+"""Goal for the highest rate of all worlds: the promise holds, and little of it is left unspent."""
+HEADER = ("questions", "models", "trials.max", "ties called", "setting")
+ABOUT = """
+How often are exact ties called? At most 10% may be, at the default confidence. Runs of whole worlds in which models are
+copies of each other. `python benchmarks/ties.py`.
+"""
+
+
+class Case(NamedTuple):
+    """One world, and how it is run."""
+
+    profile: str
+    questions: int
+    cap: int
+    offsets: tuple[float, ...]
+    """Of each model, in log-odds; equal ones are copies."""
+    setting: str = ""
+    choices: tuple[tuple[str, Any], ...] = ()
+
+
+PAIR = (0.0, 0.0)
+CASES = [
+    Case("spread", 30, 80, PAIR),
+    Case("alike, 0.5", 30, 80, PAIR),
+    Case("alike, 0.9", 30, 80, PAIR),
+    Case("near-deterministic", 30, 80, PAIR),
+    Case("alike, 0.5", 30, 8, PAIR),
+    Case("alike, 0.5", 500, 8, PAIR),
+    Case("spread", 10, 200, PAIR),
+    Case("alike, 0.5", 30, 80, PAIR, "confidence: 80%", (("confidence", 0.80),)),
+    Case("alike, 0.5", 30, 80, PAIR, "confidence: 99%", (("confidence", 0.99),)),
+    Case("alike, 0.5", 30, 80, PAIR, "worth: 1", (("worth", 1.0),)),
+    Case("alike, 0.5", 30, 80, PAIR, "worth: 10", (("worth", 10.0),)),
+    Case("alike, 0.5", 30, 80, PAIR, "three rounds ahead", (("pace", Pace(3)),)),
+    Case("alike, 0.5", 30, 80, (0.0,) * 8),
+    Case("spread", 30, 80, (-0.3, 0.0, 0.0, 0.3)),
+    Case("alike, 0.5", 30, 80, (0.0, 0.0, 0.1, 0.1, 0.2, 0.2, 0.3, 0.3)),
+    Case("alike, 0.5", 30, 40, (-0.15, 0.0, 0.0, 0.15)),
+    Case("alike, 0.5", 30, 80, (0.0,) * 5, "objective: baseline", (("objective", Baseline(0)),)),
+]
+
+
+def success(profile: str, questions: int) -> FloatArray:
+    """The chance of each question that a model at offset 0 is right."""
+    rng = np.random.default_rng(8)
+    match profile:
+        case "spread":
+            return rng.beta(0.6, 0.4, questions)
+        case "near-deterministic":
+            return np.where(rng.random(questions) < 0.5, 0.02, 0.98)
+        case _:
+            return np.full(questions, float(profile.removeprefix("alike, ")))
+
+
+def scenario_of(case: Case) -> Scenario:
+    """The world of a case."""
+    easy = np.clip(success(case.profile, case.questions), 1e-6, 1.0 - 1e-6)
+    odds = np.log(easy / (1.0 - easy)) + np.array(case.offsets)[:, None]
+    return Scenario(case.profile, World(case.profile, binary(1.0 / (1.0 + np.exp(-odds)))), None, case.cap)
+
+
+def rate(case: Case, runs: int) -> float:
+    """The share of comparisons of copies that were called; all that end next to each other count."""
+    scenario = scenario_of(case)
+    trials = Trials(min(scenario.trials.min, case.cap), case.cap)
+    choices = dict(case.choices)
+    rule = Optimal(choices.pop("confidence", 0.95), trials.min / case.cap, choices.pop("worth", 3.0))
+    ended = replay_stacked(scenario, case.setting, runs, rule=rule, trials=trials, **choices)
+    return ended.ties_called
+
+
+def rows_of(runs: int, cases: Sequence[Case]) -> list[tuple[object, ...]]:
+    """A row for each case."""
+    with ProcessPoolExecutor() as pool:
+        rates = list(pool.map(partial(rate, runs=runs), cases))
+    return [
+        (
+            f"{case.questions}, {case.profile}",
+            f"{len(case.offsets)}, {'all alike' if len(set(case.offsets)) == 1 else 'pairs alike'}",
+            case.cap, found, case.setting,
+        )
+        for case, found in zip(cases, rates, strict=True)
+    ]  # fmt: skip
+
+
+def main() -> None:
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=2000, help="seeded runs per row")
+    options = parser.parse_args()
+    runs = 60 if options.quick else options.runs
+    rows = rows_of(runs, CASES[:2] if options.quick else CASES)
+    highest = max(float(str(row[3])) for row in rows if "confidence" not in str(row[4]))
+    low, high = SPENT
+    checks = [Check("most ties called in any world", round(highest, 3), f"{low} to {high}", low <= highest <= high)]
+    conclude(options, "Exact ties that are called", ABOUT, f"{runs} runs per row", markdown(HEADER, rows), checks)
+
+
+if __name__ == "__main__":
+    main()
