@@ -125,11 +125,18 @@ def paths(pairs: int, times: NDArray[np.float64], start: NDArray[np.float64], at
     return looks
 
 
+@pytest.mark.parametrize(("confidence", "more"), [(0.99, 0.1824), (0.95, 0.152), (0.8, 0.038), (0.75, 0.0), (0.6, 0.0)])
+def test_the_less_error_is_allowed_the_more_of_it_resting_leaves(confidence: float, more: float) -> None:
+    assert np.isclose(Optimal(confidence, rests=True).unspent, more) and Optimal(confidence).unspent == 0.0
+    assert np.isclose(Optimal(confidence, worth=6.0, rests=True).unspent, more / 2), "half as many rest"
+
+
+@pytest.mark.slow
 def test_what_resting_leaves_unspent_lowers_the_boundary_by_as_much_and_no_longer_horizon_gets_it() -> None:
     """The oracle is the rule itself, at the confidence that spends as much without rests."""
-    for confidence, more in ((0.95, 0.152), (0.8, 0.038), (0.75, 0.0), (0.6, 0.0)):
-        resting = Optimal(confidence, 1.0 / 20.0, spacing=Spacing(1.0), rests=True)
-        plain = replace(resting, confidence=1.0 - (1.0 - confidence) * (1.0 + more), rests=False)
+    for confidence, more in ((0.95, 0.152), (0.75, 0.0)):
+        resting = replace(RULE, confidence=confidence, rests=True)
+        plain = replace(RULE, confidence=1.0 - (1.0 - confidence) * (1.0 + more))
         looks = paths(200, np.linspace(0.05, 0.6, 12), np.zeros(200), 0.0, 5)
         for look in looks:
             assert np.allclose(resting.boundary(look), plain.boundary(look), atol=1e-3)
