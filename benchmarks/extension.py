@@ -96,7 +96,9 @@ def _life(wins: NDArray[np.int32], horizons: Sequence[int], kind: Kind, futility
     pairs = wins.shape[1] // 2
     start, step = LEAST / horizons[0], 1.0 / horizons[0]
     rule: Rule = (
-        Optimal(start=start, spacing=Spacing(0.0, 2.0 * step, 0.5 * step)) if kind is Optimal else kind(start=start)
+        Optimal(start=start, spacing=Spacing(0.0, 2.0 * step, 0.5 * step), rests=True)
+        if kind is Optimal
+        else kind(start=start)
     )
     call, trials = np.zeros(pairs, np.int8), np.full(pairs, LEAST)
     looked: list[Evidence] = []

@@ -39,6 +39,8 @@ class Ended:
     """A neighbour of another score was called the wrong way."""
     parted: NDArray[np.bool_]
     """Exactly equal neighbours were told apart."""
+    ties: NDArray[np.int_]
+    """(runs, 2): how many neighbours are exactly equal, and how many of these were told apart."""
     errors: FloatArray
     """(runs, L)."""
     standardised: FloatArray
@@ -48,6 +50,12 @@ class Ended:
     def wrong(self) -> float:
         """The share of runs with a wrong call of either kind."""
         return float((self.misordered | self.parted).mean())
+
+    @property
+    def ties_called(self) -> float:
+        """The share of exactly equal neighbours that were told apart."""
+        equal, parted = self.ties.sum(axis=0)
+        return float(parted / max(equal, 1))
 
     @property
     def bias(self) -> float:
@@ -98,6 +106,14 @@ def _judged(scenario: Scenario, setup: str, plan: Plan, ends: Sequence[StackedEn
         ]
         for end in ends
     ]
+    equal = [
+        [
+            pair.verdict is Verdict.RESOLVED
+            for pair in end.comparisons
+            if pair.worse is not None and abs(truth[pair.better] - truth[pair.worse]) <= EQUAL
+        ]
+        for end in ends
+    ]
     return Ended(
         scenario=scenario,
         setup=setup,
@@ -105,6 +121,7 @@ def _judged(scenario: Scenario, setup: str, plan: Plan, ends: Sequence[StackedEn
         called=np.array([len(run) for run in leads], dtype=float),
         misordered=np.array([any(lead < -EQUAL for lead in run) for run in leads]),
         parted=np.array([any(abs(lead) <= EQUAL for lead in run) for run in leads]),
+        ties=np.array([(len(run), sum(run)) for run in equal]),
         errors=errors,
         standardised=errors / found.sigma().reshape(errors.shape),
     )

@@ -43,7 +43,7 @@ def times_to_decision(
             return np.asarray(times_to_decision(evidence, rule, judging)[at])
         evidence = evidence.at_positions(at)
     most = 1.0 / np.clip(evidence.information, 1e-6, 1.0)
-    times, futility = most.copy(), judging.futility_under(rule, evidence)
+    times, futility = most.copy(), judging.futility_under(rule)
     found = np.zeros(len(most), dtype=bool)
     for step in range(1, STEPS + 1):
         u = most ** (step / STEPS)

@@ -111,13 +111,9 @@ class Judging:
         chance = self.futility is None or 0.0 <= self.futility < 1.0
         require(chance, "futility must lie in [0, 1), or be None for never", self.futility)
 
-    def futility_under(self, rule: Rule, evidence: Evidence) -> float | None:
-        """`futility`, or that of a rule that gives comparisons up itself, unless such pairs may be certified as tied.
-
-        A gate also keeps `futility`: resting pairs could only go on when others change the order, and a gate has none.
-        """
-        others_may_reopen = not self.delta and evidence.margin is None
-        return rule.futility if is_giving_up(rule) and others_may_reopen else self.futility
+    def futility_under(self, rule: Rule) -> float | None:
+        """`futility`, or that of a rule whose pairs rest."""
+        return rule.futility if is_giving_up(rule) and rule.rests else self.futility
 
 
 class Criteria(NamedTuple):

@@ -168,7 +168,7 @@ def judge_look(
         reach,
         available=available,
         spent=level.exhausted(evidence) if has_error_left(level) else np.zeros(len(evidence.z), bool),
-        futility=judging.futility_under(level, evidence),
+        futility=judging.futility_under(level),
         unknown_decide=pairs_decided_by_unknown(ways, level, judging),
         as_graded=None if len(ways) == 1 else forecast(ways[0], level, judging.delta, reach, given_up),
     )

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from adaptive_eval.core.evidence import Evidence
     from scorio.sinf.optimal import Stopping
 
-RESERVE = 0.1
+RESERVE = 0.02
 """The share of a pair's error kept for later horizons. A single look at a finished design keeps none."""
+UNSPENT = 0.19
+"""What resting leaves of a pair's error, as a share of it, where that error is small (`Optimal.unspent`)."""
 MOST_LEFT = 0.9
 """The most error a pair may have left after a change of the horizon, so that the change alone calls nothing."""
 MAX_CONFIDENCE = 0.999999
@@ -75,6 +77,8 @@ class Optimal:
     worth: float = WORTH
     spacing: Spacing | None = None
     """None: that of the plan (`Plan.deciding_rule`); a rule used alone then holds at any looks."""
+    rests: bool = False
+    """Whether pairs below `futility` rest (`Plan.deciding_rule`). The boundary then spends what that leaves."""
 
     def __post_init__(self) -> None:
         rule = f"confidence must lie above 0.5 and be at most {MAX_CONFIDENCE:g}"
@@ -99,15 +103,18 @@ class Optimal:
         return self._stopping().chance_left(evidence.z, evidence.information)
 
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedOptimal:
-        """The rule under a new horizon: each pair has the reserve, plus its remaining error unless it was given up."""
+        """The rule under a new horizon: each pair has the reserve, plus its remaining error unless it was given up.
+
+        A pair that rested goes on now, so it has not left what the boundary spends of the error of resting pairs.
+        """
         given_up = np.any([self.gives_up(look) for look in looks], axis=0)
-        left = np.where(given_up, 0.0, self.chance_left(looks[-1])) + self.reserve
+        left = np.where(given_up, 0.0, self.chance_left(looks[-1]) / (1.0 + self.unspent)) + self.reserve
         return _continued(self, left, now, self.ties.extended(looks, now, delta))
 
     @property
     def futility(self) -> float:
         """The least chance of being settled that is worth the whole way to the horizon."""
-        return FUTILITY * min(WORTH / self.worth, 1.0)
+        return FUTILITY * self._keenness
 
     @property
     def ties(self) -> Sequential:
@@ -117,15 +124,35 @@ class Optimal:
     @property
     def reserve(self) -> float:
         """A pair's error, if it were an exact tie, that is kept for later horizons."""
-        return RESERVE * 2.0 * (1.0 - self.confidence) if self.start < 1.0 else 0.0
+        return RESERVE * self._alpha if self.start < 1.0 else 0.0
+
+    @property
+    def unspent(self) -> float:
+        """The share of a pair's error that resting leaves unspent; the boundary spends that much more.
+
+        It falls with `futility`, and with the error alpha that is allowed: the lower the boundary, the sooner a pair
+        is called, and the less resting keeps it from. At alpha = 0.5 nothing is left. Calibrated by whole runs at
+        confidences of 80 to 99% (benchmarks/ties.md).
+        """
+        return UNSPENT * self._keenness * max(1.0 - 2.0 * self._alpha, 0.0) if self.rests else 0.0
 
     def _stopping(self) -> Stopping:
         from scorio.sinf.optimal import optimal_stopping
 
         # slightly below, so that rounding in t never hides the first look
         start = self.start * (1.0 - 1e-9) if self.start < 1.0 else 1.0
-        alpha = 2.0 * (1.0 - self.confidence) - self.reserve
+        alpha = (self._alpha - self.reserve) * (1.0 + self.unspent)
         return optimal_stopping(alpha, start, self.worth, *self._look_spacing)
+
+    @property
+    def _alpha(self) -> float:
+        """The error that is allowed: the chance that an exact tie is called."""
+        return 2.0 * (1.0 - self.confidence)
+
+    @property
+    def _keenness(self) -> float:
+        """How much of the usual resting there is: less if a call is worth more."""
+        return min(WORTH / self.worth, 1.0)
 
     @property
     def _look_spacing(self) -> Spacing:

@@ -248,7 +248,9 @@ class Plan:
         rule = self.rule if self.objective.rule is None else self.objective.rule
         if isinstance(rule, Optimal) and rule.spacing is None:
             spacing = self.spacing
-            rule = rule.ties if spacing is None else replace(rule, spacing=spacing)
+            # a pair that may be certified as tied has a reason to go on; a gate has no others that could reopen a pair
+            rests = not self.judging.delta and self.objective.margin is None
+            rule = rule.ties if spacing is None else replace(rule, spacing=spacing, rests=rests)
         margin = self.objective.margin
         if is_giving_up(rule) and (self.judging.familywise or self.coupled or (margin is not None and margin.parts)):
             rule = rule.ties

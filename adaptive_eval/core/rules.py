@@ -97,6 +97,10 @@ class GivingUp(Rule, Protocol):
         """Whether each pair ends here for good without a call."""
 
     @property
+    def rests(self) -> bool:
+        """Whether pairs whose chance of being settled is too small rest."""
+
+    @property
     def futility(self) -> float:
         """The value of `Judging.futility` under this rule."""
 

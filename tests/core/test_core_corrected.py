@@ -168,7 +168,7 @@ def test_comparisons_with_a_value_and_precision_are_judged_by_corrected_scores()
 
 def test_a_gate_follows_the_corrected_scores() -> None:
     run = ended(Gate(Margin(1, 0.1)))
-    plain, found = run.result(), run.result(correction([-0.6, 0.0, 0.4]))
+    plain, found = run.result(), run.result(correction([-0.6, 0.0, 0.5]))
     assert plain is not None and verdicts(plain) == {(0, 1): RESOLVED, (1, 2): RESOLVED}
     assert found is not None and verdicts(found) == {(1, 0): RESOLVED, (2, 1): RESOLVED}
     undecided = run.result(correction([-0.3, 0.0, 0.0], 0.05))

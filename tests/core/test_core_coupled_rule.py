@@ -86,7 +86,7 @@ def test_a_run_has_it_where_seeds_are_shared_and_the_rule_is_its_own() -> None:
     plan = Plan(bench, Pairs(((0, 1),)), coupled=True)
     assert plan.deciding_rule == CoupledSequential.from_rule(Sequential())
     alone = replace(plan, coupled=False)
-    assert alone.deciding_rule == Optimal(spacing=alone.spacing)
+    assert alone.deciding_rule == Optimal(spacing=alone.spacing, rests=True)
 
 
 def gated(plan: Plan, seed: int, earlier: bool) -> int:

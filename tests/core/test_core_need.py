@@ -82,7 +82,7 @@ def sizes(controller: Controller, answers: Answers) -> list[dict[int, int]]:
 
 def test_rounds_are_whole_sets_of_questions_and_few() -> None:
     chosen = plan(Pace(share=0.8, opening=16), models=3)
-    answers = Answers(chosen, 3, skill=lambda model, question: 0.45 + 0.07 * model)
+    answers = Answers(chosen, 3, skill=lambda model, question: 0.45 + 0.05 * model)
     controller = Controller(chosen)
     found = sizes(controller, answers)
     assert found[0] == dict.fromkeys(range(3), 16 * QUESTIONS)

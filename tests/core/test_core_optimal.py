@@ -13,7 +13,7 @@ from scipy.stats import binom
 from adaptive_eval.core import Bench, Controller, Judging, Objective, Optimal, Outcome, Pace, Plan, Trials, Verdict
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.objectives import Baseline, Best, Gate, Pairs, Ranking, Threshold, TopK
-from adaptive_eval.core.optimal import ContinuedOptimal, Spacing
+from adaptive_eval.core.optimal import MOST_LEFT, ContinuedOptimal, Spacing
 from adaptive_eval.core.rules import is_correctable, is_giving_up
 from adaptive_eval.core.settings import Margin
 from adaptive_eval.core.stages import StageBefore, extended
@@ -123,6 +123,28 @@ def paths(pairs: int, times: NDArray[np.float64], start: NDArray[np.float64], at
         z = (x / np.sqrt(t)).tolist()
         looks.append(evidence(pairs, z, [t] * pairs, [0.05] * pairs, reference=True))
     return looks
+
+
+@pytest.mark.parametrize(("confidence", "more"), [(0.99, 0.1824), (0.95, 0.152), (0.8, 0.038), (0.75, 0.0), (0.6, 0.0)])
+def test_the_less_error_is_allowed_the_more_of_it_resting_leaves(confidence: float, more: float) -> None:
+    assert np.isclose(Optimal(confidence, rests=True).unspent, more) and Optimal(confidence).unspent == 0.0
+    assert np.isclose(Optimal(confidence, worth=6.0, rests=True).unspent, more / 2), "half as many rest"
+
+
+@pytest.mark.slow
+def test_what_resting_leaves_unspent_lowers_the_boundary_by_as_much_and_no_longer_horizon_gets_it() -> None:
+    """The oracle is the rule itself, at the confidence that spends as much without rests."""
+    for confidence, more in ((0.95, 0.152), (0.75, 0.0)):
+        resting = replace(RULE, confidence=confidence, rests=True)
+        plain = replace(RULE, confidence=1.0 - (1.0 - confidence) * (1.0 + more))
+        looks = paths(200, np.linspace(0.05, 0.6, 12), np.zeros(200), 0.0, 5)
+        for look in looks:
+            assert np.allclose(resting.boundary(look), plain.boundary(look), atol=1e-3)
+        now = replace(looks[-1], information=looks[-1].information / 2.0)
+        given_up = np.any([plain.gives_up(look) for look in looks], axis=0)
+        had = np.where(given_up, 0.0, plain.chance_left(looks[-1]) / (1.0 + more)) + resting.reserve
+        left = resting.extended(looks, now, 0.0).remaining_error(now)
+        assert np.allclose(left, np.minimum(had, MOST_LEFT), atol=2e-3)
 
 
 @pytest.mark.release

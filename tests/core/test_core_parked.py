@@ -124,8 +124,19 @@ def test_the_overrun_of_models_that_were_waited_for_enters_scores_and_calls_stan
     rows, old = ({row.model: row for row in found.models} for found in (after, before))
     assert rows[waited].sigma < old[waited].sigma
     assert all(rows[model] == old[model] for model in rows if model != waited and rows[model].rank == old[model].rank)
-    called = {(pair.verdict.better, pair.verdict.worse): pair.called for pair in before.comparisons if pair.called}
-    assert called.items() <= {(p.verdict.better, p.verdict.worse): p.called for p in after.comparisons}.items()
+    then, now = (
+        {(p.verdict.better, p.verdict.worse): p.called for p in found.comparisons} for found in (before, after)
+    )
+    assert all(then[pair] == now[pair] for pair in then.keys() & now.keys())
+    assert one.last_look is not None
+    called = one.last_look.memory.call.reshape(-1)
+    signs = dict(
+        zip(zip(*(side.tolist() for side in one.plan.judged_pairs), strict=True), called.tolist(), strict=True)
+    )
+    for better, worse in now:  # the order may have changed, and with it who is next to whom
+        assert worse is not None
+        sign = signs[better, worse] if better < worse else -signs[worse, better]
+        assert sign == (0 if now[better, worse] is None else 1)
     assert not any(pair.verdict.verdict is Verdict.OPEN for pair in after.comparisons), "nothing more is asked"
 
 

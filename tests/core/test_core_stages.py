@@ -236,7 +236,8 @@ def test_another_pace_leaves_each_pair_the_error_that_it_has() -> None:
     rule, pair = wide.taker.rule, before.taker.rule
     assert is_giving_up(pair) and not is_giving_up(rule) and not wide.extensions
     assert before.last_look is not None
-    assert np.all(rule.remaining_error(before.last_look.evidence) <= 0.1 + 1e-9)
+    evidence = before.last_look.evidence
+    assert np.all(rule.remaining_error(evidence) <= pair.chance_left(evidence) + pair.reserve)
     same = Controller(after(before, plan(3, policy=Uniform())))
     assert same.taker.rule is pair, "a built-in policy keeps the spacing"
 
