@@ -407,7 +407,7 @@ class Machine:
                 if model not in self.aside:
                     reason = lost.reason
                     if lost.cause is Cause.GRADER and model in self.ungraded:
-                        reason = "{}; for example on question {}: {}".format(reason, *self.ungraded[model])
+                        reason = "{}; on question {}: {}".format(reason, *self.ungraded[model])
                     self._emit(Note(CORE_SET_ASIDE, model, {"cause": lost.cause.value, "reason": reason}))
         self._raise_alarms(has_looked=bool(looks))
         if looks and self.is_live:

@@ -370,4 +370,6 @@ def _select(directory: Path, query: str) -> list[Any]:
     if not path.exists():
         return []
     with closing(sqlite3.connect(path)) as connection:
+        if not connection.execute("SELECT 1 FROM sqlite_master").fetchone():  # killed before it had tables
+            return []
         return connection.execute(query).fetchall()
