@@ -24,7 +24,7 @@ from stacked import Ended, replay_stacked
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.core.optimal import Optimal
-from adaptive_eval.study.fixed import Z, first_outcomes, fixed_calls, smallest_fixed
+from adaptive_eval.study.fixed import Z_95, first_outcomes, fixed_calls, smallest_fixed
 from scorio.moments import FloatArray
 
 FIXED_DRAWS = 20
@@ -86,7 +86,7 @@ def sample_variance_calls(scenario: Scenario, seed: int) -> FloatArray:
     variances = (around / np.maximum(number - 1, 1)).mean(axis=1) / questions
     order = np.argsort(-scores, axis=0, kind="stable")
     scores, variances = (np.take_along_axis(one, order, axis=0) for one in (scores, variances))
-    apart = scores[:-1] - scores[1:] >= Z * np.sqrt(variances[:-1] + variances[1:])
+    apart = scores[:-1] - scores[1:] >= Z_95 * np.sqrt(variances[:-1] + variances[1:])
     apart &= scores[:-1] > scores[1:]
     apart[:, 0] = False
     return np.asarray(apart.sum(axis=0), dtype=np.float64)
