@@ -31,8 +31,8 @@ FAVOURS: tuple[Optimize, ...] = ("cost", "time")
 ALIKE = 0.1
 """Mean calls that differ by less are as many."""
 OTHERS = (
-    ("share 0.5, opening 0.2", Pace(share=0.5, opening=16, even=True)),
-    ("share 1.0, opening 0.3", Pace(share=1.0, opening=24, even=True)),
+    ("share 0.5, opening 0.2", Pace(share=0.5, opening=16, fixed_round_time=True)),
+    ("share 1.0, opening 0.3", Pace(share=1.0, opening=24, fixed_round_time=True)),
 )
 HEADER = ("set", "pace", "trials", "price at list", "price in batches", "looks", "called", "wrong")
 EXPLAINED = """\

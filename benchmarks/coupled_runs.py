@@ -76,7 +76,7 @@ def carried_out(plan: Plan, pool: Outcomes, shared: bool, equal: bool, seed: int
     while controller.finished is None:
         asks = controller.ask(10**6)
         controller.tell(Outcome(a.model, a.question, a.trial, int(table[a.model, a.question, a.trial])) for a in asks)
-    standing, look = controller.standing, controller.latest_look()
+    standing, look = controller.last_look, controller.latest_look()
     assert standing is not None and look is not None
     (pair,), evidence = look.comparisons, standing.evidence
     given = plan.objective.margin.delta if plan.objective.margin else 0.0

@@ -127,7 +127,7 @@ def carried_out(p: FloatArray, block: int, most: int, seed: int) -> Run:
             begun = time.process_time()
             controller.tell_round(one, counts)
             slowest = max(slowest, time.process_time() - begun)
-    standing = controller.standing
+    standing = controller.last_look
     assert standing is not None
     evidence, call, estimates = standing.evidence, standing.memory.call, standing.estimates
     ahead = np.sign(truth[evidence.first] - truth[evidence.second])

@@ -46,7 +46,7 @@ from adaptive_eval.simulate.worlds import (
     with_mean,
 )
 from adaptive_eval.study.drive import drive
-from adaptive_eval.study.pilot import GUESSED_WRONG, AnswerUsage
+from adaptive_eval.study.pilot import GUESSED_WRONG_FACTOR, AnswerUsage
 from adaptive_eval.study.scenario import Scenario, ServiceCosts
 from adaptive_eval.study.simulated import simulate_run, simulate_side_by_side, tape_of_world
 from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chances
@@ -125,7 +125,7 @@ class Case(NamedTuple):
     pilot: int = 0
     """Its trials a question; 0: none, worlds are drawn from the stated prior."""
     optimize: Optimize = "cost"
-    wrong: float = GUESSED_WRONG
+    wrong: float = GUESSED_WRONG_FACTOR
     """How many times as long wrong answers take in the run."""
     raised: bool = False
     """The run ended at half of its horizon, and goes on."""
@@ -168,12 +168,12 @@ def tried(case: Case, seed: int) -> Trial:
     else:
         drawn = prior_chances(WorldPrior(), bench.models, bench.questions, world.weights, DRAWS, rng)
     plan = scenario.plan(Budget())
-    told = scenario.served if counts.any() else _served(world.weights, GUESSED_WRONG)
+    told = scenario.served if counts.any() else _served(world.weights, GUESSED_WRONG_FACTOR)
     if can_stand_side_by_side(plan):
         runs = simulate_side_by_side(plan, dict(enumerate(drawn)), told, seed)
     else:
         runs = [simulate_run(plan, chances, told, (seed, number)) for number, chances in enumerate(drawn)]
-    real = simulate_run(plan, world.chances, scenario.served, (seed, REAL), timed=plan.pace.held)
+    real = simulate_run(plan, world.chances, scenario.served, (seed, REAL), timed=plan.pace.dedicated_servers)
     ends = np.quantile([run.trials for run in runs], QUANTILES, method="weibull")
     return Trial(tuple(ends.tolist()), real.trials)
 

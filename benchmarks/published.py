@@ -102,7 +102,7 @@ def _in_the_midst(scenario: Scenario, runs: int) -> Ties:
         for seed in range(runs):
             twin = seed % len(chances)
             world = World("midst", binary(np.concatenate([chances, chances[twin : twin + 1]])))
-            standing = _run(chosen, world, seed).standing
+            standing = _run(chosen, world, seed).last_look
             assert standing is not None
             at = standing.evidence.plain_positions(np.array([[twin, len(chances)]]))
             called += int(standing.memory.call[at][0] != 0)

@@ -112,7 +112,7 @@ def replay(scenario: Scenario, plan: Plan, seed: int) -> Run:
     """One seeded replay. A wrong call names the worse model, or parts an exact tie."""
     controller = drive(Controller(plan), scenario.tape(seed), costs=scenario.costs)
     truth = scenario.world.truth
-    standing, look, result = controller.standing, controller.looks[-1], controller.result()
+    standing, look, result = controller.last_look, controller.looks[-1], controller.result()
     assert standing is not None
     assert result is not None
     evidence, call = standing.evidence, standing.memory.call

@@ -10,7 +10,7 @@ from scenarios import Scenario
 
 from adaptive_eval.core import Plan
 from adaptive_eval.core.evidence import estimate
-from adaptive_eval.core.stack import MOST_CELLS, RunStack, StackedEnd, SummedTapes, can_stand_side_by_side
+from adaptive_eval.core.stack import MAX_CELLS, RunStack, StackedEnd, SummedTapes, can_stand_side_by_side
 from adaptive_eval.core.types import Verdict
 from scorio.moments import IntArray
 
@@ -70,7 +70,7 @@ def play_stacked(scenario: Scenario, plan: Plan, runs: int) -> list[Played]:
     if not can_stand_side_by_side(plan):
         raise ValueError(f"{plan.deciding_rule} or {plan.judging} needs a controller for each run")
     models, questions, _ = scenario.world.p.shape
-    at_once = max(MOST_CELLS // (models * questions), 1)
+    at_once = max(MAX_CELLS // (models * questions), 1)
     played: list[Played] = []
     for begin in range(0, runs, at_once):
         played += _side_by_side(scenario, plan, range(begin, min(begin + at_once, runs)))

@@ -26,13 +26,13 @@ class Moments(NamedTuple):
     var: FloatArray
 
 
-FEW = 8
-"""Categories that are added one by one: along a short last axis that takes a fifth of the time of a sum."""
+MIN_SUM_CATEGORIES = 8
+"""Fewer categories are added one by one: along a short last axis that takes a fifth of the time of a sum."""
 
 
 def over_categories(n: CountArray) -> NDArray[Any]:
     """sum_k n_qk, (..., K) to (...): to the last bit what `sum` gives."""
-    if n.shape[-1] >= FEW:
+    if n.shape[-1] >= MIN_SUM_CATEGORIES:
         return np.asarray(n.sum(axis=-1))
     total: NDArray[Any] = n[..., 0].astype(np.float64 if n.dtype.kind == "f" else np.int64)
     for category in range(1, n.shape[-1]):
@@ -42,7 +42,7 @@ def over_categories(n: CountArray) -> NDArray[Any]:
 
 def over_questions(n: CountArray) -> NDArray[Any]:
     """sum_q n_qk, (..., M, K) to (..., K): the same as `sum` of whole counts, whose order changes nothing."""
-    if n.dtype.kind == "f" or n.shape[-1] >= FEW:
+    if n.dtype.kind == "f" or n.shape[-1] >= MIN_SUM_CATEGORIES:
         return np.asarray(n.sum(axis=-2))
     return np.stack([n[..., category].sum(axis=-1) for category in range(n.shape[-1])], axis=-1)
 

@@ -13,7 +13,7 @@ from adaptive_eval.cli.shared import MAX_LINE
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.prepare import PreparedRun, asked_by_inspect
 from adaptive_eval.core import Plan
-from adaptive_eval.core.answer_alarms import MOST_CUT
+from adaptive_eval.core.answer_alarms import MAX_CUT_SHARE
 from adaptive_eval.endpoints.types import Answer, Health
 from adaptive_eval.graders.rubric import Rubric, grades_cut_answers
 from adaptive_eval.graders.types import Grade
@@ -165,7 +165,7 @@ def _cut_lines(tried: Sequence[TriedAnswer]) -> Iterator[str]:
     if shares:
         yield (
             f"warn  {first_few(shares, MAX_NAMED_MODELS)} were cut off, and a run stops if more than "
-            f"{MOST_CUT:.0%} of a model's answers are: raise sampling.max_tokens, or add a category "
+            f"{MAX_CUT_SHARE:.0%} of a model's answers are: raise sampling.max_tokens, or add a category "
             "`when: {truncated: true}` to the rubric"
         )
 

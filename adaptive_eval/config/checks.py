@@ -21,7 +21,7 @@ from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.config.run import SOURCES, ModelConfig, PriorConfig, RunConfig
 from adaptive_eval.core.entries import Entry, Option, OptionType
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
-from adaptive_eval.core.settings import LEAST_DRAWN
+from adaptive_eval.core.settings import MIN_BLOCK_SIZE
 from adaptive_eval.endpoints.types import KEEP_TOKENS, Sampling
 from adaptive_eval.graders.by_benchmark import (
     InspectScores,
@@ -250,7 +250,7 @@ points."""
 
 def may_draw(config: RunConfig) -> bool:
     """Whether trials.draw could be set without a conflict."""
-    trials = config.trials.model_copy(update={"draw": LEAST_DRAWN, "optimize": "cost"})
+    trials = config.trials.model_copy(update={"draw": MIN_BLOCK_SIZE, "optimize": "cost"})
     beginning = config.models, config.prior, config.report
     return config.trials.draw is None and not [*check_drawn(trials, config.objective, config.stopping, *beginning)]
 

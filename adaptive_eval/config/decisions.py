@@ -24,7 +24,7 @@ from adaptive_eval.config.problems import did_you_mean
 from adaptive_eval.core.entries import Entry, OptionType
 from adaptive_eval.core.near_best import MARGIN, NEAR_BEST
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
-from adaptive_eval.core.settings import LEAST_DRAWN
+from adaptive_eval.core.settings import MIN_BLOCK_SIZE
 from adaptive_eval.graders.rubric import RubricConfig
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _built_in_or_plug_in(entries: Entries, what: str) -> Any:
         raise config_error(f"must be {what}: {', '.join(entries)}", hint)
 
     choices = [{"enum": list(entries)}, {"type": "string", "pattern": SPECIFICATION}]
-    descriptions = "; ".join(f"{entry.name}: {entry.gist}" for entry in entries.values())
+    descriptions = "; ".join(f"{entry.name}: {entry.summary}" for entry in entries.values())
     return Annotated[
         str,
         AfterValidator(check_name),
@@ -107,7 +107,7 @@ def _add_option_keys(section: type[Section]) -> Any:
     fields: dict[str, Any] = {
         name: (
             Annotated[OPTION_TYPES[option.type] | None, AfterValidator(check_fits_kind)],
-            Field(None, description=option.says, validate_default=True),
+            Field(None, description=option.description, validate_default=True),
         )
         for name, option in options.items()
     }
@@ -189,8 +189,10 @@ class StoppingConfig(Section):
         if not 0.5 < confidence < 1.0:
             raise config_error("must be between 0.5 and 1", "for 95 percent write 0.95 or 95%")
         rule = RULES.get(str(info.data.get("rule")))
-        if rule is not None and confidence > rule.surest:
-            raise config_error(f"must be at most {rule.surest:g} for the rule {rule.name}", "lower it, or use anytime")
+        if rule is not None and confidence > rule.max_confidence:
+            raise config_error(
+                f"must be at most {rule.max_confidence:g} for the rule {rule.name}", "lower it, or use anytime"
+            )
         return confidence
 
     @field_validator("familywise")
@@ -237,7 +239,7 @@ class TrialsConfig(Section):
     it is at least 15% of `max`, with batches 30%."""
     max: Count = Field(80, ge=1, le=MOST_TRIALS)
     """Most trials of each question (on average over the questions): the horizon."""
-    draw: Count | None = Field(None, ge=LEAST_DRAWN)
+    draw: Count | None = Field(None, ge=MIN_BLOCK_SIZE)
     """Questions between two looks, for benchmarks of thousands of questions: each is asked once (min and max are 1), in
     random order (`questions.shuffle`). The run ends when its comparisons are decided, usually long before the last
     question; scores are estimates for all questions. `questions.limit` is the most to ask."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.core.account import SEEN_MARGIN
+from adaptive_eval.core.account import RESERVE_FACTOR
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.graders.by_benchmark import grader_that_asks
 from adaptive_eval.graders.judge import Judge
@@ -25,8 +25,8 @@ def unbounded_models(plan: Plan, names: Sequence[str]) -> Iterator[str]:
     if open_ := [name for name, worst in zip(names, plan.bench.worst_cost, strict=True) if worst.is_unbounded]:
         caps = " and ".join(f"budget.{key}" for key in ("tokens", "usd") if getattr(plan.budget, key) is not None)
         yield (
-            f"no max_tokens: for {', '.join(open_)} caps reserve {SEEN_MARGIN:g} times the largest answer so far, and "
-            f"the first answer is requested alone. {caps} may be exceeded by longer answers in flight. Set "
+            f"no max_tokens: for {', '.join(open_)} caps reserve {RESERVE_FACTOR:g} times the largest answer so far, "
+            f"and the first answer is requested alone. {caps} may be exceeded by longer answers in flight. Set "
             "sampling.max_tokens: then no cap is exceeded, and the cost of the first round is known"
         )
 

@@ -90,9 +90,9 @@ def make_pace(trials: TrialsConfig, questions: int, *, batched: bool = False) ->
     An unresolved `auto` counts as `cost`.
     """
     if trials.draw is None and batched:
-        return Pace(share=SHARE_IN_BATCHES, opening=round(OPENING_IN_BATCHES * trials.max), even=True)
+        return Pace(share=SHARE_IN_BATCHES, opening=round(OPENING_IN_BATCHES * trials.max), fixed_round_time=True)
     if trials.draw is not None or trials.optimize != "time":
         return Pace()
     in_rounds = min(AHEAD / questions, MAX_AHEAD * trials.max)
     lookahead = max(round(in_rounds), 1) if questions <= AHEAD else 0
-    return Pace(lookahead=lookahead, opening=round(OPENING * trials.max), held=True)
+    return Pace(lookahead=lookahead, opening=round(OPENING * trials.max), dedicated_servers=True)

@@ -8,7 +8,7 @@ from typing import Any
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.imports import load_attribute
 from adaptive_eval.config.problems import did_you_mean
-from adaptive_eval.core.registry import make, parameters_of
+from adaptive_eval.core.registry import make, parameter_names
 
 
 def load_plug_in(
@@ -55,7 +55,7 @@ def _call_plug_in(
 
 
 def _check_names(plug_in: Any, key: str, name: str, options: Mapping[str, object]) -> None:
-    parameters = parameters_of(plug_in)
+    parameters = parameter_names(plug_in)
     try:
         takes_any = any(
             parameter.kind is parameter.VAR_KEYWORD for parameter in inspect.signature(plug_in).parameters.values()

@@ -95,7 +95,7 @@ def _choices(entries: Mapping[str, Entry[Any]]) -> Iterator[str]:
     for entry in list(entries.values())[1:]:
         options = ", ".join(f"{option.name}: {_format_example(option.example)}" for option in entry.options)
         given = f" ({options})" if options else ""
-        yield f"{entry.name:<{COLUMN}}{entry.gist}{given}"
+        yield f"{entry.name:<{COLUMN}}{entry.summary}{given}"
 
 
 def _section_choices(section: str, key: str, entries: Mapping[str, Entry[Any]]) -> Iterator[str]:
@@ -104,7 +104,7 @@ def _section_choices(section: str, key: str, entries: Mapping[str, Entry[Any]]) 
     for entry in list(entries.values())[1:]:
         options = "".join(f", {option.name}: {_format_example(option.example)}" for option in entry.options)
         value = f"{{{key}: {entry.name}{options}}}" if options else entry.name
-        lines[f"# {section}: {value}"] = entry.gist
+        lines[f"# {section}: {value}"] = entry.summary
     width = max(map(len, lines)) + 2
     yield from (f"{line:<{width}}# {gist}" for line, gist in lines.items())
 

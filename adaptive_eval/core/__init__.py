@@ -99,9 +99,9 @@ __all__ = sorted(_HOME_OF)
 
 def __getattr__(name: str) -> object:
     home = _HOME_OF.get(name)
-    found: object = _registered(name) if home is None else getattr(import_module(f"adaptive_eval.core.{home}"), name)
-    globals()[name] = found
-    return found
+    value: object = _registered(name) if home is None else getattr(import_module(f"adaptive_eval.core.{home}"), name)
+    globals()[name] = value
+    return value
 
 
 def _registered(name: str) -> object:
@@ -110,6 +110,6 @@ def _registered(name: str) -> object:
         registry = import_module("adaptive_eval.core.registry")
         for entry in (*registry.RULES.values(), *registry.POLICIES.values(), *registry.OBJECTIVES.values()):
             if getattr(entry.make, "__name__", None) == name:
-                made: object = entry.make
-                return made
+                factory: object = entry.make
+                return factory
     raise AttributeError(f"module 'adaptive_eval.core' has no attribute {name!r}")

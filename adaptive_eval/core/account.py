@@ -1,9 +1,9 @@
-"""Hard caps: what is spent, what is reserved for trials in flight, and whether a further round still fits.
+"""Hard caps: amounts spent, amounts reserved for trials in flight, and whether a further round still fits.
 
-Only committed rounds count with what they used; everything later is reserved at its worst case, so that a cap is never
-exceeded and decisions depend on what was issued, not on what has arrived.
+Committed rounds count at their actual cost. Everything later is reserved at its worst case. So a cap is never exceeded,
+and decisions depend on what was issued, not on what has arrived.
 
-If nothing bounds the tokens of a trial, `SEEN_MARGIN` times the largest cost of any trial of its model so far is
+If nothing bounds the tokens of a trial, `RESERVE_FACTOR` times the largest cost of any trial of its model so far is
 reserved when the trial is issued. A cap can then be exceeded by at most what trials in flight use beyond that.
 """
 
@@ -18,9 +18,9 @@ from adaptive_eval.core.types import Cost
 from scorio.moments import FloatArray
 
 CURRENCIES = ("trials", "tokens", "usd", "gpu_seconds")
-FREE = 1e-9
+MIN_PRICE = 1e-9
 """The price of a free trial: small, so that it is preferred, and positive, so that prices can be divisors."""
-SEEN_MARGIN = 1.5
+RESERVE_FACTOR = 1.5
 _BY_TOKENS = np.array([False, True, True, False])
 """The currencies in which a trial's tokens are paid for."""
 
@@ -29,7 +29,7 @@ def trial_reserve(worst: Cost, largest: Cost) -> Cost:
     """The reserve for a trial that may cost `worst`, where `largest` is the highest cost of a trial so far."""
     if not worst.is_unbounded:
         return worst
-    return Cost(math.ceil(SEEN_MARGIN * largest.tokens), SEEN_MARGIN * largest.usd, worst.gpu_seconds)
+    return Cost(math.ceil(RESERVE_FACTOR * largest.tokens), RESERVE_FACTOR * largest.usd, worst.gpu_seconds)
 
 
 class BudgetAccount:
@@ -53,10 +53,10 @@ class BudgetAccount:
         self._elsewhere = np.zeros(len(CURRENCIES))
         """Spent on models that are no longer in the run."""
 
-    def take_over(self, before: "BudgetAccount", model: int, was: int, spent: FloatArray | None) -> None:
-        """Go on with what was spent on a model in the stage before, or with `spent`, without its lost answers."""
-        self._spent[model] = before._spent[was] if spent is None else spent
-        self._largest[model] = np.where(self._open[model], before._largest[was], 0.0)
+    def take_over(self, before: "BudgetAccount", model: int, old_number: int, spent: FloatArray | None) -> None:
+        """Take over the amount spent on a model in the stage before, or `spent`, without its lost answers."""
+        self._spent[model] = before._spent[old_number] if spent is None else spent
+        self._largest[model] = np.where(self._open[model], before._largest[old_number], 0.0)
 
     def take_batch(self, batch: Batch) -> None:
         """Reserve the trials of a batch of the stage before."""
@@ -64,7 +64,7 @@ class BudgetAccount:
         self._promised += batch.size * batch.promised
 
     def spent_on(self, model: int) -> FloatArray:
-        """What was spent on committed trials of a model, by currency."""
+        """Amounts spent on committed trials of a model, by currency."""
         return np.array(self._spent[model])
 
     @property
@@ -73,7 +73,7 @@ class BudgetAccount:
         return bool(np.isfinite(self._caps[1:]).any())
 
     def reserve(self, trials: NDArray[np.int64]) -> None:
-        """Set trials of each model aside as in flight."""
+        """Reserve trials of each model as in flight."""
         self._reserved = self._reserved + trials
 
     def promise(self, batch: Batch) -> None:
@@ -82,20 +82,20 @@ class BudgetAccount:
             batch.used = np.zeros((batch.size, len(CURRENCIES))) if batch.used is None else batch.used
             self._note_largest_costs(batch, batch.open)
             self._promised -= batch.size * batch.promised
-            batch.promised = SEEN_MARGIN * self._largest[batch.model]
+            batch.promised = RESERVE_FACTOR * self._largest[batch.model]
             self._promised += batch.size * batch.promised
 
-    def settle(self, batch: Batch, came: int, cost: Cost, lost: int = 0) -> None:
+    def settle(self, batch: Batch, arrived: int, cost: Cost, lost: int = 0) -> None:
         """Replace a batch's reservation by the cost of what arrived, and the worst-case cost of what is lost."""
         self._reserved[batch.model] -= batch.size
-        self._spent[batch.model] += np.array((came, *cost)) + lost * (self._worst[batch.model] + batch.promised)
+        self._spent[batch.model] += np.array((arrived, *cost)) + lost * (self._worst[batch.model] + batch.promised)
         self._promised -= batch.size * batch.promised
         self._note_largest_costs(batch, batch.size)
 
     def _note_largest_costs(self, batch: Batch, end: int) -> None:
         if batch.used is not None:
-            most = np.where(self._open[batch.model], batch.used[:end].max(axis=0, initial=0.0), 0.0)
-            self._largest[batch.model] = np.maximum(self._largest[batch.model], most)
+            largest = np.where(self._open[batch.model], batch.used[:end].max(axis=0, initial=0.0), 0.0)
+            self._largest[batch.model] = np.maximum(self._largest[batch.model], largest)
 
     @property
     def is_open(self) -> bool:
@@ -108,11 +108,11 @@ class BudgetAccount:
         return np.asarray(self._open.any(axis=1) & (self._largest[:, 1] == 0.0))
 
     def lose(self, model: int, cost: Cost) -> None:
-        """Count what was spent on answers that never arrived."""
+        """Count the cost of answers that never arrived."""
         self._lost[model] += (0.0, *cost)
 
     def spend_outside_plan(self, trials: int, cost: Cost) -> None:
-        """Count what was spent on models that are no longer in the run."""
+        """Count the cost of models that are no longer in the run."""
         self._elsewhere += (trials, *cost)
 
     def can_afford(self, total: Cost) -> bool:
@@ -122,17 +122,17 @@ class BudgetAccount:
     def may_fit(self, trials: NDArray[np.int64]) -> bool:
         """Whether the caps may suffice for all these trials if most cost less than their worst case: one trial of each
         model must fit at its worst, and so must the number of all."""
-        least = np.minimum(trials, 1) @ self._worst
-        return bool(np.all(self._total_used() + np.maximum(least, (trials.sum(), 0.0, 0.0, 0.0)) <= self._caps))
+        lowest_cost = np.minimum(trials, 1) @ self._worst
+        return bool(np.all(self._total_used() + np.maximum(lowest_cost, (trials.sum(), 0.0, 0.0, 0.0)) <= self._caps))
 
-    def caps_hold(self, came: FloatArray, missing: NDArray[np.int64]) -> bool:
-        """Whether every cap holds with the cost `came` of trials in flight, and `missing` ones at their worst."""
-        return bool(np.all(self._total_used() + came + missing @ self._worst <= self._caps))
+    def caps_hold(self, arrived_cost: FloatArray, missing: NDArray[np.int64]) -> bool:
+        """Whether every cap holds with the cost of arrived trials in flight, and `missing` ones at their worst."""
+        return bool(np.all(self._total_used() + arrived_cost + missing @ self._worst <= self._caps))
 
     def fits(self, trials: NDArray[np.int64]) -> bool:
         """Whether further trials of each model stay within every cap at their worst, or at what is reserved for them;
         unbounded trials do not fit before one of their model has arrived."""
-        need = (self._reserved + trials) @ self._worst + self._promised + trials @ (SEEN_MARGIN * self._largest)
+        need = (self._reserved + trials) @ self._worst + self._promised + trials @ (RESERVE_FACTOR * self._largest)
         return not trials[self.unmeasured].any() and bool(np.all(self._total_used() + need <= self._caps))
 
     def affordable(self) -> float:
@@ -140,14 +140,14 @@ class BudgetAccount:
         used = self._total_used()
         price = used / used[0] if used[0] > 0.0 else self._worst.mean(axis=0)
         capped = np.isfinite(self._caps) & (price > 0.0)
-        left = np.min((self._caps - used)[capped] / price[capped], initial=math.inf)
-        return max(float(left) - float(self._reserved.sum()), 0.0)
+        trials_left = np.min((self._caps - used)[capped] / price[capped], initial=math.inf)
+        return max(float(trials_left) - float(self._reserved.sum()), 0.0)
 
     def prices(self) -> FloatArray:
         """Each model's price of a trial in the budget's currency: the mean of its trials so far, else the worst."""
         trials, spent = self._spent[:, 0], self._spent[:, self._currency]
         price = np.where(trials > 0.0, spent / np.maximum(trials, 1.0), self._worst[:, self._currency])
-        return np.where(price > 0.0, price, FREE)
+        return np.where(price > 0.0, price, MIN_PRICE)
 
     def spent(self) -> Cost:
         """Cost used so far, without trials in flight."""

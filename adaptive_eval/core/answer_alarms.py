@@ -1,10 +1,10 @@
 """Alarms about a model's answers: too many are cut off or say nothing, or a kind of failure has become more frequent.
 
-**Cut answers.** If the grades of more than `MOST_CUT` of a model's answers are unsure (`Plan.may_be_right`), its
+**Cut answers.** If the grades of more than `MAX_CUT_SHARE` of a model's answers are unsure (`Plan.may_be_right`), its
 score means little, and further answers under the same limit would not change that.
 
-**Answers that say nothing.** If more than `MOST_SILENT` of a model's answers are of one kind that says nothing, its
-score says more about the server or its settings than about the model, unless the rubric names that kind
+**Answers that say nothing.** If more than `MAX_SILENT_SHARE` of a model's answers are of one kind that says nothing,
+its score says more about the server or its settings than about the model, unless the rubric names that kind
 (`Plan.says_nothing`).
 
 **A server that changes.** The answers of a model to one question are exchangeable as long as its server stays the same.
@@ -43,12 +43,12 @@ FALSE_ALARM = 1e-4
 """Largest probability that a run raises an alarm although no server has changed."""
 EARLIER_CHANGE = 0.01
 """Chance at which an earlier change, before one that has raised the alarm, is believed: that costs only answers."""
-MOST_CUT = 0.10
-"""Above this share of cut answers a run stops: the score could be off by ten points of a hundred."""
-MOST_SILENT = 0.5
-"""Above this share of answers that say nothing a run stops."""
-ALWAYS_BORNE = 2
-"""This few answers, whatever their share, never stop a run."""
+MAX_CUT_SHARE = 0.10
+"""A run with a larger share of cut answers stops: the score could be off by ten points of a hundred."""
+MAX_SILENT_SHARE = 0.5
+"""A run with a larger share of answers that say nothing stops."""
+TOLERATED_ANSWERS = 2
+"""So few answers never stop a run, whatever their share."""
 TILTS = (0.1, 0.2, 0.4, 0.7, 1.1, 1.7, 2.5, 4.0, 6.0, 10.0)
 """Values of t. The bound holds for each of them."""
 SPACING = 1.4
@@ -76,14 +76,14 @@ class AnswerAlarm(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """The finding in words, to follow the model's name."""
-        what = PHRASES[self.kind]
+        """The finding in words that follow the model's name."""
+        phrase = PHRASES[self.kind]
         if not self.is_change:
-            return f"{self.answers} of its {self.of} answers ({self.answers / self.of:.0%}) {what}"
+            return f"{self.answers} of its {self.of} answers ({self.answers / self.of:.0%}) {phrase}"
         if not self.before_of:
-            return f"{self.answers} of its {self.of} answers {what}, more of the later ones than of the first"
+            return f"{self.answers} of its {self.of} answers {phrase}, more of the later ones than of the first"
         before = f"{self.before} of the {self.before_of} before"
-        return f"{self.answers} of its {self.of} answers since its answer {self.before_of + 1} {what}, and {before}"
+        return f"{self.answers} of its {self.of} answers since its answer {self.before_of + 1} {phrase}, and {before}"
 
 
 class ServerChange(NamedTuple):
@@ -130,9 +130,9 @@ class AnswerHistory:
 
     def copy(self) -> "AnswerHistory":
         """A copy that later answers do not change."""
-        found = AnswerHistory(self._questions, drawn=self._drawn)
-        found._batches, found.answers, found._of_kind = [*self._batches], self.answers, {**self._of_kind}
-        return found
+        copied = AnswerHistory(self._questions, drawn=self._drawn)
+        copied._batches, copied.answers, copied._of_kind = [*self._batches], self.answers, {**self._of_kind}
+        return copied
 
     def add(self, batch: Batch, look: int) -> None:
         """Add a committed batch, which the look of this number is the first to see."""
@@ -153,8 +153,8 @@ class AnswerHistory:
 
     def most_frequent(self, kinds: AnswerKind) -> tuple[AnswerKind, int] | None:
         """The most frequent of these kinds, the most specific where several are, and its answers; None without any."""
-        found = max(kinds, key=lambda kind: self._of_kind[kind], default=None)
-        return None if found is None else (found, self._of_kind[found])
+        top_kind = max(kinds, key=lambda kind: self._of_kind[kind], default=None)
+        return None if top_kind is None else (top_kind, self._of_kind[top_kind])
 
     def trials(self) -> AskedTrials:
         """All trials."""
@@ -171,7 +171,7 @@ class AnswerHistory:
             passes += int(number.max(initial=-1)) + 1
         return AskedTrials(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def look_of(self, trial: int) -> int:
+    def first_look_at(self, trial: int) -> int:
         """The number of the first look that saw the trial at this place among all."""
         ends = np.cumsum([len(batch.categories) for batch in self._batches])
         return self._batches[int(np.searchsorted(ends, trial, side="right"))].look
@@ -184,21 +184,23 @@ class AnswerHistory:
         shape = int(asked.passes.max(initial=0)) + 1, 1 if self._drawn else self._questions
         cells = asked.passes * shape[1] + strata
         trials, hits = (
-            np.bincount(cells[some], minlength=shape[0] * shape[1]).reshape(shape)
-            for some in (slice(None), (asked.kinds & kind) > 0)
+            np.bincount(cells[selected], minlength=shape[0] * shape[1]).reshape(shape)
+            for selected in (slice(None), (asked.kinds & kind) > 0)
         )
         moments = tried_moments(len(trials))
         chances = log_chances(trials, hits, moments)
         if not len(moments) or chances.min() > log_limit - log(len(moments)):
             return None
-        first = first_changed_pass(trials, hits)
-        return ServerChange(kind, float(chances.min()), int(np.searchsorted(asked.passes, first)))
+        first_pass = first_changed_pass(trials, hits)
+        return ServerChange(kind, float(chances.min()), int(np.searchsorted(asked.passes, first_pass)))
 
 
 def first_changed_pass(trials: IntArray, hits: IntArray) -> int:
-    """The first pass since which hits are more frequent, from the numbers (T, M) of trials and hits of each pass and
-    question: that after the likeliest moment, or after an earlier one if there was a change before it already. If the
-    pass before has hits, the change may have come in it, and it is the first one."""
+    """The first pass since which hits are more frequent.
+
+    `trials` and `hits` (T, M) are counts by pass and question. It is the pass after the likeliest moment, or after an
+    earlier one if there was a change before it already. If the pass before it has hits, the change may have come there,
+    and that pass is the first one."""
     first = len(trials)
     while first > 1:
         moments = np.arange(1, first)
@@ -219,26 +221,28 @@ def tried_moments(passes: int) -> IntArray:
 
 
 def log_chances(trials: IntArray, hits: IntArray, moments: IntArray) -> FloatArray:
-    """For each of these moments, given as the number of passes (T, M) before it, the logarithm of a bound on the chance
-    that no fewer of the hits come after it, if the order of the trials of each question does not matter."""
+    """For each moment, the logarithm of a bound on the chance that at least as many of the hits come after it.
+
+    A moment is the number of passes (T, M) before it. The bound holds if the order of the trials of each question does
+    not matter."""
     total, of_kind = trials.sum(axis=0), hits.sum(axis=0)
-    some = (of_kind > 0) & (of_kind < total)  # no order of the others would differ
-    n, k = total[some].astype(float), of_kind[some].astype(float)
-    early = trials[:, some].cumsum(axis=0)[moments - 1].astype(float)
+    mixed = (of_kind > 0) & (of_kind < total)  # no order of the others would differ
+    n, k = total[mixed].astype(float), of_kind[mixed].astype(float)
+    early = trials[:, mixed].cumsum(axis=0)[moments - 1].astype(float)
     after = n - early
-    came = k.sum() - hits[:, some].sum(axis=1).cumsum()[moments - 1]
-    found = np.zeros(len(came))
+    later_hits = k.sum() - hits[:, mixed].sum(axis=1).cumsum()[moments - 1]
+    bounds = np.zeros(len(later_hits))
     for tilt in TILTS:
         growth = np.expm1(tilt)
-        least = tilt * (k - early)
+        base_term = tilt * (k - early)
         factors = (
             after * np.log1p(k / n * growth),
             k * np.log1p(after / n * growth),
-            least + (n - k) * np.log1p(early / n * growth),
-            least + early * np.log1p((n - k) / n * growth),
+            base_term + (n - k) * np.log1p(early / n * growth),
+            base_term + early * np.log1p((n - k) / n * growth),
         )
-        found = np.minimum(found, np.minimum.reduce(factors).sum(axis=1) - tilt * came)
-    return found
+        bounds = np.minimum(bounds, np.minimum.reduce(factors).sum(axis=1) - tilt * later_hits)
+    return bounds
 
 
 class ChangeFinder:
@@ -250,9 +254,9 @@ class ChangeFinder:
 
     def take_over(self, before: "ChangeFinder", models: ModelNumbers) -> None:
         """Begin with the answers of the stage before."""
-        for model, was in enumerate(models):
-            if was is not None:
-                self._histories[model] = before._histories[was].copy()
+        for model, old_number in enumerate(models):
+            if old_number is not None:
+                self._histories[model] = before._histories[old_number].copy()
 
     def add(self, batch: Batch, look: int) -> None:
         """Add a committed batch, which the look of this number is the first to see."""
@@ -266,10 +270,10 @@ class ChangeFinder:
     def find_silence(self, model: int, kinds: AnswerKind) -> AnswerAlarm | None:
         """The alarm that most answers of a model are of one of these kinds, if so."""
         history = self._histories[model]
-        found = history.most_frequent(kinds)
-        if found is None or found[1] <= max(ALWAYS_BORNE, MOST_SILENT * history.answers):
+        top_kind = history.most_frequent(kinds)
+        if top_kind is None or top_kind[1] <= max(TOLERATED_ANSWERS, MAX_SILENT_SHARE * history.answers):
             return None
-        return AnswerAlarm(model, *found, history.answers)
+        return AnswerAlarm(model, *top_kind, history.answers)
 
     def find_change(self, model: int) -> ServerChange | None:
         """The likeliest change of a model's server, if its latest batch shows any."""
@@ -279,8 +283,10 @@ class ChangeFinder:
             return None
         hypotheses = len(self._histories) * len(AnswerKind) * number * (number + 1)
         log_limit = log(FALSE_ALARM) - log(hypotheses)
-        found = (history.find_change(kind, log_limit) for kind in history.kinds)
-        return min((one for one in found if one is not None), key=lambda one: one.log_chance, default=None)
+        changes = (history.find_change(kind, log_limit) for kind in history.kinds)
+        return min(
+            (change for change in changes if change is not None), key=lambda change: change.log_chance, default=None
+        )
 
     def describe(self, model: int, change: ServerChange) -> AnswerAlarm:
         """The alarm for a change."""

@@ -1,7 +1,7 @@
-"""Kinds of answers that are no plain text: the one table of what each means and what follows from it.
+"""Kinds of answers that are not plain text: what each means, and what follows from it.
 
-An answer that was cut off has a grade, but the whole answer might have had another one. Unless the rubric says what
-becomes of cut answers, their grades are unsure (`tally`). If most answers of a model say nothing, or a kind becomes
+An answer that was cut off has a grade, but the whole answer might have had another one. Unless the rubric has a
+category for cut answers, their grades are unsure (`tally`). If most answers of a model say nothing, or a kind becomes
 more frequent during a run, an alarm ends it (`answer_alarms`).
 """
 
@@ -41,7 +41,7 @@ PHRASES: Mapping[AnswerKind, str] = {
     AnswerKind.UNANSWERED: "never came because the server fails these requests every time",
     AnswerKind.EMPTY: "are empty",
 }
-"""What is said of several answers of a kind."""
+"""For each kind, the phrase that follows "12 of its 40 answers"."""
 
 
 @lru_cache(maxsize=1024)

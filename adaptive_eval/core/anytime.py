@@ -65,8 +65,8 @@ class Anytime:
 ANYTIME = RuleEntry(
     name="anytime",
     make=Anytime,
-    gist="holds at any number of looks, and without a horizon",
-    says="A comparison is called when |z| reaches a normal-mixture boundary, which needs no horizon.",
+    summary="holds at any number of looks, and without a horizon",
+    description="A comparison is called when |z| reaches a normal-mixture boundary, which needs no horizon.",
     promise=HOLDS_AT_ANY_LOOK,
     correctable=True,
 )
@@ -74,6 +74,6 @@ ANYTIME = RuleEntry(
 
 def _information_ratio(before: Evidence, now: Evidence) -> FloatArray:
     """How many times larger the information is under the old horizon than under the new one."""
-    known = (now.information > 0.0) & (before.information > 0.0)
-    grown = before.information / np.where(known, now.information, 1.0)
-    return np.where(known, grown, np.median(grown[known]) if known.any() else 1.0)
+    measured = (now.information > 0.0) & (before.information > 0.0)
+    ratio = before.information / np.where(measured, now.information, 1.0)
+    return np.where(measured, ratio, np.median(ratio[measured]) if measured.any() else 1.0)

@@ -21,11 +21,11 @@ from adaptive_eval.core.look import JudgedLook, likely_open, trials_for
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import Policy, View, spread
 from adaptive_eval.core.rules import Rule, is_giving_up, judges_by_pair, tie_boundary
-from adaptive_eval.core.settings import MOST_PER_ROUND, Pace, require
+from adaptive_eval.core.settings import MAX_ROUND_FACTOR, Pace, require
 from scorio.moments import FloatArray, weighted
 from scorio.sinf.compare import tied
 
-REFILL = 0.8
+REFILL_SHARE = 0.8
 """A model is asked for more once at most this share of its intended trials is in flight."""
 STEPS = 12
 """Multiples of today's trials to try, in equal ratios up to the horizon."""
@@ -62,25 +62,25 @@ def times_to_decision(
 
 
 def _given_up(evidence: Evidence, rule: Rule, delta: float, futility: float) -> BoolArray:
-    left = np.maximum(1.0 - evidence.information, 0.0)
-    return np.asarray(forecast_power(evidence, rule, delta, np.ones_like(left)) < futility * left)
+    share_left = np.maximum(1.0 - evidence.information, 0.0)
+    return np.asarray(forecast_power(evidence, rule, delta, np.ones_like(share_left)) < futility * share_left)
 
 
 def most_that_fit(
-    worth: IndexArray, allocate: Callable[[IndexArray], TrialArray], fits: Callable[[TrialArray], bool]
+    priority: IndexArray, allocate: Callable[[IndexArray], TrialArray], fits: Callable[[TrialArray], bool]
 ) -> tuple[TrialArray | None, bool]:
     """The round for the most valuable comparisons that fit, and whether all of them fit; None if it would be empty."""
     extra: TrialArray | None = None
-    fitting, too_many = 0, len(worth) + 1
-    served = len(worth)
-    while served > fitting:
-        tried = allocate(np.sort(worth[:served]))
-        if fits(tried):
-            extra, fitting = tried, served
+    fitting, too_many = 0, len(priority) + 1
+    number = len(priority)
+    while number > fitting:
+        candidate = allocate(np.sort(priority[:number]))
+        if fits(candidate):
+            extra, fitting = candidate, number
         else:
-            too_many = served
-        served = (fitting + too_many) // 2
-    return extra, fitting == len(worth)
+            too_many = number
+        number = (fitting + too_many) // 2
+    return extra, fitting == len(priority)
 
 
 def _even_round(extra: TrialArray, issued: TrialArray, models: NDArray[np.bool_], g: FloatArray | None) -> TrialArray:
@@ -100,8 +100,8 @@ def _even_round(extra: TrialArray, issued: TrialArray, models: NDArray[np.bool_]
 def checked_allocation(policy: Policy, view: View) -> TrialArray:
     """The policy's round, checked against the sizes that the view allows."""
     extra = np.asarray(policy.allocate(view))
-    allowed = extra.shape == view.issued.shape and extra.min() >= 0 and np.all(extra.sum(axis=1) <= view.sizes)
-    require(bool(allowed), f"{policy} must give each model 0 to view.sizes trials", extra)
+    is_valid = extra.shape == view.issued.shape and extra.min() >= 0 and np.all(extra.sum(axis=1) <= view.sizes)
+    require(bool(is_valid), f"{policy} must give each model 0 to view.sizes trials", extra)
     return extra.astype(np.int32)
 
 
@@ -118,12 +118,12 @@ class ServedPairs(NamedTuple):
         return members[:models]
 
     def ahead(self, issued: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(L,): those of them with more trials than every opponent: the opponents go first."""
+        """(L,): models in step that have more trials than every opponent: the opponents go first."""
         ahead = self.in_step(len(issued))
         for side in (0, 1):
-            own, other = self.pairs[:, side], self.pairs[:, 1 - side]
+            member, opponent = self.pairs[:, side], self.pairs[:, 1 - side]
             if self.paired.any():  # then no pair has a fixed value
-                ahead[own[~self.paired | (issued[own] <= issued[other])]] = False
+                ahead[member[~self.paired | (issued[member] <= issued[opponent])]] = False
         return ahead
 
 
@@ -133,20 +133,20 @@ class RoundComposer:
 
     plan: Plan
     flight: BatchesInFlight
-    standing: JudgedLook
+    last_look: JudgedLook
     pace: Pace
-    most: int
-    """Trials a question at the horizon."""
-    held: NDArray[np.int64]
+    max_trials: int
+    """Trials per question at the horizon."""
+    seen_trials: NDArray[np.int64]
     """(L,): trials of each model that the look has seen, including those known beforehand."""
-    before: NDArray[np.int64]
+    prior_trials: NDArray[np.int64]
     """(L,): trials known beforehand."""
     in_play: NDArray[np.bool_]
     joining: NDArray[np.bool_]
-    """(L,): models that wait for their first round: nothing follows from their comparisons yet."""
+    """(L,): models that wait for their first round: their comparisons are not judged yet."""
 
     def _may_serve(self, pairs: IndexArray) -> NDArray[np.bool_]:
-        """Which of the open comparisons (n, 2) a round may serve."""
+        """Mask of the open comparisons (n, 2) that a round may serve."""
         return np.asarray(~np.append(self.joining, False)[pairs].any(axis=1))
 
     def next_round(self) -> tuple[TrialArray, bool]:
@@ -166,15 +166,15 @@ class RoundComposer:
     def _needed_trials(self) -> FloatArray:
         """(L,): the pace's share of the further trials that each model needs until one of its open comparisons may be
         decided."""
-        standing, pairs = self.standing, self.standing.open_pairs()
+        last_look, pairs = self.last_look, self.last_look.open_pairs()
         pairs = pairs[self._may_serve(pairs)]
-        at = standing.evidence.positions(pairs)
-        times = times_to_decision(standing.cautious, standing.rule, self.plan.judging, at)
-        further = self.pace.share * (trials_for(times, standing.fixed[at]) - 1.0)
+        at = last_look.evidence.positions(pairs)
+        times = times_to_decision(last_look.cautious, last_look.rule, self.plan.judging, at)
+        further = self.pace.share * (trials_for(times, last_look.fixed[at]) - 1.0)
         needed = np.zeros(self.plan.bench.models + 1)
-        held = np.append(self.held, 0)
+        seen_trials = np.append(self.seen_trials, 0)
         for side in (0, 1):
-            np.maximum.at(needed, pairs[:, side], further * held[pairs[:, side]])
+            np.maximum.at(needed, pairs[:, side], further * seen_trials[pairs[:, side]])
         return needed[:-1]
 
     def _affordable_round(self, needed: FloatArray) -> tuple[TrialArray, bool]:
@@ -184,18 +184,18 @@ class RoundComposer:
         those with the highest chance of being settled for the money come first. Bisection finds how many fit: a round
         for more of them never costs less.
         """
-        plan, flight, standing = self.plan, self.flight, self.standing
+        plan, flight, last_look = self.plan, self.flight, self.last_look
         issued, g = flight.issued, plan.bench.question_weights
-        pairs, power = standing.open_pairs(), standing.open_power()
-        stay = self._may_serve(pairs)
+        pairs, power = last_look.open_pairs(), last_look.open_power()
+        is_served = self._may_serve(pairs)
         if flight.batches():
-            known = issued.sum(axis=1) - flight.parked + self.before
-            stay &= likely_open(standing, self.held, known, plan.judging.delta)
-        pairs, power = pairs[stay], power[stay]
+            committed_and_flying = issued.sum(axis=1) - flight.parked + self.prior_trials
+            is_served &= likely_open(last_look, self.seen_trials, committed_and_flying, plan.judging.delta)
+        pairs, power = pairs[is_served], power[is_served]
         prices = np.append(flight.account.prices(), 0.0)
 
-        by_trial = standing.evidence.paired
-        paired = np.zeros(len(pairs), bool) if by_trial is None else by_trial[standing.evidence.positions(pairs)]
+        by_trial = last_look.evidence.paired
+        paired = np.zeros(len(pairs), bool) if by_trial is None else by_trial[last_look.evidence.positions(pairs)]
 
         def allocate(chosen: IndexArray) -> TrialArray:
             served = ServedPairs(pairs[chosen], paired[chosen])
@@ -203,10 +203,10 @@ class RoundComposer:
             view = View(
                 open_pairs=served.pairs,
                 power=power[chosen],
-                order=standing.order,
+                order=last_look.order,
                 in_play=self.in_play,
                 issued=issued.sum(axis=1, keepdims=True) if plan.drawn else issued,
-                trial_var=standing.estimates.trial_var,
+                trial_var=last_look.estimates.trial_var,
                 sizes=self._round_sizes(served, prices[:-1], needed),
                 question_weights=None if plan.drawn else g,
             )
@@ -215,13 +215,13 @@ class RoundComposer:
                 return next_questions(issued, extra[:, 0])
             return _even_round(extra, issued, served.in_step(len(issued)), g)
 
-        worth = np.argsort(-power / prices[pairs].sum(axis=1), kind="stable")
-        found, fits = most_that_fit(worth, allocate, lambda extra: flight.account.fits(extra.sum(axis=1)))
-        return np.zeros_like(issued) if found is None else found, fits
+        priority = np.argsort(-power / prices[pairs].sum(axis=1), kind="stable")
+        extra, fits = most_that_fit(priority, allocate, lambda extra: flight.account.fits(extra.sum(axis=1)))
+        return np.zeros_like(issued) if extra is None else extra, fits
 
     def _round_sizes(self, served: ServedPairs, prices: FloatArray, needed: FloatArray) -> NDArray[np.int64]:
-        """Trials a model may get in a round, at least the plan's least; cheap models get more, by the square root of
-        the price.
+        """Trials that a model may get in a round, at least the plan's minimum. Cheap models get more, by the square
+        root of the price.
 
         For a pair, n proportional to 1/sqrt(price) gives the most information for the money, unless only shared trials
         count.
@@ -230,19 +230,19 @@ class RoundComposer:
         models, questions = flight.issued.shape
         issued, in_step = flight.issued.sum(axis=1), served.in_step(models)
         members = pairs[pairs < models]
-        dearest = prices[members].max() if len(members) else 1.0
-        cheap = np.where(in_step, 1.0, np.clip(np.sqrt(dearest / prices), 1.0, MOST_PER_ROUND))
+        top_price = prices[members].max() if len(members) else 1.0
+        cheap = np.where(in_step, 1.0, np.clip(np.sqrt(top_price / prices), 1.0, MAX_ROUND_FACTOR))
         if self.pace.in_step:
             sizes = np.asarray(np.rint(self.plan.least_round * cheap).astype(np.int64))
-        elif self.pace.held:
+        elif self.pace.dedicated_servers:
             round_of_all = questions * int(self.in_play[np.unique(members)].sum())
             ahead = self.pace.rounds_ahead(flight.account.affordable() + int(flight.sizes.sum()), round_of_all)
             sizes = np.where(flight.sizes <= ahead * questions, questions, 0)
         else:
-            wanted = np.maximum(np.rint(needed), questions * (1 + self.pace.lookahead)) * cheap
+            target = np.maximum(np.rint(needed), questions * (1 + self.pace.lookahead)) * cheap
             short = np.where(
-                flight.sizes <= (REFILL if self.pace.lookahead else 0.0) * wanted, wanted - flight.sizes, 0.0
+                flight.sizes <= (REFILL_SHARE if self.pace.lookahead else 0.0) * target, target - flight.sizes, 0.0
             )
             sizes = np.floor(short / questions).astype(np.int64) * questions
         sizes[~self.in_play | served.ahead(issued)] = 0
-        return np.asarray(np.clip(self.most * questions - issued, 0, sizes))
+        return np.asarray(np.clip(self.max_trials * questions - issued, 0, sizes))

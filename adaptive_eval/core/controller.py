@@ -1,4 +1,4 @@
-"""The controller: given outcomes, it says which trials to run next, and when to stop.
+"""The controller: given outcomes, it chooses the trials to run next, and decides when to stop.
 
 Rounds are composed from looks. Batches in flight have a fixed order, by a logical clock (`in_flight`). When the batches
 that are due next are complete, they are committed, a look is taken at everything committed, and the next round is
@@ -14,10 +14,10 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.answer_alarms import ALWAYS_BORNE, MOST_CUT, AnswerAlarm, ChangeFinder
+from adaptive_eval.core.answer_alarms import MAX_CUT_SHARE, TOLERATED_ANSWERS, AnswerAlarm, ChangeFinder
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.compose import RoundComposer
-from adaptive_eval.core.conclusions import SILENT, UNPAID, still_wanted, why_no_further
+from adaptive_eval.core.conclusions import SILENT, UNPAID, needed_models, why_no_further
 from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
 from adaptive_eval.core.in_flight import BatchesInFlight, DroppedBatches, KnownPart, Opening, clock_seconds
@@ -57,21 +57,24 @@ class Controller:
         most_looks: float = math.inf,
         settles_losses: bool = True,
     ) -> None:
-        """`outside_plan` is what was spent outside the plan's trials: it counts against the caps from the start.
-        `followed`: the run may go on with other settings, in a plan whose `before` it is, after `most_looks`.
-        `settles_losses`: requested trials of a model that is set aside count as lost at once; else `lose` reports each
-        loss, and `take` each answer that still arrives."""
+        """Create the controller of a plan.
+
+        `outside_plan`: cost outside the plan's trials, which counts against the caps from the start.
+        `followed`: the run may continue with other settings, in a plan whose `before` it is, after `most_looks`.
+        `settles_losses`: requested trials of a model that is set aside count as lost at once. Otherwise `lose` reports
+        each loss, and `take` each answer that still arrives."""
         self.plan = plan
         self._settles_losses = settles_losses
         self.finished: Reason | None = None
         self.taker = LookTaker(plan, keep=keep_looks, followed=followed)
         self.looks = self.taker.looks
-        """Those of earlier stages come first, with the models of then. Without `keep_looks` it stays empty, there is no
-        `result`, and only `latest_look` is described."""
+        """The looks, those of earlier stages first, with the models of those stages.
+
+        Without `keep_looks` it stays empty, there is no `result`, and only `latest_look` is described."""
         self.first_look = self.taker.taken
         """The number of the first look under this plan."""
         self.set_aside: dict[int, Lost] = {}
-        """Models that the run goes on without, and why; silent and ungradable ones are found here."""
+        """Models that the run continues without, and why; silent and ungradable models are added here."""
         self._tally = self.taker.tally
         self._flight = BatchesInFlight(plan.bench, plan.budget)
         self._changes = ChangeFinder(plan.bench, drawn=plan.drawn > 0)
@@ -100,7 +103,7 @@ class Controller:
         return self._flight.ask(slots, model)
 
     def is_paused(self, model: int) -> bool:
-        """Whether no open comparison wants this model now, so that none of its requests should be sent."""
+        """Whether no open comparison needs this model now, so that none of its requests should be sent."""
         return self.finished is not None or self._flight.is_parked(model)
 
     def tell(self, events: Iterable[Outcome | SetAside]) -> list[Look]:
@@ -108,7 +111,7 @@ class Controller:
 
         A `SetAside` takes effect at its position: what precedes it is judged with the model, in any batching.
         """
-        taken = len(self.looks)
+        old_looks = len(self.looks)
         for event in events:
             if isinstance(event, SetAside):
                 self._advance()
@@ -119,7 +122,7 @@ class Controller:
         if self._flight.early:
             self._keep_within_caps()
         self._end_once_spent()
-        return self.looks[taken:]
+        return self.looks[old_looks:]
 
     def ask_rounds(self) -> list[Round]:
         """Rounds that were not asked for yet, oldest first: `ask` for a shell that works on whole arrays."""
@@ -139,50 +142,52 @@ class Controller:
     def tell_time(self, batch: Batch, seconds: float) -> list[Look]:
         """Record the seconds of a batch's answers so far, for a shell that will tell the batch as a whole: the first
         round's seconds set the clocks before all its answers are there."""
-        taken = len(self.looks)
+        old_looks = len(self.looks)
         batch.take_time(seconds)
         self._advance()
-        return self.looks[taken:]
+        return self.looks[old_looks:]
 
-    def tell_round(self, one: Round, counts: IntArray, costs: Sequence[Sequence[Cost]] | None = None) -> list[Look]:
+    def tell_round(
+        self, told_round: Round, counts: IntArray, costs: Sequence[Sequence[Cost]] | None = None
+    ) -> list[Look]:
         """Take in all batches of a round at once, as counts (L, M, K)."""
         require(counts.shape == self.counts.shape, "counts are (L, M, K)", counts.shape)
-        self._check(counts, one.extra)
+        self._check(counts, told_round.extra)
         return self._tell_counts(
             (batch, counts[model], None if costs is None else costs[model])
-            for model, batch in one.batches.items()
+            for model, batch in told_round.batches.items()
             if model not in self.set_aside
         )
 
     def _tell_counts(
-        self, told: Iterable[tuple[Batch, IntArray, Sequence[Cost] | None]], seconds: float = 0.0
+        self, batches: Iterable[tuple[Batch, IntArray, Sequence[Cost] | None]], seconds: float = 0.0
     ) -> list[Look]:
-        taken = len(self.looks)
-        for batch, counts, costs in told:
+        old_looks = len(self.looks)
+        for batch, counts, costs in batches:
             self._take(batch, counts, costs, seconds)
         if self._flight.in_parts and not self._flight.account.is_open:
             self._end_beyond_caps()  # a first round that was opened in parts, told as a whole, may have cost too much
         self._advance()
         self._end_once_spent()
-        return self.looks[taken:]
+        return self.looks[old_looks:]
 
     def _take(self, batch: Batch, counts: IntArray, costs: Sequence[Cost] | None, seconds: float) -> None:
         require(not self.plan.coupled, "trials with shared seeds are told one by one, not in counts", batch.round_index)
         require(batch in self._flight.expected(batch.model), "counts are told of a batch in flight", batch.round_index)
-        fresh = batch.missing == batch.size
-        require(fresh, "a batch is told in counts or trial by trial, not both", batch.size - batch.missing)
+        is_untouched = batch.missing == batch.size
+        require(is_untouched, "a batch is told in counts or trial by trial, not both", batch.size - batch.missing)
         batch.take(counts, (NO_COST,) * self.plan.bench.categories if costs is None else costs, seconds)
         arrived = self.arrived[batch.model]
         np.add(arrived, counts, out=arrived, casting="unsafe")
 
     def _check(self, counts: IntArray, extra: IntArray) -> None:
-        there = np.array_equal(over_categories(counts), extra)
-        require(there, "counts must add up to the trials of their batch", counts.shape)
+        is_complete = np.array_equal(over_categories(counts), extra)
+        require(is_complete, "counts must add up to the trials of their batch", counts.shape)
         require(int(counts.min(initial=0)) >= 0, "counts must not be negative", counts.min())
 
     def spend_outside_plan(self, trials: int, cost: Cost) -> None:
-        """Count what was spent on models no longer in the run, or on answers that no round has asked for and that
-        cannot be told. Call it before restoring an earlier run."""
+        """Count the cost of models no longer in the run, or of answers that no round has requested and that cannot be
+        taken in. Call it before restoring an earlier run."""
         self._flight.account.spend_outside_plan(trials, cost)
 
     def restore(self, outcomes: Iterable[Outcome], losses: Sequence[Loss] = ()) -> list[Look]:
@@ -193,13 +198,13 @@ class Controller:
         Call it before asking for anything: trials already asked for are not looked up among these outcomes.
         """
         require(self.in_flight == 0, "the outcomes of an earlier run come before anything is asked", self.in_flight)
-        taken = len(self.looks)
+        old_looks = len(self.looks)
         self.keep(outcomes)
         self.lose(losses)
         self.take(())
         if losses or self.plan.first is None:  # trials that were imported are looked at in any case
             self._keep_within_caps()
-        return self.looks[taken:]
+        return self.looks[old_looks:]
 
     def keep(self, outcomes: Iterable[Outcome]) -> None:
         """Keep outcomes without looking at them yet: `restore` or `take` does that."""
@@ -221,13 +226,13 @@ class Controller:
     def take(self, outcomes: Iterable[Outcome]) -> list[Look]:
         """Take in outcomes that no round may need yet and that will not be told again: they are kept until a round
         needs them. Returns the looks that they completed."""
-        taken = len(self.looks)
+        old_looks = len(self.looks)
         self.keep(outcomes)
         self._place_together(self._flight.take_known_parts())
         self._advance()
         if self._flight.early:
             self._keep_within_caps()
-        return self.looks[taken:]
+        return self.looks[old_looks:]
 
     def play(self, looks: float) -> None:
         """Take looks up to this number, as far as kept outcomes allow; no cap is checked, since some came later."""
@@ -253,8 +258,8 @@ class Controller:
             self.finished = Reason.BUDGET
 
     def new_loss(self, model: int, cost: Cost) -> Loss:
-        """What `lose` is to count now, and again whenever the run is restored: if a round in flight no longer fits the
-        caps, it ends the run."""
+        """The loss for `lose` to count, now and whenever the run is restored. It ends the run if a round in flight no
+        longer fits the caps."""
         return Loss(model, cost, self.taker.taken, ended=not self._flight.within_caps(cost))
 
     def lose(self, losses: Iterable[Loss], most_looks: float = math.inf) -> None:
@@ -262,18 +267,18 @@ class Controller:
 
         Where kept outcomes do not lead so far, because a model has come back, caps are checked when it has caught up.
         """
-        for looks, together in groupby(losses, key=attrgetter("looks")):
-            most = self._most_looks
+        for looks, simultaneous in groupby(losses, key=attrgetter("looks")):
+            outer_limit = self._most_looks
             self.play(min(looks, most_looks))
-            self._most_looks = most
-            counted = list(together)
-            for loss in counted:
+            self._most_looks = outer_limit
+            batch_of_losses = list(simultaneous)
+            for loss in batch_of_losses:
                 self._flight.account.lose(loss.model, loss.cost)
             if self.taker.taken != looks:
                 continue
-            if any(loss.ended for loss in counted):
+            if any(loss.ended for loss in batch_of_losses):
                 self.end_over_budget()
-            elif any(loss.killed for loss in counted):
+            elif any(loss.killed for loss in batch_of_losses):
                 self._keep_within_caps()
 
     def _keep_within_caps(self) -> None:
@@ -283,8 +288,8 @@ class Controller:
         """
         if self._most_looks < math.inf:
             return
-        alone = self.plan.objective.reference is not None or bool(self.plan.bench.recorded)
-        others = 1 if alone else 2
+        has_fixed_side = self.plan.objective.reference is not None or bool(self.plan.bench.recorded)
+        others = 1 if has_fixed_side else 2
         while self.finished is None and not self._flight.within_caps():
             late = self._flight.holding_up(others)
             if not late:
@@ -303,11 +308,16 @@ class Controller:
         if self._flight.account.is_open:
             self._end_beyond_caps()
 
-    def tick(self, elapsed: float, held: float = 0.0) -> bool:
-        """Record the seconds since the start and the GPU seconds of held servers. Returns whether a cap on either is
-        reached: then the run ends, and requests in flight are to be cancelled even if it had finished before."""
+    def tick(self, elapsed: float, held_gpu_seconds: float = 0.0) -> bool:
+        """Record the seconds since the start and the GPU seconds of held servers.
+
+        Returns whether a cap on either is reached. Then the run ends, and requests in flight must be cancelled even if
+        it had finished before."""
         budget = self.plan.budget
-        caps = ((elapsed, budget.wall_seconds, Reason.WALL_TIME), (held, budget.held_gpu_seconds, Reason.GPU_TIME))
+        caps = (
+            (elapsed, budget.wall_seconds, Reason.WALL_TIME),
+            (held_gpu_seconds, budget.held_gpu_seconds, Reason.GPU_TIME),
+        )
         reached = [reason for used, cap, reason in caps if cap is not None and used >= cap]
         if reached and self.finished is None:
             self._flight.clear()
@@ -321,7 +331,7 @@ class Controller:
 
     @property
     def in_flight(self) -> int:
-        """Trials asked for and not yet told."""
+        """Trials that were requested and have not arrived."""
         return sum(batch.asked_and_missing() for batch in self._flight.batches())
 
     @property
@@ -378,34 +388,34 @@ class Controller:
         trials = self.trials
         bench = self.plan.bench
         committed = trials + self.ungraded.sum(axis=1)
-        left = self.plan.trials.max * bench.questions - committed
-        left[~bench.asked] = 0
-        affordable, before = self._flight.account.affordable(), self._tally.known_before
+        remaining = self.plan.trials.max * bench.questions - committed
+        remaining[~bench.asked] = 0
+        affordable, before = self._flight.account.affordable(), self._tally.prior_outcomes
         reserved = self._flight.issued.sum(axis=1) - committed
-        return AvailableTrials(trials, left, affordable, ~self._in_play(), before, ~bench.asked, reserved)
+        return AvailableTrials(trials, remaining, affordable, ~self._in_play(), before, ~bench.asked, reserved)
 
-    def still_wanted(self) -> NDArray[np.bool_]:
-        """(L,): models of which further trials may still be wanted. The servers of all others can be released."""
-        standing, bench = self._limiting_look(), self.plan.bench
-        if self.finished is not None or standing is None:
+    def needed_models(self) -> NDArray[np.bool_]:
+        """(L,): models that may still need trials. The servers of all others can be released."""
+        look, bench = self._limiting_look(), self.plan.bench
+        if self.finished is not None or look is None:
             return self._in_play() & bench.asked & (self.finished is None)
         flying = np.array([bool(self._flight.batches(model)) for model in range(bench.models)])
         available, latch = self.available, self.plan.judging.latch
-        wanted = still_wanted(standing, available, self.plan.objective, flying, latch=latch)
-        return wanted & bench.asked & (flying | (available.left > 0))
+        needed = needed_models(look, available, self.plan.objective, flying, latch=latch)
+        return needed & bench.asked & (flying | (available.remaining > 0))
 
     def parked_models(self) -> NDArray[np.bool_]:
         """(L,): models for which nothing new is requested while servers are held: either none of their comparisons is
         open, unless trials of others reopen one, or they are at the horizon."""
-        standing, bench = self._limiting_look(), self.plan.bench
-        if standing is None or not self.plan.pace.held:
+        look, bench = self._limiting_look(), self.plan.bench
+        if look is None or not self.plan.pace.dedicated_servers:
             return np.zeros(bench.models, dtype=bool)
-        whole = self._flight.issued.sum(axis=1) >= self.plan.trials.max * bench.questions
-        return np.asarray(~standing.in_open_pairs() | whole)
+        at_horizon = self._flight.issued.sum(axis=1) >= self.plan.trials.max * bench.questions
+        return np.asarray(~look.in_open_pairs() | at_horizon)
 
     def _limiting_look(self) -> JudgedLook | None:
         """The latest look if only models in its open comparisons are asked; None if others may be asked as well."""
-        return self.standing if asks_only_open(self.plan.policy) else None
+        return self.last_look if asks_only_open(self.plan.policy) else None
 
     def awaited(self) -> list[int]:
         """Models whose missing trials the next look waits for."""
@@ -418,37 +428,37 @@ class Controller:
         Only models whose requests have all arrived count: missing answers would have been slow, and wrong more often.
         Trials with shared seeds count only together with other models' trials, and are left out.
         """
-        late = [batch for batch in self._flight.parked_batches() if batch.missing < batch.size]
-        counted = set(models) - {batch.model for batch in late if not batch.has_enough_answers}
-        late = [batch for batch in late if batch.model in counted]
-        if self.finished is None or self.plan.coupled or not late:
+        unjudged = [batch for batch in self._flight.parked_batches() if batch.missing < batch.size]
+        counted = set(models) - {batch.model for batch in unjudged if not batch.has_enough_answers}
+        unjudged = [batch for batch in unjudged if batch.model in counted]
+        if self.finished is None or self.plan.coupled or not unjudged:
             return
         judged = self._tally.counts.copy()
-        self._tally.commit(late)
+        self._tally.commit(unjudged)
         self.overrun = self._tally.counts - judged
-        for model in sorted({batch.model for batch in late}):
+        for model in sorted({batch.model for batch in unjudged}):
             for batch in self._flight.drop(model):
                 self._flight.account.settle(batch, batch.size - batch.missing, batch.total_cost())
         self.taker.include_overrun(self.available)
 
     @property
-    def standing(self) -> JudgedLook | None:
+    def last_look(self) -> JudgedLook | None:
         """The latest look; None before the first."""
-        return self.taker.standing
+        return self.taker.last_look
 
     def result(self, correction: ScoreCorrection | None = None) -> Result | None:
         """The result of the latest look; None before the first. Needs `keep_looks`. A `correction` for errors of the
         grader changes nothing in what is asked."""
         keeps = self.taker.keep
         require(keeps, "result() needs the looks of the run: make the controller with keep_looks=True", keeps)
-        if self.standing is None:
+        if self.last_look is None:
             return None
         spent = self._flight.account.spent()
-        return conclude(self.taker, self.standing, self.available, self.finished, spent, correction)
+        return conclude(self.taker, self.last_look, self.available, self.finished, spent, correction)
 
     def latest_look(self) -> Look | None:
         """The latest look as plain values, kept or not; None before the first."""
-        return None if self.standing is None else self.taker.describe(self.standing, self.available)
+        return None if self.last_look is None else self.taker.describe(self.last_look, self.available)
 
     def _in_play(self) -> NDArray[np.bool_]:
         in_play = np.ones(self.plan.bench.models, dtype=bool)
@@ -469,8 +479,8 @@ class Controller:
         else:
             self._tally.count_arrival(outcome)
 
-    def _place_together(self, known: Iterable[KnownPart]) -> None:
-        for batch, part in known:
+    def _place_together(self, parts: Iterable[KnownPart]) -> None:
+        for batch, part in parts:
             if not batch.store_part(part):
                 raise ValueError(f"a trial of model {batch.model} in round {batch.round_index} was told twice")
             self._tally.count_arrivals(batch.model, part)
@@ -483,8 +493,8 @@ class Controller:
             return
         self.set_aside[event.model] = Lost(event.cause, event.reason)
         for batch in self._drop_batches(event.model):
-            came, lost = batch.size - batch.missing, batch.asked_and_missing() if self._settles_losses else 0
-            self._flight.account.settle(batch, came, batch.total_cost(), lost)
+            arrived, lost = batch.size - batch.missing, batch.asked_and_missing() if self._settles_losses else 0
+            self._flight.account.settle(batch, arrived, batch.total_cost(), lost)
 
     def _drop_batches(self, model: int) -> Sequence[Batch]:
         spent = self._flight.account.spent_on(model)
@@ -502,15 +512,15 @@ class Controller:
                     self.end_over_budget()
                 if self._flight.in_parts or self.finished is not None:
                     return
-            if self.plan.pace.held and self.plan.first is None and not self.taker.taken:
+            if self.plan.pace.dedicated_servers and self.plan.first is None and not self.taker.taken:
                 for extra in self._opening.start_clocks(self._flight, self.set_aside):
                     self._issue(extra)
-            landed = self._flight.complete_and_due()
-            if not landed and self._flight.batches():
+            complete = self._flight.complete_and_due()
+            if not complete and self._flight.batches():
                 if not self._flight.release_more():
                     self.end_over_budget()
                 return
-            if done := self._set_aside_silent(landed):
+            if done := self._set_aside_silent(complete):
                 self._commit(done)
                 if self._raise_alarms(done):
                     self._end_by_alarm()
@@ -540,8 +550,8 @@ class Controller:
         for batch in done:
             if batch.model in self._joining:
                 self._joining.remove(batch.model)
-                if self.plan.pace.held:
-                    self._flight.takes[batch.model] = clock_seconds(batch)
+                if self.plan.pace.dedicated_servers:
+                    self._flight.ticks_per_trial[batch.model] = clock_seconds(batch)
         self._set_aside_ungradable(sorted({batch.model for batch in done}))
 
     def _set_aside_ungradable(self, models: Iterable[int]) -> None:
@@ -565,7 +575,7 @@ class Controller:
         for model in sorted({batch.model for batch in done} - self.set_aside.keys()):
             change = self._changes.find_change(model)
             alarm = self._find_bad_share(model) if change is None else self._changes.describe(model, change)
-            if alarm is None or any((one.model, one.kind) == (model, alarm.kind) for one in self.alarms):
+            if alarm is None or any((earlier.model, earlier.kind) == (model, alarm.kind) for earlier in self.alarms):
                 continue
             self.alarms.append(alarm)
             if not self.plan.stops_on_alarm:
@@ -574,13 +584,13 @@ class Controller:
             if change is not None:
                 history = self._changes.history(model)
                 self._tally.withdraw(model, history, change.at)
-                self.taker.withdraw(model, history.look_of(change.at))
+                self.taker.withdraw(model, history.first_look_at(change.at))
         return self.plan.stops_on_alarm and len(self.alarms) > before
 
     def _find_bad_share(self, model: int) -> AnswerAlarm | None:
         """The alarm that too many answers of a model were cut off, or else say nothing, if so."""
         cut, trials = self._tally.share_unsure(model)
-        if cut > max(ALWAYS_BORNE, MOST_CUT * trials):
+        if cut > max(TOLERATED_ANSWERS, MAX_CUT_SHARE * trials):
             return AnswerAlarm(model, AnswerKind.TRUNCATED, cut, trials)
         return self._changes.find_silence(model, AnswerKind(self.plan.says_nothing))
 
@@ -604,8 +614,10 @@ class Controller:
         """
         run, flight = before.run, self._flight
         self._changes.take_over(run._changes, before.models)
-        now = {was: model for model, was in enumerate(before.models) if was is not None}
-        self.alarms += [alarm._replace(model=now[alarm.model]) for alarm in run.alarms if alarm.model in now]
+        new_numbers = {old_number: model for model, old_number in enumerate(before.models) if old_number is not None}
+        self.alarms += [
+            alarm._replace(model=new_numbers[alarm.model]) for alarm in run.alarms if alarm.model in new_numbers
+        ]
         flight.take_over(run._flight, before.models, run._dropped)
         self._tally.count_in_flight((*flight.batches(), *flight.parked_batches()))
         self._set_aside_ungradable(range(len(before.models)))
@@ -642,46 +654,56 @@ class Controller:
         those before. If trials are there already, no round runs ahead: their look decides who gets more. Those trials
         are looked at even if they exceed a cap.
         """
-        flight, plan, first, there = self._flight, self.plan, self.plan.opening, self.plan.first
-        asked = (first if there is None else np.maximum(first - there, 0)).sum(axis=1)
-        whole = flight.account.fits(asked)
-        if not flight.account.may_fit(asked):
+        flight, plan, first, imported = self._flight, self.plan, self.plan.opening, self.plan.first
+        new_trials = (first if imported is None else np.maximum(first - imported, 0)).sum(axis=1)
+        fits_at_once = flight.account.fits(new_trials)
+        if not flight.account.may_fit(new_trials):
             self.finished = Reason.BUDGET
             return
         self._issue(first)
-        if not whole:
+        if not fits_at_once:
             flight.open_in_parts()
             flight.release_more()
         self._opening = Opening(flight.batches(), plan.trials.max)
         round_of_all = plan.bench.questions * int(plan.bench.asked.sum())
         ahead = plan.pace.rounds_ahead(flight.account.affordable(), round_of_all)
-        for _ in range(ahead if there is None else 0):
-            further = plan.another_round(flight.issued)
-            if int(flight.issued[:, -1].max()) == plan.trials.max or not flight.account.fits(further.sum(axis=1)):
+        for _ in range(ahead if imported is None else 0):
+            next_round = plan.another_round(flight.issued)
+            if int(flight.issued[:, -1].max()) == plan.trials.max or not flight.account.fits(next_round.sum(axis=1)):
                 break
-            self._issue(further)
+            self._issue(next_round)
 
     def _compose(self) -> None:
         """Issue what the latest look asks for; if nothing is in flight then, the run is finished."""
-        assert self.standing is not None
+        assert self.last_look is not None
         fits, pace = True, self.plan.pace
         # parked batches stay reserved, since they may have been sent: of a cap on usage that would take too much
-        if pace.held and not self._flight.account.caps_usage and asks_only_open(self.plan.policy):
-            self._flight.park(self.standing.in_open_pairs() | (self.trials == 0))
-        most, before = self.plan.trials.max, self._tally.known_before
-        held, may_be_asked = self.trials + before, self._in_play() & self.plan.bench.asked
+        if pace.dedicated_servers and not self._flight.account.caps_usage and asks_only_open(self.plan.policy):
+            self._flight.park(self.last_look.in_open_pairs() | (self.trials == 0))
+        max_trials, before = self.plan.trials.max, self._tally.prior_outcomes
+        seen_trials, may_be_asked = self.trials + before, self._in_play() & self.plan.bench.asked
         joining = np.isin(np.arange(self.plan.bench.models), list(self._joining))
         composer = RoundComposer(
-            self.plan, self._flight, self.standing, pace, most, held, before, may_be_asked & ~joining, joining
+            self.plan,
+            self._flight,
+            self.last_look,
+            pace,
+            max_trials,
+            seen_trials,
+            before,
+            may_be_asked & ~joining,
+            joining,
         )
-        for _ in range(max(1 + pace.lookahead - self._flight.ticks, 0) if pace.in_step else most):
+        for _ in range(max(1 + pace.lookahead - self._flight.ticks, 0) if pace.in_step else max_trials):
             extra, fits = composer.next_round()
             if not extra.any():
                 break
             self._issue(extra)
         if not self._flight.batches():
-            self.finished = why_no_further(self.standing, fits, self.set_aside.values())
+            self.finished = why_no_further(self.last_look, fits, self.set_aside.values())
 
     def _issue(self, extra: NDArray[np.int32]) -> None:
         looked, pace = self.taker.taken > 0, self.plan.pace
-        self._place_together(self._flight.issue(extra, in_step=pace.in_step, looked=looked, even=pace.even))
+        self._place_together(
+            self._flight.issue(extra, in_step=pace.in_step, looked=looked, fixed_time=pace.fixed_round_time)
+        )

@@ -1,9 +1,9 @@
-"""Verdicts by corrected scores, where errors of the grader were measured.
+"""Verdicts by corrected scores, if errors of the grader were measured.
 
-Decisions of a run are made by its grades. Labels of people show how far the grader is off with each model, which moves
-a score and adds to its variance (`scorio.eval.corrected`). Then the latest look is judged once more by the corrected
-scores: the same rule, at the same information, with a larger standard error. A comparison gets the verdict of its
-corrected difference. If that has none, a call or a tie by the grades no longer stands: the labels leave it undecided.
+A run decides by its grades. Human labels show how far the grader is off for each model. That shifts a score and adds to
+its variance (`scorio.eval.corrected`). Then the latest look is judged once more by the corrected scores: the same rule,
+at the same information, with a larger standard error. A comparison gets the verdict of its corrected difference. If
+that has none, a call or a tie by the grades no longer stands: the labels leave it undecided.
 
 If only one of the two scores is corrected, the grader's error with the other is unknown, and may be the same. Then a
 verdict by the grades stands only if the corrected score supports it too, and nothing is decided anew. The same holds
@@ -14,8 +14,8 @@ confidence): 2.05 at 0.95. That the run may have stopped at a look that suited t
 boundary. A new call, or one in the other direction, needs the boundary of the rule at this look, as any call does.
 Simulated for all amounts of bias of a grader and of noise of labels, at 6 and at 40 looks, a confidence of 0.95 then
 gives the wrong order in at most 4.6% of runs, and a call between equal models in at most 8.0%: both are within the
-promise, which is 5% and 10% (`tests/core/test_core_corrected.py`). Labels are to be given once: who looks at them again
-and again until something is decided is wrong more often.
+promise, which is 5% and 10% (`tests/core/test_core_corrected.py`). Labels should be given once: looking at them
+again and again until something is decided causes more errors.
 """
 
 from collections.abc import Sequence
@@ -50,62 +50,62 @@ class ScoreCorrection:
     """
 
     shift: FloatArray
-    """What is added to the score."""
+    """Added to the score."""
     variance: FloatArray
-    """What is added to the variance of the score; it may be negative."""
+    """Added to the variance of the score; it may be negative."""
 
-    def estimates(self, known: Estimates) -> Estimates:
+    def estimates(self, graded: Estimates) -> Estimates:
         """The estimates with corrected scores."""
         shift, added = np.nan_to_num(self.shift), np.nan_to_num(self.variance)
-        parts = known.parts.copy()
+        parts = graded.parts.copy()
         parts[:, :, 0] += shift[:, 1:]
         parts[:, :, 1] = _sum_of_variances(parts[:, :, 1], added[:, 1:])
         return replace(
-            known,
-            score=known.score + shift[:, 0],
-            var=_sum_of_variances(known.var, added[:, 0]),
-            bayes=known.bayes + shift[:, 0],
-            bayes_var=_sum_of_variances(known.bayes_var, added[:, 0]),
+            graded,
+            score=graded.score + shift[:, 0],
+            var=_sum_of_variances(graded.var, added[:, 0]),
+            bayes=graded.bayes + shift[:, 0],
+            bayes_var=_sum_of_variances(graded.bayes_var, added[:, 0]),
             parts=parts,
         )
 
-    def bounds(self, known: ScoreBounds) -> ScoreBounds:
+    def bounds(self, graded: ScoreBounds) -> ScoreBounds:
         """The bounds of corrected scores."""
-        return ScoreBounds(self.estimates(known.lowest), self.estimates(known.highest))
+        return ScoreBounds(self.estimates(graded.lowest), self.estimates(graded.highest))
 
-    def evidence(self, known: Evidence) -> Evidence:
+    def evidence(self, graded: Evidence) -> Evidence:
         """The evidence on corrected scores."""
-        shift, added = (np.nan_to_num(self._of_sides(values, known)) for values in (self.shift, self.variance))
-        sigma = np.sqrt(_sum_of_variances(known.sigma**2, added.sum(axis=0)))
-        there = np.isfinite(sigma)
-        difference = np.where(there, known.difference + shift[0] - shift[1], 0.0)
+        shift, added = (np.nan_to_num(self._of_sides(values, graded)) for values in (self.shift, self.variance))
+        sigma = np.sqrt(_sum_of_variances(graded.sigma**2, added.sum(axis=0)))
+        is_known = np.isfinite(sigma)
+        difference = np.where(is_known, graded.difference + shift[0] - shift[1], 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            z = np.where(there & (difference != 0.0), difference / sigma, 0.0)
-        return replace(known, difference=difference, sigma=sigma, z=z)
+            z = np.where(is_known & (difference != 0.0), difference / sigma, 0.0)
+        return replace(graded, difference=difference, sigma=sigma, z=z)
 
     def differences(self, pairs: IndexArray) -> FloatArray:
-        """What is added to the difference of each pair (n, 2) of models."""
+        """The amount added to the difference of each pair (n, 2) of models."""
         shift = np.append(np.nan_to_num(self.shift[:, 0]), 0.0)
         return np.asarray(shift[pairs[:, 0]] - shift[pairs[:, 1]])
 
     def corrected_sides(self, evidence: Evidence) -> NDArray[np.intp]:
         """How many of the two scores of each pair are corrected; a fixed value needs no correction."""
-        known = np.isfinite(self._of_sides(self.shift, evidence)).sum(axis=0)
-        return np.asarray(2 * known if evidence.against_reference else known)
+        corrected = np.isfinite(self._of_sides(self.shift, evidence)).sum(axis=0)
+        return np.asarray(2 * corrected if evidence.against_reference else corrected)
 
     def _of_sides(self, values: FloatArray, evidence: Evidence) -> FloatArray:
-        """(2, n): the values of the first and the second of each pair, on the part of the gate that it is of."""
+        """(2, n): the values of the first and the second of each pair, on the pair's part of the gate."""
         part = np.zeros(len(evidence.z), np.intp) if evidence.gate is None else np.maximum(evidence.gate, 0)
         padded = np.append(values, np.full((1, values.shape[1]), np.nan), axis=0)  # the reference
         return np.stack([padded[evidence.first, part], padded[evidence.second, part]])
 
 
-def _sum_of_variances(known: FloatArray, added: FloatArray) -> FloatArray:
-    return np.asarray(np.maximum(known + added, MIN_VARIANCE_SHARE * known))
+def _sum_of_variances(variance: FloatArray, added: FloatArray) -> FloatArray:
+    return np.asarray(np.maximum(variance + added, MIN_VARIANCE_SHARE * variance))
 
 
 def corrected_look(
-    standing: JudgedLook,
+    graded_look: JudgedLook,
     readings: Sequence[Evidence],
     criteria: Criteria,
     available: AvailableTrials,
@@ -119,18 +119,18 @@ def corrected_look(
     `readings` are those of the evidence by the grades, `decided` the looks that called or tied each pair. Unless
     `anew`, a verdict by the grades stands only if corrected scores support it too, and nothing is decided anew.
     """
-    moved = [correction.evidence(reading) for reading in readings]
-    evidence = replace(moved[0], deciding=None)
-    sides, grades = correction.corrected_sides(evidence), standing.memory
-    own, rule, boundary = judge_corrected(grades, moved, criteria, decided)
-    memory = _merge(grades, own, sides if anew else np.minimum(sides, 1))
+    corrected_readings = [correction.evidence(reading) for reading in readings]
+    evidence = replace(corrected_readings[0], deciding=None)
+    sides, grades = correction.corrected_sides(evidence), graded_look.memory
+    corrected, rule, boundary = judge_corrected(grades, corrected_readings, criteria, decided)
+    memory = _merge(grades, corrected, sides if anew else np.minimum(sides, 1))
     if evidence.gate is not None:
-        evidence = replace(evidence, deciding=deciding_parts(evidence, memory, standing.forecast))
-    estimates = correction.estimates(standing.estimates)
+        evidence = replace(evidence, deciding=deciding_parts(evidence, memory, graded_look.forecast))
+    estimates = correction.estimates(graded_look.estimates)
     order = models_in_order(estimates.on(criteria.estimator), evidence)
     pairs = evidence.with_evidence(compared_pairs(criteria.objective, order, evidence, available))
     return replace(
-        standing,
+        graded_look,
         estimates=estimates,
         evidence=evidence,
         memory=memory,
@@ -138,12 +138,12 @@ def corrected_look(
         boundary=np.where(sides > 0, boundary, rule.boundary(evidence)),
         order=order,
         pairs=pairs,
-        verdicts=_verdicts(standing.verdicts_of(pairs), memory, evidence.positions(pairs)),
+        verdicts=_verdicts(graded_look.verdicts_of(pairs), memory, evidence.positions(pairs)),
     )
 
 
 def judge_corrected(
-    grades: LatchedVerdicts, moved: Sequence[Evidence], criteria: Criteria, decided: DecidingLooks
+    grades: LatchedVerdicts, corrected_readings: Sequence[Evidence], criteria: Criteria, decided: DecidingLooks
 ) -> tuple[LatchedVerdicts, Rule, FloatArray]:
     """The verdicts of corrected evidence, the rule at the error level that they have reached, and what |z| must reach
     for a call.
@@ -151,26 +151,28 @@ def judge_corrected(
     After a change of the horizon the rule's boundary is for pairs that are still open; a pair that was called needs no
     more for a call in the other direction than that call did.
     """
-    own, rule = judge(LatchedVerdicts.blank(len(grades.call)), moved, criteria)
+    corrected, rule = judge(LatchedVerdicts.blank(len(grades.call)), corrected_readings, criteria)
     # a lenient boundary depends on the standard error, which is larger now
     called = (grades.call != 0) & (not is_lenient(rule))
     at_call = np.where(called, np.nan_to_num(decided.boundary, nan=np.inf), np.inf)
-    confirming = [_confirming_boundary(rule, one) for one in moved]
+    confirming = [_confirming_boundary(rule, scenario) for scenario in corrected_readings]
     bounds = [
-        np.where(np.sign(one.z) == grades.call, least, np.minimum(at_call, rule.boundary(one)))
-        for one, least in zip(moved, confirming, strict=True)
+        np.where(np.sign(scenario.z) == grades.call, confirming_z, np.minimum(at_call, rule.boundary(scenario)))
+        for scenario, confirming_z in zip(corrected_readings, confirming, strict=True)
     ]
     ties = [
-        tied(one.difference, one.sigma, least, criteria.judging.delta)
-        for one, least in zip(moved, confirming, strict=True)
+        tied(scenario.difference, scenario.sigma, confirming_z, criteria.judging.delta)
+        for scenario, confirming_z in zip(corrected_readings, confirming, strict=True)
     ]
-    tie = own.tie | (grades.tie & (own.call == 0) & np.all(ties, axis=0))
-    call = np.where((own.call == 0) & ~tie, calls(rule, moved, bounds), own.call).astype(np.int8)
-    return replace(own, call=call, tie=tie), rule, bounds[0]
+    tie = corrected.tie | (grades.tie & (corrected.call == 0) & np.all(ties, axis=0))
+    call = np.where((corrected.call == 0) & ~tie, calls(rule, corrected_readings, bounds), corrected.call).astype(
+        np.int8
+    )
+    return replace(corrected, call=call, tie=tie), rule, bounds[0]
 
 
 def _confirming_boundary(rule: Rule, evidence: Evidence) -> FloatArray:
-    """What |z| must reach for a call by the grades to stand; for a rule without a confidence, its boundary."""
+    """The |z| at which a call by the grades stands; for a rule without a confidence, its boundary."""
     boundary, level = rule.boundary(evidence), getattr(rule, "ties", rule)
     if not is_correctable(level):
         return boundary
@@ -185,21 +187,21 @@ def _quantile(rule: Correctable) -> float:
     return float(ndtri(1.0 - CONFIRMING_SHARE * (1.0 - rule.confidence)))
 
 
-def _merge(grades: LatchedVerdicts, own: LatchedVerdicts, sides: NDArray[np.intp]) -> LatchedVerdicts:
+def _merge(grades: LatchedVerdicts, corrected: LatchedVerdicts, sides: NDArray[np.intp]) -> LatchedVerdicts:
     """The verdicts by the grades where no score is corrected, by corrected scores where both are, and else those on
     which both agree."""
     both = LatchedVerdicts(
-        call=np.where(own.call == grades.call, own.call, 0).astype(np.int8),
-        tie=own.tie & grades.tie,
+        call=np.where(corrected.call == grades.call, corrected.call, 0).astype(np.int8),
+        tie=corrected.tie & grades.tie,
         given_up=grades.given_up,
-        p_first=np.maximum(own.p_first, grades.p_first),
-        p_second=np.maximum(own.p_second, grades.p_second),
+        p_first=np.maximum(corrected.p_first, grades.p_first),
+        p_second=np.maximum(corrected.p_second, grades.p_second),
     )
-    named = {
-        name: np.choose(sides, [getattr(one, name) for one in (grades, both, own)])
+    merged = {
+        name: np.choose(sides, [getattr(verdicts, name) for verdicts in (grades, both, corrected)])
         for name in ("call", "tie", "p_first", "p_second")
     }
-    return replace(grades, **named)
+    return replace(grades, **merged)
 
 
 def _verdicts(by_grades: NDArray[np.intp], memory: LatchedVerdicts, at: IndexArray) -> NDArray[np.intp]:
@@ -210,14 +212,14 @@ def _verdicts(by_grades: NDArray[np.intp], memory: LatchedVerdicts, at: IndexArr
     return np.where(memory.call[at] != 0, VERDICTS.index(Verdict.RESOLVED), verdict)
 
 
-def deciding_looks(grades: DecidingLooks, corrected: JudgedLook, taken: int) -> DecidingLooks:
+def deciding_looks(grades: DecidingLooks, corrected: JudgedLook, look_number: int) -> DecidingLooks:
     """The looks that decided each pair: those by the grades where the verdict is the same, else the latest."""
     memory, evidence = corrected.memory, corrected.evidence
     latched = np.where(memory.call != 0, memory.call, 2 * memory.tie).astype(np.int8)
     same = latched == grades.latched
     return DecidingLooks(
         latched,
-        np.where(same, grades.look, taken),
+        np.where(same, grades.look, look_number),
         np.where(same, grades.z, np.abs(evidence.z)),
         np.where(same, grades.boundary, corrected.least_z()),
     )

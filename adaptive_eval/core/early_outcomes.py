@@ -1,7 +1,7 @@
 """Outcomes of an earlier run that no round has asked for yet, and their cost.
 
-Most are asked for as soon as the looks are repeated. The rest was bought under other settings: before a model joined or
-came back, the others may have had many rounds. It is paid for, so caps count it.
+A round asks for most of them as soon as the looks are repeated. The others were bought under other settings: before a
+model joined or came back, the others may have had many rounds. They are paid for, so caps count them.
 
 Resuming a run of millions of trials keeps each as a record of 46 bytes; a batch takes all of its outcomes at once.
 """
@@ -17,7 +17,7 @@ from scorio.moments import IntArray
 
 _TRIALS = 2**32
 """A trial's place is its question's number times this, plus its own number."""
-_AT_ONCE = 2**16
+_CHUNK_RECORDS = 2**16
 _RECORD = Struct("<qqdddBBI")
 _FIELDS = ("place", "tokens", "usd", "gpu_seconds", "seconds", "category", "kinds", "model")
 _KINDS = np.dtype(list(zip(_FIELDS, ("<i8", "<i8", "<f8", "<f8", "<f8", "u1", "u1", "<u4"), strict=True)))
@@ -35,42 +35,42 @@ class _ModelOutcomes:
     def __len__(self) -> int:
         return len(self._sorted) + sum(map(len, self._new))
 
-    def keep(self, some: Records) -> None:
-        self._new.append(some)
+    def keep(self, records: Records) -> None:
+        self._new.append(records)
 
     def ordered(self) -> Records:
         """All kept outcomes by place; the latest one if a place has several."""
         if self._new:
-            whole = np.concatenate([self._sorted, *self._new])
+            records = np.concatenate([self._sorted, *self._new])
             self._new, self._cost = [], None
-            order = np.argsort(whole["place"], kind="stable")
-            places = whole["place"][order]
-            self._sorted = np.asarray(whole[order[np.append(places[1:] != places[:-1], True)]])
+            order = np.argsort(records["place"], kind="stable")
+            places = records["place"][order]
+            self._sorted = np.asarray(records[order[np.append(places[1:] != places[:-1], True)]])
         return self._sorted
 
-    def take(self, wanted: NDArray[np.int64]) -> Records:
+    def take(self, places: NDArray[np.int64]) -> Records:
         """Remove and return the kept outcomes among these places."""
-        there = self.ordered()
-        at = np.minimum(np.searchsorted(there["place"], wanted), len(there) - 1)
-        at = at[there["place"][at] == wanted]
+        records = self.ordered()
+        at = np.minimum(np.searchsorted(records["place"], places), len(records) - 1)
+        at = at[records["place"][at] == places]
         if len(at):
-            left = np.ones(len(there), bool)
-            left[at] = False
-            self._sorted, self._cost = there[left], None
-        return np.asarray(there[at])
+            is_kept = np.ones(len(records), bool)
+            is_kept[at] = False
+            self._sorted, self._cost = records[is_kept], None
+        return np.asarray(records[at])
 
     def cost(self) -> tuple[int, int, int]:
         """Tokens, and USD and GPU seconds in trillionths."""
-        there = self.ordered()
+        records = self.ordered()
         if self._cost is None:
-            self._cost = _sum_costs(there)
+            self._cost = _sum_costs(records)
         return self._cost
 
     def graded(self) -> tuple[IntArray, IntArray]:
         """Question and category of each graded outcome."""
-        there = self.ordered()
-        there = there[there["category"] < UNGRADED]
-        return there["place"] // _TRIALS, there["category"]
+        records = self.ordered()
+        records = records[records["category"] < UNGRADED]
+        return records["place"] // _TRIALS, records["category"]
 
 
 def _sum_costs(records: Records) -> tuple[int, int, int]:
@@ -90,13 +90,13 @@ class EarlyOutcomes:
 
     def for_models(self, models: ModelNumbers) -> "EarlyOutcomes":
         """The kept outcomes of models that stay, under their new numbers."""
-        found, kept = EarlyOutcomes(), self._kept_by_model()
-        for model, was in enumerate(models):
-            if was is not None and was in kept:
-                records = kept[was].ordered().copy()
+        renumbered, by_model = EarlyOutcomes(), self._kept_by_model()
+        for model, old_number in enumerate(models):
+            if old_number is not None and old_number in by_model:
+                records = by_model[old_number].ordered().copy()
                 records["model"] = model
-                found._by_model.setdefault(model, _ModelOutcomes()).keep(records)
-        return found
+                renumbered._by_model.setdefault(model, _ModelOutcomes()).keep(records)
+        return renumbered
 
     def kept_outcomes(self, model: int) -> int:
         """How many outcomes of a model are kept."""
@@ -107,7 +107,7 @@ class EarlyOutcomes:
         model, question, trial, category, cost, kinds, seconds = outcome
         grade = UNGRADED if category is None else category
         self._new += _RECORD.pack(question * _TRIALS + trial, *cost, seconds, grade, kinds, model)
-        if len(self._new) >= _AT_ONCE * _RECORD.size:
+        if len(self._new) >= _CHUNK_RECORDS * _RECORD.size:
             self._split_by_model()
 
     def _kept_by_model(self) -> dict[int, _ModelOutcomes]:
@@ -121,40 +121,42 @@ class EarlyOutcomes:
         self._new = bytearray()
         order = np.argsort(records["model"], kind="stable")
         models, starts = np.unique(records["model"][order], return_index=True)
-        for model, own in zip(models.tolist(), np.split(order, starts[1:]), strict=True):
-            self._by_model.setdefault(model, _ModelOutcomes()).keep(records[own])
+        for model, rows in zip(models.tolist(), np.split(order, starts[1:]), strict=True):
+            self._by_model.setdefault(model, _ModelOutcomes()).keep(records[rows])
 
     def take(self, batch: Batch) -> BatchPart | None:
         """Remove and return the kept outcomes of a batch; None if there are none."""
-        kept = self._kept_by_model().get(batch.model)
-        if kept is None:
+        outcomes = self._kept_by_model().get(batch.model)
+        if outcomes is None:
             return None
         questions, trials = batch.places()
-        found = kept.take(questions * _TRIALS + trials)
-        if not len(kept):
+        records = outcomes.take(questions * _TRIALS + trials)
+        if not len(outcomes):
             del self._by_model[batch.model]
-        if not len(found):
+        if not len(records):
             return None
-        questions, trials = np.divmod(found["place"], _TRIALS)
-        spent = WholeSums(*_sum_costs(found), trillionths(found["seconds"]))
+        questions, trials = np.divmod(records["place"], _TRIALS)
+        spent = WholeSums(*_sum_costs(records), trillionths(records["seconds"]))
         costs = np.zeros((0, 4))
         if batch.used is not None:
-            costs = np.stack([np.ones(len(found)), *(found[name] for name in ("tokens", "usd", "gpu_seconds"))], axis=1)
-        return BatchPart(questions, trials, found["category"], found["kinds"], spent, costs)
+            costs = np.stack(
+                [np.ones(len(records)), *(records[name] for name in ("tokens", "usd", "gpu_seconds"))], axis=1
+            )
+        return BatchPart(questions, trials, records["category"], records["kinds"], spent, costs)
 
     def add_to(self, counts: IntArray) -> IntArray:
         """Counts (L, M, K) including the graded kept outcomes."""
         if not self:
             return counts
         counts = counts.copy()
-        for model, kept in self._kept_by_model().items():
-            np.add.at(counts[model], kept.graded(), 1)
+        for model, outcomes in self._kept_by_model().items():
+            np.add.at(counts[model], outcomes.graded(), 1)
         return counts
 
     @property
     def cost(self) -> Cost:
         """Cost of the kept outcomes."""
         tokens, usd, gpu_seconds = map(
-            sum, zip((0, 0, 0), *(kept.cost() for kept in self._kept_by_model().values()), strict=True)
+            sum, zip((0, 0, 0), *(outcomes.cost() for outcomes in self._kept_by_model().values()), strict=True)
         )
         return Cost(tokens, usd / PER_UNIT, gpu_seconds / PER_UNIT)

@@ -1,10 +1,10 @@
 """The mean bias of scores because looks end a run, estimated for a run that has ended.
 
-A run stops asking a model when a difference looks large, or too small to be decided, so the mean of a score over many
-runs is not the true score: losers of a search for the best come out up to a point too low. The bias depends on the
-models and the questions, and can be found where these are known, by replaying the run many times. Here the models
-answer by the posterior means of the run's own trials under the self-centred prior, and the mean error over these
-replays corrects the run's own score. This parametric bootstrap is the first step of Whitehead's (1986) correction.
+A run stops asking a model when a difference looks large, or too small to be decided. So the mean of a score over many
+runs is not the true score: models that lose a search for the best score up to a point too low. The bias depends on the
+models and the questions. If these are known, many replays of the run measure it. Here the models answer by the
+posterior means of the run's own trials under the self-centred prior, and the mean error over these replays corrects the
+run's own score. This parametric bootstrap is the first step of Whitehead's (1986) correction.
 
 The mean of so few replays is itself uncertain. The part of each error that was there at the first look has the mean 0
 whatever came later: as a control variate it removes half of that uncertainty.
@@ -33,7 +33,7 @@ from scorio.moments import FloatArray, IntArray
 from scorio.sinf.prior import fitted_by_group, self_centred_prior
 
 REPLAYS = 32
-MOST_TRIALS = 200_000
+MAX_HORIZON_TRIALS = 200_000
 """Trials of a run at its horizon. Replays of 12 models on 30 questions, at most 28,800 trials, take half a second, or
 two seconds if they cannot run side by side."""
 CUT_OFF = (Reason.WALL_TIME, Reason.GPU_TIME)
@@ -71,7 +71,7 @@ class EndedRun:
     def from_controller(cls, controller: Controller) -> "EndedRun | None":
         """The run of a controller; None if it has not ended, or had all its trials before its first look."""
         reason, plan = controller.finished, controller.plan
-        if reason is None or controller.standing is None or plan.fixed:
+        if reason is None or controller.last_look is None or plan.fixed:
             return None
         counts = controller.counts - controller.overrun
         judged = counts.sum(axis=(1, 2)) / np.maximum(controller.trials, 1)
@@ -92,7 +92,7 @@ class EndedRun:
             "outcomes of an earlier run count too (R0)": asked,
             "its settings were changed after looks": plan.before is not None,
             "it went on without a model": self.set_aside,
-            f"it may have had {trials:,} trials, more than {MOST_TRIALS:,}": trials > MOST_TRIALS,
+            f"it may have had {trials:,} trials, more than {MAX_HORIZON_TRIALS:,}": trials > MAX_HORIZON_TRIALS,
         }
         return next((reason for reason, holds in reasons.items() if holds), None)
 
@@ -100,8 +100,10 @@ class EndedRun:
         """Simulate `replays` runs like it, the same ones at each call; `why_not` must be None."""
         bench, plan, chances = self.plan.bench, self._replay_plan(), self._chances()
         rng = np.random.default_rng(zlib.crc32(self.counts.astype("<i8").tobytes()))
-        together = can_stand_side_by_side(plan) and self._horizon_trials() * (bench.categories - 1) <= MOST_TRIALS
-        opened, ended = (_side_by_side if together else _simulate_singly)(plan, chances, replays, rng)
+        side_by_side = (
+            can_stand_side_by_side(plan) and self._horizon_trials() * (bench.categories - 1) <= MAX_HORIZON_TRIALS
+        )
+        opened, ended = (_side_by_side if side_by_side else _simulate_singly)(plan, chances, replays, rng)
         truth = bench.mean(chances @ bench.weights)
         errors = _scores(ended, bench) - truth
         shift = _mean_by_control(errors, _scores(opened, bench) - truth)
@@ -114,8 +116,8 @@ class EndedRun:
         bench, horizon = self.plan.bench, np.array(self.plan.trials.max)
         cells = counts.reshape(-1, *counts.shape[2:])
         g, groups = bench.question_weights, bench.benchmark_of
-        found = estimate(cells, bench.weights, self.plan.prior, horizon, bayes=False, g=g, groups=groups)
-        return found.sigma().reshape(counts.shape[:2])
+        estimates = estimate(cells, bench.weights, self.plan.prior, horizon, bayes=False, g=g, groups=groups)
+        return estimates.sigma().reshape(counts.shape[:2])
 
     def _horizon_trials(self) -> int:
         """Trials at the horizon."""
@@ -131,9 +133,9 @@ class EndedRun:
 
     def _replay_plan(self) -> Plan:
         """The plan with caps turned into trials at the mean price, since the cost of a replayed trial is unknown."""
-        left = 0.0 if self.reason in (Reason.BUDGET, *CUT_OFF) else self.affordable
+        affordable = 0.0 if self.reason in (Reason.BUDGET, *CUT_OFF) else self.affordable
         trials = max(int(self.counts.sum()) + self.parked, int(self.plan.opening.sum()))
-        budget = Budget(trials=trials + int(left)) if math.isfinite(left) else Budget()
+        budget = Budget(trials=trials + int(affordable)) if math.isfinite(affordable) else Budget()
         return replace(self.plan, budget=budget)
 
 
@@ -142,11 +144,11 @@ _Counts = tuple[IntArray, IntArray]
 
 
 def _side_by_side(plan: Plan, chances: FloatArray, runs: int, rng: np.random.Generator) -> _Counts:
-    tapes = [Tape.from_chances(chances, plan.bench.weights, own) for own in rng.spawn(runs)]
+    tapes = [Tape.from_chances(chances, plan.bench.weights, stream) for stream in rng.spawn(runs)]
     summed = SummedTapes(tapes, plan.bench.categories)
     ends = RunStack(plan, summed, runs).ends()
-    every = np.arange(runs * plan.bench.models)
-    opened = summed.counts(every, np.tile(plan.opening, (runs, 1)))
+    rows = np.arange(runs * plan.bench.models)
+    opened = summed.counts(rows, np.tile(plan.opening, (runs, 1)))
     return opened.reshape(runs, *chances.shape), np.array([end.counts for end in ends])
 
 
@@ -162,7 +164,7 @@ def _simulate_run(plan: Plan, chances: FloatArray, rng: np.random.Generator) -> 
     while controller.finished is None:
         for asked in controller.ask_rounds():
             controller.tell_round(asked, rng.multinomial(asked.extra, chances))
-        if opened is None and controller.standing is not None:
+        if opened is None and controller.last_look is not None:
             opened = controller.counts.copy()
     assert opened is not None
     return opened, controller.counts
@@ -173,9 +175,9 @@ def _scores(counts: IntArray, bench: Bench) -> FloatArray:
     return bench.mean(question_means(counts, bench.weights))
 
 
-def _mean_by_control(of: FloatArray, control: FloatArray) -> FloatArray:
+def _mean_by_control(values: FloatArray, control: FloatArray) -> FloatArray:
     """The means of columns (n, L), each with a control variate of mean 0."""
-    rest = control - control.mean(axis=0)
-    square = np.square(rest).sum(axis=0)
-    slope = np.divide((of * rest).sum(axis=0), square, out=np.zeros_like(square), where=square > 0.0)
-    return np.asarray(of.mean(axis=0) - slope * control.mean(axis=0))
+    centred = control - control.mean(axis=0)
+    square = np.square(centred).sum(axis=0)
+    slope = np.divide((values * centred).sum(axis=0), square, out=np.zeros_like(square), where=square > 0.0)
+    return np.asarray(values.mean(axis=0) - slope * control.mean(axis=0))

@@ -1,7 +1,7 @@
 """Metadata of a rule, policy or objective: its name, its options and its descriptions for people.
 
 An entry stands beside the class it describes, and `registry` lists it. Configuration, JSON schema, starter file,
-reports and `plan` take all they say from there.
+reports and `plan` take their descriptions from there.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ models: how many, fewer than all; model: the name of one; pairs: a list of two n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """A configuration key that an entry adds beside its name."""
+    """A configuration key that an entry adds to its name."""
 
     name: str
     type: OptionType
-    says: str
+    description: str
     """One sentence for the schema."""
     example: object
     default: str | None = None
@@ -34,8 +34,8 @@ class Entry(Generic[Made]):
     name: str
     make: Callable[..., Made]
     """Called with the options by name, and with any known values that it has parameters for (`registry.make`)."""
-    gist: str
+    summary: str
     """A few words, for lists."""
-    says: str
+    description: str
     """One sentence for people, without its full stop for a policy; {name} is the value of an option."""
     options: tuple[Option, ...] = ()

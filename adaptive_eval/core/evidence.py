@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.settings import CELLS_AT_ONCE, Bench, Margin
+from adaptive_eval.core.settings import CHUNK_CELLS, Bench, Margin
 from adaptive_eval.core.shared_trials import PairedEvidence
 from scorio.moments import (
     CountArray,
@@ -104,9 +104,10 @@ def estimate(
     g: FloatArray | None = None,
     groups: NDArray[np.int64] | None = None,
 ) -> Estimates:
-    """Estimates of models with counts (L, M, K), at least one trial of each question; `horizon` is N_q at the end.
-    Without `bayes`, Bayes@N is nan. Questions have weights `g` of mean 1 (None: all equal), and the prior of their
-    group (None: one group)."""
+    """Estimates of models with counts (L, M, K), at least one trial of each question.
+
+    `horizon` is N_q at the end. Without `bayes`, Bayes@N is nan. Questions have weights `g` of mean 1 (None: all
+    equal), and the prior of their group (None: one group)."""
     uniform: FloatArray = counts + np.float64(1.0)
     centred = partial(self_centred_prior, w=weights)
     nu: FloatArray = counts + fitted_by_group(centred, counts, groups) if prior == "self" else uniform
@@ -116,15 +117,15 @@ def estimate(
     else:
         average = average_moments(counts, nu, weights, g)
     unknown = np.full(len(counts), np.nan)
-    beside = bayes_moments(uniform, weights, g) if bayes else Moments(unknown, unknown)
+    bayes_values = bayes_moments(uniform, weights, g) if bayes else Moments(unknown, unknown)
     trials = over_categories(counts)
     v = trial_variance(nu, weights, questions)
     cautious = v + unseen_variance(trials, weights, g) if prior == "self" else v
     return Estimates(
         score=average.mean,
         var=average.var,
-        bayes=beside.mean,
-        bayes_var=beside.var,
+        bayes=bayes_values.mean,
+        bayes_var=bayes_values.var,
         trial_var=v,
         noise=variance_at(cautious, trials, g),
         noise_at_horizon=variance_at(cautious, horizon, g),
@@ -133,25 +134,25 @@ def estimate(
 
 
 def _estimate_parts(
-    counts: CountArray, bench: Bench, prior: Prior, further: CountArray, known: CountArray
+    counts: CountArray, bench: Bench, prior: Prior, further: CountArray, prior_trials: CountArray
 ) -> FloatArray:
     """`Estimates.parts` of models with counts (n, M, K).
 
     At its horizon, a benchmark's questions have their share of all `further` trials by question weight, besides the
-    `known` ones: so all benchmarks reach it together.
+    `prior_trials`: so all benchmarks reach it together.
     """
     g = np.ones(bench.questions) if bench.question_weights is None else bench.question_weights
-    found = []
+    parts = []
     for label, _ in bench.gates:
-        own = bench.benchmark_of == label
-        horizon = (further * g + known)[..., own]
-        one = estimate(counts[:, own], bench.weights, prior, horizon, bayes=False)
-        found.append(np.stack([one.score, one.var, one.noise, one.noise_at_horizon], axis=-1))
-    return np.stack(found, axis=1)
+        in_benchmark = bench.benchmark_of == label
+        horizon = (further * g + prior_trials)[..., in_benchmark]
+        estimates = estimate(counts[:, in_benchmark], bench.weights, prior, horizon, bayes=False)
+        parts.append(np.stack([estimates.score, estimates.var, estimates.noise, estimates.noise_at_horizon], axis=-1))
+    return np.stack(parts, axis=1)
 
 
 def update(
-    known: Estimates,
+    old: Estimates,
     rows: NDArray[np.intp],
     counts: CountArray,
     bench: Bench,
@@ -160,22 +161,22 @@ def update(
     *,
     bayes: bool = True,
 ) -> Estimates:
-    """`known`, with the estimates of the models `rows` recomputed from the tally `counts` of all models plus R0."""
-    merged = {name: getattr(known, name).copy() for name in known.__slots__}
+    """`old`, with the estimates of the models `rows` recomputed from the tally `counts` of all models plus R0."""
+    merged = {name: getattr(old, name).copy() for name in old.__slots__}
     g, groups = bench.question_weights, bench.benchmark_of
-    at_once = max(CELLS_AT_ONCE // (bench.questions * bench.categories), 1)
-    for start in range(0, len(rows), at_once):
-        part = rows[start : start + at_once]
-        own, further, before = counts[part], np.array(max_trials), np.array(0)
+    chunk_size = max(CHUNK_CELLS // (bench.questions * bench.categories), 1)
+    for start in range(0, len(rows), chunk_size):
+        part = rows[start : start + chunk_size]
+        part_counts, further, prior_trials = counts[part], np.array(max_trials), np.array(0)
         if bench.prior_counts is not None:
-            own = own + bench.prior_counts[part]
+            part_counts = part_counts + bench.prior_counts[part]
             further = np.where(bench.asked[part], further, 0)[:, None]
-            before = bench.prior_counts[part].sum(axis=-1)
-        fresh = estimate(own, bench.weights, prior, further + before, bayes=bayes, g=g, groups=groups)
+            prior_trials = bench.prior_counts[part].sum(axis=-1)
+        new = estimate(part_counts, bench.weights, prior, further + prior_trials, bayes=bayes, g=g, groups=groups)
         if bench.gates:
-            fresh = replace(fresh, parts=_estimate_parts(own, bench, prior, further, before))
+            new = replace(new, parts=_estimate_parts(part_counts, bench, prior, further, prior_trials))
         for name, values in merged.items():
-            values[part] = getattr(fresh, name)
+            values[part] = getattr(new, name)
     return Estimates(**merged)
 
 
@@ -297,13 +298,13 @@ def judged_pairs(
 
 def _gate_margins(margin: Margin | None, models: int, pairs: int) -> tuple[FloatArray, IndexArray | None]:
     """The lead that the first of each pair is given; for a gate of several parts also the part that it is of, or -1."""
-    given = np.zeros(pairs)
+    lead = np.zeros(pairs)
     if margin is None:
-        return given, None
+        return lead, None
     deltas = np.repeat([margin.delta, *margin.parts], models - 1)
-    given[pairs - len(deltas) :] = deltas
+    lead[pairs - len(deltas) :] = deltas
     parts = np.repeat(np.arange(1 + len(margin.parts)), models - 1)
-    return given, np.append(np.full(pairs - len(deltas), -1), parts) if margin.parts else None
+    return lead, np.append(np.full(pairs - len(deltas), -1), parts) if margin.parts else None
 
 
 def weigh_evidence(
@@ -315,33 +316,37 @@ def weigh_evidence(
     among: IndexArray | None = None,
     paired: PairedEvidence | None = None,
 ) -> Evidence:
-    """Evidence on all pairs, or on each model against the value `reference`, and on a gate's comparisons. `other` has
-    the estimates of the second of each pair, if they differ. With several benches or `among`, a selection of pairs,
-    there is no margin. `paired` has the pairs judged by trials with the same seeds."""
+    """Evidence on all pairs, or on each model against the value `reference`, and on a gate's comparisons.
+
+    `other` has the estimates of the second of each pair, if they differ. With several benches or with `among`, a
+    selection of pairs, there is no margin. `paired` has the pairs judged by trials with the same seeds."""
     models = len(estimates.score) // benches
     first, second = judged_pairs(models, reference is not None, margin, benches)
     if among is not None:
         first, second = first[among], second[among]
-    given, gate = _gate_margins(margin, models, len(first))
-    one = side(estimates, reference, first, gate)
-    two = side(estimates if other is None else other, reference, second, gate)
-    pair = standardised(one.score + given, one.var, two.score, two.var)
-    noise, noise_at_horizon = one.noise + two.noise, one.noise_at_horizon + two.noise_at_horizon
+    lead, gate = _gate_margins(margin, models, len(first))
+    first_side = side(estimates, reference, first, gate)
+    second_side = side(estimates if other is None else other, reference, second, gate)
+    pair = standardised(first_side.score + lead, first_side.var, second_side.score, second_side.var)
+    noise, noise_at_horizon = (
+        first_side.noise + second_side.noise,
+        first_side.noise_at_horizon + second_side.noise_at_horizon,
+    )
     if paired is not None:
-        chosen, found, values = paired
-        own = standardised(found.mean + given, variance_against(found, given, values), 0.0, 0.0)
-        pair = StandardisedDifference(*(np.where(chosen, *both) for both in zip(own, pair, strict=True)))
-        noise = np.where(chosen, found.noise, noise)
-        noise_at_horizon = np.where(chosen, found.noise_at_horizon, noise_at_horizon)
-    known = np.isfinite(pair.sigma)
+        chosen, moments, values = paired
+        by_trial = standardised(moments.mean + lead, variance_against(moments, lead, values), 0.0, 0.0)
+        pair = StandardisedDifference(*(np.where(chosen, *both) for both in zip(by_trial, pair, strict=True)))
+        noise = np.where(chosen, moments.noise, noise)
+        noise_at_horizon = np.where(chosen, moments.noise_at_horizon, noise_at_horizon)
+    is_known = np.isfinite(pair.sigma)
     return Evidence(
         models=models,
         against_reference=reference is not None,
         first=first,
         second=second,
-        difference=np.where(known, pair.difference, 0.0),
+        difference=np.where(is_known, pair.difference, 0.0),
         sigma=pair.sigma,
-        z=np.where(known, pair.z, 0.0),
+        z=np.where(is_known, pair.z, 0.0),
         information=information_fraction(noise_at_horizon, np.maximum(noise, np.finfo(float).tiny)),
         margin=margin,
         benches=benches,
@@ -353,19 +358,19 @@ def weigh_evidence(
 
 def side(estimates: Estimates, reference: float | None, members: IndexArray, gate: IndexArray | None) -> Side:
     """Estimates of one side of each pair; the reference, number L, is known, and a gate's part covers its benchmark."""
-    whole = np.stack([estimates.score, estimates.var, estimates.noise, estimates.noise_at_horizon])
+    columns = np.stack([estimates.score, estimates.var, estimates.noise, estimates.noise_at_horizon])
     if gate is not None:
-        each = np.concatenate([whole.T[:, None], estimates.parts], axis=1)
-        return Side(*each[members, np.maximum(gate, 0)].T)
+        by_part = np.concatenate([columns.T[:, None], estimates.parts], axis=1)
+        return Side(*by_part[members, np.maximum(gate, 0)].T)
     if reference is not None:
-        whole = np.append(whole, [[reference], [0.0], [0.0], [0.0]], axis=1)
-    return Side(*whole[:, members])
+        columns = np.append(columns, [[reference], [0.0], [0.0], [0.0]], axis=1)
+    return Side(*columns[:, members])
 
 
-def cautious(ways: Sequence[Evidence]) -> Evidence:
+def cautious(scenarios: Sequence[Evidence]) -> Evidence:
     """The first evidence, with z replaced by the value closest to 0 that all agree on the sign of, or 0."""
-    if len(ways) == 1:
-        return ways[0]
-    z = np.stack([way.z for way in ways])
-    agreed = np.all(np.sign(z) == np.sign(z[0]), axis=0)
-    return replace(ways[0], z=np.where(agreed, np.sign(z[0]) * np.abs(z).min(axis=0), 0.0))
+    if len(scenarios) == 1:
+        return scenarios[0]
+    z = np.stack([scenario.z for scenario in scenarios])
+    agree = np.all(np.sign(z) == np.sign(z[0]), axis=0)
+    return replace(scenarios[0], z=np.where(agree, np.sign(z[0]) * np.abs(z).min(axis=0), 0.0))

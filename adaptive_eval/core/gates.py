@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # as in `rules`
     from adaptive_eval.core.evidence import Evidence, IndexArray
     from adaptive_eval.core.judge import LatchedVerdicts, PairForecast
 
-PASSED = 1e6
+SENTINEL = 1e6
 """Greater than every |z| and every power."""
 
 
@@ -93,5 +93,5 @@ def deciding_parts(evidence: Evidence, memory: LatchedVerdicts, ahead: PairForec
     rows = rows_of_gates(evidence)
     call, z = memory.call[rows], evidence.z[rows]
     power = ahead.power(rows.ravel()).reshape(rows.shape)
-    worst = np.select([call < 0, call > 0, z < 0.0], [np.full(z.shape, -np.inf), PASSED + z, z - 1.0], power)
+    worst = np.select([call < 0, call > 0, z < 0.0], [np.full(z.shape, -np.inf), SENTINEL + z, z - 1.0], power)
     return np.asarray(worst.argmin(axis=0))

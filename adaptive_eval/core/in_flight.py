@@ -1,19 +1,21 @@
 """Batches in flight, in the order in which they are committed.
 
-Each batch is due at a time of a logical clock, set when it is issued. Batches are committed in the order (due, round,
-model), whichever arrives first: so decisions depend on what was issued, never on what arrived.
+A logical clock sets when each batch is due, at the time it is issued. Batches are committed in the order (due, round,
+model), whichever arrives first. So decisions depend on what was issued, never on what has arrived.
 
-With rounds of one size, every batch of a round is due one tick after the round before: all models go in step. With
-rounds as large as needed, a batch is due as many ticks after its model's previous one as it has trials a question. If
-servers are held, ticks are longer for models whose answers take longer, by the square root: of two models of which one
-takes t times as long, the other gets sqrt(t) times as many trials, which separates the two in the least time of both
-servers. Then no model waits for another's round, only for what the clock puts before its own. At batch services, where
-a round takes as long whatever its size, each round takes one tick. The clock is set by what answers of the first round
-took, as stored: a wrong one makes models wait, and no promise depends on it.
+- Rounds of one size: every batch of a round is due one tick after the round before. All models go in step.
+- Rounds as large as needed: a batch with n trials per question is due n ticks after its model's previous one.
+- Dedicated servers: a tick is longer for a model with slower answers, by the square root. If one of two models takes t
+  times as long, the other gets sqrt(t) times as many trials, which separates the two in the least total server time. No
+  model waits for another's round, only for batches that the clock puts before its own.
+- Batch services: a round takes the same time whatever its size, so each round takes one tick.
 
-Before the first look, models with a complete first round go on, in rounds of one trial a question, until the slowest
-model has completed its own. How much that comes to depends on the answers of the first round alone: missing answers can
-only make it last longer.
+The stored times of the first round's answers set the clock. A wrong clock makes models wait, but no promise depends on
+it.
+
+Before the first look, models with a complete first round continue with rounds of one trial per question until the
+slowest model has completed its own. How many rounds that is depends on the answers of the first round alone: missing
+answers can only make it longer.
 """
 
 import math
@@ -46,8 +48,8 @@ class DroppedBatches(NamedTuple):
 
 KnownPart = tuple[Batch, BatchPart]
 """Part of a batch that is known from an earlier run."""
-SHORTEST = 1.0
-"""Answers faster than a second count as one second: waiting for those costs little."""
+MIN_ANSWER_SECONDS = 1.0
+"""Faster answers count as one second: waiting for them costs little."""
 
 
 def clock_seconds(batch: Batch) -> float:
@@ -56,12 +58,12 @@ def clock_seconds(batch: Batch) -> float:
     The square root of an answer's seconds, rounded to 1, 1.5, 2, 3, 4, 6, ...: no finer, so that the clock is the same
     whenever the same answers took about as long.
     """
-    halves = round(math.log2(max(batch.seconds, SHORTEST)))
+    halves = round(math.log2(max(batch.seconds, MIN_ANSWER_SECONDS)))
     return (1.0, 1.5)[halves % 2] * 2.0 ** (halves // 2)
 
 
 class BatchesInFlight:
-    """The batches in flight, the logical clock, and what is reserved for them."""
+    """The batches in flight, the logical clock, and the reserve for them."""
 
     def __init__(self, bench: Bench, budget: Budget) -> None:
         self._together = bench.together or (1,) * bench.models
@@ -70,15 +72,15 @@ class BatchesInFlight:
         self.now = 0.0
         """The time of the logical clock: when the latest batch that was committed was due."""
         self._batches: list[Batch] = []
-        self._own: list[list[Batch]] = [[] for _ in range(bench.models)]
+        self._by_model: list[list[Batch]] = [[] for _ in range(bench.models)]
         """The batches in flight by model."""
         self._parked: list[list[Batch]] = [[] for _ in range(bench.models)]
         """Batches in their order, of models that no open comparison wants now."""
         self._may_be_in_parts = False
-        """False only if all batches are open whole."""
-        self.takes: FloatArray = np.ones(bench.models)
-        """(L,): ticks of the logical clock that one trial a question of each model takes."""
-        self.until = np.zeros(bench.models)
+        """False only if all batches are fully open."""
+        self.ticks_per_trial: FloatArray = np.ones(bench.models)
+        """(L,): ticks of the logical clock that one trial per question of each model takes."""
+        self.last_due = np.zeros(bench.models)
         """When the latest batch of each model is due."""
         self._composed = 0
         self.rounds_issued = 0
@@ -88,76 +90,85 @@ class BatchesInFlight:
     def take_over(
         self, before: "BatchesInFlight", models: ModelNumbers, dropped: Mapping[int, "DroppedBatches"]
     ) -> None:
-        """Go on from the stage before, whose rounds stay in flight. Batches that were dropped come back with their
-        model: `dropped` has these by its earlier number. Nothing of it counts as asked for yet."""
+        """Continue the stage before, whose rounds stay in flight.
+
+        Dropped batches come back with their model: `dropped` has them by its earlier number. No trial counts as
+        requested yet."""
         self.now, self._composed, self.rounds_issued = before.now, before._composed, before.rounds_issued
-        others = [float(before.takes[was]) for was in models if was is not None]
-        for model, was in enumerate(models):
-            if was is None:
-                self.takes[model] = float(np.median(others)) if others else 1.0
+        others = [float(before.ticks_per_trial[old_number]) for old_number in models if old_number is not None]
+        for model, old_number in enumerate(models):
+            if old_number is None:
+                self.ticks_per_trial[model] = float(np.median(others)) if others else 1.0
                 continue
-            self.issued[model], self.takes[model] = before.issued[was], before.takes[was]
-            lost = dropped.get(was)
-            self.account.take_over(before.account, model, was, None if lost is None else lost.spent)
-            for batch in (*before._own[was], *(() if lost is None else lost.batches)):
+            self.issued[model], self.ticks_per_trial[model] = (
+                before.issued[old_number],
+                before.ticks_per_trial[old_number],
+            )
+            dropped_batches = dropped.get(old_number)
+            self.account.take_over(
+                before.account, model, old_number, None if dropped_batches is None else dropped_batches.spent
+            )
+            for batch in (*before._by_model[old_number], *(() if dropped_batches is None else dropped_batches.batches)):
                 self._add_batch(self._taken_over(batch, model))
-            self._parked[model] = [self._taken_over(batch, model) for batch in before._parked[was]]
-            self.until[model] = before.until[was]
+            self._parked[model] = [self._taken_over(batch, model) for batch in before._parked[old_number]]
+            self.last_due[model] = before.last_due[old_number]
         self.early = before.early.for_models(models)
-        self._not_asked = Round.of_batches(chain(self._batches, self.parked_batches()), self.issued.shape)
+        self._not_asked = Round.from_batches(chain(self._batches, self.parked_batches()), self.issued.shape)
 
     def _taken_over(self, batch: Batch, model: int) -> Batch:
-        own = batch.for_model(model)
-        self.account.take_batch(own)
-        return own
+        renumbered = batch.for_model(model)
+        self.account.take_batch(renumbered)
+        return renumbered
 
-    # -- issuing --------------------------------------------------------------------------------------------------
+    # -- issuing ------------------------------------------------------------------------------------------------------
 
     def issue(
-        self, extra: TrialArray, *, in_step: bool, looked: bool = True, even: bool = False
+        self, extra: TrialArray, *, in_step: bool, looked: bool = True, fixed_time: bool = False
     ) -> Iterator[KnownPart]:
         """Issue a round; yields, batch by batch, its trials that are known from an earlier run.
 
-        In step, all of it is due at the next tick; otherwise each batch follows its model's previous one, `even` ones
-        after one tick whatever their size. Before the first look, a round's number is that of its models' earlier
-        rounds, so that it does not depend on which model came first.
+        In step, all of it is due at the next tick; otherwise each batch follows its model's previous one. With
+        `fixed_time` a batch takes one tick, whatever its size. Before the first look, a round's number is the number of
+        its models' earlier rounds, so that it does not depend on which model came first.
         """
-        number = self._composed if looked else max(len(self._own[model]) for model in np.flatnonzero(extra.any(axis=1)))
-        one = Round(number, self.issued, extra, self._together)
+        number = (
+            self._composed if looked else max(len(self._by_model[model]) for model in np.flatnonzero(extra.any(axis=1)))
+        )
+        new_round = Round(number, self.issued, extra, self._together)
         self._composed = max(self._composed, number + 1)
         self.issued = self.issued + extra
         self.rounds_issued += 1
         self.account.reserve(extra.sum(axis=1))
-        self._not_asked.append(one)
+        self._not_asked.append(new_round)
         tick = max((batch.due for batch in self._batches), default=self.now) + 1.0
-        for batch in one.batches.values():
-            took = 1.0 if even else self._trials_per_question(batch) * float(self.takes[batch.model])
-            batch.due = tick if in_step else max(self.now, float(self.until[batch.model])) + took
+        for batch in new_round.batches.values():
+            ticks = 1.0 if fixed_time else self._trials_per_question(batch) * float(self.ticks_per_trial[batch.model])
+            batch.due = tick if in_step else max(self.now, float(self.last_due[batch.model])) + ticks
             self.account.promise(batch)
             self._add_batch(batch)
-        return self._known_parts(one.batches.values())
+        return self._known_parts(new_round.batches.values())
 
     def _add_batch(self, batch: Batch) -> None:
-        self.until[batch.model] = batch.due
+        self.last_due[batch.model] = batch.due
         insort(self._batches, batch, key=_order)
-        self._own[batch.model].append(batch)
+        self._by_model[batch.model].append(batch)
         self._may_be_in_parts |= batch.open < batch.size
 
-    def park(self, wanted: NDArray[np.bool_]) -> None:
+    def park(self, needed: NDArray[np.bool_]) -> None:
         """Park the batches of models (L,) that are not wanted, and resume the parked batches of the others.
 
         No trial of a parked batch is asked, and no look waits for it; trials already asked for still arrive.
         """
-        for model, own in enumerate(self._own):
-            if own and not wanted[model]:
-                self._parked[model] += own
-                self._own[model], self.until[model] = [], 0.0
+        for model, batches in enumerate(self._by_model):
+            if batches and not needed[model]:
+                self._parked[model] += batches
+                self._by_model[model], self.last_due[model] = [], 0.0
                 self._batches = [batch for batch in self._batches if batch.model != model]
-            elif wanted[model] and self._parked[model]:
+            elif needed[model] and self._parked[model]:
                 parked, self._parked[model] = self._parked[model], []
                 for batch in parked:
-                    took = self._trials_per_question(batch) * float(self.takes[model])
-                    batch.due = max(self.now, float(self.until[model])) + took
+                    ticks = self._trials_per_question(batch) * float(self.ticks_per_trial[model])
+                    batch.due = max(self.now, float(self.last_due[model])) + ticks
                     self._add_batch(batch)
 
     def is_parked(self, model: int) -> bool:
@@ -167,7 +178,7 @@ class BatchesInFlight:
     @property
     def parked(self) -> NDArray[np.int64]:
         """(L,): trials in parked batches."""
-        return np.array([sum(batch.size for batch in own) for own in self._parked], dtype=np.int64)
+        return np.array([sum(batch.size for batch in batches) for batches in self._parked], dtype=np.int64)
 
     def parked_batches(self) -> Iterator[Batch]:
         """All parked batches."""
@@ -175,21 +186,21 @@ class BatchesInFlight:
 
     def expected(self, model: int) -> Sequence[Batch]:
         """A model's batches that may still get outcomes, parked or not."""
-        return [*self._own[model], *self._parked[model]]
+        return [*self._by_model[model], *self._parked[model]]
 
     def start_clock(self, opening: Batch) -> None:
         """Set a model's clock by its complete first round."""
-        model, own = opening.model, self._own[opening.model]
-        self.takes[model] = clock_seconds(opening)
-        until = self._trials_per_question(opening) * self.takes[model]
-        for batch in own:
+        model, batches = opening.model, self._by_model[opening.model]
+        self.ticks_per_trial[model] = clock_seconds(opening)
+        until = self._trials_per_question(opening) * self.ticks_per_trial[model]
+        for batch in batches:
             if batch is not opening:
-                until = batch.due = until + self._trials_per_question(batch) * self.takes[model]
-        self.until[model] = until
+                until = batch.due = until + self._trials_per_question(batch) * self.ticks_per_trial[model]
+        self.last_due[model] = until
         self._batches.sort(key=_order)
 
     def _trials_per_question(self, batch: Batch) -> float:
-        """Trials a question."""
+        """Trials per question of a batch."""
         return batch.size / self.issued.shape[1]
 
     def take_known_parts(self) -> Iterator[KnownPart]:
@@ -203,22 +214,22 @@ class BatchesInFlight:
                 if (part := self.early.take(batch)) is not None:
                     yield batch, part
 
-    # -- what the shell is given ------------------------------------------------------------------------------------
+    # -- trials for the shell -----------------------------------------------------------------------------------------
 
     def ask(self, slots: int, model: int | None) -> list[Ask]:
         """Trials that were not asked for yet: at most `slots`, of one model if it is named."""
-        asks: list[Ask] = []
+        trials: list[Ask] = []
         for batch in self.batches(model):
-            if len(asks) >= slots:
+            if len(trials) >= slots:
                 break
-            asks.extend(batch.next_asks(slots - len(asks)))
-        return asks
+            trials.extend(batch.next_asks(slots - len(trials)))
+        return trials
 
     def ask_rounds(self) -> list[Round]:
         """Rounds that were not asked for yet, as they were issued."""
         asked, self._not_asked = self._not_asked, []
-        for one in asked:
-            for batch in one.batches.values():
+        for issued_round in asked:
+            for batch in issued_round.batches.values():
                 batch.ask_all()
         return asked
 
@@ -230,11 +241,11 @@ class BatchesInFlight:
                 return new
         return None
 
-    # -- what has come ----------------------------------------------------------------------------------------------
+    # -- arrivals -----------------------------------------------------------------------------------------------------
 
     def batches(self, model: int | None = None) -> Sequence[Batch]:
         """All batches in flight, or those of one model, in the order in which they are committed."""
-        return self._batches if model is None else self._own[model]
+        return self._batches if model is None else self._by_model[model]
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -264,33 +275,37 @@ class BatchesInFlight:
         """Remove complete batches, and replace their reservation by their cost."""
         for batch in batches:
             self._batches.remove(batch)
-            self._own[batch.model].remove(batch)
+            self._by_model[batch.model].remove(batch)
             self.now = max(self.now, batch.due)
             self.account.settle(batch, batch.size, batch.total_cost())
         if self._not_asked:  # a shell that asks trial by trial leaves its rounds, with all their trials, here
             flying = set(map(id, chain(self._batches, *self._parked)))
-            self._not_asked = [one for one in self._not_asked if not flying.isdisjoint(map(id, one.batches.values()))]
+            self._not_asked = [
+                issued_round
+                for issued_round in self._not_asked
+                if not flying.isdisjoint(map(id, issued_round.batches.values()))
+            ]
 
     def drop(self, model: int) -> list[Batch]:
         """Remove and return a model's batches; their reservation stays."""
         dropped = [*self.expected(model)]
-        self._own[model], self._parked[model] = [], []
+        self._by_model[model], self._parked[model] = [], []
         self._batches = [batch for batch in self._batches if batch.model != model]
         return dropped
 
     def clear(self) -> None:
         """Remove all batches."""
         self._batches, self._not_asked = [], []
-        self._own, self._parked = [[] for _ in self._own], [[] for _ in self._own]
+        self._by_model, self._parked = [[] for _ in self._by_model], [[] for _ in self._by_model]
 
     def within_caps(self, more: Cost = NO_COST) -> bool:
         """Whether the caps cover the cost of trials in flight, missing ones at their worst, that of kept outcomes, and
         `more`."""
         if not self.account.is_open:
             return self._caps_cover(0, more=more)
-        came = sum((np.array(batch.spent_so_far()) for batch in self._batches), self._kept_and(more))
+        arrived = sum((np.array(batch.spent_so_far()) for batch in self._batches), self._kept_and(more))
         none_missing = np.zeros(len(self.issued), dtype=np.int64)
-        return self._caps_cover(0, more=more) and self.account.caps_hold(came, none_missing)
+        return self._caps_cover(0, more=more) and self.account.caps_hold(arrived, none_missing)
 
     def _kept_and(self, more: Cost) -> FloatArray:
         """The kept outcomes, their cost, and `more`, by currency."""
@@ -299,17 +314,17 @@ class BatchesInFlight:
     def _caps_cover(self, opened: int, times: int = 1, more: Cost = NO_COST) -> bool:
         """Whether the caps cover `more` and the trials in flight, with partly opened batches opened as far as `opened`,
         and each missing trial counted `times` times."""
-        came, missing = self._kept_and(more), np.zeros(len(self.issued), dtype=np.int64)
+        arrived, missing = self._kept_and(more), np.zeros(len(self.issued), dtype=np.int64)
         for batch in chain(self._batches, self.parked_batches()):
-            counted, owed = batch.reserved(opened, times)
-            came += counted
-            missing[batch.model] += owed
-        return self.account.caps_hold(came, missing)
+            batch_cost, batch_missing = batch.reserved(opened, times)
+            arrived += batch_cost
+            missing[batch.model] += batch_missing
+        return self.account.caps_hold(arrived, missing)
 
     def open_in_parts(self, model: int | None = None) -> None:
         """Hold back all trials in flight, of one model if it is given, until `release_more` releases them: the caps do
         not cover their worst case."""
-        for batch in self._batches if model is None else self._own[model]:
+        for batch in self._batches if model is None else self._by_model[model]:
             batch.open = 0
         self._may_be_in_parts = True
 
@@ -319,9 +334,9 @@ class BatchesInFlight:
         return bool(self._partly_open())
 
     def _partly_open(self) -> list[Batch]:
-        found = [batch for batch in self._batches if batch.open < batch.size] if self._may_be_in_parts else []
-        self._may_be_in_parts = bool(found)
-        return found
+        partly_open = [batch for batch in self._batches if batch.open < batch.size] if self._may_be_in_parts else []
+        self._may_be_in_parts = bool(partly_open)
+        return partly_open
 
     def release_more(self) -> bool:
         """Release more trials of partly opened batches; False if the caps allow no more.
@@ -333,7 +348,7 @@ class BatchesInFlight:
         trial of each batch.
         """
         while parts := self._partly_open():
-            now, most = max(batch.open for batch in parts), max(batch.size for batch in parts)
+            opened_now, largest = max(batch.open for batch in parts), max(batch.size for batch in parts)
             is_owed = any(batch.count_missing(batch.open) for batch in self._batches)
             if self.account.is_open:
                 if is_owed:
@@ -341,20 +356,22 @@ class BatchesInFlight:
                 for batch in parts:
                     self.account.promise(batch)
                 if self.account.unmeasured[[batch.model for batch in parts]].any():
-                    most = now + 1
-            opened = now + bisect_left(range(now + 1, most + 1), True, key=lambda size: not self._caps_cover(size, 2))
-            if opened == now and is_owed:
+                    largest = opened_now + 1
+            opened = opened_now + bisect_left(
+                range(opened_now + 1, largest + 1), True, key=lambda size: not self._caps_cover(size, 2)
+            )
+            if opened == opened_now and is_owed:
                 return True
-            if opened == now and not self._caps_cover(now + 1):
+            if opened == opened_now and not self._caps_cover(opened_now + 1):
                 return False
             for batch in parts:
-                batch.open = min(max(opened, now + 1), batch.size)
+                batch.open = min(max(opened, opened_now + 1), batch.size)
             self.rounds_issued += 1
         return True
 
     def awaited(self) -> list[int]:
         """Models whose missing trials are due first: nothing is committed before they arrive."""
-        return sorted({one.model for one in self._batches if one.missing and one.due == self._batches[0].due})
+        return sorted({batch.model for batch in self._batches if batch.missing and batch.due == self._batches[0].due})
 
     def holding_up(self, others: int) -> list[int]:
         """Models whose missing trials hold up at least `others` models with complete rounds and kept trials.
@@ -363,9 +380,9 @@ class BatchesInFlight:
         these are just not quite what today's looks ask for.
         """
         late = self.awaited()
-        ahead = {one.model for one in self._batches if not one.missing and one.model not in late}
-        far = [model for model in ahead if self.early.kept_outcomes(model) >= self.issued.shape[1]]
-        return late if len(far) >= others else []
+        ahead = {batch.model for batch in self._batches if not batch.missing and batch.model not in late}
+        waiting = [model for model in ahead if self.early.kept_outcomes(model) >= self.issued.shape[1]]
+        return late if len(waiting) >= others else []
 
 
 def _order(batch: Batch) -> tuple[float, int, int]:
@@ -373,11 +390,11 @@ def _order(batch: Batch) -> tuple[float, int, int]:
 
 
 class Opening:
-    """The first round, while it is in flight and servers are held."""
+    """The first round, while it is in flight and servers are dedicated."""
 
-    def __init__(self, batches: Sequence[Batch], most: int) -> None:
-        """`most` is the horizon, in trials a question."""
-        self._batches, self._most = tuple(batches), most
+    def __init__(self, batches: Sequence[Batch], max_trials: int) -> None:
+        """`max_trials` is the horizon, in trials per question."""
+        self._batches, self._most = tuple(batches), max_trials
         self._clocks_set: set[int] = set()
         """Models whose first round is complete."""
 
@@ -397,11 +414,11 @@ class Opening:
             if batch.model not in self._clocks_set:
                 self._clocks_set.add(batch.model)
                 flight.start_clock(batch)
-        if any(flight.until[batch.model] < last for batch in complete) and flight.account.fits(
+        if any(flight.last_due[batch.model] < last for batch in complete) and flight.account.fits(
             self._most * questions - flight.issued.sum(axis=1)
         ):
             for batch in complete:
-                while flight.until[batch.model] < last and (extra := self._next_round(flight, batch.model)).any():
+                while flight.last_due[batch.model] < last and (extra := self._next_round(flight, batch.model)).any():
                     yield extra
         if len(complete) == len(batches):
             flight.now = last

@@ -1,7 +1,7 @@
 """From evidence to verdicts: calls that latch, ties, and what the remaining trials could settle.
 
-`LatchedVerdicts` is all that is carried from look to look: calls and ties made so far, and the smallest p-values seen
-(a running minimum is a p-value at any time). `judge` and `forecast` are pure functions of it and of evidence.
+Only `LatchedVerdicts` is carried from look to look: calls and ties made so far, and the smallest p-values seen (a
+running minimum is a p-value at any time). `judge` and `forecast` are pure functions of it and of evidence.
 
 With `familywise`, all comparisons of an objective share one error probability. A fixed set of pairs goes through Holm's
 procedure over its one-sided hypotheses, on p-values that are minima over the looks so far. If the data choose the
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.evidence import Estimator, Evidence
-from adaptive_eval.core.near_best import slack_of
+from adaptive_eval.core.near_best import slack_in_sigmas
 from adaptive_eval.core.objectives import Objective
 from adaptive_eval.core.rules import (
     Correctable,
@@ -42,21 +42,23 @@ if TYPE_CHECKING:
 def share_error(
     p_first: FloatArray,
     p_second: FloatArray,
-    ways: Sequence[Evidence],
+    scenarios: Sequence[Evidence],
     objective: Objective,
     rule: Correctable,
     departed: int = 0,
 ) -> tuple[Rule, NDArray[np.int8]]:
-    """The rule at the error level that this look has reached, and the sign of each pair's familywise call (0: none),
-    from the smallest one-sided p-values so far, for each model of a pair. The hypotheses of `departed` models count."""
-    evidence = ways[0]
-    family, whole = objective.family(evidence.models), objective.family(evidence.models + departed)
-    if isinstance(family, int) or isinstance(whole, int):
-        level = rule_shared_among(max(one for one in (family, whole) if isinstance(one, int)), rule)
-        return level, calls(level, ways)
+    """The rule at the error level that this look has reached, and the sign of each pair's familywise call (0: none).
+
+    `p_first` and `p_second` are the smallest one-sided p-values so far for each model of a pair. The hypotheses of
+    `departed` models count."""
+    evidence = scenarios[0]
+    family, full_family = objective.family(evidence.models), objective.family(evidence.models + departed)
+    if isinstance(family, int) or isinstance(full_family, int):
+        level = rule_shared_among(max(size for size in (family, full_family) if isinstance(size, int)), rule)
+        return level, calls(level, scenarios)
     members = evidence.positions(family)
-    gone = np.ones(2 * (len(whole) - len(family)))
-    p = np.concatenate([p_first[members], p_second[members], gone])
+    departed_p = np.ones(2 * (len(full_family) - len(family)))
+    p = np.concatenate([p_first[members], p_second[members], departed_p])
     significant = holm(p, 1.0 - rule.confidence)
     signs = np.zeros(len(evidence.z), np.int8)
     first, second = significant[: 2 * len(members)].astype(np.int8).reshape(2, -1)
@@ -119,7 +121,7 @@ class Judging:
 
 
 class Criteria(NamedTuple):
-    """What a look judges by, the same at all looks of a run until its horizon is changed."""
+    """Criteria of a look, the same at all looks of a run until its horizon is changed."""
 
     objective: Objective
     rule: Rule
@@ -144,18 +146,18 @@ class LatchedVerdicts:
 
     @classmethod
     def blank(cls, pairs: int) -> "LatchedVerdicts":
-        no = np.zeros(pairs, bool)
-        return cls(np.zeros(pairs, np.int8), no, no, np.ones(pairs), np.ones(pairs))
+        nowhere = np.zeros(pairs, bool)
+        return cls(np.zeros(pairs, np.int8), nowhere, nowhere, np.ones(pairs), np.ones(pairs))
 
-    def where(self, some: BoolArray, others: "LatchedVerdicts") -> "LatchedVerdicts":
+    def where(self, mask: BoolArray, others: "LatchedVerdicts") -> "LatchedVerdicts":
         """These verdicts for some of the pairs, and those of `others` for all others."""
-        each = (np.where(some, getattr(self, name), getattr(others, name)) for name in self.__slots__)
-        return LatchedVerdicts(*each)
+        arrays = (np.where(mask, getattr(self, name), getattr(others, name)) for name in self.__slots__)
+        return LatchedVerdicts(*arrays)
 
-    def at(self, places: "PairPlaces") -> "LatchedVerdicts":
-        """Those of the pairs of a later stage."""
-        fresh = LatchedVerdicts.blank(len(places.was))
-        return LatchedVerdicts(*(places.carry(getattr(self, name), getattr(fresh, name)) for name in self.__slots__))
+    def carried_over(self, places: "PairPlaces") -> "LatchedVerdicts":
+        """The same, for the pairs of a later stage; blank for new pairs."""
+        blank = LatchedVerdicts.blank(len(places.old_places))
+        return LatchedVerdicts(*(places.carry(getattr(self, name), getattr(blank, name)) for name in self.__slots__))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,13 +173,13 @@ class DecidingLooks:
 
     @classmethod
     def blank(cls, pairs: int) -> "DecidingLooks":
-        none = np.full(pairs, np.nan)
-        return cls(np.zeros(pairs, np.int8), np.zeros(pairs, np.intp), none, none)
+        no_values = np.full(pairs, np.nan)
+        return cls(np.zeros(pairs, np.int8), np.zeros(pairs, np.intp), no_values, no_values)
 
-    def at(self, places: "PairPlaces") -> "DecidingLooks":
-        """Those of the pairs of a later stage."""
-        fresh = DecidingLooks.blank(len(places.was))
-        return DecidingLooks(*(places.carry(getattr(self, name), getattr(fresh, name)) for name in self.__slots__))
+    def carried_over(self, places: "PairPlaces") -> "DecidingLooks":
+        """The same, for the pairs of a later stage; blank for new pairs."""
+        blank = DecidingLooks.blank(len(places.old_places))
+        return DecidingLooks(*(places.carry(getattr(self, name), getattr(blank, name)) for name in self.__slots__))
 
     def with_look(self, look: int, memory: LatchedVerdicts, evidence: Evidence, rule: Rule) -> "DecidingLooks":
         """The decisions including those of look number `look`, without those that a rule without latch takes back."""
@@ -210,20 +212,20 @@ class PairForecast:
     def power(self, at: NDArray[np.intp]) -> FloatArray:
         """Power of the pairs at these positions: computing it for all pairs of many models would dominate a look."""
         evidence, horizon = self.evidence, self.horizon[at]
-        known = evidence.z[at], evidence.information[at], evidence.sigma[at]
-        power = _power(*known, self.boundary[at], self.delta, horizon)
+        state = evidence.z[at], evidence.information[at], evidence.sigma[at]
+        power = _power(*state, self.boundary[at], self.delta, horizon)
         given_up = self.given_up[at]
         if not given_up.any():
             return power
         bound = self.tie_boundary[at]
-        tied = _power(*known, bound, self.delta, horizon) - _power(*known, bound, 0.0, horizon)
+        tied = _power(*state, bound, self.delta, horizon) - _power(*state, bound, 0.0, horizon)
         return np.where(given_up, tied if self.delta > 0.0 else 0.0, power)
 
 
-def judge(memory: LatchedVerdicts, ways: Sequence[Evidence], criteria: Criteria) -> tuple[LatchedVerdicts, Rule]:
+def judge(memory: LatchedVerdicts, scenarios: Sequence[Evidence], criteria: Criteria) -> tuple[LatchedVerdicts, Rule]:
     """Latched verdicts after this look, and the rule at the error level that the calls so far have reached.
 
-    `ways` are readings of the evidence, and a call, tie or p-value must hold under all of them.
+    `scenarios` are readings of the evidence, and a call, tie or p-value must hold under all of them.
     """
     objective, rule, judging, _, p_values, departed = criteria
     if not judging.latch:
@@ -231,45 +233,47 @@ def judge(memory: LatchedVerdicts, ways: Sequence[Evidence], criteria: Criteria)
     called = None
     tested = getattr(rule, "ties", rule)
     if (p_values or judging.familywise) and is_correctable(tested):
-        p_first, p_second = (np.max([tested.p_value(way, sign) for way in ways], axis=0) for sign in (1, -1))
+        p_first, p_second = (
+            np.max([tested.p_value(scenario, sign) for scenario in scenarios], axis=0) for sign in (1, -1)
+        )
         memory = replace(
             memory, p_first=np.minimum(memory.p_first, p_first), p_second=np.minimum(memory.p_second, p_second)
         )
         if judging.familywise and is_correctable(rule):
-            rule, called = share_error(memory.p_first, memory.p_second, ways, objective, rule, departed)
-    bounds = [rule.boundary(way) for way in ways]
+            rule, called = share_error(memory.p_first, memory.p_second, scenarios, objective, rule, departed)
+    bounds = [rule.boundary(scenario) for scenario in scenarios]
     if called is None:
-        called = calls(rule, ways, bounds)
+        called = calls(rule, scenarios, bounds)
     call = np.where((memory.call == 0) & ~memory.tie & ~memory.given_up, called, memory.call)
-    tie = memory.tie | ((call == 0) & np.all(_ties(ways, rule, judging.delta, bounds), axis=0))
+    tie = memory.tie | ((call == 0) & np.all(_ties(scenarios, rule, judging.delta, bounds), axis=0))
     given_up = memory.given_up
     if is_giving_up(rule):  # under any reading of unknown grades: the true one may be the one that ends it
-        given_up = given_up | ((call == 0) & np.any([rule.gives_up(way) for way in ways], axis=0))
+        given_up = given_up | ((call == 0) & np.any([rule.gives_up(scenario) for scenario in scenarios], axis=0))
     return replace(memory, call=call, tie=tie, given_up=given_up), rule
 
 
-def _ties(ways: Sequence[Evidence], rule: Rule, delta: float, bounds: Sequence[FloatArray]) -> list[BoolArray]:
+def _ties(scenarios: Sequence[Evidence], rule: Rule, delta: float, bounds: Sequence[FloatArray]) -> list[BoolArray]:
     """For each reading of the evidence, with its boundary, the pairs that are tied."""
     if has_error_left(rule) and delta > 0.0:
-        return [rule.tied(way, delta) for way in ways]
+        return [rule.tied(scenario, delta) for scenario in scenarios]
     if is_lenient(rule):  # it calls all that it could tie but for equal scores
         delta = rule.margin
     return [
-        tied(way.difference, way.sigma, tie_boundary(rule, way, bound), delta)
-        for way, bound in zip(ways, bounds, strict=True)
+        tied(scenario.difference, scenario.sigma, tie_boundary(rule, scenario, bound), delta)
+        for scenario, bound in zip(scenarios, bounds, strict=True)
     ]
 
 
-def pairs_decided_by_unknown(ways: Sequence[Evidence], rule: Rule, judging: Judging) -> BoolArray:
+def pairs_decided_by_unknown(scenarios: Sequence[Evidence], rule: Rule, judging: Judging) -> BoolArray:
     """Pairs that some readings of the evidence would decide and others would not, or would decide differently."""
-    if len(ways) == 1:
-        return np.zeros(len(ways[0].z), bool)
-    bounds = [rule.boundary(way) for way in ways]
-    ties = _ties(ways, rule, judging.delta, bounds)
-    alone = [calls(rule, [way], [bound]) != 0 for way, bound in zip(ways, bounds, strict=True)]
-    some = np.any(alone + ties, axis=0)
-    every = (calls(rule, ways, bounds) != 0) | np.all(ties, axis=0)
-    return np.asarray(some & ~every)
+    if len(scenarios) == 1:
+        return np.zeros(len(scenarios[0].z), bool)
+    bounds = [rule.boundary(scenario) for scenario in scenarios]
+    ties = _ties(scenarios, rule, judging.delta, bounds)
+    single_calls = [calls(rule, [scenario], [bound]) != 0 for scenario, bound in zip(scenarios, bounds, strict=True)]
+    decided_in_some = np.any(single_calls + ties, axis=0)
+    decided_in_all = (calls(rule, scenarios, bounds) != 0) | np.all(ties, axis=0)
+    return np.asarray(decided_in_some & ~decided_in_all)
 
 
 def forecast(
@@ -304,16 +308,17 @@ def forecast_power(
 def _power(
     z: FloatArray, information: FloatArray, sigma: FloatArray, bound: FloatArray, delta: float, horizon: FloatArray
 ) -> FloatArray:
-    known = np.isfinite(sigma)
-    power = predictive_power(z, information, bound, sigma=np.where(known, sigma, 1.0), delta=delta, horizon=horizon)
-    return np.where(known, power, 1.0)
+    is_known = np.isfinite(sigma)
+    power = predictive_power(z, information, bound, sigma=np.where(is_known, sigma, 1.0), delta=delta, horizon=horizon)
+    return np.where(is_known, power, 1.0)
 
 
 def times_needed(ahead: PairForecast, evidence: Evidence, rule: Rule) -> FloatArray:
-    """The multiple u of today's trials at which today's difference d, with standard error s, is called, or certified as
-    tied if that is sooner: u = (b(u)/z)^2, or u = (b(u) s/(delta - |d|))^2."""
+    """The multiple u of today's trials at which each pair is called, or certified as tied if that is sooner.
+
+    With today's difference d and its standard error s: u = (b(u)/z)^2, or u = (b(u) s/(delta - |d|))^2."""
     if is_lenient(rule):  # by (|d| + margin)/s, since the boundary on |z| falls faster than the root of information
-        lead = np.where(np.isfinite(evidence.sigma), np.abs(evidence.z) + slack_of(rule.margin, evidence), 0.0)
+        lead = np.where(np.isfinite(evidence.sigma), np.abs(evidence.z) + slack_in_sigmas(rule.margin, evidence), 0.0)
         at_horizon = rule.strict_boundary(_with_information(evidence, ahead.horizon))
         return _times_to_cross(evidence, lead, rule.strict_boundary, at_horizon)
     called = _times_to_cross(evidence, evidence.z, rule.boundary, ahead.boundary)

@@ -55,7 +55,7 @@ VERDICTS = (
     Verdict.TIED,
     Verdict.RESOLVED,
 )
-"""Decided ones last."""
+"""Decided verdicts come last."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,12 +64,12 @@ class AvailableTrials:
 
     trials: NDArray[np.int64]
     """(L,): trials each model has had."""
-    left: NDArray[np.int64]
+    remaining: NDArray[np.int64]
     """(L,): trials until its horizon."""
     affordable: float | FloatArray
     """A number, or an array over the pairs of several benches."""
     set_aside: NDArray[np.bool_]
-    before: NDArray[np.int64]
+    prior_outcomes: NDArray[np.int64]
     """(L,): outcomes of each model known beforehand (R0)."""
     recorded: NDArray[np.bool_]
     """(L,): models that are never asked."""
@@ -78,7 +78,7 @@ class AvailableTrials:
 
     def known_outcomes(self) -> NDArray[np.int64]:
         """(L + 1,): outcomes of each model that is asked, including those known beforehand; 0 for all others."""
-        return np.append(np.where(self.recorded, 0, self.trials + self.before), 0)
+        return np.append(np.where(self.recorded, 0, self.trials + self.prior_outcomes), 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +91,7 @@ class JudgedLook:
     rule: Rule
     forecast: PairForecast
     cautious: Evidence
-    """What holds whatever the unknown grades are; forecasts are made from this."""
+    """The evidence that holds whatever the unknown grades are; forecasts are made from it."""
     order: IndexArray
     pairs: IndexArray
     """The objective's comparisons (n, 2), the model placed higher first."""
@@ -104,10 +104,10 @@ class JudgedLook:
     fixed: FloatArray
     """For each pair, the share of its variance that no trial can lower (`fixed_share`)."""
     boundary: FloatArray | None = None
-    """What |z| of each pair had to reach, if that is not the boundary of the rule."""
+    """The boundary on |z| of each pair, if that is not the boundary of the rule."""
 
     def least_z(self) -> FloatArray:
-        """What |z| of each pair must reach for a call."""
+        """The |z| at which each pair is called."""
         return self.rule.boundary(self.evidence) if self.boundary is None else self.boundary
 
     def shown_different(self) -> NDArray[np.int8]:
@@ -116,7 +116,7 @@ class JudgedLook:
         if not is_lenient(self.rule):
             return self.memory.call
         scenarios = self.evidence, self.cautious  # both, since labels correct the first only
-        signs = [calls(self.rule, [one], [self.rule.strict_boundary(one)]) for one in scenarios]
+        signs = [calls(self.rule, [evidence], [self.rule.strict_boundary(evidence)]) for evidence in scenarios]
         call = self.memory.call
         return np.where((signs[0] == call) & (signs[1] == call), call, 0).astype(np.int8)
 
@@ -195,20 +195,22 @@ def fixed_share(estimates: Estimates, evidence: Evidence, recorded: NDArray[np.b
     fixed = np.append(recorded, True)  # the reference is known exactly
     first, second = evidence.first, evidence.second
     reference = 0.0 if evidence.against_reference else None
-    one, two = (side(estimates, reference, members, evidence.gate).noise for members in (first, second))
-    never = np.where(fixed[first], one, 0.0) + np.where(fixed[second], two, 0.0)
+    first_noise, second_noise = (
+        side(estimates, reference, members, evidence.gate).noise for members in (first, second)
+    )
+    fixed_noise = np.where(fixed[first], first_noise, 0.0) + np.where(fixed[second], second_noise, 0.0)
     with np.errstate(invalid="ignore"):
-        share = never / np.maximum(one + two, np.finfo(float).tiny)
+        share = fixed_noise / np.maximum(first_noise + second_noise, np.finfo(float).tiny)
     both = fixed[first] & fixed[second]
     return np.where(both, 1.0, np.where(np.isfinite(share), share, 0.0))
 
 
 def trials_for(information: FloatArray, fixed: FloatArray) -> FloatArray:
     """The multiple of today's trials that gives this multiple of the information; infinite if none does."""
-    left = 1.0 / np.maximum(information, np.finfo(float).tiny) - fixed
+    variance_left = 1.0 / np.maximum(information, np.finfo(float).tiny) - fixed
     with np.errstate(divide="ignore", invalid="ignore"):
-        times = (1.0 - fixed) / np.maximum(left, 0.0)
-    return np.where(fixed == 0.0, information, np.where(left > 0.0, times, np.inf))
+        times = (1.0 - fixed) / np.maximum(variance_left, 0.0)
+    return np.where(fixed == 0.0, information, np.where(variance_left > 0.0, times, np.inf))
 
 
 def information_from(trials: FloatArray, fixed: FloatArray) -> FloatArray:
@@ -230,15 +232,19 @@ def evidence_readings(
     `paired` has the evidence from trials with the same seeds, for each reading.
     """
     objective, estimator = criteria.objective, criteria.estimator
-    seen = partial(weigh_evidence, reference=objective.reference, margin=objective.margin)
-    graded = seen(estimates.on(estimator), paired=paired[0] if paired else None)
+    weigh = partial(weigh_evidence, reference=objective.reference, margin=objective.margin)
+    graded = weigh(estimates.on(estimator), paired=paired[0] if paired else None)
     if bounds is None:
         return [graded]
     lowest, highest = bounds.lowest.on(estimator), bounds.highest.on(estimator)
     for_first, for_second = paired[1:] or (None, None)
-    one = seen(highest, other=lowest, paired=for_first)
-    two = seen(lowest, other=highest, paired=for_second)
-    return [replace(graded, information=np.minimum(one.information, two.information)), one, two]
+    favouring_first = weigh(highest, other=lowest, paired=for_first)
+    favouring_second = weigh(lowest, other=highest, paired=for_second)
+    return [
+        replace(graded, information=np.minimum(favouring_first.information, favouring_second.information)),
+        favouring_first,
+        favouring_second,
+    ]
 
 
 def models_in_order(estimates: Estimates, evidence: Evidence) -> IndexArray:
@@ -265,30 +271,32 @@ def compared_pairs(
 
 def _sort_within_benches(keys: NDArray[Any], benches: int) -> IndexArray:
     """The models of each bench by rising keys, bench after bench."""
-    each = len(keys) // benches
-    order = np.argsort(keys.reshape(benches, each), axis=1, kind="stable")
-    return np.asarray((order + each * np.arange(benches)[:, None]).ravel())
+    models = len(keys) // benches
+    order = np.argsort(keys.reshape(benches, models), axis=1, kind="stable")
+    return np.asarray((order + models * np.arange(benches)[:, None]).ravel())
 
 
 def _comparisons_by_bench(objective: Objective, order: IndexArray, benches: int) -> IndexArray:
     """The objective's comparisons on each bench, given its models in order."""
     if benches == 1:
         return objective.comparisons(order)
-    each = len(order) // benches
-    found = []
-    for bench, own in enumerate(order.reshape(benches, each)):
-        pairs = objective.comparisons(own - each * bench)
+    models = len(order) // benches
+    pairs_by_bench = []
+    for bench, bench_order in enumerate(order.reshape(benches, models)):
+        pairs = objective.comparisons(bench_order - models * bench)
         # the reference comes after the models of all benches
-        found.append(np.where(pairs == each, each * benches, pairs + each * bench))
-    return np.concatenate(found)
+        pairs_by_bench.append(np.where(pairs == models, models * benches, pairs + models * bench))
+    return np.concatenate(pairs_by_bench)
 
 
 def _reachable_information(evidence: Evidence, available: AvailableTrials, fixed: FloatArray) -> FloatArray:
     """The information that each pair could reach with all trials left; 1 is the horizon."""
     of_models = (available.known_outcomes(), np.append(available.reserved, 0))
-    held, reserved = (one[evidence.first] + one[evidence.second] for one in of_models)
+    outcomes, reserved = (trials[evidence.first] + trials[evidence.second] for trials in of_models)
     with np.errstate(divide="ignore", invalid="ignore"):
-        growth = information_from(np.where(held > 0, 1.0 + (available.affordable + reserved) / held, np.inf), fixed)
+        growth = information_from(
+            np.where(outcomes > 0, 1.0 + (available.affordable + reserved) / outcomes, np.inf), fixed
+        )
         reach = np.where(evidence.information > 0.0, evidence.information * growth, 1.0)
     return np.clip(reach, np.minimum(evidence.information, 1.0), 1.0)
 
@@ -311,15 +319,17 @@ def _verdicts(
     A pair is blocked by unknown grades if they could decide it, or if it would be open were they as they are today.
     """
     at = evidence.positions(pairs)
-    left = np.append(available.left, 0)
+    remaining = np.append(available.remaining, 0)
     set_aside = np.append(available.set_aside, False)
     first, second = pairs[:, 0], pairs[:, 1]
-    ended = spent[at] | (evidence.information[at] >= AT_HORIZON) | ((left[first] <= 0) & (left[second] <= 0))
-    least = 0.0 if futility is None else futility * np.maximum(1.0 - evidence.information[at] / reach[at], 0.0)
+    has_ended = (
+        spent[at] | (evidence.information[at] >= AT_HORIZON) | ((remaining[first] <= 0) & (remaining[second] <= 0))
+    )
+    min_power = 0.0 if futility is None else futility * np.maximum(1.0 - evidence.information[at] / reach[at], 0.0)
 
     def is_over(forecast: PairForecast) -> BoolArray:
         power = forecast.power(at)
-        return np.asarray(ended | (forecast.given_up[at] & (power <= 0.0)) | (power < least))
+        return np.asarray(has_ended | (forecast.given_up[at] & (power <= 0.0)) | (power < min_power))
 
     over = is_over(ahead)
     verdict = np.where(over, VERDICTS.index(Verdict.OUT_OF_REACH), VERDICTS.index(Verdict.OPEN))
@@ -330,100 +340,103 @@ def _verdicts(
     return np.where(memory.call[at] != 0, VERDICTS.index(Verdict.RESOLVED), verdict)
 
 
-def likely_open(standing: JudgedLook, held: NDArray[np.int64], issued: NDArray[np.int64], delta: float) -> BoolArray:
+def likely_open(look: JudgedLook, seen_trials: NDArray[np.int64], issued: NDArray[np.int64], delta: float) -> BoolArray:
     """Open pairs that will probably still be open when all issued trials have arrived.
 
-    `held` has the trials (L,) of each model that the look has seen, `issued` also those in flight, both including R0. A
-    pair's information grows roughly in proportion to its trials.
+    `seen_trials` has the trials (L,) of each model that the look has seen, `issued` also those in flight, both
+    including R0. A pair's information grows roughly in proportion to its trials.
     """
-    pairs, evidence = standing.open_pairs(), standing.evidence
+    pairs, evidence = look.open_pairs(), look.evidence
     at = evidence.positions(pairs)
-    now, then = np.append(held, 0)[pairs].sum(axis=1), np.append(issued, 0)[pairs].sum(axis=1)
+    now, later = np.append(seen_trials, 0)[pairs].sum(axis=1), np.append(issued, 0)[pairs].sum(axis=1)
     reach = evidence.information.copy()
-    grown = information_from(np.maximum(then / np.maximum(now, 1), np.finfo(float).tiny), standing.fixed[at])
+    grown = information_from(np.maximum(later / np.maximum(now, 1), np.finfo(float).tiny), look.fixed[at])
     reach[at] = np.minimum(reach[at] * grown, 1.0)
-    return np.asarray(forecast_power(standing.cautious, standing.rule, delta, reach, at) <= 0.5)
+    return np.asarray(forecast_power(look.cautious, look.rule, delta, reach, at) <= 0.5)
 
 
-def make_look(standing: JudgedLook, available: AvailableTrials, index: int, questions: int) -> Look:
+def make_look(look: JudgedLook, available: AvailableTrials, index: int, questions: int) -> Look:
     """A look as plain values; `index` is its number."""
     return Look(
         index=index,
         trials=tuple(available.trials.tolist()),
-        order=tuple(standing.order.tolist()),
-        tiers=tiers(standing),
-        scores=tuple(standing.estimates.score.tolist()),
-        sigmas=tuple(standing.estimates.sigma().tolist()),
-        comparisons=describe(standing, standing.pairs, standing.verdicts, available, questions),
+        order=tuple(look.order.tolist()),
+        tiers=tiers(look),
+        scores=tuple(look.estimates.score.tolist()),
+        sigmas=tuple(look.estimates.sigma().tolist()),
+        comparisons=describe(look, look.pairs, look.verdicts, available, questions),
     )
 
 
 def describe(
-    standing: JudgedLook, pairs: IndexArray, verdicts: NDArray[np.intp], available: AvailableTrials, questions: int
+    look: JudgedLook, pairs: IndexArray, verdicts: NDArray[np.intp], available: AvailableTrials, questions: int
 ) -> tuple[PairVerdict, ...]:
     """Any pairs, the first of each as the better one, as plain values; z is positive where it is ahead today."""
-    evidence, ahead = standing.evidence, standing.forecast
+    evidence, ahead = look.evidence, look.forecast
     at = evidence.positions(pairs)
     sign = np.where(evidence.first[at] == pairs[:, 0], 1.0, -1.0)
     z = sign * evidence.z[at]
-    known, before = available.known_outcomes(), np.append(np.where(available.recorded, 0, available.before), 0)
-    alone = evidence.against_reference | np.append(available.recorded, False)[pairs].any(axis=1)
-    share = np.where(alone, 1.0, 0.5)
-    per_question = share * known[pairs].sum(axis=1) / questions
+    outcomes, before = (
+        available.known_outcomes(),
+        np.append(np.where(available.recorded, 0, available.prior_outcomes), 0),
+    )
+    is_one_sided = evidence.against_reference | np.append(available.recorded, False)[pairs].any(axis=1)
+    share = np.where(is_one_sided, 1.0, 0.5)
+    per_question = share * outcomes[pairs].sum(axis=1) / questions
     not_asked = share * before[pairs].sum(axis=1) / questions
-    boundary = standing.least_z()[at]
-    call = sign * standing.memory.call[at]
+    boundary = look.least_z()[at]
+    call = sign * look.memory.call[at]
     with np.errstate(invalid="ignore"):  # before any trials there is no estimate of how many are needed
-        times = trials_for(times_needed(ahead, standing.cautious, standing.rule)[at], standing.fixed[at])
+        times = trials_for(times_needed(ahead, look.cautious, look.rule)[at], look.fixed[at])
         needed = np.maximum(per_question * times - not_asked, 0.0)
-    told = 1.0 if standing.compares else np.nan
+    mask = 1.0 if look.compares else np.nan
     columns = (
         pairs[:, 0].tolist(),
         pairs[:, 1].tolist(),
         verdicts.tolist(),
-        (told * z).tolist(),
-        (told * evidence.rho[at]).tolist(),
-        (told * boundary).tolist(),
+        (mask * z).tolist(),
+        (mask * evidence.rho[at]).tolist(),
+        (mask * boundary).tolist(),
         evidence.information[at].tolist(),
         ahead.power(at).tolist(),
         needed.tolist(),
         ((call != 0) & (np.sign(z) == -call)).tolist(),
     )
     return tuple(
-        PairVerdict(better, None if worse == evidence.models else worse, VERDICTS[verdict], *rest)
-        for better, worse, verdict, *rest in zip(*columns, strict=True)
+        PairVerdict(better, None if worse == evidence.models else worse, VERDICTS[verdict], *values)
+        for better, worse, verdict, *values in zip(*columns, strict=True)
     )
 
 
-def tiers(standing: JudgedLook) -> tuple[int, ...]:
+def tiers(look: JudgedLook) -> tuple[int, ...]:
     """Each model's tier, from 1: a tier ends where neighbours are resolved in today's direction.
 
     Against a fixed value there are at most three tiers: resolved above it, not resolved, resolved below it.
     """
-    evidence, order, call = standing.evidence, standing.order, standing.shown_different()
+    evidence, order, call = look.evidence, look.order, look.shown_different()
     if evidence.against_reference:
         stands = np.where(np.sign(evidence.z) == -call, 0, call)
         return tuple((1 + np.unique(-stands, return_inverse=True)[1]).tolist())
     tier = np.ones(len(order), dtype=np.intp)
-    tier[order[1:]] = 1 + np.cumsum(_resolved_in_order(standing, np.stack([order[:-1], order[1:]], axis=1)))
+    tier[order[1:]] = 1 + np.cumsum(_resolved_in_order(look, np.stack([order[:-1], order[1:]], axis=1)))
     return tuple(tier.tolist())
 
 
-def letters(standing: JudgedLook) -> tuple[str, ...]:
+def letters(look: JudgedLook) -> tuple[str, ...]:
     """Each model's letters; models that share one are not shown to differ, by all pairs. "" against a fixed value."""
-    if standing.evidence.against_reference:
-        return ("",) * standing.evidence.models
-    order = standing.order
+    if look.evidence.against_reference:
+        return ("",) * look.evidence.models
+    order = look.order
     above, below = np.triu_indices(len(order), k=1)
-    apart = np.zeros((len(order), len(order)), dtype=bool)
-    apart[above, below] = _resolved_in_order(standing, np.stack([order[above], order[below]], axis=1))
-    shown = letter_display(apart | apart.T)
-    return tuple(shown[at] for at in np.argsort(order).tolist())
+    differ = np.zeros((len(order), len(order)), dtype=bool)
+    differ[above, below] = _resolved_in_order(look, np.stack([order[above], order[below]], axis=1))
+    by_position = letter_display(differ | differ.T)
+    return tuple(by_position[position] for position in np.argsort(order).tolist())
 
 
-def _resolved_in_order(standing: JudgedLook, pairs: IndexArray) -> BoolArray:
+def _resolved_in_order(look: JudgedLook, pairs: IndexArray) -> BoolArray:
     """Whether each of the pairs (n, 2) is resolved with the first one ahead, ignoring margins."""
-    evidence = standing.evidence
+    evidence = look.evidence
     at = evidence.plain_positions(pairs)
     sign = np.where(evidence.first[at] == pairs[:, 0], 1, -1)
-    return np.asarray(sign * standing.shown_different()[at] > 0)
+    return np.asarray(sign * look.shown_different()[at] > 0)

@@ -1,4 +1,4 @@
-"""Looks in their order, and what each carries over to the next: latched verdicts, and the rule."""
+"""Looks in their order, and the state that each passes to the next: latched verdicts, and the rule."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,29 +29,30 @@ class LookTaker:
     """Takes looks at the tally of a run."""
 
     def __init__(self, plan: Plan, *, keep: bool, followed: bool = False) -> None:
-        """Without `keep`, a look takes half the time: `looks`, p-values and `decided`, which are for people, are left
-        out. `followed`: another stage may go on from here."""
+        """Without `keep`, a look takes half the time: it omits `looks`, p-values and `decided`, which are for people.
+
+        `followed`: another stage may continue from here."""
         self.plan, self.keep, self.followed = plan, keep, followed
         before = plan.before
         issued = 0 if before is None else before.run.most_issued
-        most = max(plan.trials.max, issued)  # it may be lowered to less than what is in flight
+        max_trials = max(plan.trials.max, issued)  # it may be lowered to less than what is in flight
         self.tally = Tally(
             plan.bench,
             plan.prior,
-            most,
+            max_trials,
             coupled=plan.coupled,
             drawn=plan.drawn > 0,
-            unsure=UnsureGrades.of(plan.may_be_right, plan.bench.weights, best_is_sure=plan.best_is_sure),
+            unsure=UnsureGrades.from_plan(plan.may_be_right, plan.bench.weights, best_is_sure=plan.best_is_sure),
         )
         self.rule = plan.deciding_rule
         self.extensions: Sequence[Extension] = ()
         """Changes of the horizon so far."""
         self.looks: list[Look] = []
         self.taken = 0
-        self.standing: JudgedLook | None = None
+        self.last_look: JudgedLook | None = None
         """The latest look."""
         self._evidence: list[Evidence] = []
-        """That of all looks under this horizon, from which follows what error they have spent."""
+        """The evidence of all looks under this horizon, from which follows the error that they have spent."""
         pairs = len(plan.judged_pairs[0])
         self._memory, self.decided = LatchedVerdicts.blank(pairs), DecidingLooks.blank(pairs)
         if before is not None:
@@ -59,18 +60,18 @@ class LookTaker:
 
     def take(self, available: AvailableTrials, *, calls_stand: bool = False) -> None:
         """Take a look at all that is committed; with `calls_stand`, nothing latches anew."""
-        standing = self.standing = self._judge(available, calls_stand=calls_stand)
+        look = self.last_look = self._judge(available, calls_stand=calls_stand)
         if self.followed:
-            self._evidence.append(standing.evidence)
-        self._memory = standing.memory
+            self._evidence.append(look.evidence)
+        self._memory = look.memory
         self.taken += 1
         if self.keep:
-            self.looks.append(self.describe(standing, available))
-            self.decided = self.decided.with_look(self.taken, standing.memory, standing.evidence, standing.rule)
+            self.looks.append(self.describe(look, available))
+            self.decided = self.decided.with_look(self.taken, look.memory, look.evidence, look.rule)
 
-    def describe(self, standing: JudgedLook, available: AvailableTrials) -> Look:
+    def describe(self, look: JudgedLook, available: AvailableTrials) -> Look:
         """The latest look as plain values."""
-        return make_look(standing, available, self.taken - 1, self.plan.bench.questions)
+        return make_look(look, available, self.taken - 1, self.plan.bench.questions)
 
     def _take_over(self, earlier: "LookTaker", before: StageBefore) -> None:
         """Go on from the looks of the stage before."""
@@ -82,8 +83,8 @@ class LookTaker:
             self.rule = at_any_looks(self.rule)
             return
         places = PairPlaces(before.models, plan.judged_pairs, then.judged_pairs, then.bench.models)
-        self._memory = earlier._memory.at(places)
-        self.decided = earlier.decided.at(places)
+        self._memory = earlier._memory.carried_over(places)
+        self.decided = earlier.decided.carried_over(places)
         paired = self.tally.paired(plan.judged_pairs)
         estimates, objective = self.tally.estimates.on(plan.estimator), plan.objective
         now = weigh_evidence(estimates, objective.reference, objective.margin, paired=paired[0] if paired else None)
@@ -95,8 +96,8 @@ class LookTaker:
             if raised:
                 undecided = (earlier._memory.call == 0) & ~earlier._memory.tie
                 change, rules = (then.trials.max, plan.trials.max), (earlier.rule, rule)
-                told = describe_extension(rules, change, earlier.taken, last, undecided)
-                self.extensions = (*self.extensions, told)
+                extension = describe_extension(rules, change, earlier.taken, last, undecided)
+                self.extensions = (*self.extensions, extension)
             if has_error_left(rule):  # such a rule says itself which pairs are exhausted
                 self._memory = replace(self._memory, given_up=np.zeros_like(self._memory.given_up))
         else:
@@ -105,24 +106,24 @@ class LookTaker:
 
     def withdraw(self, model: int, look: int) -> None:
         """Take back the calls and ties of a model that looks from this number on have made, and all of its p-values."""
-        own = np.zeros(len(self._memory.call), dtype=bool)
+        is_of_model = np.zeros(len(self._memory.call), dtype=bool)
         for members in self.plan.judged_pairs:
-            own |= members == model
+            is_of_model |= members == model
         early = (self.decided.latched != 0) & (self.decided.look < look)
-        self._memory = LatchedVerdicts.blank(len(own)).where(own & ~early, self._memory)
+        self._memory = LatchedVerdicts.blank(len(is_of_model)).where(is_of_model & ~early, self._memory)
 
     def include_overrun(self, available: AvailableTrials) -> None:
         """Judge the latest look again with trials that came later: calls stand, and no trial is left."""
-        nothing_left = np.zeros_like(available.left)
-        self.standing = self._judge(replace(available, left=nothing_left), calls_stand=True)
+        nothing_left = np.zeros_like(available.remaining)
+        self.last_look = self._judge(replace(available, remaining=nothing_left), calls_stand=True)
 
     def correct(
-        self, standing: JudgedLook, available: AvailableTrials, correction: ScoreCorrection, *, anew: bool
+        self, graded_look: JudgedLook, available: AvailableTrials, correction: ScoreCorrection, *, anew: bool
     ) -> tuple[JudgedLook, DecidingLooks]:
         """The latest look judged by corrected scores, and the looks that decided its pairs; `anew` as in
         `corrected_look`."""
         criteria, readings = self._read_evidence()
-        look = corrected_look(standing, readings, criteria, available, correction, self.decided, anew=anew)
+        look = corrected_look(graded_look, readings, criteria, available, correction, self.decided, anew=anew)
         return look, deciding_looks(self.decided, look, self.taken)
 
     def _judge(self, available: AvailableTrials, *, calls_stand: bool = False) -> JudgedLook:
@@ -131,7 +132,7 @@ class LookTaker:
         return judge_look(estimates, readings, self._memory, criteria, available, calls_stand=calls_stand)
 
     def _read_evidence(self) -> tuple[Criteria, list[Evidence]]:
-        """What a look judges by, and the readings of the evidence so far."""
+        """The criteria of a look, and the readings of the evidence so far."""
         plan, tally, bounds = self.plan, self.tally, self.tally.bounds()
         criteria = Criteria(plan.objective, self.rule, plan.judging, plan.estimator, self.keep, plan.departed)
         paired = tally.paired(plan.judged_pairs, bounded=bounds is not None)

@@ -6,8 +6,8 @@ nearly flat, since most rivals of a leader are far behind it and can be dismisse
 boundary on |z|, it is lower by margin/s: of two equal models one is called sooner or later, whichever is ahead, and
 either is a good pick.
 
-So a call says less than one of `optimal`: not that the model ahead is better, but that choosing it loses less than the
-margin. Tiers and letters, which do say that models differ, therefore use the boundary without the margin.
+So a call means less than a call of `optimal`: not that the model ahead is better, but that choosing it loses less than
+the margin. Tiers and letters, which do mean that models differ, therefore use the boundary without the margin.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KAPPA = 0.05
 MAX_HEIGHT = 1e9
 
 
-def slack_of(margin: float, evidence: Evidence) -> FloatArray:
+def slack_in_sigmas(margin: float, evidence: Evidence) -> FloatArray:
     """The margin in standard errors of each pair; 0 if nothing is known of it."""
     with np.errstate(divide="ignore"):
         return np.where(np.isfinite(evidence.sigma), margin / evidence.sigma, 0.0)
@@ -61,14 +61,14 @@ class NearBest:
 
     @property
     def test(self) -> Sequential:
-        """The rule that the margin is added to; it tells which models differ."""
+        """The rule that the margin is added to; it decides which models differ."""
         return Sequential(self.confidence, self.start, KAPPA)
 
     def boundary(self, evidence: Evidence) -> FloatArray:
         return lowered(self.strict_boundary(evidence), evidence, self.margin)
 
     def strict_boundary(self, evidence: Evidence) -> FloatArray:
-        """What |z| must reach for the model ahead to be better."""
+        """The |z| at which the model ahead is better."""
         return self.test.boundary(evidence)
 
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedNearBest:
@@ -90,7 +90,7 @@ class ContinuedNearBest:
         return lowered(height * reached_information(evidence) ** -KAPPA, evidence, self.margin)
 
     def strict_boundary(self, evidence: Evidence) -> FloatArray:
-        """What |z| must reach for the model ahead to be better."""
+        """The |z| at which the model ahead is better."""
         return self.test.boundary(evidence)
 
     def remaining_error(self, evidence: Evidence) -> FloatArray:
@@ -98,18 +98,18 @@ class ContinuedNearBest:
         *earlier, last = self.test.spent_errors
         heights = replace(self.test, spent_errors=tuple(earlier)).margin_heights(evidence)
         assert last.below is not None and last.above is not None  # the margin is positive
-        left = [
+        errors = [
             np.where(np.isfinite(height), spent.chance_left(np.minimum(height, MAX_HEIGHT)), 0.0)
             for spent, height in zip((last.below, last.above), heights, strict=True)
         ]
-        return np.where(evidence.difference >= 0.0, left[1], left[0])
+        return np.where(evidence.difference >= 0.0, errors[1], errors[0])
 
     def exhausted(self, evidence: Evidence) -> NDArray[np.bool_]:
         below, above = self.test.margin_heights(evidence)
         return np.asarray(np.isinf(below) & np.isinf(above))
 
     def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:
-        """None: models within the margin are called."""
+        """No pair is ever tied: models within the margin are called."""
         return np.zeros(len(evidence.z), bool)
 
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedNearBest:
@@ -118,9 +118,11 @@ class ContinuedNearBest:
 
 def lowered(boundary: FloatArray, evidence: Evidence, margin: float) -> FloatArray:
     """A boundary on (|d| + margin)/s as one on |z|; infinite if nothing is known of a pair."""
-    known = np.isfinite(evidence.sigma)
+    is_known = np.isfinite(evidence.sigma)
     with np.errstate(invalid="ignore"):
-        return np.where(known & np.isfinite(boundary), np.maximum(boundary - slack_of(margin, evidence), 0.0), np.inf)
+        return np.where(
+            is_known & np.isfinite(boundary), np.maximum(boundary - slack_in_sigmas(margin, evidence), 0.0), np.inf
+        )
 
 
 def _near_best(confidence: float, start: float, delta: float = MARGIN) -> NearBest:
@@ -130,8 +132,8 @@ def _near_best(confidence: float, start: float, delta: float = MARGIN) -> NearBe
 NEAR_BEST = RuleEntry(
     name="near_best",
     make=_near_best,
-    gist="the model ahead is less than `delta` behind; the default for `best` and `top_k`",
-    says="A comparison is called when the model ahead is shown to be less than {delta} behind the other: "
+    summary="the model ahead is less than `delta` behind; the default for `best` and `top_k`",
+    description="A comparison is called when the model ahead is shown to be less than {delta} behind the other: "
     "(|d| + delta)/s reaches c t^(-1/20), where t is the share of the information at the horizon of {horizon}, and c "
     "is such that the promise holds at whatever looks are taken from the first one on.",
     promise="{whose}: at most {wrong} risk that the model named ahead is worse than the other by {delta} or more, "

@@ -92,8 +92,8 @@ class Ranking(Objective):
 RANKING = ObjectiveEntry(
     name="ranking",
     make=Ranking,
-    gist="neighbours in the order",
-    says="Every model is compared with its neighbour in the order.",
+    summary="neighbours in the order",
+    description="Every model is compared with its neighbour in the order.",
     in_order=True,
 )
 
@@ -120,8 +120,8 @@ class Place(Objective):
 PLACE = ObjectiveEntry(
     name="place",
     make=Place,
-    gist="new models among recorded ones",
-    says="Every model that is asked is compared with its neighbours in the order, recorded ones among them.",
+    summary="new models among recorded ones",
+    description="Every model that is asked is compared with its neighbours in the order, recorded ones among them.",
     in_order=True,
 )
 
@@ -149,8 +149,8 @@ class Best(Objective):
 BEST = ObjectiveEntry(
     name="best",
     make=Best,
-    gist="the leader against all others",
-    says="The leader is compared with every other model.",
+    summary="the leader against all others",
+    description="The leader is compared with every other model.",
 )
 
 
@@ -183,9 +183,9 @@ class TopK(Objective):
 TOP_K = ObjectiveEntry(
     name="top_k",
     make=TopK,
-    gist="the first k against the rest",
-    says="Each of the first {k} models is compared with each of the others.",
-    options=(Option(name="k", type="models", says="Number of top models to find (top_k).", example=1),),
+    summary="the first k against the rest",
+    description="Each of the first {k} models is compared with each of the others.",
+    options=(Option(name="k", type="models", description="Number of top models to find (top_k).", example=1),),
 )
 
 
@@ -219,13 +219,13 @@ def _baseline(models: Sequence[str], baseline: str) -> Baseline:
 BASELINE = ObjectiveEntry(
     name="baseline",
     make=_baseline,
-    gist="all against one",
-    says="Every model is compared with {baseline}.",
+    summary="all against one",
+    description="Every model is compared with {baseline}.",
     options=(
         Option(
             name="baseline",
             type="model",
-            says="Name of the model that all others are compared with (baseline).",
+            description="Name of the model that all others are compared with (baseline).",
             example="model-a",
         ),
     ),
@@ -275,16 +275,18 @@ class Pairs(Objective):
 
 
 def _pairs(models: Sequence[str], pairs: Sequence[tuple[str, str]]) -> Pairs:
-    return Pairs(tuple((models.index(one), models.index(other)) for one, other in pairs))
+    return Pairs(tuple((models.index(first), models.index(second)) for first, second in pairs))
 
 
 PAIRS = ObjectiveEntry(
     name="pairs",
     make=_pairs,
-    gist="those listed",
-    says="The {pairs} pairs that the configuration names are compared.",
+    summary="those listed",
+    description="The {pairs} pairs that the configuration names are compared.",
     options=(
-        Option(name="pairs", type="pairs", says="Pairs of model names (pairs).", example=(("model-a", "model-b"),)),
+        Option(
+            name="pairs", type="pairs", description="Pairs of model names (pairs).", example=(("model-a", "model-b"),)
+        ),
     ),
 )
 
@@ -324,14 +326,14 @@ class PrecisionOf(Objective):
 PRECISION_OF = ObjectiveEntry(
     name="precision",
     make=PrecisionOf,
-    gist="every score, as precise as asked for",
-    says="Every score is measured until its 95% interval is at most ±{half_width}.",
+    summary="every score, as precise as asked for",
+    description="Every score is measured until its 95% interval is at most ±{half_width}.",
     options=(
         Option(
             name="half_width",
             type="difference",
-            says="Half the width of each model's 95% interval at the end, whatever `stopping.confidence` is: 0.02 or "
-            '"2%" (precision).',
+            description="Half the width of each model's 95% interval at the end, whatever `stopping.confidence` is: "
+            '0.02 or "2%" (precision).',
             example=0.02,
         ),
     ),
@@ -370,10 +372,12 @@ class Threshold(Objective):
 THRESHOLD = ObjectiveEntry(
     name="threshold",
     make=Threshold,
-    gist="every score against a value",
-    says="Every score is compared with {value}.",
+    summary="every score against a value",
+    description="Every score is compared with {value}.",
     options=(
-        Option(name="value", type="score", says="Score that each model is compared with (threshold).", example=0.6),
+        Option(
+            name="value", type="score", description="Score that each model is compared with (threshold).", example=0.6
+        ),
     ),
     least_models=1,
 )

@@ -30,10 +30,10 @@ RESERVE = 0.1
 """The share of a pair's error kept for later horizons. A single look at a finished design keeps none."""
 MOST_LEFT = 0.9
 """The most error a pair may have left after a change of the horizon, so that the change alone calls nothing."""
-SUREST = 0.999999
+MAX_CONFIDENCE = 0.999999
 """The highest confidence: the grid is too coarse for rarer errors."""
 WORTH = 3.0
-LEAST_WORTH, MOST_WORTH = 0.1, 50.0
+MIN_WORTH, MAX_WORTH = 0.1, 50.0
 """Below, hardly any pair is looked at twice; above, hardly any is given up."""
 FUTILITY = 0.55
 """The least chance of being settled that is worth the whole way to the horizon; proportionally less if a call is worth
@@ -77,11 +77,11 @@ class Optimal:
     """None: that of the plan (`Plan.deciding_rule`); a rule used alone then holds at any looks."""
 
     def __post_init__(self) -> None:
-        rule = f"confidence must lie above 0.5 and be at most {SUREST:g}"
-        require(0.5 < self.confidence <= SUREST, rule, self.confidence)
+        rule = f"confidence must lie above 0.5 and be at most {MAX_CONFIDENCE:g}"
+        require(0.5 < self.confidence <= MAX_CONFIDENCE, rule, self.confidence)
         require(0.0 < self.start <= 1.0, "start must lie in (0, 1]", self.start)
-        rule = f"worth must lie between {LEAST_WORTH:g} and {MOST_WORTH:g}"
-        require(LEAST_WORTH <= self.worth <= MOST_WORTH, rule, self.worth)
+        rule = f"worth must lie between {MIN_WORTH:g} and {MAX_WORTH:g}"
+        require(MIN_WORTH <= self.worth <= MAX_WORTH, rule, self.worth)
         stride, step, finest = self._look_spacing
         rule = "stride and step must not be negative, nor both 0"
         require(min(stride, step) >= 0.0 < max(stride, step), rule, (stride, step))
@@ -141,19 +141,19 @@ AT_ANY_LOOKS = (
 OPTIMAL = RuleEntry(
     name="optimal",
     make=Optimal,
-    gist="holds at any number of looks, and gives up early",
-    says="A comparison is called, or given up, where backward induction says that further trials would cost more than "
-    "they are worth: a call is worth {worth} times what it costs to take a comparison to {horizon}.",
+    summary="holds at any number of looks, and gives up early",
+    description="A comparison is called, or given up, where backward induction says that further trials would cost "
+    "more than they are worth: a call is worth {worth} times what it costs to take a comparison to {horizon}.",
     promise=HOLDS_AT_ANY_LOOK,
     correctable=True,
     gives_up=True,
-    surest=SUREST,
+    max_confidence=MAX_CONFIDENCE,
     options=(
         Option(
             name="worth",
             type="factor",
-            says="Value of a decided comparison to `optimal`, as a multiple of the cost of taking one to its horizon, "
-            "from 0.1 to 50: more costs more and decides more; default 3.",
+            description="Value of a decided comparison to `optimal`, as a multiple of the cost of taking one to its "
+            "horizon, from 0.1 to 50: more costs more and decides more; default 3.",
             example=3.0,
             default="3",
         ),
@@ -184,10 +184,10 @@ class ContinuedOptimal:
         """The rule under a new horizon, without calls between two looks: no error is spent beyond what there was."""
         from scorio.sinf.continuation import crossing_from
 
-        t, able = reached_information(looks[-1]), np.isfinite(self.height)
-        height = np.where(able, self.height, 1.0)
+        t, has_error = reached_information(looks[-1]), np.isfinite(self.height)
+        height = np.where(has_error, self.height, 1.0)
         chance = crossing_from(height, looks[-1].z * np.sqrt(t), t, self.rule.ties.kappa, 2)
-        return _continued(self.rule, np.where(able, chance, 0.0), now, self.ties.extended(looks, now, delta))
+        return _continued(self.rule, np.where(has_error, chance, 0.0), now, self.ties.extended(looks, now, delta))
 
     def remaining_error(self, evidence: Evidence) -> FloatArray:
         return self.error_left
@@ -199,9 +199,9 @@ class ContinuedOptimal:
         return self.ties.tied(evidence, delta)
 
 
-def _continued(rule: Optimal, left: FloatArray, now: Evidence, ties: ContinuedSequential) -> ContinuedOptimal:
+def _continued(rule: Optimal, error_left: FloatArray, now: Evidence, ties: ContinuedSequential) -> ContinuedOptimal:
     from scorio.sinf.exchange import height_for
 
-    left = np.minimum(left, MOST_LEFT)
-    height = height_for(left, now.z, reached_information(now), rule.ties.kappa)
-    return ContinuedOptimal(rule, height, np.where(np.isfinite(height), left, 0.0), ties)
+    error_left = np.minimum(error_left, MOST_LEFT)
+    height = height_for(error_left, now.z, reached_information(now), rule.ties.kappa)
+    return ContinuedOptimal(rule, height, np.where(np.isfinite(height), error_left, 0.0), ties)

@@ -1,4 +1,4 @@
-"""The plan of a run: all that decides besides the outcomes."""
+"""The plan of a run: everything besides the outcomes that decisions depend on."""
 
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from adaptive_eval.core.optimal import Optimal, Spacing
 from adaptive_eval.core.policies import BUILT_IN, Policy, Weighted
 from adaptive_eval.core.rules import Correctable, Rule, is_giving_up
 from adaptive_eval.core.sequential import CoupledSequential, Sequential
-from adaptive_eval.core.settings import LEAST_DRAWN, MOST_PER_ROUND, Bench, Budget, Pace, Trials, require
+from adaptive_eval.core.settings import MAX_ROUND_FACTOR, MIN_BLOCK_SIZE, Bench, Budget, Pace, Trials, require
 from adaptive_eval.core.stages import StageBefore
 from adaptive_eval.core.types import NO_COST, Cost
 
@@ -32,7 +32,7 @@ NOTHING_SPENT = SpentBefore()
 
 
 def affordable_opening(bench: Bench, trials: Trials, pace: Pace, budget: Budget, capped: bool | None) -> int:
-    """Trials a question of the first round: the pace's opening if the caps pay for it twice, else `trials.min`.
+    """Trials per question of the first round: the pace's opening if the caps pay for it twice, else `trials.min`.
     `capped` is the answer recorded when the run took its first look."""
     size = pace.first_round(trials.min, trials.max)
     if capped is None:
@@ -70,7 +70,7 @@ class Plan:
     capped_opening: bool | None = None
     """Whether caps allowed only `trials.min` in the first round, even if raised since. None before the first look."""
     estimator: Estimator = "average"
-    """What is compared."""
+    """The scores that are compared."""
     coupled: bool = False
     """Whether trial i of a question has the same seed for every model: related pairs are then judged trial by trial."""
     may_be_right: int = 0
@@ -138,9 +138,9 @@ class Plan:
     def _check_drawn(self) -> None:
         if not self.drawn:
             return
-        least = min(LEAST_DRAWN, self.bench.questions)
-        rule = f"drawn must be {least} to {self.bench.questions} questions, as many as there are at most"
-        require(least <= self.drawn <= self.bench.questions, rule, self.drawn)
+        min_size = min(MIN_BLOCK_SIZE, self.bench.questions)
+        rule = f"drawn must be {min_size} to {self.bench.questions} questions, as many as there are at most"
+        require(min_size <= self.drawn <= self.bench.questions, rule, self.drawn)
         require(self.trials == Trials(1, 1), "drawn questions have one trial each: trials must be (1, 1)", self.trials)
         require(
             self.objective.reference is None,
@@ -151,14 +151,16 @@ class Plan:
         weights = self.bench.question_weights
         require(weights is None, "drawn needs questions that weigh alike: they are a sample of all", weights)
         require(self.pace.in_step, "drawn needs a pace at which all models go in step", self.pace)
-        known = self.bench.prior_counts is not None or self.first is not None
+        has_outcomes = self.bench.prior_counts is not None or self.first is not None
         require(
-            not known and not self.coupled, "drawn may not be used with earlier outcomes or with shared seeds", self
+            not has_outcomes and not self.coupled,
+            "drawn may not be used with earlier outcomes or with shared seeds",
+            self,
         )
 
     @property
     def least_round(self) -> int:
-        """Least number of a model's trials in a round: one of each question, or a block."""
+        """Minimum trials of a model in a round: one of each question, or a block."""
         return self.drawn or self.bench.questions
 
     def another_round(self, issued: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -176,24 +178,24 @@ class Plan:
         require(bool(self.first.min() >= 0), "first must not be negative", self.first.min())
         of_recorded = self.first[~self.bench.asked].sum()
         require(not of_recorded, "first must have no trials of recorded models", of_recorded)
-        most = self.opening.sum(axis=1).max() / self.bench.questions
+        mean_trials = self.opening.sum(axis=1).max() / self.bench.questions
         rule = "first, with at least trials.min a question, must not exceed trials.max on average"
-        require(bool(most <= self.trials.max), f"{rule}, which is {self.trials.max}", float(most))
+        require(bool(mean_trials <= self.trials.max), f"{rule}, which is {self.trials.max}", float(mean_trials))
 
     @property
     def spacing(self) -> Spacing | None:
         """Spacing of a pair's looks up to the horizon; None if unknown.
 
         They are at most twice the largest round apart, since trials go where they tell most, and there are at most two
-        of them for one trial a question of both models; a user's own policy may use smaller rounds.
+        of them for one trial per question of both models; a user-defined policy may use smaller rounds.
         """
         trials, pace = self.trials, self.pace
         if pace.share or self.bench.recorded:
             return None
-        dearer = MOST_PER_ROUND if pace.in_step and self.budget.currency != "trials" else 1.0
+        round_factor = MAX_ROUND_FACTOR if pace.in_step and self.budget.currency != "trials" else 1.0
         one_round = self.least_round / (trials.max * self.bench.questions)
         finest = 0.5 * one_round if isinstance(self.policy, BUILT_IN) else 0.0
-        return Spacing(0.0, 2.0 * dearer * one_round, finest)
+        return Spacing(0.0, 2.0 * round_factor * one_round, finest)
 
     @property
     def judged_pairs(self) -> tuple[IndexArray, IndexArray]:
@@ -206,8 +208,8 @@ class Plan:
         or the first block of drawn questions."""
         if self.drawn:
             return self.another_round(np.zeros((self.bench.models, self.bench.questions), dtype=np.int32))
-        least = np.full((self.bench.models, self.bench.questions), self.opening_size, dtype=np.int32)
-        first = least if self.first is None else np.maximum(least, self.first.astype(np.int32))
+        opening = np.full((self.bench.models, self.bench.questions), self.opening_size, dtype=np.int32)
+        first = opening if self.first is None else np.maximum(opening, self.first.astype(np.int32))
         first[~self.bench.asked] = 0
         return first
 
@@ -218,7 +220,7 @@ class Plan:
 
     @property
     def opening_size(self) -> int:
-        """Trials a question of the first round, if there is none yet and questions are not drawn."""
+        """Trials per question of the first round, if there is none yet and questions are not drawn."""
         return affordable_opening(self.bench, self.trials, self.pace, self.budget, self.capped_opening)
 
     @property
@@ -227,11 +229,11 @@ class Plan:
         if self.before is None or not self.before.verdicts_stand:
             return 0
         earlier = self.before.run.plan
-        return earlier.departed + earlier.bench.models - len(self.before.kept)
+        return earlier.departed + earlier.bench.models - len(self.before.kept_models)
 
     @property
     def fixed(self) -> bool:
-        """Whether the first round has all trials there may be."""
+        """Whether the first round has all trials of the horizon."""
         opening = self.opening[self.bench.asked]
         return bool(np.all(opening.sum(axis=1) == self.trials.max * self.bench.questions))
 

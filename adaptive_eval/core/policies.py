@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.entries import Entry
-from adaptive_eval.core.settings import CELLS_AT_ONCE, require
+from adaptive_eval.core.settings import CHUNK_CELLS, require
 from scorio.moments import FloatArray, IntArray, weighted
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class PolicyEntry(Entry[Policy]):
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """Every model and every question, as long as any comparison is open: the fixed-N baseline."""
+    """Every model and every question while any comparison is open: the fixed-N baseline."""
 
     def allocate(self, view: View) -> IntArray:
         models = view.in_play if len(view.open_pairs) else np.zeros_like(view.in_play)
@@ -77,8 +77,8 @@ class Uniform:
 UNIFORM = PolicyEntry(
     name="uniform",
     make=Uniform,
-    gist="all models, a fixed number",
-    says="Every model gets the same number of trials",
+    summary="all models, a fixed number",
+    description="Every model gets the same number of trials",
 )
 
 
@@ -99,8 +99,8 @@ class UnresolvedPairs:
 UNRESOLVED_PAIRS = PolicyEntry(
     name="unresolved_pairs",
     make=UnresolvedPairs,
-    gist="models in an open pair, all questions alike",
-    says="Further trials go to models in an open comparison, on all questions alike",
+    summary="models in an open pair, all questions alike",
+    description="Further trials go to models in an open comparison, on all questions alike",
 )
 
 
@@ -121,8 +121,8 @@ class Weighted(UnresolvedPairs):
 WEIGHTED = PolicyEntry(
     name="weighted",
     make=Weighted,
-    gist="models in an open pair; more on questions whose answers differ",
-    says="Further trials go to models in an open comparison, more to questions on which answers differ",
+    summary="models in an open pair; more on questions whose answers differ",
+    description="Further trials go to models in an open comparison, more to questions on which answers differ",
 )
 
 
@@ -130,8 +130,8 @@ WEIGHTED = PolicyEntry(
 class Leader:
     """The leader and the challengers most likely to be settled soon: for `best` and `top_k`.
 
-    It serves the open pairs whose power is at least `share` of the greatest. The rest wait, and most never need trials
-    of their own, since the leader's trials count for all its pairs.
+    It serves the open pairs whose power is at least `share` of the greatest. The others wait. Most of them never need
+    trials of their own, since the leader's trials count for all its pairs.
     """
 
     only_open: ClassVar[bool] = True
@@ -155,8 +155,8 @@ class Leader:
 LEADER = PolicyEntry(
     name="leader",
     make=Leader,
-    gist="for `best` and `top_k`",
-    says="Further trials go to the leader and its rivals",
+    summary="for `best` and `top_k`",
+    description="Further trials go to the leader and its rivals",
     only_for=("best", "top_k"),
 )
 
@@ -211,27 +211,27 @@ def spread(issued: IntArray, weights: FloatArray, size: IntArray | int) -> IntAr
     A question that is ahead of its share gets none. What the others lack is scaled to `size`, rounded by largest
     remainder.
     """
-    each = np.asarray(size)[..., None]
-    target = weights / weights.sum(axis=-1, keepdims=True) * (issued.sum(axis=-1, keepdims=True) + each)
+    sizes = np.asarray(size)[..., None]
+    target = weights / weights.sum(axis=-1, keepdims=True) * (issued.sum(axis=-1, keepdims=True) + sizes)
     missing = np.maximum(target - issued, 0.0)
-    wanted = missing * (each / missing.sum(axis=-1, keepdims=True))
-    whole = wanted.astype(np.int64)
-    left = each - whole.sum(axis=-1, keepdims=True)
-    return np.asarray(whole + _largest(wanted - whole, left))
+    shares = missing * (sizes / missing.sum(axis=-1, keepdims=True))
+    trials = shares.astype(np.int64)
+    remainder = sizes - trials.sum(axis=-1, keepdims=True)
+    return np.asarray(trials + _largest(shares - trials, remainder))
 
 
 def _largest(values: FloatArray, number: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Mask of the `number` (..., 1) largest of each row (..., M), the first ones among equals."""
     last = values.shape[-1] - 1
     ascending = np.sort(values, axis=-1)  # values, since sorting their order takes seven times as long
-    least = np.take_along_axis(ascending, np.clip(last + 1 - number, 0, last), axis=-1)
-    largest = np.asarray(values >= least)
-    crowded = largest.sum(axis=-1) != number[..., 0]
-    if crowded.any():
-        equal = (values == least)[crowded]
-        above = largest[crowded] & ~equal
-        room = number[crowded] - above.sum(axis=-1, keepdims=True)
-        largest[crowded] = above | (equal & (np.cumsum(equal, axis=-1) <= room))
+    threshold = np.take_along_axis(ascending, np.clip(last + 1 - number, 0, last), axis=-1)
+    largest = np.asarray(values >= threshold)
+    has_ties = largest.sum(axis=-1) != number[..., 0]
+    if has_ties.any():
+        equal = (values == threshold)[has_ties]
+        above = largest[has_ties] & ~equal
+        room = number[has_ties] - above.sum(axis=-1, keepdims=True)
+        largest[has_ties] = above | (equal & (np.cumsum(equal, axis=-1) <= room))
     return largest
 
 
@@ -251,8 +251,8 @@ def _members(view: View, pairs: IndexArray) -> NDArray[np.bool_]:
 def _spread_all(view: View, models: NDArray[np.bool_], weights: FloatArray) -> IntArray:
     plan = np.zeros_like(view.issued)
     served = np.flatnonzero(models & (view.sizes > 0))
-    at_once = max(CELLS_AT_ONCE // plan.shape[1], 1)
-    for start in range(0, len(served), at_once):  # in parts: all models with many questions take much memory
-        some = served[start : start + at_once]
-        plan[some] = spread(view.issued[some], weights[some], view.sizes[some])
+    chunk_size = max(CHUNK_CELLS // plan.shape[1], 1)
+    for start in range(0, len(served), chunk_size):  # in parts: all models with many questions take much memory
+        chunk = served[start : start + chunk_size]
+        plan[chunk] = spread(view.issued[chunk], weights[chunk], view.sizes[chunk])
     return plan

@@ -1,6 +1,6 @@
-"""Every rule, policy and objective that can be configured by name: one line each, in the order of lists for people.
+"""Every rule, policy and objective that can be configured by name, one line each, in the order of lists.
 
-A new one needs a class with its entry, and its line here. `make` creates listed ones and a user's own from their
+A new one needs a class with its entry, and a line here. `make` creates built-in and user-defined ones from their
 options.
 """
 
@@ -41,21 +41,23 @@ OBJECTIVES: dict[str, ObjectiveEntry] = _by_name(
 )
 
 
-def make(factory: Callable[..., Made], options: Mapping[str, object], known: Mapping[str, object]) -> Made:
-    """Call a factory with its options and with every `known` value that it has a parameter for.
+def make(factory: Callable[..., Made], options: Mapping[str, object], context: Mapping[str, object]) -> Made:
+    """Call a factory with its options and with every `context` value that it has a parameter for.
 
-    An option wins over a known value. Raises `TypeError` if the options do not match the factory's parameters.
+    An option wins over the context. Raises `TypeError` if the options do not match the factory's parameters.
     """
-    asked = parameters_of(factory)
-    return factory(**({name: value for name, value in known.items() if name in asked} | dict(options)))
+    accepted = parameter_names(factory)
+    return factory(**({name: value for name, value in context.items() if name in accepted} | dict(options)))
 
 
-def parameters_of(factory: Callable[..., object]) -> tuple[str, ...]:
+def parameter_names(factory: Callable[..., object]) -> tuple[str, ...]:
     """Names of a factory's parameters; none for a built-in class without a signature."""
     try:
         parameters: Iterable[Parameter] = signature(factory).parameters.values()
     except ValueError:
         return ()
     return tuple(
-        one.name for one in parameters if one.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
     )

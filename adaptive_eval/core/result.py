@@ -1,4 +1,4 @@
-"""The findings of a run, as plain values."""
+"""The results of a run, as plain values."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from adaptive_eval.core.judge import DecidingLooks
 from adaptive_eval.core.look import VERDICTS, AvailableTrials, JudgedLook, describe, letters, tiers
 from adaptive_eval.core.look_taker import LookTaker
 from adaptive_eval.core.plan import Plan
-from adaptive_eval.core.settings import CELLS_AT_ONCE, Bench, Budget
+from adaptive_eval.core.settings import CHUNK_CELLS, Bench, Budget
 from adaptive_eval.core.tally import ScoreBounds
 from adaptive_eval.core.types import Cost, PairVerdict, Reason, Verdict
 from scorio.moments import FloatArray
@@ -97,7 +97,7 @@ class GateResult(NamedTuple):
     """1: passed; -1: failed; 0: neither."""
     z: float
     """With delta added to the model's score: positive is better than the baseline less delta."""
-    own: BoundedScore
+    model_score: BoundedScore
     baseline: BoundedScore
 
 
@@ -114,7 +114,7 @@ class Result(NamedTuple):
     """At (i, j): Holm-adjusted p-value over all pairs against "i is not better than j"; 1 where the rule has none."""
     trials: int
     fixed_trials: int
-    """What the same models would have cost with the maximum number of trials for each."""
+    """Trials of the same models with the maximum number for each."""
     spent: Cost
     gates: tuple[GateResult, ...]
     """For each model but the baseline, if benchmarks have gates of their own."""
@@ -124,7 +124,7 @@ class Result(NamedTuple):
 
 def conclude(
     looks: LookTaker,
-    standing: JudgedLook,
+    look: JudgedLook,
     available: AvailableTrials,
     reason: Reason | None,
     spent: Cost,
@@ -133,26 +133,26 @@ def conclude(
     """The result as of the latest look, `standing`, or by scores with a correction for errors of the grader."""
     plan, bounds, decided = looks.plan, looks.tally.bounds(time_outs=True), looks.decided
     if correction is not None:
-        standing, decided = looks.correct(standing, available, correction, anew=reason is not Reason.ALARM)
+        look, decided = looks.correct(look, available, correction, anew=reason is not Reason.ALARM)
         bounds = None if bounds is None else correction.bounds(bounds)
     counts: NDArray[np.integer] = looks.tally.counts
     bench = plan.bench
-    known = counts if bench.prior_counts is None else counts + bench.prior_counts
-    means = question_means(known, bench.weights)
-    compared = means if plan.estimator == "average" else question_means(known + 1, bench.weights)
-    comparisons = _comparisons(looks, standing, decided, available, compared, correction)
+    outcomes = counts if bench.prior_counts is None else counts + bench.prior_counts
+    means = question_means(outcomes, bench.weights)
+    compared = means if plan.estimator == "average" else question_means(outcomes + 1, bench.weights)
+    comparisons = _comparisons(looks, look, decided, available, compared, correction)
     return Result(
         reason=reason,
-        models=_models(plan, standing, available, means, bounds, looks.tally.unsure.sum(axis=(1, 2))),
+        models=_models(plan, look, available, means, bounds, looks.tally.unsure.sum(axis=(1, 2))),
         comparisons=comparisons,
-        reversals=_reversals(plan, standing, available),
-        adjusted_p=_adjusted_p_values(standing),
+        reversals=_reversals(plan, look, available),
+        adjusted_p=_adjusted_p_values(look),
         trials=int(available.trials.sum()),
         fixed_trials=int(bench.asked.sum()) * bench.questions * plan.trials.max,
         spent=spent,
-        gates=() if standing.evidence.gate is None else _gates(plan, standing, bounds),
+        gates=() if look.evidence.gate is None else _gates(plan, look, bounds),
         trials_to_go=min(
-            _trials_to_go(plan, [one.verdict for one in comparisons], available),
+            _trials_to_go(plan, [comparison.verdict for comparison in comparisons], available),
             _payable_trials(plan.budget, available, spent),
         ),
     )
@@ -160,13 +160,13 @@ def conclude(
 
 def _trials_to_go(plan: Plan, pairs: Sequence[PairVerdict], available: AvailableTrials) -> float:
     target = np.zeros(plan.bench.models + 1)
-    at_work = [(one.better, one.worse, one.trials_needed) for one in pairs if one.verdict is Verdict.OPEN]
-    if at_work:
-        better, worse, needed = zip(*at_work, strict=True)
+    open_pairs = [(pair.better, pair.worse, pair.trials_needed) for pair in pairs if pair.verdict is Verdict.OPEN]
+    if open_pairs:
+        better, worse, needed = zip(*open_pairs, strict=True)
         # needed is nan before there is a difference: then it counts as trials.max
         trials = np.fmin(np.array(needed), plan.trials.max) * plan.bench.questions
         np.maximum.at(target, np.array(better), trials)
-        np.maximum.at(target, np.array([plan.bench.models if one is None else one for one in worse]), trials)
+        np.maximum.at(target, np.array([plan.bench.models if model is None else model for model in worse]), trials)
     return float(np.maximum(target[:-1] - available.trials, 0.0)[plan.bench.asked].sum())
 
 
@@ -175,8 +175,10 @@ def _payable_trials(budget: Budget, available: AvailableTrials, spent: Cost) -> 
     trials = float(available.trials.sum())
     used = {"trials": trials, **spent._asdict()}
     caps = {name: getattr(budget, name) for name in used}
-    left = [(cap - used[name]) * trials / used[name] for name, cap in caps.items() if cap is not None and used[name]]
-    return max(min(left, default=math.inf), 0.0)
+    affordable = [
+        (cap - used[name]) * trials / used[name] for name, cap in caps.items() if cap is not None and used[name]
+    ]
+    return max(min(affordable, default=math.inf), 0.0)
 
 
 def question_means(counts: NDArray[np.integer], weights: FloatArray) -> FloatArray:
@@ -187,25 +189,27 @@ def question_means(counts: NDArray[np.integer], weights: FloatArray) -> FloatArr
 
 def _models(
     plan: Plan,
-    standing: JudgedLook,
+    look: JudgedLook,
     available: AvailableTrials,
     means: FloatArray,
     bounds: ScoreBounds | None,
     cut: NDArray[np.integer],
 ) -> tuple[ModelResult, ...]:
-    estimates, sigma = standing.estimates, standing.estimates.sigma()
+    estimates, sigma = look.estimates, look.estimates.sigma()
     bench = plan.bench
-    likely = _drawn_variance(means, bench.clusters) if plan.drawn else _by_benchmark(sampled_variance, means, bench)
-    sampled = np.sqrt(_similar_question_variance(estimates.var, likely))
+    sampled_var = (
+        _drawn_variance(means, bench.clusters) if plan.drawn else _by_benchmark(sampled_variance, means, bench)
+    )
+    sampled = np.sqrt(_similar_question_variance(estimates.var, sampled_var))
     bayes_sigma = np.sqrt(estimates.bayes_var)
-    tier, ends = tiers(standing), (estimates, estimates) if bounds is None else (bounds.lowest, bounds.highest)
-    shown = letters(standing)
+    tier, ends = tiers(look), (estimates, estimates) if bounds is None else (bounds.lowest, bounds.highest)
+    model_letters = letters(look)
     return tuple(
         ModelResult(
             model=model,
             rank=place + 1,
             tier=tier[model],
-            letters=shown[model],
+            letters=model_letters[model],
             score=float(estimates.score[model]),
             sigma=float(sigma[model]),
             lo=float(estimates.score[model] - TWO_SIDED_95 * sigma[model]),
@@ -218,7 +222,7 @@ def _models(
             highest=float(ends[1].score[model]),
             cut=int(cut[model]),
         )
-        for place, model in enumerate(standing.order.tolist())
+        for place, model in enumerate(look.order.tolist())
     )
 
 
@@ -227,18 +231,19 @@ def _by_benchmark(
     values: FloatArray,
     bench: Bench,
 ) -> FloatArray:
-    """A variance, or covariances, of the mean of values (..., M) whose questions are a sample; with several benchmarks,
-    each is a sample of its own, so that their differences add nothing."""
+    """A variance, or covariances, of the mean of values (..., M) whose questions are a sample.
+
+    Each of several benchmarks is a separate sample, so that their differences add nothing."""
     clusters, g = bench.clusters, bench.question_weights
     if bench.benchmark_of is None:
         return of_sample(values, clusters, g)
     total: FloatArray | float = 0.0
     for label in range(int(bench.benchmark_of.max()) + 1):
-        own = bench.benchmark_of == label
-        relative = np.ones(int(own.sum())) if g is None else g[own]
+        in_benchmark = bench.benchmark_of == label
+        relative = np.ones(int(in_benchmark.sum())) if g is None else g[in_benchmark]
         share = relative.sum() / bench.questions
-        groups = None if clusters is None else clusters[own]
-        total = total + share**2 * of_sample(values[..., own], groups, relative / relative.mean())
+        groups = None if clusters is None else clusters[in_benchmark]
+        total = total + share**2 * of_sample(values[..., in_benchmark], groups, relative / relative.mean())
     return np.asarray(total)
 
 
@@ -251,7 +256,12 @@ def _drawn_variance(values: FloatArray, clusters: NDArray[np.int64] | None) -> F
         return np.zeros(len(values))
     asked = np.isfinite(values)
     rows = zip(values, asked, strict=True)
-    return np.array([sampled_variance(row[own], clusters[own]) if own.any() else np.inf for row, own in rows])
+    return np.array(
+        [
+            sampled_variance(row[has_trial], clusters[has_trial]) if has_trial.any() else np.inf
+            for row, has_trial in rows
+        ]
+    )
 
 
 def _similar_question_variance(fixed: FloatArray, sampled: FloatArray) -> FloatArray:
@@ -265,14 +275,14 @@ def _similar_question_variance(fixed: FloatArray, sampled: FloatArray) -> FloatA
 
 def _comparisons(
     looks: LookTaker,
-    standing: JudgedLook,
+    look: JudgedLook,
     decided: DecidingLooks,
     available: AvailableTrials,
     means: FloatArray,
     correction: ScoreCorrection | None,
 ) -> tuple[ComparisonResult, ...]:
-    plan, evidence, pairs = looks.plan, standing.evidence, standing.pairs
-    together = looks.tally.variances_by_trial(pairs)
+    plan, evidence, pairs = looks.plan, look.evidence, look.pairs
+    by_trial = looks.tally.variances_by_trial(pairs)
     at, margin = evidence.positions(pairs), evidence.margin
     over_all = replace(evidence, deciding=None).positions(pairs)
     if plan.drawn:
@@ -284,27 +294,27 @@ def _comparisons(
         difference = difference if correction is None else difference + correction.differences(pairs)
     sigma = evidence.sigma[over_all]
     spread = np.sqrt(_similar_question_variance(sigma**2, sampled))
-    given = np.zeros(len(pairs))
+    lead = np.zeros(len(pairs))
     if margin is not None:
-        given = np.where(pairs[:, 1] == margin.baseline, margin.delta, -margin.delta)
-    judged = difference + given
+        lead = np.where(pairs[:, 1] == margin.baseline, margin.delta, -margin.delta)
+    judged = difference + lead
     z = np.divide(judged, spread, out=np.zeros_like(spread), where=spread > 0.0)
-    told = 1.0 if standing.compares else math.nan
+    mask = 1.0 if look.compares else math.nan
     columns = (
-        describe(standing, pairs, standing.verdicts, available, plan.bench.questions),
-        (told * np.where(np.isfinite(sigma), difference, math.nan)).tolist(),
+        describe(look, pairs, look.verdicts, available, plan.bench.questions),
+        (mask * np.where(np.isfinite(sigma), difference, math.nan)).tolist(),
         sigma.tolist(),
-        (told * z).tolist(),
-        (told * standing.forecast.certifiable[over_all]).tolist(),
+        (mask * z).tolist(),
+        (mask * look.forecast.certifiable[over_all]).tolist(),
         (evidence.paired[at] if plan.coupled and evidence.paired is not None else np.zeros(len(at), bool)).tolist(),
-        [None if math.isnan(one) else one for one in together.tolist()],
+        [None if math.isnan(variance) else variance for variance in by_trial.tolist()],
         [
-            Called(look, z, boundary) if latched else None
-            for latched, look, z, boundary in zip(
+            Called(number, z, boundary) if latched else None
+            for latched, number, z, boundary in zip(
                 decided.latched[at].tolist(),
                 decided.look[at].tolist(),
-                (told * decided.z[at]).tolist(),
-                (told * decided.boundary[at]).tolist(),
+                (mask * decided.z[at]).tolist(),
+                (mask * decided.boundary[at]).tolist(),
                 strict=True,
             )
         ],
@@ -312,16 +322,18 @@ def _comparisons(
     return tuple(map(ComparisonResult, *columns))
 
 
-def _gates(plan: Plan, standing: JudgedLook, bounds: ScoreBounds | None) -> tuple[GateResult, ...]:
-    evidence, margin = standing.evidence, plan.objective.margin
+def _gates(plan: Plan, look: JudgedLook, bounds: ScoreBounds | None) -> tuple[GateResult, ...]:
+    evidence, margin = look.evidence, plan.objective.margin
     assert margin is not None
-    ways = [standing.estimates] * 3 if bounds is None else [standing.estimates, bounds.lowest, bounds.highest]
-    scores = np.stack([np.append(way.score[:, None], way.parts[:, :, 0], axis=1) for way in ways], axis=-1)
+    variants = [look.estimates] * 3 if bounds is None else [look.estimates, bounds.lowest, bounds.highest]
+    scores = np.stack(
+        [np.append(estimates.score[:, None], estimates.parts[:, :, 0], axis=1) for estimates in variants], axis=-1
+    )
     return tuple(
         GateResult(
             model,
             part,
-            int(standing.memory.call[at]),
+            int(look.memory.call[at]),
             float(evidence.z[at]),
             BoundedScore(*scores[model, part].tolist()),
             BoundedScore(*scores[margin.baseline, part].tolist()),
@@ -339,15 +351,17 @@ def _differences(plan: Plan, pairs: IndexArray, means: FloatArray) -> tuple[Floa
         return _differences_in_parts(against, pairs, plan.bench)
     mean, first, second = plan.bench.mean(against), pairs[:, 0], pairs[:, 1]
     shared = _by_benchmark(sampled_covariance, against, plan.bench)
-    own = np.diag(shared)
+    variances = np.diag(shared)
     # for equal models only a rounding error of either sign may be left
-    return mean[first] - mean[second], np.maximum(own[first] + own[second] - 2.0 * shared[first, second], 0.0)
+    return mean[first] - mean[second], np.maximum(
+        variances[first] + variances[second] - 2.0 * shared[first, second], 0.0
+    )
 
 
 def _differences_in_parts(means: FloatArray, pairs: IndexArray, bench: Bench) -> tuple[FloatArray, FloatArray]:
     """The same, computed from the differences themselves, some pairs at a time."""
     difference, variance = np.empty(len(pairs)), np.empty(len(pairs))
-    at_once = max(CELLS_AT_ONCE // means.shape[1], 1)
+    at_once = max(CHUNK_CELLS // means.shape[1], 1)
     for start in range(0, len(pairs), at_once):
         part = slice(start, start + at_once)
         d = means[pairs[part, 0]] - means[pairs[part, 1]]
@@ -356,22 +370,24 @@ def _differences_in_parts(means: FloatArray, pairs: IndexArray, bench: Bench) ->
     return difference, variance
 
 
-def _reversals(plan: Plan, standing: JudgedLook, available: AvailableTrials) -> tuple[PairVerdict, ...]:
+def _reversals(plan: Plan, look: JudgedLook, available: AvailableTrials) -> tuple[PairVerdict, ...]:
     """Called pairs, among all judged ones, whose difference has the opposite sign today."""
-    evidence, call = standing.evidence, standing.memory.call
-    turned = np.flatnonzero((call != 0) & (np.sign(evidence.z) == -call))
+    evidence, call = look.evidence, look.memory.call
+    reversed_at = np.flatnonzero((call != 0) & (np.sign(evidence.z) == -call))
     # under a gate, the baseline's pairs are judged by the difference with its margin
-    at = turned[evidence.positions(np.stack([evidence.first, evidence.second], axis=1)[turned]) == turned]
+    at = reversed_at[
+        evidence.positions(np.stack([evidence.first, evidence.second], axis=1)[reversed_at]) == reversed_at
+    ]
     ahead = (evidence.z[at] >= 0.0) | evidence.against_reference
     first, second = evidence.first[at], evidence.second[at]
     pairs = np.stack([np.where(ahead, first, second), np.where(ahead, second, first)], axis=1)
     resolved = np.full(len(at), VERDICTS.index(Verdict.RESOLVED))
-    return describe(standing, pairs, resolved, available, plan.bench.questions)
+    return describe(look, pairs, resolved, available, plan.bench.questions)
 
 
-def _adjusted_p_values(standing: JudgedLook) -> tuple[tuple[float, ...], ...]:
+def _adjusted_p_values(look: JudgedLook) -> tuple[tuple[float, ...], ...]:
     """Holm-adjusted p-values over all pairs, as a matrix; models against a reference form one column."""
-    evidence, memory = standing.evidence, standing.memory
+    evidence, memory = look.evidence, look.memory
     half = evidence.plain_pairs
     adjusted = holm_adjusted(np.concatenate([memory.p_first[:half], memory.p_second[:half]]))
     matrix = np.ones((evidence.models, evidence.models + (1 if evidence.against_reference else 0)))

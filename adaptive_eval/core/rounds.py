@@ -3,8 +3,8 @@
 A `Batch` is one model's share of a round: `extra[q]` further trials of question q, numbered from `first[q]`. It stores
 trials by their place, so that neither the order of arrival nor the batching of `tell` can matter.
 
-A batch is asked in passes over the questions: if a server changes meanwhile, each question has answers from before and
-after (`answer_alarms`).
+A batch is requested in passes over the questions. If a server changes meanwhile, each question has answers from before
+and after the change (`answer_alarms`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.answer_kinds import AnswerKind
-from adaptive_eval.core.settings import MOST_CATEGORIES
+from adaptive_eval.core.settings import MAX_CATEGORIES
 from adaptive_eval.core.types import NO_COST, Ask, Cost, Outcome
 from scorio.moments import FloatArray, IntArray, over_questions
 
-UNGRADED = MOST_CATEGORIES
+UNGRADED = MAX_CATEGORIES
 """Marks a trial that arrived without a grade; categories are smaller."""
 MISSING = UNGRADED + 1
 """Marks a trial that has not arrived."""
@@ -31,14 +31,14 @@ PASSES = 4
 reuse a prompt that they have just read."""
 PER_UNIT = 10**12
 """USD and GPU seconds are summed in whole trillionths, so that no order of arrival can change a sum."""
-_MOST_WHOLE = 2**62
+_MAX_WHOLE = 2**62
 
 
 def enough_answers(timed_out: int, trials: int) -> bool:
     """Whether at least half of the trials of a round are real answers, so that its time-outs count as answers, too.
 
-    With fewer, the score would mostly measure the time limit, and a server that hangs would make any model wrong. It is
-    judged by round, so that yesterday's answers do not vouch for a server that has stopped answering since.
+    With fewer, the score would mostly measure the time limit, and a server that hangs would make any model wrong. Each
+    round is checked by itself, so that earlier answers do not hide a server that has stopped answering.
     """
     return 2 * timed_out <= trials
 
@@ -79,15 +79,15 @@ class BatchPart(NamedTuple):
 def trillionths(values: NDArray[np.float64]) -> int:
     """The exact sum of `round(value * PER_UNIT)` over the values."""
     scaled = values * PER_UNIT
-    if not np.all(np.abs(scaled) < _MOST_WHOLE):
+    if not np.all(np.abs(scaled) < _MAX_WHOLE):
         return sum(map(round, scaled.tolist()))
     return exact_sum(np.rint(scaled).astype(np.int64))
 
 
 def exact_sum(values: NDArray[np.int64]) -> int:
     """The sum of these numbers, however large."""
-    most = int(np.abs(values).max(initial=0))
-    return int(values.sum()) if most * len(values) < _MOST_WHOLE else sum(values.tolist())
+    largest = int(np.abs(values).max(initial=0))
+    return int(values.sum()) if largest * len(values) < _MAX_WHOLE else sum(values.tolist())
 
 
 class TrialSlots:
@@ -129,8 +129,8 @@ class TrialSlots:
 
 def pass_width(extra: NDArray[np.integer], together: int) -> int:
     """Trials of a question in a pass: a part of the most that a question has, but whole requests of `together`."""
-    most = int(extra.max(initial=0))
-    return max(-(-most // PASSES), together, 1)
+    largest = int(extra.max(initial=0))
+    return max(-(-largest // PASSES), together, 1)
 
 
 def pass_sizes(extra: NDArray[np.integer], width: int) -> IntArray:
@@ -168,11 +168,11 @@ class Batch:
 
     def for_model(self, model: int) -> Batch:
         """The batch under another number of its model, with nothing asked."""
-        own = copy(self)
-        own.model, own._next = model, 0
-        own._got, own._kinds, own._spent = copy(self._got), copy(self._kinds), copy(self._spent)
-        own.used = None if self.used is None else self.used.copy()
-        return own
+        renumbered = copy(self)
+        renumbered.model, renumbered._next = model, 0
+        renumbered._got, renumbered._kinds, renumbered._spent = copy(self._got), copy(self._kinds), copy(self._spent)
+        renumbered.used = None if self.used is None else self.used.copy()
+        return renumbered
 
     def forget(self) -> None:
         """Forget what has arrived, as if nothing had been asked."""
@@ -207,10 +207,10 @@ class Batch:
     def store_part(self, part: BatchPart) -> bool:
         """Store many outcomes of this batch; False if some had arrived before."""
         slots = self.slots.slots(part.questions, part.trials)
-        got = np.frombuffer(self._got, dtype=np.uint8)
-        if not np.all(got[slots] == MISSING):
+        codes = np.frombuffer(self._got, dtype=np.uint8)
+        if not np.all(codes[slots] == MISSING):
             return False
-        got[slots] = part.categories
+        codes[slots] = part.categories
         np.frombuffer(self._kinds, dtype=np.uint8)[slots] = part.kinds
         self._spent.add_sums(part.spent)
         self.missing -= len(slots)
@@ -236,12 +236,12 @@ class Batch:
         """Count every trial of the batch as asked for."""
         self._next = self.size
 
-    def next_asks(self, most: int) -> list[Ask]:
-        """The next `most` trials that were neither asked nor have arrived."""
+    def next_asks(self, limit: int) -> list[Ask]:
+        """The next `limit` trials that were neither asked nor have arrived."""
         slots: list[int] = []
-        got, end, slot = self._got, self.open, self._next
-        while slot < end and len(slots) < most:
-            if got[slot] == MISSING:
+        categories, end, slot = self._got, self.open, self._next
+        while slot < end and len(slots) < limit:
+            if categories[slot] == MISSING:
                 slots.append(slot)
             slot += 1
         self._next = slot
@@ -262,8 +262,10 @@ class Batch:
         return self.size - self.missing, *self.total_cost()
 
     def reserved(self, opened: int, times: int = 1) -> tuple[FloatArray, int]:
-        """The amount that caps count for the batch if its first `opened` trials may be asked: the cost of arrived
-        trials plus the reserve of the others, and how many others there are; a missing trial counts `times` times.
+        """The amount that caps count for the batch if its first `opened` trials may be asked.
+
+        It is the cost of arrived trials plus the reserve of the others. Also returns how many others there are. A
+        missing trial counts `times` times.
 
         If costs are unbounded, a trial counts for at most its promised reserve, and only trials released before count
         as arrived: so the result does not depend on which of the others have arrived.
@@ -271,10 +273,10 @@ class Batch:
         end = max(self.open, min(opened, self.size))
         if self.used is None:
             return np.array(self.spent_so_far()), times * self.count_missing(end)
-        owed = times * (self.count_missing(self.open) + end - self.open)
-        came = self.used[: self.open]
-        came = np.where(self.promised > 0.0, np.minimum(came, self.promised), came)
-        return came.sum(axis=0) + owed * self.promised, owed
+        missing = times * (self.count_missing(self.open) + end - self.open)
+        arrived = self.used[: self.open]
+        arrived = np.where(self.promised > 0.0, np.minimum(arrived, self.promised), arrived)
+        return arrived.sum(axis=0) + missing * self.promised, missing
 
     def asked_and_missing(self) -> int:
         """Trials asked for that have not arrived."""
@@ -300,14 +302,16 @@ class Batch:
         """Whether enough of the arrived trials are real answers for the others to count as time-outs."""
         return enough_answers(self.timed_out, self.size - self.missing)
 
-    def categories(self, categories: int, some: NDArray[np.bool_] | None = None) -> IntArray:
-        """Counts (M, K) of graded trials of the batch, complete or not; with `some`, only of those in these slots."""
-        if self._counts is not None and some is None:
+    def categories(self, categories: int, mask: NDArray[np.bool_] | None = None) -> IntArray:
+        """Counts (M, K) of graded trials of the batch, complete or not; with `mask`, only of those in these slots."""
+        if self._counts is not None and mask is None:
             return self._counts
-        got = np.frombuffer(self._got, dtype=np.uint8)
-        here = got < UNGRADED if some is None else (got < UNGRADED) & some
+        codes = np.frombuffer(self._got, dtype=np.uint8)
+        is_counted = codes < UNGRADED if mask is None else (codes < UNGRADED) & mask
         questions = len(self.slots.extra)
-        flat = np.bincount(self.slots.questions()[here] * categories + got[here], minlength=questions * categories)
+        flat = np.bincount(
+            self.slots.questions()[is_counted] * categories + codes[is_counted], minlength=questions * categories
+        )
         return flat.reshape(questions, categories)
 
     @property
@@ -317,8 +321,8 @@ class Batch:
 
     def ungraded(self) -> IntArray:
         """How many trials (M,) of the batch have arrived without a grade."""
-        got = np.frombuffer(self._got, dtype=np.uint8)
-        return np.bincount(self.slots.questions()[got == UNGRADED], minlength=len(self.slots.extra))
+        codes = np.frombuffer(self._got, dtype=np.uint8)
+        return np.bincount(self.slots.questions()[codes == UNGRADED], minlength=len(self.slots.extra))
 
     def categories_by_place(self) -> NDArray[np.uint8]:
         """The category of each place, UNGRADED without one."""
@@ -354,16 +358,16 @@ class Round:
         }
 
     @classmethod
-    def of_batches(cls, batches: Iterable[Batch], shape: tuple[int, int]) -> list[Round]:
+    def from_batches(cls, batches: Iterable[Batch], shape: tuple[int, int]) -> list[Round]:
         """The rounds of these batches of a run of this shape (L, M), oldest first."""
         by_round: defaultdict[int, dict[int, Batch]] = defaultdict(dict)
         for batch in batches:
             by_round[batch.round_index][batch.model] = batch
-        found = []
-        for index, own in sorted(by_round.items()):
+        rounds = []
+        for index, by_model in sorted(by_round.items()):
             first, extra = np.zeros((2, *shape), dtype=np.int32)
-            for model, batch in own.items():
+            for model, batch in by_model.items():
                 first[model], extra[model] = batch.slots.first, batch.slots.extra
-            found.append(one := cls(index, first, np.zeros_like(extra), ()))
-            one.extra, one.batches = extra, dict(sorted(own.items()))
-        return found
+            rounds.append(new_round := cls(index, first, np.zeros_like(extra), ()))
+            new_round.extra, new_round.batches = extra, dict(sorted(by_model.items()))
+        return rounds

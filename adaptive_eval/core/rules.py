@@ -40,13 +40,15 @@ class Rule(Protocol):
         """The value that |z| must reach for each pair to be called; infinite where no call is allowed."""
 
 
-def calls(rule: Rule, ways: Sequence[Evidence], boundaries: Sequence[FloatArray] | None = None) -> NDArray[np.int8]:
+def calls(
+    rule: Rule, scenarios: Sequence[Evidence], boundaries: Sequence[FloatArray] | None = None
+) -> NDArray[np.int8]:
     """The sign of each pair's call (0: none), if all readings of the evidence agree on it."""
     if boundaries is None:
-        boundaries = [rule.boundary(way) for way in ways]
+        boundaries = [rule.boundary(scenario) for scenario in scenarios]
     signs = [
-        np.where(np.abs(way.z) >= bound, np.sign(way.z), 0).astype(np.int8)
-        for way, bound in zip(ways, boundaries, strict=True)
+        np.where(np.abs(scenario.z) >= bound, np.sign(scenario.z), 0).astype(np.int8)
+        for scenario, bound in zip(scenarios, boundaries, strict=True)
     ]
     if len(signs) == 1:
         return signs[0]
@@ -109,7 +111,7 @@ class Lenient(Rule, Protocol):
     margin: float
 
     def strict_boundary(self, evidence: Evidence) -> FloatArray:
-        """What |z| must reach for the model ahead to be better."""
+        """The |z| at which the model ahead is better."""
 
 
 def is_lenient(rule: Rule) -> TypeGuard[Lenient]:
@@ -161,9 +163,9 @@ class RuleEntry(Entry[Rule]):
     correctable: bool
     """Whether it, or what certifies its ties, is `Correctable`, so that `familywise` may share its error."""
     caution: str = ""
-    """What a reader must know before believing it."""
+    """Warning to the reader of a result."""
     in_short: str = ""
-    """The caution in one line, beside the result; empty if its promise is worth what `confidence` says."""
+    """The caution in one line, shown with the result; empty if its promise holds at `confidence`."""
     latching: bool = True
     """Whether a call stands whatever later looks show."""
     estimator: Estimator = "average"
@@ -172,12 +174,12 @@ class RuleEntry(Entry[Rule]):
     """Whether it is a `GivingUp`."""
     lenient: bool = False
     """Whether it is a `Lenient`, with the margin `stopping.delta`: its calls do not say that a model is better."""
-    surest: float = 1.0
-    """The highest confidence that it can be computed for."""
+    max_confidence: float = 1.0
+    """The highest confidence for which it can be computed."""
     only_for: tuple[str, ...] = ()
     """Objectives that its promise is about; empty: any."""
     instead: str = ""
-    """For the others: why not, and what to choose."""
+    """For other objectives: why it cannot be used, and what to choose."""
 
 
 TIES_NAMED = "24 to 51%"
@@ -215,7 +217,7 @@ class ZScore:
 THRESHOLD = Option(
     name="threshold",
     type="number",
-    says="The constant of `published`; default: the normal quantile of `confidence`, 1.645 at 0.95.",
+    description="The constant of `published`; default: the normal quantile of `confidence`, 1.645 at 0.95.",
     example=2.0,
     default="the normal quantile of the confidence",
 )
@@ -228,8 +230,8 @@ def _published(confidence: float, threshold: float | None = None) -> ZScore:
 PUBLISHED = RuleEntry(
     name="published",
     make=_published,
-    gist="z of Bayes@N, judged again at every look: repeated looks break it",
-    says="As published with Bayes@N (Hariri et al., arXiv 2510.04265, 2.5 and 2.9): two models differ where "
+    summary="z of Bayes@N, judged again at every look: repeated looks break it",
+    description="As published with Bayes@N (Hariri et al., arXiv 2510.04265, 2.5 and 2.9): two models differ where "
     "z = |mu - mu'| / sqrt(sigma^2 + sigma'^2) of their posteriors under the uniform prior exceeds {threshold} at the "
     "latest look, which may undo what an earlier one has called.",
     promise="None that survives repeated looks: the confidence is that of one look, at a number of trials that was "
@@ -262,16 +264,16 @@ class Precision:
         check_confidence(self.confidence)
 
     def boundary(self, evidence: Evidence) -> FloatArray:
-        known = np.isfinite(evidence.sigma)
-        too_wide_by = _quantile((1.0 + self.confidence) / 2.0) * np.where(known, evidence.sigma, 0.0) / self.half_width
-        return np.where(known, np.abs(evidence.z) * too_wide_by, np.inf)
+        is_known = np.isfinite(evidence.sigma)
+        excess = _quantile((1.0 + self.confidence) / 2.0) * np.where(is_known, evidence.sigma, 0.0) / self.half_width
+        return np.where(is_known, np.abs(evidence.z) * excess, np.inf)
 
 
 PRECISION = RuleEntry(
     name="precision",
     make=Precision,
-    gist="the rule of the objective precision",
-    says="A score is done when its interval is narrow enough.",
+    summary="the rule of the objective precision",
+    description="A score is done when its interval is narrow enough.",
     promise="Each 95% interval contains the score on these questions in 95% of runs.",
     correctable=False,
 )

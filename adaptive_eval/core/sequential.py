@@ -1,20 +1,20 @@
-"""The boundary of `optimal` where it gives nothing up: c t^(-kappa), which holds at any schedule of looks.
+"""The boundary of `optimal` if it gives nothing up: c t^(-kappa), which holds at any schedule of looks.
 
-It certifies ties, gives p-values, and decides where comparisons share an error, models share seeds, or the spacing of
-looks is unknown (`Plan.deciding_rule`).
+It certifies ties and gives p-values. It also decides if comparisons share an error, if models share seeds, or if the
+spacing of looks is unknown (`Plan.deciding_rule`).
 
-It spends its error over the way to its horizon. Under another horizon a comparison may spend its remaining error, given
-what its looks have shown, and no more (`scorio.sinf.exchange`): calls between exact ties stay as rare as promised,
-however, whenever and however often the horizon changes. A comparison with no error left is out of reach for good.
+It spends its error on the way to its horizon. Under another horizon a comparison may spend only its remaining error,
+given what its looks have shown (`scorio.sinf.exchange`). So calls between exact ties stay as rare as promised, however
+often the horizon changes. A comparison with no error left is out of reach for good.
 
-Where models share their seeds, pairs that are judged trial by trial have a flatter boundary. The horizon is set for
-models that are independent. Near copies judged by differences of the same trials have as much information after a tenth
-or a twentieth of it, where c t^(-1/4) is at its highest: that was half the cost of such a gate. With c t^(-1/20), and a
-c that keeps the same promise, the boundary is a third lower there, and a fifth higher at the horizon, which such pairs
-rarely reach.
+If models share their seeds, pairs that are judged trial by trial have a flatter boundary. The horizon is set for
+independent models. Near copies judged by differences of the same trials have as much information after a tenth or a
+twentieth of it. There c t^(-1/4) is highest, which was half the cost of such a gate. With c t^(-1/20), and a c that
+keeps the same promise, the boundary is a third lower there, and a fifth higher at the horizon, which such pairs rarely
+reach.
 
-Which boundary a pair has is decided once, before the first look at trials that both models share, by a statistic that
-favours neither (`shared_trials`): so each pair keeps one boundary, and its promise.
+The boundary of a pair is chosen once, before the first look at trials that both models share, by a statistic that
+favours neither (`shared_trials`). So each pair keeps one boundary, and its promise.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _boundary_shape(kappa: float, start: float) -> WangTsiatis:
 class SpentError:
     """The error exchanges of all pairs at one change of the horizon, for each statistic that is followed."""
 
-    either: Exchange
+    two_sided: Exchange
     first: Exchange
     second: Exchange
     below: Exchange | None
@@ -112,14 +112,14 @@ class ContinuedSequential:
 
     def boundary(self, evidence: Evidence) -> FloatArray:
         height = self.critical(evidence)
-        for one in self.spent_errors:
-            height = one.either.new_height(height)
+        for spent in self.spent_errors:
+            height = spent.two_sided.new_height(height)
         return self._at(evidence, height)
 
     def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
         height = np.maximum(sign * evidence.z, 0.0) * reached_information(evidence) ** self.rule.kappa
-        for one in reversed(self.spent_errors):
-            height = (one.first if sign > 0 else one.second).old_height(height)
+        for spent in reversed(self.spent_errors):
+            height = (spent.first if sign > 0 else spent.second).old_height(height)
         return self.rule._shape().p_value(height, 1.0, sides=1)
 
     def at_level(self, alpha: float) -> ContinuedSequential:
@@ -136,21 +136,21 @@ class ContinuedSequential:
         return np.asarray(reached[0] & reached[1])
 
     def margin_heights(self, evidence: Evidence) -> tuple[FloatArray, FloatArray]:
-        """What (delta - d)/s and (delta + d)/s of each pair must reach, times t**kappa; infinite without delta."""
+        """Heights for (delta - d)/s and (delta + d)/s of each pair, times t**kappa; infinite without delta."""
         below = above = self.critical(evidence)
-        for one in self.spent_errors:
-            if one.below is None or one.above is None:
-                never = np.full(len(evidence.z), np.inf)
-                return never, never
-            below, above = one.below.new_height(below), one.above.new_height(above)
+        for spent in self.spent_errors:
+            if spent.below is None or spent.above is None:
+                unreachable = np.full(len(evidence.z), np.inf)
+                return unreachable, unreachable
+            below, above = spent.below.new_height(below), spent.above.new_height(above)
         return below, above
 
     def remaining_error(self, evidence: Evidence) -> FloatArray:
         """For each pair, the chance that it would have been called under the previous horizon."""
         height = self.critical(evidence)
-        for one in self.spent_errors[:-1]:
-            height = one.either.new_height(height)
-        return np.where(np.isfinite(height), self.spent_errors[-1].either.chance_left(np.minimum(height, 1e9)), 0.0)
+        for spent in self.spent_errors[:-1]:
+            height = spent.two_sided.new_height(height)
+        return np.where(np.isfinite(height), self.spent_errors[-1].two_sided.chance_left(np.minimum(height, 1e9)), 0.0)
 
     def exhausted(self, evidence: Evidence) -> NDArray[np.bool_]:
         return np.asarray(np.isinf(self.boundary(evidence)))
@@ -164,16 +164,16 @@ class ContinuedSequential:
 
 
 def _exchanges(rule: Sequential, looks: Sequence[Evidence], now: Evidence, delta: float, start: float) -> SpentError:
-    from scorio.sinf.exchange import Looked, exchange
+    from scorio.sinf.exchange import LookValues, exchange
 
     def path(values: Sequence[FloatArray], sides: int) -> Exchange:
-        seen = [Looked(z, look.information) for z, look in zip(values, looks, strict=True)]
-        return exchange(seen, now.information, rule.kappa, start, sides)
+        values_at_looks = [LookValues(z, look.information) for z, look in zip(values, looks, strict=True)]
+        return exchange(values_at_looks, now.information, rule.kappa, start, sides)
 
     z = [look.z for look in looks]
     margins = [_margins(look, delta) for look in looks] if delta > 0.0 else []
     return SpentError(
-        either=path(z, 2),
+        two_sided=path(z, 2),
         first=path(z, 1),
         second=path([-values for values in z], 1),
         below=path([below for below, _ in margins], 1) if margins else None,
@@ -196,22 +196,22 @@ KAPPA_BY_TRIAL = 0.05
 """The power of t for pairs judged trial by trial (benchmarks/coupling.md)."""
 
 
-Own = TypeVar("Own", Sequential, ContinuedSequential)
-Told = TypeVar("Told", FloatArray, NDArray[np.bool_])
+RuleT = TypeVar("RuleT", Sequential, ContinuedSequential)
+ArrayT = TypeVar("ArrayT", FloatArray, NDArray[np.bool_])
 
 
 @dataclass(frozen=True)
-class _ByPair(Generic[Own]):
+class _ByPair(Generic[RuleT]):
     """Applies to each pair its own rule."""
 
-    by_trial: Own
+    by_trial: RuleT
     """The rule for pairs judged trial by trial."""
-    apart: Own
+    independent: RuleT
     """The rule for all other pairs."""
 
     @property
     def confidence(self) -> float:
-        return self.apart.confidence
+        return self.independent.confidence
 
     def boundary(self, evidence: Evidence) -> FloatArray:
         return self._combine(evidence, lambda rule: rule.boundary(evidence))
@@ -220,16 +220,16 @@ class _ByPair(Generic[Own]):
         return self._combine(evidence, lambda rule: rule.p_value(evidence, sign))
 
     def at_level(self, alpha: float) -> Self:
-        return replace(self, by_trial=self.by_trial.at_level(alpha), apart=self.apart.at_level(alpha))
+        return replace(self, by_trial=self.by_trial.at_level(alpha), independent=self.independent.at_level(alpha))
 
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedCoupled:
-        return ContinuedCoupled(*(one.extended(looks, now, delta) for one in (self.by_trial, self.apart)))
+        return ContinuedCoupled(*(rule.extended(looks, now, delta) for rule in (self.by_trial, self.independent)))
 
-    def _combine(self, evidence: Evidence, tell: Callable[[Own], Told]) -> Told:
+    def _combine(self, evidence: Evidence, apply: Callable[[RuleT], ArrayT]) -> ArrayT:
         by_trial = evidence.paired
         if by_trial is None or not by_trial.any():
-            return tell(self.apart)
-        return np.where(by_trial, tell(self.by_trial), tell(self.apart))
+            return apply(self.independent)
+        return np.where(by_trial, apply(self.by_trial), apply(self.independent))
 
 
 class CoupledSequential(_ByPair[Sequential]):
@@ -238,16 +238,16 @@ class CoupledSequential(_ByPair[Sequential]):
     Examples:
         >>> from adaptive_eval.core.sequential import CoupledSequential, Sequential
         >>> rule = CoupledSequential.from_rule(Sequential(0.95))
-        >>> round(rule.apart.critical, 2), round(rule.by_trial.critical, 2)
+        >>> round(rule.independent.critical, 2), round(rule.by_trial.critical, 2)
         (2.11, 2.48)
     """
 
     by_pair: ClassVar[bool] = True
 
     @classmethod
-    def from_rule(cls, apart: Sequential) -> CoupledSequential:
-        """`apart`, with a flatter boundary for pairs judged trial by trial."""
-        return cls(replace(apart, kappa=KAPPA_BY_TRIAL), apart)
+    def from_rule(cls, rule: Sequential) -> CoupledSequential:
+        """`rule`, with a flatter boundary for pairs judged trial by trial."""
+        return cls(replace(rule, kappa=KAPPA_BY_TRIAL), rule)
 
 
 class ContinuedCoupled(_ByPair[ContinuedSequential]):

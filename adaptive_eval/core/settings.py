@@ -1,4 +1,4 @@
-"""Settings that a controller is given once: sizes, pace and caps. Everything else is a plug-in."""
+"""Fixed settings of a controller: sizes, pace and caps. Everything else is a plug-in."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,26 +16,26 @@ def require(holds: bool, rule: str, got: object) -> None:
         raise ValueError(f"{rule}, but got {got!r}")
 
 
-MOST_CATEGORIES = 254
+MAX_CATEGORIES = 254
 """Outcomes in flight are stored in one byte, with two values reserved."""
 
-CELLS_AT_ONCE = 1 << 18
-"""Counts to process at once: more would take memory without saving time."""
+CHUNK_CELLS = 1 << 18
+"""Counts per chunk: more would take memory without saving time."""
 
-MOST_PER_ROUND = 4.0
+MAX_ROUND_FACTOR = 4.0
 """A cheap model gets at most this many times the trials of the most expensive one in a round."""
 
-AHEAD_OF_CAPS = 0.25
-"""Where servers are held, the share of what the caps still pay for that may be asked ahead of looks: a parked round
-stays reserved, and is not there for the comparisons that a look leaves open."""
+MAX_SHARE_AHEAD = 0.25
+"""With dedicated servers, the share of the trials that caps still cover which may be requested ahead of looks: a parked
+round stays reserved, and cannot be used for the comparisons that a look leaves open."""
 
-LEAST_DRAWN = 50
-"""Least questions of a block: means of fewer are not close enough to normal if few of them differ."""
+MIN_BLOCK_SIZE = 50
+"""Minimum questions of a block: means of fewer are not close enough to normal if few of them differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """Trials a question: `min` before the first look, `max` at the horizon, on average over a model's questions.
+    """Trials per question: `min` before the first look, `max` at the horizon, on average over a model's questions.
 
     Examples:
         >>> from adaptive_eval.core import Trials
@@ -52,48 +52,58 @@ class Trials:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How far rounds run ahead of looks, which keeps servers full at the cost of some unneeded trials.
+    """How far rounds run ahead of looks, which keeps servers busy at the cost of some unneeded trials.
 
-    A round has one trial a question; round k + `lookahead` is composed from look k - 1.
+    A round has one trial per question; round k + `lookahead` is composed from look k - 1.
 
     With a `share`, rounds are as large as needed, and each model has its own: after a look, a model's trials in flight
     are topped up to that share of those at which one of its comparisons may first be decided, and at least to 1 +
-    `lookahead` trials a question; without lookahead, only once all it was asked for has arrived.
+    `lookahead` trials per question; without lookahead, only once all its requested trials have arrived.
 
-    If servers are `held`, each model also has its own rounds, of one trial a question, with 1 + `lookahead` of them in
-    flight as long as it is in an open comparison. Then they are parked: unsent trials stay unsent.
+    With `dedicated_servers`, each model also has its own rounds, of one trial per question. As long as it is in an open
+    comparison, 1 + `lookahead` of them are in flight. Then they are parked: unsent trials stay unsent.
     """
 
     lookahead: int = 0
     share: float = 0.0
     opening: int = 0
-    """Trials a question before the first look, if that is more than `Trials.min`."""
-    held: bool = False
-    """Servers are paid for while held: they are kept full, and released once their model is settled."""
-    even: bool = False
-    """A round takes the same time whatever its size, as at a batch service."""
+    """Trials per question before the first look, if that is more than `Trials.min`."""
+    dedicated_servers: bool = False
+    """Servers are paid for while they run: they are kept busy, and released once their model is settled."""
+    fixed_round_time: bool = False
+    """A round takes the same time whatever its size, as with a batch service."""
 
     def __post_init__(self) -> None:
         require(self.lookahead >= 0, "lookahead must not be negative", self.lookahead)
         require(0.0 <= self.share <= 1.0, "share must lie in [0, 1]", self.share)
         require(self.opening >= 0, "opening must not be negative", self.opening)
-        require(not self.held or self.share == 0.0, "held rounds have one trial a question each", self)
         require(
-            not self.even or self.share > 0.0, "even needs a share, with which rounds are as large as the need", self
+            not self.dedicated_servers or self.share == 0.0,
+            "rounds of dedicated_servers have one trial per question",
+            self,
+        )
+        require(
+            not self.fixed_round_time or self.share > 0.0,
+            "fixed_round_time needs a share, with which rounds are as large as the need",
+            self,
         )
 
     @property
     def in_step(self) -> bool:
         """Whether all models go from round to round together."""
-        return self.share == 0.0 and not self.held
+        return self.share == 0.0 and not self.dedicated_servers
 
-    def first_round(self, least: int, most: int) -> int:
-        """Trials a question before the first look, within these bounds."""
-        return max(least, min(self.opening, most))
+    def first_round(self, lower: int, upper: int) -> int:
+        """Trials per question before the first look, within these bounds."""
+        return max(lower, min(self.opening, upper))
 
     def rounds_ahead(self, payable: float, trials: int) -> int:
-        """Rounds in flight beside that of the next look: a round has `trials`, and caps still pay for `payable`."""
-        return int(min(self.lookahead, AHEAD_OF_CAPS * payable / max(trials, 1))) if self.held else self.lookahead
+        """Rounds in flight after that of the next look: a round has `trials`, and caps still cover `payable` trials."""
+        return (
+            int(min(self.lookahead, MAX_SHARE_AHEAD * payable / max(trials, 1)))
+            if self.dedicated_servers
+            else self.lookahead
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,15 +233,19 @@ class Bench:
     def _check_recorded(self) -> None:
         if not self.recorded:
             return
-        known = self.recorded < frozenset(range(self.models))
-        require(known, "recorded needs models of the run, and not all of them", sorted(self.recorded))
+        is_proper_subset = self.recorded < frozenset(range(self.models))
+        require(is_proper_subset, "recorded needs models of the run, and not all of them", sorted(self.recorded))
         counts = self.prior_counts
-        some = counts is None or bool(counts[sorted(self.recorded)].any(axis=-1).all())
-        require(some, "prior_counts must have an outcome of every question of a recorded model", sorted(self.recorded))
+        has_outcomes = counts is None or bool(counts[sorted(self.recorded)].any(axis=-1).all())
+        require(
+            has_outcomes,
+            "prior_counts must have an outcome of every question of a recorded model",
+            sorted(self.recorded),
+        )
 
     def _check_weights(self) -> None:
         w = self.weights
-        require(w.ndim == 1 and 2 <= len(w) <= MOST_CATEGORIES, f"a rubric has 2 to {MOST_CATEGORIES} categories", w)
+        require(w.ndim == 1 and 2 <= len(w) <= MAX_CATEGORIES, f"a rubric has 2 to {MAX_CATEGORIES} categories", w)
         require(bool(np.isfinite(w).all()), "weights must be finite", w)
         require(float(np.ptp(w)) > 0.0, "weights must not all be equal", w)
 

@@ -1,10 +1,10 @@
 """Trials with shared seeds: how each pair of models answered the same trial.
 
-Trial i of a question has one seed for all models of a run with coupled seeds. Nothing is assumed about what servers do
-with it. The first look with two shared trials of every question tells how strongly a pair is correlated (`coupling`). A
-pair with a clear positive or negative correlation is judged from then on by the differences of shared trials, and both
-models are asked all questions alike; trials that only one has do not count. Any other pair is judged and asked like
-independent models: where nothing is shared, nothing is lost.
+With coupled seeds, trial i of a question has one seed for all models of a run. Nothing is assumed about how servers use
+it. The first look with two shared trials of every question measures how strongly a pair is correlated (`coupling`). A
+pair with a clear positive or negative correlation is judged from then on by the differences of shared trials. Both
+models then get the same trials of every question; trials that only one has do not count. Any other pair is treated like
+independent models: without correlation, nothing is lost.
 
 The decision is the same if two equal models are swapped, so it favours neither.
 """
@@ -24,42 +24,42 @@ from scorio.moments import FloatArray, IntArray
 from scorio.sinf.paired import Coupling, DifferenceValues, PairedMoments, coupling, difference_values, paired_moments
 
 Indices = NDArray[np.intp]
-WORTH_PAIRING = 0.3
+MIN_VARIANCE_CHANGE = 0.3
 """How far a variance must be from that of independent models, either way: less would not pay for asking all questions
 alike, which takes up to 1.3 times the trials of weighted ones (benchmarks/coupling.md)."""
-STANDARD_ERRORS = 3.0
-"""And how many standard errors: by chance this happens to one pair in some hundreds."""
+MIN_STANDARD_ERRORS = 3.0
+"""Standard errors that the change must also exceed: by chance this happens to one pair in some hundreds."""
 
 
 class PairedEvidence(NamedTuple):
     """Evidence from trials that both models of a pair share, and which pairs are judged by it."""
 
     chosen: NDArray[np.bool_]
-    found: PairedMoments
+    moments: PairedMoments
     values: FloatArray
     """Possible differences between the values of two trials."""
 
 
 def timed_out(kinds: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Which trials with answers of these kinds timed out."""
+    """Mask of the trials that timed out, by the kinds of their answers."""
     return (kinds & AnswerKind.TIMED_OUT) > 0
 
 
 class UnsureGrades(NamedTuple):
-    """Which answers could be in another category if they were whole."""
+    """Rule for answers that could be in another category if they were complete."""
 
     kinds: int
     """Bits of `AnswerKind`, as in `Plan.may_be_right`."""
     sure: int | None = None
-    """The category in which they stand nevertheless, if any."""
+    """The category whose grades stand nevertheless, if any."""
 
     @classmethod
-    def of(cls, kinds: int, weights: FloatArray, *, best_is_sure: bool) -> Self:
-        """Those of a `Plan`."""
+    def from_plan(cls, kinds: int, weights: FloatArray, *, best_is_sure: bool) -> Self:
+        """The rule of a `Plan`."""
         return cls(kinds, int(weights.argmax()) if best_is_sure else None)
 
-    def among(self, kinds: NDArray[np.uint8], categories: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Which of these trials, given the kinds of their answers and their categories."""
+    def mask(self, kinds: NDArray[np.uint8], categories: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Mask of the unsure ones among trials, by the kinds of their answers and their categories."""
         unsure = ((kinds & self.kinds) > 0) & ~timed_out(kinds)
         return unsure if self.sure is None else unsure & (categories != self.sure)
 
@@ -89,31 +89,33 @@ class SharedTrials:
 
     def take_over(self, before: "SharedTrials", models: ModelNumbers) -> None:
         """Begin with the trials of the stage before, and with what was decided about its pairs."""
-        kept = [(model, was) for model, was in enumerate(models) if was is not None]
+        stayed = [(model, old_number) for model, old_number in enumerate(models) if old_number is not None]
         self._make_room(before._arrived.shape[2])
-        for model, was in kept:
+        for model, old_number in stayed:
             for name in ("_arrived", "_is_unsure"):
-                getattr(self, name)[model, :, : before._arrived.shape[2]] = getattr(before, name)[was]
-        for (one, one_was), (two, two_was) in combinations(kept, 2):
-            pair, pair_was = self._pair[one, two], before._pair[one_was, two_was]
+                getattr(self, name)[model, :, : before._arrived.shape[2]] = getattr(before, name)[old_number]
+        for (low, old_low), (high, old_high) in combinations(stayed, 2):
+            pair, old_pair = self._pair[low, high], before._pair[old_low, old_high]
             for name in ("_counts", "_is_paired", "_is_known"):
-                getattr(self, name)[pair] = getattr(before, name)[pair_was]
+                getattr(self, name)[pair] = getattr(before, name)[old_pair]
 
     def take(self, batches: Sequence[Batch]) -> None:
         """Count complete batches."""
         for batch in batches:
             (questions, trials), model = batch.places(), batch.model
             self._make_room(int(trials.max(initial=-1)) + 1)
-            came = batch.categories_by_place()
-            self._arrived[model, questions, trials] = came
-            self._is_unsure[model, questions, trials] = self._unsure.among(batch.kinds, came)
+            categories = batch.categories_by_place()
+            self._arrived[model, questions, trials] = categories
+            self._is_unsure[model, questions, trials] = self._unsure.mask(batch.kinds, categories)
             for other in range(len(self._arrived)):
                 if other != model:
-                    self._count(model, other, questions, came, self._arrived[other, questions, trials])
+                    self._count(model, other, questions, categories, self._arrived[other, questions, trials])
         for pair in np.flatnonzero(~self._is_known & (self._counts.sum(axis=2).min(axis=1) > 1)).tolist():
-            self._is_known[pair], found = True, self._coupling(pair)
+            self._is_known[pair], measured = True, self._coupling(pair)
             # whether differences on the same trials vary clearly more or less than if independent
-            self._is_paired[pair] = abs(found.variance - 1.0) >= max(WORTH_PAIRING, STANDARD_ERRORS * found.sigma)
+            self._is_paired[pair] = abs(measured.variance - 1.0) >= max(
+                MIN_VARIANCE_CHANGE, MIN_STANDARD_ERRORS * measured.sigma
+            )
 
     def _coupling(self, pair: int) -> Coupling:
         low, high = (self._arrived[model] for model in np.argwhere(self._pair == pair)[0])
@@ -126,9 +128,9 @@ class SharedTrials:
         return np.array([self._coupling(pair).variance if self._is_paired[pair] else np.nan for pair in at.tolist()])
 
     def _make_room(self, trials: int) -> None:
-        models, questions, there = self._arrived.shape
-        if trials > there:
-            more = max(trials, 2 * there) - there
+        models, questions, capacity = self._arrived.shape
+        if trials > capacity:
+            more = max(trials, 2 * capacity) - capacity
             empty = np.full((models, questions, more), MISSING, dtype=np.uint8)
             self._arrived = np.concatenate([self._arrived, empty], axis=2)
             self._is_unsure = np.concatenate([self._is_unsure, np.zeros_like(empty, dtype=bool)], axis=2)
@@ -141,55 +143,61 @@ class SharedTrials:
             if other != model:
                 self._counts[self._pair[min(model, other), max(model, other)]] = 0
                 questions, trials = np.nonzero(self._arrived[model] < UNGRADED)
-                own, theirs = (self._arrived[one, questions, trials] for one in (model, other))
-                self._count(model, other, questions, own, theirs)
+                categories, other_categories = (self._arrived[number, questions, trials] for number in (model, other))
+                self._count(model, other, questions, categories, other_categories)
 
     def _count(
-        self, model: int, other: int, questions: IntArray, own: NDArray[np.uint8], theirs: NDArray[np.uint8]
+        self,
+        model: int,
+        other: int,
+        questions: IntArray,
+        categories: NDArray[np.uint8],
+        other_categories: NDArray[np.uint8],
     ) -> None:
-        both = (own < UNGRADED) & (theirs < UNGRADED)
-        low, high = (own, theirs) if model < other else (theirs, own)
+        both = (categories < UNGRADED) & (other_categories < UNGRADED)
+        low, high = (categories, other_categories) if model < other else (other_categories, categories)
         pair = self._pair[min(model, other), max(model, other)]
         np.add.at(self._counts[pair], (questions[both], self._differences.category[low[both], high[both]]), 1)
 
     def paired(self, first: Indices, second: Indices, horizon: int, *, bounded: bool) -> list[PairedEvidence]:
-        """Evidence on these pairs, first against second: as graded; if `bounded`, also with unknown grades in favour of
-        the first of each pair, and of the second. Empty if no pair is judged by trials."""
+        """Evidence on these pairs, first against second, as graded; empty if no pair is judged by trials.
+
+        If `bounded`, also with unknown grades in favour of the first of each pair, and of the second."""
         at = self._pair[np.minimum(first, second), np.maximum(first, second)]
         chosen = self._is_paired[at]
         if not chosen.any():
             return []
         counts = self._counts[at]
         counts[first > second] = counts[first > second][..., ::-1]
-        ways = [counts]
+        scenarios = [counts]
         if bounded:
-            ways += [counts + self._bounding_counts(first, second, ahead) for ahead in (True, False)]
+            scenarios += [counts + self._bounding_counts(first, second, ahead) for ahead in (True, False)]
         values = self._differences.values
         groups = self._bench.benchmark_of
-        found = (paired_moments(way, self._weights, values, horizon, self._g, groups) for way in ways)
-        return [PairedEvidence(chosen, one, values) for one in found]
+        moments = (paired_moments(scenario, self._weights, values, horizon, self._g, groups) for scenario in scenarios)
+        return [PairedEvidence(chosen, scenario_moments, values) for scenario_moments in moments]
 
     def _bounding_counts(self, first: Indices, second: Indices, first_ahead: bool) -> IntArray:
         """Changes of the counts (n, M, D) if all unknown grades are in favour of the first of each pair, or of the
         second."""
-        found = np.zeros((len(first), *self._counts.shape[1:]), dtype=np.int32)
+        changes = np.zeros((len(first), *self._counts.shape[1:]), dtype=np.int32)
         models, questions, trials = np.nonzero((self._arrived == UNGRADED) | self._is_unsure)
-        lacking = np.zeros(len(self._arrived), dtype=bool)
-        lacking[models] = True
+        has_unknown = np.zeros(len(self._arrived), dtype=bool)
+        has_unknown[models] = True
         places = np.unique(np.stack([questions, trials], axis=1), axis=0)
-        for number in np.flatnonzero(lacking[first] | lacking[second]).tolist():
-            one, best_of_one = self._grades(first[number], places, best=first_ahead)
-            two, best_of_two = self._grades(second[number], places, best=not first_ahead)
-            both = (one != MISSING) & (two != MISSING)
-            graded = both & (one < UNGRADED) & (two < UNGRADED)
-            at, before = places[:, 0], self._differences.category
-            np.subtract.at(found[number], (at[graded], before[one[graded], two[graded]]), 1)
-            np.add.at(found[number], (at[both], before[best_of_one[both], best_of_two[both]]), 1)
-        return found
+        for number in np.flatnonzero(has_unknown[first] | has_unknown[second]).tolist():
+            first_grades, first_extreme = self._grades(first[number], places, best=first_ahead)
+            second_grades, second_extreme = self._grades(second[number], places, best=not first_ahead)
+            both = (first_grades != MISSING) & (second_grades != MISSING)
+            graded = both & (first_grades < UNGRADED) & (second_grades < UNGRADED)
+            at, category_of = places[:, 0], self._differences.category
+            np.subtract.at(changes[number], (at[graded], category_of[first_grades[graded], second_grades[graded]]), 1)
+            np.add.at(changes[number], (at[both], category_of[first_extreme[both], second_extreme[both]]), 1)
+        return changes
 
     def _grades(self, model: int, places: IntArray, *, best: bool) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """The categories of a model's trials at these places (question, trial), as they are, and with unknown grades at
         their best or at their worst."""
         at = model, places[:, 0], places[:, 1]
-        known, extreme = self._arrived[at], self._weights.argmax() if best else self._weights.argmin()
-        return known, np.where((known == UNGRADED) | self._is_unsure[at], int(extreme), known)
+        categories, extreme = self._arrived[at], self._weights.argmax() if best else self._weights.argmin()
+        return categories, np.where((categories == UNGRADED) | self._is_unsure[at], int(extreme), categories)

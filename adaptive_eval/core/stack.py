@@ -1,12 +1,12 @@
 """Many simulated runs of one plan at once, as whole arrays instead of one controller each.
 
-Every step commits the next round of every run, looks at all of them, and composes their next rounds. A look works on
-whole arrays, so that one at a hundred small runs takes hardly longer than one at a single run. Models and pairs are
-numbered on from run to run (`Evidence.benches`); runs do not affect each other. With many models most pairs are called
-early; if that latches, only the others are looked at again. Each run has the same looks and trials as a controller
-would on the same outcomes, which tests check. Decisions are made elsewhere in `core`; this module does what a
-controller does between looks, if models go in step, start from nothing, and only trials are capped. Other runs need a
-controller each.
+Each step commits the next round of every run, looks at all of them, and composes their next rounds. A look works on
+whole arrays, so that a look at a hundred small runs takes hardly longer than at a single run. Models and pairs are
+numbered consecutively across runs (`Evidence.benches`); runs do not affect each other. With many models most pairs are
+called early; if calls latch, only the other pairs are looked at again. Each run has the same looks and trials as a
+controller would on the same outcomes, which tests check. Decisions are made elsewhere in `core`. This module replaces
+what a controller does between looks, if models go in step, start from nothing, and only trials are capped. Other runs
+need a controller each.
 """
 
 from collections import deque
@@ -33,17 +33,21 @@ from adaptive_eval.core.tape import Layers, Tape, TrialArrays
 from adaptive_eval.core.types import PairVerdict, Reason
 from scorio.moments import FloatArray, IntArray
 
-MOST_CELLS = 1 << 16
+MAX_CELLS = 1 << 16
 """The most questions, over all models and runs, that stand side by side: more would take memory without saving time."""
 
 
 def can_stand_side_by_side(plan: Plan) -> bool:
     """Whether runs of a plan can be looked at together: they go in step from nothing, only trials are capped, and no
     pair's judgement depends on other pairs."""
-    alone = plan.judging.familywise or not judges_by_pair(plan.deciding_rule) or plan.objective.margin is not None
-    begun = plan.first is not None or plan.bench.prior_counts is not None or plan.before is not None
-    begun = begun or bool(plan.drawn)
-    return plan.pace.in_step and not alone and not begun and replace(plan.budget, trials=None) == Budget()
+    depends_on_pairs = (
+        plan.judging.familywise or not judges_by_pair(plan.deciding_rule) or plan.objective.margin is not None
+    )
+    has_history = plan.first is not None or plan.bench.prior_counts is not None or plan.before is not None
+    has_history = has_history or bool(plan.drawn)
+    return (
+        plan.pace.in_step and not depends_on_pairs and not has_history and replace(plan.budget, trials=None) == Budget()
+    )
 
 
 class StackedEnd(NamedTuple):
@@ -115,16 +119,16 @@ class RunStack:
 
     def _commit(self) -> None:
         """Commit the next round of every run."""
-        landed = np.stack([flying.popleft() for flying in self._flying])
-        self._there += landed
+        batch = np.stack([flying.popleft() for flying in self._flying])
+        self._there += batch
         models, questions = self._shape
-        rows = np.flatnonzero(landed.any(axis=2))
+        rows = np.flatnonzero(batch.any(axis=2))
         run, model = np.divmod(rows, models)
-        there = self._there.reshape(-1, questions)[rows]
-        self._counts[rows] = self._tapes.counts(self._runs[run] * models + model, there)
+        committed = self._there.reshape(-1, questions)[rows]
+        self._counts[rows] = self._tapes.counts(self._runs[run] * models + model, committed)
         plan, bayes = self._plan, self._plan.estimator == "bayes"
-        known, counts = self._estimates, self._counts
-        self._estimates = update(known, rows, counts, plan.bench, plan.prior, plan.trials.max, bayes=bayes)
+        old, counts = self._estimates, self._counts
+        self._estimates = update(old, rows, counts, plan.bench, plan.prior, plan.trials.max, bayes=bayes)
 
     def _available(self) -> AvailableTrials:
         """Trials left for every run and each of its pairs."""
@@ -133,9 +137,9 @@ class RunStack:
         affordable = np.maximum(self._cap - issued.sum(axis=1), 0.0)
         of_pairs = np.repeat(affordable, len(self._memory.call) // len(self._runs))
         reserved, trials = (issued - trials).ravel(), trials.ravel()
-        nobody, nothing = np.zeros(len(trials), dtype=bool), np.zeros_like(trials)
-        left = self._plan.trials.max * questions - trials
-        return AvailableTrials(trials, left, of_pairs, nobody, nothing, nobody, reserved)
+        no_model, no_trials = np.zeros(len(trials), dtype=bool), np.zeros_like(trials)
+        remaining = self._plan.trials.max * questions - trials
+        return AvailableTrials(trials, remaining, of_pairs, no_model, no_trials, no_model, reserved)
 
     def _look(self, available: AvailableTrials) -> JudgedLook:
         """A look at every pair whose verdict may change: if verdicts latch, those that are neither called nor tied."""
@@ -145,12 +149,12 @@ class RunStack:
             self._memory = look.memory
             return look
         among = np.flatnonzero((memory.call == 0) & ~memory.tie)
-        left = replace(available, affordable=np.asarray(available.affordable)[among])
-        open_ones = LatchedVerdicts(**{one.name: getattr(memory, one.name)[among] for one in fields(memory)})
-        look = self._judge(self._estimates, open_ones, left, runs, among)
-        self._memory = LatchedVerdicts(**{one.name: getattr(memory, one.name).copy() for one in fields(memory)})
-        for one in fields(memory):
-            getattr(self._memory, one.name)[among] = getattr(look.memory, one.name)
+        open_available = replace(available, affordable=np.asarray(available.affordable)[among])
+        open_verdicts = LatchedVerdicts(**{field.name: getattr(memory, field.name)[among] for field in fields(memory)})
+        look = self._judge(self._estimates, open_verdicts, open_available, runs, among)
+        self._memory = LatchedVerdicts(**{field.name: getattr(memory, field.name).copy() for field in fields(memory)})
+        for field in fields(memory):
+            getattr(self._memory, field.name)[among] = getattr(look.memory, field.name)
         return look
 
     def _judge(
@@ -203,24 +207,26 @@ class RunStack:
     def _next_rounds(self, look: JudgedLook, going: BoolArray) -> tuple[TrialArray, BoolArray]:
         """One more round (R, L, M) of the runs that are going, and whether the cap allows all of it."""
         pairs, power = look.open_pairs(), look.open_power()
-        of = pairs[:, 0] // self._shape[0]
+        run_of = pairs[:, 0] // self._shape[0]
         trials = self._issued.sum(axis=2, dtype=np.int64)
         ahead = np.array([bool(flying) for flying in self._flying])
-        chosen = going[of]
+        selected = going[run_of]
         if ahead.any():
-            there = self._there.sum(axis=2, dtype=np.int64).ravel()
-            chosen &= ~ahead[of] | likely_open(look, there, trials.ravel(), self._plan.judging.delta)
-        pairs, power, of = pairs[chosen], power[chosen], of[chosen]
+            committed = self._there.sum(axis=2, dtype=np.int64).ravel()
+            selected &= ~ahead[run_of] | likely_open(look, committed, trials.ravel(), self._plan.judging.delta)
+        pairs, power, run_of = pairs[selected], power[selected], run_of[selected]
         view = self._view(look, pairs, power, trials)
         policy = self._plan.policy
         # this policy gives each model of an open pair trials by weights, so that all runs can be served at once
         if not isinstance(policy, UnresolvedPairs):
-            return self._compose_singly(view, of, going, np.zeros_like(self._issued), np.ones(len(going), dtype=bool))
+            return self._compose_singly(
+                view, run_of, going, np.zeros_like(self._issued), np.ones(len(going), dtype=bool)
+            )
         of_runs = view.trial_var.reshape(self._issued.shape)
         weights = policy.weights(of_runs, view.question_weights).reshape(view.issued.shape)
         extra = spread_over_open(view, weights).astype(np.int32).reshape(self._issued.shape)
         fits = trials.sum(axis=1) + extra.sum(axis=(1, 2)) <= self._cap
-        return self._compose_singly(view, of, ~fits & going, extra, fits)
+        return self._compose_singly(view, run_of, ~fits & going, extra, fits)
 
     def _view(self, look: JudgedLook, pairs: IndexArray, power: FloatArray, trials: NDArray[np.int64]) -> View:
         """The policy's view of all runs."""
@@ -238,29 +244,31 @@ class RunStack:
         )
 
     def _compose_singly(
-        self, view: View, of: IndexArray, which: BoolArray, extra: TrialArray, fits: BoolArray
+        self, view: View, run_of: IndexArray, selected: BoolArray, extra: TrialArray, fits: BoolArray
     ) -> tuple[TrialArray, BoolArray]:
         """Compose some runs' rounds again, each by itself and as far as the cap allows."""
         models = self._shape[0]
         reference = len(view.in_play)
-        for number in np.flatnonzero(which).tolist():
-            begins, mine = number * models, of == number
-            pairs = view.open_pairs[mine]
+        for number in np.flatnonzero(selected).tolist():
+            begins, is_own = number * models, run_of == number
+            pairs = view.open_pairs[is_own]
             pairs = np.where(pairs == reference, models, pairs - begins)
-            found, fits[number] = self._fitting(number, _single_view(view, slice(begins, begins + models), pairs, mine))
-            extra[number] = 0 if found is None else found
+            run_extra, fits[number] = self._fitting(
+                number, _single_view(view, slice(begins, begins + models), pairs, is_own)
+            )
+            extra[number] = 0 if run_extra is None else run_extra
         return extra, fits
 
     def _fitting(self, number: int, view: View) -> tuple[TrialArray | None, bool]:
         """A run's round for as many of its comparisons as fit within the cap."""
-        left = self._cap - self._issued[number].sum()
+        cap_left = self._cap - self._issued[number].sum()
 
         def allocate(chosen: IndexArray) -> TrialArray:
-            some = replace(view, open_pairs=view.open_pairs[chosen], power=view.power[chosen])
-            return checked_allocation(self._plan.policy, some)
+            chosen_view = replace(view, open_pairs=view.open_pairs[chosen], power=view.power[chosen])
+            return checked_allocation(self._plan.policy, chosen_view)
 
         worth = np.argsort(-view.power, kind="stable")
-        return most_that_fit(worth, allocate, lambda extra: bool(extra.sum() <= left))
+        return most_that_fit(worth, allocate, lambda extra: bool(extra.sum() <= cap_left))
 
     def _issue(self, number: int, extra: TrialArray) -> None:
         self._issued[number] += extra
@@ -272,13 +280,18 @@ class RunStack:
         done = [number for number, flying in enumerate(self._flying) if not flying]
         for number in done:
             # a look at all pairs of the run alone; it finds nothing more to call or to tie
-            left, alone = available_to(available, number, len(self._runs)), np.arange(len(self._runs)) == number
-            estimates, memory = (select_benches(of, alone, len(self._runs)) for of in (self._estimates, self._memory))
-            mine = self._judge(estimates, memory, left)
+            run_available, is_run = (
+                available_to(available, number, len(self._runs)),
+                np.arange(len(self._runs)) == number,
+            )
+            estimates, memory = (
+                select_benches(arrays, is_run, len(self._runs)) for arrays in (self._estimates, self._memory)
+            )
+            look = self._judge(estimates, memory, run_available)
             self._ends[int(self._runs[number])] = StackedEnd(
-                reason=why_no_further(mine, bool(fits[number]), ()),
+                reason=why_no_further(look, bool(fits[number]), ()),
                 counts=self._counts.reshape(len(self._runs), *self._shape, -1)[number].copy(),
-                comparisons=describe(mine, mine.pairs, mine.verdicts, left, self._shape[1]),
+                comparisons=describe(look, look.pairs, look.verdicts, run_available, self._shape[1]),
             )
         self._drop(done)
 
@@ -299,20 +312,20 @@ class RunStack:
 def available_to(available: AvailableTrials, number: int, benches: int) -> AvailableTrials:
     """Trials left for one of several runs."""
     models, affordable = len(available.trials) // benches, np.asarray(available.affordable)
-    own = slice(number * models, (number + 1) * models)
-    left = float(affordable[number * (len(affordable) // benches)])
-    arrays = (getattr(available, name)[own] for name in ("set_aside", "before", "recorded", "reserved"))
-    return AvailableTrials(available.trials[own], available.left[own], left, *arrays)
+    rows = slice(number * models, (number + 1) * models)
+    run_affordable = float(affordable[number * (len(affordable) // benches)])
+    arrays = (getattr(available, name)[rows] for name in ("set_aside", "prior_outcomes", "recorded", "reserved"))
+    return AvailableTrials(available.trials[rows], available.remaining[rows], run_affordable, *arrays)
 
 
-def _single_view(view: View, own: slice, pairs: IndexArray, mine: BoolArray) -> View:
+def _single_view(view: View, rows: slice, pairs: IndexArray, is_own: BoolArray) -> View:
     """The policy's view of a single run, with its own model numbers."""
-    order = view.order[own] - own.start
-    arrays = {name: getattr(view, name)[own] for name in ("in_play", "issued", "trial_var", "sizes")}
-    return replace(view, open_pairs=pairs, power=view.power[mine], order=order, **arrays)
+    order = view.order[rows] - rows.start
+    arrays = {name: getattr(view, name)[rows] for name in ("in_play", "issued", "trial_var", "sizes")}
+    return replace(view, open_pairs=pairs, power=view.power[is_own], order=order, **arrays)
 
 
 def select_benches(values: Any, keep: NDArray[np.bool_], benches: int) -> Any:
     """Estimates or verdicts of the benches that are kept; every array has a row for each model or pair."""
     rows = np.repeat(keep, len(getattr(values, fields(values)[0].name)) // benches)
-    return type(values)(**{one.name: getattr(values, one.name)[rows] for one in fields(values)})
+    return type(values)(**{field.name: getattr(values, field.name)[rows] for field in fields(values)})

@@ -1,9 +1,9 @@
-"""A run whose settings were changed after looks: each stage goes on from where the one before it ended.
+"""A run whose settings were changed after looks: each stage continues from the end of the one before.
 
-Looks that were taken stand. What is carried over are the committed trials, the rounds in flight and, while the promise
-is the same, the verdicts and the rule. The rule of a pair that was judged before goes on: unchanged, or with the error
-that the pair has left where the horizon or the spacing of looks is another. A pair with a model that has joined begins
-afresh, under the form of the rule that holds at any looks, since its first look may come late.
+Past looks stand. A new stage takes over the committed trials, the rounds in flight and, if the promise is the same, the
+verdicts and the rule. A pair that was judged before keeps its rule: unchanged, or with its remaining error if the
+horizon or the spacing of looks has changed. A pair with a model that has joined starts anew, under the form of the rule
+that holds at any looks, since its first look may come late.
 
 Models keep their order from stage to stage, so that a pair keeps its sign.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 BoolArray = NDArray[np.bool_]
 NEW = -1
-"""The place among earlier pairs of a pair that was not there."""
+"""The place among earlier pairs of a pair that is new."""
 
 
 class StageBefore(NamedTuple):
@@ -44,17 +44,19 @@ class StageBefore(NamedTuple):
     run: "Controller"
     models: ModelNumbers
     verdicts_stand: bool = True
-    """Whether what the promise depends on is unchanged; otherwise every pair is judged anew from the next look on."""
+    """Whether all that the promise depends on is unchanged; if not, every pair is judged anew from the next look on."""
 
     @property
-    def kept(self) -> list[int]:
-        """Earlier numbers of the models that stay."""
-        return [was for was in self.models if was is not None]
+    def kept_models(self) -> list[int]:
+        """Earlier numbers of the models that stay in the run."""
+        return [old_number for old_number in self.models if old_number is not None]
 
     def check(self, models: int) -> None:
         """Raise unless this can precede a plan for so many models."""
         require(len(self.models) == models, f"the stage before needs a number for each of {models} models", self.models)
-        require(self.kept == sorted(set(self.kept)), "models must stay in the order they had", self.models)
+        require(
+            self.kept_models == sorted(set(self.kept_models)), "models must stay in the order they had", self.models
+        )
         taker = self.run.taker
         require(taker.taken > 0, "settings change freely before the first look", taker.taken)
         require(taker.followed, "the stage before must have kept what the next one needs", taker.followed)
@@ -73,47 +75,54 @@ class Extension(NamedTuple):
     """Looks that had been taken."""
     leaves_error: bool
     """Whether the rule limits each pair to its unspent error (`rules.ErrorLeft`)."""
-    left: FloatArray
+    error_left: FloatArray
     """The unspent error of each pair, given its looks."""
-    was: FloatArray
-    """What |z| had to reach at the previous horizon."""
+    old_boundary: FloatArray
+    """The boundary on |z| at the previous horizon."""
     boundary: FloatArray
-    """What |z| must reach at the new one; infinite if no error was left."""
+    """The boundary on |z| at the new horizon; infinite if no error was left."""
 
 
 class PairPlaces:
-    """The places of today's pairs among the pairs of the stage before."""
+    """The positions of the current pairs among the pairs of the stage before."""
 
     def __init__(
-        self, models: ModelNumbers, now: tuple[IndexArray, IndexArray], before: tuple[IndexArray, IndexArray], had: int
+        self,
+        models: ModelNumbers,
+        now: tuple[IndexArray, IndexArray],
+        before: tuple[IndexArray, IndexArray],
+        old_models: int,
     ) -> None:
-        """`now` and `before` are the judged pairs of both stages, `had` the models of the one before."""
-        numbers = [*(NEW if was is None else was for was in models), had]  # the reference comes last
-        there = {key: place for place, key in enumerate(_numbered(zip(*map(_listed, before), strict=True)))}
-        keys = _numbered((numbers[one], numbers[two]) for one, two in zip(*map(_listed, now), strict=True))
-        self.was: IndexArray = np.array([there.get(key, NEW) for key in keys], dtype=np.intp)
-        self.changed = len(self.was) != len(there) or bool((self.was == NEW).any())
-        self._now_of = np.zeros(len(there), dtype=np.intp)
-        self._now_of[self.was[self.was != NEW]] = np.flatnonzero(self.was != NEW)
+        """`now` and `before`: the judged pairs of both stages; `old_models`: how many models the stage before had."""
+        numbers = [
+            *(NEW if old_number is None else old_number for old_number in models),
+            old_models,
+        ]  # the reference comes last
+        old_places = {key: place for place, key in enumerate(_numbered(zip(*map(_listed, before), strict=True)))}
+        keys = _numbered((numbers[first], numbers[second]) for first, second in zip(*map(_listed, now), strict=True))
+        self.old_places: IndexArray = np.array([old_places.get(key, NEW) for key in keys], dtype=np.intp)
+        self.changed = len(self.old_places) != len(old_places) or bool((self.old_places == NEW).any())
+        self._now_of = np.zeros(len(old_places), dtype=np.intp)
+        self._now_of[self.old_places[self.old_places != NEW]] = np.flatnonzero(self.old_places != NEW)
 
     @property
     def new(self) -> BoolArray:
-        """Pairs that were not there."""
-        return np.asarray(self.was == NEW)
+        """Pairs that the stage before did not have."""
+        return np.asarray(self.old_places == NEW)
 
     def carry(self, before: NDArray[Any], fresh: NDArray[Any]) -> NDArray[Any]:
-        """Values of today's pairs: those of the stage before, and `fresh` ones of new pairs."""
-        return np.where(self.new, fresh, before[np.maximum(self.was, 0)]) if len(before) else fresh
+        """Values of the current pairs: those of the stage before, and `fresh` ones for new pairs."""
+        return np.where(self.new, fresh, before[np.maximum(self.old_places, 0)]) if len(before) else fresh
 
     def evidence_before(self, evidence: Evidence) -> Evidence:
-        """Today's evidence, in the order of earlier pairs; for a pair that is gone it has that of any other."""
+        """The current evidence, in the order of the earlier pairs; for a removed pair it has that of any other pair."""
         return evidence.at_positions(self._now_of)
 
     def evidence_now(self, before: Evidence, now: Evidence) -> Evidence:
-        """Evidence of the stage before on today's pairs, which those of `now` are; new pairs had no trials."""
-        nothing, paired = np.zeros(len(self.was)), None
+        """Evidence of the stage before on the current pairs, those of `now`; new pairs had no trials."""
+        nothing, paired = np.zeros(len(self.old_places)), None
         if before.paired is not None:
-            paired = self.carry(before.paired, np.zeros(len(self.was), bool))
+            paired = self.carry(before.paired, np.zeros(len(self.old_places), bool))
         return replace(
             now,
             difference=self.carry(before.difference, nothing),
@@ -149,13 +158,13 @@ def extended(rule: Rule, looks: Sequence[Evidence], now: Evidence, delta: float)
 def describe_extension(
     rules: tuple[Rule, Rule], horizons: tuple[int, int], looks: int, now: Evidence, undecided: BoolArray
 ) -> Extension:
-    """What a change of the horizon has left of the rule: `rules` and `horizons` before and after it."""
+    """The effect of a change of the horizon on the rule: `rules` and `horizons` before and after it."""
     if not has_error_left(rules[1]):
         return Extension(*horizons, looks, False, *(np.empty(0),) * 3)
     still_open = undecided & (now.information > 0.0)
     at_horizon = replace(now, information=np.ones(len(now.z)))
-    left = rules[1].remaining_error(now)[still_open]
-    return Extension(*horizons, looks, True, left, *(rule.boundary(at_horizon)[still_open] for rule in rules))
+    error_left = rules[1].remaining_error(now)[still_open]
+    return Extension(*horizons, looks, True, error_left, *(rule.boundary(at_horizon)[still_open] for rule in rules))
 
 
 def regrouped(rule: Rule, fresh: Rule, places: PairPlaces) -> Rule:
@@ -212,4 +221,4 @@ class JoinedRule:
             evidence.difference, evidence.sigma, tie_boundary(fresh, evidence), delta
         ),
     }
-    """What rules say of each pair, for the pairs of models that joined."""
+    """Results of a rule's methods for the pairs of models that joined."""

@@ -1,18 +1,19 @@
 """The tally: numbers of trials by model, question and category, and the estimates from them.
 
-Arrivals are counted at once, for display; estimates are made from complete rounds alone.
+Arrivals are counted immediately, for display. Estimates are made from complete rounds only.
 
-A trial that the grader cannot grade was issued and is over, so rounds and looks go on, but it has no category. Scores
-are made of graded trials alone. If the grader fails on certain answers, that is a selection, so nothing is called that
-such answers could undo: a comparison is called, or tied, only if it would be with all of them in the best category for
-one model and in the worst for the other, and vice versa (`judge`). So the rule's promise holds whatever their grades
-would have been. A model is set aside only if this no longer allows any decision: see `why_unjudgeable`.
+A trial that the grader cannot grade is complete, so rounds and looks continue, but it has no category. Scores use only
+graded trials. A grader that fails on certain answers would bias scores by selection, so nothing is called that such
+answers could undo. A comparison is called, or tied, only if it would be with all of them in the best category for one
+model and in the worst for the other, and vice versa (`judge`). So the rule's promise holds whatever their grades would
+have been. A model is set aside only if this no longer allows any decision: see `why_unjudgeable`.
 
-The same holds for answers that were cut off (`Plan.may_be_right`): they count as they were graded, and nothing is
-called that they could undo. One that is right all the same stands. Too many of them end the run (`answer_alarms`).
+The same holds for answers that were cut off (`Plan.may_be_right`): they count as graded, and nothing is called that
+they could undo. A cut answer that is right keeps its grade. Too many of them end the run (`answer_alarms`).
 
-A time-out differs: it is an answer (too late, beside as many real ones), has a category, and counts in decisions.
-Results bound the score for all alike, since each could differ with another grader, another limit on tokens or on time.
+A time-out is different: it is a late answer, has a category, and counts in decisions, if there are at least as many
+real answers. Results bound the score for all of these, since each could differ with another grader or another limit on
+tokens or time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,11 +32,11 @@ from adaptive_eval.core.shared_trials import NOTHING_UNSURE, PairedEvidence, Sha
 from adaptive_eval.core.types import ModelNumbers, Outcome
 from scorio.moments import CountArray, FloatArray, IntArray, over_categories
 
-MOST_SHARE = 0.05
-"""Above this share a model is set aside: its score could be off by five points of a hundred, while neighbours on a
+MAX_UNGRADED_SHARE = 0.05
+"""A model with a larger share is set aside: its score could be off by five points of a hundred, while neighbours on a
 leaderboard are one to three apart, so that further trials would cost money and hardly decide anything."""
-ALWAYS_BORNE = 2
-"""This few ungraded answers, whatever their share, never set a model aside."""
+UNGRADED_TOLERATED = 2
+"""So few ungraded answers never set a model aside, whatever their share."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,29 +71,29 @@ class UnknownGrades(NamedTuple):
 
 def score_bounds(
     estimate: Callable[[NDArray[np.intp], CountArray], Estimates],
-    known: Estimates,
+    estimates: Estimates,
     counts: CountArray,
     unknown: UnknownGrades,
     weights: FloatArray,
 ) -> ScoreBounds | None:
     """The bounds, given the tally (L, M, K); None if nothing is unknown. `estimate` updates some models' estimates from
     the counts of all."""
-    rows = np.flatnonzero(unknown.models & np.isfinite(known.score))
+    rows = np.flatnonzero(unknown.models & np.isfinite(estimates.score))
     if not len(rows):
         return None
     lowest, highest = unknown.extremes(counts, weights)
     return ScoreBounds(estimate(rows, lowest), estimate(rows, highest))
 
 
-def why_unjudgeable(graded: NDArray[np.integer], ungraded: NDArray[np.integer], *, some: bool = False) -> str | None:
-    """Why a model cannot be judged, from its graded and ungraded trials (M,) each; None if it can. With `some`, not
+def why_unjudgeable(graded: NDArray[np.integer], ungraded: NDArray[np.integer], *, partial: bool = False) -> str | None:
+    """Why a model cannot be judged, from its graded and ungraded trials (M,) each; None if it can. With `partial`, not
     every question needs a grade."""
-    if not some and not graded.all():
+    if not partial and not graded.all():
         question = int(np.argmin(graded)) + 1
         return f"no trial of question {question} of {len(graded)} has a grade, so there is no score"
     failed, trials = int(ungraded.sum()), int(graded.sum() + ungraded.sum())
-    if failed > max(ALWAYS_BORNE, MOST_SHARE * trials):
-        return f"{failed} of its {trials} trials have no grade, more than {MOST_SHARE:.0%}"
+    if failed > max(UNGRADED_TOLERATED, MAX_UNGRADED_SHARE * trials):
+        return f"{failed} of its {trials} trials have no grade, more than {MAX_UNGRADED_SHARE:.0%}"
     return None
 
 
@@ -103,15 +104,15 @@ class Tally:
         self,
         bench: Bench,
         prior: Prior,
-        most: int,
+        max_trials: int,
         *,
         coupled: bool = False,
         drawn: bool = False,
         unsure: UnsureGrades = NOTHING_UNSURE,
     ) -> None:
-        """`most`: trials a question at the horizon; `coupled`: models share the seeds of their trials; `drawn`:
+        """`max_trials`: trials per question at the horizon; `coupled`: models share the seeds of their trials; `drawn`:
         questions were drawn at random, and have one trial each."""
-        self._bench, self._prior, self._most, self._drawn = bench, prior, most, drawn
+        self._bench, self._prior, self._most, self._drawn = bench, prior, max_trials, drawn
         self._unsure = unsure
         shape = (bench.models, bench.questions, bench.categories)
         self.counts: IntArray = np.zeros(shape, dtype=np.int32)
@@ -127,7 +128,7 @@ class Tally:
         self._shared = SharedTrials(bench, unsure) if coupled else None
         self.estimates = Estimates.nothing(bench)
         before = bench.prior_counts
-        self.known_before = (
+        self.prior_outcomes = (
             np.zeros(bench.models, np.int64) if before is None else np.rint(before.sum(axis=(1, 2))).astype(np.int64)
         )
         """(L,): outcomes of each model known before the run."""
@@ -178,7 +179,7 @@ class Tally:
             if batch.has_ungraded:
                 self.ungraded[model] += batch.ungraded().astype(np.int32)
             if batch.kinds.any():
-                late, cut = timed_out(batch.kinds), self._unsure.among(batch.kinds, batch.categories_by_place())
+                late, cut = timed_out(batch.kinds), self._unsure.mask(batch.kinds, batch.categories_by_place())
                 self.timed_out[model] += batch.categories(categories, late).astype(np.int32)
                 self.unsure[model] += batch.categories(categories, cut).astype(np.int32)
         if self._shared is not None:
@@ -190,18 +191,22 @@ class Tally:
         if self._drawn:
             self.estimates = estimates_of_drawn(self.counts, self._bench.weights)
             return
-        known = self.counts if self._bench.prior_counts is None else self.counts + self._bench.prior_counts
-        scored = (model for model in models if over_categories(known[model]).all())
+        outcomes = self.counts if self._bench.prior_counts is None else self.counts + self._bench.prior_counts
+        scored = (model for model in models if over_categories(outcomes[model]).all())
         self._estimate(np.fromiter(scored, dtype=np.intp))
 
     def withdraw(self, model: int, history: AnswerHistory, at: int) -> None:
         """Take back the committed trials of a model from this place in its history on."""
         asked = history.trials()
         questions, categories = asked.questions[at:], asked.categories[at:]
-        late, cut = timed_out(asked.kinds[at:]), self._unsure.among(asked.kinds[at:], categories)
+        is_timed_out, cut = timed_out(asked.kinds[at:]), self._unsure.mask(asked.kinds[at:], categories)
         graded = categories < UNGRADED
-        for tally, some in ((self.counts, graded), (self.timed_out, graded & late), (self.unsure, graded & cut)):
-            np.subtract.at(tally[model], (questions[some], categories[some]), 1)
+        for tally, mask in (
+            (self.counts, graded),
+            (self.timed_out, graded & is_timed_out),
+            (self.unsure, graded & cut),
+        ):
+            np.subtract.at(tally[model], (questions[mask], categories[mask]), 1)
         np.subtract.at(self.ungraded[model], questions[~graded], 1)
         self.forget_arrivals(model)
         if self._shared is not None:
@@ -221,10 +226,10 @@ class Tally:
 
     def take_over(self, before: "Tally", models: ModelNumbers) -> None:
         """Begin with the committed trials of the stage before."""
-        for model, was in enumerate(models):
-            if was is not None:
+        for model, old_number in enumerate(models):
+            if old_number is not None:
                 for name in ("counts", "ungraded", "timed_out", "unsure"):
-                    getattr(self, name)[model] = getattr(before, name)[was]
+                    getattr(self, name)[model] = getattr(before, name)[old_number]
                 self.arrived[model] = self.counts[model]
         if self._shared is not None and before._shared is not None:
             self._shared.take_over(before._shared, models)
@@ -238,7 +243,7 @@ class Tally:
             if not failed[model]:  # then every question has a grade, since each has trials in a round
                 continue
             counts = self.counts[model] if before is None else self.counts[model] + before[model]
-            if (reason := why_unjudgeable(counts.sum(axis=-1), self.ungraded[model], some=self._drawn)) is not None:
+            if (reason := why_unjudgeable(counts.sum(axis=-1), self.ungraded[model], partial=self._drawn)) is not None:
                 yield model, reason
 
     def bounds(self, *, time_outs: bool = False) -> ScoreBounds | None:

@@ -126,30 +126,30 @@ def _independent(chances: FloatArray, rng: np.random.Generator) -> Iterator[Cate
 
 def _draw_from_urns(counts: IntArray, rng: np.random.Generator) -> Iterator[Categories]:
     """One urn per cell, drawn from without replacement; an empty urn gives draws from the full one, forever."""
-    left = counts.astype(np.int64)
+    urns = counts.astype(np.int64)
     categories = np.arange(counts.shape[-1], dtype=np.uint8)
     while True:
-        held = left.any(axis=-1, keepdims=True)
-        layer = _pick(np.where(held, left, counts).cumsum(axis=-1), rng)
-        left -= (layer[..., None] == categories) & held
+        is_filled = urns.any(axis=-1, keepdims=True)
+        layer = _pick(np.where(is_filled, urns, counts).cumsum(axis=-1), rng)
+        urns -= (layer[..., None] == categories) & is_filled
         yield layer
 
 
 def _in_order(outcomes: IntArray, counts: IntArray, rng: np.random.Generator) -> Iterator[Categories]:
     """Each cell's trials in order, skipping missing ones."""
-    kept = np.take_along_axis(outcomes, np.argsort(outcomes < 0, axis=-1, kind="stable"), axis=-1).astype(np.uint8)
-    held, edges = counts.sum(axis=-1), counts.cumsum(axis=-1)
+    in_front = np.take_along_axis(outcomes, np.argsort(outcomes < 0, axis=-1, kind="stable"), axis=-1).astype(np.uint8)
+    recorded, edges = counts.sum(axis=-1), counts.cumsum(axis=-1)
     for trial in count():
         beyond = _pick(edges, rng)
-        yield np.where(trial < held, kept[..., min(trial, kept.shape[-1] - 1)], beyond)
+        yield np.where(trial < recorded, in_front[..., min(trial, in_front.shape[-1] - 1)], beyond)
 
 
 def _fill_gaps(outcomes: IntArray, chances: FloatArray, rng: np.random.Generator) -> Iterator[Categories]:
     edges = chances.cumsum(axis=-1)
     for trial in count():
         drawn = _pick(edges, rng)
-        known = outcomes[..., trial] if trial < outcomes.shape[-1] else np.full(drawn.shape, -1)
-        yield np.where(known >= 0, known, drawn).astype(np.uint8)
+        recorded = outcomes[..., trial] if trial < outcomes.shape[-1] else np.full(drawn.shape, -1)
+        yield np.where(recorded >= 0, recorded, drawn).astype(np.uint8)
 
 
 def _pick(edges: FloatArray | IntArray, rng: np.random.Generator) -> Categories:

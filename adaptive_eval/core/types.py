@@ -65,7 +65,7 @@ class Outcome(NamedTuple):
     """None: the grader could not grade the answer."""
     cost: Cost = NO_COST
     kinds: int = 0
-    """What is odd about the answer: bits of `AnswerKind`. Time-outs count as answers only beside as many real ones."""
+    """Bits of `AnswerKind`. Time-outs count as answers only if there are at least as many real ones."""
     seconds: float = 0.0
     """Seconds that the answer took; 0 if unknown."""
 

@@ -28,7 +28,7 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.roster import Roster
 from adaptive_eval.config.benchmarks import Weighing, weigh_questions
 from adaptive_eval.config.prepare import stored_config
-from adaptive_eval.core.settings import MOST_CATEGORIES
+from adaptive_eval.core.settings import MAX_CATEGORIES
 from adaptive_eval.exchange.samples import Record
 from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.graders.rubric import open_rubric
@@ -176,8 +176,8 @@ def _outcomes(file: _File, name: str, untried: bool) -> IntArray:
     hint = "it has the category of each trial, by model, question and trial, and -1 for no trial"
     outcomes = file.integers(name, "LMN", hint)
     low, high = int(outcomes.min()), int(outcomes.max())
-    if low < -1 or high >= MOST_CATEGORIES:
-        rule = f"array {name} must lie between -1 and {MOST_CATEGORIES - 1}"
+    if low < -1 or high >= MAX_CATEGORIES:
+        rule = f"array {name} must lie between -1 and {MAX_CATEGORIES - 1}"
         raise file.config_error(f"{rule}, but has {low if low < -1 else high}; {hint}")
     if not untried:
         _require_trials(file, name, outcomes.max(axis=2) >= 0)
@@ -218,7 +218,7 @@ def _weights(file: _File, min_length: int) -> NDArray[np.float64] | None:
     if not file.has("weights"):
         return None
     weights = file.array("weights")
-    if weights.dtype.kind not in "iuf" or weights.ndim != 1 or not min_length <= len(weights) <= MOST_CATEGORIES:
+    if weights.dtype.kind not in "iuf" or weights.ndim != 1 or not min_length <= len(weights) <= MAX_CATEGORIES:
         got = f"{weights.dtype} of shape {weights.shape}"
         raise file.config_error(
             f"array weights must have a number for each of {min_length} categories or more, but got {got}"

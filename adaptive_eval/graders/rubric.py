@@ -26,7 +26,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from adaptive_eval.base.errors import GraderError, PartialCredit
 from adaptive_eval.base.sections import Section, config_error
 from adaptive_eval.core.answer_kinds import SAY_NOTHING, AnswerKind
-from adaptive_eval.core.settings import MOST_CATEGORIES
+from adaptive_eval.core.settings import MAX_CATEGORIES
 from adaptive_eval.graders.frozen import LENGTH_RATIO, NOTHING_FROZEN, Facts, FrozenThresholds, with_length_ratio
 from adaptive_eval.graders.types import ANSWER_SIGNALS, NEEDS_RUBRIC, SignalValue
 from scorio.categorical import SCHEMATA, Schema, Signals, Thresholds, classify
@@ -111,7 +111,7 @@ FROM = "from"
 class RubricConfig(Section):
     """Categories of answers, and their scores."""
 
-    categories: tuple[CategoryConfig, ...] = Field((), max_length=MOST_CATEGORIES)
+    categories: tuple[CategoryConfig, ...] = Field((), max_length=MAX_CATEGORIES)
     """Categories in the order in which they are tried. Exactly one has no `when`; it applies to all other answers."""
     name: str = "binary"
     """`binary`, or one of the paper's schemata such as `format_aware`; with `categories`, a name of your own."""

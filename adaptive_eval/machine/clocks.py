@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from adaptive_eval.machine.driver import BEAT_SECONDS
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.records import BEGUN, FINISHED, STOPPED, Json, Note
 
+BEAT_SECONDS = 2.0
+"""The elapsed time of a run is stored at least this often: a kill loses no more of it."""
 UNRECORDED_SECONDS = BEAT_SECONDS + 1.0
 """A killed run may have been active for up to this long after its last record of the time."""
 

@@ -17,6 +17,7 @@ from adaptive_eval.base.errors import (
 from adaptive_eval.core.types import NO_COST, Reason
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.machine.charges import Charge
+from adaptive_eval.machine.clocks import BEAT_SECONDS
 from adaptive_eval.machine.events import (
     Abort,
     AbortKind,
@@ -44,6 +45,7 @@ from adaptive_eval.machine.events import (
 )
 from adaptive_eval.machine.grading import grade_answer
 from adaptive_eval.machine.machine import Machine
+from adaptive_eval.machine.permits import Permits
 from adaptive_eval.machine.records import FINISHED, STOPPED, Json, LookTaken, Note, Row
 from adaptive_eval.machine.supply import Demand, Supply
 from adaptive_eval.machine.trial import ANSWERED, GradeDetails, Key, Request, Trial
@@ -52,8 +54,6 @@ from adaptive_eval.questions.types import Question
 
 GATHER_SECONDS = 0.02
 TICK_SECONDS = 0.5
-BEAT_SECONDS = 2.0
-"""The elapsed time of a run is stored at least this often: a kill loses no more of it."""
 
 
 class ReportDraft(Protocol):
@@ -169,8 +169,8 @@ class Driver:
         self._gathered: list[Row] = []
         self._writing: asyncio.Task[None] | None = None
         self._gradings: dict[Key, asyncio.Task[None]] = {}
-        self._hesitating: dict[Key, asyncio.Future[bool]] = {}
-        """Verdicts that wait for permission to be asked for again."""
+        self._permits = Permits[Key]()
+        """For verdicts of which a reply was lost."""
         self._abort: Abort | None = None
         self._failure: BaseException | None = None
         self.stops = 0
@@ -329,8 +329,8 @@ class Driver:
         if isinstance(target, int):
             if (supply := self._sent.get(target)) is not None:
                 supply.allow(target, allowed)
-        elif (waiting := self._hesitating.pop(target, None)) is not None and not waiting.done():
-            waiting.set_result(allowed)
+        else:
+            self._permits.give(target, allowed)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -398,7 +398,7 @@ class Driver:
             await self._close_supplies(machine)
         if self._writing is not None:
             await self._writing
-        if self._gathered and self._failure is None:
+        if (self._gathered or self._draft is not None) and self._failure is None:
             await self._write(machine, thread)
         self._writing = None
         self._events.clear()
@@ -466,6 +466,7 @@ class Driver:
 
     def _on_graded(self, key: Key, task: asyncio.Task[None]) -> None:
         del self._gradings[key]
+        self._permits.forget(key)
         if task.cancelled():
             self.post(GradingCutOff(key))
         elif (error := task.exception()) is not None:  # a bug of this program
@@ -478,10 +479,9 @@ class Driver:
 
     async def _may_repeat(self, trial: Trial) -> bool:
         """Whether a judge may be asked again after a lost reply."""
-        waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._hesitating[trial.key] = waiting
+        permit = self._permits.ask(trial.key)
         self.post(VerdictWasted(trial.key, self.grading.lost_vote(trial.verdict)))
-        return await waiting
+        return await permit
 
 
 def demands(machine: Machine) -> dict[int, Demand]:

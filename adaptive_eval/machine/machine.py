@@ -447,7 +447,7 @@ class Machine:
     def _note_settled(self) -> None:
         if self.controller.finished is not None:
             return
-        wanted = self.controller.still_wanted()
+        wanted = self.controller.needed_models()
         for position, model in enumerate(self.setting.roster):
             key = SETTLED, model, ""
             never_asked = model in self.aside or position in self.setting.plan.bench.recorded
@@ -1067,7 +1067,7 @@ class Machine:
 
     def _waited_for(self) -> list[int]:
         """Models of which all that was asked has come, now and in earlier starts, where any is asked ahead of looks."""
-        if not self.setting.plan.pace.held:
+        if not self.setting.plan.pace.dedicated_servers:
             return []
         left = {key[0] for key, trial in self.trials.items() if trial.state is not QUEUED} | self._unanswered
         return [model for model in self.setting.roster if model not in left and model in self.waited_before]

@@ -18,6 +18,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, Prompt, Reachable, RetryGate
 from adaptive_eval.machine.events import Answered, Capacity, Event, Failed, Received, Wasted
 from adaptive_eval.machine.follow_up import RequestFailure
+from adaptive_eval.machine.permits import Permits
 from adaptive_eval.machine.records import Note
 from adaptive_eval.machine.trial import Key, Request
 
@@ -163,8 +164,8 @@ class EndpointSupply:
         """Requests that were cancelled while they were at a server."""
         self._running: Counter[int] = Counter()
         """Requests in flight, by model."""
-        self._awaiting_permit: dict[int, asyncio.Future[bool]] = {}
-        """Lost requests that wait for permission to be repeated."""
+        self._permits = Permits[int]()
+        """For lost requests."""
         self._polled_at = -POLL_SECONDS
         self._lost: dict[int, int] = dict.fromkeys(models, 0)
         """Lost answers that were posted, by model."""
@@ -186,16 +187,15 @@ class EndpointSupply:
 
     def allow(self, request: int, allowed: bool) -> None:
         """Resume a request that waits for permission."""
-        if (waiting := self._awaiting_permit.pop(request, None)) is not None and not waiting.done():
-            waiting.set_result(allowed)
+        self._permits.give(request, allowed)
 
     def cancel(self, requests: Collection[int]) -> None:
         """Cancel the tasks of these requests. Some may be waiting for a retry, and so not be at a server: as many as
         the servers have of the model count as at a server, largest first."""
         cancelled = [self._requests[number] for number in requests if number in self._tasks]
         at_server = {model: self.stats(model).in_flight for model in {request.model for request in cancelled}}
-        for request in sorted(cancelled, key=lambda request: request.size, reverse=True):
-            if request.id not in self._awaiting_permit and at_server[request.model] > 0:
+        for request in sorted(cancelled, key=lambda request: (self._permits.is_asked(request.id), -request.size)):
+            if at_server[request.model] > 0:
                 at_server[request.model] -= 1
                 self._cut_off.add(request.id)
             self._tasks[request.id].cancel()
@@ -270,7 +270,7 @@ class EndpointSupply:
     def _on_done(self, request: Request, task: asyncio.Task[None]) -> None:
         """Forget a request."""
         del self._tasks[request.id], self._requests[request.id]
-        self._awaiting_permit.pop(request.id, None)
+        self._permits.forget(request.id)
         is_at_server = request.id in self._cut_off
         self._cut_off.discard(request.id)
         self._running[request.model] -= 1
@@ -286,11 +286,10 @@ class EndpointSupply:
         self._post(Failed(request.id, kind, reason))
 
     async def _may_repeat(self, request: Request) -> bool:
-        """Whether a lost request may be repeated: its loss must be on disk, and within the caps."""
-        waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._awaiting_permit[request.id] = waiting
+        """Whether a lost request may be repeated: its loss has to be on disk, and within the caps."""
+        permit = self._permits.ask(request.id)
         self._post_losses(request.model, waiting_request=request.id)
-        return await waiting
+        return await permit
 
     def _post_losses(self, model: int, *, waiting_request: int | None = None) -> None:
         """Post the answers lost since the last call, except those of cancelled requests, which the machine charges."""

@@ -163,7 +163,7 @@ def _outcome_of_part(
     called = PASS if one.call > 0 else FAIL
     both = [
         side._replace(highest=side.highest + may_move[whose] / part.share)
-        for whose, side in ((name, one.own), (asked.baseline, one.baseline))
+        for whose, side in ((name, one.model_score), (asked.baseline, one.baseline))
     ]
     if doubted := _doubted_models(asked, called, name, *both):
         return UNDECIDED, _doubt_text(called, doubted), doubted

@@ -184,9 +184,9 @@ def correct_scores(
 ) -> tuple[LabelledRun, ScoreCorrection | None]:
     """What the labels say of a run after its latest look, and the correction of its scores; None if there is none."""
     answers, bench = labels.answers, controller.plan.bench
-    if answers is None or controller.standing is None:
+    if answers is None or controller.last_look is None:
         return LabelledRun(labels.digest, labels.grader, problem=labels.problem), None
-    estimates, own = controller.standing.estimates, controller.counts
+    estimates, own = controller.last_look.estimates, controller.counts
     prior = bench.prior_counts
     alone = prior is not None and bool(prior[bench.asked].any())
     shift = np.full((bench.models, 1 + len(bench.gates)), np.nan)

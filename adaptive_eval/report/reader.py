@@ -247,11 +247,6 @@ class RunReader:
         ((number,),) = self._rows(f"SELECT count(*) FROM trials WHERE {queries.ANSWERED}")
         return _whole(number)
 
-    def count_until(self, at: float) -> int:
-        """The number of answers that were stored by a moment."""
-        ((number,),) = self._rows(f"SELECT count(*) FROM trials WHERE {queries.ANSWERED} AND at <= ?", at)
-        return _whole(number)
-
     def in_flight(self) -> dict[str, int]:
         """The number of trials of each model that are in flight."""
         rows = self._rows("SELECT model, count(*) FROM trials WHERE state = 'reserved' GROUP BY model")

@@ -255,7 +255,7 @@ def _scored(
     tally = trials.tally(categories, len(rubric.weights))
     counts, without = tally[..., :-1], tally[..., -1]
     rows = zip(counts, without, strict=True)
-    scored = np.array([why_unjudgeable(row.sum(axis=-1), bare, some=look.drawn) is None for row, bare in rows])
+    scored = np.array([why_unjudgeable(row.sum(axis=-1), bare, partial=look.drawn) is None for row, bare in rows])
     known, evidence = look.weigh(counts, scored, np.array(rubric.weights, dtype=float))
     scored &= np.isfinite(known.score)  # a model that has just joined has no answers to drawn questions
     there = np.flatnonzero(scored)

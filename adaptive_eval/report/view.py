@@ -354,7 +354,7 @@ def z_of_drawn(
     first, second = np.triu_indices(len(names), 1)
     (paired,) = drawn_pairs(ordered, np.array(results.weights), first, second)
     z = np.full((len(names), len(names)), np.nan)
-    z[first, second] = paired.found.mean / np.sqrt(paired.found.var)
+    z[first, second] = paired.moments.mean / np.sqrt(paired.moments.var)
     for pair in results.pairs:
         if pair.worse is not None and pair.difference is not None and pair.sigma:
             z[names.index(pair.better), names.index(pair.worse)] = pair.difference / pair.sigma

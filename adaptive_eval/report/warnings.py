@@ -66,7 +66,7 @@ def _extension_price(rule: Rule, extension: Extension) -> str:
     number = int(able.sum())
     which = f"the {number} pairs of models that were open" if number > 1 else "the pair of models that was open"
     spent = "" if able.all() else f"; {len(able) - able.sum()} with no error left cannot be decided any more"
-    bound, was = _format_range(extension.boundary[able]), _format_range(extension.was[able], digits=3)
+    bound, was = _format_range(extension.boundary[able]), _format_range(extension.old_boundary[able], digits=3)
     return (
         f"{which} must now reach |z| of {bound} instead of {was}, with what is left of {error}{spent}; the promise "
         f"stands; {AFRESH}"

@@ -179,7 +179,7 @@ def _objective(config: RunConfig, says: str) -> str:
     entry = OBJECTIVES.get(str(objective.kind))
     if entry is None:
         return f"Which scores and pairs matter is said by the plug-in {objective.kind}.{_plug_in_quote(says)}"
-    return entry.says.format(**_option_texts(entry, objective.arguments))
+    return entry.description.format(**_option_texts(entry, objective.arguments))
 
 
 def _rule(config: RunConfig, *, brings_its_own: bool) -> str:
@@ -190,7 +190,7 @@ def _rule(config: RunConfig, *, brings_its_own: bool) -> str:
     elif rule is None:
         said = f"A comparison is called by the plug-in {config.stopping.rule}."
     else:
-        said = AT_ANY_LOOKS if rule.gives_up and not gives_up else rule.says
+        said = AT_ANY_LOOKS if rule.gives_up and not gives_up else rule.description
         within = _scale(config).points(config.stopping.delta)
         said = said.format(**_option_texts(rule, config.stopping.options), horizon=_horizon(config), delta=within)
         if rule.gives_up and config.trials.seeds == "coupled":
@@ -269,7 +269,7 @@ def _allocation(config: RunConfig, began_at: int) -> str:
     if entry is None:
         said = f"Trials are allocated by the plug-in {policy}"
     else:
-        said = entry.says.format(**_option_texts(entry, trials.options))
+        said = entry.description.format(**_option_texts(entry, trials.options))
     if trials.draw is not None:
         return f"{said}: one trial of each in an order of chance, with a look after every {trials.draw}."
     first = opening_trials(trials.model_copy(update={"max": began_at}), batched=config.batched)

@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -53,7 +53,7 @@ from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.resume import alarms_to_ask_again, begin
 from adaptive_eval.machine.trial import Trial
-from adaptive_eval.notes import were_answers_awaited
+from adaptive_eval.notes import AlarmRaised, events_of_kind, were_answers_awaited
 from adaptive_eval.notes.lives import RunResumed, RunStopped
 from adaptive_eval.report.build import build_unjudged
 from adaptive_eval.report.dry_run import matching_dry_run
@@ -250,7 +250,7 @@ class _Start:
             if machine is not None:
                 await driver.run(machine, first)
         except Aborted as error:
-            raise _error_of(error, driver.machine, status.names) from None
+            raise _error_of(error, driver.machine, status) from None
         return machine
 
     def _end(self, store: RunStore, status: LiveStatus, reason: Reason | None, config: RunConfig) -> Ended:
@@ -456,9 +456,9 @@ def _verdict_reserve(grading: Grading, prepared: PreparedRun) -> Callable[[Trial
     return reserve
 
 
-def _error_of(error: Aborted, machine: Machine | None, names: list[str]) -> AdaptiveEvalError:
+def _error_of(error: Aborted, machine: Machine | None, status: LiveStatus) -> AdaptiveEvalError:
     """The error of a run that cannot go on."""
-    kind, reasons = error.abort.kind, error.abort.reasons
+    kind, reasons, names = error.abort.kind, error.abort.reasons, status.names
     others = "" if machine is not None and machine.all_have_answered else OTHER_MODELS
     lines = [f"{names[model]}: {reason}" for model, reason in sorted(reasons.items())]
     match kind:
@@ -472,18 +472,23 @@ def _error_of(error: Aborted, machine: Machine | None, names: list[str]) -> Adap
         case AbortKind.VERDICT_COST:
             return Unavailable("\n".join(reasons.values()))
         case AbortKind.ALARM:
-            return Alarmed(_alarm_text(reasons, names, len(names) if machine is None else len(machine.setting.roster)))
+            alarms = {(alarm.model, alarm.text): alarm for alarm in events_of_kind(status.events, AlarmRaised)}
+            raised = [
+                alarms.get((names[model], text), AlarmRaised(names[model], text=text))
+                for model, text in reasons.items()
+            ]
+            return Alarmed(_alarm_text(raised, len(names) if machine is None else len(machine.setting.roster)))
 
 
-def _alarm_text(reasons: Mapping[int, str], names: Sequence[str], models: int) -> str:
-    alike: dict[str, list[str]] = {}
-    for model, text in reasons.items():
-        alike.setdefault(text, []).append(names[model])
-    whom = "every model" if len(reasons) == models else "a model"
+def _alarm_text(raised: Sequence[AlarmRaised], models: int) -> str:
+    alike: dict[str, list[AlarmRaised]] = {}
+    for alarm in raised:
+        alike.setdefault(alarm.text, []).append(alarm)
+    whom = "every model" if len(raised) == models else "a model"
     return "\n".join(
         [
             f"the answers of {whom} cannot be what was asked for, as a look shows",
-            *(f"  {', '.join(group)}: {text}" for text, group in alike.items()),
+            *(f"  {', '.join(alarm.model for alarm in group)}: {group[0].description}" for group in alike.values()),
             "Every answer is stored. After a change of prompt, model or server start over (--fresh). After one of "
             "grader or answer keys `adaptive-eval regrade RUN --config CONFIG` grades them anew, and the run goes "
             "on; if all is as it should be, go on with --set stopping.on_alarm=never",

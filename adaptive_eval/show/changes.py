@@ -277,7 +277,7 @@ def _drawn_scores(cells_a: CountArray, cells_b: CountArray, weights: FloatArray)
     first = np.array([0])
     (paired,) = drawn_pairs(shares, weights, first, first + 1)
     score_b, score_a = (shares[:, both] @ weights).mean(axis=1).tolist()
-    return score_a, score_b, float(np.sqrt(paired.found.var[0]))
+    return score_a, score_b, float(np.sqrt(paired.moments.var[0]))
 
 
 def _score(cells: CountArray, view: RunView, weighing: Weighing | None) -> tuple[float, float]:

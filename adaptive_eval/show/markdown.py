@@ -235,8 +235,8 @@ def _headline(results: Results) -> str:
     why = run.status if run.reason is None else f"{run.status}: {run.reason.replace('_', ' ')}"
     in_vain = "".join(f", and {lost}" for lost in lost_answers(cost.beside))
     return (
-        f"{decided_text(results)} with {count(cost.trials)} trials{in_vain}; {allowed_in_words(cost)} ({why}; "
-        f"adaptive-eval {run.version}, {run.updated})."
+        f"{decided_text(results)} with {count(cost.trials)} trials{in_vain}; {allowed_in_words(cost)} ("
+        f"{markdown_cell(f'{why}; adaptive-eval {run.version}, {run.updated}')})."
     )
 
 
@@ -261,7 +261,7 @@ def _score_details(results: Results) -> str:
             "" if row.corrected is None else scale.score(row.corrected),
             number_or_dash(row.bayes, 4),
             number_or_dash(row.bayes_sigma, 4),
-            row.letters if alike else "",
+            markdown_cell(row.letters) if alike else "",
         ]
         for row in results.models
     )
@@ -346,7 +346,7 @@ def _comparison_cells(results: Results, pair: PairRow) -> list[str]:
     model, over, other = (pair.better, "over", pair.worse) if gate is None else (gate.model, "against", gate.baseline)
     return [
         markdown_cell(model) if other is None else f"{markdown_cell(model)} {over} {markdown_cell(other)}",
-        state_word(comparison_state(results, pair)),
+        markdown_cell(state_word(comparison_state(results, pair))),
         difference_text(results, pair, model) if results.compares else "",
         number_or_dash(pair.signed_z(model)),
         number_or_dash(pair.boundary) if open_ else "",

@@ -27,6 +27,7 @@ from adaptive_eval.launch.command import free_ports
 from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.launch.host import ExclusivePlaces, Host
 from adaptive_eval.launch.server import LaunchedServer
+from adaptive_eval.machine.permits import Permits
 from adaptive_eval.notes import Event
 from adaptive_eval.questions.types import Question
 from adaptive_eval.sites.messages import (
@@ -83,7 +84,7 @@ class SiteWorker:
         self._replies: list[SiteReply] = []
         self._retry_requests: list[int] = []
         self._events: list[Event] = []
-        self._permits: dict[int, asyncio.Future[bool]] = {}
+        self._permits = Permits[int]()
 
     # -- calls of the head -------------------------------------------------------------------------------------------
 
@@ -140,8 +141,7 @@ class SiteWorker:
     def _apply_order(self, order: SiteOrder) -> None:
         """Start requests, and apply permits and cancellations, which may concern requests of the same order."""
         for number, allowed in order.allowed:
-            if (permit := self._permits.pop(number, None)) is not None and not permit.done():
-                permit.set_result(allowed)
+            self._permits.give(number, allowed)
         for request in map(SiteRequest._make, order.requests):
             task = self._tasks[request.number] = asyncio.create_task(self._answer(request))
             task.add_done_callback(partial(self._on_end, request))
@@ -261,14 +261,14 @@ class SiteWorker:
 
     async def _is_repeat_allowed(self, number: int) -> bool:
         """Ask the head, which has the budget, whether a lost request may be repeated."""
-        permit: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._permits[number] = permit
+        permit = self._permits.ask(number)
         self._retry_requests.append(number)
         self._has_news.set()
         return await permit
 
     def _on_end(self, request: SiteRequest, task: asyncio.Task[None]) -> None:
         self._tasks.pop(request.number, None)
+        self._permits.forget(request.number)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._reply(SiteReply(request.number, error=(LaunchFailed.__name__, f"its site is broken: {error!r}")))
 

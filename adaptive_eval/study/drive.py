@@ -12,7 +12,7 @@ from adaptive_eval.core.tape import Categories, Tape, TrialArrays
 from adaptive_eval.core.types import NO_COST, Cost, Look, Outcome
 from scorio.moments import IntArray
 
-MOST = 1 << 16
+MAX_BATCH = 1 << 16
 
 CostTable = Sequence[Sequence[Cost]]
 """Cost of a trial, by model and category."""
@@ -27,10 +27,10 @@ def drive(
     """Run the controller on the tape until it finishes, with outcomes in batches; `costs` by model and category."""
     costs = costs or (NO_COST,) * controller.plan.bench.models
     while controller.finished is None:
-        asks = controller.ask(MOST)
+        requested = controller.ask(MAX_BATCH)
         outcomes = [
             Outcome(model, question, trial, tape.category(model, question, trial), costs[model])
-            for model, question, trial, _ in asks
+            for model, question, trial, _ in requested
         ]
         for look in controller.tell(outcomes):
             if on_look is not None:
@@ -48,12 +48,12 @@ class DrawnRound(NamedTuple):
 
     @classmethod
     def of(cls, asked: Round, tape: Tape, categories: int) -> "DrawnRound":
-        """The tape's outcomes for a round, singly and counted."""
+        """The tape's outcomes for a round, one by one and as counts."""
         trials, shape = TrialArrays.from_round(asked.first, asked.extra), asked.extra.shape
-        found = tape.categories(trials)
-        cells = (trials.model * shape[1] + trials.question) * categories + found
+        outcomes = tape.categories(trials)
+        cells = (trials.model * shape[1] + trials.question) * categories + outcomes
         counts = np.bincount(cells, minlength=math.prod(shape) * categories)
-        return cls(trials, found, counts.reshape(*shape, categories))
+        return cls(trials, outcomes, counts.reshape(*shape, categories))
 
 
 def drive_rounds(controller: Controller, tape: Tape, costs: CostTable | None = None) -> Controller:

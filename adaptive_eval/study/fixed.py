@@ -8,7 +8,7 @@ work to the end, the last of them as further replicas.
 the standard errors that a run itself would use: its prior, not the uniform one, whose intervals are wider than they
 need be. They are computed for every N at once, so that a run that stops by itself can be compared with the smallest N
 that calls as many pairs. The maximum of trials for every model calls more pairs than a run that gives up on some, so a
-share of its cost says little. Nobody knows that smallest N beforehand.
+share of its cost says little. That smallest N is not known beforehand.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from adaptive_eval.study.types import FixedWithAsMany
 from scorio.moments import FloatArray, IntArray
 from scorio.sinf.compare import compare
 
-LAST = 8
+TAIL_ANSWERS = 8
 """Last answers of each slot, which are simulated."""
 
 
@@ -38,33 +38,39 @@ def fixed_seconds(scenario: Scenario, counts: FloatArray) -> float | None:
     served = scenario.served
     if not served.usage.knows_seconds or served.recorded is not None:
         return None
-    alone = _seconds_alone(scenario, counts)
-    turned = {model for group in served.in_turn for model in group.models}
-    own = [seconds for model, seconds in enumerate(alone) if model not in turned]
-    shared = (sum(alone[model] for model in group.models) / len(group.places) for group in served.in_turn)
+    seconds_alone = _seconds_alone(scenario, counts)
+    taking_turns = {model for group in served.in_turn for model in group.models}
+    unshared = [seconds for model, seconds in enumerate(seconds_alone) if model not in taking_turns]
+    shared = (sum(seconds_alone[model] for model in group.models) / len(group.places) for group in served.in_turn)
     answers = float(counts.sum())
-    return served.verdicts.last_verdict(max([*own, *shared]), float(np.min(served.usage.seconds)), answers)
+    return served.verdicts.last_verdict(max([*unshared, *shared]), float(np.min(served.usage.seconds)), answers)
 
 
 def fixed_held(scenario: Scenario, counts: FloatArray) -> float:
     """GPU seconds for which the run's servers are held for `counts` (L, K); 0 if times are unknown."""
-    launched, known = scenario.served.launched, scenario.served.usage.knows_seconds
-    alone = _seconds_alone(scenario, counts) if launched and known else ()
-    return float(sum(gpus * alone[model] for model, gpus in launched.items() if alone))
+    launched, knows_seconds = scenario.served.launched, scenario.served.usage.knows_seconds
+    seconds_alone = _seconds_alone(scenario, counts) if launched and knows_seconds else ()
+    return float(sum(gpus * seconds_alone[model] for model, gpus in launched.items() if seconds_alone))
 
 
 def _seconds_alone(scenario: Scenario, counts: FloatArray) -> list[float]:
     """Seconds that a server of each model would take, with its start if the run starts it."""
     served, rng = scenario.served, np.random.default_rng([scenario.seed, 2])
-    alone = [_model_seconds(scenario, model, own, rng) if own.any() else 0.0 for model, own in enumerate(counts)]
+    seconds_alone = [
+        _model_seconds(scenario, model, model_counts, rng) if model_counts.any() else 0.0
+        for model, model_counts in enumerate(counts)
+    ]
     started = {*served.launched, *(model for group in served.in_turn for model in group.models)}
-    return [s + served.swap_seconds * (model in started and s > 0.0) for model, s in enumerate(alone)]
+    return [
+        seconds + served.swap_seconds * (model in started and seconds > 0.0)
+        for model, seconds in enumerate(seconds_alone)
+    ]
 
 
 def _model_seconds(scenario: Scenario, model: int, counts: FloatArray, rng: np.random.Generator) -> float:
     """Seconds from a model's first answer to its last."""
     usage, slots, trials = scenario.served.usage, scenario.served.slots[model], float(counts.sum())
-    last = min(LAST * slots, round(trials))
+    last = min(TAIL_ANSWERS * slots, round(trials))
     spread = usage.log_spread[model]
     means = usage.seconds[model][rng.choice(len(counts), last, p=counts / trials)]
     load = TrialLoad(model, means * np.exp(spread * rng.standard_normal(last) - spread**2 / 2.0))
@@ -72,25 +78,27 @@ def _model_seconds(scenario: Scenario, model: int, counts: FloatArray, rng: np.r
     return float(counts @ usage.seconds[model]) * (1.0 - last / trials) / slots + load.end
 
 
-Z = 1.645
+Z_95 = 1.645
 
 
 def fixed_calls(
     tape: Tape,
     truth: FloatArray,
     questions: int,
-    most: int,
-    z: float = Z,
+    max_trials: int,
+    z: float = Z_95,
     g: FloatArray | None = None,
     prior: Prior = "self",
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """The neighbours (N, L - 1) that the fixed design tells apart after each of its first `most` trials, and which of
-    these calls are for a model that is truly worse or equal; a call takes `z`, questions weigh `g`."""
-    score, variance = _estimates(first_outcomes(tape, len(truth), questions, most), tape.weights, g, prior)
+    """The neighbours (N, L - 1) that the fixed design tells apart after each of its first `max_trials` trials, and the
+    wrong calls among these: for a model that is truly worse or equal. A call takes `z`; questions have weights `g`."""
+    score, variance = _estimates(first_outcomes(tape, len(truth), questions, max_trials), tape.weights, g, prior)
     order = np.argsort(-score, axis=1, kind="stable")
-    ranked, spread, true = (np.take_along_axis(one, order, axis=1) for one in (score, variance, truth + 0.0 * score))
+    ranked, spread, true_scores = (
+        np.take_along_axis(values, order, axis=1) for values in (score, variance, truth + 0.0 * score)
+    )
     called = compare(ranked[:, :-1], spread[:, :-1], ranked[:, 1:], spread[:, 1:]).z >= z
-    return called, called & (true[:, :-1] - true[:, 1:] <= EQUAL)
+    return called, called & (true_scores[:, :-1] - true_scores[:, 1:] <= EQUAL)
 
 
 def calls_by_trials(plan: Plan, tape: Tape, chances: FloatArray, confidence: float) -> FloatArray:
@@ -101,38 +109,38 @@ def calls_by_trials(plan: Plan, tape: Tape, chances: FloatArray, confidence: flo
     return np.asarray(called.sum(axis=1))
 
 
-def first_outcomes(tape: Tape, models: int, questions: int, most: int) -> IntArray:
-    """The categories of the first `most` trials of every model and question: (L, M, N)."""
+def first_outcomes(tape: Tape, models: int, questions: int, trials_each: int) -> IntArray:
+    """The categories of the first `trials_each` trials of every model and question: (L, M, N)."""
     shape = (models, questions)
-    trials = TrialArrays.from_round(np.zeros(shape, dtype=np.int64), np.full(shape, most))
-    return tape.categories(trials).astype(np.int64).reshape(*shape, most)
+    trials = TrialArrays.from_round(np.zeros(shape, dtype=np.int64), np.full(shape, trials_each))
+    return tape.categories(trials).astype(np.int64).reshape(*shape, trials_each)
 
 
 def _estimates(
     outcomes: IntArray, weights: FloatArray, g: FloatArray | None, prior: Prior
 ) -> tuple[FloatArray, FloatArray]:
     """Score and variance of every model (N, L), after each trial."""
-    models, questions, most = outcomes.shape
+    models, questions, max_trials = outcomes.shape
     counts = (outcomes[..., None] == np.arange(len(weights))).cumsum(axis=2)
-    cells = np.moveaxis(counts, 2, 0).reshape(most * models, questions, len(weights))
-    found = estimate(cells, weights, prior, cells.sum(axis=-1), g=g)
-    return found.score.reshape(most, models), found.var.reshape(most, models)
+    cells = np.moveaxis(counts, 2, 0).reshape(max_trials * models, questions, len(weights))
+    estimates = estimate(cells, weights, prior, cells.sum(axis=-1), g=g)
+    return estimates.score.reshape(max_trials, models), estimates.var.reshape(max_trials, models)
 
 
-def smallest_fixed(curve: FloatArray, wanted: float) -> float | None:
-    """The N, possibly fractional, at which a curve over N = 1, 2 ... first reaches `wanted`; None if it never does."""
-    reached = np.flatnonzero(curve >= wanted)
+def smallest_fixed(curve: FloatArray, target: float) -> float | None:
+    """The N, possibly fractional, at which a curve over N = 1, 2 ... first reaches `target`; None if it never does."""
+    reached = np.flatnonzero(curve >= target)
     if not reached.size:
         return None
-    after = int(reached[0])
-    if after == 0:
+    index = int(reached[0])
+    if index == 0:
         return 1.0
-    before = curve[after - 1]
-    return float(after + (wanted - before) / (curve[after] - before))
+    before = curve[index - 1]
+    return float(index + (target - before) / (curve[index] - before))
 
 
-MOST_WORLDS = 20
-MOST_TRIALS = 2_000_000
+MAX_WORLDS = 20
+MAX_TRIALS = 2_000_000
 """Trials of all these worlds together; the fixed design is evaluated after each of its trials."""
 
 
@@ -146,15 +154,19 @@ def fixed_with_as_many(
 ) -> FixedWithAsMany | None:
     """The smallest fixed design, and the runs' cost relative to it; None if the objective does not compare neighbours,
     outcomes are known beforehand, or it would take too long."""
-    bench, most = plan.bench, plan.trials.max
-    few = min(len(runs), MOST_WORLDS, MOST_TRIALS // (bench.models * bench.questions * most))
-    begun = plan.drawn or plan.first is not None or bench.prior_counts is not None
-    if not isinstance(plan.objective, Ranking) or bench.models < 2 or begun or few == 0:
+    bench, max_trials = plan.bench, plan.trials.max
+    sample = min(len(runs), MAX_WORLDS, MAX_TRIALS // (bench.models * bench.questions * max_trials))
+    has_outcomes = plan.drawn or plan.first is not None or bench.prior_counts is not None
+    if not isinstance(plan.objective, Ranking) or bench.models < 2 or has_outcomes or sample == 0:
         return None
-    tapes = [tape_of_world(plan, world, served, (seed, number)) for number, world in enumerate(worlds[:few])]
-    curves = [calls_by_trials(plan, *drawn, confidence) for drawn in zip(tapes, worlds, strict=False)]
-    called = float(np.mean([sum(one.verdict == Verdict.RESOLVED for one in run.comparisons) for run in runs[:few]]))
-    trials = float(np.mean([run.trials for run in runs[:few]]))
+    tapes = [tape_of_world(plan, world, served, (seed, number)) for number, world in enumerate(worlds[:sample])]
+    curves = [calls_by_trials(plan, *world_draw, confidence) for world_draw in zip(tapes, worlds, strict=False)]
+    called = float(
+        np.mean(
+            [sum(comparison.verdict == Verdict.RESOLVED for comparison in run.comparisons) for run in runs[:sample]]
+        )
+    )
+    trials = float(np.mean([run.trials for run in runs[:sample]]))
     number = smallest_fixed(np.mean(curves, axis=0), called)
-    cost = bench.models * bench.questions * (most if number is None else number)
-    return FixedWithAsMany(number, called, trials / cost, few)
+    cost = bench.models * bench.questions * (max_trials if number is None else number)
+    return FixedWithAsMany(number, called, trials / cost, sample)

@@ -38,9 +38,9 @@ from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chan
 from scorio.moments import FloatArray
 from scorio.sinf.paired import coupling
 
-GUESSED_SWAP = 120.0
+GUESSED_START_SECONDS = 120.0
 """Seconds until a model's server is ready, or the next model's at a place that models share."""
-GUESSED_WAKING = 5.0
+GUESSED_WAKE_SECONDS = 5.0
 """The same if the next model sleeps at that place."""
 
 NEAR_COPIES = 0.12
@@ -49,44 +49,48 @@ NEAR_COPIES = 0.12
 
 
 def make_forecast(
-    prepared: PreparedRun, watch: OnForecastProgress, directory: Path | None = None, most: int = 100, seed: int = 0
+    prepared: PreparedRun,
+    watch: OnForecastProgress,
+    directory: Path | None = None,
+    max_worlds: int = 100,
+    seed: int = 0,
 ) -> Forecast:
     """Forecast how a run will go in at most so many worlds; raises `StoreError` if the pilot in `directory` cannot be
     read."""
     bench = prepared.plan.bench
-    own = newest_directory(prepared.config.store, prepared.config.name)
-    goes_on = directory is not None and directory.resolve() == own.resolve()
-    beginning = _starting_point(prepared, directory if goes_on else None)
+    own_directory = newest_directory(prepared.config.store, prepared.config.name)
+    is_continued = directory is not None and directory.resolve() == own_directory.resolve()
+    beginning = _starting_point(prepared, directory if is_continued else None)
     prepared = beginning.prepared
     if prepared.plan.before is not None:
         prepared.plan.before.run.forget_arrivals()  # they are among the recorded outcomes
     pilot = None if directory is None else read_pilot(directory, prepared)
-    tried = pilot or _dry_run(own, prepared)
-    begun = pilot if goes_on else None
-    usage, guesses = _usage(prepared, tried)
+    usage_pilot = pilot or _dry_run(own_directory, prepared)
+    continued = pilot if is_continued else None
+    usage, guesses = _usage(prepared, usage_pilot)
     source = "the pilot" if pilot is not None else "the dry run"
-    grade = expected_grade(prepared, usage, None if tried is None else tried.grading, source)
+    grade = expected_grade(prepared, usage, None if usage_pilot is None else usage_pilot.grading, source)
     measured = None if pilot is None else pilot.start_seconds
-    scenario = _make_scenario(prepared, usage, begun, seed, grade, measured or GUESSED_SWAP)
+    scenario = _make_scenario(prepared, usage, continued, seed, grade, measured or GUESSED_START_SECONDS)
     watch(0.0, "drawing worlds")
-    worlds = list(_worlds(prepared, pilot, most, seed))
+    worlds = list(_worlds(prepared, pilot, max_worlds, seed))
     budget, left_out = _budget_to_simulate(prepared.plan.budget, usage)
     simulations = simulate_all(scenario, worlds, budget, watch)
     basis = (
-        *_basis(pilot, goes_on, len(bench.recorded)),
-        *([DRY_RUN_BASIS.format(int(tried.counts.sum()))] if pilot is None and tried is not None else []),
+        *_basis(pilot, is_continued, len(bench.recorded)),
+        *([DRY_RUN_BASIS.format(int(usage_pilot.counts.sum()))] if pilot is None and usage_pilot is not None else []),
         *guesses,
-        *grade.told,
+        *grade.remarks,
         *_server_starts(prepared, scenario, measured=measured is not None),
-        *(_asked_ahead(scenario, measured=pilot is not None) if prepared.plan.pace.held else ()),
+        *(_asked_ahead(scenario, measured=pilot is not None) if prepared.plan.pace.dedicated_servers else ()),
         *left_out,
     )
-    found = summarise(prepared, scenario, pilot, worlds, simulations, basis, grade.cost)
+    forecast = summarise(prepared, scenario, pilot, worlds, simulations, basis, grade.cost)
     configured = scenario.plan(simulations.configured)
     runs, confidence = simulations.runs[simulations.configured], prepared.config.stopping.confidence
     return replace(
-        found,
-        basis=(*found.basis, *same_seed_sentences(prepared, pilot, found.need.costs.trials.median)),
+        forecast,
+        basis=(*forecast.basis, *same_seed_sentences(prepared, pilot, forecast.need.costs.trials.median)),
         why_optimized=prepared.why_optimized,
         as_many=fixed_with_as_many(configured, worlds, runs, scenario.served, scenario.seed, confidence),
     )
@@ -113,7 +117,7 @@ def _starting_point(prepared: PreparedRun, directory: Path | None) -> StartingPo
 def _make_scenario(
     prepared: PreparedRun,
     usage: AnswerUsage,
-    begun: Pilot | None,
+    continued: Pilot | None,
     seed: int,
     grade: ExpectedGrade,
     start_seconds: float,
@@ -128,17 +132,19 @@ def _make_scenario(
             usage=usage,
             costs=cost_table(models, usage, grade.cost),
             slots=[request_slots(model, prepared.plan.bench.questions * prepared.plan.trials.max) for model in models],
-            recorded=None if begun is None else begun.outcomes,
+            recorded=None if continued is None else continued.outcomes,
             in_turn=[group for group in prepared.config.serving_groups if group.in_turn],
             swap_seconds=start_seconds if usage.knows_seconds else 0.0,
-            wake_seconds=GUESSED_WAKING if usage.knows_seconds and all(one.sleep for one in launches) else None,
+            wake_seconds=GUESSED_WAKE_SECONDS
+            if usage.knows_seconds and all(launch.sleep for launch in launches)
+            else None,
             verdicts=grade.times if usage.knows_seconds else NO_VERDICTS,
             launched={number: models[number].gpus or 0.0 for number in prepared.config.launched},
             grade_gpu_seconds=grade.cost.gpu_seconds,
         ),
         seed=seed,
-        elapsed=0.0 if begun is None else begun.elapsed,
-        held_before=0.0 if begun is None else begun.held_gpu_seconds,
+        elapsed=0.0 if continued is None else continued.elapsed,
+        held_before=0.0 if continued is None else continued.held_gpu_seconds,
         facts=RunFacts(
             first=prepared.plan.first,
             before=prepared.plan.before,
@@ -148,14 +154,14 @@ def _make_scenario(
     )
 
 
-def _worlds(prepared: PreparedRun, pilot: Pilot | None, most: int, seed: int) -> Iterator[FloatArray]:
+def _worlds(prepared: PreparedRun, pilot: Pilot | None, draws: int, seed: int) -> Iterator[FloatArray]:
     bench, rng = prepared.plan.bench, np.random.default_rng(seed)
-    _, known = prior_and_recorded_counts(bench)
+    _, counts = prior_and_recorded_counts(bench)
     if pilot is not None:
-        known = known + pilot.counts * bench.asked[:, None, None]
-    if known.any():
-        return posterior_chances(known, bench.weights, most, rng)
-    return prior_chances(WorldPrior(), bench.models, bench.questions, bench.weights, most, rng)
+        counts = counts + pilot.counts * bench.asked[:, None, None]
+    if counts.any():
+        return posterior_chances(counts, bench.weights, draws, rng)
+    return prior_chances(WorldPrior(), bench.models, bench.questions, bench.weights, draws, rng)
 
 
 def _basis(pilot: Pilot | None, continued: bool, recorded: int) -> Iterator[str]:
@@ -165,9 +171,9 @@ def _basis(pilot: Pilot | None, continued: bool, recorded: int) -> Iterator[str]
         else:
             yield f"no pilot: true scores are drawn from a prior, {WorldPrior()}"
     else:
-        each, goes_on = pilot.counts.sum(axis=-1), ", which the run goes on from" if continued else ""
-        trials = f"{int(each.sum()):,} trials, {each.min()} to {each.max()} a question"
-        yield f"true scores are drawn from what the pilot {pilot.name} leaves open: {trials}{goes_on}"
+        per_question, continuing = pilot.counts.sum(axis=-1), ", which the run goes on from" if continued else ""
+        trials = f"{int(per_question.sum()):,} trials, {per_question.min()} to {per_question.max()} a question"
+        yield f"true scores are drawn from what the pilot {pilot.name} leaves open: {trials}{continuing}"
         yield from pilot.remarks
 
 
@@ -175,13 +181,13 @@ def _usage(prepared: PreparedRun, pilot: Pilot | None) -> tuple[AnswerUsage, lis
     """Usage of trials, and sentences on which parts are guesses."""
     models = prepared.config.models
     guessed = guess(models, prepared.prompts, prepared.plan.bench.weights)
-    nobody = np.zeros(len(models), dtype=bool)
-    known = (guessed, nobody, nobody) if pilot is None else merge_usage(pilot.measured, guessed)
+    no_model = np.zeros(len(models), dtype=bool)
+    usage_and_sources = (guessed, no_model, no_model) if pilot is None else merge_usage(pilot.measured, guessed)
     seconds, batches = batch_seconds(models, {} if pilot is None else pilot.batches)
-    batched, usage = ~np.isnan(seconds), known[0]
+    batched, usage = ~np.isnan(seconds), usage_and_sources[0]
     times = np.where(batched[:, None], seconds[:, None], usage.seconds)  # an answer comes with its batch
     usage = replace(usage, seconds=times, log_spread=np.where(batched, 0.0, usage.log_spread))
-    return usage, [*_guesses(*known), *batches]
+    return usage, [*_guesses(*usage_and_sources), *batches]
 
 
 def _guesses(usage: AnswerUsage, tokens: NDArray[np.bool_], seconds: NDArray[np.bool_]) -> Iterator[str]:
@@ -203,9 +209,9 @@ def _guesses(usage: AnswerUsage, tokens: NDArray[np.bool_], seconds: NDArray[np.
 def _server_starts(prepared: PreparedRun, scenario: Scenario, *, measured: bool) -> Iterator[str]:
     served = scenario.served
     if served.launched and served.usage.knows_seconds:
-        takes, said = ("takes", ", as in the pilot") if measured else ("is guessed to take", "")
+        takes, origin = ("takes", ", as in the pilot") if measured else ("is guessed to take", "")
         woken = "" if served.wake_seconds is None else f", and {served.wake_seconds:g} s to wake: a guess"
-        yield f"a server that the run starts {takes} {served.swap_seconds:.3g} s{said}{woken}"
+        yield f"a server that the run starts {takes} {served.swap_seconds:.3g} s{origin}{woken}"
     if any(len(group.places) > 1 and not group.in_turn for group in prepared.config.serving_groups):
         yield "a pool with a place for each model is counted with one server a model: the run may be done sooner"
 
@@ -230,8 +236,8 @@ def _budget_to_simulate(budget: Budget, usage: AnswerUsage) -> tuple[Budget, lis
     timed = {"wall_time": budget.wall_seconds, "gpu_hours": budget.gpu_seconds}
     if usage.knows_seconds:
         return budget, []
-    left = replace(budget, wall_seconds=None, gpu_seconds=None, held_gpu_seconds=None)
-    return left, [f"budget.{key} is ignored: the time of answers is unknown" for key, cap in timed.items() if cap]
+    simulated = replace(budget, wall_seconds=None, gpu_seconds=None, held_gpu_seconds=None)
+    return simulated, [f"budget.{key} is ignored: the time of answers is unknown" for key, cap in timed.items() if cap]
 
 
 def same_seed_sentences(prepared: PreparedRun, pilot: Pilot | None, trials: float) -> Iterator[str]:
@@ -243,21 +249,23 @@ def same_seed_sentences(prepared: PreparedRun, pilot: Pilot | None, trials: floa
     """
     if not prepared.plan.coupled:
         return
-    least = max(NEAR_COPIES * trials, float(prepared.plan.opening.sum()))
+    fewest = max(NEAR_COPIES * trials, float(prepared.plan.opening.sum()))
     yield (
         "models share their seeds, which is not simulated: the figures hold if answers are not correlated; models as "
-        f"close as a copy with 8-bit weights is to its original take about {least:,.0f} trials"
+        f"close as a copy with 8-bit weights is to its original take about {fewest:,.0f} trials"
     )
     plan, names = prepared.plan, prepared.models
     if pilot is None or stored_config(pilot.header).trials.seeds == "hashed":
         return
     for first, second in plan.objective.comparisons(np.arange(plan.bench.models)).tolist():
-        one, two = pilot.outcomes[first], pilot.outcomes[second]
-        both = (one >= 0) & (two >= 0)
+        first_outcomes, second_outcomes = pilot.outcomes[first], pilot.outcomes[second]
+        both = (first_outcomes >= 0) & (second_outcomes >= 0)
         bench, questions = plan.bench, np.nonzero(both)[0]
-        found = coupling(questions, bench.weights[one[both]], bench.weights[two[both]], bench.question_weights)
-        if np.isfinite(found.variance):
+        coupled = coupling(
+            questions, bench.weights[first_outcomes[both]], bench.weights[second_outcomes[both]], bench.question_weights
+        )
+        if np.isfinite(coupled.variance):
             yield (
-                f"in the pilot, {names[first]} and {names[second]} shared {found.trials:,} trials: "
-                f"{pairing_in_words(found.variance)} (+- {found.sigma:.2f} were they independent)"
+                f"in the pilot, {names[first]} and {names[second]} shared {coupled.trials:,} trials: "
+                f"{pairing_in_words(coupled.variance)} (+- {coupled.sigma:.2f} were they independent)"
             )

@@ -14,7 +14,7 @@ from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import benchmark_questions, graders_that_ask
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.records import JudgeUse
-from adaptive_eval.study.pilot import BYTES_PER_TOKEN, GUESSED_SHARE, GUESSED_SPEED, AnswerUsage
+from adaptive_eval.study.pilot import BYTES_PER_TOKEN, GUESSED_SHARE, GUESSED_TOKENS_PER_SECOND, AnswerUsage
 from adaptive_eval.study.timed import NO_VERDICTS, VerdictTimes
 
 
@@ -23,12 +23,12 @@ class ExpectedGrade(NamedTuple):
 
     cost: Cost = NO_COST
     times: VerdictTimes = NO_VERDICTS
-    told: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def paid_servers(config: RunConfig) -> tuple[ModelConfig | AskedGrader, ...]:
     """The models, and the models asked for grades."""
-    seats = (seat for one in graders_that_ask(config.grader).values() for seat in one.seats)
+    seats = (seat for grader in graders_that_ask(config.grader).values() for seat in grader.seats)
     return (*config.models, *seats)
 
 
@@ -41,18 +41,20 @@ def expected_grade(
     """
     expected = ExpectedGrade()
     for benchmark, grader in graders_that_ask(prepared.config.grader).items():
-        own = benchmark_questions(benchmark, prepared.questions)
-        times, timed = _times(grader, seen)
+        questions = benchmark_questions(benchmark, prepared.questions)
+        times, time_remark = _times(grader, seen)
         if seen is not None:
             cost = _cost_in_pilot(grader, seen)
-            told = f"a grade takes {cost.tokens:,} tokens of the {grader.kind}, as in {source}"
+            remark = f"a grade takes {cost.tokens:,} tokens of the {grader.kind}, as in {source}"
         else:
-            cost = _guessed_cost(own, grader, usage)
-            told = f"a grade is guessed to take {cost.tokens:,} tokens of the {grader.kind}, whose replies are short"
-        share = len(own) / len(prepared.questions)
+            cost = _guessed_cost(questions, grader, usage)
+            remark = f"a grade is guessed to take {cost.tokens:,} tokens of the {grader.kind}, whose replies are short"
+        share = len(questions) / len(prepared.questions)
         cost = Cost(round(share * cost.tokens), share * cost.usd, share * cost.gpu_seconds)
-        slowest = VerdictTimes(max(times.reply, expected.times.reply), max(share * times.each, expected.times.each))
-        expected = ExpectedGrade(expected.cost.plus(cost), slowest, (*expected.told, told, timed))
+        slowest = VerdictTimes(
+            max(times.reply, expected.times.reply), max(share * times.interval, expected.times.interval)
+        )
+        expected = ExpectedGrade(expected.cost.plus(cost), slowest, (*expected.remarks, remark, time_remark))
     return expected
 
 
@@ -63,13 +65,15 @@ def _times(grader: AskedGrader, seen: JudgeUse | None) -> tuple[VerdictTimes, st
     if seen is not None and measured:
         reply = seen.seconds / seen.answers / replies
     elif seen is not None:
-        reply = seen.completion_tokens / seen.answers / replies / GUESSED_SPEED
+        reply = seen.completion_tokens / seen.answers / replies / GUESSED_TOKENS_PER_SECOND
     else:
-        reply = max(_guessed_reply_tokens(seat) for seat in grader.seats) / GUESSED_SPEED
-    each = max(seat.replies * reply / _slots(seat) for seat in grader.seats)
+        reply = max(_guessed_reply_tokens(seat) for seat in grader.seats) / GUESSED_TOKENS_PER_SECOND
+    interval = max(seat.replies * reply / _slots(seat) for seat in grader.seats)
     at_once = ", ".join(str(_slots(seat)) for seat in grader.seats)
-    how = "takes" if measured else f"is guessed to take, at {GUESSED_SPEED:g} tokens a second,"
-    return VerdictTimes(reply, each), f"a reply of the {grader.kind} {how} {reply:.2g} s, {at_once} of them at a time"
+    verb = "takes" if measured else f"is guessed to take, at {GUESSED_TOKENS_PER_SECOND:g} tokens a second,"
+    return VerdictTimes(
+        reply, interval
+    ), f"a reply of the {grader.kind} {verb} {reply:.2g} s, {at_once} of them at a time"
 
 
 def _slots(seat: AskedGrader) -> int:
@@ -92,11 +96,13 @@ def _guessed_cost(questions: Sequence[Question], grader: AskedGrader, usage: Ans
 
 
 def _guessed_seat_cost(seat: AskedGrader, questions: Sequence[Question], answer: float) -> Cost:
-    sent = (seat.transcript(question, "") for question in questions)
-    size = float(np.mean([len(one.system.encode()) + len(one.user.encode()) for one in sent]))
+    transcripts = (seat.transcript(question, "") for question in questions)
+    size = float(
+        np.mean([len(transcript.system.encode()) + len(transcript.user.encode()) for transcript in transcripts])
+    )
     prompt = size / BYTES_PER_TOKEN + answer
     completion = _guessed_reply_tokens(seat)
-    seconds = completion / GUESSED_SPEED * gpu_share(seat.gpus, seat.host, seat.concurrency.in_flight)
+    seconds = completion / GUESSED_TOKENS_PER_SECOND * gpu_share(seat.gpus, seat.host, seat.concurrency.in_flight)
     usd = 0.0 if seat.price is None else seat.price.usd(prompt, completion)
     return Cost(round(seat.replies * (prompt + completion)), seat.replies * usd, seat.replies * seconds)
 

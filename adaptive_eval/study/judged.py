@@ -42,7 +42,7 @@ def judge_replay(seed: int, controller: Controller, truth: FloatArray, means: Fl
     result = controller.result()
     if result is None:
         raise ValueError("a replay is judged after its first look, but it has had none; raise its budget")
-    pairs = [one.verdict for one in result.comparisons]
+    pairs = [comparison.verdict for comparison in result.comparisons]
     calls = [pair for pair in pairs if pair.verdict is Verdict.RESOLVED and not pair.reversed]
     plan, rule = controller.plan, controller.plan.deciding_rule
     reference, compared = plan.objective.reference, compared_scores(plan, truth, means)
@@ -68,18 +68,19 @@ def compared_scores(plan: Plan, truth: FloatArray, means: FloatArray | None = No
     margin, bench = plan.objective.margin, plan.bench
     if margin is None:
         return truth
-    own = margin.applied(truth)
-    ahead = own - own[margin.baseline]
+    applied = margin.applied(truth)
+    ahead = applied - applied[margin.baseline]
     for label, delta in bench.gates:
         assert means is not None
         part = means[:, bench.benchmark_of == label].mean(axis=1)
         ahead = np.minimum(ahead, part - part[margin.baseline] + delta)
-    return own[margin.baseline] + ahead if bench.gates else own
+    return applied[margin.baseline] + ahead if bench.gates else applied
 
 
 def is_wrong(call: PairVerdict, truth: FloatArray, reference: float | None = None, margin: float = 0.0) -> bool:
-    """Whether a call names the worse model, or one of two equals; `reference` is the fixed value to compare with.
-    With a margin, whether it names a model that is worse by that or more."""
+    """Whether a call names the worse model, or one of two equal ones; with a margin, one that is worse by that or more.
+
+    `reference` is the fixed value to compare with."""
     other = reference if call.worse is None else truth[call.worse]
     assert other is not None
     return bool(np.sign(call.z) * (truth[call.better] - other) <= EQUAL - margin)

@@ -1,7 +1,7 @@
 """A pilot: trials of another run, or of the same one, as models and questions of the planned run.
 
-The usage of trials (tokens, USD, GPU time, seconds) is known as means by model and category, since wrong answers are
-longer: over a run only their sums matter. Seconds are log-normal around their mean, since a round waits for its last
+The usage of trials (tokens, USD, GPU time, seconds) is stored as means by model and category, since wrong answers are
+longer and only sums over a run matter. Seconds are log-normal around their mean, since a round waits for its last
 answer.
 """
 
@@ -34,13 +34,13 @@ BYTES_PER_TOKEN = 4.0
 """Bytes per token of an English prompt, according to the makers of tokenizers."""
 GUESSED_SHARE = 0.25
 """Guessed length of an answer as a share of `max_tokens`."""
-GUESSED_SPEED = 40.0
+GUESSED_TOKENS_PER_SECOND = 40.0
 """Guessed tokens per second of one answer among many on a busy server."""
-GUESSED_WRONG = 2.0
+GUESSED_WRONG_FACTOR = 2.0
 """Guessed length of a wrong answer relative to a right one."""
 GUESSED_SPREAD = 0.5
 """Standard deviation of the logarithm of an answer's seconds."""
-GUESSED_BATCH = 3600.0
+GUESSED_BATCH_SECONDS = 3600.0
 """Guessed seconds until a batch is answered: services promise a day, and most take an hour at most."""
 
 
@@ -75,23 +75,27 @@ class AnswerUsage:
 
 def guessed_lengths(weights: FloatArray) -> FloatArray:
     """(K,): lengths of answers by category, over their mean."""
-    lengths = np.where(weights == weights.max(), 1.0, GUESSED_WRONG)
+    lengths = np.where(weights == weights.max(), 1.0, GUESSED_WRONG_FACTOR)
     return np.asarray(lengths / lengths.mean())
 
 
 def guess(models: Sequence[ModelConfig], prompts: Sequence[Sequence[Prompt]], weights: FloatArray) -> AnswerUsage:
     """A guess without a pilot; nan for a model without `max_tokens`."""
-    most = np.array([model.sampling.max_tokens or np.nan for model in models], dtype=float)
-    asked = np.array([np.mean([prompt_bytes(prompt) for prompt in own]) / BYTES_PER_TOKEN for own in prompts])
-    completion = GUESSED_SHARE * most[:, None] * guessed_lengths(weights)
-    prompt_tokens = np.repeat(asked[:, None], len(weights), axis=1)
-    return AnswerUsage(prompt_tokens, completion, completion / GUESSED_SPEED, np.full(len(models), GUESSED_SPREAD))
+    max_tokens = np.array([model.sampling.max_tokens or np.nan for model in models], dtype=float)
+    prompt_sizes = np.array(
+        [np.mean([prompt_bytes(prompt) for prompt in model_prompts]) / BYTES_PER_TOKEN for model_prompts in prompts]
+    )
+    completion = GUESSED_SHARE * max_tokens[:, None] * guessed_lengths(weights)
+    prompt_tokens = np.repeat(prompt_sizes[:, None], len(weights), axis=1)
+    return AnswerUsage(
+        prompt_tokens, completion, completion / GUESSED_TOKENS_PER_SECOND, np.full(len(models), GUESSED_SPREAD)
+    )
 
 
-def request_slots(model: ModelConfig, most: int) -> int:
-    """Requests at a time; for a batch service all that there may be, which is `most`."""
+def request_slots(model: ModelConfig, max_requests: int) -> int:
+    """Requests at a time; for a batch service all that there may be, which is `max_requests`."""
     if model.batch is not None:
-        return min(model.batch.max_requests, most)
+        return min(model.batch.max_requests, max_requests)
     return model.concurrency.in_flight * len(model.replicas)
 
 
@@ -100,29 +104,31 @@ def batch_seconds(models: Sequence[ModelConfig], seen: Mapping[str, Sequence[flo
 
     `seen` has the seconds of past batches by model; a model without any gets those of the others.
     """
-    everybody = [seconds for several in seen.values() for seconds in several]
-    found, told = np.full(len(models), np.nan), dict[str, None]()
+    all_durations = [seconds for durations in seen.values() for seconds in durations]
+    expected, remarks = np.full(len(models), np.nan), dict[str, None]()
     for number, model in enumerate(models):
         if model.batch is None:
             continue
-        measured = seen.get(model.name) or everybody
+        measured = seen.get(model.name) or all_durations
         if measured:
-            found[number] = float(np.median(measured))
-            told[f"a batch is expected to be answered in {found[number] / 3600.0:.2g} h, as in the pilot"] = None
+            expected[number] = float(np.median(measured))
+            remarks[f"a batch is expected to be answered in {expected[number] / 3600.0:.2g} h, as in the pilot"] = None
         else:
-            found[number] = GUESSED_BATCH
-            told[f"a batch is guessed to be answered in {GUESSED_BATCH / 3600.0:g} h, whatever its size"] = None
-    return found, list(told)
+            expected[number] = GUESSED_BATCH_SECONDS
+            remarks[f"a batch is guessed to be answered in {GUESSED_BATCH_SECONDS / 3600.0:g} h, whatever its size"] = (
+                None
+            )
+    return expected, list(remarks)
 
 
 def measured_batch_seconds(events: Sequence[Event]) -> dict[str, list[float]]:
     """Seconds from the submission of each batch until its answers were stored, by model."""
-    taken = {event.key: event.since for event in events if isinstance(event, BatchTaken)}
-    found: dict[str, list[float]] = {}
+    submitted = {event.key: event.since for event in events if isinstance(event, BatchTaken)}
+    durations: dict[str, list[float]] = {}
     for event in events:
-        if isinstance(event, BatchEnded) and event.came and event.key in taken:
-            found.setdefault(event.model, []).append(max(event.at - taken[event.key], 0.0))
-    return found
+        if isinstance(event, BatchEnded) and event.came and event.key in submitted:
+            durations.setdefault(event.model, []).append(max(event.at - submitted[event.key], 0.0))
+    return durations
 
 
 def merge_usage(
@@ -132,22 +138,24 @@ def merge_usage(
 
     Also returns which models have their own tokens, and which their own seconds.
     """
-    _, own_tokens, own_seconds = own = measured.sums.sum(axis=2) > 0.0
-    own[0] = own_tokens
+    _, own_tokens, own_seconds = has_usage = measured.sums.sum(axis=2) > 0.0
+    has_usage[0] = own_tokens
     others = otherwise.prompt_tokens, otherwise.completion_tokens, otherwise.seconds
-    each = zip(measured.sums, own, others, strict=True)
-    prompt_tokens, completion_tokens, seconds = (_fill_means(measured.trials, *one) for one in each)
+    columns = zip(measured.sums, has_usage, others, strict=True)
+    prompt_tokens, completion_tokens, seconds = (_fill_means(measured.trials, *column) for column in columns)
     spread = np.where(own_seconds & np.isfinite(measured.log_spread), measured.log_spread, otherwise.log_spread)
     return AnswerUsage(prompt_tokens, completion_tokens, seconds, spread), own_tokens, own_seconds
 
 
-def _fill_means(trials: FloatArray, sums: FloatArray, own: NDArray[np.bool_], otherwise: FloatArray) -> FloatArray:
+def _fill_means(
+    trials: FloatArray, sums: FloatArray, has_usage: NDArray[np.bool_], otherwise: FloatArray
+) -> FloatArray:
     """Means by model and category; a category without answers gets the mean of all the model's answers."""
-    if not own.any():
+    if not has_usage.any():
         return otherwise
-    pooled = _means(sums[own].sum(axis=0), trials[own].sum(axis=0))
-    each = _means(sums, trials)
-    return np.where(own[:, None], each, pooled)
+    pooled = _means(sums[has_usage].sum(axis=0), trials[has_usage].sum(axis=0))
+    means = _means(sums, trials)
+    return np.where(has_usage[:, None], means, pooled)
 
 
 def _means(sums: FloatArray, trials: FloatArray) -> FloatArray:
@@ -162,12 +170,14 @@ def cost_table(
 
     Models that share their servers share the time of these.
     """
-    columns = (np.nan_to_num(each).tolist() for each in (usage.prompt_tokens, usage.completion_tokens, usage.seconds))
+    columns = (
+        np.nan_to_num(column).tolist() for column in (usage.prompt_tokens, usage.completion_tokens, usage.seconds)
+    )
     rows = zip(models, *columns, strict=True)
     costs = []
-    for model, *own in rows:
+    for model, *model_usage in rows:
         cost = partial(usage_cost, model, concurrent_answers=_concurrent_answers(model, models))
-        costs.append(tuple(cost(*used).plus(grade) for used in zip(*own, strict=True)))
+        costs.append(tuple(cost(*used).plus(grade) for used in zip(*model_usage, strict=True)))
     return tuple(costs)
 
 
@@ -179,7 +189,7 @@ def _concurrent_answers(model: ModelConfig, models: Sequence[ModelConfig]) -> in
 
 
 OTHERS = "others"
-SHOWN = 3
+MAX_SHOWN = 3
 """Names or differences listed in one sentence."""
 
 
@@ -216,11 +226,11 @@ def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
         grading = reader.judge_use()
     _require_same_rubric(directory, header, prepared)
     models, questions = prepared.models, tuple(question.id for question in prepared.questions)
-    known, roster = _matching(directory, graded, prepared.roster), prepared.roster
-    places = [(roster.models.position(use.model), roster.questions.position(use.question)) for use in known]
+    matched, roster = _matching(directory, graded, prepared.roster), prepared.roster
+    places = [(roster.models.position(use.model), roster.questions.position(use.question)) for use in matched]
     model, question = np.array(places, dtype=np.intp).T
-    trial, category = np.array([(use.trial, use.category) for use in known], dtype=np.intp).T
-    used = np.array([(use.prompt_tokens, use.completion_tokens, use.latency) for use in known], dtype=float)
+    trial, category = np.array([(use.trial, use.category) for use in matched], dtype=np.intp).T
+    used = np.array([(use.prompt_tokens, use.completion_tokens, use.latency) for use in matched], dtype=float)
     categories = prepared.plan.bench.categories
     if category.max() >= categories:
         raise ConfigError(
@@ -241,7 +251,9 @@ def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
         batches=measured_batch_seconds(events),
         grading=grading,
         start_seconds=_start_seconds(events),
-        held_gpu_seconds=sum(held[models[one]].gpu_seconds for one in prepared.config.launched if models[one] in held),
+        held_gpu_seconds=sum(
+            held[models[index]].gpu_seconds for index in prepared.config.launched if models[index] in held
+        ),
     )
 
 
@@ -263,15 +275,15 @@ def _matching(directory: Path, graded: Sequence[TrialFacts], roster: Roster) -> 
     """The trials of planned models on planned questions."""
     if not graded:
         raise ConfigError(f"the pilot {directory} has no graded trial; give a run that has some, or plan without one")
-    known = [use for use in graded if (use.model, use.question) in roster]
-    if not known:
-        what = "model" if not any(use.model in roster.models for use in graded) else "question"
-        theirs = sorted({getattr(use, what) for use in graded})
+    matched = [use for use in graded if (use.model, use.question) in roster]
+    if not matched:
+        kind = "model" if not any(use.model in roster.models for use in graded) else "question"
+        pilot_names = sorted({getattr(use, kind) for use in graded})
         raise ConfigError(
-            f"the pilot {directory} has no {what} of the configuration, but {first_few(theirs, SHOWN)}; models are "
-            "matched by name, questions by id"
+            f"the pilot {directory} has no {kind} of the configuration, but {first_few(pilot_names, MAX_SHOWN)}; "
+            "models are matched by name, questions by id"
         )
-    return known
+    return matched
 
 
 def measure(cell: NDArray[np.intp], used: FloatArray, shape: tuple[int, int]) -> MeasuredUsage:
@@ -290,15 +302,15 @@ def measure(cell: NDArray[np.intp], used: FloatArray, shape: tuple[int, int]) ->
 
 def _missing_in_pilot(counts: NDArray[np.int64], models: Sequence[str], questions: Sequence[str]) -> list[str]:
     """Sentences on models and questions that the pilot lacks."""
-    told = []
-    for what, names, axes in (("models", models, (1, 2)), ("questions", questions, (0, 2))):
-        missing = [name for name, there in zip(names, counts.sum(axis=axes).tolist(), strict=True) if not there]
+    remarks = []
+    for kind, names, axes in (("models", models, (1, 2)), ("questions", questions, (0, 2))):
+        missing = [name for name, trials in zip(names, counts.sum(axis=axes).tolist(), strict=True) if not trials]
         if missing:
-            told.append(
-                f"{len(missing)} of {len(names)} {what} are not in the pilot ({first_few(missing, SHOWN)}): drawn as "
-                f"the pilot's {what} vary"
+            remarks.append(
+                f"{len(missing)} of {len(names)} {kind} are not in the pilot ({first_few(missing, MAX_SHOWN)}): drawn "
+                f"as the pilot's {kind} vary"
             )
-    return told
+    return remarks
 
 
 def _differences_from_pilot(then: RunHeader, now: RunHeader) -> list[str]:
@@ -317,10 +329,12 @@ def _differences_from_pilot(then: RunHeader, now: RunHeader) -> list[str]:
         ),
         *differences(then.meaning.get("grader"), now.meaning["grader"], "grader"),
     ]
-    told = [f"the pilot was asked or graded otherwise: {first_few(list(map(str, changes)), SHOWN)}"] if changes else []
+    remarks = (
+        [f"the pilot was asked or graded otherwise: {first_few(list(map(str, changes)), MAX_SHOWN)}"] if changes else []
+    )
     if any(then.questions[key].get(OTHERS) != now.questions[key].get(OTHERS) for key in shared):
-        told.append("the pilot's answers were compared with other answers than the run's will be")
-    return told
+        remarks.append("the pilot's answers were compared with other answers than the run's will be")
+    return remarks
 
 
 def _omit_others(question: Json) -> Json:

@@ -71,9 +71,9 @@ class OutcomeSource:
         """The source with its questions in a random order."""
         return self._pick(np.arange(len(self.models)), rng.permutation(len(self.questions)))
 
-    def best(self, most: int) -> "OutcomeSource":
-        """The `most` models with the highest true scores, best first."""
-        return self._pick(np.argsort(-self.truth, kind="stable")[:most], np.arange(len(self.questions)))
+    def best(self, number: int) -> "OutcomeSource":
+        """The `number` models with the highest true scores, best first."""
+        return self._pick(np.argsort(-self.truth, kind="stable")[:number], np.arange(len(self.questions)))
 
     def _pick(self, models: NDArray[np.intp], questions: NDArray[np.intp]) -> "OutcomeSource":
         """The source with these models and questions, in this order."""
@@ -132,16 +132,16 @@ class PreparedReplay:
 
 
 def prepare_replay(
-    what: str, config: Path | None, overrides: Sequence[str], array: str | None, top: int | None
+    source_name: str, config: Path | None, overrides: Sequence[str], array: str | None, top: int | None
 ) -> PreparedReplay:
     """Read the recording and the configuration; raises `ConfigError`.
 
-    `what` is a world's name, the path of an .npz file with outcomes in `array` (R by default), or a run directory; of
-    its models the `top` best ones are kept.
+    `source_name` is a world's name, the path of an .npz file with outcomes in `array` (R by default), or a run
+    directory. With `top`, only that many of the best models are kept.
     """
-    drawn_from = _open_outcomes(what, array)
+    drawn_from = _open_outcomes(source_name, array)
     decisions = load_decisions(config, overrides, drawn_from.models)
-    source = _source(drawn_from, what, decisions, config)
+    source = _source(drawn_from, source_name, decisions, config)
     if top is not None:
         source = source.best(top)
         decisions = load_decisions(config, overrides, source.models)  # may name omitted models
@@ -149,32 +149,36 @@ def prepare_replay(
     return PreparedReplay(source, plan_on(source.bench, decisions, source.models), decisions)
 
 
-def _open_outcomes(what: str, array: str | None) -> World | Recording:
+def _open_outcomes(name: str, array: str | None) -> World | Recording:
     """The world, file or run of this name."""
-    path = Path(what)
-    if what in WORLDS:
+    path = Path(name)
+    if name in WORLDS:
         if array is not None:
-            raise ConfigError(f"--array names an array of a file, but {what} is a world; write ./{what} for a file")
-        return WORLDS[what]()
+            raise ConfigError(f"--array names an array of a file, but {name} is a world; write ./{name} for a file")
+        return WORLDS[name]()
     if not path.exists():
-        mend = did_you_mean(what, WORLDS, f"the worlds are {', '.join(WORLDS)}")
-        raise ConfigError(f"{what} is neither a file, nor a run, nor a world; {mend}")
+        hint = did_you_mean(name, WORLDS, f"the worlds are {', '.join(WORLDS)}")
+        raise ConfigError(f"{name} is neither a file, nor a run, nor a world; {hint}")
     if path.is_dir():
         if array is not None:
-            raise ConfigError(f"--array names an array of a file, but {what} is a run; leave it out")
+            raise ConfigError(f"--array names an array of a file, but {name} is a run; leave it out")
         return recording_of_run(path)
     if path.suffix in (".yaml", ".yml"):
-        mend = f"name an .npz file, a run or a world, and give this with --config {what}"
-        raise ConfigError(f"{what} is a configuration, which has no outcomes; {mend}")
+        hint = f"name an .npz file, a run or a world, and give this with --config {name}"
+        raise ConfigError(f"{name} is a configuration, which has no outcomes; {hint}")
     return read_recording(path, array)
 
 
-def _source(drawn_from: World | Recording, what: str, decisions: Decisions, config: Path | None) -> OutcomeSource:
+def _source(drawn_from: World | Recording, name: str, decisions: Decisions, config: Path | None) -> OutcomeSource:
     if isinstance(drawn_from, World):
         return OutcomeSource(drawn_from.name, drawn_from.models, drawn_from.questions, drawn_from.w, drawn_from.p)
-    own = drawn_from.weights if config is None else None
-    weights = own if own is not None else np.array(open_rubric(decisions.rubric).weights, dtype=float)
-    path = Path(what)
+    recorded_weights = drawn_from.weights if config is None else None
+    weights = (
+        recorded_weights
+        if recorded_weights is not None
+        else np.array(open_rubric(decisions.rubric).weights, dtype=float)
+    )
+    path = Path(name)
     return source_of_recording(drawn_from, path.name if path.is_dir() else path.stem, weights)
 
 
@@ -182,8 +186,8 @@ def _require_countable(budget: BudgetConfig) -> None:
     """Raise `ConfigError` for a cap on something that a replay lacks, since it would have no effect."""
     for name in ("tokens", "usd", "gpu_hours", "wall_time"):
         if getattr(budget, name) is not None:
-            why = "whose trials have no tokens and no price, and take no time of their own"
-            raise ConfigError(f"budget.{name} cannot be kept in a replay, {why}; --set budget.{name}=null")
+            reason = "whose trials have no tokens and no price, and take no time of their own"
+            raise ConfigError(f"budget.{name} cannot be kept in a replay, {reason}; --set budget.{name}=null")
 
 
 def perform_replay(
@@ -209,12 +213,12 @@ def replay_results(controller: Controller, source: OutcomeSource, decisions: Dec
         name=source.name,
         models=source.models,
         questions=source.questions,
-        drawn=tuple(one.drawn for one in answers),
+        drawn=tuple(facts.drawn for facts in answers),
         created=now,
         decisions=decisions.stated(),
     )
     arrived = controller.arrived.sum(axis=(1, 2)).tolist()
-    usages = [TrialUsage(trials=trials, watch=one.watch) for trials, one in zip(arrived, answers, strict=True)]
+    usages = [TrialUsage(trials=trials, watch=facts.watch) for trials, facts in zip(arrived, answers, strict=True)]
     snapshot = take_snapshot(subject, controller, usages, elapsed=0.0, now=now, stopped=False)
     if snapshot is None:
         return None
@@ -228,13 +232,17 @@ def _equal_grades_caution(source: OutcomeSource) -> Iterator[Caution]:
     if source.counts is None or source.answers is not None:
         return
     trials = source.counts.sum(axis=-1)
-    for name, counts, each in zip(source.models, source.counts, trials, strict=True):
-        pairs = int((each // 2).sum())
-        if pairs >= MIN_PAIRS and (counts.max(axis=-1) == each).all() and np.count_nonzero(counts.any(axis=0)) > 1:
+    for name, counts, per_question in zip(source.models, source.counts, trials, strict=True):
+        pairs = int((per_question // 2).sum())
+        if (
+            pairs >= MIN_PAIRS
+            and (counts.max(axis=-1) == per_question).all()
+            and np.count_nonzero(counts.any(axis=0)) > 1
+        ):
             text = (
-                f"all trials of each question have one and the same grade ({int(each.sum()):,} trials of {len(each)} "
-                "questions), as if one answer had been counted many times: either a server ignores the seed, or the "
-                "model is sure of each answer; grades alone cannot tell which"
+                f"all trials of each question have one and the same grade ({int(per_question.sum()):,} trials of "
+                f"{len(per_question)} questions), as if one answer had been counted many times: either a server "
+                "ignores the seed, or the model is sure of each answer; grades alone cannot tell which"
             )
             yield Caution("repeats_unclear", name, text)
 

@@ -16,7 +16,7 @@ from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.timed import NO_VERDICTS, Timeline, VerdictTimes
 from scorio.moments import FloatArray, IntArray
 
-BOUNDLESS = 10**9
+UNCAPPED_FACTOR = 10**9
 """A factor that disables any cap."""
 TINY = float(np.finfo(float).tiny)
 CAPS = tuple(field.name for field in fields(Budget))
@@ -24,7 +24,9 @@ CAPS = tuple(field.name for field in fields(Budget))
 
 def uncapped(budget: Budget) -> Budget:
     """The budget with caps that no run reaches: without them trials would have another price unit."""
-    return replace(budget, **{name: cap * BOUNDLESS for name in CAPS if (cap := getattr(budget, name)) is not None})
+    return replace(
+        budget, **{name: cap * UNCAPPED_FACTOR for name in CAPS if (cap := getattr(budget, name)) is not None}
+    )
 
 
 NO_SERVERS: Mapping[int, float] = {}
@@ -85,8 +87,8 @@ class Scenario:
     """Facts about the run for its plan, except the budget."""
 
     def plan(self, budget: Budget) -> Plan:
-        """The run's plan with this budget, less the time that has passed."""
+        """The run's plan with this budget, minus the time that has passed."""
         spent = {"wall_seconds": self.elapsed, "held_gpu_seconds": self.held_before}
-        left = {name: max(cap - used, TINY) for name, used in spent.items() if (cap := getattr(budget, name))}
-        facts = self.facts._replace(budget=replace(budget, **left))
+        caps_left = {name: max(cap - used, TINY) for name, used in spent.items() if (cap := getattr(budget, name))}
+        facts = self.facts._replace(budget=replace(budget, **caps_left))
         return plan_on(self.bench, self.decisions, self.names, facts)

@@ -1,6 +1,6 @@
 """Simulated servers in simulated time: slots, first come first served, and models that take turns on the same slots.
 
-Nothing really waits. A trial's time is that of a server with all slots in use, and the same with fewer.
+Nothing waits in real time. A trial takes as long as on a server with all slots in use, also with fewer.
 
 If models share places, a place serves one model until everything issued for it has ended. Then, after a swap, it serves
 the next model in a circle that has trials waiting and is served nowhere; or else, as a further replica, one with more
@@ -73,10 +73,10 @@ class Engine:
 
     def serve(self, load: TrialLoad, now: float) -> None:
         """Place each trial in the slot that is free first."""
-        self._loads = [one for one in self._loads if one.end > now or one is load]
+        self._loads = [queued for queued in self._loads if queued.end > now or queued is load]
         self._loads += [load] * (load not in self._loads)
-        coming = np.isposinf(load.begins)  # others began earlier, in another turn
-        load.begins[coming], load.ends[coming] = place_trials(self._free, load.seconds[coming], now)
+        not_begun = np.isposinf(load.begins)  # others began earlier, in another turn
+        load.begins[not_begun], load.ends[not_begun] = place_trials(self._free, load.seconds[not_begun], now)
         self._note_times(load, now)
 
     def waiting(self, now: float) -> int:
@@ -93,16 +93,16 @@ class Engine:
 
     def withdraw(self, now: float) -> list[TrialLoad]:
         """Take back trials that have not begun; returns their loads."""
-        self._loads = [one for one in self._loads if one.end > now]
+        self._loads = [queued for queued in self._loads if queued.end > now]
         running = [load.ends[(load.begins <= now) & (load.ends > now)] for load in self._loads]
         busy = np.sort(np.concatenate([np.zeros(0), *running])).tolist()
         self._free = [now] * (self._slots - len(busy)) + busy
-        left = [load for load in self._loads if (load.begins > now).any()]
+        withdrawn = [load for load in self._loads if (load.begins > now).any()]
         self.over = now
         for load in self._loads:
             load.ends[load.begins > now] = load.begins[load.begins > now] = math.inf
             self._note_times(load, now)
-        return left
+        return withdrawn
 
     def narrow(self, slots: int) -> None:
         """Remove the slots that are free first, once everything has begun."""
@@ -136,7 +136,7 @@ class _SimulatedPlace:
     model: int | None = None
     ready: float = 0.0
     """When its latest swap is over."""
-    had: frozenset[int] = frozenset()
+    served_before: frozenset[int] = frozenset()
     """The models that were served there before."""
     joins: bool = False
     """Whether it is becoming a further replica of its model."""
@@ -195,12 +195,12 @@ class SimulatedHost:
         """Pause or resume the trials of a model that have not begun; returns whether that changes anything."""
         if paused == (model in self._paused):
             return False
-        own = [load for load in self.loads if load.model == model and load.parked != paused and load.end > now]
-        for load in own:
+        loads = [load for load in self.loads if load.model == model and load.parked != paused and load.end > now]
+        for load in loads:
             load.parked = paused
         if not paused:
             self._paused.remove(model)
-            for load in own:
+            for load in loads:
                 self._serve(load, now)
             return True
         self._paused.add(model)
@@ -227,8 +227,8 @@ class SimulatedHost:
                 self._begin(model, at)
             return
         self._leave(place, at)
-        seconds = self._wake_seconds if model in place.had else self._swap_seconds
-        place.model, place.ready, place.had = model, at + seconds, place.had | {model}
+        seconds = self._wake_seconds if model in place.served_before else self._swap_seconds
+        place.model, place.ready, place.served_before = model, at + seconds, place.served_before | {model}
         self.swaps.append(Swap(model, at, seconds, (self.models[0], self._places.index(place))))
         if model in self._engines:
             place.joins = True
@@ -272,8 +272,8 @@ class SimulatedHost:
         engine = self._engines.get(model)
         if engine is None:
             return False
-        coming = sum(one.model == model and one.ready > now for one in self._places)
-        return engine.waiting(now) >= (coming + 1) * self._slots
+        joining = sum(place.model == model and place.ready > now for place in self._places)
+        return engine.waiting(now) >= (joining + 1) * self._slots
 
     def _circle(self, now: int | None) -> Iterator[int]:
         """All models, starting after the given one."""

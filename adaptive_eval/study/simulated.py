@@ -22,7 +22,7 @@ from adaptive_eval.study.timed import ServiceTimes, Timeline, drive_in_time
 from scorio.moments import FloatArray, IntArray
 
 DECIDED = (Verdict.RESOLVED, Verdict.TIED)
-STEPS = 1000
+TIME_STEPS = 1000
 """Moments of a run among which the one is found where a cap on GPU time ends it."""
 
 
@@ -58,7 +58,7 @@ class SimulatedRun(NamedTuple):
     @property
     def decided(self) -> int:
         """Number of comparisons that are resolved or tied."""
-        return sum(one.verdict in DECIDED for one in self.comparisons)
+        return sum(comparison.verdict in DECIDED for comparison in self.comparisons)
 
 
 def simulate_run(
@@ -89,7 +89,7 @@ def simulate_run(
     def used(share: float) -> float:
         return served.held_gpu_seconds(timeline, share * timeline.seconds) + share * of_requests
 
-    share = bisect_left(range(STEPS), held, key=lambda step: used(step / STEPS)) / STEPS
+    share = bisect_left(range(TIME_STEPS), held, key=lambda step: used(step / TIME_STEPS)) / TIME_STEPS
     ends = replace(plan.budget, wall_seconds=share * timeline.seconds + TINY, held_gpu_seconds=None)
     run = simulate_run(replace(plan, budget=ends), chances, served, seed)
     return run._replace(reason=str(Reason.GPU_TIME), gpu_seconds=held)
@@ -174,14 +174,15 @@ def _drive(
     return drive_in_time(controller, tape, times, served.slots, shared, costs, verdicts=verdicts, recorded=recorded)
 
 
-def _paid(told: IntArray, recorded: IntArray | None, timeline: Timeline | None = None) -> IntArray:
-    """Counts (L, K) of recorded trials, wanted or not, plus those that servers were asked for. Without a timeline the
-    latter are all that were `told` (L, M, K)."""
-    asked = told.sum(axis=1) if timeline is None else timeline.asked
+def _paid(told_counts: IntArray, recorded: IntArray | None, timeline: Timeline | None = None) -> IntArray:
+    """Counts (L, K) of all recorded trials, plus those that were requested from servers.
+
+    Without a timeline the latter are all trials in `told_counts` (L, M, K)."""
+    asked = told_counts.sum(axis=1) if timeline is None else timeline.asked
     if recorded is not None:
-        told_of_them = np.arange(recorded.shape[2]) < told.sum(axis=2)[..., None]
-        beside = recorded if timeline is not None else np.where(told_of_them, -1, recorded)
-        asked = asked + count_outcomes(beside, told.shape[-1]).sum(axis=1)
+        is_told = np.arange(recorded.shape[2]) < told_counts.sum(axis=2)[..., None]
+        others = recorded if timeline is not None else np.where(is_told, -1, recorded)
+        asked = asked + count_outcomes(others, told_counts.shape[-1]).sum(axis=1)
     return asked
 
 
@@ -199,9 +200,9 @@ def _service_times(served: ServiceCosts, plan: Plan, rng: np.random.Generator) -
     """Seconds of trials, log-normal around their means. Unknown means are those of other models or arbitrary, since
     only ratios matter for the answers asked ahead."""
     spread = served.usage.log_spread[:, None]
-    means, known = served.usage.seconds, np.isfinite(served.usage.seconds)
-    others = (means[known].mean() if known.any() else 1.0) * guessed_lengths(plan.bench.weights)
-    medians = np.where(known, means, others) * np.exp(-(spread**2) / 2.0)
+    means, is_known = served.usage.seconds, np.isfinite(served.usage.seconds)
+    guessed = (means[is_known].mean() if is_known.any() else 1.0) * guessed_lengths(plan.bench.weights)
+    medians = np.where(is_known, means, guessed) * np.exp(-(spread**2) / 2.0)
     factors = Layers[float](_factors(spread, plan.bench.questions, rng))
     return lambda trials, categories: np.asarray(medians[trials.model, categories] * factors.look_up(trials))
 

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from adaptive_eval.core import Budget, Plan
-from adaptive_eval.core.stack import MOST_CELLS, can_stand_side_by_side
+from adaptive_eval.core.stack import MAX_CELLS, can_stand_side_by_side
 from adaptive_eval.study.scenario import Scenario, uncapped
 from adaptive_eval.study.simulated import SimulatedRun, simulate_run, simulate_side_by_side
 from adaptive_eval.study.types import median_range
@@ -26,9 +26,9 @@ from scorio.moments import FloatArray
 
 END = 0.1
 """The quantiles at which the interval ends."""
-KNOWN_TO = 0.10
+MAX_END_ERROR = 0.10
 """Final standard error of the ends of the interval, as a share of the median."""
-CHANCE_TO = 0.06
+MAX_CHANCE_ERROR = 0.06
 """Final standard error of the chance to reach the objective."""
 END_ERROR = float(np.sqrt(END * (1.0 - END)) / (np.exp(-(ndtri(END) ** 2) / 2.0) / np.sqrt(2.0 * np.pi)))
 
@@ -37,7 +37,7 @@ def is_precise(runs: Sequence[SimulatedRun]) -> bool:
     """Whether the interval of trials and the chance to reach the objective are precise enough."""
     trials = np.array([run.trials for run in runs], dtype=float)
     error = END_ERROR * trials.std(ddof=1) / np.sqrt(len(trials))
-    return bool(error <= KNOWN_TO * np.median(trials)) and chance_error(runs) <= CHANCE_TO
+    return bool(error <= MAX_END_ERROR * np.median(trials)) and chance_error(runs) <= MAX_CHANCE_ERROR
 
 
 def chance_error(runs: Sequence[SimulatedRun]) -> float:
@@ -47,11 +47,11 @@ def chance_error(runs: Sequence[SimulatedRun]) -> float:
     return float(np.sqrt(share * (1.0 - share) / number))
 
 
-STOPS = (3, 10, 20, 30, 40, 60, 80)
+CHECKPOINTS = (3, 10, 20, 30, 40, 60, 80)
 """Numbers of worlds after which figures are shown, the first at once."""
-FIRST = 20
+MIN_WORLDS = 20
 """Worlds before the first check whether they are enough."""
-TIMED = 20
+TIMED_WORLDS = 20
 """Worlds with timed runs, if timing changes no trials: times vary less between worlds than trials do."""
 
 
@@ -87,19 +87,21 @@ def simulate_all(
     """The runs of the forecast, with the run's own budget and without, in as many of the worlds as needed."""
     need = uncapped(budget)
     budgets = [need] if budget == need else [need, budget]
-    work = _Workload(scenario, worlds, _Progress(len(worlds) * len(budgets), watch))
-    for end in [at for at in STOPS if at < len(worlds)] + [len(worlds)]:
-        work.do(budgets, end)
-        work.progress.show(work.runs[need])
-        if end >= FIRST and all(map(is_precise, work.runs.values())):
+    workload = _Workload(scenario, worlds, _Progress(len(worlds) * len(budgets), watch))
+    for end in [stop for stop in CHECKPOINTS if stop < len(worlds)] + [len(worlds)]:
+        workload.do(budgets, end)
+        workload.progress.show(workload.runs[need])
+        if end >= MIN_WORLDS and all(map(is_precise, workload.runs.values())):
             break
     *_, configured = budgets
     margin = scenario.plan(need).objective.margin
-    alike = [] if margin is None else [np.broadcast_to(one[margin.baseline], one.shape) for one in worlds[:end]]
-    work.progress.expect(len(alike))
-    equal = _Workload(scenario, alike, work.progress)
-    equal.do([configured], len(alike))
-    return Simulations(work.runs, need, None if budget == need else budget, end, equal.runs[configured])
+    equal_worlds = (
+        [] if margin is None else [np.broadcast_to(world[margin.baseline], world.shape) for world in worlds[:end]]
+    )
+    workload.progress.expect(len(equal_worlds))
+    equal = _Workload(scenario, equal_worlds, workload.progress)
+    equal.do([configured], len(equal_worlds))
+    return Simulations(workload.runs, need, None if budget == need else budget, end, equal.runs[configured])
 
 
 class _Workload:
@@ -125,19 +127,19 @@ class _Workload:
         """The number of first worlds whose runs cannot be simulated side by side."""
         if not can_stand_side_by_side(plan):
             return len(self._worlds)
-        return TIMED if self._scenario.served.usage.knows_seconds else 0
+        return TIMED_WORLDS if self._scenario.served.usage.knows_seconds else 0
 
     def _split(self, worlds: range) -> Iterator[range]:
         """Split the worlds into the fewest parts of equal size that can be simulated side by side."""
         bench = self._scenario.bench
-        parts = math.ceil(len(worlds) / max(MOST_CELLS // (bench.models * bench.questions), 1))
+        parts = math.ceil(len(worlds) / max(MAX_CELLS // (bench.models * bench.questions), 1))
         for part in range(parts):
             yield worlds[len(worlds) * part // parts : len(worlds) * (part + 1) // parts]
 
     def _simulate(self, plan: Plan, world: int) -> SimulatedRun:
         """One run; answers arrive one by one where what is asked ahead depends on their times."""
         scenario = self._scenario
-        timed = plan.pace.held or (world < TIMED and scenario.served.usage.knows_seconds)
+        timed = plan.pace.dedicated_servers or (world < TIMED_WORLDS and scenario.served.usage.knows_seconds)
         run = simulate_run(plan, self._worlds[world], scenario.served, (scenario.seed, world), timed=timed)
         self.progress.count(1)
         return run
@@ -156,16 +158,16 @@ class _Progress:
     def __init__(self, expected: int, watch: OnForecastProgress) -> None:
         self._expected, self._watch = expected, watch
         self._done, self._share = 0, 0.0
-        self._found = ""
+        self._figures = ""
 
     def count(self, runs: int) -> None:
         """Count runs that were simulated."""
         self._done += runs
         self._share = max(self._share, min(self._done / self._expected, 1.0))
-        self._tell()
+        self._report()
 
-    def _tell(self, *, at_once: bool = False) -> None:
-        self._watch(self._share, f"{self._done:,} simulated runs{self._found}", at_once=at_once)
+    def _report(self, *, at_once: bool = False) -> None:
+        self._watch(self._share, f"{self._done:,} simulated runs{self._figures}", at_once=at_once)
 
     def expect(self, jobs: int) -> None:
         """Set the number of jobs still to come."""
@@ -174,6 +176,6 @@ class _Progress:
 
     def show(self, runs: Sequence[SimulatedRun]) -> None:
         """Show the first figures, and better ones after more worlds."""
-        trials, first = median_range([run.trials for run in runs]), not self._found
-        self._found = f"; trials {trials.median:,.0f} ({trials.low:,.0f} .. {trials.high:,.0f}) in {len(runs)} worlds"
-        self._tell(at_once=first)
+        trials, first = median_range([run.trials for run in runs]), not self._figures
+        self._figures = f"; trials {trials.median:,.0f} ({trials.low:,.0f} .. {trials.high:,.0f}) in {len(runs)} worlds"
+        self._report(at_once=first)

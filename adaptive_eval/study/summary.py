@@ -48,7 +48,9 @@ def smallest_differences(
     """The smallest differences that these runs could detect; `chances` (L, M, K) of the worlds are for delta."""
     if not plan.objective.compares:
         return SmallestDifferences(None, None, None)
-    compared = [(one.gap, one.verdict == Verdict.RESOLVED) for run in runs for one in run.comparisons]
+    compared = [
+        (comparison.gap, comparison.verdict == Verdict.RESOLVED) for run in runs for comparison in run.comparisons
+    ]
     if not compared:
         return SmallestDifferences(None, None, None)
     gaps, called = np.array(compared, dtype=float).T
@@ -115,7 +117,7 @@ def _equals(sigma: float, information: float) -> Evidence:
     )
 
 
-MOST_UNDECIDED = 10
+MAX_UNDECIDED = 10
 HOUR = 3600.0
 
 
@@ -134,8 +136,8 @@ def summarise(
     within = simulated.runs[simulated.configured]
     plan = scenario.plan(simulated.configured)
     gaps = -np.diff(-np.sort(-truth, axis=1), axis=1).ravel()
-    known, margin = _known_costs(scenario, prepared), prepared.plan.objective.margin
-    fixed = _fixed(scenario, worlds, prepared.plan.trials.max, known)
+    known_costs, margin = _known_costs(scenario, prepared), prepared.plan.objective.margin
+    fixed = _fixed(scenario, worlds, prepared.plan.trials.max, known_costs)
     alone = fixed["seconds"]
     return Forecast(
         format=FORMAT,
@@ -149,11 +151,11 @@ def summarise(
         models=prepared.models,
         scores=tuple(median_range(column) for column in truth.T),
         gap=median_range(gaps) if len(gaps) else Range(0.0, 0.0, 0.0),
-        equal=_outlook(simulated.equal, scenario, known, margin) if simulated.equal else None,
-        need=_outlook(simulated.runs[simulated.need], scenario, known, margin),
-        capped=None if simulated.capped is None else _outlook(within, scenario, known, margin),
-        spent=_spent(scenario, known),
-        grading=_grade_costs(within, grade, scenario, known),
+        equal=_outlook(simulated.equal, scenario, known_costs, margin) if simulated.equal else None,
+        need=_outlook(simulated.runs[simulated.need], scenario, known_costs, margin),
+        capped=None if simulated.capped is None else _outlook(within, scenario, known_costs, margin),
+        spent=_spent(scenario, known_costs),
+        grading=_grade_costs(within, grade, scenario, known_costs),
         fixed=fixed,
         times_as_long=float(np.nanmedian([run.seconds for run in within])) / alone if alone else None,
         undecided=_undecided(within, scenario.names),
@@ -162,11 +164,11 @@ def summarise(
 
 
 def _outlook(
-    runs: Sequence[SimulatedRun], scenario: Scenario, known: Mapping[str, bool], margin: Margin | None
+    runs: Sequence[SimulatedRun], scenario: Scenario, known_costs: Mapping[str, bool], margin: Margin | None
 ) -> Outlook:
     ended = Counter(run.reason for run in runs)
     return Outlook(
-        costs=_costs(runs, scenario, known),
+        costs=_costs(runs, scenario, known_costs),
         reached=float(np.mean([run.reached for run in runs])),
         decided=median_range([run.decided for run in runs]),
         comparisons=max(len(run.comparisons) for run in runs),
@@ -178,9 +180,9 @@ def _outlook(
 def _gate(runs: Sequence[SimulatedRun], margin: Margin) -> dict[str, float]:
     """The share of each outcome of a gate, over all models and runs."""
     called = [
-        UNDECIDED if one.verdict != Verdict.RESOLVED else FAIL if one.better == margin.baseline else PASS
+        UNDECIDED if comparison.verdict != Verdict.RESOLVED else FAIL if comparison.better == margin.baseline else PASS
         for run in runs
-        for one in run.comparisons
+        for comparison in run.comparisons
     ]
     return {outcome: called.count(outcome) / max(len(called), 1) for outcome in (PASS, FAIL, UNDECIDED)}
 
@@ -188,7 +190,10 @@ def _gate(runs: Sequence[SimulatedRun], margin: Margin) -> dict[str, float]:
 def _known_costs(scenario: Scenario, prepared: PreparedRun) -> dict[str, bool]:
     """Whether tokens, usd, gpu_hours and seconds are known from the configuration and the usage, by name."""
     usage = scenario.served.usage
-    paid = {of: any(getattr(one, of) is not None for one in paid_servers(prepared.config)) for of in ("price", "gpus")}
+    paid = {
+        attribute: any(getattr(server, attribute) is not None for server in paid_servers(prepared.config))
+        for attribute in ("price", "gpus")
+    }
     return {
         "tokens": usage.knows_tokens,
         "usd": usage.knows_tokens and paid["price"],
@@ -197,77 +202,82 @@ def _known_costs(scenario: Scenario, prepared: PreparedRun) -> dict[str, bool]:
     }
 
 
-def _part_costs(known: Mapping[str, bool], tokens: float, usd: float, gpu_seconds: float) -> dict[str, float | None]:
+def _part_costs(
+    known_costs: Mapping[str, bool], tokens: float, usd: float, gpu_seconds: float
+) -> dict[str, float | None]:
     """Costs of a part of the run by their names in the format; None if unknown."""
     costs = {"tokens": tokens, "usd": usd, "gpu_hours": gpu_seconds / HOUR}
-    return {name: cost if known[name] else None for name, cost in costs.items()}
+    return {name: cost if known_costs[name] else None for name, cost in costs.items()}
 
 
-def _range(known: bool, values: Iterable[float]) -> Range | None:
+def _range(is_known: bool, values: Iterable[float]) -> Range | None:
     """The range of a cost over the runs for which it was computed: not every run was timed."""
-    return median_range([value for value in values if not np.isnan(value)]) if known else None
+    return median_range([value for value in values if not np.isnan(value)]) if is_known else None
 
 
-def _costs(runs: Sequence[SimulatedRun], scenario: Scenario, known: Mapping[str, bool]) -> Costs:
+def _costs(runs: Sequence[SimulatedRun], scenario: Scenario, known_costs: Mapping[str, bool]) -> Costs:
     return Costs(
         trials=median_range([run.trials for run in runs]),
-        tokens=_range(known["tokens"], (run.tokens for run in runs)),
-        usd=_range(known["usd"], (run.usd for run in runs)),
-        gpu_hours=_range(known["gpu_hours"], ((scenario.held_before + run.gpu_seconds) / HOUR for run in runs)),
-        seconds=_range(known["seconds"], (scenario.elapsed + run.seconds for run in runs)),
+        tokens=_range(known_costs["tokens"], (run.tokens for run in runs)),
+        usd=_range(known_costs["usd"], (run.usd for run in runs)),
+        gpu_hours=_range(known_costs["gpu_hours"], ((scenario.held_before + run.gpu_seconds) / HOUR for run in runs)),
+        seconds=_range(known_costs["seconds"], (scenario.elapsed + run.seconds for run in runs)),
     )
 
 
-def _spent(scenario: Scenario, known: Mapping[str, bool]) -> PartCosts | None:
+def _spent(scenario: Scenario, known_costs: Mapping[str, bool]) -> PartCosts | None:
     recorded = scenario.served.recorded
     if recorded is None:
         return None
     used = scenario.served.price(count_outcomes(recorded, scenario.bench.categories).sum(axis=1))
     tokens, usd, gpu_seconds = used
-    costs = _part_costs(known, tokens, usd, gpu_seconds + scenario.held_before)
+    costs = _part_costs(known_costs, tokens, usd, gpu_seconds + scenario.held_before)
     return PartCosts(int((recorded >= 0).sum()), **costs, seconds=scenario.elapsed)
 
 
 def _grade_costs(
-    runs: Sequence[SimulatedRun], grade: Cost, scenario: Scenario, known: Mapping[str, bool]
+    runs: Sequence[SimulatedRun], grade: Cost, scenario: Scenario, known_costs: Mapping[str, bool]
 ) -> GradeCosts | None:
     """Cost of grading all answers of the runs,"""
     if grade == NO_COST:
         return None
-    each = _part_costs(known, grade.tokens, grade.usd, grade.gpu_seconds)
+    grade_costs = _part_costs(known_costs, grade.tokens, grade.usd, grade.gpu_seconds)
     ranges = {
-        name: cost if cost is None else median_range([run.trials * cost for run in runs]) for name, cost in each.items()
+        name: cost if cost is None else median_range([run.trials * cost for run in runs])
+        for name, cost in grade_costs.items()
     }
-    return GradeCosts(**ranges, each_seconds=scenario.served.verdicts.each if known["seconds"] else None)
+    return GradeCosts(**ranges, each_seconds=scenario.served.verdicts.interval if known_costs["seconds"] else None)
 
 
 def _fixed(
-    scenario: Scenario, worlds: Sequence[FloatArray], each: int, known: Mapping[str, bool]
+    scenario: Scenario, worlds: Sequence[FloatArray], max_trials: int, known_costs: Mapping[str, bool]
 ) -> dict[str, float | None]:
-    """The maximum of trials, `each`, for every model, averaged over the worlds."""
-    counts = each * np.mean([world.sum(axis=1) for world in worlds], axis=0) * scenario.bench.asked[:, None]
+    """The maximum of trials, `max_trials`, for every model, averaged over the worlds."""
+    counts = max_trials * np.mean([world.sum(axis=1) for world in worlds], axis=0) * scenario.bench.asked[:, None]
     tokens, usd, gpu_seconds = scenario.served.price(counts)
     return {
-        "trials": float(each * scenario.bench.asked.sum() * scenario.bench.questions),
-        **_part_costs(known, tokens, usd, gpu_seconds + fixed_held(scenario, counts)),
+        "trials": float(max_trials * scenario.bench.asked.sum() * scenario.bench.questions),
+        **_part_costs(known_costs, tokens, usd, gpu_seconds + fixed_held(scenario, counts)),
         "seconds": fixed_seconds(scenario, counts),
     }
 
 
 def _undecided(runs: Sequence[SimulatedRun], names: Sequence[str]) -> tuple[Undecided, ...]:
     """The comparisons most often left undecided."""
-    left: dict[frozenset[int | None], list[EndedComparison]] = {}
+    by_pair: dict[frozenset[int | None], list[EndedComparison]] = {}
     for run in runs:
-        for one in run.comparisons:
-            if one.verdict not in DECIDED:
-                left.setdefault(frozenset((one.better, one.worse)), []).append(one)
-    likeliest = sorted(left.values(), key=lambda ends: -len(ends))[:MOST_UNDECIDED]
+        for comparison in run.comparisons:
+            if comparison.verdict not in DECIDED:
+                by_pair.setdefault(frozenset((comparison.better, comparison.worse)), []).append(comparison)
+    likeliest = sorted(by_pair.values(), key=lambda ends: -len(ends))[:MAX_UNDECIDED]
     return tuple(_undecided_pair(ends, names, len(runs)) for ends in likeliest)
 
 
 def _undecided_pair(ends: Sequence[EndedComparison], names: Sequence[str], runs: int) -> Undecided:
-    (better, worse), _ = Counter((one.better, one.worse) for one in ends).most_common(1)[0]
-    needed, gap = (float(np.median([getattr(one, name) for one in ends])) for name in ("trials_needed", "gap"))
+    (better, worse), _ = Counter((comparison.better, comparison.worse) for comparison in ends).most_common(1)[0]
+    needed, gap = (
+        float(np.median([getattr(comparison, name) for comparison in ends])) for name in ("trials_needed", "gap")
+    )
     return Undecided(
         better=names[better],
         worse=None if worse is None else names[worse],

@@ -1,8 +1,8 @@
-"""A replay against simulated servers in simulated time: busy slots, and answers in their own order.
+"""A replay on simulated servers in simulated time: busy slots, and answers in their own order.
 
-Nothing really waits. Each model has its own slots, unless it takes turns with others (`study.servers`). Since decisions
-depend on complete batches only, a batch's outcomes are told together as counts, at the end of its last trial: whole
-arrays take a tenth of the time.
+Nothing waits in real time. Each model has its own slots, unless it takes turns with others (`study.servers`). Decisions
+depend on complete batches only. So the controller gets a batch's outcomes together as counts, at the end of its last
+trial: whole arrays take a tenth of the time.
 
 A verdict is requested as soon as its answer arrives, and takes none of the model's slots. A round is complete when its
 last verdict arrives: one reply after its last answer, or later if the judge has more work than slots. That work is
@@ -35,12 +35,12 @@ class VerdictTimes(NamedTuple):
 
     reply: float = 0.0
     """Seconds from an answer's arrival to its verdict, without queueing."""
-    each: float = 0.0
+    interval: float = 0.0
     """Seconds between two verdicts of a fully loaded judge, the slowest of several."""
 
     def last_verdict(self, last: float, first: float, answers: float) -> float:
         """Time of the last verdict on `answers` that arrive from `first` to `last`, by a judge without other work."""
-        return max(last + self.reply, first + answers * self.each) if answers else last
+        return max(last + self.reply, first + answers * self.interval) if answers else last
 
 
 NO_VERDICTS = VerdictTimes()
@@ -55,11 +55,12 @@ class JudgeQueue:
 
     def enqueue(self, now: float, seconds: FloatArray) -> float:
         """Queue answers requested now, which take these seconds; returns when they are judged if none waits for a slot.
+
         Answers that take no time are judged already."""
-        took = seconds[seconds > 0.0]
-        if not len(took) or not self._times.reply:
+        durations = seconds[seconds > 0.0]
+        if not len(durations) or not self._times.reply:
             return now
-        self._free = max(self._free, now + float(np.min(took))) + len(took) * self._times.each
+        self._free = max(self._free, now + float(np.min(durations))) + len(durations) * self._times.interval
         return self._free
 
     def last_verdict(self, last: float, judged: float) -> float:
@@ -75,15 +76,16 @@ class ServedSpans(NamedTuple):
 
     @classmethod
     def of(cls, loads: Sequence[TrialLoad]) -> "ServedSpans":
-        """Collect what was served of a model's loads."""
+        """The spans of all trials of these loads that have begun."""
         begun = np.concatenate([np.zeros(0), *(load.begins for load in loads)])
         ended = np.concatenate([np.zeros(0), *(load.ends for load in loads)])
-        there = np.isfinite(begun)
-        return cls(begun[there], ended[there])
+        has_begun = np.isfinite(begun)
+        return cls(begun[has_begun], ended[has_begun])
 
     def held_seconds(self, start: float, until: float, *, parks: bool) -> float:
-        """Seconds until then for which a server of its own is held: it takes `start` to come up. If the run `parks`
-        models, the server is stopped while nothing is asked of it for longer than it takes to start again."""
+        """Seconds until then for which the model's own server is held; it takes `start` seconds to come up.
+
+        If the run `parks` models, the server is stopped while it is idle for longer than it takes to start again."""
         asked = (self.start < until) & (self.end > self.start)  # recorded answers take no time
         if not asked.any():
             return 0.0
@@ -109,7 +111,7 @@ class Timeline:
 
     def held_seconds(self, start: float, until: float) -> FloatArray:
         """(L,): seconds until then for which each model's servers are held; a place serves a model until its next."""
-        held = np.array([own.held_seconds(start, until, parks=self.parks) for own in self.served])
+        held = np.array([spans.held_seconds(start, until, parks=self.parks) for spans in self.served])
         held[[swap.model for swap in self.swaps]] = 0.0
         ends: dict[tuple[int, int], float] = {}
         for swap in sorted(self.swaps, key=attrgetter("at"), reverse=True):
@@ -134,17 +136,17 @@ class _BatchInFlight:
         self,
         batch: Batch,
         drawn: DrawnRound,
-        takes: FloatArray,
+        durations: FloatArray,
         recorded: NDArray[np.bool_],
         opening: "list[TrialLoad] | None",
         judge: JudgeQueue,
         now: float,
     ) -> None:
-        """`takes` are the seconds of its answers; `recorded` ones exist already."""
-        self.batch, self._takes, self._recorded = batch, takes, recorded
+        """`durations` are the seconds of its answers; `recorded` ones exist already."""
+        self.batch, self._takes, self._recorded = batch, durations, recorded
         self.is_recorded = bool(recorded.all())
         """Whether the whole batch is recorded, and takes no time."""
-        seconds = np.where(recorded, 0.0, takes)
+        seconds = np.where(recorded, 0.0, durations)
         self._judge, self._judged = judge, judge.enqueue(now, seconds)
         self.load = TrialLoad(batch.model, seconds)
         self._drawn = drawn
@@ -165,8 +167,8 @@ class _BatchInFlight:
     def _until(self) -> int:
         """How many answers have arrived at the next report; reports begin once a batch of the opening is complete."""
         assert self._opening is not None
-        quiet = bisect_left(self.load.in_order[0], min(map(END, self._opening)))
-        return max(quiet, self._told + 1)
+        first_end = bisect_left(self.load.in_order[0], min(map(END, self._opening)))
+        return max(first_end, self._told + 1)
 
     @property
     def is_complete(self) -> bool:
@@ -178,8 +180,8 @@ class _BatchInFlight:
         self._told = self.batch.size if self._opening is None else self._until()
         if not self.is_complete:
             return controller.tell_time(self.batch, float(self._takes[self.load.in_order[1][: self._told]].sum()))
-        own = None if costs is None else costs[self.batch.model]
-        return controller.tell_batch(self.batch, self._drawn.counts, own, float(self._takes.sum()))
+        model_costs = None if costs is None else costs[self.batch.model]
+        return controller.tell_batch(self.batch, self._drawn.counts, model_costs, float(self._takes.sum()))
 
     @property
     def last(self) -> float:
@@ -193,8 +195,10 @@ class _BatchInFlight:
 
     def before(self, cap: float, costs: CostTable | None) -> Iterator[Outcome]:
         """Outcomes that arrive before the cap."""
-        values, came = (*self._drawn.trials, self._drawn.categories, self._takes), self.load.ends < cap
-        for model, question, trial, category, seconds in zip(*(value[came].tolist() for value in values), strict=True):
+        values, arrived = (*self._drawn.trials, self._drawn.categories, self._takes), self.load.ends < cap
+        for model, question, trial, category, seconds in zip(
+            *(value[arrived].tolist() for value in values), strict=True
+        ):
             cost = NO_COST if costs is None else costs[model][category]
             yield Outcome(model, question, trial, category, cost, seconds=seconds)
 
@@ -210,24 +214,24 @@ def _round_batches(
 ) -> Iterator[_BatchInFlight]:
     """The batches of a round; if servers are held, those of the first round set the clocks."""
     drawn = DrawnRound.of(asked, tape, controller.plan.bench.categories)
-    takes = times(drawn.trials, drawn.categories)
-    known = np.zeros(len(takes), dtype=bool) if recorded is None else _is_recorded(recorded, drawn.trials)
-    opening: list[TrialLoad] | None = [] if controller.plan.pace.held and asked.index == 0 else None
+    durations = times(drawn.trials, drawn.categories)
+    is_recorded = np.zeros(len(durations), dtype=bool) if recorded is None else _is_recorded(recorded, drawn.trials)
+    opening: list[TrialLoad] | None = [] if controller.plan.pace.dedicated_servers and asked.index == 0 else None
     end = 0
     for model, batch in sorted(asked.batches.items()):
         start, end = end, end + batch.size
         slots = batch.slots.slots(drawn.trials.question[start:end], drawn.trials.trial[start:end])
-        own = start + np.argsort(slots)  # in the order in which they are asked
-        trials = TrialArrays(*(column[own] for column in drawn.trials))
-        part = DrawnRound(trials, drawn.categories[own], drawn.counts[model])
-        yield _BatchInFlight(batch, part, takes[own], known[own], opening, judge, now)
+        rows = start + np.argsort(slots)  # in the order in which they are asked
+        trials = TrialArrays(*(column[rows] for column in drawn.trials))
+        part = DrawnRound(trials, drawn.categories[rows], drawn.counts[model])
+        yield _BatchInFlight(batch, part, durations[rows], is_recorded[rows], opening, judge, now)
 
 
 def _is_recorded(recorded: IntArray, trials: TrialArrays) -> NDArray[np.bool_]:
     """Mask of the trials that are recorded."""
-    known = trials.trial < recorded.shape[2]
-    known[known] = recorded[tuple(column[known] for column in trials)] >= 0
-    return np.asarray(known)
+    mask = trials.trial < recorded.shape[2]
+    mask[mask] = recorded[tuple(column[mask] for column in trials)] >= 0
+    return np.asarray(mask)
 
 
 def drive_in_time(
@@ -249,10 +253,10 @@ def drive_in_time(
     bench = controller.plan.bench
     width = (slots,) * bench.models if isinstance(slots, int) else tuple(slots)
     places = {model: host for host in shared for model in host.models}
-    hosts = [places.get(model) or SimulatedHost((model,), own) for model, own in enumerate(width)]
+    hosts = [places.get(model) or SimulatedHost((model,), model_slots) for model, model_slots in enumerate(width)]
     flying, judge = _BatchesInFlight(shared), JudgeQueue(verdicts)
     cap = controller.plan.budget.wall_seconds
-    now, looks, asking, begun = 0.0, list[float](), list[_BatchInFlight](), list[_BatchInFlight]()
+    now, looks, asking, all_issued = 0.0, list[float](), list[_BatchInFlight](), list[_BatchInFlight]()
     seen = -1
     while controller.finished is None:
         if controller.taker.taken != seen:  # only looks pause models
@@ -261,18 +265,18 @@ def drive_in_time(
         for asked in controller.ask_rounds():
             asking += _round_batches(asked, tape, times, recorded, controller, judge, now)
         # recorded trials take no time, and are told before anything is asked
-        there = [one for one in asking if one.is_recorded]
-        issued = there if there or flying.has_recorded else asking
-        asking = [one for one in asking if one not in issued]
-        for one in issued:
-            hosts[one.load.model].issue(one.load, now)
-        for one in issued:
-            flying.add(one)
-        begun += issued
+        stored = [batch for batch in asking if batch.is_recorded]
+        issued = stored if stored or flying.has_recorded else asking
+        asking = [batch for batch in asking if batch not in issued]
+        for batch in issued:
+            hosts[batch.load.model].issue(batch.load, now)
+        for batch in issued:
+            flying.add(batch)
+        all_issued += issued
         due = flying.next_due()
         now = max(now, due.next)
         if cap is not None and now >= cap:
-            controller.tell(outcome for one in flying.all() for outcome in one.before(cap, costs))
+            controller.tell(outcome for batch in flying.all() for outcome in batch.before(cap, costs))
             controller.tick(cap)
             now = cap
             break
@@ -280,15 +284,15 @@ def drive_in_time(
         flying.remove_if_complete(due)
     flying.pause(controller, hosts, now)
     if cap is None or now < cap:
-        now = max([now, *(one.last for one in flying.all())])
+        now = max([now, *(batch.last for batch in flying.all())])
     served = tuple(
         ServedSpans.of([load for load in host.loads if load.model == model]) for model, host in enumerate(hosts)
     )
     swaps = tuple(swap for host in shared for swap in host.swaps if swap.at < now)
     of_servers = np.zeros((bench.models, bench.categories), dtype=np.int64)
-    for one in begun:
-        of_servers[one.load.model] += one.requested(bench.categories)
-    return Timeline(now, np.array(looks), served, of_servers, swaps, controller.plan.pace.held)
+    for batch in all_issued:
+        of_servers[batch.load.model] += batch.requested(bench.categories)
+    return Timeline(now, np.array(looks), served, of_servers, swaps, controller.plan.pace.dedicated_servers)
 
 
 class _BatchesInFlight:
@@ -301,11 +305,11 @@ class _BatchesInFlight:
         self._recorded = 0
         """How many of the batches are recorded, and take no time."""
 
-    def add(self, one: _BatchInFlight) -> None:
+    def add(self, batch: _BatchInFlight) -> None:
         """Add a batch that was issued."""
-        heapq.heappush(self._heap, (one.next, self._added, one))
+        heapq.heappush(self._heap, (batch.next, self._added, batch))
         self._added += 1
-        self._recorded += one.is_recorded
+        self._recorded += batch.is_recorded
 
     @property
     def has_recorded(self) -> bool:
@@ -319,12 +323,12 @@ class _BatchesInFlight:
             self._reorder()
 
     def _reorder(self) -> None:
-        self._heap = [(one.next, number, one) for _, number, one in self._heap]
+        self._heap = [(batch.next, number, batch) for _, number, batch in self._heap]
         heapq.heapify(self._heap)
 
     def all(self) -> Iterator[_BatchInFlight]:
         """All batches, in the order of issue."""
-        return (one for _, _, one in sorted(self._heap, key=lambda entry: entry[1]))
+        return (batch for _, _, batch in sorted(self._heap, key=lambda entry: entry[1]))
 
     def next_due(self) -> _BatchInFlight:
         """The first batch with something to tell, after all swaps that begin earlier."""

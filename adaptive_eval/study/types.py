@@ -73,7 +73,7 @@ class Undecided:
     gap: float | None
     """The median of the true difference in these runs."""
     trials_needed: float | None
-    """The median of the trials a question at which the difference seen at the end would be called."""
+    """The median of the trials per question at which the difference seen at the end would be called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class FixedWithAsMany:
     """The smallest fixed design with one look that calls as many neighbours on average over some of the worlds."""
 
     number: float | None
-    """Its trials a question; None where even the maximum calls fewer."""
+    """Its trials per question; None if even the maximum calls fewer."""
     called: float
     """Neighbours that the run calls."""
     cost: float

@@ -1,4 +1,4 @@
-"""Worlds that a pilot leaves open: draws from the joint posterior of the true probabilities.
+"""Worlds that are possible after a pilot: draws from the joint posterior of the true probabilities.
 
 The model of one experiment (`Stick`) with k_lq successes in n_lq trials of model l on question q:
 
@@ -6,11 +6,11 @@ The model of one experiment (`Stick`) with k_lq successes in n_lq trials of mode
     a_l ~ N(mu, A^2),   b_q ~ N(0, B^2),   e_lq ~ N(0, E^2)
     mu ~ N(0, 3^2),   A, B, E ~ half-t with 3 degrees of freedom and the scales of SCALES
 
-Why so much: what a run costs follows from the *differences* between models. Draws with a flat prior for every question
-(Dirichlet(n + 1)) pull all models towards one half, as far as they have few trials, so that differences shrink; draws
-with a flat prior for every model add the noise of the pilot to their spread, so that differences grow. Here A is
-learned from how far the models lie apart beyond their noise, B and E from the questions, and all of their uncertainty
-is in the draws. A model or a question without a trial is drawn from the same A, B and E.
+Such a model is needed because the cost of a run follows from the *differences* between models. With a flat prior for
+every question (Dirichlet(n + 1)), models with few trials are pulled towards one half, so that differences shrink. With
+a flat prior for every model, the noise of the pilot adds to their spread, so that differences grow. Here A is learned
+from the spread of the models beyond their noise, B and E from the questions, and the draws include all of their
+uncertainty. A model or a question without a trial is drawn from the same A, B and E.
 
 Drawn by Gibbs steps with Metropolis steps within: theta one by one; a, b, mu and the variances (as scale mixtures of
 inverse gammas) exactly; and, because a chain would creep where E is small, shifts of a whole model and of a whole
@@ -33,7 +33,7 @@ Category probabilities as independent yes-or-no questions: is it the best catego
 
 With the categories ordered by weight, the best first, P(category j) = x_j (1 - x_(j-1)) ... (1 - x_1): a stick that is
 broken K - 1 times (Sethuraman 1994). Counts of categories are then counts of K - 1 separate experiments with successes
-and trials each, so that whatever holds for right and wrong answers serves every rubric.
+and trials each, so that methods for right and wrong answers work for every rubric.
 """
 
 from collections.abc import Iterator
@@ -57,14 +57,14 @@ class Stick(NamedTuple):
 def make_sticks(counts: IntArray, weights: FloatArray) -> tuple[Stick, ...]:
     """Convert counts (L, M, K) to the K - 1 experiments."""
     ordered = counts[..., _best_first(weights)]
-    left = ordered[..., ::-1].cumsum(axis=-1)[..., ::-1]
-    return tuple(Stick(ordered[..., number], left[..., number]) for number in range(len(weights) - 1))
+    remaining = ordered[..., ::-1].cumsum(axis=-1)[..., ::-1]
+    return tuple(Stick(ordered[..., number], remaining[..., number]) for number in range(len(weights) - 1))
 
 
 def category_chances(logits: FloatArray, weights: FloatArray) -> FloatArray:
     """Category probabilities (..., K) of the logits (..., K - 1) of the sticks."""
-    broken, kept = expit(logits), expit(-logits)
-    before = np.concatenate([np.ones_like(kept[..., :1]), kept.cumprod(axis=-1)], axis=-1)
+    broken, unbroken = expit(logits), expit(-logits)
+    before = np.concatenate([np.ones_like(unbroken[..., :1]), unbroken.cumprod(axis=-1)], axis=-1)
     ordered = before.copy()
     ordered[..., :-1] *= broken
     chances = np.empty_like(ordered)
@@ -123,9 +123,9 @@ BURN_IN = 300
 """Sweeps before the first draw: from the start at the shares themselves, moments settle within a hundred."""
 THINNING = 20
 CHAINS = 20
-MOST_CELLS = 1 << 21
+MAX_CELLS = 1 << 21
 """Cells of all chains together: more would take memory."""
-FARTHEST = 30.0
+MAX_LOGIT = 30.0
 """Logits beyond it are certain to the last digit."""
 
 
@@ -140,7 +140,7 @@ def posterior_chances(
 
 def _drawn(stick: Stick, draws: int, rng: np.random.Generator) -> Iterator[FloatArray]:
     """Draws of theta (L, M)."""
-    chains = min(CHAINS, draws, max(MOST_CELLS // stick.trials.size, 1))
+    chains = min(CHAINS, draws, max(MAX_CELLS // stick.trials.size, 1))
     sampler = Sampler(stick, chains, rng)
     for _ in range(BURN_IN):
         sampler.sweep()
@@ -169,10 +169,10 @@ class Sampler:
         share = (self._k + 0.5) / (self._n + 1.0)
         self._noise = self._n * share * (1.0 - share)
         """About the information of each cell, which sets the steps of its theta."""
-        known = self._n > 0.0
-        start = np.where(known, logit(share), 0.0)
-        centre = float(start[known].mean()) if known.any() else 0.0
-        start = np.where(known, start, centre)
+        has_trials = self._n > 0.0
+        start = np.where(has_trials, logit(share), 0.0)
+        centre = float(start[has_trials].mean()) if has_trials.any() else 0.0
+        start = np.where(has_trials, start, centre)
         self.theta = np.repeat(start[None], chains, axis=0) + 0.1 * rng.standard_normal((chains, *start.shape))
         self.a = self.theta.mean(axis=2)
         self.mu = self.a.mean(axis=1)
@@ -196,10 +196,10 @@ class Sampler:
         taste = self.taste[:, None, None]
         mean = self.a[:, :, None] + self.b[:, None, :]
         step = 2.4 / np.sqrt(self._noise + 1.0 / taste) * self._rng.standard_normal(self.theta.shape)
-        there = np.clip(self.theta + step, -FARTHEST, FARTHEST)
-        gain = self._log_likelihood(there) - self._log_likelihood(self.theta)
-        gain -= (np.square(there - mean) - np.square(self.theta - mean)) / (2.0 * taste)
-        self.theta = np.where(self._accepted(gain), there, self.theta)
+        proposal = np.clip(self.theta + step, -MAX_LOGIT, MAX_LOGIT)
+        gain = self._log_likelihood(proposal) - self._log_likelihood(self.theta)
+        gain -= (np.square(proposal - mean) - np.square(self.theta - mean)) / (2.0 * taste)
+        self.theta = np.where(self._accepted(gain), proposal, self.theta)
 
     def _draw_effects(self) -> None:
         """a, b and mu given theta: normal means."""
@@ -217,8 +217,8 @@ class Sampler:
         likelihood and the prior of the effect change."""
         width = 2.4 / np.sqrt(self._noise.sum(axis=across - 1) + 1.0 / var[:, None])
         shift = width * self._rng.standard_normal(effects.shape)
-        there = self.theta + np.expand_dims(shift, across)
-        gain = (self._log_likelihood(there) - self._log_likelihood(self.theta)).sum(axis=across)
+        proposal = self.theta + np.expand_dims(shift, across)
+        gain = (self._log_likelihood(proposal) - self._log_likelihood(self.theta)).sum(axis=across)
         off = effects - centre
         gain -= (np.square(off + shift) - np.square(off)) / (2.0 * var[:, None])
         moved = np.where(self._accepted(gain), shift, 0.0)

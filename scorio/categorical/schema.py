@@ -60,7 +60,7 @@ class Schema:
     invalid_weight: float = 0.0
 
     def __post_init__(self) -> None:
-        used = {variable for category in self.categories for way in category.rule for variable in way}
+        used = {variable for category in self.categories for alternative in category.rule for variable in alternative}
         unknown = sorted(used - set(VARIABLES))
         if unknown:
             raise ValueError(f"schema {self.name} uses unknown rubric variables {', '.join(unknown)}")
@@ -87,9 +87,19 @@ class Schema:
 
     def _names(self) -> set[str]:
         """Signals and thresholds that occur in a comparison."""
-        ways = (way for category in self.categories for way in category.rule)
-        comparisons = [*INVALID, *(c for way in ways for variable in way for c in VARIABLES[variable])]
-        return {c.signal for c in comparisons} | {c.bound for c in comparisons if isinstance(c.bound, str)}
+        alternatives = (alternative for category in self.categories for alternative in category.rule)
+        comparisons = [
+            *INVALID,
+            *(
+                comparison
+                for alternative in alternatives
+                for variable in alternative
+                for comparison in VARIABLES[variable]
+            ),
+        ]
+        return {comparison.signal for comparison in comparisons} | {
+            comparison.bound for comparison in comparisons if isinstance(comparison.bound, str)
+        }
 
 
 def classify(signals: Signals, schema: Schema, thresholds: Thresholds | None = None) -> IntArray:
@@ -141,10 +151,10 @@ class _Trials:
 
     def any_of(self, rule: Iterable[tuple[str, ...]], among: Mask) -> Mask:
         """Mask of the given trials for which one of the alternatives holds."""
-        found = np.zeros_like(among)
-        for way in rule:
-            found |= self.all_of(way, among)
-        return found
+        mask = np.zeros_like(among)
+        for alternative in rule:
+            mask |= self.all_of(alternative, among)
+        return mask
 
     def all_of(self, variables: tuple[str, ...], among: Mask) -> Mask:
         """Mask of the given trials for which all variables hold; thresholds that none depends on are not read."""

@@ -230,7 +230,7 @@ NAN = math.nan
 
 
 def signals_of(records: Iterable[Record]) -> Signals:
-    """One value a record; what a record does not have is NaN, and a signal that none of them has is not recorded.
+    """One value per record: NaN if a record lacks the signal. A signal that no record has is not recorded.
 
     Args:
         records: The trials, as mappings with the parts output, tokens and processed_results; a part may be absent.
@@ -249,8 +249,8 @@ def signals_of(records: Iterable[Record]) -> Signals:
     if not rows:
         raise ValueError("records must hold at least one trial, got none")
     columns = {name: [row[name] for row in rows] for name in rows[0]}
-    known = {name: values for name, values in columns.items() if not all(map(math.isnan, values))}
-    return Signals(**known)  # type: ignore[arg-type]
+    recorded = {name: values for name, values in columns.items() if not all(map(math.isnan, values))}
+    return Signals(**recorded)  # type: ignore[arg-type]
 
 
 def _row(record: Record) -> dict[str, float]:

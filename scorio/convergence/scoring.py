@@ -25,7 +25,7 @@ from scorio.counts import BINARY, Counts
 from scorio.moments import FloatArray, IntArray
 from scorio.rank.order import ROUNDING, rounding_error
 
-WHOLE = 2.0**53
+MAX_EXACT = 2.0**53
 """Whole numbers below it, and their sums, are exact in floating point."""
 
 
@@ -70,7 +70,7 @@ class Totals:
         if study.r0 is not None:
             start += (study.r0 @ w).sum(axis=-1)
         largest = float(np.abs(start).max() + np.abs(w).max() * study.questions * study.trials)
-        exact = largest < WHOLE and bool((w == np.rint(w)).all())
+        exact = largest < MAX_EXACT and bool((w == np.rint(w)).all())
         return cls(np.ascontiguousarray(cells.T), start, study.trials, 0.5 if exact else ROUNDING * largest)
 
     @property
@@ -113,17 +113,17 @@ class Tabled:
 
     def scores(self, draws: IntArray) -> FloatArray:
         """Scores after each step; draws (B, N, 1) or (B, N, M)."""
-        each = np.arange(self.right.shape[-1])
+        questions = np.arange(self.right.shape[-1])
         if draws.shape[-1] > 1:
             right = np.moveaxis(self.right, 1, 2)
-            return looked_up(self.table, (right[at, each].swapaxes(1, 2) for at in draws.swapaxes(0, 1)))
-        return looked_up(self.table, (self.right[at] for at in draws[..., 0].T))
+            return look_up_scores(self.table, (right[at, questions].swapaxes(1, 2) for at in draws.swapaxes(0, 1)))
+        return look_up_scores(self.table, (self.right[at] for at in draws[..., 0].T))
 
     def tolerance(self, scores: FloatArray) -> FloatArray:
         return rounding_error(scores)
 
 
-def looked_up(table: FloatArray, drawn: Iterator[IntArray]) -> FloatArray:
+def look_up_scores(table: FloatArray, drawn: Iterator[IntArray]) -> FloatArray:
     """Scores (B, steps, L) from the answers (B, L, M) that each trial adds: the mean over the questions, by `table`."""
     tally: IntArray | int = 0
     scores, late = [], len(table[0]) - 1 - len(table)
@@ -218,7 +218,7 @@ def bootstrap(
             progress(min(first + size, total), total)
 
 
-def as_recorded(study: Study) -> Chunk:
+def recorded_chunk(study: Study) -> Chunk:
     """The one replicate that takes the trials in the order in which they were recorded."""
     draws = np.arange(study.trials, dtype=np.int32).reshape(1, -1, 1)
     return _scored(scoring(study, by_question=False), draws)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scorio._tables import html_table
-from scorio.convergence.scoring import Chunk, Progress, as_recorded, bootstrap, looked_up, question_values
+from scorio.convergence.scoring import Chunk, Progress, bootstrap, look_up_scores, question_values, recorded_chunk
 from scorio.convergence.study import Metric, Study
 from scorio.moments import FloatArray, IntArray
 from scorio.rank.order import pair_signs, rank_scores, rounding_error, tau_b
@@ -107,7 +107,7 @@ def tau_of_tensors(R: ArrayLike, metric: Metric, gold: ArrayLike) -> TauCurve:
     if not signs.any():
         raise ValueError("gold must order at least two models, got a tie of them all: tau is undefined")
     trials = answers.shape[-1]
-    scores = looked_up(question_values(metric, trials), iter(np.moveaxis(answers, -1, 0)))
+    scores = look_up_scores(question_values(metric, trials), iter(np.moveaxis(answers, -1, 0)))
     tau = np.nan_to_num(tau_b(pair_signs(scores, rounding_error(scores)), signs)).mean(axis=0)
     return TauCurve(np.arange(metric.first, trials + 1), tau)
 
@@ -214,8 +214,8 @@ def convergence_at_n(
         >>> np.round(found.cdf, 3), found.never
         (array([0.516, 0.764, 0.878, 0.939, 0.975]), 0.025)
     """
-    everyone = [range(study.models)]
-    return convergence_of_subsets(study, everyone, replicates, rng, resample, progress)[0]
+    all_models = [range(study.models)]
+    return convergence_of_subsets(study, all_models, replicates, rng, resample, progress)[0]
 
 
 def convergence_of_subsets(
@@ -250,14 +250,14 @@ def convergence_of_subsets(
     for subset in subsets:
         if len(set(subset)) < 2 or not all(0 <= model < study.models for model in subset):
             raise ValueError(f"subsets must hold at least 2 of the {study.models} models each, got {list(subset)}")
-    found = [_Found(study, list(subset)) for subset in subsets]
+    collectors = [_Collector(study, list(subset)) for subset in subsets]
     for chunk in bootstrap(study, replicates, rng, resample, progress):
-        for one in found:
-            one.add(chunk)
-    return [one.convergence() for one in found]
+        for collector in collectors:
+            collector.add(chunk)
+    return [collector.convergence() for collector in collectors]
 
 
-class _Found:
+class _Collector:
     """Convergence@n of some models, chunk by chunk."""
 
     def __init__(self, study: Study, models: list[int]) -> None:
@@ -301,7 +301,7 @@ def trajectory(study: Study) -> Trajectory:
         >>> trajectory(study).converged_at
         3
     """
-    chunk = as_recorded(study)
+    chunk = recorded_chunk(study)
     at = _stable_from(_is_gold(study.gold, chunk), study.metric.first)
     return Trajectory(study.steps, rank_scores(chunk.scores[0]).astype(np.int64), int(at[0]))
 

@@ -107,9 +107,9 @@ _VALUE = "The score, a float for one model and an array for a batch."
 _SUMMARY = "A `Summary` (mu, sigma, lo, hi), of floats for one model and arrays for a batch."
 
 
-def _estimate(metric: DrawMetric, R: Outcomes, k: int, **own: Any) -> Value:
+def _estimate(metric: DrawMetric, R: Outcomes, k: int, **options: Any) -> Value:
     questions = binary_questions(R)
-    scores = metric.scores(bank_draws(k, questions.fewest), **own)
+    scores = metric.scores(bank_draws(k, questions.min_trials), **options)
     if isinstance(scores, Score):
         return as_value(questions.mean(bank_values((scores,), questions)[0]))
     values = bank_values((scores.first, scores.second), questions)
@@ -124,23 +124,23 @@ def _interval(
     bounds: Bounds = UNIT,
     alpha0: float = 1.0,
     beta0: float = 1.0,
-    **own: Any,
+    **options: Any,
 ) -> Summary:
     questions = binary_questions(R)
-    scores = metric.scores(any_draws(k) if metric.any_k else observed_draws(k, questions.most), **own)
+    scores = metric.scores(any_draws(k) if metric.any_k else observed_draws(k, questions.max_trials), **options)
     pair = (scores,) if isinstance(scores, Score) else (scores.first, scores.second)
-    each = posterior_moments(pair, questions, alpha0, beta0)
-    return summary(*_averaged(scores, each, questions), confidence, bounds)
+    joint = posterior_moments(pair, questions, alpha0, beta0)
+    return summary(*_averaged(scores, joint, questions), confidence, bounds)
 
 
-def _averaged(scores: Score | Blend, each: JointMoments, questions: Distinct) -> Moments:
+def _averaged(scores: Score | Blend, joint: JointMoments, questions: Distinct) -> Moments:
     """Mean and variance over the questions."""
     if isinstance(scores, Score):
-        return Moments(questions.mean(each.mean[0]), questions.var_of_mean(each.cov[0, 0]))
+        return Moments(questions.mean(joint.mean[0]), questions.var_of_mean(joint.cov[0, 0]))
     if scores.by_question:
-        moments = scores.carried(each)
+        moments = scores.carried(joint)
         return Moments(questions.mean(moments.mean), questions.var_of_mean(moments.var))
-    return scores.carried(JointMoments(questions.mean(each.mean), questions.var_of_mean(each.cov)))
+    return scores.carried(JointMoments(questions.mean(joint.mean), questions.var_of_mean(joint.cov)))
 
 
 def _functions(metric: DrawMetric) -> tuple[Callable[..., Value], Callable[..., Summary]]:
@@ -158,20 +158,24 @@ def _functions(metric: DrawMetric) -> tuple[Callable[..., Value], Callable[..., 
 
 
 def _function(
-    metric: DrawMetric, compute: Callable[..., Any], name: str, says: str, told: list[str], example: list[str]
+    metric: DrawMetric, compute: Callable[..., Any], name: str, says: str, descriptions: list[str], example: list[str]
 ) -> Callable[..., Any]:
     """A function of this name, whose arguments are those of `compute` and the metric's own after k."""
     first, second, *others = list(inspect.signature(compute).parameters.values())[1:-1]
-    own = list(inspect.signature(metric.scores).parameters.values())[1:]
-    arguments = [one.replace(kind=Parameter.POSITIONAL_OR_KEYWORD) for one in (first, second, *own, *others)]
+    metric_parameters = list(inspect.signature(metric.scores).parameters.values())[1:]
+    arguments = [
+        parameter.replace(kind=Parameter.POSITIONAL_OR_KEYWORD)
+        for parameter in (first, second, *metric_parameters, *others)
+    ]
     signature = inspect.Signature(arguments, return_annotation=inspect.signature(compute).return_annotation)
 
     def function(*args: Any, **kwargs: Any) -> Any:
         return compute(metric, **bound_arguments(name, signature, args, kwargs))
 
-    k, result = told
+    k, result = descriptions
     lines = [
-        f"    {one.name}: {_OWN[one.name] if one.default is not None else _OPTIONAL[one.name]}" for one in arguments[2:]
+        f"    {parameter.name}: {_OWN[parameter.name] if parameter.default is not None else _OPTIONAL[parameter.name]}"
+        for parameter in arguments[2:]
     ]
     lines = [says, "", "Args:", f"    R: {_R}", f"    k: {k}", *lines, "", "Returns:", f"    {result}", "", "Examples:"]
     lines += ["    >>> import numpy as np"] if example[0].startswith("np.") else []
@@ -360,7 +364,7 @@ def naive_pass_hat_k(R: Outcomes, k: int) -> Value:
         0.6875
     """
     questions, draws = binary_questions(R), any_draws(k)
-    if questions.fewest < 1:
+    if questions.min_trials < 1:
         raise ValueError("R must have a trial of every question, got a question without any")
     wrong = questions.failures / (questions.successes + questions.failures)
     return as_value(questions.mean(1.0 - wrong**draws))

@@ -94,9 +94,9 @@ def bank_draws(k: Any, fewest: int) -> int:
     return _validate.integer(k, "k", 1, fewest, "the smallest number of trials of a question")
 
 
-def observed_draws(k: Any, most: int) -> int:
+def observed_draws(k: Any, max_trials: int) -> int:
     """A number of draws that the trials of some question would allow, as for the bank."""
-    return _validate.integer(k, "k", 1, most, "the largest number of trials of a question")
+    return _validate.integer(k, "k", 1, max_trials, "the largest number of trials of a question")
 
 
 def any_draws(k: Any) -> int:

@@ -50,7 +50,7 @@ def posterior_moments(
     alpha0, beta0 = _validate.positive(alpha0, "alpha0"), _validate.positive(beta0, "beta0")
     more = max(0, round(alpha0) - 1), max(0, round(beta0) - 1)
     exponents = np.array([pairs.successes + more[0], pairs.failures + more[1]], dtype=np.float64)
-    degree = pairs.most + sum(more) + 2 * scores[0].k
+    degree = pairs.max_trials + sum(more) + 2 * scores[0].k
     size = min(degree + 1, math.ceil(BAND * math.sqrt(degree)))
     nodes = _nodes(size, alpha0 - more[0] - 1.0, beta0 - more[1] - 1.0)
     values = _values(scores, nodes)
@@ -89,16 +89,16 @@ def _values_of(score: Score, nodes: Nodes) -> FloatArray:
     """
     j = np.arange(score.first, score.first + score.values.size)
     table = log_factorials(score.k)
-    ways = table[score.k] - table[j] - table[score.k - j]
+    log_binomials = table[score.k] - table[j] - table[score.k - j]
     powers = np.array([j, score.k - j], dtype=np.float64)
     values = np.full(nodes.weights.size, score.base)
     rows = max(1, CELLS // max(1, j.size))
     reach = math.sqrt(0.5 * UNDERFLOW * score.k)
     for start in range(0, values.size, rows):
         logs = nodes.logs[:, start : start + rows]
-        least, most = (score.k * math.exp(log_p) - score.first for log_p in (logs[0, -1], logs[0, 0]))
-        near = slice(max(0, math.floor(least - reach)), max(0, math.ceil(most + reach)))
-        values[start : start + rows] += np.exp(logs.T @ powers[:, near] + ways[near]) @ score.values[near]
+        lowest, highest = (score.k * math.exp(log_p) - score.first for log_p in (logs[0, -1], logs[0, 0]))
+        near = slice(max(0, math.floor(lowest - reach)), max(0, math.ceil(highest + reach)))
+        values[start : start + rows] += np.exp(logs.T @ powers[:, near] + log_binomials[near]) @ score.values[near]
     return values
 
 

@@ -15,7 +15,7 @@ from scorio.moments import FloatArray
 
 PSEUDO = 0.5
 """Of one squared span: an error that has not been seen in few labels may be there all the same."""
-LEAST_OF_VARIANCE = 0.1
+MIN_VARIANCE_SHARE = 0.1
 """The sampling variance that is left at least, whatever an estimated covariance takes off it."""
 
 
@@ -94,12 +94,12 @@ def corrected(
     few = float(weight @ weight)
     all_of = float((1.0 / number).sum()) / average.size**2
     together = float(weight @ ((grades - average[where]) * (error - shift)))
-    sampling = max(sigma**2 + 2.0 * together * all_of + spread * min(all_of, few), LEAST_OF_VARIANCE * sigma**2)
+    sampling = max(sigma**2 + 2.0 * together * all_of + spread * min(all_of, few), MIN_VARIANCE_SHARE * sigma**2)
     beyond = spread * max(few - all_of, 0.0)
     return Corrected(score + shift, float(np.sqrt(sampling + beyond)), shift, float(np.sqrt(spread * few)))
 
 
 def _weights(where: FloatArray | np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> FloatArray:
     """Weight of each labelled trial: labelled questions weigh alike, and so do the trials of one."""
-    found, at, count = np.unique(where, return_inverse=True, return_counts=True)
-    return np.asarray(1.0 / (found.size * count[at]))
+    labelled, at, count = np.unique(where, return_inverse=True, return_counts=True)
+    return np.asarray(1.0 / (labelled.size * count[at]))

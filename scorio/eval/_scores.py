@@ -44,7 +44,7 @@ def _table(size: int) -> FloatArray:
     return table
 
 
-FEW = 64  # questions whose kernel costs less than finding the distinct ones
+MAX_UNGROUPED = 64  # questions whose kernel costs less than finding the distinct ones
 
 
 class Distinct(NamedTuple):
@@ -53,8 +53,8 @@ class Distinct(NamedTuple):
     successes: IntArray
     failures: IntArray
     where: IntArray
-    fewest: int
-    most: int
+    min_trials: int
+    max_trials: int
 
     def spread(self, values: FloatArray) -> FloatArray:
         """Convert values of the pairs, on the last axis, to values of the questions."""
@@ -81,16 +81,16 @@ def equal_trials(successes: IntArray, trials: int) -> Distinct:
 def distinct(successes: IntArray, failures: IntArray) -> Distinct:
     """Group the questions, of any batch shape, by their pair of counts."""
     trials = successes + failures
-    fewest, most = int(trials.min()), int(trials.max())
-    return equal_trials(successes, most) if fewest == most else _group(successes, failures, fewest, most)
+    fewest, largest = int(trials.min()), int(trials.max())
+    return equal_trials(successes, largest) if fewest == largest else _group(successes, failures, fewest, largest)
 
 
-def _group(successes: IntArray, failures: IntArray, fewest: int, most: int) -> Distinct:
-    if successes.size <= FEW:
-        each = np.arange(successes.size).reshape(successes.shape)
-        return Distinct(successes.ravel(), failures.ravel(), each, fewest, most)
-    keys, where = _numbered(successes * (most + 1) + failures)
-    return Distinct(keys // (most + 1), keys % (most + 1), where, fewest, most)
+def _group(successes: IntArray, failures: IntArray, fewest: int, largest: int) -> Distinct:
+    if successes.size <= MAX_UNGROUPED:
+        index = np.arange(successes.size).reshape(successes.shape)
+        return Distinct(successes.ravel(), failures.ravel(), index, fewest, largest)
+    keys, where = _numbered(successes * (largest + 1) + failures)
+    return Distinct(keys // (largest + 1), keys % (largest + 1), where, fewest, largest)
 
 
 def _numbered(key: IntArray) -> tuple[IntArray, IntArray]:
@@ -189,7 +189,7 @@ class Draws(NamedTuple):
 
 def bank_values(scores: tuple[Score, ...], pairs: Distinct) -> FloatArray:
     """(S, D) values of S scores of k draws, for D (successes, failures) pairs of k trials or more each."""
-    draws, weights, table = _draws(scores[0].k), _weights(scores), log_factorials(pairs.most)
+    draws, weights, table = _draws(scores[0].k), _weights(scores), log_factorials(pairs.max_trials)
     sums = np.empty((len(weights), pairs.successes.size))
     rows = max(1, CELLS // weights.shape[1])
     for start in range(0, pairs.successes.size, rows):

@@ -41,24 +41,24 @@ def letter_display(apart: NDArray[np.bool_]) -> tuple[str, ...]:
 def _groups(apart: NDArray[np.bool_]) -> Iterator[int]:
     """The largest groups in which no two are told apart, as sets of bits (Bron and Kerbosch 1973, with a pivot).
 
-    Whoever is like all that may join is in each group to come, and joins at once.
+    A model that is like all that may join is in every later group, and joins at once.
     """
     alike = _sets_of_bits(~apart & ~np.eye(len(apart), dtype=bool))
     to_grow = [(0, (1 << len(apart)) - 1, 0)]
     while to_grow:
         group, may_join, seen = to_grow.pop()
-        others, most, pivot = may_join.bit_count() - 1, -1, 0
-        for one in _members(may_join):
-            if (shared := (may_join & alike[one]).bit_count()) == others:
-                group, seen = group | 1 << one, seen & alike[one]
-            elif shared > most:
-                most, pivot = shared, alike[one]
+        others, most_shared, pivot = may_join.bit_count() - 1, -1, 0
+        for member in _members(may_join):
+            if (shared := (may_join & alike[member]).bit_count()) == others:
+                group, seen = group | 1 << member, seen & alike[member]
+            elif shared > most_shared:
+                most_shared, pivot = shared, alike[member]
         may_join &= ~group
         if not may_join and not seen:
             yield group
-        for one in _members(may_join & ~pivot if all(may_join & ~alike[one] for one in _members(seen)) else 0):
-            to_grow.append((group | 1 << one, may_join & alike[one], seen & alike[one]))
-            may_join, seen = may_join & ~(1 << one), seen | 1 << one
+        for member in _members(may_join & ~pivot if all(may_join & ~alike[member] for member in _members(seen)) else 0):
+            to_grow.append((group | 1 << member, may_join & alike[member], seen & alike[member]))
+            may_join, seen = may_join & ~(1 << member), seen | 1 << member
 
 
 def _sets_of_bits(rows: NDArray[np.bool_]) -> list[int]:

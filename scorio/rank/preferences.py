@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 WIDTH_95 = 1.959963984540054
-MOST_STEPS = 100
-LONGEST_STEP = 2.0
-ENOUGH = 1e-10
-SAME = 1e-6
+MAX_STEPS = 100
+MAX_STEP = 2.0
+TOLERANCE = 1e-10
+MAX_EXPLAINED_ERROR = 1e-6
 
 
 class Preferences(NamedTuple):
@@ -116,8 +116,8 @@ def preferences(first: ArrayLike, second: ArrayLike, won: ArrayLike, question: A
     half = (
         WIDTH_95 * np.sqrt(np.einsum("mi,kij,mj->km", gradient, both, gradient).max(axis=0)) / (score * (1.0 - score))
     )
-    own = np.einsum("kii->ki", both)
-    apart = own[:, :, np.newaxis] + own[:, np.newaxis, :] - 2.0 * both
+    variances = np.einsum("kii->ki", both)
+    apart = variances[:, :, np.newaxis] + variances[:, np.newaxis, :] - 2.0 * both
     spread = np.sqrt(np.maximum(apart.max(axis=0)[:models, :models], 0.0)) + np.eye(models)  # of a model itself: 0
     side = float(expit(theta[models])) if sided else float("nan")
     return Preferences(
@@ -127,7 +127,7 @@ def preferences(first: ArrayLike, second: ArrayLike, won: ArrayLike, question: A
         order=np.argsort(-strength, kind="stable"),
         z=(strength[:, np.newaxis] - strength) / spread,
         first=side,
-        first_sigma=side * (1.0 - side) * float(np.sqrt(own[:, models].max())),
+        first_sigma=side * (1.0 - side) * float(np.sqrt(variances[:, models].max())),
     )
 
 
@@ -138,7 +138,7 @@ def _checked(
     result = _validate.floats(won, "won")
     at = np.arange(a.size) if question is None else _numbers(question, "question")
     if not a.size or not a.shape == b.shape == result.shape == at.shape:
-        shapes = ", ".join(str(one.shape) for one in (a, b, result, at))
+        shapes = ", ".join(str(array.shape) for array in (a, b, result, at))
         raise ValueError(f"first, second, won and question must hold one value for each vote, got shapes {shapes}")
     if (a == b).any():
         raise ValueError(f"a model cannot be compared with itself: vote {int(np.argmax(a == b))}")
@@ -148,28 +148,28 @@ def _checked(
 
 
 def _numbers(values: ArrayLike, name: str) -> IntArray:
-    found = np.asarray(values)
-    if found.ndim != 1 or (found.size and (not np.issubdtype(found.dtype, np.integer) or found.min() < 0)):
+    numbers = np.asarray(values)
+    if numbers.ndim != 1 or (numbers.size and (not np.issubdtype(numbers.dtype, np.integer) or numbers.min() < 0)):
         raise ValueError(f"{name} must be a vector of whole numbers from 0 on")
-    return found.astype(np.int64)
+    return numbers.astype(np.int64)
 
 
 def _side_is_known(plain: "csr_array") -> bool:
     """Whether the first side can be told from the models: no strengths explain that each first one wins."""
     totals = np.asarray(plain.sum(axis=0))
     explained = plain @ (np.linalg.pinv((plain.T @ plain).toarray()) @ totals)
-    return bool(np.abs(explained - 1.0).max() > SAME)
+    return bool(np.abs(explained - 1.0).max() > MAX_EXPLAINED_ERROR)
 
 
 def _fit(design: "csr_array", votes: IntArray, won: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The strengths and the side by Newton's method, and the information; the log-likelihood is concave."""
     theta = np.zeros(design.shape[1])
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         p, q = expit(design @ theta), expit(theta)
         slope = design.T @ (won - votes * p) + 0.5 - q  # with the imagined ties
         information = (design.T.multiply(votes * p * (1.0 - p)) @ design).toarray() + np.diag(q * (1.0 - q))
         step = np.linalg.lstsq(information, slope, rcond=None)[0]
-        theta = theta + step * min(1.0, LONGEST_STEP / max(np.abs(step).max(), ENOUGH))
-        if np.abs(step).max() < ENOUGH:
+        theta = theta + step * min(1.0, MAX_STEP / max(np.abs(step).max(), TOLERANCE))
+        if np.abs(step).max() < TOLERANCE:
             break
     return theta, information

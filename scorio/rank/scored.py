@@ -163,15 +163,15 @@ _ENDS = ("method", "return_scores")
 def _by(metric: Callable[..., Value], R: str = _BINARY, **example: Any) -> Callable[..., Ranking]:
     """A function that ranks by a metric with k draws, whose arguments are the metric's own, `method` and the rest."""
     name, documented = metric.__name__, inspect.cleandoc(metric.__doc__ or "")
-    own = list(inspect.signature(metric).parameters.values())
+    parameters = list(inspect.signature(metric).parameters.values())
     ends = [inspect.signature(_rank).parameters[end] for end in _ENDS]
-    signature = inspect.Signature([*own, *ends], return_annotation=Ranking)
+    signature = inspect.Signature([*parameters, *ends], return_annotation=Ranking)
 
     def function(*args: Any, **kwargs: Any) -> Ranking:
         bound = bound_arguments(name, signature, args, kwargs)
         counts = _models(bound.pop("R"), bound.pop("w", None))
-        how = {end: bound.pop(end) for end in _ENDS if end in bound}
-        return _rank(lambda counts: metric(counts, **bound), counts, **how)
+        ranking_options = {end: bound.pop(end) for end in _ENDS if end in bound}
+        return _rank(lambda counts: metric(counts, **bound), counts, **ranking_options)
 
     title = re.split("[:,]", documented)[0]
     words = re.search(r"^Args:\n    R: .*\n((?:    .*\n)+)", documented, re.MULTILINE)

@@ -27,11 +27,11 @@ from scorio.sinf.crossing import crossing_probability
 from scorio.sinf.monotone import FallingCurve
 
 # p-values are tabulated for boundary constants up to here (about 1e-31); beyond it the last value stands.
-LARGEST = 12.0
-TABLED = np.arange(0.0, LARGEST + 0.025, 0.05)
+MAX_CRITICAL = 12.0
+TABLED = np.arange(0.0, MAX_CRITICAL + 0.025, 0.05)
 ROUGH_STEPS = 16
 """Enough to know between which of the tabled constants a crossing probability lies, give or take one."""
-AROUND = 4
+NEIGHBOURS = 4
 """Tabled constants on either side: a cubic depends on the points at its ends and on one more beyond each."""
 SQRT2 = float(np.sqrt(2.0))
 ROUNDING = 1e-9
@@ -81,7 +81,7 @@ class WangTsiatis:
             >>> round(WangTsiatis().crossing(2.5), 4)
             0.0363
         """
-        return float(np.exp(_log_crossing(self.kappa, self.start, sides)(min(max(c, 0.0), LARGEST))))
+        return float(np.exp(_log_crossing(self.kappa, self.start, sides)(min(max(c, 0.0), MAX_CRITICAL))))
 
     def critical(self, alpha: float, sides: int = 2) -> float:
         """The constant c that is crossed with probability alpha under an exact tie.
@@ -142,7 +142,7 @@ class WangTsiatis:
         """
         t = np.asarray(t, dtype=float)
         height = (np.abs(z) if sides == 2 else np.maximum(z, 0.0)) * np.clip(t, self.start, 1.0) ** self.kappa
-        p = np.exp(_log_crossing(self.kappa, self.start, sides)(np.minimum(height, LARGEST)))
+        p = np.exp(_log_crossing(self.kappa, self.start, sides)(np.minimum(height, MAX_CRITICAL)))
         p_value: FloatArray = np.where(self._early(t) | (height <= 0.0), 1.0, p)
         return p_value
 
@@ -298,16 +298,16 @@ def _logs(c: FloatArray, kappa: float, start: float, sides: int) -> FloatArray:
 @lru_cache(maxsize=256)
 def _critical(kappa: float, start: float, alpha: float, sides: int) -> float:
     """The place of alpha on the whole curve, of which only the points around it are computed."""
-    near = int(np.searchsorted(-crossing_probability(TABLED, kappa, start, sides, ROUGH_STEPS), -alpha))
-    around = slice(max(near - AROUND, 0), near + AROUND)
+    index = int(np.searchsorted(-crossing_probability(TABLED, kappa, start, sides, ROUGH_STEPS), -alpha))
+    around = slice(max(index - NEIGHBOURS, 0), index + NEIGHBOURS)
     logs = _logs(np.concatenate((TABLED[:1], TABLED[around], TABLED[-1:])), kappa, start, sides)
-    least, most = float(np.exp(logs[-1])), float(np.exp(logs[0]))
-    if not least < alpha < most:
-        raise ValueError(f"alpha must lie strictly between {least:.1g} and {most:.3g}, got {alpha!r}")
-    wanted = float(np.log(alpha))
-    enough = logs.size > 2 * AROUND and logs[2] > wanted > logs[-3]  # not at an end of what was computed
+    smallest, largest = float(np.exp(logs[-1])), float(np.exp(logs[0]))
+    if not smallest < alpha < largest:
+        raise ValueError(f"alpha must lie strictly between {smallest:.1g} and {largest:.3g}, got {alpha!r}")
+    target = float(np.log(alpha))
+    enough = logs.size > 2 * NEIGHBOURS and logs[2] > target > logs[-3]  # not at an end of what was computed
     curve = FallingCurve.through(TABLED[around], logs[1:-1]) if enough else _log_crossing(kappa, start, sides)
-    return curve.place(wanted)
+    return curve.place(target)
 
 
 @lru_cache(maxsize=64)

@@ -183,8 +183,8 @@ def compare(
         >>> round(float(pair.z), 4), round(float(pair.rho), 4)
         (2.0, 0.9772)
     """
-    found = standardised(mean_a, var_a, mean_b, var_b)
-    return Comparison(*found, order_confidence(found.z))
+    pair = standardised(mean_a, var_a, mean_b, var_b)
+    return Comparison(*pair, order_confidence(pair.z))
 
 
 class StandardisedDifference(NamedTuple):

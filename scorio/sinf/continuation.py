@@ -52,8 +52,8 @@ def _crossing(c: FloatArray, w: FloatArray, t: FloatArray, kappa: float, sides: 
     lag = times - t[:, None]
     flow = np.zeros_like(times)
     for start in (w, -w)[:sides]:
-        way = boundary - start[:, None]
-        flow -= normal_density(way, lag) * (tangent - way / lag)
+        distance = boundary - start[:, None]
+        flow -= normal_density(distance, lag) * (tangent - distance / lag)
     flow *= slope
     for i in range(1, steps):
         now, before, since = boundary[:, i : i + 1], boundary[:, :i], times[:, i : i + 1] - times[:, :i]

@@ -51,10 +51,10 @@ def _crossing(c: FloatArray, kappa: float, start: float, sides: int, steps: int)
     for i in range(1, steps + 1):
         now, before, lag = shape[i], shape[:i], times[i] - times[:i]
         tangent = exponent * now / times[i]
-        for way in (now - before, now + before)[:sides]:
-            kernel = np.multiply.outer(-c * c, way * way / (2.0 * lag))
+        for distance in (now - before, now + before)[:sides]:
+            kernel = np.multiply.outer(-c * c, distance * distance / (2.0 * lag))
             np.exp(kernel, out=kernel)
-            share = weights[:i] * (tangent - way / lag) / np.sqrt(2.0 * np.pi * lag)
+            share = weights[:i] * (tangent - distance / lag) / np.sqrt(2.0 * np.pi * lag)
             flow[:, i] += slope[i - 1] * c * np.einsum("ij,ij,j->i", kernel, flow[:, :i], share)
     weights[-1] /= 2.0
     probability: FloatArray = sides * (ndtr(-first[:, 0] / np.sqrt(start)) + flow @ weights)

@@ -15,9 +15,9 @@ from scorio import _validate
 from scorio.moments import FloatArray
 
 # Beyond this many standard deviations a path carries no weight (about 1e-23).
-FAR = 10.0
+MAX_BOUND = 10.0
 # The smallest constant searched.
-LEAST = 0.01
+MIN_CRITICAL = 0.01
 
 
 def crossing_at_looks(bounds: ArrayLike, looks: ArrayLike, sides: int = 2) -> float:
@@ -66,10 +66,14 @@ def critical_at_looks(alpha: float, kappa: float, looks: ArrayLike, sides: int =
 
     information, target = _rising(looks), _validate.probability(alpha, "alpha")
     shape = (information / information[-1]) ** -kappa
-    most = _crossing(LEAST * shape, information, sides)
-    if target >= most:
-        raise ValueError(f"alpha must lie below {most:.3g}, the crossing probability of c = {LEAST}, got {alpha!r}")
-    return float(brentq(lambda c: _crossing(c * shape, information, sides) - target, LEAST, FAR, xtol=1e-9))
+    highest = _crossing(MIN_CRITICAL * shape, information, sides)
+    if target >= highest:
+        raise ValueError(
+            f"alpha must lie below {highest:.3g}, the crossing probability of c = {MIN_CRITICAL}, got {alpha!r}"
+        )
+    return float(
+        brentq(lambda c: _crossing(c * shape, information, sides) - target, MIN_CRITICAL, MAX_BOUND, xtol=1e-9)
+    )
 
 
 def _rising(looks: ArrayLike) -> FloatArray:
@@ -82,8 +86,8 @@ def _rising(looks: ArrayLike) -> FloatArray:
 
 def _crossing(bounds: FloatArray, looks: FloatArray, sides: int) -> float:
     scale = np.sqrt(looks)
-    upper = np.minimum(bounds, FAR) * scale
-    lower = -upper if sides == 2 else -FAR * scale
+    upper = np.minimum(bounds, MAX_BOUND) * scale
+    lower = -upper if sides == 2 else -MAX_BOUND * scale
     steps = np.diff(looks, prepend=0.0)
     at, density = np.zeros(1), np.ones(1)
     crossed = 0.0

@@ -2,7 +2,7 @@
 
 The slope at a point is the harmonic mean of the two differences beside it, or 0 where one of them is (Fritsch and
 Butland 1984), so that no cubic overshoots. These are the curves of `scipy.interpolate.PchipInterpolator` for evenly
-spaced points, without the third of a second that loading it takes: whoever reads a run wants one value of one curve.
+spaced points, without the third of a second that loading it takes: reading a run needs one value of one curve.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import numpy as np
 from scorio.moments import FloatArray
 
 PRECISION = 1e-12
-"""How near the place of a value is found."""
+"""Accuracy of the place of a value."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,27 +36,27 @@ class FallingCurve:
 
     def __call__(self, at: FloatArray | float) -> FloatArray:
         """The height of the curve at places between its ends."""
-        left = np.clip(np.searchsorted(self.points, at, side="right") - 1, 0, len(self.points) - 2)
+        index = np.clip(np.searchsorted(self.points, at, side="right") - 1, 0, len(self.points) - 2)
         width = self.points[1] - self.points[0]
-        u = (at - self.points[left]) / width
+        u = (at - self.points[index]) / width
         v = 1.0 - u
-        ends = v * v * (1.0 + 2.0 * u) * self.values[left] + u * u * (1.0 + 2.0 * v) * self.values[left + 1]
-        height: FloatArray = ends + width * u * v * (v * self.slopes[left] - u * self.slopes[left + 1])
+        ends = v * v * (1.0 + 2.0 * u) * self.values[index] + u * u * (1.0 + 2.0 * v) * self.values[index + 1]
+        height: FloatArray = ends + width * u * v * (v * self.slopes[index] - u * self.slopes[index + 1])
         return height
 
     def place(self, value: float) -> float:
         """The place at which the curve has a value between those of its ends, found by halving."""
-        left = int(np.clip(np.searchsorted(-self.values, -value) - 1, 0, len(self.points) - 2))
-        low, high = float(self.points[left]), float(self.points[left + 1])
+        index = int(np.clip(np.searchsorted(-self.values, -value) - 1, 0, len(self.points) - 2))
+        low, high = float(self.points[index]), float(self.points[index + 1])
         while high - low > PRECISION:
             middle = 0.5 * (low + high)
             low, high = (middle, high) if float(self(middle)) > value else (low, middle)
         return 0.5 * (low + high)
 
 
-def _end(own: float, next_one: float) -> float:
+def _end(step: float, next_step: float) -> float:
     """The slope at an end, from a parabola through three points, as far as the curve then keeps falling."""
-    slope = 1.5 * own - 0.5 * next_one
+    slope = 1.5 * step - 0.5 * next_step
     if slope >= 0.0:
         return 0.0
-    return max(slope, 3.0 * own)
+    return max(slope, 3.0 * step)

@@ -30,13 +30,13 @@ from scipy.special import ndtr, ndtri
 from scorio.moments import FloatArray
 
 PRIOR_SD = 3.0
-"""Of the drift: a pair with this drift is called in nine of ten runs of a fixed design."""
-EARLIEST = 0.02
-"""Information before which nothing is called or given up: the grid is too coarse there."""
-LONGEST_STEP = 1.0 / 80.0
+"""Standard deviation of the prior of the drift: a pair with this drift is called in 90% of runs of a fixed design."""
+MIN_INFORMATION = 0.02
+"""Minimum information for a decision: before it the grid is too coarse."""
+MAX_STEP = 1.0 / 80.0
 GROWTH = 0.25
-"""No step of the grid is longer than this share of the information that is there."""
-CELL, FAR = 0.03, 6.0
+"""The longest step of the grid, as a share of the information so far."""
+CELL, GRID_END = 0.03, 6.0
 """Width of the grid's cells, and its end on either side."""
 OVERSHOOT = 0.5826
 ROUNDING = 1e-9
@@ -53,8 +53,8 @@ class Stopping:
     """On |z|: at or above it a pair is called."""
     give: FloatArray
     """On |z|: below it a pair is given up; 0 where none is."""
-    left: FloatArray
-    """(times, cells): the chance of a call under an exact tie and the worst schedule, from each place of the grid."""
+    chances: FloatArray
+    """(times, cells): the chance of a call under an exact tie and the worst schedule, from each point of the grid."""
 
     def boundary(self, t: FloatArray) -> FloatArray:
         """The boundary on |z| at information t; infinite before the first time, the last value beyond the horizon."""
@@ -71,10 +71,12 @@ class Stopping:
         x = np.abs(z) * np.sqrt(t)
         place = np.clip(np.searchsorted(self.times, t) - 1, 0, max(len(self.times) - 2, 0))
         ends = (place, np.minimum(place + 1, len(self.times) - 1))
-        either = [[np.interp(at, _cells(), self.left[row]) for at, row in zip(x, rows, strict=True)] for rows in ends]
-        found: FloatArray = np.minimum(*np.asarray(either, dtype=float).reshape(2, len(x)))
-        start = float(_first_look(self.times[0]) @ self.left[0])
-        return np.where(t < self.times[0] * (1.0 - ROUNDING), start, found)
+        chances_at_ends = [
+            [np.interp(at, _cells(), self.chances[row]) for at, row in zip(x, rows, strict=True)] for rows in ends
+        ]
+        chance: FloatArray = np.minimum(*np.asarray(chances_at_ends, dtype=float).reshape(2, len(x)))
+        start = float(_first_look(self.times[0]) @ self.chances[0])
+        return np.where(t < self.times[0] * (1.0 - ROUNDING), start, chance)
 
 
 @lru_cache(maxsize=64)
@@ -84,47 +86,49 @@ def optimal_stopping(
     """The boundaries with which the worst schedule calls an exact tie with probability alpha, two-sided.
 
     No look at information t is followed by one beyond t (1 + stride) + step; there are at most 1 / finest of them.
-    Looks before `EARLIEST` decide nothing, but who has taken them may choose the first one that counts.
+    Looks before `MIN_INFORMATION` decide nothing, but they allow a choice of the first look that counts.
     """
     if start >= 1.0 - ROUNDING:
         height = float(-ndtri(0.5 * alpha))
         return Stopping(np.ones(1), np.full(1, height), np.full(1, height), (_cells() >= height)[None].astype(float))
-    times = _times(max(start, EARLIEST))
-    looked = np.append(start, times) if start < EARLIEST * (1.0 - ROUNDING) else times
-    right, known = _likelihoods(times)
+    times = _times(max(start, MIN_INFORMATION))
+    looked = np.append(start, times) if start < MIN_INFORMATION * (1.0 - ROUNDING) else times
+    right, densities = _likelihoods(times)
     first = _first_look(looked[0])
 
-    def left_of(call: FloatArray, give: FloatArray) -> FloatArray:
+    def call_chances(call: FloatArray, give: FloatArray) -> FloatArray:
         before = len(looked) - len(times)
-        return _left(looked, np.append([FAR] * before, call), np.append([0.0] * before, give), (stride, step, finest))
+        return _call_chances(
+            looked, np.append([GRID_END] * before, call), np.append([0.0] * before, give), (stride, step, finest)
+        )
 
     @cache  # the search begins at prices that were tried
     def excess(price: float) -> float:
-        left = left_of(*_solve(times, right, known, worth, price))
-        return float(np.log(max(first @ left[0], 1e-300) / alpha))
+        chances = call_chances(*_solve(times, right, densities, worth, price))
+        return float(np.log(max(first @ chances[0], 1e-300) / alpha))
 
     highest = worth
     while excess(highest) > 0.0:
         highest *= 4.0
     price = float(brentq(excess, 0.0, highest, xtol=1e-4 * highest, rtol=1e-6))
     price *= 1.0 + 1e-3  # on the safe side of what the search leaves open
-    call, give = _solve(times, right, known, worth, price)
+    call, give = _solve(times, right, densities, worth, price)
     root = np.sqrt(times)
-    return Stopping(times, call / root, give / root, left_of(call, give)[-len(times) :])
+    return Stopping(times, call / root, give / root, call_chances(call, give)[-len(times) :])
 
 
 def _times(start: float) -> FloatArray:
     """The grid's times: a quarter more each, until that is the longest step."""
     early = [start]
-    while early[-1] * GROWTH < LONGEST_STEP * (1.0 - ROUNDING) and early[-1] * (1.0 + GROWTH) < 1.0:
+    while early[-1] * GROWTH < MAX_STEP * (1.0 - ROUNDING) and early[-1] * (1.0 + GROWTH) < 1.0:
         early.append(early[-1] * (1.0 + GROWTH))
-    steps = max(int(np.ceil((1.0 - early[-1]) / LONGEST_STEP - ROUNDING)), 1)
+    steps = max(int(np.ceil((1.0 - early[-1]) / MAX_STEP - ROUNDING)), 1)
     return np.append(early[:-1], np.linspace(early[-1], 1.0, steps + 1))
 
 
 def _cells() -> FloatArray:
     """|x|, from 0 on: everything is symmetric."""
-    return np.arange(0.0, FAR + CELL / 2, CELL)
+    return np.arange(0.0, GRID_END + CELL / 2, CELL)
 
 
 def _likelihoods(times: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -157,12 +161,12 @@ def _onwards(values: FloatArray, lag: float) -> FloatArray:
 
 
 def _solve(
-    times: FloatArray, right: FloatArray, known: FloatArray, worth: float, price: float
+    times: FloatArray, right: FloatArray, densities: FloatArray, worth: float, price: float
 ) -> tuple[FloatArray, FloatArray]:
     """Backward induction: |x| from which on to call, and up to which to give up."""
     called, goes_on = worth * right - price, np.zeros_like(right)
     ended, steps = np.maximum(called, 0.0), np.diff(times)
-    running = steps[:, None] * known[:-1]
+    running = steps[:, None] * densities[:-1]
     value = ended[-1]
     for at in range(len(steps) - 1, -1, -1):
         goes_on[at] = _onwards(value, steps[at]) - running[at]
@@ -179,11 +183,13 @@ def _first_above(values: FloatArray) -> FloatArray:
     last = end - np.argmax(below[:, ::-1], axis=1)
     before = np.minimum(last, end - 1)
     low, high = values[rows, before], values[rows, before + 1]
-    found = _cells()[before] - np.divide(low, high - low, out=np.zeros(len(rows)), where=last < end) * CELL
-    return np.where(below.any(axis=1), np.where(last < end, found, FAR), 0.0)
+    crossing = _cells()[before] - np.divide(low, high - low, out=np.zeros(len(rows)), where=last < end) * CELL
+    return np.where(below.any(axis=1), np.where(last < end, crossing, GRID_END), 0.0)
 
 
-def _left(times: FloatArray, call: FloatArray, give: FloatArray, spacing: tuple[float, float, float]) -> FloatArray:
+def _call_chances(
+    times: FloatArray, call: FloatArray, give: FloatArray, spacing: tuple[float, float, float]
+) -> FloatArray:
     """(times, cells): the chance of a call under an exact tie and the worst schedule, when a look is taken there."""
     x, last, (stride, step, finest) = _cells(), len(times) - 1, spacing
     steps = np.diff(times)
@@ -193,12 +199,12 @@ def _left(times: FloatArray, call: FloatArray, give: FloatArray, spacing: tuple[
     lasts = np.where(give[:, None] > 0.0, np.clip((x - give[:, None]) / CELL + 0.5, 0.0, 1.0), 1.0)
     on = (1.0 - calls) * lasts
     furthest = np.searchsorted(times, times * (1.0 + stride) + step - ROUNDING)
-    left = calls
+    chances = calls
     for at in range(last - 1, -1, -1):
-        most = min(max(int(furthest[at]), at + 1), last)
-        ahead = {at + lag for lag in LAGS if at + lag < most} | {most}
-        left[at] += on[at] * reduce(np.maximum, (_onwards(left[then], times[then] - times[at]) for then in ahead))
-    return left
+        furthest_index = min(max(int(furthest[at]), at + 1), last)
+        ahead = {at + lag for lag in LAGS if at + lag < furthest_index} | {furthest_index}
+        chances[at] += on[at] * reduce(np.maximum, (_onwards(chances[then], times[then] - times[at]) for then in ahead))
+    return chances
 
 
 def _first_look(t: float) -> FloatArray:

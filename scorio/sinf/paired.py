@@ -89,8 +89,8 @@ def paired_counts(first: IntArray, second: IntArray, differences: DifferenceValu
     """
     categories, kinds = len(differences.category), len(differences.values)
     question, trial = np.nonzero((first < categories) & (second < categories))
-    found = differences.category[first[question, trial], second[question, trial]]
-    return np.bincount(question * kinds + found, minlength=len(first) * kinds).reshape(len(first), kinds)
+    difference = differences.category[first[question, trial], second[question, trial]]
+    return np.bincount(question * kinds + difference, minlength=len(first) * kinds).reshape(len(first), kinds)
 
 
 class Coupling(NamedTuple):
@@ -139,17 +139,17 @@ def coupling(questions: IntArray, first: FloatArray, second: FloatArray, g: Floa
     """
     starts = np.flatnonzero(np.diff(questions, prepend=-1))
     sizes = np.diff(starts, append=len(questions))
-    some = sizes > 1
-    if not some.any():
+    repeated = sizes > 1
+    if not repeated.any():
         return Coupling(0, np.nan, np.nan)
-    n = sizes[some].astype(float)
-    each = n * (n - 1.0) if g is None else n * (n - 1.0) / np.square(g[questions[starts[some]]])
-    of_x, of_y, of_both = (_squares(one, starts, sizes)[some] for one in (first, second, first - second))
-    apart = float(((of_x + of_y) / each).sum())
+    n = sizes[repeated].astype(float)
+    scale = n * (n - 1.0) if g is None else n * (n - 1.0) / np.square(g[questions[starts[repeated]]])
+    of_x, of_y, of_both = (_squares(values, starts, sizes)[repeated] for values in (first, second, first - second))
+    apart = float(((of_x + of_y) / scale).sum())
     if not apart > 0.0:
         return Coupling(int(n.sum()), np.nan, np.nan)
-    noise = float((of_x * of_y / (each * each * (n - 1.0))).sum())
-    return Coupling(int(n.sum()), float((of_both / each).sum()) / apart, 2.0 * float(np.sqrt(noise)) / apart)
+    noise = float((of_x * of_y / (scale * scale * (n - 1.0))).sum())
+    return Coupling(int(n.sum()), float((of_both / scale).sum()) / apart, 2.0 * float(np.sqrt(noise)) / apart)
 
 
 def _squares(values: FloatArray, starts: NDArray[np.intp], sizes: NDArray[np.intp]) -> FloatArray:
@@ -166,7 +166,7 @@ class PairedMoments(NamedTuple):
         var: Its variance; infinite there.
         noise: The sum over the questions of the variance of one difference over its trials.
         noise_at_horizon: The same with the trials of the horizon.
-        each: What `var` would be, without unseen trials, if one difference had variance 1; infinite there.
+        unit_var: What `var` would be, without unseen trials, if one difference had variance 1; infinite there.
 
     Examples:
         >>> import numpy as np
@@ -181,7 +181,7 @@ class PairedMoments(NamedTuple):
     var: FloatArray
     noise: FloatArray
     noise_at_horizon: FloatArray
-    each: FloatArray
+    unit_var: FloatArray
 
 
 def paired_moments(
@@ -215,18 +215,18 @@ def paired_moments(
         (0.0167, 0.0633)
     """
     trials = over_categories(n)
-    there = np.asarray(trials.min(axis=-1) > 0)
-    some = np.maximum(trials, 1)
+    is_complete = np.asarray(trials.min(axis=-1) > 0)
+    at_least_one = np.maximum(trials, 1)
     nu = n + fitted_by_group(partial(_prior, values=values), n, groups)
-    v = trial_variance(nu, values, question_moments(nu, values)) + unseen_variance(some, w, g)
-    noise = np.where(there, weighted(v / some, g, 2).sum(axis=-1), np.inf)
-    mean = weighted(n @ values / some, g).mean(axis=-1)
+    v = trial_variance(nu, values, question_moments(nu, values)) + unseen_variance(at_least_one, w, g)
+    noise = np.where(is_complete, weighted(v / at_least_one, g, 2).sum(axis=-1), np.inf)
+    mean = weighted(n @ values / at_least_one, g).mean(axis=-1)
     return PairedMoments(
-        mean=np.where(there, mean, np.nan),
+        mean=np.where(is_complete, mean, np.nan),
         var=noise / n.shape[-2] ** 2,
         noise=noise,
         noise_at_horizon=weighted(v / horizon, g, 2).sum(axis=-1),
-        each=np.where(there, weighted(1.0 / some, g, 2).sum(axis=-1), np.inf) / n.shape[-2] ** 2,
+        unit_var=np.where(is_complete, weighted(1.0 / at_least_one, g, 2).sum(axis=-1), np.inf) / n.shape[-2] ** 2,
     )
 
 
@@ -234,7 +234,7 @@ TOWARDS_THE_EDGE = 2.0 / 3.0
 """See `variance_against`."""
 
 
-def variance_against(found: PairedMoments, edge: FloatArray, values: FloatArray) -> FloatArray:
+def variance_against(moments: PairedMoments, edge: FloatArray, values: FloatArray) -> FloatArray:
     """The variance with which a mean difference is held against an edge other than 0, such as a gate's.
 
     If the truth is at an edge of size e, a trial differs at least now and then, and one difference has a variance of
@@ -247,7 +247,7 @@ def variance_against(found: PairedMoments, edge: FloatArray, values: FloatArray)
     from the estimate to that of the edge, where that is larger.
 
     Args:
-        found: The moments.
+        moments: The moments.
         edge: How far the edge is from 0, (...); with either sign.
         values: The differences that there are, (D,).
 
@@ -265,10 +265,10 @@ def variance_against(found: PairedMoments, edge: FloatArray, values: FloatArray)
     """
     smallest = float(np.min(values[values > 0.0], initial=np.inf))
     size = np.abs(edge)
-    least = np.maximum(smallest * size - size * size, 0.0) if np.isfinite(smallest) else np.zeros_like(size)
+    edge_variance = np.maximum(smallest * size - size * size, 0.0) if np.isfinite(smallest) else np.zeros_like(size)
     with np.errstate(invalid="ignore"):  # of a question without a trial nothing is known, either way
-        more = np.where(least > 0.0, least * found.each - found.var, 0.0)
-    return np.asarray(found.var + TOWARDS_THE_EDGE * np.where(more > 0.0, more, 0.0))
+        more = np.where(edge_variance > 0.0, edge_variance * moments.unit_var - moments.var, 0.0)
+    return np.asarray(moments.var + TOWARDS_THE_EDGE * np.where(more > 0.0, more, 0.0))
 
 
 def _prior(n: CountArray, values: FloatArray) -> FloatArray:

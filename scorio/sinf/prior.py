@@ -47,7 +47,7 @@ LOG_S_RANGE = (-9.0, 14.0)
 TOLERANCE = 1e-6
 ROUNDING = 1e-9
 """Of the range of the weights: what is so near to the average is not below it, in whatever unit weights are."""
-MOST_STEPS = 60
+MAX_STEPS = 60
 
 
 def pooled_shares(n: CountArray) -> FloatArray:
@@ -116,8 +116,8 @@ def fitted_by_group(
     """
     if groups is None:
         return fit(n)[..., None, :]
-    each = [fit(n[..., groups == label, :]) for label in range(int(groups.max()) + 1)]
-    return np.stack(each, axis=-2)[..., groups, :]
+    by_group = [fit(n[..., groups == label, :]) for label in range(int(groups.max()) + 1)]
+    return np.stack(by_group, axis=-2)[..., groups, :]
 
 
 def self_centred_average_moments(
@@ -195,19 +195,19 @@ def _concentration(n: CountArray, shares: FloatArray) -> FloatArray:
     """The most probable s of each model, (B, M, K) counts to (B,), by Newton's method in ln s, kept in a bracket.
 
     Integer counts turn the digamma differences of the likelihood into sums over j below each count, and so into sums
-    over j alone, weighted by how many questions have a count above j: the work does not depend on M. A model that has
-    settled stays put, so that its s is its own, whoever takes longer beside it.
+    over j alone, weighted by how many questions have a count above j: the work does not depend on M. A model whose s
+    has converged does not move, so that its s does not depend on the other models.
     """
     trials = over_categories(n)
-    most = int(trials.max(initial=0))
+    largest = int(trials.max(initial=0))
     # all trials of a question are one more category, of share 1, whose sums are taken away
-    above = _exceedances([*np.moveaxis(n, -1, 0), trials], most)
+    above = _exceedances([*np.moveaxis(n, -1, 0), trials], largest)
     above[:, -1] *= -1.0
     share = np.concatenate([shares, np.ones((len(n), 1))], axis=-1)[:, :, None]
-    j, term = np.arange(most, dtype=np.float64), np.empty_like(above)
+    j, term = np.arange(largest, dtype=np.float64), np.empty_like(above)
     x, moving = np.zeros(len(n)), np.ones(len(n), dtype=bool)
     low, high = (np.full_like(x, end) for end in LOG_S_RANGE)
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         s = np.exp(x)
         np.add(s[:, None, None] * share, j, out=term)
         np.divide(share, term, out=term)
@@ -226,13 +226,15 @@ def _concentration(n: CountArray, shares: FloatArray) -> FloatArray:
     return np.exp(x)
 
 
-def _exceedances(counts: Sequence[CountArray], most: int) -> FloatArray:
+def _exceedances(counts: Sequence[CountArray], largest: int) -> FloatArray:
     """How many questions have a count above j, for j = 0 .. most - 1: K counts (B, M) to (B, K, most)."""
     batch, questions = counts[0].shape
-    width = most + 1
+    width = largest + 1
     begins = width * np.arange(batch)[:, None]
     cells = [(begins + n.astype(np.intp, copy=False)).ravel() for n in counts]
-    histogram = np.stack([np.bincount(own, minlength=batch * width).reshape(batch, width) for own in cells], axis=1)
+    histogram = np.stack(
+        [np.bincount(batch_cells, minlength=batch * width).reshape(batch, width) for batch_cells in cells], axis=1
+    )
     below = np.cumsum(histogram, axis=-1)
     above: FloatArray = (questions - below[..., :-1]).astype(np.float64)
     return above

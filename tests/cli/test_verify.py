@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from forging import forging
 from live_runs import Site
 from typer.testing import CliRunner, Result
 
@@ -63,6 +64,15 @@ def test_a_run_is_intact(done: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     once = replace(verify_run(done.directory()), looks=1)
     monkeypatch.setattr(sys.modules["adaptive_eval.cli.verify"], "verify_run", lambda run: once)
     assert " trials, 1 look, results" in command("verify", done.directory()).output
+
+
+def test_what_was_in_flight_when_a_run_was_killed_is_no_trial(copy: Path) -> None:
+    before = verify_run(copy).trials
+    with forging(copy) as database:
+        database.execute(
+            "UPDATE trials SET state = 'reserved', category = NULL WHERE seq IN (SELECT min(seq) FROM trials)"
+        )
+    assert verify_run(copy).trials == before - 1
 
 
 @pytest.mark.parametrize("flips", FLIPS)

@@ -129,7 +129,7 @@ def test_the_starter_shows_every_objective_and_each_line_holds() -> None:
     shown = [line for line in lines if "use:" not in line and '"' not in line]
     for line, entry in zip(shown, OBJECTIVES.values(), strict=True):
         text = re.sub(r"^objective: .*$", line, starter(), flags=re.MULTILINE)
-        assert entry.gist in line
+        assert entry.summary in line
         checked = check_text(text, Path("a.yaml"), NEEDED_FOR.get(entry.name, ()), {})
         assert checked.config is not None, checked.problems
         assert checked.config.chosen["objective.kind"] == entry.name
@@ -139,7 +139,7 @@ def test_the_starter_shows_every_objective_and_each_line_holds() -> None:
 def test_the_starter_shows_every_rule_and_policy_and_each_can_be_chosen(key: str, entries: dict[str, Any]) -> None:
     for entry in entries.values():
         (line,) = re.findall(rf"^  (?:{key.partition('.')[2]}: |#   ){entry.name} .*$", starter(), flags=re.MULTILINE)
-        assert entry.gist in line
+        assert entry.summary in line
         assert all(f"{option.name}: {option.example}" in line for option in entry.options)
         needed = [*NEEDED_FOR.get(entry.name, ())]
         options = json.dumps({option.name: option.example for option in entry.options})

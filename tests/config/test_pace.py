@@ -101,9 +101,11 @@ def test_neither_caps_nor_judges_change_the_pace(tmp_path: Path, settings: tuple
     (tmp_path / "run.yaml").write_text(f"{HEAD}sampling: {{max_tokens: 2000}}\nmodels:\n{TWO}")
     found = prepare(load_config(tmp_path / "run.yaml", settings))
     assert found.config.trials.optimize == "time" and "servers of your own" in str(found.why_optimized)
-    assert found.plan.pace == Pace(lookahead=12, opening=12, held=True)
+    assert found.plan.pace == Pace(lookahead=12, opening=12, dedicated_servers=True)
 
 
 @pytest.mark.parametrize(("questions", "ahead"), [(30, 12), (150, 2), (360, 1), (361, 0), (5000, 0)])
 def test_rounds_that_fill_the_servers_alone_are_not_asked_ahead(questions: int, ahead: int) -> None:
-    assert make_pace(TrialsConfig(optimize="time"), questions) == Pace(lookahead=ahead, opening=12, held=True)
+    assert make_pace(TrialsConfig(optimize="time"), questions) == Pace(
+        lookahead=ahead, opening=12, dedicated_servers=True
+    )

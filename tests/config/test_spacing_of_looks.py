@@ -35,7 +35,7 @@ def test_where_rounds_are_as_large_as_the_need_a_boundary_for_any_looks_decides(
     assert plan.spacing is None and isinstance(plan.deciding_rule, Sequential)
 
 
-@pytest.mark.parametrize("pace", [Pace(), Pace(lookahead=3), Pace(lookahead=3, held=True)], ids=str)
+@pytest.mark.parametrize("pace", [Pace(), Pace(lookahead=3), Pace(lookahead=3, dedicated_servers=True)], ids=str)
 def test_no_model_has_more_than_a_round_between_two_looks(pace: Pace) -> None:
     """Whatever comes first: answers of one model are slow, and those that come are of no order."""
     bench, chances = Bench(4, 8, np.array([0.0, 1.0])), np.array([0.8, 0.5, 0.5, 0.2])

@@ -160,7 +160,9 @@ def test_of_drawn_questions_the_order_is_the_sample() -> None:
     assert found.counts[1].sum() == sum(alarm.since)
     first, second = np.array([0]), np.array([1])
     fresh = drawn_pairs(found.counts, BINARY, first, second)
-    assert found.standing is not None and found.standing.evidence.difference[0] == pytest.approx(fresh[0].found.mean[0])
+    assert found.last_look is not None and found.last_look.evidence.difference[0] == pytest.approx(
+        fresh[0].moments.mean[0]
+    )
 
 
 def test_a_user_may_let_the_run_go_on() -> None:
@@ -241,8 +243,8 @@ def test_after_an_alarm_the_evidence_is_that_of_the_answers_before(coupled: bool
     own = np.array([[table[0 if coupled else 1][q, t] for t in range(kept[q])].count(True) for q in range(QUESTIONS)])
     assert found.counts[1, :, 1].tolist() == own.tolist()
     assert np.array_equal(found.counts[0], fresh.counts[0])
-    assert found.standing is not None
-    assert not coupled or found.standing.evidence.difference.tolist() == [0.0]
+    assert found.last_look is not None
+    assert not coupled or found.last_look.evidence.difference.tolist() == [0.0]
 
 
 # -- how often it is wrong -------------------------------------------------------------------------------------------

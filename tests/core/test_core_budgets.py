@@ -183,7 +183,7 @@ def asked_in_parts(plan: Plan, seed: int, price: float) -> Controller:
 
 @pytest.mark.parametrize("budget", [Budget(usd=1.2), Budget(tokens=610), Budget(gpu_seconds=30.0)])
 @pytest.mark.parametrize(
-    "pace", [Pace(), Pace(lookahead=3), Pace(lookahead=1, held=True), Pace(lookahead=1, share=0.5)]
+    "pace", [Pace(), Pace(lookahead=3), Pace(lookahead=1, dedicated_servers=True), Pace(lookahead=1, share=0.5)]
 )
 def test_a_first_round_that_caps_do_not_bear_at_its_worst_is_asked_in_parts(budget: Budget, pace: Pace) -> None:
     """Its trials cost a tenth, and what the caps bear is asked; its look is that of a run without caps."""

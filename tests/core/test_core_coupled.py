@@ -160,7 +160,7 @@ def test_what_has_no_grade_is_certain_for_neither() -> None:
         )
     look, known = controller.looks[5], whole.looks[5]
     assert look.trials[1] == known.trials[1] - 1
-    standing = controller.standing
+    standing = controller.last_look
     assert standing is not None
     (at,) = standing.evidence.positions(np.array([[0, 1]]))
     assert abs(standing.cautious.z[at]) < abs(standing.evidence.z[at])
@@ -177,7 +177,7 @@ def test_what_has_no_grade_is_certain_for_neither() -> None:
     assert abs(standing.cautious.z[at]) == pytest.approx(min(ways))
 
 
-@pytest.mark.parametrize("pace", [Pace(share=0.5), Pace(held=True)])
+@pytest.mark.parametrize("pace", [Pace(share=0.5), Pace(dedicated_servers=True)])
 def test_it_holds_at_any_pace(pace: Pace) -> None:
     controller = played(replace(GATE, pace=pace), drawn(7, "together"))
     (pair,) = controller.looks[-1].comparisons

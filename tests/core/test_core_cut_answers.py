@@ -74,10 +74,10 @@ def test_no_call_or_tie_would_change_if_cut_answers_had_been_right(
 
         return told(plan, grade)
 
-    found = judged((False, False, False)).standing
+    found = judged((False, False, False)).last_look
     assert found is not None
     for right in product((False, True), repeat=3):
-        way = judged(right).standing
+        way = judged(right).last_look
         assert way is not None
         for pair, (first, second) in enumerate(((0, 1), (0, 2), (1, 2))):
             if right[first] == right[second]:

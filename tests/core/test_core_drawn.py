@@ -245,7 +245,7 @@ def test_exact_ties_are_called_no_more_often_than_promised(kind: str, share: flo
         while controller.finished is None:
             for one in controller.ask_rounds():
                 controller.tell_round(one, np.stack([1 - right, right], axis=-1) * one.extra[..., None])
-        standing = controller.standing
+        standing = controller.last_look
         assert standing is not None
         called.append([(standing.memory.call > 0).mean(), (standing.memory.call < 0).mean()])
     error = 2.0 * np.std(called, axis=0) / np.sqrt(runs)

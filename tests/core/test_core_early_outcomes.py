@@ -28,7 +28,7 @@ def outcomes(rng: random.Random) -> Iterator[Outcome]:
 
 @pytest.mark.parametrize("at_once", [7, 10**6])
 def test_a_batch_takes_what_is_kept_of_it(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(early, "_AT_ONCE", at_once)
+    monkeypatch.setattr(early, "_CHUNK_RECORDS", at_once)
     rng = random.Random(4)
     kept, known = EarlyOutcomes(), {}
     for outcome in outcomes(rng):

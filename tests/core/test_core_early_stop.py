@@ -69,8 +69,8 @@ def drawn(one: Plan, right: FloatArray, rng: np.random.Generator) -> tuple[Float
             hits = rng.binomial(asked.extra, right)
             controller.tell_round(asked, np.stack([asked.extra - hits, hits], axis=-1).astype(np.int32))
         begun.append(controller.counts[..., 1] / controller.counts.sum(axis=-1))
-    assert controller.standing is not None
-    return begun[0].mean(axis=1), begun[-1].mean(axis=1), controller.standing.estimates.sigma()
+    assert controller.last_look is not None
+    return begun[0].mean(axis=1), begun[-1].mean(axis=1), controller.last_look.estimates.sigma()
 
 
 @pytest.mark.slow
@@ -154,7 +154,7 @@ def test_caps_are_played_as_trials(reason: Reason, affordable: float, cap: Calla
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_cap_on_trials_is_played_with_what_was_asked_ahead(seed: int) -> None:
     """Rounds of parked models stay reserved: without them the replays would end before the run did."""
-    one = plan(bench=Bench(4, 5, W), pace=Pace(lookahead=8, held=True), budget=Budget(trials=400))
+    one = plan(bench=Bench(4, 5, W), pace=Pace(lookahead=8, dedicated_servers=True), budget=Budget(trials=400))
     rng, controller = np.random.default_rng(seed), Controller(one)
     while controller.finished is None:
         for asked in controller.ask_rounds():

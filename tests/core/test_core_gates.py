@@ -171,8 +171,8 @@ def test_each_model_has_its_own_decision_and_figures() -> None:
     scores = controller.counts[..., 1] / controller.counts.sum(axis=-1)
     for (model, part), one in found.items():
         own = scores[:, part - 1 == BENCHMARK].mean(axis=1) if part else plan.bench.mean(scores)
-        assert (one.own.score, one.baseline.score) == pytest.approx((own[model], own[0]))
-        assert one.own.lowest == one.own.score == one.own.highest
+        assert (one.model_score.score, one.baseline.score) == pytest.approx((own[model], own[0]))
+        assert one.model_score.lowest == one.model_score.score == one.model_score.highest
 
 
 @pytest.mark.slow

@@ -59,10 +59,10 @@ def test_what_was_decided_before_stays_and_the_looks_before_are_what_they_were(
     runs = raised(plan, HORIZONS, Answers(plan, seed))
     for before, longer in zip(runs[:-1], runs[1:], strict=True):
         assert exact(longer.looks[: len(before.looks)]) == exact(before.looks)
-        assert before.standing is not None and longer.standing is not None
-        called = before.standing.memory.call != 0
-        assert np.array_equal(longer.standing.memory.call[called], before.standing.memory.call[called])
-        assert np.all(longer.standing.memory.tie >= before.standing.memory.tie)
+        assert before.last_look is not None and longer.last_look is not None
+        called = before.last_look.memory.call != 0
+        assert np.array_equal(longer.last_look.memory.call[called], before.last_look.memory.call[called])
+        assert np.all(longer.last_look.memory.tie >= before.last_look.memory.tie)
         assert [one.looks for one in longer.extensions][: len(before.extensions)] == [
             one.looks for one in before.extensions
         ]
@@ -107,7 +107,7 @@ def test_a_spent_error_cannot_be_spent_again() -> None:
     before = straight(plan, answers)
     assert before.looks[-1].count(Verdict.RESOLVED) == 0
     longer = straight(after(before, replace(plan, trials=Trials(8, 64))), answers)
-    assert np.all(longer.extensions[0].left == 0.0) and np.all(np.isinf(longer.extensions[0].boundary))
+    assert np.all(longer.extensions[0].error_left == 0.0) and np.all(np.isinf(longer.extensions[0].boundary))
     assert longer.looks[-1].count(Verdict.OUT_OF_REACH) == 1
     assert longer.trials.sum() == before.trials.sum()
 
@@ -120,7 +120,7 @@ def test_anytime_does_not_notice_a_horizon() -> None:
     again = large.looks[len(small.looks)].comparisons[0]
     assert again.boundary == pytest.approx(small.looks[-1].comparisons[0].boundary)
     assert again.information == pytest.approx(small.looks[-1].comparisons[0].information / 4.0)
-    assert not len(large.extensions[0].left)
+    assert not len(large.extensions[0].error_left)
 
 
 def test_a_rule_without_a_horizon_is_left_as_it_is() -> None:

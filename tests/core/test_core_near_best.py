@@ -219,8 +219,8 @@ def test_a_pick_is_no_proof_that_models_differ() -> None:
     """Two models a point apart: the pick is settled, and they share a tier; far apart they do not."""
     close, far = (ended(plan(2, most=200), scores, 1) for scores in ([0.505, 0.5], [0.75, 0.35]))
     for run, expected in ((close, (1, 1)), (far, (1, 2))):
-        assert run.standing is not None and verdict(run) is Verdict.RESOLVED
-        assert tiers(run.standing) == expected
+        assert run.last_look is not None and verdict(run) is Verdict.RESOLVED
+        assert tiers(run.last_look) == expected
 
 
 @pytest.mark.parametrize(("lead", "wrong"), [(0.01, 0), (-0.02, 0), (-0.05, 1)])

@@ -116,7 +116,7 @@ def told(asks: list[Ask], seconds: float) -> list[Outcome]:
 @pytest.mark.parametrize("held", [False, True])
 def test_a_fast_model_goes_on_while_a_slow_one_is_at_its_first_round(held: bool) -> None:
     """Where servers are held; how much it is asked depends on what the slow one takes in the end, not on the way."""
-    chosen = plan(Pace(lookahead=1, held=True) if held else Pace(lookahead=1, share=0.5))
+    chosen = plan(Pace(lookahead=1, dedicated_servers=True) if held else Pace(lookahead=1, share=0.5))
     controller = Controller(chosen)
     fast, slow = (controller.ask(1 << 20, model) for model in (0, 1))
     controller.tell(told(fast, 2.0))
@@ -138,7 +138,7 @@ def test_a_fast_model_goes_on_while_a_slow_one_is_at_its_first_round(held: bool)
 def test_no_model_waits_for_the_rounds_of_a_slow_stranger() -> None:
     """Models 0 and 1 take a second, 2 and 3 take 32; between two rounds of the slow ones come many of the fast."""
     nobody = {"rule": ZScore(99.0), "judging": Judging(futility=None)}
-    controller = Controller(plan(Pace(lookahead=1, held=True), models=4, **nobody))
+    controller = Controller(plan(Pace(lookahead=1, dedicated_servers=True), models=4, **nobody))
     asks = controller.ask(1 << 20)
     fast = [ask for ask in asks if ask.model < 2]
     controller.tell(told([ask for ask in asks if ask.model >= 2 and ask.round == 0], 32.0))
@@ -159,7 +159,7 @@ def test_the_clock_goes_by_the_square_root_of_seconds_in_steps() -> None:
 
 
 PACES = (
-    Pace(lookahead=7, opening=12, held=True),
+    Pace(lookahead=7, opening=12, dedicated_servers=True),
     Pace(share=0.8, opening=24),
     Pace(lookahead=1, share=0.3),
 )

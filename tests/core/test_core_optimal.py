@@ -80,11 +80,11 @@ def test_runs_of_every_objective_and_pace_end_and_part_the_far_ones(objective: O
         asks = controller.ask(1 << 20)
         assert all(wanted[ask.model] for ask in asks), "who is not wanted again is not asked"
         looks = controller.tell(Outcome(*ask[:3], int(rng.random() < (0.9, 0.5, 0.5)[ask.model])) for ask in asks)
-        wanted = controller.still_wanted() if looks else wanted
-    assert controller.standing is not None
+        wanted = controller.needed_models() if looks else wanted
+    assert controller.last_look is not None
     last = {(pair.better, pair.worse): pair.verdict for pair in controller.looks[-1].comparisons}
     assert Verdict.OPEN not in last.values()
-    assert controller.standing.memory.call[0] == 1, "0.9 against 0.5, or against the value 0.5"
+    assert controller.last_look.memory.call[0] == 1, "0.9 against 0.5, or against the value 0.5"
 
 
 @pytest.mark.parametrize("shared", [{"judging": Judging(familywise=True)}, {"coupled": True}], ids=str)
@@ -164,7 +164,7 @@ def test_a_run_that_is_extended_goes_on_with_what_is_left() -> None:
     before = StageBefore(played(Controller(plan, followed=True), 1), (0, 1))
     controller = played(Controller(replace(plan, trials=Trials(4, 60), before=before)), 1000)
     assert len(controller.extensions) == 1 and controller.extensions[0].leaves_error
-    assert 0.0 < controller.extensions[0].left[0] < 1.0 and np.isfinite(controller.extensions[0].boundary[0])
+    assert 0.0 < controller.extensions[0].error_left[0] < 1.0 and np.isfinite(controller.extensions[0].boundary[0])
 
 
 def test_a_pair_that_was_given_up_is_called_after_the_horizon_was_raised() -> None:
@@ -180,10 +180,10 @@ def test_a_pair_that_was_given_up_is_called_after_the_horizon_was_raised() -> No
         return controller
 
     before = played(small)
-    assert before.standing is not None and before.standing.memory.given_up[0]
+    assert before.last_look is not None and before.last_look.memory.given_up[0]
     assert before.looks[-1].comparisons[0].verdict is Verdict.OUT_OF_REACH
     after = played(replace(small, trials=Trials(4, 80), before=StageBefore(before, (0, 1))))
-    assert after.extensions[0].left[0] == pytest.approx(rule.reserve)
+    assert after.extensions[0].error_left[0] == pytest.approx(rule.reserve)
     assert after.looks[-1].comparisons[0].verdict is Verdict.RESOLVED and after.trials.sum() > before.trials.sum()
 
 

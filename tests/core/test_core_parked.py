@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from adaptive_eval.core import Bench, Budget, Controller, Outcome, Pace, Plan, Trials
-from adaptive_eval.core.settings import AHEAD_OF_CAPS
+from adaptive_eval.core.settings import MAX_SHARE_AHEAD
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Ask, Look, Verdict
 from adaptive_eval.study.drive import drive
 
 SKILLS, QUESTIONS = (0.95, 0.6, 0.55, 0.05), 8
 DRAWN = np.random.default_rng(3).random((len(SKILLS), QUESTIONS, 90))
-HELD = Pace(lookahead=3, held=True)
+HELD = Pace(lookahead=3, dedicated_servers=True)
 
 
 def controller(**choices: object) -> Controller:
@@ -82,7 +82,7 @@ def test_under_a_cap_on_trials_models_are_parked_as_without_one_and_the_cap_hold
 def test_a_cap_on_trials_is_left_to_the_comparisons_that_looks_leave_open() -> None:
     """Asked ahead without limit, all of the cap was reserved before the first look, and every comparison out of reach:
     half as many were called."""
-    trials, answers, held = Trials(4, 80), Pace(), Pace(lookahead=12, opening=12, held=True)
+    trials, answers, held = Trials(4, 80), Pace(), Pace(lookahead=12, opening=12, dedicated_servers=True)
     called, unspent = {answers: 0, held: 0}, list[float]()
     for seed in range(6):
         rng, budget = np.random.default_rng(seed), Budget(trials=1000)
@@ -94,12 +94,12 @@ def test_a_cap_on_trials_is_left_to_the_comparisons_that_looks_leave_open() -> N
             called[pace] += one.looks[-1].count(Verdict.RESOLVED)
             assert one.looks[0].trials == (4 * 12,) * 4, "twice its opening is not paid for"
         unspent.append(float(one.available.reserved.sum()))
-    assert called[held] >= 0.9 * called[answers] > 9 and max(unspent) <= AHEAD_OF_CAPS * 1000
+    assert called[held] >= 0.9 * called[answers] > 9 and max(unspent) <= MAX_SHARE_AHEAD * 1000
 
 
 @pytest.mark.parametrize(("ahead", "payable"), [(12, math.inf), (12, 48 * 30), (5, 20 * 30), (0, 3 * 30), (0, 0)])
 def test_a_quarter_of_what_caps_pay_for_is_asked_ahead(ahead: int, payable: float) -> None:
-    assert Pace(lookahead=12, held=True).rounds_ahead(payable, 30) == ahead
+    assert Pace(lookahead=12, dedicated_servers=True).rounds_ahead(payable, 30) == ahead
     assert Pace(lookahead=12).rounds_ahead(payable, 30) == 12, "a lookahead that was chosen"
 
 

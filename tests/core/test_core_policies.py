@@ -179,7 +179,7 @@ def test_some_models_at_a_time_get_what_all_at_once_would(cells: int, monkeypatc
     view = replace(VIEW, issued=rng.integers(0, 9, VIEW.issued.shape), trial_var=rng.random(VIEW.trial_var.shape))
     policies = (Uniform(), UnresolvedPairs(), Weighted(), Leader())
     together = [policy.allocate(view) for policy in policies]
-    monkeypatch.setattr("adaptive_eval.core.policies.CELLS_AT_ONCE", cells)
+    monkeypatch.setattr("adaptive_eval.core.policies.CHUNK_CELLS", cells)
     for policy, plan in zip(policies, together, strict=True):
         np.testing.assert_array_equal(policy.allocate(view), plan)
 

@@ -138,7 +138,7 @@ def test_a_family_of_ties_keeps_its_promise_together(many: int) -> None:
     for familywise, most in runs.items():
         judging = Judging(futility=None, familywise=familywise)
         plan = Plan(bench, policy=Uniform(), judging=judging, trials=Trials(4, 32))
-        ended = [carried_out(plan, p, seed).standing for seed in range(most)]
+        ended = [carried_out(plan, p, seed).last_look for seed in range(most)]
         share[familywise] = np.mean([one is not None and bool(one.memory.call.any()) for one in ended])
     assert share[True] <= allowed(0.05, runs[True])
     assert share[False] > max(share[True], 0.15)

@@ -70,7 +70,7 @@ def test_only_the_new_model_is_asked(objective: Ranking, pace: str) -> None:
         controller.tell(_outcomes(asks))
     assert asked == {NEW}
     assert controller.trials[:NEW].tolist() == [0, 0, 0]
-    assert not controller.still_wanted()[:NEW].any()
+    assert not controller.needed_models()[:NEW].any()
     result = controller.result()
     assert result is not None
     assert result.fixed_trials == 20 * QUESTIONS, "a fixed design asks nobody else either"
@@ -124,7 +124,7 @@ def test_information_of_a_pair_with_a_recorded_model_is_that_of_its_variance() -
     standing = Controller(make_plan(counts, prior="uniform"))
     for ask in standing.ask(64):
         standing.tell(_outcomes([ask]))
-    judged = standing.standing
+    judged = standing.last_look
     assert judged is not None
     nu = standing.counts + counts + 1.0
     share = nu[..., 1] / nu.sum(axis=-1)
@@ -161,7 +161,7 @@ def test_the_trials_that_a_comparison_needs_are_those_of_the_new_model_alone() -
     rule = Sequential(0.95, 2 / 400)
     controller = Controller(make_plan(counts, prior="uniform", trials=Trials(2, 400), rule=rule))
     controller.tell(_outcomes(controller.ask(64)))
-    (look,), judged = controller.looks, controller.standing
+    (look,), judged = controller.looks, controller.last_look
     assert judged is not None
     told = [pair for pair in look.comparisons if np.isfinite(pair.trials_needed)]
     assert told
@@ -218,7 +218,7 @@ def test_an_exact_tie_with_a_recorded_model_is_called_no_more_often_than_promise
     for seed in range(runs):
         counts = recorded_counts(trials, chances, np.random.default_rng([9, seed]))
         plan = make_plan(counts, judging=Judging(futility=None))
-        standing = played(plan, seed, chances).standing
+        standing = played(plan, seed, chances).last_look
         assert standing is not None
         called += bool(standing.memory.call[0])
     assert called / runs <= 0.10 + 2 * np.sqrt(0.09 / runs)

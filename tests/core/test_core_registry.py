@@ -9,7 +9,7 @@ from adaptive_eval import core
 from adaptive_eval.core.entries import Entry, Option
 from adaptive_eval.core.objectives import ObjectiveEntry
 from adaptive_eval.core.policies import PolicyEntry
-from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make, parameters_of
+from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make, parameter_names
 from adaptive_eval.core.rules import Correctable, Extendable, RuleEntry, ZScore, has_error_left, is_giving_up
 from adaptive_eval.testing.rules import evidence_cases
 
@@ -31,15 +31,15 @@ def needed(entry: Entry[object]) -> dict[str, object]:
 def test_each_is_made_of_its_options(entry: Entry[object]) -> None:
     assert make(entry.make, examples(entry), KNOWN) is not None
     assert make(entry.make, needed(entry), KNOWN) is not None
-    assert set(parameters_of(entry.make)) >= {option.name for option in entry.options}
+    assert set(parameter_names(entry.make)) >= {option.name for option in entry.options}
 
 
 @pytest.mark.parametrize("entry", EVERY, ids=lambda entry: entry.name)
 def test_its_sentences_name_nothing_that_is_not_there(entry: Entry[object]) -> None:
-    said = entry.says + (entry.promise if isinstance(entry, RuleEntry) else "")
+    said = entry.description + (entry.promise if isinstance(entry, RuleEntry) else "")
     named = {name for _, name, _, _ in string.Formatter().parse(said) if name}
     assert named <= examples(entry).keys() | (PLACES if isinstance(entry, RuleEntry) else set())
-    assert entry.gist and entry.says
+    assert entry.summary and entry.description
 
 
 @pytest.mark.parametrize("entry", RULES.values(), ids=lambda entry: entry.name)
@@ -97,7 +97,7 @@ def test_a_line_in_the_registry_is_all_that_a_new_rule_needs(monkeypatch: pytest
     class Unheard(ZScore):
         pass
 
-    entry = RuleEntry(name="unheard", make=Unheard, gist="", says="", promise="", correctable=True)
+    entry = RuleEntry(name="unheard", make=Unheard, summary="", description="", promise="", correctable=True)
     monkeypatch.setitem(RULES, "unheard", entry)
     assert core.Unheard is Unheard  # type: ignore[attr-defined]
     del core.Unheard  # type: ignore[attr-defined]

@@ -147,8 +147,8 @@ def test_outcomes_known_beforehand_are_in_every_score() -> None:
 def test_a_matrix_of_all_pairs_is_adjusted_whatever_the_setting() -> None:
     controller = told(plan())
     matrix = found(controller).adjusted_p
-    assert controller.standing is not None
-    memory = controller.standing.memory
+    assert controller.last_look is not None
+    memory = controller.last_look.memory
     adjusted = holm_adjusted(np.concatenate([memory.p_first, memory.p_second]))
     above = [(0, 1), (0, 2), (1, 2)]
     for place, (i, j) in enumerate(above):
@@ -212,7 +212,7 @@ def test_all_comparisons_together_are_what_each_is_by_itself(
     objective: Objective, grouped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twelve models, some pairs at a time: differences, sampled z and trials to go, worked out pair by pair here."""
-    monkeypatch.setattr("adaptive_eval.core.result.CELLS_AT_ONCE", 50)
+    monkeypatch.setattr("adaptive_eval.core.result.CHUNK_CELLS", 50)
     rng, models, questions = np.random.default_rng(3), 12, 9
     clusters = np.arange(questions) % 4 if grouped else None
     bench = Bench(models, questions, np.array(W), clusters=clusters)
@@ -253,7 +253,7 @@ def test_a_call_is_told_with_the_look_that_crossed_the_boundary_neighbours_or_no
         controller, crossed = Controller(chosen), dict[frozenset[int | None], tuple[int, float]]()
         while controller.finished is None:
             controller.tell(answers.of(controller.ask(10**6)))
-            standing = controller.standing
+            standing = controller.last_look
             assert standing is not None
             evidence, call = standing.evidence, standing.memory.call
             for at in np.flatnonzero(call).tolist():

@@ -50,7 +50,7 @@ def test_likely_is_more_likely_than_not_by_the_normal_forecast(times: float, sta
     bound, outcomes = 2.5, tape(0.5, 0.45, 0.3)
     controller = Controller(plan(0, rule=ZScore(bound)))
     controller.tell([Outcome(*ask[:3], outcomes.category(*ask[:3])) for ask in controller.ask(1000)])
-    standing, held = controller.standing, controller.trials
+    standing, held = controller.last_look, controller.trials
     assert standing is not None
     z = np.abs(standing.evidence.z[standing.evidence.positions(standing.open_pairs())])
     centre, spread = z * np.sqrt(times), np.sqrt(times - 1.0) + 1e-12

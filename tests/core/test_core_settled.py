@@ -26,7 +26,7 @@ def looks_wanted(plan: Plan, seed: int) -> list[np.ndarray]:
         assert not {ask.model for ask in asks} & not_wanted
         outcomes = [Outcome(a.model, a.question, a.trial, int(rng.random() < SKILLS[a.model])) for a in asks]
         if controller.tell(outcomes) and controller.finished is None:
-            wanted.append(controller.still_wanted())
+            wanted.append(controller.needed_models())
             not_wanted = set(np.flatnonzero(~wanted[-1]).tolist())
     return wanted
 
@@ -70,7 +70,7 @@ def test_a_policy_of_ones_own_lets_models_go_when_it_says_that_it_asks_no_others
     assert not said[-1].all(), "and who does is believed, as a built-in is"
 
 
-HELD = Pace(lookahead=1, held=True)
+HELD = Pace(lookahead=1, dedicated_servers=True)
 
 
 def rests_of(plan: Plan, seed: int) -> list[np.ndarray]:
@@ -115,7 +115,7 @@ def test_who_has_no_open_comparison_rests_where_servers_are_held(seed: int) -> N
 @pytest.mark.slow
 def test_who_is_at_the_horizon_is_wanted_no_more_though_others_go_on() -> None:
     bench = Bench(models=3, questions=6, weights=np.array([0.0, 1.0]))
-    pace = Pace(lookahead=1, held=True)
+    pace = Pace(lookahead=1, dedicated_servers=True)
     controller = Controller(
         Plan(bench, rule=ZScore(50.0), trials=Trials(4, 40), pace=pace, judging=Judging(futility=None))
     )
@@ -128,12 +128,12 @@ def test_who_is_at_the_horizon_is_wanted_no_more_though_others_go_on() -> None:
         if controller.tell([Outcome(ask.model, ask.question, ask.trial, right, seconds=seconds[ask.model])]):
             waiting += controller.ask(10**6)
             done = controller.trials >= 40 * 6
-            assert not (controller.still_wanted() & done & (controller.finished is None)).any()
+            assert not (controller.needed_models() & done & (controller.finished is None)).any()
             alone |= bool(done[:2].all() and not done[2])
     assert alone, "the slow one is asked on when the others have all their trials"
 
 
-@pytest.mark.parametrize("pace", [*PACES, HELD, Pace(share=0.7, opening=6, even=True)], ids=str)
+@pytest.mark.parametrize("pace", [*PACES, HELD, Pace(share=0.7, opening=6, fixed_round_time=True)], ids=str)
 def test_no_look_is_taken_before_what_is_awaited_has_come(pace: Pace) -> None:
     """One of those that are awaited comes late, as from a batch service: nothing happens before, whatever comes."""
     bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))

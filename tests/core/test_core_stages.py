@@ -24,7 +24,7 @@ PACES = [
     pytest.param(Pace(), id="in-step"),
     pytest.param(Pace(2), id="ahead"),
     pytest.param(Pace(share=0.5), id="need"),
-    pytest.param(Pace(lookahead=3, opening=6, held=True), id="held"),
+    pytest.param(Pace(lookahead=3, opening=6, dedicated_servers=True), id="held"),
 ]
 
 
@@ -50,9 +50,9 @@ def trials_of(run: Controller, models: Iterable[int]) -> list[int]:
 
 def calls(run: Controller) -> dict[tuple[int, int], int]:
     """The signs of all calls by the numbers of their models."""
-    assert run.standing is not None
+    assert run.last_look is not None
     first, second = run.plan.judged_pairs
-    return dict(zip(zip(first.tolist(), second.tolist(), strict=True), run.standing.memory.call.tolist(), strict=True))
+    return dict(zip(zip(first.tolist(), second.tolist(), strict=True), run.last_look.memory.call.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("pace", PACES)
@@ -208,8 +208,8 @@ def test_a_rule_that_gives_up_goes_on_unchanged_for_earlier_pairs_and_judges_new
     joined = straight(after(before, plan(4), (0, 1, 2, None)), Named((0, 1, 2, 4)))
     mixed = joined.taker.rule
     assert isinstance(mixed, JoinedRule) and mixed.rule is rule and isinstance(mixed.fresh, Sequential)
-    assert joined.standing is not None
-    evidence = joined.standing.evidence
+    assert joined.last_look is not None
+    evidence = joined.last_look.evidence
     bound, given_up = mixed.boundary(evidence), mixed.gives_up(evidence)
     new = (evidence.first == 3) | (evidence.second == 3)
     assert np.array_equal(bound[new], mixed.fresh.boundary(evidence)[new])
@@ -235,8 +235,8 @@ def test_another_pace_leaves_each_pair_the_error_that_it_has() -> None:
     wide = Controller(after(before, plan(3, Pace(share=0.7))))
     rule, pair = wide.taker.rule, before.taker.rule
     assert is_giving_up(pair) and not is_giving_up(rule) and not wide.extensions
-    assert before.standing is not None
-    assert np.all(rule.remaining_error(before.standing.evidence) <= 0.1 + 1e-9)
+    assert before.last_look is not None
+    assert np.all(rule.remaining_error(before.last_look.evidence) <= 0.1 + 1e-9)
     same = Controller(after(before, plan(3, policy=Uniform())))
     assert same.taker.rule is pair, "a built-in policy keeps the spacing"
 
@@ -245,9 +245,9 @@ def test_models_that_left_still_share_the_error_of_all_comparisons() -> None:
     rule, judging = Sequential(start=4 / 24), Judging(familywise=True)
     before = straight(plan(4, rule=rule, judging=judging), Named((0, 1, 2, 3), gap=0.01), looks=1)
     less = Controller(after(before, plan(2, rule=rule, judging=judging), (1, 3)))
-    assert less.plan.departed == 2 and less.standing is not None
+    assert less.plan.departed == 2 and less.last_look is not None
     level = rule_shared_among(2 * len(Ranking().family(4)), rule)
-    assert less.standing.rule.boundary(less.standing.evidence)[0] == level.boundary(less.standing.evidence)[0]
+    assert less.last_look.rule.boundary(less.last_look.evidence)[0] == level.boundary(less.last_look.evidence)[0]
 
 
 def test_models_that_cannot_be_told_apart_from_those_before_are_refused() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from thoroughness import examples, first_of
 
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Cost, Outcome, Plan, Reason, SetAside, Trials
-from adaptive_eval.core.account import SEEN_MARGIN, trial_reserve
+from adaptive_eval.core.account import RESERVE_FACTOR, trial_reserve
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import Uniform
@@ -159,7 +159,7 @@ def test_a_first_round_goes_on_in_parts_as_far_as_it_is_borne_twice() -> None:
     assert len(second) == 2, "80 are spent, and each of one more is reserved at 60: twice 240, and of two more 480"
     tell(controller, second, 10)
     assert len(controller.ask(99)) == 2
-    assert SEEN_MARGIN == 1.5
+    assert RESERVE_FACTOR == 1.5
 
 
 def test_a_cap_that_is_exceeded_in_the_middle_of_a_round_ends_the_run() -> None:

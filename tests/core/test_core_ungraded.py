@@ -120,9 +120,9 @@ def test_what_is_decided_would_be_with_the_best_and_with_the_worst_grades(
     table = [[data.draw(row) for _ in range(2)] for _ in range(3)]
     plan = one_look(questions=2, trials=4, bound=bound, delta=delta)
     found = told(plan, table)
-    assert found.standing is not None
-    memory = found.standing.memory
-    ways = {values: told(plan, filled(table, values)).standing for values in product((0, 1), repeat=3)}
+    assert found.last_look is not None
+    memory = found.last_look.memory
+    ways = {values: told(plan, filled(table, values)).last_look for values in product((0, 1), repeat=3)}
     for pair, (first, second) in enumerate(((0, 1), (0, 2), (1, 2))):
         for values, way in ways.items():
             if values[first] == values[second]:
@@ -250,7 +250,7 @@ def test_after_a_change_of_the_horizon_a_tie_holds_in_every_way() -> None:
     bench, rule = Bench(3, 6, np.array([0.0, 1.0])), Sequential(start=0.5)
     plan = Plan(bench, rule=rule, judging=judging, trials=Trials(4, 8))
     before = straight(plan, Answers(plan, 1), looks=2)
-    standing = straight(after(before, replace(plan, trials=Trials(4, 32))), Answers(plan, 1)).standing
+    standing = straight(after(before, replace(plan, trials=Trials(4, 32))), Answers(plan, 1)).last_look
     assert standing is not None and isinstance(standing.rule, ContinuedSequential)
     here, blank = standing.evidence, LatchedVerdicts.blank(3)
     apart = replace(here, difference=here.difference + 1.0)

@@ -179,7 +179,7 @@ def test_trials_with_shared_seeds_are_weighed_too() -> None:
     values = difference_values(BINARY).values
     found, flat = (paired_moments(counts, BINARY, values, 80, weights) for weights in (g, None))
     assert found.mean == pytest.approx((g * d.mean(axis=1)).mean())
-    assert found.each == pytest.approx((g**2 / 6).sum() / 9)
+    assert found.unit_var == pytest.approx((g**2 / 6).sum() / 9)
     single = [paired_moments(counts[:, None][at], BINARY, values, 80) for at in range(3)]
     assert flat.mean == pytest.approx(np.mean([one.mean for one in single]))
     assert found.noise != pytest.approx(flat.noise)

@@ -172,7 +172,7 @@ class Disk:
 
 # -- the world ---------------------------------------------------------------------------------------------------------
 
-PACES = (Pace(), Pace(lookahead=1), Pace(lookahead=2), Pace(share=0.3), Pace(lookahead=2, held=True))
+PACES = (Pace(), Pace(lookahead=1), Pace(lookahead=2), Pace(share=0.3), Pace(lookahead=2, dedicated_servers=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from bed import MachineBed
 from fakes import QUESTIONS, SKILLS, TRIALS, FakeEndpoint, FakeGrading, plan
+from patient_time import HANGS
 
 from adaptive_eval.base.errors import Rejected, RetryNotAllowed, Unavailable
 from adaptive_eval.core.settings import Budget, Pace, Trials
@@ -168,6 +169,29 @@ class LosingEndpoint(FakeEndpoint):
     @property
     def stats(self) -> EndpointStats:
         return EndpointStats(lost=self.lost)
+
+
+class PartlyLosingEndpoint(LosingEndpoint):
+    """Loses both parts of a request at once."""
+
+    async def sample(self, prompt: Prompt, seeds: range, again: RetryGate | None = None) -> list[Answer]:
+        if len(self.samples) % 10 == 3:
+            self.samples.append(("lost", seeds))
+            self.lost += 2
+            assert again is not None
+            assert await asyncio.gather(again(), again()) == [True, True]
+        return await FakeEndpoint.sample(self, prompt, seeds, again)
+
+
+async def test_parts_of_a_request_that_are_lost_at_once_are_each_repeated(
+    tmp_path: Path, reference: MachineBed
+) -> None:
+    bed = MachineBed(tmp_path / "run", plan(budget=Budget(tokens=10**6)))
+    bed.endpoints = {name: PartlyLosingEndpoint(name, skill, delay=0.002) for name, skill in SKILLS.items()}
+    async with asyncio.timeout(HANGS):
+        await bed.start()
+    assert bed.outcomes().keys() >= {(model, question, 0) for model in range(3) for question in range(len(QUESTIONS))}
+    assert bed.reason is not None
 
 
 @pytest.mark.parametrize("budget", [Budget(), Budget(tokens=10**6), Budget(tokens=1200)])

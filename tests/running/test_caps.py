@@ -38,7 +38,7 @@ from thoroughness import examples, only_drawn
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.core.account import SEEN_MARGIN
+from adaptive_eval.core.account import RESERVE_FACTOR
 from adaptive_eval.endpoints import settings
 from adaptive_eval.machine.driver import TICK_SECONDS
 from adaptive_eval.notes import AnswersLost, ModelSetAside, events_of_kind
@@ -296,7 +296,7 @@ def test_what_was_in_flight_at_a_kill_counts_as_spent_at_its_worst() -> None:
 def test_where_nothing_bounds_an_answer_what_was_in_flight_counts_by_the_largest_that_is_stored() -> None:
     life = lead({"tokens": 300_000}, starts=(Start(Fate.KILL, 60),), bounded=False)
     assert life.lost
-    most = [event.tokens / event.answers / SEEN_MARGIN for event in life.lost]
+    most = [event.tokens / event.answers / RESERVE_FACTOR for event in life.lost]
     assert all(event.killed for event in life.lost) and all(MAX_TOKENS - 50 < one < MAX_TOKENS + 5 for one in most)
     holds(life)
 

@@ -1,4 +1,7 @@
-"""With a judge's verdicts in them caps hold, whatever servers say and lose, and whenever a run is killed."""
+"""With a judge's verdicts in them caps hold, whatever servers say and lose, and whenever a run is killed.
+
+Also where the judge compares with the answers of another run: what was compared with what is worked out by hand.
+"""
 
 import json
 import tempfile
@@ -15,7 +18,7 @@ import pytest
 from hypothesis import event, given, seed
 from hypothesis import strategies as st
 from judged_spending import JUDGE, REPLY_TOKENS, JudgedSpender
-from ledger_check import stored_rows
+from ledger_check import Row, Trial, stored_rows
 from lives import QUESTIONS, SKILLS, Fate, Start
 from spending import (
     ABSURD,
@@ -47,6 +50,9 @@ from adaptive_eval.notes import AnswersLost, events_of_kind
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.stored import StoredRun
 
+BASELINE, DEPTH = "bob", 2
+"""The model whose answers others are compared with, and how many it has to each question."""
+BETTER, TIE, WORSE = range(3)
 JUDGE_PRICE, JUDGE_GPUS, JUDGE_SLOTS = 3.0, 1.0, 3
 GRADED = {DONE, UNGRADED}
 UNDECIDED = {"rule": "published", "options": {"threshold": 50}}
@@ -59,7 +65,7 @@ class JudgedLife:
     world: JudgedSpender
     budget: Mapping[str, float]
     slots: int
-    rows: Mapping[tuple[str, str, int], Any]
+    rows: Mapping[Trial, Row]
     stored: Cost
     """What it has spent on stored answers."""
     reason: str | None
@@ -68,6 +74,16 @@ class JudgedLife:
     parts: Mapping[str, Cost]
     """What is stored of it, for the answers themselves, for their grades, and for verdicts in vain."""
     lost: Sequence[AnswersLost]
+    others: Mapping[Trial, Row]
+    """Answers of an earlier run that this one's are compared with."""
+
+    def expected(self, trial: Trial) -> int:
+        """The category of an answer by a judge that makes no mistakes."""
+        own, (_, question, number) = self.rows[trial].text, trial
+        if not self.others:
+            return int(own == "right")
+        other = self.others[BASELINE, question, number % DEPTH].text
+        return TIE if own == other else BETTER if own == "right" else WORSE
 
 
 def judged_config(
@@ -112,6 +128,23 @@ def judged_config(
     return load_config(folder / "run.yaml")
 
 
+def earlier_run(folder: Path) -> Path:
+    """A run with seeds of its own, whose answers are compared with."""
+    config = judged_config(folder, {}, SLOTS, 1, None)
+    document: dict[str, Any] = {
+        "questions": "questions.jsonl",
+        "seed": config.seed + 1,
+        "models": [{"name": BASELINE, "base_url": "http://127.0.0.1:9/v1"}],
+        "sampling": {"max_tokens": MAX_TOKENS},
+        "grader": "exact",
+        "trials": {"min": DEPTH, "max": DEPTH},
+        "objective": {"kind": "threshold", "value": 0.5},
+    }
+    (folder / "earlier.yaml").write_text(json.dumps(document))
+    assert JudgedSpender().run(load_config(folder / "earlier.yaml"), folder / "earlier", Start()) is not None
+    return folder / "earlier"
+
+
 def lead_judged(
     budget: Mapping[str, float],
     slots: int = SLOTS,
@@ -119,16 +152,23 @@ def lead_judged(
     structured: object = None,
     starts: tuple[Start, ...] = (),
     regrades: tuple[Start | None, ...] = (),
+    *,
+    is_compared: bool = False,
     **world: Any,
 ) -> JudgedLife:
     """A run with these starts, and then one that is left alone; after each of them all may be judged anew, and from
-    then on the horizon is larger."""
+    then on the horizon is larger. With `is_compared`, the judge compares with the answers of an earlier run."""
     place = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=place) as name:
         folder, servers, horizon = Path(name), JudgedSpender(**world), 6
+        others, how = dict[Trial, Row](), dict[str, object]()
+        if is_compared:
+            others = stored_rows(earlier_run(folder))
+            assert set(others) == {(BASELINE, key, number) for key in QUESTIONS for number in range(DEPTH)}
+            how = {"compare_to": {"run": str(folder / "earlier"), "model": BASELINE}}
         for start, anew in zip_longest((*starts, Start()), regrades[: len(starts) + 1]):
             ended = failed = None
-            config = judged_config(folder, budget, slots, votes, structured, horizon)
+            config = judged_config(folder, budget, slots, votes, structured, horizon, **how)
             try:
                 ended = servers.run(config, folder / "run", start)
             except Unavailable as error:
@@ -154,7 +194,7 @@ def lead_judged(
         }
         reason = None if ended is None else str(ended.reason)
         rows = stored_rows(folder / "run")
-        return JudgedLife(servers, budget, slots, rows, stored, reason, failed, parts, lost)
+        return JudgedLife(servers, budget, slots, rows, stored, reason, failed, parts, lost, others)
 
 
 def kept_to(one: Attempt) -> int:
@@ -181,8 +221,9 @@ def spending_keeps_to(budget: Mapping[str, float], world: JudgedSpender, slots: 
 def caps_hold(life: JudgedLife) -> None:
     """The budget is kept to, and nothing is graded that no judge has said."""
     spending_keeps_to(life.budget, life.world, life.slots)
-    for row in life.rows.values():
-        assert row.category in (None, int(row.text == "right")), "a verdict that nobody gave"
+    assert len(life.rows) <= life.budget.get("trials", len(life.rows))
+    for trial, row in life.rows.items():
+        assert row.category in (None, life.expected(trial)), "a verdict that nobody gave"
 
 
 SHARES = st.sampled_from([0.0, 0.0, 0.05, 0.3])
@@ -231,19 +272,24 @@ def check_judged(**chosen: Any) -> None:
     caps_hold(life)
 
 
-@seed(1)
-@only_drawn(examples(2))
-@given(**JUDGED)
-def test_some_judged_budgets_hold(**chosen: Any) -> None:
-    check_judged(**chosen)
+KINDS = {
+    "judged": JUDGED,
+    "compared": {key: how for key, how in JUDGED.items() if key != "regrades"} | {"is_compared": st.just(True)},
+}
 
 
+@pytest.mark.parametrize("kind", ["judged", pytest.param("compared", marks=pytest.mark.slow)])
+def test_some_judged_budgets_hold(kind: str) -> None:
+    seed(1)(only_drawn(examples(2))(given(**KINDS[kind])(check_judged)))()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "number",
     [pytest.param(2, marks=pytest.mark.slow), *(pytest.param(one, marks=pytest.mark.release) for one in (3, 4, 5))],
 )
-def test_a_hundred_judged_budgets_hold(number: int) -> None:
-    seed(number)(only_drawn(25)(given(**JUDGED)(check_judged)))()
+def test_a_hundred_judged_budgets_hold(kind: str, number: int) -> None:
+    seed(number)(only_drawn(25)(given(**KINDS[kind])(check_judged)))()
 
 
 EXCESS = 60
@@ -275,6 +321,15 @@ def test_nothing_is_judged_twice_without_a_kill() -> None:
     assert asked[True] == 3 * asked[False] == 3 * len(life.rows)
     generated = sum(sum(one.tokens) for one in life.world.attempts)
     assert life.stored.tokens == generated <= 400_000
+
+
+@pytest.mark.slow
+def test_a_comparison_takes_two_requests_a_vote_and_a_tie_word_for_word_takes_none() -> None:
+    life = lead_judged({"tokens": 600_000}, votes=3, is_compared=True)
+    caps_hold(life)
+    graded = Counter(row.category for row in life.rows.values())
+    assert set(SKILLS) == {model for model, _, _ in life.rows} and None not in graded
+    assert len(life.world.judged) == 2 * 3 * (graded[BETTER] + graded[WORSE]) > 0
 
 
 @pytest.mark.slow

@@ -175,6 +175,21 @@ def test_hostile_names_are_text() -> None:
     assert fenced_block("```\nx", "yaml").startswith("````yaml\n")
 
 
+def test_hostile_words_of_a_stored_report_are_text(view: RunView) -> None:
+    """A run directory may be a stranger's, and readers show the report that stands in it."""
+    assert view.results is not None
+    hostile, results = "<b>\x1b[31m\u202e", view.results
+    forged = replace(
+        results,
+        run=replace(results.run, status=hostile, reason=hostile, updated=hostile, version=hostile),
+        models=tuple(replace(row, letters=f"{hostile}{row.name}") for row in results.models),
+        pairs=tuple(replace(pair, verdict=hostile) for pair in results.pairs),
+    )
+    text = markdown(replace(view, results=forged))
+    assert text.count("\\<b\\>") >= 4 + len(results.models) + len(results.pairs)
+    assert not {"\x1b", "\u202e"} & {*text} and "<b>" not in text
+
+
 def test_tables_are_as_wide_as_what_is_in_them() -> None:
     lines = markdown_table(["model", "n"], [["ä", "1"], ["日本", "1,000"]]).split("\n")
     assert lines == ["| model |     n |", "| :---- | ----: |", "| ä     |     1 |", "| 日本  | 1,000 |"]

@@ -58,11 +58,11 @@ def test_what_was_seen_goes_before_a_guess() -> None:
 @pytest.mark.slow
 def test_a_plan_waits_for_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch takes a day, and all else minutes."""
-    monkeypatch.setattr(pilot, "GUESSED_BATCH", 24 * 3600.0)
+    monkeypatch.setattr(pilot, "GUESSED_BATCH_SECONDS", 24 * 3600.0)
     own = [{"name": name, "launch": {"command": "serve --port {port}"}, "gpus": 1} for name in MODELS[:2]]
     batched = {"name": MODELS[2], "base_url": "http://127.0.0.1:9/v1", "batch": "openai"}
     path = write_config(tmp_path)
     path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"models": [*own, batched]}))
-    found = make_forecast(prepared_from(path), lambda share, words, *, at_once=False: None, most=8)
+    found = make_forecast(prepared_from(path), lambda share, words, *, at_once=False: None, max_worlds=8)
     assert found.need.costs.seconds is not None
     assert found.need.costs.seconds.median >= 24 * 3600.0

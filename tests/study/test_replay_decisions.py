@@ -75,7 +75,7 @@ def test_decisions_alone_make_a_plan() -> None:
 )
 def test_rounds_run_ahead_by_trials_and_by_a_part_of_the_horizon(questions: int, most: int, lookahead: int) -> None:
     trials = TrialsConfig(min=1, max=most, optimize="time")
-    held = Pace(lookahead=lookahead, opening=round(0.15 * most), held=True)
+    held = Pace(lookahead=lookahead, opening=round(0.15 * most), dedicated_servers=True)
     assert make_pace(trials, questions) == held
     assert make_pace(trials.model_copy(update={"optimize": "cost"}), questions) == Pace()
 

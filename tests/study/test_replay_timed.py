@@ -63,7 +63,7 @@ def continued(before: Controller) -> Controller:
     return Controller(replace(before.plan, trials=Trials(4, 24), before=stage))
 
 
-@pytest.mark.parametrize("pace", [Pace(), Pace(lookahead=2, opening=4, held=True)])
+@pytest.mark.parametrize("pace", [Pace(), Pace(lookahead=2, opening=4, dedicated_servers=True)])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_run_that_goes_on_is_played_as_its_resume(pace: Pace, seed: int) -> None:
     """What is recorded is there at once, its seconds set the clocks all the same, and it is not asked again."""
@@ -82,7 +82,9 @@ def test_a_run_that_goes_on_is_played_as_its_resume(pace: Pace, seed: int) -> No
     timeline = drive_in_time(played, tape(seed), times(seed), 5, recorded=recorded)
     assert len(first.looks) < len(resumed.looks), "the horizon is another"
     assert played.looks == resumed.looks and played.finished is resumed.finished
-    assert 0 <= timeline.asked.sum() - len(further) <= (4 * 5 if pace.held else 0), "some still run at the last look"
+    assert 0 <= timeline.asked.sum() - len(further) <= (4 * 5 if pace.dedicated_servers else 0), (
+        "some still run at the last look"
+    )
 
 
 @pytest.mark.slow
@@ -92,7 +94,7 @@ def test_an_opening_whose_answers_set_the_clocks_is_that_of_an_event_loop(
     slots: int, lookahead: int, opening: int, seed: int
 ) -> None:
     """It is told in stretches, in which nothing can be decided."""
-    pace = Pace(lookahead, opening=opening, held=True)
+    pace = Pace(lookahead, opening=opening, dedicated_servers=True)
     one, other = controller(pace), controller(pace)
     timeline = drive_in_time(one, tape(seed), times(seed), slots)
     _, looks = by_events(other, tape(seed), times(seed), slots)
@@ -106,7 +108,7 @@ def test_what_is_asked_ahead_is_sent_while_a_look_waits_and_not_once_nobody_want
     """What was sent ends after the last look, and is told apart; what was not sent is no cost."""
     later = 0
     for seed in range(4):
-        pace = Pace(lookahead=3, opening=4, held=True)
+        pace = Pace(lookahead=3, opening=4, dedicated_servers=True)
         one, other = controller(pace), controller(pace)
         timeline = drive_in_time(one, tape(seed), times(seed), slots)
         _, looks = by_events(other, tape(seed), times(seed), slots)

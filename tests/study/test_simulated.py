@@ -148,7 +148,7 @@ def test_a_cap_on_the_time_of_servers_ends_a_run_when_they_were_held_for_so_long
     assert simulate_run(enough, level(0.95, 0.05), launched, (0,)).reached
 
 
-@pytest.mark.parametrize("pace", [Pace(), Pace(lookahead=3, held=True)])
+@pytest.mark.parametrize("pace", [Pace(), Pace(lookahead=3, dedicated_servers=True)])
 def test_the_time_of_a_run_is_capped(pace: Pace) -> None:
     capped = plan(budget=Budget(wall_seconds=605.0), rule=ZScore(50.0), judging=Judging(futility=None), pace=pace)
     run = simulate_run(capped, level(0.5, 0.5), served(2), (0,))

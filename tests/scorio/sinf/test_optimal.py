@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
-from scorio.sinf.optimal import EARLIEST, Stopping, optimal_stopping
+from scorio.sinf.optimal import MIN_INFORMATION, Stopping, optimal_stopping
 
 PATHS = 10_000
 
@@ -109,8 +109,8 @@ def test_a_call_that_is_worth_much_is_hardly_ever_given_up_and_loses_no_power() 
 def test_all_settings_are_computed(alpha: float, start: float) -> None:
     rule = optimal_stopping(alpha, start, 2.0)
     assert np.all(np.isfinite(rule.call)) and np.all(rule.give <= rule.call) and np.all(rule.give >= 0.0)
-    assert rule.times[0] == pytest.approx(max(start, EARLIEST)) and rule.times[-1] == 1.0
-    up, down = played(rule, np.linspace(max(start, EARLIEST), 1.0, 20))
+    assert rule.times[0] == pytest.approx(max(start, MIN_INFORMATION)) and rule.times[-1] == 1.0
+    up, down = played(rule, np.linspace(max(start, MIN_INFORMATION), 1.0, 20))
     assert up + down <= allowed(alpha)
 
 

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from scorio.sinf import Mixture, WangTsiatis, critical_at_looks, crossing_at_looks
-from scorio.sinf.boundary import LARGEST, TABLED
+from scorio.sinf.boundary import MAX_CRITICAL, TABLED
 from scorio.sinf.crossing import crossing_probability
 from scorio.sinf.monotone import FallingCurve
 
@@ -229,7 +229,7 @@ def test_a_constant_is_the_one_of_the_whole_table(kappa: float, start: float):
         logs = np.log(np.minimum.accumulate(crossing_probability(TABLED, kappa, start, sides)))
         table = PchipInterpolator(TABLED, logs)
         for alpha in (1e-25, 1e-6, 0.01, 0.1, 0.3, 0.9 * np.exp(logs[0])):
-            expected = brentq(lambda c, alpha=alpha, table=table: float(table(c)) - np.log(alpha), 0.0, LARGEST)
+            expected = brentq(lambda c, alpha=alpha, table=table: float(table(c)) - np.log(alpha), 0.0, MAX_CRITICAL)
             assert WangTsiatis(kappa, start).critical(float(alpha), sides) == pytest.approx(expected, abs=1e-9)
 
 

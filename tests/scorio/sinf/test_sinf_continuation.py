@@ -7,7 +7,7 @@ from scipy.special import ndtr
 from scorio.sinf.boundary import WangTsiatis
 from scorio.sinf.continuation import crossing_from, unseen_crossing
 from scorio.sinf.crossing import crossing_probability
-from scorio.sinf.exchange import Looked, exchange
+from scorio.sinf.exchange import LookValues, exchange
 
 ALPHA = 0.10
 
@@ -50,7 +50,10 @@ def test_what_may_have_happened_unseen_is_never_more_than_bridges_do() -> None:
 
 
 def test_an_exchange_returns_what_it_is_given() -> None:
-    looks = [Looked(np.array([0.4, 1.5, -1.1]), np.full(3, 0.5)), Looked(np.array([0.8, 1.6, -0.4]), np.full(3, 0.7))]
+    looks = [
+        LookValues(np.array([0.4, 1.5, -1.1]), np.full(3, 0.5)),
+        LookValues(np.array([0.8, 1.6, -0.4]), np.full(3, 0.7)),
+    ]
     for sides in (1, 2):
         swap = exchange(looks, np.full(3, 0.2), 0.25, 0.4, sides)
         height = swap.new_height(np.full(3, 2.1))
@@ -61,9 +64,9 @@ def test_an_exchange_returns_what_it_is_given() -> None:
 
 def test_at_the_horizon_nothing_is_left_but_what_went_unseen() -> None:
     near, far = np.array([1.8]), np.array([0.1])
-    seen = [Looked(np.array([1.7]), np.array([0.8])), Looked(near, np.array([1.0]))]
+    seen = [LookValues(np.array([1.7]), np.array([0.8])), LookValues(near, np.array([1.0]))]
     assert 0.1 < exchange(seen, np.array([0.5]), 0.25, 0.5, 2).chance_left(np.array([2.0]))[0] < 0.8
-    seen = [Looked(far, np.array([0.8])), Looked(far, np.array([1.0]))]
+    seen = [LookValues(far, np.array([0.8])), LookValues(far, np.array([1.0]))]
     spent = exchange(seen, np.array([0.5]), 0.25, 0.5, 2)
     assert spent.chance_left(np.array([2.0]))[0] == 0.0
     assert np.isinf(spent.new_height(np.array([2.0]))[0])
@@ -83,7 +86,7 @@ def test_whoever_chooses_the_horizon_by_what_was_seen_calls_ties_no_more_often(
     c = WangTsiatis(0.25, 0.5).critical(ALPHA)
     first = np.abs(z[:, 4:last]) >= c * (np.arange(5, last + 1) / 10.0) ** -0.25
     called = first.any(axis=1)
-    looks = [Looked(z[~called, n - 1], np.full((~called).sum(), n / 10.0)) for n in range(5, last + 1)]
+    looks = [LookValues(z[~called, n - 1], np.full((~called).sum(), n / 10.0)) for n in range(5, last + 1)]
     horizon = np.where(greedy & (np.abs(looks[-1].z) > 1.0), 12, 40)
     swap = exchange(looks, last / horizon, 0.25, 0.5, 2)
     bound = swap.new_height(np.full(len(horizon), c))
