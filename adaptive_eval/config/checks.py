@@ -179,10 +179,10 @@ def check_templates(
         for at, model in valid_models(models):
             templates[("models", at, "prompt", "template"), model.prompt.template] = fields
     problems = (
-        (path, found) for (path, text), fields in templates.items() for found in template_problems(text, fields)
+        (path, problem) for (path, text), fields in templates.items() for problem in template_problems(text, fields)
     )
-    for path, found in dict.fromkeys(problems):
-        yield Problem(path, "has a name in braces that is not a field", found)
+    for path, problem in dict.fromkeys(problems):
+        yield Problem(path, "has a name in braces that is not a field", problem)
 
 
 def _template_fields(section: QuestionsConfig | None) -> Sequence[str]:
@@ -205,10 +205,10 @@ def check_budget_countable(
             named = ", ".join(model.name for model in without[key])
             have = "has" if len(without[key]) == 1 else "have"
             rule = f"needs {key} of every model, to reserve what a trial may cost, but {named} {have} none"
-            some = "add it, 0 where no GPU is yours" if key == "gpus" else "add it, 0 on a server of your own"
+            advice = "add it, 0 where no GPU is yours" if key == "gpus" else "add it, 0 on a server of your own"
             if key == "price" and any(model.inspect is not None for model in without[key]):
-                some = "add it (where models are named by --model: --price NAME=IN/OUT)"
-            yield Problem(("budget", cap), rule, f"{some}, or remove budget.{cap}")
+                advice = "add it (where models are named by --model: --price NAME=IN/OUT)"
+            yield Problem(("budget", cap), rule, f"{advice}, or remove budget.{cap}")
     prices = [*(model.price for model in asked), *(seat.price for seat in seats)]
     if budget.usd is not None and not without["price"] and all(price is None for price in prices):
         rule = "counts nothing, since every model is on a server of your own and none has a price"

@@ -42,14 +42,14 @@ class LoadedRun(NamedTuple):
 def load_run(config: RunConfig) -> LoadedRun:
     """Load the questions of a run, with a warning about the task's settings that are sent or not used."""
     questions = load_run_questions(config)
-    several = config.questions.benchmarks
-    for section in several.values() if several else [config.questions]:
+    benchmarks = config.questions.benchmarks
+    for section in benchmarks.values() if benchmarks else [config.questions]:
         if section.function == LM_EVAL_ROWS:
-            config = _with_settings(config, dict(section.options), several=bool(several))
+            config = _with_settings(config, dict(section.options), has_several=bool(benchmarks))
     return LoadedRun(config, questions)
 
 
-def _with_settings(config: RunConfig, options: dict[str, Any], *, several: bool) -> RunConfig:
+def _with_settings(config: RunConfig, options: dict[str, Any], *, has_several: bool) -> RunConfig:
     """The configuration with the sampling settings of a task."""
     # imported here: it needs an extra
     from adaptive_eval.lm_eval.tasks import generation_settings
@@ -62,13 +62,13 @@ def _with_settings(config: RunConfig, options: dict[str, Any], *, several: bool)
     greedy = settings.get("do_sample") is False or task_settings.get("temperature") == 0
     drawn = [name for name in ("do_sample", *DRAWING) if name in settings] if greedy else []
     task_settings = {key: value for key, value in task_settings.items() if key not in drawn}
-    filled = {} if several else {model.name: _left_open(model, task_settings) for model in asked}
+    filled = {} if has_several else {model.name: _left_open(model, task_settings) for model in asked}
     sent = {key: value for settings_of_model in filled.values() for key, value in settings_of_model.items()}
     messages = [f"sent unless `sampling` overrides them: {_listed(sent)}"] if sent else []
     unused = dict[str, Mapping[str, object]]()
     if any("temperature" not in model.sampling.model_fields_set for model in asked):
         unused[GREEDY] = {name: settings[name] for name in drawn}
-    if several:
+    if has_several:
         unused[SHARED] = {key: value for model in asked for key, value in _left_open(model, task_settings).items()}
     used_keys = {"until", "do_sample", *LM_EVAL_SAMPLING}
     unused[UNKNOWN] = {name: value for name, value in settings.items() if name not in used_keys}

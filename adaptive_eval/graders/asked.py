@@ -263,7 +263,9 @@ class AskedGrader(GraderOptions):
     def _bytes(self, question: Question, seen: int) -> int:
         """Bytes of a request that shows `seen` bytes of an answer, which bound its tokens."""
         formats = (False, True) if self.may_be_structured else (False,)
-        sent = [one for structured in formats for one in self.transcripts(question, "", structured=structured)]
+        sent = [
+            transcript for structured in formats for transcript in self.transcripts(question, "", structured=structured)
+        ]
         return max(transcript.size for transcript in sent) + seen + self._more_bytes
 
     @property

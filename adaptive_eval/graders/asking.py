@@ -193,9 +193,9 @@ class AskingPool(Grading):
             votes = await asyncio.gather(*(client.votes(transcripts, answer.seed, retry_gate) for client in clients))
             lost = NO_COST if retry_gate is None else self.lost_with(answer.text, question)
             for client, server_votes in zip(clients, votes, strict=True):
-                own = [*chain.from_iterable(server_votes)]
-                cost = cost.plus(replies_cost(client.grader, own, lost))
-                replies += own
+                server_replies = [*chain.from_iterable(server_votes)]
+                cost = cost.plus(replies_cost(client.grader, server_replies, lost))
+                replies += server_replies
             try:
                 marks = grader.decide(votes, baseline)
             except GraderError as error:

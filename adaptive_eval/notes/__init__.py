@@ -26,14 +26,14 @@ from adaptive_eval.notes.lives import RunBegun, RunFinished, RunStopped
 from adaptive_eval.notes.servers import *
 
 EVENT_CLASSES: tuple[type[Event], ...] = tuple(
-    one
+    event_class
     for subject in (lives, beginnings, servers, answers, batches, grading)
-    for one in vars(subject).values()
-    if isinstance(one, type) and issubclass(one, Event) and hasattr(one, "KIND")
+    for event_class in vars(subject).values()
+    if isinstance(event_class, type) and issubclass(event_class, Event) and hasattr(event_class, "KIND")
 )
 """Every event class with a kind in these modules."""
 _READERS: dict[str, Callable[[], TypeAdapter[Event]]] = {
-    one.KIND: cache(partial(TypeAdapter[Event], one)) for one in EVENT_CLASSES
+    event_class.KIND: cache(partial(TypeAdapter[Event], event_class)) for event_class in EVENT_CLASSES
 }
 """Parsers by kind, each created when the first event of its kind is read."""
 

@@ -173,7 +173,7 @@ class SiteHandle(Protocol):
         """Kill the site and its server."""
 
 
-_NAMES = tuple(one.name for one in fields(Answer))
+_NAMES = tuple(item.name for item in fields(Answer))
 _REPLICA = _NAMES.index("replica")
 _fields_of = attrgetter(*_NAMES)
 
@@ -196,7 +196,7 @@ def unpack_answer(values: tuple[Any, ...], replica: str) -> Answer:
 
 
 _ERRORS: dict[str, type[EndpointError]] = {
-    one.__name__: one for one in (LaunchFailed, RetryNotAllowed, Rejected, Unavailable)
+    error.__name__: error for error in (LaunchFailed, RetryNotAllowed, Rejected, Unavailable)
 }
 
 

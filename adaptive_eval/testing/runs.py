@@ -88,8 +88,8 @@ def _run(plan: Plan, seed: int, rng: np.random.Generator | None, what: str) -> C
     for _ in range(MAX_ROUNDS):
         if controller.finished is not None:
             return controller
-        asks = controller.ask(1 << 20 if rng is None else int(rng.integers(0, 20)))
-        waiting += [Outcome(a.model, a.question, a.trial, _grade(seed, a.model, a.question, a.trial)) for a in asks]
+        requests = controller.ask(1 << 20 if rng is None else int(rng.integers(0, 20)))
+        waiting += [Outcome(a.model, a.question, a.trial, _grade(seed, a.model, a.question, a.trial)) for a in requests]
         if rng is not None:
             waiting = [waiting[at] for at in rng.permutation(len(waiting))]
         count = len(waiting) if rng is None else int(rng.integers(0, 30))

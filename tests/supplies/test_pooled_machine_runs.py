@@ -95,7 +95,7 @@ class FakePlace(ServerHost):
         if before is not None:
             assert self.served[before].in_flight == 0, "a server in use was stopped"
             if self._passing:  # the model may come up again at any place
-                self.served[before].leave(comes_back=False)
+                self.served[before].unregister(comes_back=False)
             else:
                 await self.served[before].end()
                 self.served[before].give_up("it was stopped")
@@ -113,7 +113,7 @@ class FakePlace(ServerHost):
         """Lose the place, with what it serves and its requests."""
         before, self.loaded, self._is_here = self.loaded, None, False
         if before is not None:
-            self.served[before].leave(comes_back=False)
+            self.served[before].unregister(comes_back=False)
         self.lose(None)
 
     async def crash(self) -> int:
@@ -121,7 +121,7 @@ class FakePlace(ServerHost):
         assert self.loaded is not None
         served = self.served[self.loaded]
         lost = served.in_flight
-        served.leave(comes_back=True)
+        served.unregister(comes_back=True)
         await asyncio.sleep(self._delay)
         served.begin(self._bed.endpoints[NAMES[self.loaded]])
         return lost
