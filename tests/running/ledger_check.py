@@ -360,8 +360,8 @@ def lost_events(directory: Path) -> list[dict[str, Any]]:
 
 
 def stored_looks(directory: Path) -> list[dict[str, Any]]:
-    """The looks, in their order."""
-    query = "SELECT body FROM looks ORDER BY number"
+    """The looks of the newest configuration, in their order."""
+    query = "SELECT body FROM looks WHERE configuration = (SELECT max(id) FROM configurations) ORDER BY number"
     return [json.loads(zlib.decompress(body)) for (body,) in _select(directory, query)]
 
 
