@@ -18,7 +18,7 @@ NESTED = {"signals", "sampling"}
 """Fields of a model that are mappings, and so cannot be a table cell."""
 
 
-class LookRow(NamedTuple):
+class ModelAtLook(NamedTuple):
     """One model at one look: a row of the data frame `looks`."""
 
     look: int
@@ -80,16 +80,16 @@ class RunRecord:
             trials,
             frame([asdict(row) for row in ranking], columns=_names(ModelRow)),
             frame([asdict(row) for row in pairs], columns=_names(PairRow)),
-            frame(list(self._looks()), columns=list(LookRow._fields)),
+            frame(list(self._looks()), columns=list(ModelAtLook._fields)),
         )
 
-    def _looks(self) -> Iterator[LookRow]:
+    def _looks(self) -> Iterator[ModelAtLook]:
         for look in self.view.looks:
             order = Names(look.order)
             models = zip(look.models, look.tiers, look.trials, look.scores, look.sigmas, strict=True)
             for name, tier, trials, score, sigma in models:
                 place = order.position(name) + 1
-                yield LookRow(look.look, look.at, name, place, tier, trials, score, sigma)
+                yield ModelAtLook(look.look, look.at, name, place, tier, trials, score, sigma)
 
     def _repr_html_(self) -> str:
         """The ranking, as a notebook shows it."""

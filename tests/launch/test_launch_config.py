@@ -290,4 +290,4 @@ def test_models_that_are_served_in_turn_have_the_pace_of_those_with_servers_of_t
     turned, own = (_config(text + settings) for text in (TURNS, TURNS.replace("exclusive: gpu0", "")))
     assert turned.serving_groups[0].in_turn and not own.serving_groups[0].in_turn
     paces = [plan_on(bench, config, list("abcd")).pace for config in (turned, own)]
-    assert paces[0] == paces[1] and paces[0].held == ("time" in settings)
+    assert paces[0] == paces[1] and paces[0].dedicated_servers == ("time" in settings)

@@ -102,7 +102,7 @@ def test_a_trial_has_one_row_the_newest(open_store: OpenStore) -> None:
 def test_a_commit_is_whole_or_absent(open_store: OpenStore) -> None:
     store = open_store()
     store.append(make_trial())
-    with pytest.raises(StoreError, match="record 1 is written already"):
+    with pytest.raises(StoreError, match="record 1 already exists"):
         store.commit([(2, make_trial(number=1)), (3, LOST), (1, make_trial(number=2))])
     assert [*store.reader.trials()] == [(1, make_trial())] and store.last_seq == 1
     store.append(make_trial(number=1))
