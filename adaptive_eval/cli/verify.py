@@ -28,8 +28,8 @@ def verify(run: Run) -> None:
         typer.echo(f"damaged: {safe_line(damage)}", err=True)
     if (more := len(report.damages) - MAX_LINES) > 0:
         typer.echo(f"and {more:,} more", err=True)
-    if report.mend is not None:
-        typer.echo(f"to fix: {safe_line(report.mend)}", err=True)
+    if report.hint is not None:
+        typer.echo(f"to fix: {safe_line(report.hint)}", err=True)
     places = several(len(report.damages), "place")
     typer.echo(
         f"error: {safe_line(str(run))} is damaged in {places}. Restore a copy, or start over with --fresh. If only "

@@ -24,7 +24,7 @@ UNRECORDED_SECONDS = BEAT_SECONDS + 1.0
 
 
 class HeldTime(NamedTuple):
-    """How long a model has held its servers, busy or not, over all starts."""
+    """Time for which a model has held its servers, busy or not, over all starts."""
 
     seconds: float = 0.0
     gpu_seconds: float = 0.0
@@ -35,7 +35,7 @@ class HeldTime(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClockedModel:
-    """What the clocks need to know of a model."""
+    """Properties of a model that the clocks need."""
 
     name: str
     gpus: float = 0.0
@@ -112,7 +112,7 @@ class ServerTimes:
     def held_times(self) -> dict[str, HeldTime]:
         """Time for which each model has held its servers, over all starts."""
         now = self._clock()
-        times = {one.name: self.held_time(model, now) for model, one in self._models.items()}
+        times = {clocked.name: self.held_time(model, now) for model, clocked in self._models.items()}
         return {**self._before, **{name: held for name, held in times.items() if held is not None}}
 
     def held_time(self, model: int, now: float) -> HeldTime | None:
@@ -162,9 +162,9 @@ class ServerTimes:
             self._over[model] = (since, self._until.pop(model, self._clock()))
 
 
-def _share_of_span(own: tuple[float, float], spans: Sequence[tuple[float, float]]) -> float:
-    """The time of `own`, each moment divided by the number of `spans` that contain it, `own` among them."""
-    begin, end = own
+def _share_of_span(interval: tuple[float, float], spans: Sequence[tuple[float, float]]) -> float:
+    """The time of `interval`, each moment divided by the number of `spans` that contain it, `interval` among them."""
+    begin, end = interval
     marks = sorted({begin, end, *(mark for span in spans for mark in span if begin < mark < end)})
     seconds = 0.0
     for before, after in pairwise(marks):

@@ -57,7 +57,7 @@ TICK_SECONDS = 0.5
 
 
 class ReportDraft(Protocol):
-    """What was decided at one moment, from which a report is made by the thread that writes."""
+    """Decisions at one moment, from which the writing thread makes a report."""
 
     def __call__(self, log: Any) -> Any:
         """Make the report to be stored; `log` reads all that is written."""
@@ -74,7 +74,7 @@ class DraftMaker(Protocol):
 
 
 class Log(Protocol):
-    """Where rows are written."""
+    """A log that rows are written to."""
 
     def commit(
         self,
@@ -91,7 +91,7 @@ class Clock(Protocol):
     """The clocks of a run."""
 
     def now(self) -> float:
-        """Seconds of a clock that goes on."""
+        """Seconds of a monotonic clock."""
 
     def start(self) -> None:
         """Start the clock of the time that the run is active, unless it runs."""
@@ -119,7 +119,7 @@ class Clock(Protocol):
 
 
 class Observer(Protocol):
-    """Whoever follows looks, notes and charges as they are on disk; may not take long."""
+    """Observer of looks, notes and charges once they are on disk; must return quickly."""
 
     def on_look(self, look: LookTaken) -> None:
         """Called for each look."""
@@ -182,7 +182,7 @@ class Driver:
 
     def use(self, supplies: Mapping[int, Supply]) -> None:
         """Send requests to these supplies, by model."""
-        self._supply_of, self._supplies = supplies, list({id(one): one for one in supplies.values()}.values())
+        self._supply_of, self._supplies = supplies, list({id(supply): supply for supply in supplies.values()}.values())
 
     def claims(self, keys: Collection[Key]) -> set[Key]:
         """The trials of earlier starts that a supply still has."""
@@ -210,7 +210,7 @@ class Driver:
         self._arrived.set()
 
     def fail(self, error: BaseException) -> None:
-        """End the run by an error that nobody has foreseen."""
+        """End the run with an unexpected error."""
         self._failure = self._failure or error
         self._arrived.set()
 
@@ -428,9 +428,9 @@ class Driver:
         """Post the troubles of servers, and give up requests that only fail once the run is ending."""
         now = self._clock.now()
         stats = {model: partial(supply.stats, model) for model, supply in self._supply_of.items()}
-        gone = {model for model in stats if machine.is_gone(model)}
+        unavailable = {model for model in stats if machine.is_gone(model)}
         for note in (
-            *self._watch.notes(stats, gone, now),
+            *self._watch.notes(stats, unavailable, now),
             *self._watch.grading_notes(self.grading.notices),
         ):
             self.post(Noted(note))
@@ -485,7 +485,7 @@ class Driver:
 
 
 def demands(machine: Machine) -> dict[int, Demand]:
-    """What each model needs of its servers."""
+    """Demand of each model on its servers."""
     return {
         model: Demand(
             machine.waiting(model),

@@ -17,7 +17,7 @@ from adaptive_eval.machine.trial import GradeDetails, Key, Request, Trial
 
 
 def describe_look(look: Look) -> Json:
-    """What a look has found, without names."""
+    """The results of a look, without names."""
     pairs = [[pair.better, pair.worse, pair.verdict.value, pair.z, pair.boundary] for pair in look.comparisons]
     return {"trials": list(look.trials), "order": list(look.order), "tiers": list(look.tiers), "pairs": pairs}
 
@@ -110,7 +110,7 @@ class StageBegun(NamedTuple):
     """The settings of a run changed here, after looks; the rows before were replayed."""
 
     setting: "Setting"
-    known: Iterable[Trial] = ()
+    returning: Iterable[Trial] = ()
     """Stored answers of models that were in the run before, were taken out, and come back."""
 
 
@@ -180,12 +180,12 @@ class VerdictWasted(NamedTuple):
 
     key: Key
     cost: Cost
-    asks: bool = True
+    may_retry: bool = True
     """Whether it is to be asked for again if the caps allow it: `Allow` follows."""
 
 
 class Capacity(NamedTuple):
-    """So many requests of a model may be in flight."""
+    """The number of requests of a model that may be in flight."""
 
     model: int
     slots: int
@@ -252,7 +252,7 @@ Event = (
 
 
 class AbortKind(StrEnum):
-    """Why a run cannot go on."""
+    """Reasons why a run cannot go on."""
 
     REFUSED = "refused"
     """Models refuse their first requests."""

@@ -117,8 +117,8 @@ class Machine:
     """State of a run, and what follows from each event."""
 
     def __init__(self, setting: Setting, *, seq: int = 0, spent: Cost = NO_COST, has_grades: bool = False) -> None:
-        """For a machine that grades stored answers and replays nothing: the newest sequence number, what the account of
-        the store says, and whether the grader has graded any answer of this run."""
+        """The keywords are for a machine that grades stored answers and replays nothing: `seq`, the newest sequence
+        number; `spent`, the account of the store; `has_grades`, whether the grader has graded an answer of this run."""
         self.account = Account()
         self.account.add_outside(spent)
         self.waited_before: Collection[int] = ()
@@ -226,7 +226,7 @@ class Machine:
             self.alarms.use(alarms, setting.questions, opening)
 
     def handle(self, event: Event, now: float = 0.0) -> list[Action]:
-        """Take in an event; returns what is to be done, in order. `now`: seconds of any clock that goes on."""
+        """Take in an event; returns what is to be done, in order. `now`: seconds of any monotonic clock."""
         self._now = now
         actions: list[Action] = []
         self._actions = actions
@@ -332,10 +332,10 @@ class Machine:
                     if record.kind == ALARM:
                         self.alarms.restore(record)
                 elif record.kind in BEGUN:  # each start says which models the core goes on without
-                    self._noted = {noted for noted in self._noted if noted[0] != CORE_SET_ASIDE}
+                    self._noted = {note_id for note_id in self._noted if note_id[0] != CORE_SET_ASIDE}
                 elif record.kind == DISCARDED and record.model is not None:
                     self.alarms.forget(record.model)
-                    self._noted = {one for one in self._noted if one[:2] != (ALARM, record.model)}
+                    self._noted = {note_id for note_id in self._noted if note_id[:2] != (ALARM, record.model)}
         self._tell_rows(rows)
 
     def _tell_rows(self, rows: Iterable[Row]) -> None:
@@ -395,7 +395,7 @@ class Machine:
             controller.lose([Loss(at, charge.cost, controller.taker.taken, killed=True)])
 
     def _derive(self) -> None:
-        """Emit the looks that the core has taken, and the models that it goes on without."""
+        """Emit the looks that the core has taken, and the models that it has set aside."""
         controller = self.controller
         looks, self._looked = controller.looks[self._looked :], len(controller.looks)
         for look in looks:
@@ -419,8 +419,8 @@ class Machine:
         raised = [core_alarm_note(alarm, setting.roster[alarm.model], setting.questions) for alarm in controller.alarms]
         if has_looked and setting.alarms is not None and controller.finished is not Reason.ALARM:
             numbers = controller.counts.sum(axis=2) + controller.ungraded
-            gone = controller.set_aside.keys() | setting.plan.bench.recorded
-            judged = {model: numbers[at] for at, model in enumerate(setting.roster) if at not in gone}
+            unavailable = controller.set_aside.keys() | setting.plan.bench.recorded
+            judged = {model: numbers[at] for at, model in enumerate(setting.roster) if at not in unavailable}
             raised += self.alarms.on_look(judged.keys(), judged, is_last=controller.finished is not None)
         for note in raised:
             if (key := _note_id(note)) not in self._derived_alarms:
@@ -447,11 +447,11 @@ class Machine:
     def _note_settled(self) -> None:
         if self.controller.finished is not None:
             return
-        wanted = self.controller.needed_models()
+        needed = self.controller.needed_models()
         for position, model in enumerate(self.setting.roster):
             key = SETTLED, model, ""
             never_asked = model in self.aside or position in self.setting.plan.bench.recorded
-            if not wanted[position] and not never_asked and key not in self._noted:
+            if not needed[position] and not never_asked and key not in self._noted:
                 self._noted.add(key)
                 launched = {} if self.setting.slots[model] else {"launched": True}
                 self._write(Note(SETTLED, model, launched))
@@ -462,25 +462,29 @@ class Machine:
         """Go on under other settings from here, with the looks that were taken."""
         setting, before = event.setting, self.controller
         stage = StageBefore(before, tuple(map(self.position.get, setting.roster)), setting.verdicts_stand)
-        others = [one for model, one in self.account.models.items() if model not in setting.roster]
+        removed = [account for model, account in self.account.models.items() if model not in setting.roster]
         cost, charged = NO_COST, NO_COST
-        for one in others:
-            cost = cost.plus(one.paid.cost)
-        for one in self.account.models.values():
-            charged = charged.plus(one.charged.cost)
-        outside = SpentBefore(sum(one.answers for one in others), cost.plus(charged) if self.is_capped else cost)
+        for account in removed:
+            cost = cost.plus(account.paid.cost)
+        for account in self.account.models.values():
+            charged = charged.plus(account.charged.cost)
+        outside = SpentBefore(
+            sum(account.answers for account in removed), cost.plus(charged) if self.is_capped else cost
+        )
         plan = replace(setting.plan, before=stage)
         controller = Controller(
             plan, outside_plan=outside, followed=setting.is_followed, settles_losses=False, keep_looks=True
         )
         self.aside.clear()
         self._core_aside.clear()
-        self.derived = [one for one in self.derived if isinstance(one, LookTaken) or _note_id(one) not in self._noted]
-        self._noted = {one for one in self._noted if one[0] == ALARM}
+        self.derived = [
+            record for record in self.derived if isinstance(record, LookTaken) or _note_id(record) not in self._noted
+        ]
+        self._noted = {note_id for note_id in self._noted if note_id[0] == ALARM}
         looked = self._looked
         self._set(setting, controller)
         self._looked = looked
-        self._tell([trial for trial in event.known if trial.state in (DONE, UNGRADED)])
+        self._tell([trial for trial in event.returning if trial.state in (DONE, UNGRADED)])
         controller.take(())
         controller.tell(())
         self._derive()
@@ -531,13 +535,13 @@ class Machine:
         owed, self.derived = self.derived, []
         looks = {record.number: record for record in owed if isinstance(record, LookTaken)}
         first, stored = self.controller.first_look, self._recorded
-        known = [number for number in stored if number >= first]
-        differs = min((n for n in known if n not in looks or not _is_same(looks[n].body, stored[n])), default=None)
+        numbers = [number for number in stored if number >= first]
+        differs = min((n for n in numbers if n not in looks or not _is_same(looks[n].body, stored[n])), default=None)
         if differs is not None:
             again = [look for number, look in looks.items() if number >= differs]
             self._write(LooksForgotten(differs), *again)
             if not is_explained:
-                self._write(Note(LOOKS_RETAKEN, None, {"looks": max(known) + 1}))
+                self._write(Note(LOOKS_RETAKEN, None, {"looks": max(numbers) + 1}))
         for number, look in looks.items():
             if number not in stored and (differs is None or number < differs):
                 self._write(look)
@@ -620,9 +624,9 @@ class Machine:
     def _leave_request(self, key: Key) -> None:
         """Remove a trial from its request, which holds a slot until its last trial has left it."""
         number = self._request_of.pop(key)
-        request, left = self.requests[number]
-        left.discard(key[2])
-        if not left:
+        request, open_trials = self.requests[number]
+        open_trials.discard(key[2])
+        if not open_trials:
             del self.requests[number]
             self.in_flight[request.model] -= 1
 
@@ -638,8 +642,8 @@ class Machine:
 
     def _open_trials(self, number: int) -> list[Trial]:
         """The trials of a request that are still in flight."""
-        request, left = self.requests[number]
-        return [self.trials[request.model, request.question, trial] for trial in sorted(left)]
+        request, open_trials = self.requests[number]
+        return [self.trials[request.model, request.question, trial] for trial in sorted(open_trials)]
 
     def _drop(self, trials: Sequence[Trial], *first: Record) -> None:
         """Remove the rows of trials in flight: they are asked again, or lost for this start."""
@@ -712,25 +716,25 @@ class Machine:
 
     def _take_from_queue(self, model: int) -> list[Trial]:
         """Remove and return the next trials that fit into one request and the caps, reserved."""
-        queue, taken = self._queues[model], list[Trial]()
-        most = self.setting.samples.get(model, 1)
+        queue, batch = self._queues[model], list[Trial]()
+        max_trials = self.setting.samples.get(model, 1)
         if self._awaits_grades(model):
-            most = int(self._bring_forward(model))
+            max_trials = int(self._bring_forward(model))
         needed = NO_COST
-        while queue and len(taken) < most:
+        while queue and len(batch) < max_trials:
             trial = self.trials.get(queue[0])
             if trial is None or trial.state is not QUEUED:
                 queue.popleft()
                 continue
-            if taken and not self._follows(taken[-1], trial):
+            if batch and not self._follows(batch[-1], trial):
                 break
             trial = trial._replace(state=RESERVED, cost=self._reserve(model), verdict=self._verdict_reserve(trial))
             needed = needed.plus(trial.total)
             if self.is_capped and not self._can_afford(needed):
                 break
-            taken.append(trial)
+            batch.append(trial)
             queue.popleft()
-        return taken
+        return batch
 
     def _follows(self, last: Trial, trial: Trial) -> bool:
         """Whether a trial can be asked in the same request as the one before it."""
@@ -771,7 +775,7 @@ class Machine:
         return self.setting.benchmarks[question] if self.setting.benchmarks else 0
 
     def _reserve(self, model: int) -> Cost:
-        """What is reserved for an answer of a model."""
+        """The cost to reserve for an answer of a model."""
         if not self.is_capped:
             return NO_COST
         return trial_reserve(self._worst[model], self.account.models[model].largest)
@@ -785,7 +789,7 @@ class Machine:
         return self._caps.can_afford(self.account.total.plus(more))
 
     def _send_reserved(self, request: Request) -> None:
-        """Send a request whose rows are on disk, unless nobody wants it any more."""
+        """Send a request whose rows are on disk, unless it is no longer needed."""
         if self._may_ask(request.model):
             self._send(request)
         else:
@@ -797,12 +801,12 @@ class Machine:
         self._actions.append(Send(request))
 
     def _on_answered(self, event: Answered) -> None:
-        request, left = self.requests[event.request]
+        request, open_trials = self.requests[event.request]
         model, question = request.model, request.question
         self._answered.add(model)
         is_judged = question in self.setting.judged
         for received in event.answers:
-            if received.number not in left:
+            if received.number not in open_trials:
                 raise RuntimeError(f"request {request} was answered twice for trial {received.number}")
             trial = self.trials[model, question, received.number]
             self._require_within_reserve(trial, received)
@@ -870,20 +874,20 @@ class Machine:
     def _charge(self, kind: ChargeKind, model: int, reserved: Sequence[Cost]) -> Charge:
         """Charge answers at what was reserved for them, or at the mean cost of answers if no cap counts them."""
         cost = NO_COST
-        for one in reserved if self.is_capped else [self.account.mean_cost(model)] * len(reserved):
-            cost = cost.plus(one)
+        for reserve in reserved if self.is_capped else [self.account.mean_cost(model)] * len(reserved):
+            cost = cost.plus(reserve)
         charge = Charge(kind, "answer", model, len(reserved), cost, estimated=not self.is_capped)
         self.account.charge(charge)
         return charge
 
     def _permit(self, target: int | Key, model: int) -> None:
-        """Say whether a lost request or verdict may be repeated, now that its charge is on disk."""
+        """Decide whether a lost request or verdict may be repeated, now that its charge is on disk."""
         within = not self.is_capped or self._can_afford(NO_COST)
-        gone = isinstance(target, int) and not self._is_wanted(model)
-        self._actions.append(Allow(target, within and not (self._is_finished or gone)))
+        is_unneeded = isinstance(target, int) and not self._is_wanted(model)
+        self._actions.append(Allow(target, within and not (self._is_finished or is_unneeded)))
 
     def _set_aside(self, model: int, reason: str) -> None:
-        """Ask a model nothing more; the core is told when that is on disk."""
+        """Stop asking a model; the core is updated when that is on disk."""
         if model not in self.aside and model in self.position:
             self.aside[model] = reason
             self._write(Note(SET_ASIDE, model, {"reason": reason, "cause": Cause.SERVER.value}))
@@ -900,8 +904,8 @@ class Machine:
             trial = self.trials.get(key)
             if trial is not None and trial.state is JUDGING:
                 self._judging.add(key)
-                asks = trial.question in self.setting.judged
-                self._actions.append(JudgeAnswer(trial) if asks else GradeAnswer(trial))
+                needs_judge = trial.question in self.setting.judged
+                self._actions.append(JudgeAnswer(trial) if needs_judge else GradeAnswer(trial))
 
     def _on_graded(self, event: Graded) -> None:
         key, category = event.key, event.category
@@ -958,7 +962,7 @@ class Machine:
         charge = Charge(ChargeKind.LOST, "verdict", model, 1, event.cost, estimated=not self.is_capped)
         self.account.charge(charge)
         self._write(charge)
-        if event.asks:
+        if event.may_retry:
             self._permits[self.seq].append((event.key, model))
 
     # -- the end ---------------------------------------------------------------------------------------------------
@@ -1001,7 +1005,7 @@ class Machine:
         self._actions.append(Cancel(requests, [*gradings, *self._judging]))
 
     def _on_hopeless(self, model: int) -> None:
-        """At the end of a run, nobody waits for requests that only fail."""
+        """Give up requests that only fail, at the end of a run."""
         if self._stop or (self._is_finished and not self.is_capped):  # under caps, only a failure has cost nothing
             numbers = [number for number, (request, _) in self.requests.items() if request.model == model]
             if not self.is_capped:
@@ -1069,8 +1073,8 @@ class Machine:
         """Models of which all that was asked has come, now and in earlier starts, where any is asked ahead of looks."""
         if not self.setting.plan.pace.dedicated_servers:
             return []
-        left = {key[0] for key, trial in self.trials.items() if trial.state is not QUEUED} | self._unanswered
-        return [model for model in self.setting.roster if model not in left and model in self.waited_before]
+        pending = {key[0] for key, trial in self.trials.items() if trial.state is not QUEUED} | self._unanswered
+        return [model for model in self.setting.roster if model not in pending and model in self.waited_before]
 
     @property
     def _is_waiting(self) -> bool:
@@ -1087,7 +1091,7 @@ class Machine:
         return len(self._queues[model]) if self._may_ask(model) else 0
 
     def is_owed(self, model: int) -> bool:
-        """Whether a trial that was asked of this model, or is to be, is not stored yet; no more once the run stops."""
+        """Whether this model has unfinished trials: asked or queued, and not stored yet. False once the run stops."""
         return not self._stop and self._is_wanted(model) and bool(self.busy[model] or self._queues[model])
 
     def is_gone(self, model: int) -> bool:

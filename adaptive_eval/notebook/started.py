@@ -21,7 +21,7 @@ from adaptive_eval.notebook.display import NotebookDisplay, notebook
 from adaptive_eval.notebook.stored import RunRecord, read_run
 from adaptive_eval.report.lines import Scale
 from adaptive_eval.running.event_loop import run_to_end
-from adaptive_eval.running.interrupts import MOST_REQUESTS
+from adaptive_eval.running.interrupts import MAX_REQUESTS
 from adaptive_eval.running.remembered import choose_run
 from adaptive_eval.running.start import execute
 from adaptive_eval.running.watching import Display
@@ -125,7 +125,7 @@ class StopRequests:
         elif self._task is not None:
             self._task.cancel()  # no request has been sent yet
 
-    def hear(self, handle: Callable[[], None]) -> None:
+    def listen(self, handle: Callable[[], None]) -> None:
         """Call `handle` at each request to stop from now on."""
         self._handle = handle
 
@@ -167,7 +167,7 @@ class _RunThread:
                 break
             except KeyboardInterrupt:
                 interrupted += 1
-                if interrupted > MOST_REQUESTS:
+                if interrupted > MAX_REQUESTS:
                     raise
                 self._stops.stop()
             except asyncio.CancelledError:

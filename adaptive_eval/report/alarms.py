@@ -35,16 +35,16 @@ def alarm_rows(alarms: Sequence[AnswerAlarm], models: Sequence[str]) -> tuple[Al
 
 
 def alarm_sentences(results: Results) -> Iterator[str]:
-    """Say which alarms there are, and which comparisons cut answers could decide; nothing if all is well."""
+    """Describe alarms, and comparisons that cut answers could decide; nothing if all is well."""
     begin = "Stopped by an alarm" if results.run.reason == Reason.ALARM else "Alarm"
     changed = [row for row in results.alarms if row.since is not None]
     if changed:
-        told = first_few([f"{safe_name(row.model, LONGEST_NAME)}: {row.text}" for row in changed], MAX_NAMES)
+        examples = first_few([f"{safe_name(row.model, LONGEST_NAME)}: {row.text}" for row in changed], MAX_NAMES)
         servers = "a server has changed" if len(changed) == 1 else f"{len(changed)} servers have changed"
-        yield f"{begin}: {servers}; {told}."
+        yield f"{begin}: {servers}; {examples}."
     if silent := [row for row in results.alarms if row.since is None and row.kind != TRUNCATED]:
-        told = first_few([f"{safe_name(row.model, LONGEST_NAME)}: {row.text}" for row in silent], MAX_NAMES)
-        yield f"{begin}: {told}."
+        examples = first_few([f"{safe_name(row.model, LONGEST_NAME)}: {row.text}" for row in silent], MAX_NAMES)
+        yield f"{begin}: {examples}."
     cut = {row.model: row.answers / row.of for row in results.alarms if _is_about_cuts(row)}
     if cut:
         yield f"{begin}: {_cut_in_words(results, cut)}; their grades decide nothing."
@@ -62,13 +62,15 @@ def _cut_in_words(results: Results, shares: Mapping[str, float]) -> str:
     """Name the models with the largest shares of cut answers, with their limits."""
     limits = {row.name: token_limit(row) for row in results.models}
     worst = sorted(shares, key=lambda name: -shares[name])
-    each = [f"{_percent(shares[name])} of {safe_name(name, LONGEST_NAME)}" for name in worst]
-    where = {limits[name] for name in worst}
-    if len(where) > 1:
-        each = [f"{one} ({limits[name] or 'no limit set'})" for one, name in zip(each, worst, strict=True)]
-    known = where.pop() if len(where) == 1 else None
+    phrases = [f"{_percent(shares[name])} of {safe_name(name, LONGEST_NAME)}" for name in worst]
+    distinct = {limits[name] for name in worst}
+    if len(distinct) > 1:
+        phrases = [f"{phrase} ({limits[name] or 'no limit set'})" for phrase, name in zip(phrases, worst, strict=True)]
+    common = distinct.pop() if len(distinct) == 1 else None
     limit = LIMIT if limits[worst[0]] is not None else OTHER_LIMIT
-    return f"answers were cut off at {limit}{'' if known is None else f' ({known:,})'}: {first_few(each, MAX_NAMES)}"
+    return (
+        f"answers were cut off at {limit}{'' if common is None else f' ({common:,})'}: {first_few(phrases, MAX_NAMES)}"
+    )
 
 
 def _percent(share: float) -> str:
@@ -77,7 +79,7 @@ def _percent(share: float) -> str:
 
 
 def token_limit(row: ModelRow) -> int | None:
-    """The longest answer that a model may give; None if its requests do not say."""
+    """Maximum length of an answer of a model; None if its requests set no limit."""
     for key in ("max_completion_tokens", "max_tokens"):
         if isinstance(limit := row.sampling.get(key), int):
             return limit
@@ -85,7 +87,7 @@ def token_limit(row: ModelRow) -> int | None:
 
 
 def limit_to_raise(results: Results | None) -> str:
-    """Where the limit stands that cuts answers off."""
+    """Name of the limit that cuts answers off."""
     limits = [token_limit(row) for row in results.models if row.cut] if results is not None else []
     return "the limit of the server or the task" if limits and not any(limits) else LIMIT
 
@@ -93,9 +95,9 @@ def limit_to_raise(results: Results | None) -> str:
 def cut_off_pairs(results: Results) -> Sequence[tuple[str, str | None]]:
     """Comparisons that answers could decide that were cut off."""
     cut = {row.name for row in results.models if row.cut and row.set_aside is None}
-    gone = {row.name for row in results.models if row.set_aside is not None}
+    set_aside = {row.name for row in results.models if row.set_aside is not None}
     blocked = [(pair.better, pair.worse) for pair in results.pairs if pair.verdict == Verdict.BLOCKED]
-    return [pair for pair in blocked if cut.intersection(pair) and gone.isdisjoint(pair)]
+    return [pair for pair in blocked if cut.intersection(pair) and set_aside.isdisjoint(pair)]
 
 
 def has_cut_answers(results: Results | None) -> bool:

@@ -74,9 +74,9 @@ def scores_without_prior(snapshot: Snapshot) -> dict[int, tuple[float, int]]:
     if not snapshot.prior_depths.any():
         return {}
     scores = snapshot.bench.mean(question_means(snapshot.judged, snapshot.bench.weights))
-    known = np.flatnonzero(np.isfinite(scores)).tolist()
-    ranks = np.asarray(rank_scores(scores[known])).astype(int).tolist() if known else []
-    return {model: (float(scores[model]), rank) for model, rank in zip(known, ranks, strict=True)}
+    scored = np.flatnonzero(np.isfinite(scores)).tolist()
+    ranks = np.asarray(rank_scores(scores[scored])).astype(int).tolist() if scored else []
+    return {model: (float(scores[model]), rank) for model, rank in zip(scored, ranks, strict=True)}
 
 
 def look_results(snapshot: Snapshot) -> Results:
@@ -89,9 +89,11 @@ def look_results(snapshot: Snapshot) -> Results:
     pairs = tuple(_pair_rows(snapshot))
     if is_alarmed(subject.decisions, snapshot.noticed):
         pairs = tuple(replace(pair, verdict=str(Verdict.BLOCKED), called=None, trials_needed=None) for pair in pairs)
-    reversals = tuple((subject.models[one.better], _model_name(subject, one.worse)) for one in result.reversals)
+    reversals = tuple(
+        (subject.models[reversal.better], _model_name(subject, reversal.worse)) for reversal in result.reversals
+    )
     gate, of_benchmarks = _build_gate(snapshot, models, pairs, reversals)
-    found = Results(
+    results = Results(
         format=FORMAT,
         run=snapshot.run,
         decisions=subject.decisions,
@@ -114,37 +116,37 @@ def look_results(snapshot: Snapshot) -> Results:
         labelled=snapshot.labelled,
     )
     if snapshot.by_grades is None or snapshot.labelled is None:
-        return found
+        return results
     graded = look_results(replace(snapshot, result=snapshot.by_grades, labelled=None, by_grades=None))
-    return replace(found, labelled=replace(snapshot.labelled, by_grades=" ".join(main_findings(graded))))
+    return replace(results, labelled=replace(snapshot.labelled, by_grades=" ".join(main_findings(graded))))
 
 
 def build_results(snapshot: Snapshot) -> Results:
     """Build the results, which takes a while with thousands of questions."""
     subject, result, usages, weights = snapshot.subject, snapshot.result, snapshot.usages, snapshot.bench.weights
-    found, order = look_results(snapshot), [row.model for row in result.models]
-    early_end, models = _correct_scores(snapshot, found.models)
+    results, order = look_results(snapshot), [row.model for row in result.models]
+    early_end, models = _correct_scores(snapshot, results.models)
     names = [subject.models[model] for model in order]
     metrics = tuple(metric_rows(subject.metrics, names, snapshot.judged[order], weights))
     arrived = snapshot.arrived[order]
     waiting = (arrived - snapshot.judged[order]).sum(axis=-1)
     return replace(
-        found,
+        results,
         models=models,
         adjusted_p=_order_matrix(result, order),
         looks=tuple(
             LookRow(
-                one.index + 1, sum(one.trials), **{str(verdict): one.count(verdict) for verdict in VERDICTS_OF_LOOKS}
+                look.index + 1, sum(look.trials), **{str(verdict): look.count(verdict) for verdict in VERDICTS_OF_LOOKS}
             )
-            for one in snapshot.looks
+            for look in snapshot.looks
         ),
         questions=CountedRows(subject.questions, arrived, waiting, weights),
         warnings=(
             *rule_caution(subject.decisions),
-            *judge_caution(subject.decisions, found.models, found.corrected),
-            *label_cautions(found.models, found.labelled),
-            *prior_caution(subject.models, snapshot.prior_depths.tolist(), found.models, snapshot.events),
-            *reversal_cautions(found.reversals, subject.decisions),
+            *judge_caution(subject.decisions, results.models, results.corrected),
+            *label_cautions(results.models, results.labelled),
+            *prior_caution(subject.models, snapshot.prior_depths.tolist(), results.models, snapshot.events),
+            *reversal_cautions(results.reversals, subject.decisions),
             *metric_cautions(metrics),
             *snapshot.noticed,
             *unknown_cautions(subject.models, usages, result.models, Scale.of(weights.tolist())),
@@ -196,20 +198,20 @@ def _build_gate(
         return tuple(rows), {}
     asked = asked._replace(goes_on=snapshot.run.status == "running")
     drawn, bench = draws_questions(snapshot.subject.decisions), snapshot.bench
-    each = max_effect_of_one(snapshot.arrived, bench.weights, drawn=drawn, g=bench.question_weights)
+    max_effect = max_effect_of_one(snapshot.arrived, bench.weights, drawn=drawn, g=bench.question_weights)
     lacking = [usage.signals["empty"] + usage.signals["context_length"] for usage in snapshot.usages]
-    may_move = dict(zip(snapshot.subject.models, (each * lacking).tolist(), strict=True))
+    may_move = dict(zip(snapshot.subject.models, (max_effect * lacking).tolist(), strict=True))
     names, parts = snapshot.subject.models, [GatePart(None, asked.delta, 1.0), *_gated_benchmarks(snapshot)]
-    found = snapshot.result.gates if bench.gates else list(plain_gate(asked, models, pairs, reversals, names))
-    return gate_rows(asked, parts, names, pairs, found, may_move)
+    gates = snapshot.result.gates if bench.gates else list(plain_gate(asked, models, pairs, reversals, names))
+    return gate_rows(asked, parts, names, pairs, gates, may_move)
 
 
 def _gated_benchmarks(snapshot: Snapshot) -> Iterator[GatePart]:
     bench = snapshot.bench
     for label, delta in bench.gates:
-        own = np.asarray(bench.benchmark_of) == label
-        share = float(bench.mean(own.astype(float)))
-        yield GatePart(benchmark_named(snapshot.subject.questions[int(np.argmax(own))]), delta, share)
+        in_benchmark = np.asarray(bench.benchmark_of) == label
+        share = float(bench.mean(in_benchmark.astype(float)))
+        yield GatePart(benchmark_named(snapshot.subject.questions[int(np.argmax(in_benchmark))]), delta, share)
 
 
 def max_effect_of_one(
@@ -218,8 +220,8 @@ def max_effect_of_one(
     """Largest effect of one answer on the score of each model, from counts (L, M, K). Drawn questions count as single
     trials. `g` weighs the questions, with mean 1; None: all alike."""
     trials = arrived.sum(axis=-1)
-    each = weighted(np.maximum(trials, 1), g, -1).min(axis=-1)
-    parts = np.maximum(trials.sum(axis=-1), 1) if drawn else trials.shape[1] * each
+    fewest = weighted(np.maximum(trials, 1), g, -1).min(axis=-1)
+    parts = np.maximum(trials.sum(axis=-1), 1) if drawn else trials.shape[1] * fewest
     return np.asarray(np.ptp(weights) / parts)
 
 
@@ -251,9 +253,9 @@ def _model_row(
 ) -> ModelRow:
     at, held, name = row.model, snapshot.held[row.model], snapshot.subject.models[row.model]
     labelled = () if snapshot.labelled is None else snapshot.labelled.models
-    with_labels = next((one for one in labelled if one.name == name), None)
+    with_labels = next((labelled_model for labelled_model in labelled if labelled_model.name == name), None)
     corrected = with_labels is not None and with_labels.corrected is not None
-    each = usage.answer_means
+    means = usage.answer_means
     estimates = _finite_numbers(row, "score sigma lo hi bayes bayes_sigma sampled_sigma lowest highest")
     return ModelRow(
         **estimates,
@@ -281,9 +283,9 @@ def _model_row(
         grading=grading_cost([usage.grading]),
         labels=0 if with_labels is None else with_labels.labels,
         graded_score=_graded_score(snapshot, at) if corrected else None,
-        usd_per_answer=each.usd,
-        tokens_per_answer=each.tokens,
-        seconds_per_answer=each.seconds,
+        usd_per_answer=means.usd,
+        tokens_per_answer=means.tokens,
+        seconds_per_answer=means.seconds,
     )
 
 
@@ -296,21 +298,23 @@ def _graded_score(snapshot: Snapshot, model: int) -> float | None:
 def _pair_rows(snapshot: Snapshot) -> Iterator[PairRow]:
     subject, corrected = snapshot.subject, () if snapshot.labelled is None else snapshot.labelled.corrected
     by_grades = (
-        [] if snapshot.by_grades is None else [_pair_row(subject, one) for one in snapshot.by_grades.comparisons]
+        []
+        if snapshot.by_grades is None
+        else [_pair_row(subject, comparison) for comparison in snapshot.by_grades.comparisons]
     )
     graded = {
         frozenset((row.better, row.worse)): GradedPair(row.better, row.verdict, row.difference)
         for row in by_grades
         if row.better in corrected or row.worse in corrected
     }
-    for one in snapshot.result.comparisons:
-        row = _pair_row(subject, one)
+    for comparison in snapshot.result.comparisons:
+        row = _pair_row(subject, comparison)
         yield replace(row, by_grades=graded.get(frozenset((row.better, row.worse))))
 
 
-def _pair_row(subject: RunSubject, one: ComparisonResult) -> PairRow:
-    verdict, called, needed = one.verdict, one.called, finite_or_none(one.verdict.trials_needed)
-    numbers = _finite_numbers(one, "difference sigma sampled_z certifiable_delta")
+def _pair_row(subject: RunSubject, comparison: ComparisonResult) -> PairRow:
+    verdict, called, needed = comparison.verdict, comparison.called, finite_or_none(comparison.verdict.trials_needed)
+    numbers = _finite_numbers(comparison, "difference sigma sampled_z certifiable_delta")
     more = verdict.verdict is not Verdict.UNDECIDED_BY_LABELS  # else labels are needed, not trials
     return PairRow(
         **numbers | _finite_numbers(verdict, "z rho boundary information power"),
@@ -321,8 +325,8 @@ def _pair_row(subject: RunSubject, one: ComparisonResult) -> PairRow:
         called=None
         if called is None
         else CallRow(called.look, finite_or_none(called.z), finite_or_none(called.boundary)),
-        by_trial=one.by_trial,
-        variance_by_trial=one.variance_by_trial,
+        by_trial=comparison.by_trial,
+        variance_by_trial=comparison.variance_by_trial,
     )
 
 
@@ -346,8 +350,12 @@ def _run_cost(snapshot: Snapshot) -> RunCost:
     cap = setting(snapshot.subject.decisions, "budget", "trials")
     servers = HeldServers(held, snapshot.subject.launched)
     requests = [usage.gpu_seconds for usage in usages]
-    known = any(held) and all(one is not None or not usage.trials for one, usage in zip(held, usages, strict=True))
-    left = [sum(getattr(row, of) or 0.0 for row in snapshot.beside) for of in ("server_seconds", "server_gpu_seconds")]
+    has_server_times = any(held) and all(
+        held_time is not None or not usage.trials for held_time, usage in zip(held, usages, strict=True)
+    )
+    other_times = [
+        sum(getattr(row, of) or 0.0 for row in snapshot.beside) for of in ("server_seconds", "server_gpu_seconds")
+    ]
     return RunCost(
         trials=sum(usage.trials for usage in usages),
         allowed_trials=result.fixed_trials if cap is None else min(result.fixed_trials, int(cap)),
@@ -355,8 +363,12 @@ def _run_cost(snapshot: Snapshot) -> RunCost:
         tokens=sum(usage.tokens for usage in usages),
         usd=sum(usage.usd for usage in usages),
         gpu_seconds=sum(usage.gpu_seconds for usage in usages),
-        server_seconds=left[0] + sum(one.seconds for one in held if one is not None) if known else None,
-        server_gpu_seconds=left[1] + sum(one.gpu_seconds for one in held if one is not None) if known else None,
+        server_seconds=other_times[0] + sum(held_time.seconds for held_time in held if held_time is not None)
+        if has_server_times
+        else None,
+        server_gpu_seconds=other_times[1] + sum(held_time.gpu_seconds for held_time in held if held_time is not None)
+        if has_server_times
+        else None,
         counted_gpu_seconds=counted_gpu_seconds(servers, requests, snapshot.beside),
         beside=snapshot.beside,
         grading=grading_cost(usage.grading for usage in usages),

@@ -34,7 +34,7 @@ NOT_IN_PROMISE = "stopping.on_alarm"
 
 
 class Effect(Enum):
-    """What follows from changed settings."""
+    """Effect of changed settings on later looks."""
 
     NONE = 0
     """Nothing that decides has changed."""
@@ -45,7 +45,7 @@ class Effect(Enum):
 
 
 def effect_of_changes(before: RunConfig, now: RunConfig) -> Effect:
-    """What follows from going on with other settings after looks; a pace that was not chosen is `cost`."""
+    """Effect of resuming with other settings after looks; a pace that was not chosen is `cost`."""
     before, now = with_pace(before), with_pace(now)
     if _promise_settings(before) != _promise_settings(now):
         return Effect.NEW_PROMISE
@@ -67,7 +67,7 @@ def _promise_settings(config: RunConfig) -> list[Mapping[str, object]]:
 
 
 def _models(config: RunConfig, *, capped: bool) -> dict[str, object]:
-    """What rounds depend on of each model: its name, and under caps what its trials may cost."""
+    """Properties of each model that rounds depend on: its name, and under caps the cost of its trials."""
     return {model.name: _cost_settings(model) if capped else model.recorded is not None for model in config.models}
 
 
@@ -79,7 +79,7 @@ def _cost_settings(model: ModelConfig) -> object:
 def require_compatible(stored: RunConfig, now: RunConfig, reader: RunReader, spent: Cost) -> None:
     """Raise `ConfigError` if settings contradict the looks that a run has taken, or what it has `spent`."""
     problems = [*_low_limits(stored, now, reader, spent)]
-    if reader.most_looks():
+    if reader.look_count():
         problems = [*_first_look_problems(stored, now), *problems]
     if problems:
         raise ConfigError("\n".join(problems))
@@ -96,7 +96,7 @@ class _Limit(NamedTuple):
 
     @property
     def problem(self) -> str:
-        """Why it cannot be so low, and what to type."""
+        """Why the limit cannot be so low, and what to type."""
         enough = math.ceil(self.used) if self.before is None else self.before
         was = "" if self.before is None else f" ({self.key} was {self.before:.10g}{self.unit})"
         return (
@@ -128,15 +128,15 @@ def _lowered(stored: RunConfig, now: RunConfig, reader: RunReader, cost: Cost) -
             yield _Limit(f"budget.{name}", cap, before, used[name], "s" if name == "wall_time" else "")
     if now.trials.max < stored.trials.max:
         by_model = Counter[str]()
-        for one in reader.sums():
-            by_model[one.model] += one.trials
+        for row in reader.sums():
+            by_model[row.model] += row.trials
         questions = max(len(reader.ids("questions", "key")), 1)
-        most = max((by_model[model.name] for model in now.models), default=0)
-        yield _Limit("trials.max", now.trials.max, stored.trials.max, round(most / questions, 1))
+        max_trials = max((by_model[model.name] for model in now.models), default=0)
+        yield _Limit("trials.max", now.trials.max, stored.trials.max, round(max_trials / questions, 1))
 
 
 def _first_look_problems(stored: RunConfig, now: RunConfig) -> Iterator[str]:
-    """What would have moved the first look."""
+    """Changed settings that would have moved the first look."""
     before = stored.trials
     if before.draw != now.trials.draw:
         yield (
@@ -149,13 +149,13 @@ def _first_look_problems(stored: RunConfig, now: RunConfig) -> Iterator[str]:
             f"after it; set it to {before.min} again, or begin another run with --fresh"
         )
     else:
-        had = opening_trials(before, batched=stored.batched)
-        has = opening_trials(now.trials.model_copy(update={"max": before.max}), batched=now.batched)
-        if had != has:
+        trials_before = opening_trials(before, batched=stored.batched)
+        trials_now = opening_trials(now.trials.model_copy(update={"max": before.max}), batched=now.batched)
+        if trials_before != trials_now:
             yield (
-                f"the run took its first look with {had} trials a question, as {_pace_text(stored)} begins, and "
-                f"cannot begin with {has} after it, as {_pace_text(now)} does; keep {_pace_text(stored)}, or begin "
-                "another run with --fresh"
+                f"the run took its first look with {trials_before} trials a question, as {_pace_text(stored)} begins, "
+                f"and cannot begin with {trials_now} after it, as {_pace_text(now)} does; keep {_pace_text(stored)}, "
+                "or begin another run with --fresh"
             )
 
 

@@ -19,7 +19,7 @@ DRY_RUN = ".dry-run"
 
 
 def dry_run_folder(directory: Path) -> Path:
-    """Where the answers of a dry run of the run in `directory` are kept."""
+    """Folder with the answers of a dry run of the run in `directory`."""
     return directory / DRY_RUN
 
 
@@ -42,7 +42,9 @@ def dry_run_trials(directory: Path, header: RunHeader) -> list[TrialRecord]:
     if folder is None:
         return []
     with RunReader.intact(folder) as reader:
-        return [one for one in reader.trials() if one.model in header.models and one.question in header.questions]
+        return [
+            trial for trial in reader.trials() if trial.model in header.models and trial.question in header.questions
+        ]
 
 
 def dry_run_note(directory: Path, header: RunHeader) -> str | None:

@@ -51,7 +51,7 @@ def find_fatal_error(events: Sequence[Event]) -> FatalError | None:
     return FatalError(last.reason or last.error, ExitCode.FAILED if last.exit_code is None else last.exit_code)
 
 
-NAMED = 3
+MAX_NAMED = 3
 """Models that one sentence names."""
 
 
@@ -114,12 +114,12 @@ class Ending:
     @property
     def decided_by_labels(self) -> bool:
         """Whether labels decide every comparison of a run that has left some of them undecided."""
-        found = self.results
+        results = self.results
         unknown_grades = self.reason is Reason.BLOCKED and not self.lost
-        if found is None or not found.corrected or not (unknown_grades or self.reason in UNDECIDED_REASONS):
+        if results is None or not results.corrected or not (unknown_grades or self.reason in UNDECIDED_REASONS):
             return False
-        decided = {Verdict.RESOLVED, Verdict.TIED}.issuperset(pair.verdict for pair in found.pairs)
-        return bool(found.pairs) and decided and gate_outcome(found.gate) != UNDECIDED
+        decided = {Verdict.RESOLVED, Verdict.TIED}.issuperset(pair.verdict for pair in results.pairs)
+        return bool(results.pairs) and decided and gate_outcome(results.gate) != UNDECIDED
 
     @property
     def _undecided_by_labels(self) -> int:
@@ -155,12 +155,14 @@ class Ending:
         settled = self.reason is Reason.SETTLED or self.decided_by_labels
         if self.results is not None and outcome is not None and (outcome == FAIL or settled):
             lines = [gate_line(self.results, row) for row in self.gate if row.outcome == outcome]
-            return " ".join([*lines[:NAMED], *([f"And {len(lines) - NAMED} more."] if len(lines) > NAMED else [])])
+            return " ".join(
+                [*lines[:MAX_NAMED], *([f"And {len(lines) - MAX_NAMED} more."] if len(lines) > MAX_NAMED else [])]
+            )
         if self.reason is Reason.BLOCKED and self.lost and not self.trials:
-            return f"Stopped: no answer came from any model: {first_few(self._losses, NAMED)}."
+            return f"Stopped: no answer came from any model: {first_few(self._losses, MAX_NAMED)}."
         if self.reason is Reason.ALARM:
             named = [safe_line(name) for name, lost in self.lost.items() if lost.cause is Cause.ANSWERS]
-            return f"Stopped by an alarm about the answers of {first_few(named, NAMED)}."
+            return f"Stopped by an alarm about the answers of {first_few(named, MAX_NAMED)}."
         if self.reason is Reason.BLOCKED and (self.lost or self._ungraded_models or has_cut_answers(self.results)):
             return f"Finished: what is blocked needs {' and '.join(self._missing_for_blocked())}."
         if self.decided_by_labels:
@@ -179,21 +181,21 @@ class Ending:
         names: dict[str, list[str]] = {}
         for name, lost in self.lost.items():
             names.setdefault(lost.headline, []).append(name)
-        return [f"{first_few(some, NAMED)} ({why})" for why, some in names.items()]
+        return [f"{first_few(models, MAX_NAMED)} ({why})" for why, models in names.items()]
 
     def _missing_for_blocked(self) -> Iterator[str]:
         if self.lost:
-            yield f"a model that was set aside: {first_few(self._losses, NAMED)}"
+            yield f"a model that was set aside: {first_few(self._losses, MAX_NAMED)}"
         if self._ungraded_models:
-            yield f"the grades of trials that have none: those of {first_few(self._ungraded_models, NAMED)}"
+            yield f"the grades of trials that have none: those of {first_few(self._ungraded_models, MAX_NAMED)}"
         if self.results is not None and (pairs := cut_off_pairs(self.results)):
             cut = [row.name for row in self.results.models if row.cut and any(row.name in pair for pair in pairs)]
-            yield f"whole answers where some were cut off: those of {first_few(cut, NAMED)}"
+            yield f"whole answers where some were cut off: those of {first_few(cut, MAX_NAMED)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended(Ending):
-    """The end of a run as whoever runs or watches it is told."""
+    """The end of a run, as displays show it."""
 
     status: Status
     directory: Path
@@ -227,29 +229,31 @@ def build_ended(
     gated: bool,
     servers_up: int = 0,
 ) -> Ended:
-    """Build the `Ended` that displays are told."""
-    found = find_ending(events, results, status.trials, gated=gated)
-    shared = {one.name: getattr(found, one.name) for one in fields(found)}
+    """Build the `Ended` that displays show."""
+    ending = find_ending(events, results, status.trials, gated=gated)
+    shared = {field.name: getattr(ending, field.name) for field in fields(ending)}
     return Ended(**shared, status=status, directory=directory, servers_up=servers_up)
 
 
 def find_arguments(events: Sequence[Event]) -> tuple[str, ...] | None:
-    """The arguments of the command that has last begun the run or gone on with it, or goes on by its new grades."""
-    known = [one.arguments for one in events if isinstance(one, RunBegun | TrialsImported)]
-    known += [one.arguments for one in events_of_kind(events_since_start(events), TrialsRegraded) if one.arguments]
-    return tuple(safe_line(word, len(word)) for word in known[-1]) if known and known[-1] else None
+    """Arguments of the latest command that began or resumed the run, or that will resume it with its new grades."""
+    commands = [event.arguments for event in events if isinstance(event, RunBegun | TrialsImported)]
+    commands += [
+        event.arguments for event in events_of_kind(events_since_start(events), TrialsRegraded) if event.arguments
+    ]
+    return tuple(safe_line(word, len(word)) for word in commands[-1]) if commands and commands[-1] else None
 
 
 def was_killed(events: Sequence[Event]) -> bool:
-    """Whether a run that nobody carries on was killed: its last start has left no end."""
+    """Whether a run that is not running was killed: its last start has stored no end."""
     last = events_since_start(events)
-    return any(isinstance(one, RunBegun) for one in last) and not any(
-        isinstance(one, RunFinished | RunStopped) for one in last
+    return any(isinstance(event, RunBegun) for event in last) and not any(
+        isinstance(event, RunFinished | RunStopped) for event in last
     )
 
 
 def status_at_end(events: Sequence[Event], trials: int) -> tuple[str, str | None]:
-    """The status of a run that nobody carries on, and its reason: why it finished, or a sentence on why it did not."""
+    """The status of a run that is not running, and its reason: why it finished, or a sentence on why it did not."""
     last, fatal_error = events[-1] if events else None, find_fatal_error(events)
     if isinstance(last, RunFinished):
         answered = last.reason.ends(trials)
@@ -282,8 +286,8 @@ def _finish_reason(events: Sequence[Event], results: Results | None) -> Reason |
     last = events[-1] if events else None
     if isinstance(last, RunFinished):
         return last.reason
-    found = None if results is None else results.run.reason
-    return None if found is None else Reason(found)
+    reason = None if results is None else results.run.reason
+    return None if reason is None else Reason(reason)
 
 
 def why_finished(reason: Reason, asked: bool, looked: bool, fixed: bool) -> str:

@@ -19,8 +19,8 @@ MAX_LENGTH = 400
 
 def event_sentence(event: Event) -> str | None:
     """Describe an event in one line; None if displays show it in another way."""
-    told = _model_sentence(event) or _run_sentence(event)
-    return None if told is None else safe_line(told, longest=MAX_LENGTH)
+    sentence = _model_sentence(event) or _run_sentence(event)
+    return None if sentence is None else safe_line(sentence, longest=MAX_LENGTH)
 
 
 def _model_sentence(event: Event) -> str | None:
@@ -88,13 +88,17 @@ def _changed_settings(changes: Sequence[Change]) -> Iterator[str]:
     for change in changes:
         was, now = _by_name(change.was), _by_name(change.now)
         within = list(differences(was, now, change.path)) if was and now else []
-        yield from (one.path for one in within or [change])
+        yield from (difference.path for difference in within or [change])
 
 
 def _by_name(listed: object) -> dict[object, object]:
     """Sections of a list by their names; empty if it is no list of named sections."""
     sections = listed if isinstance(listed, list | tuple) else ()
-    return {one["name"]: one for one in sections if isinstance(one, Mapping) and isinstance(one.get("name"), str)}
+    return {
+        section["name"]: section
+        for section in sections
+        if isinstance(section, Mapping) and isinstance(section.get("name"), str)
+    }
 
 
 def _run_sentence(event: Event) -> str | None:
@@ -122,10 +126,10 @@ def _run_sentence(event: Event) -> str | None:
             trials = sum(map(sum, event.counts.values()))
             return f"{event.model} is recorded: {trials} outcomes of the run {event.run} are used"
         case notes.ThresholdsFrozen():
-            found = [f"{name} {value:.4g}" for name, value in event.values.items()]
-            found += [f"the usual length of {several(len(event.medians), 'question')}"] if event.medians else []
+            fitted = [f"{name} {value:.4g}" for name, value in event.values.items()]
+            fitted += [f"the usual length of {several(len(event.medians), 'question')}"] if event.medians else []
             basis = f"thresholds frozen, from {sum(event.models.values())} trials of the run {event.run}"
-            return f"{basis}: {', '.join(found)}" if found else basis
+            return f"{basis}: {', '.join(fitted)}" if fitted else basis
         case notes.BaselineAsked(scores=[_, *_]):
             shares = ", ".join(f"{exp(score):.3g}" for score in event.scores)
             return f"the verifier gives its labels A, B, C without content the probabilities {shares}"

@@ -35,7 +35,7 @@ class ChargeLine(NamedTuple):
 
 
 class LogCounts(NamedTuple):
-    """What a log had at one of its notes."""
+    """Contents of a log at one of its notes."""
 
     trials: int
     looks: int

@@ -45,15 +45,15 @@ class Clause(NamedTuple):
         """The relation to one other model by its short name, or to a number of models."""
         return f"{self.words}{self._named(1, names)}"
 
-    def _named(self, most: int, names: Mapping[str, str]) -> str:
-        if len(self.others) > most:
+    def _named(self, limit: int, names: Mapping[str, str]) -> str:
+        if len(self.others) > limit:
             return f" {several(len(self.others), 'model')}"
         return f" {_list_names([names.get(name, name) for name in self.others])}" if self.others else ""
 
 
-def comparison_state(found: Results, pair: PairRow) -> str:
+def comparison_state(results: Results, pair: PairRow) -> str:
     """State of a comparison: its verdict, or under a gate the outcome of the judged model."""
-    outcomes = {row.model: row.outcome for row in found.gate}
+    outcomes = {row.model: row.outcome for row in results.gate}
     return next((outcomes[name] for name in (pair.better, pair.worse) if name in outcomes), pair.verdict)
 
 
@@ -112,8 +112,8 @@ def _ranking_sentence(results: Results) -> str:
         return nothing
     if not asked.compares:
         done = sum(pair.verdict == Verdict.RESOLVED for pair in results.pairs)
-        known, why = "is" if done == 1 else "are", _because_of_labels(results)
-        return f"{done} of {several(len(results.pairs), 'score')} {known} known as precisely as was asked{why}."
+        verb, why = "is" if done == 1 else "are", _because_of_labels(results)
+        return f"{done} of {several(len(results.pairs), 'score')} {verb} known as precisely as was asked{why}."
     if asked.value is not None:
         return _value_sentence(results, Scale.of(results.weights).score(asked.value))
     if asked.baseline is not None:
@@ -127,9 +127,9 @@ def _ranking_sentence(results: Results) -> str:
     return _leaders_sentence(results, scored, rivals)
 
 
-def model_verdicts(found: Results) -> tuple[str, ...]:
+def model_verdicts(results: Results) -> tuple[str, ...]:
     """How each model compares with the others, best model first; "" if no comparison involves it."""
-    return tuple(", ".join(map(str, model_clauses(found, row))) for row in found.models)
+    return tuple(", ".join(map(str, model_clauses(results, row))) for row in results.models)
 
 
 def counted_sentence(results: Results) -> str | None:
@@ -139,18 +139,18 @@ def counted_sentence(results: Results) -> str | None:
     ahead = sum(row.trials for row in asked) - judged
     if results.run.status == "running" and ahead <= 0:  # else it is about to end
         return f"Scores are of the {judged:,} answers judged so far."
-    told = (
+    sentences = (
         [f"Scores include {several(ahead, 'answer')} asked ahead of the last look: {TIMING}."]
         if ahead > 0 < judged
         else []
     )
-    left = sum(row.stored_trials - row.ungraded - row.trials for row in asked if row.set_aside is None)
-    if left > 0 < judged and results.run.status != "running":
+    left_out = sum(row.stored_trials - row.ungraded - row.trials for row in asked if row.set_aside is None)
+    if left_out > 0 < judged and results.run.status != "running":
         kills = results.run.kills
         why = f", since the run was killed {'once' if kills == 1 else f'{kills} times'}" if kills else ""
-        why += ", or asked under earlier settings" * any(one.kind == "uncounted" for one in results.warnings)
-        told.append(f"Scores leave out {several(left, 'answer')} of rounds that are incomplete{why}.")
-    return " ".join(told) or None
+        why += ", or asked under earlier settings" * any(warning.kind == "uncounted" for warning in results.warnings)
+        sentences.append(f"Scores leave out {several(left_out, 'answer')} of rounds that are incomplete{why}.")
+    return " ".join(sentences) or None
 
 
 def difference_text(results: Results, pair: PairRow, ahead: str | None = None, called: str = "") -> str:
@@ -166,14 +166,14 @@ def difference_text(results: Results, pair: PairRow, ahead: str | None = None, c
 INTERVAL = "95% interval "
 
 
-def gate_pair(found: Results, row: GateRow) -> PairRow:
+def gate_pair(results: Results, row: GateRow) -> PairRow:
     """The comparison that decides a model's gate outcome."""
-    return next(one for one in found.pairs if {one.better, one.worse} == {row.model, row.baseline})
+    return next(pair for pair in results.pairs if {pair.better, pair.worse} == {row.model, row.baseline})
 
 
 def gate_line(results: Results, row: GateRow) -> str:
     """One model's outcome, both scores, and their difference with its interval."""
-    scale, scores = Scale.of(results.weights), {one.name: one.score for one in results.models}
+    scale, scores = Scale.of(results.weights), {model.name: model.score for model in results.models}
     both = ", ".join(f"{_name(name)} {scale.score(scores[name])}" for name in (row.model, row.baseline))
     apart = difference_text(results, gate_pair(results, row), row.model, INTERVAL)
     return f"{row.outcome}: {both}, difference {apart}; {safe_line(row.why, 300)}."
@@ -182,17 +182,17 @@ def gate_line(results: Results, row: GateRow) -> str:
 def letters_tell_more(models: Sequence[ModelRow]) -> bool:
     """Whether some pair shares a tier and no letter, or a letter and no tier."""
     return any(
-        (one.tier == other.tier) == set(one.letters).isdisjoint(other.letters)
-        for at, one in enumerate(models)
+        (model.tier == other.tier) == set(model.letters).isdisjoint(other.letters)
+        for at, model in enumerate(models)
         for other in models[:at]
-        if one.letters and other.letters
+        if model.letters and other.letters
     )
 
 
 def pairing_in_words(variance: float) -> str:
     """Say which share of the trials a comparison trial by trial takes: `scorio.sinf.coupling` has the formula."""
-    much = "takes" if variance <= 1.0 else "takes, since they go against each other,"
-    return f"compared trial by trial, which {much} {variance:.2f} of the trials that independent models would"
+    verb = "takes" if variance <= 1.0 else "takes, since they go against each other,"
+    return f"compared trial by trial, which {verb} {variance:.2f} of the trials that independent models would"
 
 
 def pairing_sentences(pairs: Sequence[PairRow]) -> tuple[str, ...]:
@@ -219,20 +219,22 @@ def _leaders_sentence(results: Results, scored: list[ModelRow], rivals: list[Mod
     among = _names([leader, *rivals])
     verdicts = {pair.verdict for pair in results.pairs if pair.better in among and pair.worse in among}
     if verdicts == {Verdict.TIED}:
-        each = "neighbours among them are " if len(rivals) > 1 else ""
-        return f"{_list_names(among)} are best, and {each}equal{_within_delta(results)}: {standing}."
+        subject = "neighbours among them are " if len(rivals) > 1 else ""
+        return f"{_list_names(among)} are best, and {subject}equal{_within_delta(results)}: {standing}."
     yet = " yet" if results.run.status == "running" else ""
     if Verdict.UNDECIDED_BY_LABELS in verdicts:
         yet = " (undecided because of labels)"
     if len(among) == len(scored) or leader.name not in {pair.better for pair in results.pairs}:
         return f"No model is shown to be best{yet}: {standing}."
-    left = next((state_word(one).replace("by", "because of") for one in UNDECIDED if one in verdicts), "open")
-    return f"{_list_names(among)} are ahead; which of them is best is {left}: {standing}."
+    state = next(
+        (state_word(verdict).replace("by", "because of") for verdict in UNDECIDED if verdict in verdicts), "open"
+    )
+    return f"{_list_names(among)} are ahead; which of them is best is {state}: {standing}."
 
 
 def _standing(results: Results, model: ModelRow, other: ModelRow, says: str = "has") -> str:
     """A model's score, and its lead over another if the two are compared."""
-    pair = next((one for one in results.pairs if {one.better, one.worse} == {model.name, other.name}), None)
+    pair = next((pair for pair in results.pairs if {pair.better, pair.worse} == {model.name, other.name}), None)
     by = "" if pair is None else difference_text(results, pair, model.name, INTERVAL)
     ahead = f", ahead of {_name(other.name)} by {by}" if by else ""
     return f"{_name(model.name)} {says} {Scale.of(results.weights).score(model.score)}{ahead}"
@@ -247,9 +249,9 @@ def _unbeaten_rivals(results: Results, leader: ModelRow) -> list[ModelRow]:
     return [row for row in results.models if row.score is not None and row.name not in {leader.name, *beaten}]
 
 
-def _top_sentence(results: Results, scored: list[ModelRow], wanted: int) -> str:
-    names = _names(scored[:wanted])
-    last, *others = scored[wanted - 1 : wanted + 1]
+def _top_sentence(results: Results, scored: list[ModelRow], size: int) -> str:
+    names = _names(scored[:size])
+    last, *others = scored[size - 1 : size + 1]
     nearest = f": {_standing(results, last, others[0])}" if others else ""
     open_ = sum(pair.verdict != Verdict.RESOLVED or _is_reversed(results, pair) for pair in results.pairs)
     why = _because_of_labels(results)
@@ -257,9 +259,9 @@ def _top_sentence(results: Results, scored: list[ModelRow], wanted: int) -> str:
     if not open_:
         margin = pick_margin(results)
         lead = "better than each of the others" if margin is None else f"or less than {margin} behind any of the others"
-        return f"{_list_names(names, wanted)} {verb} the best {wanted}, {lead}{nearest}."
-    left = f"{open_} of {several(len(results.pairs), 'comparison')}"
-    return f"{_list_names(names, wanted)} {verb} ahead; {left} with the others not resolved{why}{nearest}."
+        return f"{_list_names(names, size)} {verb} the best {size}, {lead}{nearest}."
+    undecided = f"{open_} of {several(len(results.pairs), 'comparison')}"
+    return f"{_list_names(names, size)} {verb} ahead; {undecided} with the others not resolved{why}{nearest}."
 
 
 def _because_of_labels(results: Results) -> str:
@@ -270,9 +272,10 @@ def _because_of_labels(results: Results) -> str:
 def _value_sentence(results: Results, value: str) -> str:
     called = [pair for pair in results.pairs if pair.verdict == Verdict.RESOLVED]
     above = sum(((pair.z or 0.0) > 0.0) != _is_reversed(results, pair) for pair in called)
-    left, why = len(results.pairs) - len(called), _because_of_labels(results)
+    unknown, why = len(results.pairs) - len(called), _because_of_labels(results)
     return (
-        f"{several(above, 'model')} above {value}, {len(called) - above} below it, {left} not known to be either{why}."
+        f"{several(above, 'model')} above {value}, {len(called) - above} below it, {unknown} not known to be "
+        f"either{why}."
     )
 
 
@@ -288,52 +291,52 @@ def _baseline_sentence(results: Results, baseline: str) -> str:
     ]
     both = [row for row in results.models if row.score is not None]
     apart = f": {_standing(results, both[0], both[1])}" if len(both) == 2 == len(results.models) else ""
-    found = [f"{several(better, 'model')} better than {_name(baseline)}", *filter(None, counted)]
-    return f"{', '.join(found)}{apart}."
+    parts = [f"{several(better, 'model')} better than {_name(baseline)}", *filter(None, counted)]
+    return f"{', '.join(parts)}{apart}."
 
 
 # -- the sentences of the models ---------------------------------------------------------------------------------------
 
 
-def model_clauses(found: Results, row: ModelRow) -> Iterator[Clause]:
+def model_clauses(results: Results, row: ModelRow) -> Iterator[Clause]:
     """A model's relations to others: first equal and open, then better and worse. Where only neighbours are compared,
     the upper one of the two has the clause."""
-    asked = objective_view(found.decisions)
-    gate = {one.model: one for one in found.gate}
+    asked = objective_view(results.decisions)
+    gate = {gate_row.model: gate_row for gate_row in results.gate}
     if row.name == asked.baseline:
         yield Clause("", "the baseline")
         return
-    own = [pair for pair in found.pairs if row.name in (pair.better, pair.worse)]
+    pairs = [pair for pair in results.pairs if row.name in (pair.better, pair.worse)]
     if row.name in gate:
         why = f": {gate[row.name].why}" if len(gate) > MAX_GATE_LINES else ""  # else the finding says it
-        yield Clause(own[0].verdict, gate[row.name].outcome, after=why)
+        yield Clause(pairs[0].verdict, gate[row.name].outcome, after=why)
         return
-    if is_alarmed(found.decisions, found.warnings):
+    if is_alarmed(results.decisions, results.warnings):
         return  # such answers support no verdict
     if asked.in_order:
-        own = [pair for pair in own if pair.better == row.name] or own
+        pairs = [pair for pair in pairs if pair.better == row.name] or pairs
     with_others: dict[tuple[str, str], list[str]] = {}
-    for pair in own:
+    for pair in pairs:
         other = pair.worse if row.name == pair.better else pair.better
-        with_others.setdefault((pair.verdict, _relation(found, pair, row.name)), []).append(other or "")
-    for verdict, words in sorted(with_others, key=lambda one: one[0] == Verdict.RESOLVED):
+        with_others.setdefault((pair.verdict, _relation(results, pair, row.name)), []).append(other or "")
+    for verdict, words in sorted(with_others, key=lambda key: key[0] == Verdict.RESOLVED):
         others = with_others[verdict, words]
-        zone = _within_delta(found) if verdict == Verdict.TIED else ""
+        zone = _within_delta(results) if verdict == Verdict.TIED else ""
         if others == [""]:
-            yield Clause(verdict, _against_value(found, words, row.name), after=zone)
+            yield Clause(verdict, _against_value(results, words, row.name), after=zone)
         else:
             yield Clause(verdict, words, tuple(others), zone)
 
 
-def _relation(found: Results, pair: PairRow, name: str) -> str:
+def _relation(results: Results, pair: PairRow, name: str) -> str:
     """A verdict as words that stand before the name of the other model."""
-    ahead, margin = pair.better == name, pick_margin(found)
+    ahead, margin = pair.better == name, pick_margin(results)
     match pair.verdict:
         case Verdict.RESOLVED if margin is not None:
-            if _is_reversed(found, pair):
+            if _is_reversed(results, pair):
                 return "undecided against"
             return f"not {margin} behind" if ahead else f"not {margin} ahead of"
-        case Verdict.RESOLVED if _is_reversed(found, pair):
+        case Verdict.RESOLVED if _is_reversed(results, pair):
             return "ahead now, but was called worse than" if ahead else "behind now, but was called better than"
         case Verdict.RESOLVED:
             return "better than" if ahead else "worse than"
@@ -344,22 +347,22 @@ def _relation(found: Results, pair: PairRow, name: str) -> str:
     return "open against" if pair.verdict == Verdict.OPEN else "undecided against"
 
 
-def _against_value(found: Results, relation: str, name: str) -> str:
+def _against_value(results: Results, relation: str, name: str) -> str:
     """Words for a model that is compared with a value, or measured on its own."""
-    asked, scale = objective_view(found.decisions), Scale.of(found.weights)
+    asked, scale = objective_view(results.decisions), Scale.of(results.weights)
     resolved = relation in ("better than", "worse than")
     if asked.value is None:
         half = "" if asked.half_width is None else f" to within {scale.points(asked.half_width)}"
         return f"{'known' if resolved else 'not known'}{half}"
     if resolved:
-        (pair,) = (one for one in found.pairs if one.better == name)
+        (pair,) = (pair for pair in results.pairs if pair.better == name)
         relation = "above" if (pair.z or 0.0) > 0.0 else "below"
     return f"{relation} {scale.score(asked.value)}"
 
 
-def _within_delta(found: Results) -> str:
-    delta = found.setting("stopping", "delta")
-    return f" within {Scale.of(found.weights).points(delta)}" if delta else ""
+def _within_delta(results: Results) -> str:
+    delta = results.setting("stopping", "delta")
+    return f" within {Scale.of(results.weights).points(delta)}" if delta else ""
 
 
 def pick_margin(results: Results) -> str | None:
@@ -382,7 +385,7 @@ def _name(name: str | None) -> str:
     return "the value" if name is None else safe_name(name, LONGEST_NAME)
 
 
-def _list_names(names: Sequence[str], most: int = MAX_NAMES) -> str:
-    """Names in words; those beyond `most` are only counted."""
-    shown = [_name(name) for name in names[:most]] + ([f"{len(names) - most} more"] if len(names) > most else [])
+def _list_names(names: Sequence[str], limit: int = MAX_NAMES) -> str:
+    """Names in words; those beyond `limit` are only counted."""
+    shown = [_name(name) for name in names[:limit]] + ([f"{len(names) - limit} more"] if len(names) > limit else [])
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)

@@ -129,7 +129,7 @@ def gate_rows(
     parts: Sequence[GatePart],
     models: Sequence[str],
     pairs: Sequence[PairRow],
-    found: Sequence[GateResult],
+    results: Sequence[GateResult],
     may_move: Mapping[str, float],
 ) -> tuple[tuple[GateRow, ...], Outcomes]:
     """Outcome of each model, in the order of the pairs, and of each benchmark's own gate; `may_move` bounds the effect
@@ -137,33 +137,35 @@ def gate_rows(
     rows, outcomes = [], {}
     for pair in pairs:
         name = judged_model(pair, asked.baseline)
-        told: dict[str, list[str]] = {one: [] for one in OUTCOMES}
+        reasons: dict[str, list[str]] = {outcome: [] for outcome in OUTCOMES}
         doubts: list[str] = []
-        for one in found:
-            if models[one.model] != name:
+        for result in results:
+            if models[result.model] != name:
                 continue
-            part = parts[one.part]
-            outcome, why, doubted = _outcome_of_part(asked._replace(delta=part.delta), part, one, name, pair, may_move)
-            told[outcome].append(f"on {part.benchmark or 'all questions'} {why}" if len(parts) > 1 else why)
+            part = parts[result.part]
+            outcome, why, doubted = _outcome_of_part(
+                asked._replace(delta=part.delta), part, result, name, pair, may_move
+            )
+            reasons[outcome].append(f"on {part.benchmark or 'all questions'} {why}" if len(parts) > 1 else why)
             doubts += doubted
             if part.benchmark is not None:
                 outcomes[part.benchmark, name] = outcome
-        decided = next(one for one in OUTCOMES if told[one])
-        rows.append(GateRow(name, asked.baseline, decided, "; ".join(told[decided]), tuple(dict.fromkeys(doubts))))
+        decided = next(outcome for outcome in OUTCOMES if reasons[outcome])
+        rows.append(GateRow(name, asked.baseline, decided, "; ".join(reasons[decided]), tuple(dict.fromkeys(doubts))))
     return tuple(rows), outcomes
 
 
 def _outcome_of_part(
-    asked: GateTerms, part: GatePart, one: GateResult, name: str, pair: PairRow, may_move: Mapping[str, float]
+    asked: GateTerms, part: GatePart, result: GateResult, name: str, pair: PairRow, may_move: Mapping[str, float]
 ) -> tuple[str, str, tuple[str, ...]]:
-    if one.call == 0:
+    if result.call == 0:
         return *_undecided(asked, pair), ()
-    if one.z * one.call < 0.0:
+    if result.z * result.call < 0.0:
         return UNDECIDED, TURNED, ()
-    called = PASS if one.call > 0 else FAIL
+    called = PASS if result.call > 0 else FAIL
     both = [
         side._replace(highest=side.highest + may_move[whose] / part.share)
-        for whose, side in ((name, one.model_score), (asked.baseline, one.baseline))
+        for whose, side in ((name, result.model_score), (asked.baseline, result.baseline))
     ]
     if doubted := _doubted_models(asked, called, name, *both):
         return UNDECIDED, _doubt_text(called, doubted), doubted

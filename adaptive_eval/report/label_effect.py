@@ -100,12 +100,17 @@ def read_run_labels(reader: RunReader, config: RunConfig, roster: Roster) -> Run
     if not labels:
         return None
     answers = _labelled_answers(reader, labels, config.grader, rubric, roster)
-    occurring = (level for some in answers.values() for one in some for level in (one.label, one.level))
+    occurring = (
+        level
+        for model_answers in answers.values()
+        for answer in model_answers
+        for level in (answer.label, answer.level)
+    )
     return RunLabels(digest, len(labels), kind, levels_among(config.grader, occurring), answers)
 
 
 class LabelSource:
-    """The labels of a run that goes on, read again whenever their file has changed."""
+    """The labels of a running run, read again whenever their file has changed."""
 
     def __init__(self, reader: RunReader, config: RunConfig, roster: Roster) -> None:
         self._of = reader, config, roster
@@ -127,10 +132,10 @@ class LabelSource:
 def require_useful_labels(grader: GraderOptions, rubric: Rubric) -> None:
     """Raise `ConfigError` if the rubric uses no signal that a label gives."""
     given = {VERDICT, SCORE, "is_correct"}
-    for one in graders_by_benchmark(grader).values():
-        given.update(field.name for field in label_fields(one))
-        if isinstance(one, Verifier):
-            given |= one.make_signals(RIGHT).keys()
+    for benchmark_grader in graders_by_benchmark(grader).values():
+        given.update(field.name for field in label_fields(benchmark_grader))
+        if isinstance(benchmark_grader, Verifier):
+            given |= benchmark_grader.make_signals(RIGHT).keys()
     if not rubric.needs & given:
         raise ConfigError(
             "labels say what the grader should have said, and the rubric of this run goes by "
@@ -156,15 +161,15 @@ def _labelled_answers(
             by_cell[at.model, at.question][at.trial] = label
     answers: dict[str, list[LabelledAnswer]] = defaultdict(list)
     for (model, question), labelled in by_cell.items():
-        own, number = grader_of(grader, question), roster.questions.position(question)
+        question_grader, number = grader_of(grader, question), roster.questions.position(question)
         graded = (record for record in reader.cell(model, question) if record.category is not None)
         for place, record in enumerate(graded):
             if record.category is not None and record.trial in labelled:
                 label = labelled[record.trial]
-                worth = rubric.weights[category_of_label(record, label, own, rubric)]
-                level, grade = level_from_signals(own, record.signals), rubric.weights[record.category]
+                worth = rubric.weights[category_of_label(record, label, question_grader, rubric)]
+                level, grade = level_from_signals(question_grader, record.signals), rubric.weights[record.category]
                 answers[model].append(LabelledAnswer(number, place, grade, worth, label, level))
-    return {model: tuple(some) for model, some in answers.items()}
+    return {model: tuple(model_answers) for model, model_answers in answers.items()}
 
 
 # -- scores ------------------------------------------------------------------------------------------------------------
@@ -182,29 +187,29 @@ class _Corrected(NamedTuple):
 def correct_scores(
     labels: RunLabels, models: Sequence[str], controller: Controller
 ) -> tuple[LabelledRun, ScoreCorrection | None]:
-    """What the labels say of a run after its latest look, and the correction of its scores; None if there is none."""
+    """Labels of a run after its latest look, and their correction of its scores; None without a correction."""
     answers, bench = labels.answers, controller.plan.bench
     if answers is None or controller.last_look is None:
         return LabelledRun(labels.digest, labels.grader, problem=labels.problem), None
-    estimates, own = controller.last_look.estimates, controller.counts
+    estimates, counts = controller.last_look.estimates, controller.counts
     prior = bench.prior_counts
     alone = prior is not None and bool(prior[bench.asked].any())
     shift = np.full((bench.models, 1 + len(bench.gates)), np.nan)
     variance, rows = shift.copy(), []
     for model, name in enumerate(models):
-        judged = [one for one in answers.get(name, ()) if one.place < own[model, one.question].sum()]
-        by_grades = _own_estimate(controller, estimates, own[model], model, alone=alone)
-        parts = {} if by_grades is None else _corrected_parts(judged, own[model], by_grades, controller)
-        whole = _combine(parts, bench)
-        if whole is not None:
-            shift[model, 0], variance[model, 0] = whole.score - estimates.score[model], whole.var - estimates.var[model]
+        judged = [answer for answer in answers.get(name, ()) if answer.place < counts[model, answer.question].sum()]
+        by_grades = _own_estimate(controller, estimates, counts[model], model, alone=alone)
+        parts = {} if by_grades is None else _corrected_parts(judged, counts[model], by_grades, controller)
+        total = _combine(parts, bench)
+        if total is not None:
+            shift[model, 0], variance[model, 0] = total.score - estimates.score[model], total.var - estimates.var[model]
             for part, (label, _) in enumerate(bench.gates):
                 shift[model, 1 + part] = parts[label].score - estimates.parts[model, part, 0]
                 variance[model, 1 + part] = parts[label].var - estimates.parts[model, part, 1]
-        if trials := int(own[model].sum()):
-            rows.append(_model_row(name, trials, judged, by_grades, whole, labels.levels))
+        if trials := int(counts[model].sum()):
+            rows.append(_model_row(name, trials, judged, by_grades, total, labels.levels))
     rows.sort(key=lambda row: -np.inf if row.score is None else row.score, reverse=True)
-    found = LabelledRun(
+    labelled_run = LabelledRun(
         labels.digest,
         labels.grader,
         labels.levels,
@@ -213,26 +218,28 @@ def correct_scores(
         labels.number - sum(row.labels for row in rows),
         alone=alone,
     )
-    return found, ScoreCorrection(shift, variance) if found.corrected else None
+    return labelled_run, ScoreCorrection(shift, variance) if labelled_run.corrected else None
 
 
 def _own_estimate(
-    controller: Controller, known: Estimates, own: NDArray[np.int32], model: int, *, alone: bool
+    controller: Controller, estimates: Estimates, counts: NDArray[np.int32], model: int, *, alone: bool
 ) -> tuple[float, float] | None:
     """A model's score and its variance, by its own answers alone; None if it has none."""
     if not alone:
-        score, var = float(known.score[model]), float(known.var[model])
-        return (score, var) if isfinite(score) and isfinite(var) and own.any() else None
-    if not own.any(axis=-1).all():
+        score, var = float(estimates.score[model]), float(estimates.var[model])
+        return (score, var) if isfinite(score) and isfinite(var) and counts.any() else None
+    if not counts.any(axis=-1).all():
         return None
     bench = controller.plan.bench
     g, groups = bench.question_weights, bench.benchmark_of
-    found = estimate(own[None], bench.weights, controller.plan.prior, np.array(1), bayes=False, g=g, groups=groups)
-    return float(found.score[0]), float(found.var[0])
+    own_estimates = estimate(
+        counts[None], bench.weights, controller.plan.prior, np.array(1), bayes=False, g=g, groups=groups
+    )
+    return float(own_estimates.score[0]), float(own_estimates.var[0])
 
 
 def _corrected_parts(
-    judged: Sequence[LabelledAnswer], own: NDArray[np.int32], by_grades: tuple[float, float], controller: Controller
+    judged: Sequence[LabelledAnswer], counts: NDArray[np.int32], by_grades: tuple[float, float], controller: Controller
 ) -> dict[int, _Corrected]:
     """Corrected scores of a model by benchmark, 0 if there is only one; empty if one of them has too few labels."""
     plan, bench = controller.plan, controller.plan.bench
@@ -242,35 +249,35 @@ def _corrected_parts(
         of_part = benchmark == label
         score, var = by_grades
         if bench.benchmark_of is not None:
-            found = estimate(own[None, of_part], bench.weights, plan.prior, np.array(1), bayes=False)
-            score, var = float(found.score[0]), float(found.var[0])
-        answers = [one for one in judged if of_part[one.question]]
+            estimates = estimate(counts[None, of_part], bench.weights, plan.prior, np.array(1), bayes=False)
+            score, var = float(estimates.score[0]), float(estimates.var[0])
+        answers = [answer for answer in judged if of_part[answer.question]]
         if len(answers) < MIN_LABELS:
             return {}
-        parts[label] = _correct_part(answers, own, of_part, (score, var), bench.weights)
+        parts[label] = _correct_part(answers, counts, of_part, (score, var), bench.weights)
     return parts
 
 
 def _correct_part(
     answers: Sequence[LabelledAnswer],
-    own: NDArray[np.int32],
+    counts: NDArray[np.int32],
     of_part: NDArray[np.bool_],
     by_grades: tuple[float, float],
     weights: FloatArray,
 ) -> _Corrected:
     score, var = by_grades
-    asked = of_part & own.any(axis=-1)
-    each, place = own[asked].sum(axis=-1), np.cumsum(asked) - 1
-    found = corrected(
+    asked = of_part & counts.any(axis=-1)
+    trials, place = counts[asked].sum(axis=-1), np.cumsum(asked) - 1
+    correction = corrected(
         (score, sqrt(var)),
-        [one.grade for one in answers],
-        [one.worth for one in answers],
-        [int(place[one.question]) for one in answers],
-        means=(own[asked] @ weights / each).tolist(),
-        trials=each.tolist(),
+        [answer.grade for answer in answers],
+        [answer.worth for answer in answers],
+        [int(place[answer.question]) for answer in answers],
+        means=(counts[asked] @ weights / trials).tolist(),
+        trials=trials.tolist(),
         span=float(np.ptp(weights)),
     )
-    return _Corrected(found.mu, found.sigma**2, found.shift, found.shift_sigma**2)
+    return _Corrected(correction.mu, correction.sigma**2, correction.shift, correction.shift_sigma**2)
 
 
 def _combine(parts: Mapping[int, _Corrected], bench: Bench) -> _Corrected | None:
@@ -280,8 +287,8 @@ def _combine(parts: Mapping[int, _Corrected], bench: Bench) -> _Corrected | None
     if bench.benchmark_of is None:
         return parts[0]
     shares = {label: float(bench.mean((bench.benchmark_of == label).astype(float))) for label in parts}
-    score, shift = (sum(shares[label] * one[at] for label, one in parts.items()) for at in (0, 2))
-    var, shift_var = (sum(shares[label] ** 2 * one[at] for label, one in parts.items()) for at in (1, 3))
+    score, shift = (sum(shares[label] * part[at] for label, part in parts.items()) for at in (0, 2))
+    var, shift_var = (sum(shares[label] ** 2 * part[at] for label, part in parts.items()) for at in (1, 3))
     return _Corrected(score, var, shift, shift_var)
 
 
@@ -290,34 +297,34 @@ def _model_row(
     trials: int,
     judged: Sequence[LabelledAnswer],
     by_grades: tuple[float, float] | None,
-    whole: _Corrected | None,
+    total: _Corrected | None,
     levels: Sequence[str],
 ) -> LabelledModel:
     columns = (*levels, NO_LABEL)
-    seen = Counter((one.label, one.level if one.level in levels else NO_LABEL) for one in judged)
+    seen = Counter((answer.label, answer.level if answer.level in levels else NO_LABEL) for answer in judged)
     confusion = tuple(tuple(seen[row, column] for column in columns) for row in levels)
     score, sigma = (None, None) if by_grades is None else (by_grades[0], sqrt(by_grades[1]))
     row = LabelledModel(name, trials, len(judged), confusion, score, sigma)
-    if whole is None:
+    if total is None:
         return row
     return replace(
         row,
-        corrected=whole.score,
-        corrected_sigma=sqrt(whole.var),
-        shift=whole.shift,
-        shift_sigma=sqrt(whole.shift_var),
+        corrected=total.score,
+        corrected_sigma=sqrt(total.var),
+        shift=total.shift,
+        shift_sigma=sqrt(total.shift_var),
     )
 
 
 def _shifts_differ(models: Sequence[LabelledModel]) -> bool:
     """The shifts differ significantly: sum of (shift - mean)^2 / variance against chi-squared."""
-    known = list(_known_shifts(models))
-    if len(known) < 2:
+    known_shifts = list(_known_shifts(models))
+    if len(known_shifts) < 2:
         return False
-    shifts = np.array([shift for shift, _ in known])
-    weights = np.array([1.0 / max(sigma, MIN_SIGMA) ** 2 for _, sigma in known])
+    shifts = np.array([shift for shift, _ in known_shifts])
+    weights = np.array([1.0 / max(sigma, MIN_SIGMA) ** 2 for _, sigma in known_shifts])
     mean = (weights @ shifts) / weights.sum()
-    return bool(weights @ (shifts - mean) ** 2 > 2.0 * gammaincinv((len(known) - 1) / 2.0, CONFIDENCE))
+    return bool(weights @ (shifts - mean) ** 2 > 2.0 * gammaincinv((len(known_shifts) - 1) / 2.0, CONFIDENCE))
 
 
 def _known_shifts(models: Sequence[LabelledModel]) -> Iterator[tuple[float, float]]:

@@ -120,8 +120,8 @@ def levels_among(grader: GraderOptions, occurring: Iterable[str]) -> tuple[str, 
     """All possible labels of a run; with several criteria only those that occur, as there may be very many."""
     levels: list[str] = []
     labels = sorted(set(occurring))
-    for one in graders_by_benchmark(grader).values():
-        fields = label_fields(one)
+    for benchmark_grader in graders_by_benchmark(grader).values():
+        fields = label_fields(benchmark_grader)
         levels += fields[0].levels if len(fields) == 1 else [label for label in labels if is_label(fields, label)]
     return tuple(dict.fromkeys(levels))
 

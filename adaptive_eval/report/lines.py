@@ -49,12 +49,12 @@ def count(value: float) -> str:
 
 def duration(seconds: float) -> str:
     """75 -> 1m15s; 9000 -> 2h30m."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    rounded = round(seconds)
+    if rounded < 60:
+        return f"{rounded}s"
+    if rounded < 3600:
+        return f"{rounded // 60}m{rounded % 60:02d}s"
+    return f"{rounded // 3600}h{rounded % 3600 // 60:02d}m"
 
 
 def minute(at: float) -> str:
@@ -62,9 +62,9 @@ def minute(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def first_few(names: Sequence[str], most: int) -> str:
-    """Names in a line; those beyond `most` are only counted."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+def first_few(names: Sequence[str], limit: int) -> str:
+    """Names in a line; those beyond `limit` are only counted."""
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,12 +27,12 @@ MOST_BYTES = 64 * 2**20
 """Largest record, or member of an archive: a sample with its transcript has some 10^5 bytes."""
 MOST_FILE = 2**30
 """Largest file that must be loaded as a whole."""
-PART = 2**24
+CHUNK_BYTES = 2**24
 """Bytes of such a file to read at once."""
 MOST_GROWTH = 1000
 """Largest compression ratio: texts shrink a few times, repetitive ones a hundred times."""
 ALLOWANCE = 2**20
-MOST_WINDOW = 2**27
+MAX_WINDOW_BYTES = 2**27
 LOCAL_HEADER = struct.Struct("<4s22xHH")
 STORED, DEFLATED, ZSTANDARD = 0, 8, 93
 CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -108,22 +108,22 @@ def read_file(file: LogFile) -> bytearray:
             raise file.refuse(f"has {size:,} bytes; at most {MOST_FILE:,} can be read of a file that is one JSON text")
         handle.seek(0)
         data = bytearray()
-        while part := handle.read(PART):
+        while part := handle.read(CHUNK_BYTES):
             if b"\0" in part:
                 raise file.refuse("is not JSON: it has zero bytes, as a file that was not written to its end")
             data += part
         return data
 
 
-def decompress_zstandard(file: LogFile, packed: bytes, most: int, record: str) -> bytes:
-    """Decompress at most `most` bytes of Zstandard data."""
+def decompress_zstandard(file: LogFile, packed: bytes, max_bytes: int, record: str) -> bytes:
+    """Decompress at most `max_bytes` bytes of Zstandard data."""
     zstandard = _zstandard()
     try:
-        if zstandard.frame_content_size(packed) == most - 1:
+        if zstandard.frame_content_size(packed) == max_bytes - 1:
             whole_frame: bytes = _decompressor().decompress(packed)  # twice as fast, if the frame has its length
             return whole_frame
         with _decompressor().stream_reader(packed, closefd=False) as stream:
-            data: bytes = stream.read(most)
+            data: bytes = stream.read(max_bytes)
             return data
     except zstandard.ZstdError as error:
         raise file.refuse(f"is damaged, or cut off: {error}", record) from error
@@ -140,8 +140,8 @@ class Archive:
                 self._members = {info.filename: info for info in archive.infolist()}
                 packed = sum(info.compress_size for info in archive.infolist())
         except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error) as error:
-            mend = "`inspect log recover` may bring back a log whose end was never written"
-            raise file.refuse(f"is a damaged zip file, or cut off ({error}); {mend}") from error
+            hint = "`inspect log recover` may bring back a log whose end was never written"
+            raise file.refuse(f"is a damaged zip file, or cut off ({error}); {hint}") from error
         if packed > handle.seek(0, 2):
             raise file.refuse("is a zip whose members overlap, which no harness writes")
 
@@ -184,12 +184,12 @@ class Archive:
 
     def _decompress(self, info: zipfile.ZipInfo, packed: bytes) -> bytes:
         """Decompress up to one byte more than declared, so that excess is noticed."""
-        most = info.file_size + 1
+        max_bytes = info.file_size + 1
         if info.compress_type == ZSTANDARD:
-            return decompress_zstandard(self._file, packed, most, info.filename)
+            return decompress_zstandard(self._file, packed, max_bytes, info.filename)
         if info.compress_type == DEFLATED:
             try:
-                return zlib.decompressobj(-15).decompress(packed, most)
+                return zlib.decompressobj(-15).decompress(packed, max_bytes)
             except zlib.error as error:
                 raise self._file.refuse(f"is damaged: {error}", info.filename) from error
         if info.compress_type == STORED:
@@ -200,7 +200,7 @@ class Archive:
 
 @lru_cache(maxsize=1)
 def _decompressor() -> Any:
-    return _zstandard().ZstdDecompressor(max_window_size=MOST_WINDOW)
+    return _zstandard().ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
 
 
 def _zstandard() -> Any:

@@ -84,7 +84,9 @@ def read_look(stored: StoredLook) -> NamedLook:
             "comparisons": [_verdict_of_positions(pair, models) for pair in body["comparisons"]],
         }
         look = values.validate_python({**body, **placed})
-        if {len(one) for one in (set(models), look.trials, look.tiers, look.scores, look.sigmas)} != {len(models)}:
+        if {len(column) for column in (set(models), look.trials, look.tiers, look.scores, look.sigmas)} != {
+            len(models)
+        }:
             raise ValueError("it has other models than values")
     except (LookupError, TypeError, ValueError) as error:
         raise StoreError(
@@ -101,9 +103,9 @@ def _parsers() -> tuple[TypeAdapter[list[str]], TypeAdapter[Look]]:
 
 def _verdict_of_positions(plain: Mapping[str, Any], models: Names) -> dict[str, Any]:
     """Convert a stored verdict to values for `PairVerdict`; fields of later versions are ignored."""
-    known: dict[str, Any] = {name: plain[name] for name in PairVerdict._fields}
-    worse = None if known["worse"] is None else models.position(known["worse"])
-    return known | {"better": models.position(known["better"]), "worse": worse}
+    values: dict[str, Any] = {name: plain[name] for name in PairVerdict._fields}
+    worse = None if values["worse"] is None else models.position(values["worse"])
+    return values | {"better": models.position(values["better"]), "worse": worse}
 
 
 def trials_at(stored: StoredLook | None) -> dict[str, int]:

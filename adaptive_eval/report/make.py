@@ -37,7 +37,7 @@ class HasDirectory(Protocol):
 
 
 class Reporter:
-    """Makes the reports of a run; drafts in the event loop, and the rest in the thread that writes."""
+    """Makes the reports of a run: drafts in the event loop, and reports from them in the writing thread."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ def usage_of(machine: Machine, model: int) -> TrialUsage:
 
 
 class Draft:
-    """What was decided at one moment; called by the thread that writes, it makes the report."""
+    """Decisions at one moment; the writing thread calls it to make the report."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ AFRESH = "--fresh, or another --run-dir"
 AGAIN = "run the same command again"
 COUNT_CUT = "a cut answer shall count as it is graded, give it a category (when: {truncated: true}), then:"
 COUNT_EMPTY = "such an answer shall count as wrong, give it a category (when: {empty: true}), then:"
-MORE_LABELS = 2
+LABELS_FACTOR = 2
 """Times the labels that would be enough if the corrected difference stayed: labels are best given once."""
 UNDECIDED_BY_LABELS = Verdict.UNDECIDED_BY_LABELS
 
@@ -88,8 +88,8 @@ def _after_alarm(ending: Ending, regrade: str) -> Iterator[Advice]:
         yield _step(ending, again, flag="--ask-again")
         yield Advice("or remove the model from the configuration, to go on without it")
     if has_silent_answers(results):
-        mend = "look at what the server sends, at max_tokens and the reasoning settings; after a change start over"
-        yield _step(ending, mend, fresh=True)
+        hint = "look at what the server sends, at max_tokens and the reasoning settings; after a change start over"
+        yield _step(ending, hint, fresh=True)
         yield Advice(f"or, if {COUNT_EMPTY}", regrade)
     if results is None or has_cut_answers(results):
         raised = f"raise {limit_to_raise(results)}, since cut answers decide nothing, then start over"
@@ -98,7 +98,7 @@ def _after_alarm(ending: Ending, regrade: str) -> Iterator[Advice]:
 
 
 def _whole_answers(ending: Ending, run: str, regrade: str) -> Iterator[Advice]:
-    """What to do where a few cut answers keep a comparison from being decided, and others may be undecided."""
+    """Next steps if a few cut answers keep a comparison from being decided; others may be undecided."""
     further = {Verdict.OPEN, Verdict.OUT_OF_REACH}
     pairs = () if ending.results is None else ending.results.pairs
     yield Advice(f"if {COUNT_CUT}", regrade)
@@ -153,14 +153,14 @@ def _doubtful_answers(ending: Ending, run: str) -> Iterator[Advice]:
     doubted = {name for row in ending.gate for name in row.doubted}
     for row in () if ending.results is None else ending.results.models:
         if row.name in doubted:
-            found = {"are empty": row.signals.get("empty", 0), "timed out": row.signals.get("timed_out", 0)}
-            found |= {"exceed the context": row.signals.get("context_length", 0), "have no grade": row.ungraded}
-            counts = ", ".join(f"{number:,} {what}" for what, number in found.items() if number)
+            failures = {"are empty": row.signals.get("empty", 0), "timed out": row.signals.get("timed_out", 0)}
+            failures |= {"exceed the context": row.signals.get("context_length", 0), "have no grade": row.ungraded}
+            counts = ", ".join(f"{number:,} {what}" for what, number in failures.items() if number)
             yield Advice(f"{safe_name(row.name, LONGEST_NAME)}: of {row.stored_trials:,} answers {counts}")
     if doubted:
         yield Advice("see them:", f"adaptive-eval monitor {run} --web")
-        mend = "further trials do not help here: fix the server, its settings or the grader"
-        yield _step(ending, f"{mend}, and start over", fresh=True)
+        hint = "further trials do not help here: fix the server, its settings or the grader"
+        yield _step(ending, f"{hint}, and start over", fresh=True)
 
 
 def _more_labels(ending: Ending, run: str) -> Iterator[Advice]:
@@ -170,14 +170,14 @@ def _more_labels(ending: Ending, run: str) -> Iterator[Advice]:
     if results is None or not undecided:
         return
     needs = [labels_needed(results, pair) for pair in undecided]
-    known = [need.further for need in needs if need.further is not None]
-    if not known:
+    solvable = [need.further for need in needs if need.further is not None]
+    if not solvable:
         what = "the corrected scores are too close for the answers that there are: more labels would hardly decide it"
         yield Advice(f"{what}. If you give more:", f"adaptive-eval label {run}")
         return
-    rest = "" if len(known) == len(needs) else "; the rest would need more labels than there are answers"
-    number = int(round_up(max(MORE_LABELS * max(known), MIN_LABELS)))
-    yield Advice(f"label about {number:,} more answers{rest}:", f"adaptive-eval label {run} --number {number}")
+    unsolvable = "" if len(solvable) == len(needs) else "; the rest would need more labels than there are answers"
+    number = int(round_up(max(LABELS_FACTOR * max(solvable), MIN_LABELS)))
+    yield Advice(f"label about {number:,} more answers{unsolvable}:", f"adaptive-eval label {run} --number {number}")
 
 
 def _for_more(ending: Ending) -> Advice:

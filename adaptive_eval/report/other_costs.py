@@ -71,10 +71,10 @@ def other_costs(
     never = [event for event in lost if not event.failed and not event.discarded]
     answers = [event for event in never if event.answers or not event.verdicts]
     verdicts = [event for event in never if not event.answers and event.verdicts]
-    for what, some in (("lost", answers), ("failed", failed), ("discarded", discarded), ("lost_verdicts", verdicts)):
-        for model, cost in sorted(cost_by_model(some, models).items()):
+    for what, losses in (("lost", answers), ("failed", failed), ("discarded", discarded), ("lost_verdicts", verdicts)):
+        for model, cost in sorted(cost_by_model(losses, models).items()):
             name, counted = models[model], 0.0 if model in as_held else cost.gpu_seconds
-            asked = sum(event.answers for event in some if event.model == name)
+            asked = sum(event.answers for event in losses if event.model == name)
             rows.append(OtherCostRow(what, name, 0, *cost, counted, asked))
     return (*removed, *rows)
 

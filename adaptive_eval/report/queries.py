@@ -8,7 +8,7 @@ GRADED = "state IN ('done', 'ungraded')"
 """Trials that have been graded, whether or not the grader failed."""
 ANSWERED = "state != 'reserved'"
 """Trials whose answer is stored."""
-PART = 200_000
+ROWS_PER_READ = 200_000
 """Rows that are grouped at once: so many fit in memory."""
 
 LAST = "SELECT coalesce(max(seq), 0) FROM trials"

@@ -61,17 +61,17 @@ class CountedRows:
         """JSON of all rows, up to `PART_SIZE` in a part, separated by commas, without brackets."""
         return (self._part(slice(first, first + PART_SIZE)) for first in range(0, len(self._ids), PART_SIZE))
 
-    def _part(self, some: slice) -> bytes:
-        counts = np.ascontiguousarray(self._counts[:, some].swapaxes(0, 1))
+    def _part(self, part: slice) -> bytes:
+        counts = np.ascontiguousarray(self._counts[:, part].swapaxes(0, 1))
         columns = {
             "trials": counts.sum(axis=-1),
             **dict(zip(("mean", "lo", "hi"), question_posteriors(counts, self._weights), strict=True)),
             "counts": counts,
-            "not_judged": np.ascontiguousarray(self._waiting[:, some].T),
+            "not_judged": np.ascontiguousarray(self._waiting[:, part].T),
         }
         rows = [
             {"id": key, **{name: column[at] for name, column in columns.items()}}
-            for at, key in enumerate(self._ids[some])
+            for at, key in enumerate(self._ids[part])
         ]
         return orjson.dumps(rows, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
 

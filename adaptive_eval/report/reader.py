@@ -33,7 +33,7 @@ from adaptive_eval.report.records import (
     TrialFacts,
     TrialRecord,
 )
-from adaptive_eval.report.summing import NOTHING, Counts, align_with_roster, count_cells, merge_sums, thin_out
+from adaptive_eval.report.summing import NO_SPENDING, Counts, align_with_roster, count_cells, merge_sums, thin_out
 from adaptive_eval.store.database import has_tables
 from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.packing import parse_object
@@ -44,7 +44,7 @@ FAULTS = frozenset(AnswerFault)
 SHOWN_CHARACTERS = 120
 LARGE = 200_000
 """Trials from which on a run is large."""
-MOST_ROUNDS = 2**31 - 1
+MAX_ROUNDS = 2**31 - 1
 """The highest number that a round may have."""
 
 
@@ -65,13 +65,13 @@ class RunReader:
 
     @classmethod
     @contextmanager
-    def intact(cls, directory: Path, *, whole: bool = True) -> Iterator[Self]:
+    def intact(cls, directory: Path, *, check_large: bool = True) -> Iterator[Self]:
         """Open the run in `directory` for one consistent read; raises `StoreError` if it is damaged.
 
-        Without `whole`, large runs are not checked beforehand.
+        Without `check_large`, large runs are not checked beforehand.
         """
         with closing(cls.open(directory)) as reader, reader.consistent_read():
-            if whole or not reader.is_large:
+            if check_large or not reader.is_large:
                 reader.require_intact()
             yield reader
 
@@ -145,7 +145,7 @@ class RunReader:
         return self.log.newest_at()
 
     def held_times(self) -> dict[str, HeldTime]:
-        """How long each model has held its servers."""
+        """Time for which each model has held its servers."""
         try:
             return TypeAdapter(dict[str, HeldTime]).validate_python(self.log.held())
         except ValidationError as error:
@@ -155,7 +155,7 @@ class RunReader:
     def events(self) -> list[Event]:
         """All events of the run."""
         notes = [TimedNote(seq, at, note) for at, (seq, note) in self.log.timed_notes()]
-        counts = {one.seq: self._counts_at(one) for one in notes if one.note.kind in {*BEGUN, SETTINGS}}
+        counts = {timed.seq: self._counts_at(timed) for timed in notes if timed.note.kind in {*BEGUN, SETTINGS}}
         try:
             events = events_of_log(notes, self.charges(), self.model_names, counts)
         except StoreError as error:
@@ -176,15 +176,15 @@ class RunReader:
         return event
 
     def _counts_at(self, note: TimedNote) -> LogCounts:
-        """What the log had at a note."""
+        """Contents of the log at a note."""
         changed = note.note.body.get("configuration")
         looks = "SELECT count(*) FROM looks WHERE configuration < ?"
         ((trials,),) = self._rows(f"SELECT count(*) FROM trials WHERE seq < ? AND {queries.ANSWERED}", note.seq)
-        ((taken,),) = self._rows(looks, changed) if isinstance(changed, int) else ((0,),)
-        return LogCounts(_whole(trials), _whole(taken))
+        ((look_count,),) = self._rows(looks, changed) if isinstance(changed, int) else ((0,),)
+        return LogCounts(_whole(trials), _whole(look_count))
 
     def charges(self) -> list[ChargeLine]:
-        """What was charged that no trial has, by kind and model."""
+        """Charges that belong to no trial, by kind and model."""
         lines = []
         for seq, at, kind, what, model, *numbers, estimated in self._rows(queries.CHARGES):
             name = self.model_names[_whole(model)]
@@ -193,7 +193,7 @@ class RunReader:
         return lines
 
     def account(self, models: Collection[int] | None = None) -> list[AccountLine]:
-        """What was paid, what is reserved and what was charged, for all models or these."""
+        """Costs paid, reserved and charged, for all models or these."""
         return self.log.account(models)
 
     # -- looks and reports -----------------------------------------------------------------------------------------
@@ -204,12 +204,12 @@ class RunReader:
 
     def latest_look(self) -> StoredLook | None:
         """The last look; None before the first."""
-        return next(iter(self.looks(self.most_looks() - 1)), None)
+        return next(iter(self.looks(self.look_count() - 1)), None)
 
-    def most_looks(self) -> int:
-        """How many looks were taken."""
-        ((most,),) = self._rows("SELECT coalesce(max(number) + 1, 0) FROM looks")
-        return _whole(most)
+    def look_count(self) -> int:
+        """Number of looks taken."""
+        ((count,),) = self._rows("SELECT coalesce(max(number) + 1, 0) FROM looks")
+        return _whole(count)
 
     def look_times(self) -> dict[int, float]:
         """When each look was taken, in seconds since 1970."""
@@ -257,12 +257,12 @@ class RunReader:
         sums: list[ReplicaSums] = []
         for first, until in self._parts(after):
             rows = self._rows(queries.SUMS, first, until)
-            sums = merge_sums(sums, [ReplicaSums(self.model_names[_whole(model)], *rest) for model, *rest in rows])  # type: ignore[arg-type]
+            sums = merge_sums(sums, [ReplicaSums(self.model_names[_whole(model)], *values) for model, *values in rows])  # type: ignore[arg-type]
         return sums
 
     def spending(self, steps: int) -> list[Spending]:
         """Cumulative spending at about `steps` evenly spaced trials, in the order of the log."""
-        spending, parts = [NOTHING], list(self._parts(0))
+        spending, parts = [NO_SPENDING], list(self._parts(0))
         for after, until in parts:
             moments = -(-steps * (until - after) // parts[-1][1])
             for row in self._rows(queries.SPENDING, after, until, after, moments, until - after):
@@ -281,7 +281,7 @@ class RunReader:
 
     def cells(self, rows: int, *, first_round: bool = False) -> Iterator[CellExtent]:
         """The extent of each cell among the answers up to a place in the log, or among those of them in round 0."""
-        for model, question, extent in self._rows(queries.EXTENTS, rows, 0 if first_round else MOST_ROUNDS):
+        for model, question, extent in self._rows(queries.EXTENTS, rows, 0 if first_round else MAX_ROUNDS):
             yield CellExtent(self.model_names[_whole(model)], self._questions[_whole(question)], _whole(extent))
 
     def judge_use(self) -> JudgeUse | None:
@@ -308,8 +308,8 @@ class RunReader:
     def _parts(self, after: int) -> Iterator[tuple[int, int]]:
         """Ranges of places in the log, each small enough to be grouped in memory."""
         last = self.newest_trial_id
-        for first in range(after, last, queries.PART):
-            yield first, min(first + queries.PART, last)
+        for first in range(after, last, queries.ROWS_PER_READ):
+            yield first, min(first + queries.ROWS_PER_READ, last)
 
     # -- trials ----------------------------------------------------------------------------------------------------
 
@@ -323,8 +323,8 @@ class RunReader:
     def trial_facts(self) -> Iterator[TrialFacts]:
         """Every graded trial with all that a rubric may use, in the order of the log."""
         models, questions = self.model_names, self._questions
-        for model, question, *rest in self._rows(queries.FACTS):
-            yield TrialFacts(models[_whole(model)], questions[_whole(question)], *rest)  # type: ignore[arg-type]
+        for model, question, *values in self._rows(queries.FACTS):
+            yield TrialFacts(models[_whole(model)], questions[_whole(question)], *values)  # type: ignore[arg-type]
 
     def trials(self, which: Literal["all", "ungraded"] = "all") -> Iterator[TrialRecord]:
         """Trials with their texts, in the order of the log, one at a time since texts are long.

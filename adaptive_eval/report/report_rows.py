@@ -33,9 +33,9 @@ BENCHMARK = "benchmark"
 
 def question_groups(config: RunConfig, questions: Sequence[Question]) -> dict[str, tuple[str, ...]]:
     """Label of each question, for each way to group them."""
-    groups = {BENCHMARK: tuple(benchmark_named(one.id) for one in questions)} if config.benchmarks else {}
+    groups = {BENCHMARK: tuple(benchmark_named(question.id) for question in questions)} if config.benchmarks else {}
     return groups | {
-        by: tuple(as_text(one.metadata.get(by)) or "-" for one in questions) for by in config.report.group_by
+        by: tuple(as_text(question.metadata.get(by)) or "-" for question in questions) for by in config.report.group_by
     }
 
 
@@ -44,38 +44,44 @@ def group_rows(
 ) -> Iterator[GroupRow]:
     """Rows group by group, from counts (L, M, K); within each group models are in the `order` of their total scores."""
     bench = plan.bench
-    known = counts if bench.prior_counts is None else counts + bench.prior_counts
+    totals = counts if bench.prior_counts is None else counts + bench.prior_counts
     for by, of_question in groups.items():
         labels = np.array(of_question)
         for group in dict.fromkeys(of_question):
-            yield from _rows_in_group(plan, known, models, order, by, group, np.flatnonzero(labels == group))
+            yield from _rows_in_group(plan, totals, models, order, by, group, np.flatnonzero(labels == group))
 
 
 def _rows_in_group(
     plan: Plan,
-    known: CountArray,
+    counts: CountArray,
     models: Sequence[str],
     order: Sequence[int],
     by: str,
     group: str,
-    own: NDArray[np.intp],
+    members: NDArray[np.intp],
 ) -> Iterator[GroupRow]:
-    bench, there = plan.bench, known[:, own]
+    bench, group_counts = plan.bench, counts[:, members]
     g = np.ones(bench.questions) if bench.question_weights is None else bench.question_weights
-    labels = None if bench.benchmark_of is None else np.unique(bench.benchmark_of[own], return_inverse=True)[1]
-    share = float(g[own].sum() / bench.questions)
+    labels = None if bench.benchmark_of is None else np.unique(bench.benchmark_of[members], return_inverse=True)[1]
+    share = float(g[members].sum() / bench.questions)
     for model in order:
-        trials = int(there[model].sum())
-        if not over_categories(there[model]).all():
-            yield GroupRow(by, group, share, len(own), models[model], trials, None, None, None, None)
+        trials = int(group_counts[model].sum())
+        if not over_categories(group_counts[model]).all():
+            yield GroupRow(by, group, share, len(members), models[model], trials, None, None, None, None)
             continue
-        found = estimate(
-            there[[model]], bench.weights, plan.prior, np.array(1), bayes=False, g=g[own] / g[own].mean(), groups=labels
+        estimates = estimate(
+            group_counts[[model]],
+            bench.weights,
+            plan.prior,
+            np.array(1),
+            bayes=False,
+            g=g[members] / g[members].mean(),
+            groups=labels,
         )
-        score, sigma = float(found.score[0]), float(found.sigma()[0])
+        score, sigma = float(estimates.score[0]), float(estimates.sigma()[0])
         ends = score - TWO_SIDED_95 * sigma, score + TWO_SIDED_95 * sigma
         low, high = np.clip(ends, bench.weights.min(), bench.weights.max()).tolist()
-        yield GroupRow(by, group, share, len(own), models[model], trials, score, sigma, low, high)
+        yield GroupRow(by, group, share, len(members), models[model], trials, score, sigma, low, high)
 
 
 BINARY = np.array([0.0, 1.0])
@@ -90,13 +96,13 @@ def metric_rows(
     right_last = counts[..., np.argsort(weights, kind="stable")].astype(np.int64)
     for name in names:
         metric = find_metric(name)
-        for model, own in zip(models, right_last, strict=True):
-            if metric is None or own.shape[-1] != 2 or own.sum(axis=-1).min() < metric.draws:
+        for model, model_counts in zip(models, right_last, strict=True):
+            if metric is None or model_counts.shape[-1] != 2 or model_counts.sum(axis=-1).min() < metric.draws:
                 yield MetricRow(name, model, None, None, None, None)
                 continue
-            value = float(metric.value(Counts(n=own, w=BINARY)))
-            variances = [_question_variance(name, wrong, right) for wrong, right in own.tolist()]
-            sigma = float(np.sqrt(np.sum(variances))) / len(own)
+            value = float(metric.value(Counts(n=model_counts, w=BINARY)))
+            variances = [_question_variance(name, wrong, right) for wrong, right in model_counts.tolist()]
+            sigma = float(np.sqrt(np.sum(variances))) / len(model_counts)
             low, high = value - TWO_SIDED_95 * sigma, value + TWO_SIDED_95 * sigma
             yield MetricRow(name, model, value, sigma, max(low, 0.0), min(high, 1.0))
 

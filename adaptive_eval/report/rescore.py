@@ -119,26 +119,33 @@ def rescore_stored(stored: StoredRun, rubrics: Mapping[str, RubricConfig] | None
     trials, config = _Trials.read(stored), stored.setup.config
     if not len(trials):
         return None
-    look, kept = _SingleLook.of(stored), thresholds_from_event(kept_thresholds(config.rubric, stored.events))
-    frozen = FrozenThresholds({**kept.values, **config.rubric.numbers}, kept.rest_on, kept.medians)
-    own = _scored(look, OWN_RUBRIC, open_rubric(config.rubric, frozen), trials, trials.category)
-    own = replace(own, thresholds=_used_thresholds(config.rubric, frozen))
-    order = np.argsort([model.rank or len(trials) for model in own.models], kind="stable").tolist()
-    scored, unavailable = [own], list[RubricUnavailable]()
-    for name, wanted in (default_rubrics(config.rubric) if rubrics is None else rubrics).items():
+    look, stored_thresholds = (
+        _SingleLook.of(stored),
+        thresholds_from_event(kept_thresholds(config.rubric, stored.events)),
+    )
+    frozen = FrozenThresholds(
+        {**stored_thresholds.values, **config.rubric.numbers}, stored_thresholds.rest_on, stored_thresholds.medians
+    )
+    own_rubric = _scored(look, OWN_RUBRIC, open_rubric(config.rubric, frozen), trials, trials.category)
+    own_rubric = replace(own_rubric, thresholds=_used_thresholds(config.rubric, frozen))
+    order = np.argsort([model.rank or len(trials) for model in own_rubric.models], kind="stable").tolist()
+    scored, unavailable = [own_rubric], list[RubricUnavailable]()
+    for name, section in (default_rubrics(config.rubric) if rubrics is None else rubrics).items():
         try:
-            rubric = _score_by(look, name, wanted, trials, frozen)
-            scored.append(replace(rubric, tau_b=_agreement(rubric, own)))
+            rubric = _score_by(look, name, section, trials, frozen)
+            scored.append(replace(rubric, tau_b=_agreement(rubric, own_rubric)))
         except GraderError as error:
             unavailable.append(RubricUnavailable(name, str(error)))
-    ordered = tuple(replace(one, models=tuple(one.models[at] for at in order)) for one in scored)
+    ordered = tuple(
+        replace(scored_rubric, models=tuple(scored_rubric.models[at] for at in order)) for scored_rubric in scored
+    )
     prior = config.prior is not None or len(config.asked) < len(config.models)
     return Rescoring(config.name, len(trials), ordered, tuple(unavailable), prior)
 
 
-def default_rubrics(own: RubricConfig) -> dict[str, RubricConfig]:
+def default_rubrics(section: RubricConfig) -> dict[str, RubricConfig]:
     """The twelve schemata, with the thresholds of the run's own rubric."""
-    numbers = own.numbers if own.name in SCHEMATA and not own.categories else {}
+    numbers = section.numbers if section.name in SCHEMATA and not section.categories else {}
     return {name: RubricConfig(name=name, thresholds=numbers) for name in SCHEMATA}
 
 
@@ -212,13 +219,13 @@ class _SingleLook:
         """Estimates by these counts (L, M, K), and the evidence on every pair."""
         models, questions, _ = counts.shape
         if self.drawn:
-            known = estimates_of_drawn(counts, weights)
+            estimates = estimates_of_drawn(counts, weights)
             first, second = judged_pairs(models, reference=False, margin=None)
             (paired,) = drawn_pairs(counts, weights, first, second)
-            return known, weigh_evidence(known, paired=paired)
+            return estimates, weigh_evidence(estimates, paired=paired)
         bench = Bench(models, questions, weights, **({} if self.weighing is None else self.weighing._asdict()))
-        known = update(Estimates.nothing(bench), np.flatnonzero(scored), counts, bench, self.prior, self.horizon)
-        return known, weigh_evidence(known)
+        estimates = update(Estimates.nothing(bench), np.flatnonzero(scored), counts, bench, self.prior, self.horizon)
+        return estimates, weigh_evidence(estimates)
 
     def tiers(self, order: NDArray[np.intp], evidence: Evidence) -> NDArray[np.int64]:
         """The tier of each model in this order, best first."""
@@ -236,16 +243,16 @@ def _score_by(
     this run; others are fitted on these trials. Raises `GraderError` if no trial has a signal that it needs."""
     if absent := [signal for signal in missing_signals(trials.signals, open_rubric(config)) if signal != LENGTH_RATIO]:
         raise GraderError(f"needs {', '.join(absent)}, which no trial has")
-    if (taken := thresholds_from_run(config)) is not None:
-        frozen = thresholds_from_event(taken)
+    if (source := thresholds_from_run(config)) is not None:
+        frozen = thresholds_from_event(source)
     signals = trials.signals
     questions = [trials.questions[at] for at in trials.question.tolist()] if config.looks_at_lengths else ()
-    rubric, whole = fit_thresholds(config, signals, questions, frozen)
+    rubric, all_thresholds = fit_thresholds(config, signals, questions, frozen)
     if config.looks_at_lengths:
-        signals = add_length_ratios(signals, questions, whole.medians)
+        signals = add_length_ratios(signals, questions, all_thresholds.medians)
     fitted = tuple(threshold for threshold in config.unfitted if threshold not in frozen.values)
     scored = _scored(look, name, rubric, trials, classify_trials(signals, rubric))
-    return replace(scored, thresholds=_used_thresholds(config, whole), fitted=fitted)
+    return replace(scored, thresholds=_used_thresholds(config, all_thresholds), fitted=fitted)
 
 
 def _scored(
@@ -256,18 +263,24 @@ def _scored(
     counts, without = tally[..., :-1], tally[..., -1]
     rows = zip(counts, without, strict=True)
     scored = np.array([why_unjudgeable(row.sum(axis=-1), bare, partial=look.drawn) is None for row, bare in rows])
-    known, evidence = look.weigh(counts, scored, np.array(rubric.weights, dtype=float))
-    scored &= np.isfinite(known.score)  # a model that has just joined has no answers to drawn questions
-    there = np.flatnonzero(scored)
-    ranks, tiers, sigma = dict[int, int](), dict[int, int](), known.sigma()
-    if len(there):
-        order = there[np.argsort(-known.score[there], kind="stable")]
-        ranks = dict(zip(there.tolist(), np.asarray(rank_scores(known.score[there])).astype(int).tolist(), strict=True))
+    estimates, evidence = look.weigh(counts, scored, np.array(rubric.weights, dtype=float))
+    scored &= np.isfinite(estimates.score)  # a model that has just joined has no answers to drawn questions
+    scored_models = np.flatnonzero(scored)
+    ranks, tiers, sigma = dict[int, int](), dict[int, int](), estimates.sigma()
+    if len(scored_models):
+        order = scored_models[np.argsort(-estimates.score[scored_models], kind="stable")]
+        ranks = dict(
+            zip(
+                scored_models.tolist(),
+                np.asarray(rank_scores(estimates.score[scored_models])).astype(int).tolist(),
+                strict=True,
+            )
+        )
         tiers = dict(zip(order.tolist(), look.tiers(order, evidence).tolist(), strict=True))
     models = tuple(
         RescoredModel(
             name=model,
-            score=float(known.score[at]) if scored[at] else None,
+            score=float(estimates.score[at]) if scored[at] else None,
             sigma=float(sigma[at]) if scored[at] else None,
             rank=ranks.get(at),
             tier=tiers.get(at),
@@ -282,17 +295,17 @@ def _scored(
 
 
 def _used_thresholds(config: RubricConfig, frozen: FrozenThresholds) -> dict[str, float]:
-    known = {**frozen.values, **config.numbers}
-    return {name: float(known[name]) for name in config.percentiles if name in known}
+    available = {**frozen.values, **config.numbers}
+    return {name: float(available[name]) for name in config.percentiles if name in available}
 
 
-def _agreement(rubric: RescoredRubric, own: RescoredRubric) -> float | None:
+def _agreement(rubric: RescoredRubric, reference: RescoredRubric) -> float | None:
     """Kendall's tau-b of the scores under two rubrics; None if too few models have both."""
-    both = [(a.score, b.score) for a, b in zip(rubric.models, own.models, strict=True)]
-    known = np.array([(a, b) for a, b in both if a is not None and b is not None])
-    if len(known) < 2:
+    both = [(a.score, b.score) for a, b in zip(rubric.models, reference.models, strict=True)]
+    scores = np.array([(a, b) for a, b in both if a is not None and b is not None])
+    if len(scores) < 2:
         return None
-    tau = float(compare_rankings(*(rank_scores(column, "fractional") for column in known.T)).tau_b)
+    tau = float(compare_rankings(*(rank_scores(column, "fractional") for column in scores.T)).tau_b)
     return None if np.isnan(tau) else tau
 
 
@@ -309,10 +322,10 @@ def _is_judged(
     stored: StoredRun, model: NDArray[np.int32], question: NDArray[np.int32], trial: NDArray[np.int32]
 ) -> NDArray[np.bool_]:
     """Mask of the graded trials in the scores: the first of each model and question, as many as the newest look has."""
-    wanted = stored.counts().own.sum(axis=2)
+    judged_counts = stored.counts().own.sum(axis=2)
     order = np.lexsort((trial, question, model))
-    cell = (model.astype(np.int64) * wanted.shape[1] + question)[order]
+    cell = (model.astype(np.int64) * judged_counts.shape[1] + question)[order]
     _, begin, sizes = np.unique(cell, return_index=True, return_counts=True)
     judged = np.zeros(len(model), dtype=np.bool_)
-    judged[order] = np.arange(len(cell)) - np.repeat(begin, sizes) < wanted.ravel()[cell]
+    judged[order] = np.arange(len(cell)) - np.repeat(begin, sizes) < judged_counts.ravel()[cell]
     return judged

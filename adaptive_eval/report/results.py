@@ -298,7 +298,7 @@ REDECIDED = "redecided"
 
 @dataclass(frozen=True, slots=True)
 class EarlyEnd:
-    """How scores were corrected for the early end of the run."""
+    """Correction of the scores for the early end of the run."""
 
     replays: int
     """Number of replays by the same plan, of models that answer by the posterior means of this run."""
@@ -408,8 +408,8 @@ class BatchRow:
 
 def setting(decisions: Mapping[str, object], section: str, key: str) -> Any:
     """A setting of `Results.decisions`, or of a whole configuration; None if it is not there."""
-    found = decisions.get(section)
-    return found.get(key) if isinstance(found, Mapping) else None
+    settings = decisions.get(section)
+    return settings.get(key) if isinstance(settings, Mapping) else None
 
 
 @dataclass(frozen=True, slots=True)

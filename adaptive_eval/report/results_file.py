@@ -49,8 +49,8 @@ def _parse_file(data: bytes, rows: bool) -> Results:
         written = rows_within(data, begin, end) if rows else ()
         if written is not None:
             return replace(_parse_results(data[:begin] + data[end:]), questions=written)
-    found = _parse_results(data)
-    return found if rows else replace(found, questions=())
+    results = _parse_results(data)
+    return results if rows else replace(results, questions=())
 
 
 def _parse_results(data: bytes) -> Results:
@@ -118,5 +118,5 @@ def is_intact(directory: Path) -> bool | None:
 
 
 def _has_valid_checksum(data: bytes) -> bool:
-    found = _CHECKSUM.search(data[-40:])
-    return found is not None and zlib.crc32(b"}", zlib.crc32(memoryview(data)[: -len(found[0])])) == int(found[1])
+    match = _CHECKSUM.search(data[-40:])
+    return match is not None and zlib.crc32(b"}", zlib.crc32(memoryview(data)[: -len(match[0])])) == int(match[1])

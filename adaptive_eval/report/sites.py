@@ -103,14 +103,14 @@ class SiteBook:
         self._loaded: dict[tuple[str, str], float] = {}
         """Time at which each server was ready; a server that is found again keeps it."""
         for event in events:
-            self.hear(event)
+            self.on_event(event)
 
     @property
     def rows(self) -> tuple[SiteRow, ...]:
         """Sites in the order of their first event."""
         return tuple(self._rows.values())
 
-    def hear(self, event: Event, now: float = 0.0) -> None:
+    def on_event(self, event: Event, now: float = 0.0) -> None:
         """Apply an event; `now` is the time of events that are not stored yet."""
         at = event.at or now
         match event:
@@ -120,29 +120,29 @@ class SiteBook:
                 )
             case SitePlaced():
                 self._place(event, at)
-            case ServerLaunched(on=str(on)) if (own := _site_key(event.model, on)) in self._rows:
-                anew = event.seconds > 0.0 or self._rows[own].model != event.model
-                self._launch(own, event.model, at, anew=anew)
-            case ServerDied(on=str(on)) if (own := _site_key(event.model, on)) in self._rows:
-                self._set_state(own, SiteState.LOADING, at)
-            case ServerReleased(on=str(on)) if (own := _site_key(event.model, on)) in self._rows:
-                self._set_state(own, SiteState.ENDED, at)
+            case ServerLaunched(on=str(on)) if (key := _site_key(event.model, on)) in self._rows:
+                anew = event.seconds > 0.0 or self._rows[key].model != event.model
+                self._launch(key, event.model, at, anew=anew)
+            case ServerDied(on=str(on)) if (key := _site_key(event.model, on)) in self._rows:
+                self._set_state(key, SiteState.LOADING, at)
+            case ServerReleased(on=str(on)) if (key := _site_key(event.model, on)) in self._rows:
+                self._set_state(key, SiteState.ENDED, at)
             case SiteLost():
-                own = _site_key(event.model, event.on)
-                self._set_state(own, SiteState.LOST, at, losses=self._row(own, at).losses + 1, why=event.reason)
+                key = _site_key(event.model, event.on)
+                self._set_state(key, SiteState.LOST, at, losses=self._row(key, at).losses + 1, why=event.reason)
             case RunBegun() | RunFinished() | RunStopped():
-                for own, row in self._rows.items():
+                for key, row in self._rows.items():
                     if row.state != SiteState.ENDED:
-                        self._set_state(own, SiteState.ENDED, at)
+                        self._set_state(key, SiteState.ENDED, at)
 
-    def _row(self, own: tuple[str, str], at: float) -> SiteRow:
-        return self._rows.get(own) or SiteRow(*own, SiteState.WAITING, at)
+    def _row(self, key: tuple[str, str], at: float) -> SiteRow:
+        return self._rows.get(key) or SiteRow(*key, SiteState.WAITING, at)
 
     def _place(self, event: SitePlaced, at: float) -> None:
-        own, there = _site_key(event.model, event.on), (event.node, event.node_id)
-        before = self._row(own, at)
+        key, node = _site_key(event.model, event.on), (event.node, event.node_id)
+        before = self._row(key, at)
         self._set_state(
-            own,
+            key,
             SiteState.LOADING,
             at,
             model=event.model,
@@ -151,19 +151,19 @@ class SiteBook:
             gpus=event.resources.get("GPU", 0.0),
             devices=event.devices,
             placed=before.placed + 1,
-            moves=before.moves + (before.placed > 0 and (before.host, before.node) != there),
+            moves=before.moves + (before.placed > 0 and (before.host, before.node) != node),
         )
 
-    def _launch(self, own: tuple[str, str], model: str, at: float, *, anew: bool) -> None:
-        if anew or own not in self._loaded:
-            self._loaded[own] = at
-        self._set_state(own, SiteState.SERVING, at, model=model, since=self._loaded[own], up=at)
+    def _launch(self, key: tuple[str, str], model: str, at: float, *, anew: bool) -> None:
+        if anew or key not in self._loaded:
+            self._loaded[key] = at
+        self._set_state(key, SiteState.SERVING, at, model=model, since=self._loaded[key], up=at)
 
-    def _set_state(self, own: tuple[str, str], state: SiteState, at: float, **changes: object) -> None:
-        row = self._row(own, at)
+    def _set_state(self, key: tuple[str, str], state: SiteState, at: float, **changes: object) -> None:
+        row = self._row(key, at)
         served = row.served + (0.0 if row.up is None else max(0.0, at - row.up))
         changed = {"state": str(state), "since": at, "up": None, "served": served, **changes}
-        self._rows[own] = replace(row, **changed)  # type: ignore[arg-type]
+        self._rows[key] = replace(row, **changed)  # type: ignore[arg-type]
 
 
 def site_rows(events: Iterable[Event]) -> tuple[SiteRow, ...]:
@@ -185,12 +185,12 @@ def site_views(events: Iterable[Event], traffic: Sequence[ReplicaTraffic], until
 
 def answers_by_site(traffic: Iterable[ReplicaTraffic]) -> Counter[tuple[str, str]]:
     """Number of stored answers from each site of each model."""
-    found: Counter[tuple[str, str]] = Counter()
-    for one in traffic:
-        site, on, _ = one.replica.partition(_ON)
+    answers: Counter[tuple[str, str]] = Counter()
+    for row in traffic:
+        site, on, _ = row.replica.partition(_ON)
         if on:
-            found[one.model, site] += one.trials
-    return found
+            answers[row.model, site] += row.trials
+    return answers
 
 
 def _view(row: SiteRow, answers: int, until: float) -> SiteView:

@@ -135,7 +135,7 @@ class Snapshot:
 
 @dataclass(frozen=True, eq=False)
 class JudgedState:
-    """What a report takes from the controller at a look: copies, which the run no longer changes."""
+    """State of the controller at a look that a report uses: copies, which the run no longer changes."""
 
     plan: Plan
     result: Result
@@ -232,7 +232,9 @@ def complete(
     plan, bench, reason = state.plan, state.plan.bench, state.result.reason
     explained = {alarm.model for alarm in state.alarms}
     stop_on = setting(subject.decisions, "stopping", "on_alarm")
-    alarms = tuple(alarm_cautions(subject.models, usages, events, explained, stop_on=stop_on, gone=state.set_aside))
+    alarms = tuple(
+        alarm_cautions(subject.models, usages, events, explained, stop_on=stop_on, set_aside=state.set_aside)
+    )
     if reason not in (None, Reason.ALARM) and is_alarmed(subject.decisions, alarms):
         reason, stopped = None, True
     finished = reason is not None and reason.ends(sum(row.trials for row in state.result.models))
@@ -311,16 +313,17 @@ def prior_and_recorded_counts(bench: Bench) -> tuple[CountArray, NDArray[np.inte
 def server_rows(events: Sequence[Event]) -> tuple[ServerRow, ...]:
     """Servers that were launched and became ready."""
     rows: dict[str, ServerRow] = {}
-    for one in events_of_kind(events, ServerLaunched):
-        starts = rows[one.model].starts + 1 if one.model in rows else 1
-        rows[one.model] = ServerRow(one.model, one.command, one.version, starts)
+    for event in events_of_kind(events, ServerLaunched):
+        starts = rows[event.model].starts + 1 if event.model in rows else 1
+        rows[event.model] = ServerRow(event.model, event.command, event.version, starts)
     return tuple(rows.values())
 
 
 def batch_rows(pending: Iterable[PendingBatch]) -> tuple[BatchRow, ...]:
     """Pending batches, the oldest first."""
     rows = (
-        BatchRow(one.model, one.batch, len(one.requests), one.since or one.planned, one.cancelled) for one in pending
+        BatchRow(batch.model, batch.batch, len(batch.requests), batch.since or batch.planned, batch.cancelled)
+        for batch in pending
     )
     return tuple(sorted(rows, key=lambda row: (row.since, row.model)))
 
@@ -330,17 +333,19 @@ def turns_rows(events: Sequence[Event]) -> tuple[TurnsRow, ...]:
     swaps: dict[str, list[ServerLaunched]] = {}
     dead: set[str | None] = set()
     # each model has sites of its own with these names
-    own = {one.on for one in events_of_kind(events, SitePlaced) if one.on.startswith(OWN_SITE_PREFIX)}
-    for one in events:
-        if isinstance(one, ServerDied):
-            dead.add(one.on)
-        elif isinstance(one, ServerLaunched) and one.on is not None and one.on not in own:
-            if one.on not in dead:  # else the same model is restarted
-                swaps.setdefault(one.on, []).append(one)
-            dead.discard(one.on)
+    own_sites = {event.on for event in events_of_kind(events, SitePlaced) if event.on.startswith(OWN_SITE_PREFIX)}
+    for event in events:
+        if isinstance(event, ServerDied):
+            dead.add(event.on)
+        elif isinstance(event, ServerLaunched) and event.on is not None and event.on not in own_sites:
+            if event.on not in dead:  # else the same model is restarted
+                swaps.setdefault(event.on, []).append(event)
+            dead.discard(event.on)
     rows = (
-        TurnsRow(on, len({one.model for one in here}), len(here), sum(one.seconds for one in here))
-        for on, here in swaps.items()
+        TurnsRow(
+            on, len({launch.model for launch in launches}), len(launches), sum(launch.seconds for launch in launches)
+        )
+        for on, launches in swaps.items()
     )
     return tuple(row for row in rows if row.models > 1)
 
@@ -354,7 +359,7 @@ def run_subject(config: RunConfig, questions: Sequence[Question], created: float
         drawn=tuple(SamplingFreedom.from_sampling(model.sampling) for model in config.models),
         created=created,
         decisions=config.stated(),
-        sampling=tuple({} if one.recorded else sent_sampling(one, one.sampling) for one in config.models),
+        sampling=tuple({} if model.recorded else sent_sampling(model, model.sampling) for model in config.models),
         launched=frozenset(config.launched),
         metrics=config.report.metrics,
         groups=question_groups(config, questions),

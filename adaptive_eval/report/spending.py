@@ -42,7 +42,7 @@ def cost_by_model(events: Sequence[AnswersLost], models: Names) -> dict[int, Cos
 
 
 class HeldServers(NamedTuple):
-    """How long each model's servers were held, None if none was, and the models whose servers the run launches.
+    """Time for which each model held servers, None if it held none, and the models whose servers the run launches.
 
     A cap on GPU time counts the time for which launched servers were held. For other servers it counts the requests.
     """
@@ -53,10 +53,12 @@ class HeldServers(NamedTuple):
     @property
     def counted(self) -> frozenset[int]:
         """Models for which the held time counts."""
-        return frozenset(model for model, one in enumerate(self.times) if model in self.launched and one is not None)
+        return frozenset(model for model, time in enumerate(self.times) if model in self.launched and time is not None)
 
     def gpu_seconds(self, requests: Sequence[float]) -> float:
         """GPU seconds that a cap counts; `requests` has those of each model's requests, including lost ones."""
         counted = self.counted
-        each = enumerate(zip(self.times, requests, strict=True))
-        return sum(one.gpu_seconds if one is not None and model in counted else spent for model, (one, spent) in each)
+        models = enumerate(zip(self.times, requests, strict=True))
+        return sum(
+            time.gpu_seconds if time is not None and model in counted else spent for model, (time, spent) in models
+        )

@@ -20,9 +20,9 @@ class Standing(NamedTuple):
     """Its relations to others, undecided ones first; empty if no comparison involves it."""
 
 
-def standings(found: Results) -> tuple[Standing, ...]:
+def standings(results: Results) -> tuple[Standing, ...]:
     """The ranking, best model first."""
-    return tuple(Standing(row, tuple(model_clauses(found, row))) for row in found.models)
+    return tuple(Standing(row, tuple(model_clauses(results, row))) for row in results.models)
 
 
 @dataclass(frozen=True, slots=True)

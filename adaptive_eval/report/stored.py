@@ -107,7 +107,7 @@ class StoredRun:
         return self._as_of_now(results, self.reader.elapsed if sums else results.run.active_seconds, running=running)
 
     def latest(self, *, rows: bool) -> Results | None:
-        """The newest report of a run that goes on, as it was made."""
+        """The newest report of a running run, as it was made."""
         return self.results(running=True, rows=rows, sums=False)
 
     def counts(self) -> RunCounts:
@@ -123,8 +123,8 @@ class StoredRun:
         config = self.setup.config
         recorded = frozenset(config.models[at].name for at in config.recorded)
         counts = RunCounts(reported, (cells.judged + prior).astype(np.int64), prior.astype(np.int64), recorded)
-        there = [name for name in roster.models if name in reported.models]
-        return counts.of(there, roster.questions)
+        present = [name for name in roster.models if name in reported.models]
+        return counts.of(present, roster.questions)
 
     def _question_rows(self, results: Results, stored: StoredReport) -> CountedRows:
         cells = CellCounts.from_bytes(stored.cells)
@@ -170,7 +170,7 @@ class StoredRun:
         return replace(results, models=tuple(rows.values()), cost=cost)
 
     def _as_of_now(self, results: Results, elapsed: float, *, running: bool) -> Results:
-        """The report with the status of now: a run that was killed could not say so."""
+        """The report with the current status: a run that was killed could not store it."""
         status, reason = results.run.status, results.run.reason
         if running:
             status, reason = "running", None
@@ -187,12 +187,12 @@ class StoredRun:
 
 
 @contextmanager
-def open_run(directory: Path, *, whole: bool = True) -> Iterator[StoredRun]:
+def open_run(directory: Path, *, check_large: bool = True) -> Iterator[StoredRun]:
     """Open the run in `directory` at one moment; raises `StoreError` if there is none or it is damaged.
 
-    Without `whole`, large runs are not checked beforehand.
+    Without `check_large`, large runs are not checked beforehand.
     """
-    with RunReader.intact(directory, whole=whole) as reader:
+    with RunReader.intact(directory, check_large=check_large) as reader:
         yield StoredRun(reader)
 
 
@@ -203,7 +203,7 @@ def read_counts(directory: Path) -> RunCounts:
 
 
 def has_current_labels(results: Results, directory: Path) -> bool:
-    """Whether results are by the labels that a run has now."""
+    """Whether results use the labels that a run has now."""
     used = None if results.labelled is None else results.labelled.digest
     try:
         return used == labels_digest(directory)

@@ -32,7 +32,7 @@ class StoredSums:
         self.look_times = reader.look_times()
         """Time of each of these looks, in seconds since 1970."""
         self.events: Sequence[Event] = reader.events() if events is None else events
-        self._last = max((one.last for one in self._sums), default=0)
+        self._last = max((row.last for row in self._sums), default=0)
         self.elapsed = reader.elapsed
 
     def update(self, reader: RunReader) -> bool:
@@ -53,7 +53,7 @@ class StoredSums:
         if not new:
             return
         self._sums = merge_sums(self._sums, new)
-        self._last = max(one.last for one in new)
+        self._last = max(row.last for row in new)
         self._spending.append(self.spent())
         if len(self._spending) > 2 * STEPS:
             self._spending = self._spending[1::2]  # the last one stays
@@ -66,8 +66,8 @@ class StoredSums:
     @property
     def traffic(self) -> list[ReplicaTraffic]:
         """Stored answers by model and replica."""
-        return [one.traffic() for one in self._sums]
+        return [row.traffic() for row in self._sums]
 
     def spent(self, models: Container[str] | None = None) -> Spending:
         """Usage so far, of these models or of all."""
-        return total_spending([one for one in self._sums if models is None or one.model in models])
+        return total_spending([row for row in self._sums if models is None or row.model in models])

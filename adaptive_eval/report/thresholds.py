@@ -28,17 +28,19 @@ def thresholds_from_run(section: RubricConfig) -> ThresholdsFrozen | None:
         raise ConfigError(f"rubric.thresholds: {directory} holds no run; name the directory of one under `from`")
     with RunReader.intact(directory) as reader:
         setup, events = stored_setup(reader.header()), reader.events()
-        had = setup.config.rubric
-        own = kept_thresholds(had, events)
-        known = {**thresholds_from_event(own).values, **had.numbers}
-        wanted = {name: rule for name, rule in section.unfitted.items() if name not in known}
-        medians = thresholds_from_event(own).medians
-        if not wanted and (medians or not section.looks_at_lengths):
-            taken = {name: known[name] for name in section.unfitted}
-            rest_on = {name: one for name, one in thresholds_from_event(own).rest_on.items() if name in taken}
-            frozen = FrozenThresholds(taken, rest_on, medians if section.looks_at_lengths else {})
-            return frozen_event(section, frozen, Counter({} if own is None else own.models), setup.config.name)
-        if not reader.most_looks():
+        source_rubric = setup.config.rubric
+        event = kept_thresholds(source_rubric, events)
+        available = {**thresholds_from_event(event).values, **source_rubric.numbers}
+        missing = {name: rule for name, rule in section.unfitted.items() if name not in available}
+        medians = thresholds_from_event(event).medians
+        if not missing and (medians or not section.looks_at_lengths):
+            selected = {name: available[name] for name in section.unfitted}
+            rest_on = {
+                name: number for name, number in thresholds_from_event(event).rest_on.items() if name in selected
+            }
+            frozen = FrozenThresholds(selected, rest_on, medians if section.looks_at_lengths else {})
+            return frozen_event(section, frozen, Counter({} if event is None else event.models), setup.config.name)
+        if not reader.look_count():
             raise ConfigError(f"rubric.thresholds: {directory} has no complete first round; let that run go on first")
         models, questions, facts = Counter[str](), list[str](), list[Facts]()
         for record in reader.trials():
@@ -50,28 +52,28 @@ def thresholds_from_run(section: RubricConfig) -> ThresholdsFrozen | None:
         fitted = fit_frozen(fact_numbers(facts), questions, section.unfitted, with_medians=section.looks_at_lengths)
     except GraderError as error:
         raise ConfigError(f"rubric.thresholds: {directory}: {error}; name another run, or give the number") from error
-    values = {name: known.get(name, value) for name, value in fitted.values.items()}  # frozen ones stay
+    values = {name: available.get(name, value) for name, value in fitted.values.items()}  # frozen ones stay
     frozen = FrozenThresholds(values, fitted.rest_on, fitted.medians)
     return frozen_event(section, frozen, models, setup.config.name)
 
 
 def frozen_sentence(event: ThresholdsFrozen) -> str:
     """Describe frozen thresholds and the trials that they were fitted on."""
-    each = [
+    parts = [
         f"{name} {value:.4g} ({event.rest_on[name]:,} trials)" if name in event.rest_on else f"{name} {value:.4g}"
         for name, value in event.values.items()
     ]
     trials = sum(event.models.values())
     if event.medians:
-        each.append(f"the median length of the answers to each of {len(event.medians)} questions ({trials:,} trials)")
-    return f"The rubric's thresholds were fitted once, on the run {event.run}, and then frozen: {'; '.join(each)}."
+        parts.append(f"the median length of the answers to each of {len(event.medians)} questions ({trials:,} trials)")
+    return f"The rubric's thresholds were fitted once, on the run {event.run}, and then frozen: {'; '.join(parts)}."
 
 
 def kept_thresholds(section: RubricConfig, events: Sequence[Event]) -> ThresholdsFrozen | None:
     """The newest event that froze thresholds for this rubric; None if there is none."""
-    told = section.model_dump(mode="json", exclude_defaults=True)
-    kept = [event for event in events_of_kind(events, ThresholdsFrozen) if event.section == told]
-    return kept[-1] if kept else None
+    stored_section = section.model_dump(mode="json", exclude_defaults=True)
+    matching = [event for event in events_of_kind(events, ThresholdsFrozen) if event.section == stored_section]
+    return matching[-1] if matching else None
 
 
 def thresholds_from_event(event: ThresholdsFrozen | None) -> FrozenThresholds:
@@ -86,5 +88,5 @@ def kept_rubric(section: RubricConfig, events: Sequence[Event]) -> Rubric:
 
 def frozen_event(section: RubricConfig, frozen: FrozenThresholds, models: Counter[str], run: str) -> ThresholdsFrozen:
     """The event that stores thresholds fitted on trials of the `run`."""
-    told = section.model_dump(mode="json", exclude_defaults=True)
-    return ThresholdsFrozen(told, run, frozen.values, frozen.rest_on, frozen.medians, dict(models))
+    stored_section = section.model_dump(mode="json", exclude_defaults=True)
+    return ThresholdsFrozen(stored_section, run, frozen.values, frozen.rest_on, frozen.medians, dict(models))

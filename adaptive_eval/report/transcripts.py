@@ -45,8 +45,8 @@ def is_from_inspect(record: TrialRecord) -> bool:
 def transcript_ends(directory: Path, records: Sequence[TrialRecord]) -> list[TranscriptEnd]:
     """Read the last message of each of these trials of Inspect."""
     return [
-        _read_end(directory, one.answer.replica, sample_name(one.question, one.trial, one.answer.attempts))
-        for one in records
+        _read_end(directory, record.answer.replica, sample_name(record.question, record.trial, record.answer.attempts))
+        for record in records
     ]
 
 
@@ -75,13 +75,13 @@ def _last_message(sample: Any) -> tuple[str | None, str]:
         texts = [content] if isinstance(content, str) else [part.get("text") or f"[{part['type']}]" for part in content]
         parts, room = [], MAX_TEXT
         for text in texts:
-            whole = attachments[text[len(ATTACHED) :]] if text.startswith(ATTACHED) else text
-            parts.append(whole[:room])  # a stranger's log may name one long attachment a million times
+            full_text = attachments[text[len(ATTACHED) :]] if text.startswith(ATTACHED) else text
+            parts.append(full_text[:room])  # a stranger's log may name one long attachment a million times
             room -= len(parts[-1])
-        said = [" ".join(parts)]
+        paragraphs = [" ".join(parts)]
         for call in last.get("tool_calls") or ():
-            said.append(f"[calls {call['function']} with {orjson.dumps(call['arguments']).decode()}]")
-        return str(last["role"]), "\n".join(filter(None, said))
+            paragraphs.append(f"[calls {call['function']} with {orjson.dumps(call['arguments']).decode()}]")
+        return str(last["role"]), "\n".join(filter(None, paragraphs))
     except (LookupError, TypeError, AttributeError) as error:  # a log may hold anything
         return None, SAMPLE_MISSING.format(f"no message can be read: {type(error).__name__}")
 

@@ -50,7 +50,7 @@ def undecided_sentence(results: Results) -> str | None:
     """Name the most important undecided pair and what it would take; None if every pair is decided."""
     if (pair := undecided_pair(results)) is None:
         return None
-    more = sum(one.verdict in UNDECIDED for one in results.pairs) - 1
+    more = sum(row.verdict in UNDECIDED for row in results.pairs) - 1
     what, verb = "comparison" if results.compares else "score", "is" if more == 1 else "are"
     others = f"; {several(more, f'more {what}')} {verb} undecided" if more else ""
     if results.compares and pair.verdict not in (Verdict.OPEN, Verdict.OUT_OF_REACH):
@@ -78,8 +78,8 @@ def _what_it_takes(results: Results, pair: PairRow) -> str:
     """Further answers that would decide a pair, as the next steps say, in a sentence."""
     reason = results.run.reason
     if is_hopeless(results, pair):
-        each = f"about {math.ceil(pair.trials_needed or 0.0):,} trials per question"
-        return f"At this difference no plausible number of answers would decide it ({each})."
+        estimate = f"about {math.ceil(pair.trials_needed or 0.0):,} trials per question"
+        return f"At this difference no plausible number of answers would decide it ({estimate})."
     if recording_need(results, pair) is not None:
         return f"It {pair_need(results, pair)}."
     if pair.trials_needed is None:
@@ -91,7 +91,7 @@ def _what_it_takes(results: Results, pair: PairRow) -> str:
     raised = " and ".join(f"{key} from {was:,.15g} to {value:,.15g}" for key, (was, value) in need.settings.items())
     answers = "1 more answer" if need.answers == 1 else f"{count(need.answers)} more answers"
     settings = f" ({raised})" if raised else ""
-    both = _pairs_in_words(need.pairs, sum(one.verdict in UNDECIDED for one in results.pairs))
+    both = _pairs_in_words(need.pairs, sum(row.verdict in UNDECIDED for row in results.pairs))
     if given_up:
         begin = "In a new run up to" if need.fresh else "Up to"
         return f"{begin} {answers} would decide {both} in 6 of 10 such runs{settings}."
@@ -110,11 +110,13 @@ def _pairs_in_words(pairs: int, undecided: int) -> str:
 
 def pair_names(better: str, worse: str | None, names: Mapping[str, str] = MappingProxyType({})) -> str:
     """Names of both models of a pair, or of the one that is compared with a value; some have shorter `names`."""
-    return " and ".join(names.get(one) or safe_name(one, LONGEST_NAME) for one in (better, worse) if one is not None)
+    return " and ".join(
+        names.get(name) or safe_name(name, LONGEST_NAME) for name in (better, worse) if name is not None
+    )
 
 
 def pair_need(results: Results, pair: PairRow) -> str:
-    """What an undecided pair would need, as words that follow its names."""
+    """The need of an undecided pair, as words that follow its names."""
     if is_alarmed(results.decisions, results.warnings):
         return "are undecided because an alarm ended the run"
     if (pair.better, pair.worse) in cut_off_pairs(results):
@@ -133,8 +135,8 @@ def pair_need(results: Results, pair: PairRow) -> str:
 def needed_in_words(results: Results, trials: float) -> tuple[str, str]:
     """Number and unit of a pair's need for so many trials per question: drawn questions count one trial each."""
     if draws_questions(results.decisions):
-        needed, there = math.ceil(trials * results.max_each), results.max_each
-        return count(needed), f"questions, more than the {count(there)} there are" if needed > there else "questions"
+        needed, total = math.ceil(trials * results.max_each), results.max_each
+        return count(needed), f"questions, more than the {count(total)} there are" if needed > total else "questions"
     return count(math.ceil(trials)), "trials a question"
 
 
@@ -173,19 +175,24 @@ def more_answers(results: Results, reason: Reason | str | None) -> MoreAnswers |
     pairs = [pair for pair in given_up if not is_hopeless(results, pair)]
     if not pairs:
         return None
-    most = results.setting("trials", "max")
+    max_trials = results.setting("trials", "max")
     recordings = [need for pair in pairs if (need := recording_need(results, pair)) is not None]
-    larger = max(most, *(need.trials for need in recordings)) if recordings else _larger_horizon(results, pairs, most)
-    answers = _answers_to_horizon(results, pairs, larger / most)
-    wanted = larger_caps(results, answers) | ({"trials.max": larger} if larger > most else {})
-    known = [pair.trials_needed is not None for pair in pairs]
+    larger = (
+        max(max_trials, *(need.trials for need in recordings))
+        if recordings
+        else _larger_horizon(results, pairs, max_trials)
+    )
+    answers = _answers_to_horizon(results, pairs, larger / max_trials)
+    settings = larger_caps(results, answers) | ({"trials.max": larger} if larger > max_trials else {})
+    has_estimate = [pair.trials_needed is not None for pair in pairs]
     return MoreAnswers(
         answers=answers,
         pairs=len(pairs),
-        settings=_with_present(results, wanted),
-        all_known=all(known),
+        settings=_with_present(results, settings),
+        all_known=all(has_estimate),
         hopeless=len(given_up) - len(pairs),
-        fresh=bool(recordings) or (not any(known) and any(one.kind == "horizon" for one in results.warnings)),
+        fresh=bool(recordings)
+        or (not any(has_estimate) and any(warning.kind == "horizon" for warning in results.warnings)),
         recording=max(recordings, default=None),
     )
 
@@ -196,46 +203,46 @@ def is_hopeless(results: Results, pair: PairRow) -> bool:
         return False
     if draws_questions(results.decisions) or recording_need(results, pair) is not None:
         return False
-    most: int = results.setting("trials", "max") or 0
-    return 2 * pair.trials_needed > max(MAX_TIMES * most, MAX_EACH)
+    max_trials: int = results.setting("trials", "max") or 0
+    return 2 * pair.trials_needed > max(MAX_TIMES * max_trials, MAX_EACH)
 
 
-def _with_present(results: Results, wanted: Mapping[str, float]) -> Mapping[str, tuple[float, float]]:
+def _with_present(results: Results, settings: Mapping[str, float]) -> Mapping[str, tuple[float, float]]:
     """The settings with their present values."""
-    return {key: (results.setting(*key.split(".")), value) for key, value in wanted.items()}
+    return {key: (results.setting(*key.split(".")), value) for key, value in settings.items()}
 
 
 def _answers_in_horizon(results: Results, pairs: Sequence[PairRow]) -> float:
     """Further trials of the models in these pairs that would call them at the present difference, up to the horizon."""
-    most = results.setting("trials", "max")
+    max_trials = results.setting("trials", "max")
     target: dict[str | None, float] = {}
     for pair in pairs:
-        needed = most if pair.trials_needed is None else min(pair.trials_needed, most)
+        needed = max_trials if pair.trials_needed is None else min(pair.trials_needed, max_trials)
         for name in (pair.better, pair.worse):
-            target[name] = max(target.get(name, 0.0), math.ceil(needed) * results.max_each / most)
+            target[name] = max(target.get(name, 0.0), math.ceil(needed) * results.max_each / max_trials)
     asked = [row for row in results.models if row.recorded is None and row.set_aside is None]
     return sum(max(target.get(row.name, 0.0) - row.stored_trials, 0.0) for row in asked)
 
 
-def _larger_horizon(results: Results, pairs: Sequence[PairRow], most: int) -> int:
-    """Trials a question that would probably decide these pairs, where a horizon of `most` has ended the run.
+def _larger_horizon(results: Results, pairs: Sequence[PairRow], max_trials: int) -> int:
+    """Trials a question that would probably decide these pairs, where a horizon of `max_trials` has ended the run.
 
     Twice what the undecided pairs need as they stand: once they were given up they have little error left. That was
     enough in six of ten simulated runs, and as much as they need in three (benchmarks/extension.md).
     """
     needs = [pair.trials_needed for pair in pairs]
     needed = 2 * math.ceil(max((need or 0.0 for need in needs), default=0.0))
-    if needed <= most and all(needs) and larger_caps(results, _answers_to_horizon(results, pairs, 1.0)):
-        return most  # a cap alone stands in the way
-    return int(round_up(max(2 * most, needed)))
+    if needed <= max_trials and all(needs) and larger_caps(results, _answers_to_horizon(results, pairs, 1.0)):
+        return max_trials  # a cap alone stands in the way
+    return int(round_up(max(2 * max_trials, needed)))
 
 
 def _answers_to_horizon(results: Results, pairs: Sequence[PairRow], horizon_grows: float) -> float:
     """Further trials of models in these pairs up to a horizon larger by this factor."""
     named = {name for pair in pairs for name in (pair.better, pair.worse)}
     asked = [row for row in results.models if row.recorded is None]
-    each = horizon_grows * results.max_each
-    return sum(max(each - row.stored_trials, 0.0) for row in asked if row.name in named)
+    target = horizon_grows * results.max_each
+    return sum(max(target - row.stored_trials, 0.0) for row in asked if row.name in named)
 
 
 def larger_caps(results: Results, further: float) -> dict[str, float]:
@@ -259,7 +266,7 @@ def round_up(value: float) -> float:
 
 
 class LabelNeed(NamedTuple):
-    """What a comparison needs that labels leave undecided."""
+    """Labels that an undecided comparison needs."""
 
     further: int | None
     """Further labels of both models together; None if all their answers would not be enough."""
@@ -292,14 +299,14 @@ def labels_needed(results: Results, pair: PairRow) -> LabelNeed:
         further = MIN_LABELS * len(missing) - sum(min(row.labels, MIN_LABELS) for row in few)
         return LabelNeed(further, missing) if missing else LabelNeed(None)
     shifts = sum((row.shift_sigma or 0.0) ** 2 for row in rows)
-    there, answers = sum(row.labels for row in rows), sum(row.trials for row in rows)
+    labels, answers = sum(row.labels for row in rows), sum(row.trials for row in rows)
     if pair.sigma is None or pair.difference is None or not pair.boundary:
         return LabelNeed(None)
     graded_tie = pair.by_grades is not None and pair.by_grades.verdict == Verdict.TIED
     room = results.setting("stopping", "delta") - abs(pair.difference) if graded_tie else abs(pair.difference)
     allowed = (max(room, 0.0) / pair.boundary) ** 2 - max(pair.sigma**2 - shifts, 0.0)
-    further = math.ceil((shifts / allowed - 1.0) * there) if allowed > 0.0 else answers
-    return LabelNeed(max(further, 1) if there + further <= answers else None)
+    further = math.ceil((shifts / allowed - 1.0) * labels) if allowed > 0.0 else answers
+    return LabelNeed(max(further, 1) if labels + further <= answers else None)
 
 
 class RecordingNeed(NamedTuple):
@@ -307,11 +314,14 @@ class RecordingNeed(NamedTuple):
 
     trials: int
     model: str
-    there: float
+    recorded_trials: float
 
     def __str__(self) -> str:
         name = safe_name(self.model, 40)
-        return f"a recording of {name} with about {self.trials:,} trials a question, in place of {self.there:,.0f}"
+        return (
+            f"a recording of {name} with about {self.trials:,} trials a question, in place of "
+            f"{self.recorded_trials:,.0f}"
+        )
 
 
 def recording_need(results: Results, pair: PairRow) -> RecordingNeed | None:
@@ -329,6 +339,8 @@ def recording_need(results: Results, pair: PairRow) -> RecordingNeed | None:
     times = pair.information * (pair.boundary / max(abs(pair.z or 0.0), tie, 1e-6)) ** 2
     squares = [(row.sigma or 0.0) ** 2 for row in two]
     depth = sum(square * row.trials for square, row in zip(squares, two, strict=True)) / sum(squares) / questions
-    there = recorded.trials / questions
-    trials = max(math.ceil(times * depth), math.floor(there) + 1)
-    return None if (pair.trials_needed or math.inf) < 2 * trials else RecordingNeed(trials, recorded.name, there)
+    recorded_trials = recorded.trials / questions
+    trials = max(math.ceil(times * depth), math.floor(recorded_trials) + 1)
+    return (
+        None if (pair.trials_needed or math.inf) < 2 * trials else RecordingNeed(trials, recorded.name, recorded_trials)
+    )

@@ -24,7 +24,7 @@ class Verified:
     looks: int
     damages: tuple[str, ...]
     notes: tuple[str, ...]
-    mend: str | None = None
+    hint: str | None = None
     """The repair, if there is one."""
 
 
@@ -32,15 +32,15 @@ def verify_run(directory: Path) -> Verified:
     """Check all of a run; raises `StoreError` if it cannot be opened."""
     stored = Integrity.check(directory)
     notes, damages = list[str](), [*stored.damages]
-    results, whole = read_results(directory), is_intact(directory)
-    if whole is False:
+    results, is_valid = read_results(directory), is_intact(directory)
+    if is_valid is False:
         damages.append(f"{RESULTS_FILE}: is not what was written")
     elif results is None:
         notes.append(f"there is no {RESULTS_FILE} of a look, or it is of another version")
     elif not stored.damages:
         _compare_with_store(directory, results, damages, notes)
-    mend = reindex_instructions(directory) if stored.only_structure else None
-    return Verified(stored.trials, stored.looks, tuple(damages), tuple(notes), mend)
+    hint = reindex_instructions(directory) if stored.only_structure else None
+    return Verified(stored.trials, stored.looks, tuple(damages), tuple(notes), hint)
 
 
 def harmless_damage(directory: Path) -> Iterator[str]:
@@ -62,13 +62,15 @@ def _compare_with_store(directory: Path, results: Results, damages: list[str], n
         damages.append(str(error))
         return
     look = None if latest is None else latest.number + 1
-    told = results.looks[-1].look if results.looks else None
-    speaks_of = results.cost.stored_trials
-    if (speaks_of, told) == (trials, look) or is_held(directory):
+    results_look = results.looks[-1].look if results.looks else None
+    results_trials = results.cost.stored_trials
+    if (results_trials, results_look) == (trials, look) or is_held(directory):
         return
-    of_file, of_store = ("no look" if one is None else f"look {one}" for one in (told, look))
-    said = f"{RESULTS_FILE} speaks of {speaks_of:,} trials and {of_file}, the store of {trials:,} and {of_store}"
-    if speaks_of > trials or (events and isinstance(events[-1], RunFinished)):
-        damages.append(f"{said}: they are not of one run, or trials are lost")
+    of_file, of_store = ("no look" if number is None else f"look {number}" for number in (results_look, look))
+    summary = (
+        f"{RESULTS_FILE} speaks of {results_trials:,} trials and {of_file}, the store of {trials:,} and {of_store}"
+    )
+    if results_trials > trials or (events and isinstance(events[-1], RunFinished)):
+        damages.append(f"{summary}: they are not of one run, or trials are lost")
     else:
-        notes.append(f"{said}: the command that began the run brings it up to date")
+        notes.append(f"{summary}: the command that began the run brings it up to date")

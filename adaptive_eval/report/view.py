@@ -214,16 +214,16 @@ def read_report(directory: Path, *, rows: bool = True) -> RunView:
     For a large run, everything that would require reading all trials is left out with a warning. `rows` as in a `Feed`.
     """
     running = is_held(directory)
-    with open_run(directory, whole=False) as stored:
+    with open_run(directory, check_large=False) as stored:
         results = stored.results(running=running, rows=rows)
         view = _build_view(stored, results, running=running)
         if results is None:
             return view
         judge, orders = stored.reader.judge_use(), order_sentence(stored.reader, stored.setup.config)
         latest = [
-            stored.reader.latest_from(one.model, one.replica)
-            for one in view.traffic
-            if one.replica.startswith(f"{INSPECT_LOGS}/")
+            stored.reader.latest_from(row.model, row.replica)
+            for row in view.traffic
+            if row.replica.startswith(f"{INSPECT_LOGS}/")
         ]
         ends = tuple(transcript_ends(directory, latest)) if latest else ()
         view = replace(view, judge=judge, orders=orders, transcripts=ends)
@@ -241,15 +241,15 @@ def drop_rows(view: RunView) -> RunView:
     if view.results is None:
         return view
     results = replace(view.results, questions=())
-    found = replace(view, results=results, finding=finding(results), verdicts=model_verdicts(results))
-    return replace(found, counted=counted_sentence(results))
+    compact = replace(view, results=results, finding=finding(results), verdicts=model_verdicts(results))
+    return replace(compact, counted=counted_sentence(results))
 
 
 def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None, *, running: bool) -> RunView:
     """Build the view of a run whose results are known."""
     config, questions, plug_ins, roster = setup
     rubric, events, counts = open_rubric(config.rubric), sums.events, sums.counts
-    known, places = posterior_views(counts, rubric.weights)
+    posteriors, places = posterior_views(counts, rubric.weights)
     spending, traffic = tuple(sums.spending), tuple(sums.traffic)
     horizons = [change.was for change in changed_horizons(events)]
     ending = find_ending(events, results, spending[-1].trials if spending else 0, gated=config.objective.gate)
@@ -268,9 +268,12 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
         weights=rubric.weights,
         categories=rubric.names,
         models=tuple(roster.models),
-        questions=tuple(QuestionView(one.id, one.prompt, one.answer, one.choices, one.cluster) for one in questions),
+        questions=tuple(
+            QuestionView(question.id, question.prompt, question.answer, question.choices, question.cluster)
+            for question in questions
+        ),
         trials=tuple(map(tuple, counts.sum(axis=-1).tolist())),
-        posteriors=known,
+        posteriors=posteriors,
         posterior_of=places,
         looks=tuple(look_views(sums.looks, sums.look_times, compared=objective_view(config.stated()).compares)),
         z=z_matrix(results) if config.trials.draw is None else z_of_drawn(results, list(roster.models), counts),
@@ -293,17 +296,17 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
 
 def _command_path(folder: Path, directory: Path) -> str:
     """The run as a command names it: with the configured folder if it is there, else its name alone."""
-    there = not folder.is_absolute() and directory.absolute().parent == folder.absolute()
-    return shlex.quote(str(folder / directory.name) if there else directory.absolute().name)
+    is_configured = not folder.is_absolute() and directory.absolute().parent == folder.absolute()
+    return shlex.quote(str(folder / directory.name) if is_configured else directory.absolute().name)
 
 
 def _thresholds_sentence(rubric: RubricConfig, events: Sequence[Event]) -> str | None:
-    kept = kept_thresholds(rubric, events)
-    return None if kept is None else frozen_sentence(kept)
+    event = kept_thresholds(rubric, events)
+    return None if event is None else frozen_sentence(event)
 
 
 def order_sentence(reader: RunReader, config: RunConfig) -> str | None:
-    """Say how many comparisons of a judge depend on the order of the two answers, and towards which place.
+    """State how many comparisons of a judge depend on the order of the two answers, and which place they favour.
 
     Each is asked in both orders, and counts as a tie where these disagree. None if nothing was compared.
     """
@@ -311,11 +314,11 @@ def order_sentence(reader: RunReader, config: RunConfig) -> str | None:
     if not isinstance(grader, Judge) or grader.compare_to is None:
         return None
     counts = reader.comparisons()
-    compared = sum(one.trials for one in counts)
+    compared = sum(row.trials for row in counts)
     if not compared:
         return None
-    dependent = sum(one.order_dependent * one.trials for one in counts) / compared
-    towards = sum(one.prefers_first * one.trials for one in counts) / compared
+    dependent = sum(row.order_dependent * row.trials for row in counts) / compared
+    towards = sum(row.prefers_first * row.trials for row in counts) / compared
     place = "first" if towards > 0 else "second"
     leaning = f", by {abs(towards):.1%} in favour of the {place} place" if round(abs(towards), 3) else ""
     of_order = f"{dependent:.1%} depend on the order of the two answers, and count as ties{leaning}"
@@ -328,8 +331,8 @@ def posterior_views(
     """Distinct posteriors of counts (L, M, K), and the position among them of each model and question."""
     distinct, places = distinct_counts(counts)
     columns = [column.tolist() for column in (distinct, *question_posteriors(distinct, np.array(weights)))]
-    known = tuple(PosteriorView(tuple(many), *values) for many, *values in zip(*columns, strict=True))
-    return known, tuple(map(tuple, places.tolist()))
+    posteriors = tuple(PosteriorView(tuple(many), *values) for many, *values in zip(*columns, strict=True))
+    return posteriors, tuple(map(tuple, places.tolist()))
 
 
 def z_matrix(results: Results | None) -> tuple[tuple[float | None, ...], ...]:
@@ -382,14 +385,14 @@ def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compa
             sigmas=tuple(map(finite_or_none, look.sigmas)),
             pairs=tuple(
                 PairView(
-                    better=models[one.better],
-                    worse=None if one.worse is None else models[one.worse],
-                    verdict=str(one.verdict),
-                    z=finite_or_none(one.z) if compared else None,
-                    boundary=finite_or_none(one.boundary) if compared else None,
-                    information=finite_or_none(one.information),
+                    better=models[pair.better],
+                    worse=None if pair.worse is None else models[pair.worse],
+                    verdict=str(pair.verdict),
+                    z=finite_or_none(pair.z) if compared else None,
+                    boundary=finite_or_none(pair.boundary) if compared else None,
+                    information=finite_or_none(pair.information),
                 )
-                for one in look.comparisons
+                for pair in look.comparisons
             ),
         )
 
@@ -397,6 +400,6 @@ def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compa
 def event_view(event: Event) -> EventView:
     """Convert an event to publishable plain values, without lists and mappings, which are long."""
     flat = {key: value for key, value in event.body().items() if isinstance(value, str | int | float)}
-    public = {key: one for key, one in flat.items() if key not in PRIVATE_FIELDS}
-    told = {key: state_word(one) if isinstance(one, Reason) else one for key, one in public.items()}
-    return EventView(event.at, event.kind, told, event_sentence(event))
+    public = {key: value for key, value in flat.items() if key not in PRIVATE_FIELDS}
+    values = {key: state_word(value) if isinstance(value, Reason) else value for key, value in public.items()}
+    return EventView(event.at, event.kind, values, event_sentence(event))

@@ -44,10 +44,10 @@ def horizon_cautions(rule: Rule, extensions: Sequence[Extension], events: Sequen
     dates = [_date(change.at) for change in changed_horizons(events)]
     for number, extension in enumerate(extensions):
         date = f" ({dates[number]})" if number < len(dates) else ""
-        way = "raised" if extension.now > extension.before else "lowered"
+        verb = "raised" if extension.now > extension.before else "lowered"
         looks = f"look {extension.looks}"
-        said = f"trials.max was {way} from {extension.before} to {extension.now} after {looks}{date}"
-        yield Caution("horizon", None, f"{said}: {_extension_price(rule, extension)}")
+        summary = f"trials.max was {verb} from {extension.before} to {extension.now} after {looks}{date}"
+        yield Caution("horizon", None, f"{summary}: {_extension_price(rule, extension)}")
 
 
 def _extension_price(rule: Rule, extension: Extension) -> str:
@@ -86,31 +86,31 @@ def _price_without_error(rule: Rule) -> str:
 
 
 def _format_range(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]], digits: int = 2) -> str:
-    least, most = f"{values.min():.{digits}g}", f"{values.max():.{digits}g}"
-    return least if least == most else f"{least} to {most}"
+    low, high = f"{values.min():.{digits}g}", f"{values.max():.{digits}g}"
+    return low if low == high else f"{low} to {high}"
 
 
 def decision_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     """Warn of settings that the promise depends on and that were changed after looks."""
     for event in events_of_kind(events, SettingsChanged):
-        told = [f"{path}: {was} → {now}" for path, was, now in event.changes if changes_promise(path)]
-        if told and event.looks:
+        changes = [f"{path}: {was} → {now}" for path, was, now in event.changes if changes_promise(path)]
+        if changes and event.looks:
             yield Caution(
                 REDECIDED,
                 None,
-                f"changed after {event.looks} looks ({_date(event.at)}): {', '.join(told)}; every later look judges "
+                f"changed after {event.looks} looks ({_date(event.at)}): {', '.join(changes)}; every later look judges "
                 "all answers by these settings. The promise does not cover settings chosen after seeing results",
             )
 
 
-def uncounted_caution(stored: int, kept: int) -> Iterator[Caution]:
+def uncounted_caution(stored: int, uncounted: int) -> Iterator[Caution]:
     """Warn of stored trials that no round has reached, as after grades have changed."""
-    if kept > MIN_REPORTED_SHARE * stored:
+    if uncounted > MIN_REPORTED_SHARE * stored:
         yield Caution(
             "uncounted",
             None,
-            f"{kept:,} of {stored:,} stored trials are in no score yet: no round of this run has come to them, and "
-            "they count once one does",
+            f"{uncounted:,} of {stored:,} stored trials are in no score yet: no round of this run has come to them, "
+            "and they count once one does",
         )
 
 
@@ -121,11 +121,11 @@ def joined_caution(plan: Plan) -> Iterator[Caution]:
     """
     if not (plan.judging.familywise and isinstance(rule := plan.deciding_rule, Correctable)):
         return
-    share, one = 1.0, plan
-    while one.before is not None and one.before.verdicts_stand:
-        now, before = _hypotheses(one), _hypotheses(one.before.run.plan)
+    share, stage = 1.0, plan
+    while stage.before is not None and stage.before.verdicts_stand:
+        now, before = _hypotheses(stage), _hypotheses(stage.before.run.plan)
         share += max(now - before, 0) / now
-        one = one.before.run.plan
+        stage = stage.before.run.plan
     if share > 1.0:
         promised = 1.0 - rule.confidence
         yield Caution(
@@ -137,7 +137,7 @@ def joined_caution(plan: Plan) -> Iterator[Caution]:
 
 
 def _hypotheses(plan: Plan) -> int:
-    """How many hypotheses share the error."""
+    """Number of hypotheses that share the error."""
     family = plan.objective.family(plan.bench.models + plan.departed)
     return family if isinstance(family, int) else 2 * len(family)
 
@@ -177,8 +177,8 @@ def judge_caution(
     decisions: Mapping[str, object], models: Sequence[ModelRow], corrected: Container[str]
 ) -> Iterator[Caution]:
     """Warn that the promise leaves out a judge's errors, unless labels correct all scores for them."""
-    left = [row for row in models if row.score is not None and row.name not in corrected]
-    if (judge := judged_by(decisions)) is not None and (left or not models):
+    uncorrected = [row for row in models if row.score is not None and row.name not in corrected]
+    if (judge := judged_by(decisions)) is not None and (uncorrected or not models):
         yield Caution("judged", None, grader_errors_note(judge))
 
 
@@ -186,7 +186,7 @@ NAMED_WITHOUT_LABELS = 3
 
 
 def label_cautions(models: Sequence[ModelRow], labelled: LabelledRun | None) -> Iterator[Caution]:
-    """Say what corrected scores stand for, and which models have too few labels."""
+    """Explain corrected scores, and name models with too few labels."""
     if labelled is None:
         return
     if labelled.problem is not None:
@@ -226,40 +226,40 @@ def recorded_caution(names: Sequence[str], events: Sequence[Event]) -> Iterator[
 
 
 def prior_caution(
-    names: Sequence[str], depths: Sequence[float], found: Sequence[ModelRow], events: Sequence[Event]
+    names: Sequence[str], depths: Sequence[float], models: Sequence[ModelRow], events: Sequence[Event]
 ) -> Iterator[Caution]:
     """Warn of R0 in scores: how much of it (D), how its sampling differs, and the order without it."""
     if any(depths):
-        taken = events_of_kind(events, PriorTaken)[-1]
-        told = ", ".join(f"{name} {depth:.3g}" for name, depth in zip(names, depths, strict=True))
+        prior = events_of_kind(events, PriorTaken)[-1]
+        listed = ", ".join(f"{name} {depth:.3g}" for name, depth in zip(names, depths, strict=True))
         text = (
             "outcomes of another run count in the scores (R0), as much as D trials per question, at most those of "
-            f"the first look: {told}. If a model has changed since, they pull its score towards the earlier one."
+            f"the first look: {listed}. If a model has changed since, they pull its score towards the earlier one."
         )
-        changes = f" {sampling_sentence(taken)}." if taken.sampled_otherwise else ""
-        yield Caution("prior", None, f"{text}{changes} {_order_alone(found)}")
+        changes = f" {sampling_sentence(prior)}." if prior.sampled_otherwise else ""
+        yield Caution("prior", None, f"{text}{changes} {_order_alone(models)}")
 
 
-def sampling_sentence(taken: PriorTaken) -> str:
-    """Say that the answers of R0 were drawn with other sampling settings than this run's."""
-    told = first_few(taken.sampled_otherwise, SHOWN_CHANGES)
-    return f"They were sampled with other settings than those of this run ({told})"
+def sampling_sentence(prior: PriorTaken) -> str:
+    """State that the answers of R0 were drawn with other sampling settings than this run's."""
+    changes = first_few(prior.sampled_otherwise, SHOWN_CHANGES)
+    return f"They were sampled with other settings than those of this run ({changes})"
 
 
-def _order_alone(found: Sequence[ModelRow]) -> str:
-    known = [row for row in found if row.rank_without_prior is not None]
-    alone = sorted(known, key=lambda row: (row.rank_without_prior or 0, row.rank))
-    if not known:
+def _order_alone(models: Sequence[ModelRow]) -> str:
+    ranked = [row for row in models if row.rank_without_prior is not None]
+    alone = sorted(ranked, key=lambda row: (row.rank_without_prior or 0, row.rank))
+    if not ranked:
         return "Without them no model has a score"
-    if alone == known:
+    if alone == ranked:
         return "Without them the order is the same"
     return f"Without them the order is {', '.join(row.name for row in alone)}"
 
 
 def notice_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     """Notices about servers, each once, regardless of the number of starts."""
-    said = {(event.notice, event.model, event.text): None for event in events_of_kind(events, ServersNoticed)}
-    return (Caution(kind, model or None, text) for kind, model, text in said)
+    notices = {(event.notice, event.model, event.text): None for event in events_of_kind(events, ServersNoticed)}
+    return (Caution(kind, model or None, text) for kind, model, text in notices)
 
 
 def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
@@ -273,25 +273,27 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         if not event.estimated and not event.failed:
             lost[event.model].append(event)
     for model, losses in lost.items():
-        if came := [one for one in losses if one.discarded]:
-            number, (tokens, *_) = sum(one.answers for one in came), total_cost(came)
-            told = f"{several(number, 'answer')} discarded after an alarm and asked again"
-            yield Caution("discarded", model, f"{told}; the cost includes their {tokens:,} tokens")
-        losses = [one for one in losses if not one.discarded]
+        if discarded := [loss for loss in losses if loss.discarded]:
+            number, (tokens, *_) = sum(loss.answers for loss in discarded), total_cost(discarded)
+            text = f"{several(number, 'answer')} discarded after an alarm and asked again"
+            yield Caution("discarded", model, f"{text}; the cost includes their {tokens:,} tokens")
+        losses = [loss for loss in losses if not loss.discarded]
         if not losses:
             continue
-        number, killed = (sum(one.answers for one in some) for some in (losses, [one for one in losses if one.killed]))
-        verdicts = sum(one.verdicts for one in losses)
+        number, killed = (
+            sum(loss.answers for loss in group) for group in (losses, [loss for loss in losses if loss.killed])
+        )
+        verdicts = sum(loss.verdicts for loss in losses)
         of = [several(number, "answer")] * (number > 0)
         of += [f"{several(verdicts, 'verdict')} of its judge"] * (verdicts > 0)
         tokens, usd, gpu_seconds = total_cost(losses)
         counted = [f"{tokens:,} tokens"] * (tokens > 0) + [f"{usd:.4g} USD"] * (usd > 0.0)
         counted += [f"{gpu_seconds / 3600.0:.2g} GPU hours"] * (gpu_seconds > 0.0 and model not in launched)
         flying = f" ({killed} were in flight when the run was killed)" if killed else ""
-        told = f"{' and '.join(of)} requested, but never received{flying}"
+        text = f"{' and '.join(of)} requested, but never received{flying}"
         if counted:
-            told += f"; the caps count {' and '.join(counted)} for them"
-        yield Caution("lost", model, told)
+            text += f"; the caps count {' and '.join(counted)} for them"
+        yield Caution("lost", model, text)
 
 
 def failure_cautions(events: Sequence[Event]) -> Iterator[Caution]:
@@ -301,13 +303,13 @@ def failure_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         if event.failed and event.answers:
             failed[event.model].append(event)
     for model, losses in failed.items():
-        number, used = sum(one.answers for one in losses), total_cost(losses).tokens
-        told = f"{several(number, 'sample')} failed after the model had answered; they used {used:,} tokens"
-        yield Caution("failed_samples", model, f"{told} and are in no score")
+        number, used = sum(loss.answers for loss in losses), total_cost(losses).tokens
+        text = f"{several(number, 'sample')} failed after the model had answered; they used {used:,} tokens"
+        yield Caution("failed_samples", model, f"{text} and are in no score")
 
 
 def repeats_warning(number: int) -> str:
-    """Say that an import has left out so many repeated answers."""
+    """Warn that an import has left out this number of repeated answers."""
     return (
         f"{number} answers in its logs are identical to another one to the same question, as from a server that "
         "ignores the seed or uses a cache, and were not counted; `import --repeats-are-samples` counts each of them"
@@ -347,20 +349,20 @@ def alarm_cautions(
     explained: Container[int] = (),
     *,
     stop_on: object = "all",
-    gone: Container[int] = (),
+    set_aside: Container[int] = (),
 ) -> Iterator[Caution]:
     """Warn of models whose answers are all alike in some way, with an example; other alarms have `explained` those of
     some models already.
 
     First comes the alarm that ends the run, if there is one: about every model, or where one suffices (`stop_on`),
-    about those whose alarms are stored and that are not `gone`.
+    about those whose alarms are stored and that are not `set_aside`.
     """
-    examples = {(one.model, one.fault): one.example for one in events_of_kind(events, AlarmRaised)}
+    examples = {(event.model, event.fault): event.example for event in events_of_kind(events, AlarmRaised)}
     faults = [None if model in explained else usage.answers.fault for model, usage in enumerate(usages)]
     repeating = _repeating_models(events)
-    there = [at for at in range(len(names)) if at not in gone]
-    alarmed = [at for at in there if faults[at] is not None or names[at] in repeating]
-    if len(there) > 1 and alarmed == there:
+    present = [at for at in range(len(names)) if at not in set_aside]
+    alarmed = [at for at in present if faults[at] is not None or names[at] in repeating]
+    if len(present) > 1 and alarmed == present:
         yield Caution("alarm", None, ALL_ALIKE.format("every model") + CHECK_SETUP)
     elif stop_on == "any" and (
         raised := [names[at] for at in alarmed if (names[at], faults[at]) in examples or names[at] in repeating]
@@ -375,23 +377,25 @@ def alarm_cautions(
 
 def _repeating_models(events: Sequence[Event]) -> set[str]:
     """Models with an alarm that their answers repeat, unless these answers were discarded since."""
-    found: set[str] = set()
+    models: set[str] = set()
     for event in events:
         if isinstance(event, AlarmRaised) and event.fault == AnswerFault.REPEATED:
-            found.add(event.model)
+            models.add(event.model)
         elif isinstance(event, AnswersLost) and event.discarded:
-            found.discard(event.model)
-    return found
+            models.discard(event.model)
+    return models
 
 
 def is_alarmed(decisions: Mapping[str, object], cautions: Iterable[Caution]) -> bool:
     """Whether implausible answers end the run, as `on_alarm` has it: then no verdict stands."""
-    return setting(decisions, "stopping", "on_alarm") != "never" and any(one.kind == "alarm" for one in cautions)
+    return setting(decisions, "stopping", "on_alarm") != "never" and any(
+        caution.kind == "alarm" for caution in cautions
+    )
 
 
 def alarm_in_words(cautions: Iterable[Caution]) -> str:
-    """Whose answers are implausible, where that ends the run."""
-    return next(one.text.removesuffix(CHECK_SETUP) for one in cautions if one.kind == "alarm")
+    """Text of the alarm that ends the run, without the advice."""
+    return next(caution.text.removesuffix(CHECK_SETUP) for caution in cautions if caution.kind == "alarm")
 
 
 def reversal_cautions(pairs: Sequence[tuple[str, str | None]], decisions: Mapping[str, object]) -> Iterator[Caution]:
@@ -403,26 +407,28 @@ def reversal_cautions(pairs: Sequence[tuple[str, str | None]], decisions: Mappin
 
 
 def unknown_cautions(
-    names: Sequence[str], usages: Sequence[TrialUsage], found: Iterable[ModelResult], scale: Scale
+    names: Sequence[str], usages: Sequence[TrialUsage], results: Iterable[ModelResult], scale: Scale
 ) -> Iterator[Caution]:
     """Warn of time-outs and ungraded answers, with their largest effect on each score."""
-    for row in sorted(found, key=lambda row: row.model):
+    for row in sorted(results, key=lambda row: row.model):
         usage = usages[row.model]
         late, failed = usage.signals["timed_out"], usage.signals["unanswered"]
         ungraded = usage.ungraded - failed
-        told = [f"{late} timed out at every attempt"] if late else []
-        told += [f"{failed} never came because the server fails these requests every time"] if failed else []
-        told += [f"{ungraded} could not be graded"] if ungraded else []
-        if not told:
+        parts = [f"{late} timed out at every attempt"] if late else []
+        parts += [f"{failed} never came because the server fails these requests every time"] if failed else []
+        parts += [f"{ungraded} could not be graded"] if ungraded else []
+        if not parts:
             continue
-        told += [f"{row.cut} were cut off"] if row.cut else []
+        parts += [f"{row.cut} were cut off"] if row.cut else []
         moved = ", and count in no score"
         if row.highest > row.lowest:
             ends = scale.width(row.lowest), scale.width(row.highest)
             moved = f"; the score would be {ends[0]} if all of them were wrong, {ends[1]} if right"
-        mend = ". No comparison is called that their grades could reverse" if usage.ungraded or row.cut else ""
-        mend += ". `adaptive-eval regrade` tries to grade them again" if ungraded else ""
-        yield Caution("unknown", names[row.model], f"of {usage.trials} answers {' and '.join(told)}{moved}{mend}")
+        consequences = ". No comparison is called that their grades could reverse" if usage.ungraded or row.cut else ""
+        consequences += ". `adaptive-eval regrade` tries to grade them again" if ungraded else ""
+        yield Caution(
+            "unknown", names[row.model], f"of {usage.trials} answers {' and '.join(parts)}{moved}{consequences}"
+        )
 
 
 def repeat_cautions(
@@ -436,14 +442,14 @@ def repeat_cautions(
 
 
 def signal_cautions(
-    names: Sequence[str], usages: Sequence[TrialUsage], found: Iterable[ModelResult], scale: Scale
+    names: Sequence[str], usages: Sequence[TrialUsage], results: Iterable[ModelResult], scale: Scale
 ) -> Iterator[Caution]:
     """Warn of frequent signals of each model's answers: truncated, empty, refused ..."""
-    rows = {row.model: row for row in found}
+    rows = {row.model: row for row in results}
     for model, (name, usage) in enumerate(zip(names, usages, strict=True)):
         for kind in REPORTED_KINDS:
-            told = usage.signals["reasoning_only"] if kind is AnswerKind.EMPTY else 0  # has its own warning
-            share = (usage.signals[kind.signal] - told) / max(usage.trials, 1)
+            excluded = usage.signals["reasoning_only"] if kind is AnswerKind.EMPTY else 0  # has its own warning
+            share = (usage.signals[kind.signal] - excluded) / max(usage.trials, 1)
             if share < MIN_REPORTED_SHARE:
                 continue
             text = f"{share:.1%} of its answers {PHRASES[kind]}{_MORE.get(kind, '')}"

@@ -137,8 +137,8 @@ def promise_line(results: Results) -> str | None:
     decisions = {**results.decisions, "judged_by": None} if corrected >= scored else results.decisions
     promise = promise_in_short(decisions)
     if promise and corrected:
-        some = "" if corrected >= scored else f" of {several(len(corrected), 'model')}"
-        promise += f"; for scores{some} as corrected by labels"
+        scope = "" if corrected >= scored else f" of {several(len(corrected), 'model')}"
+        promise += f"; for scores{scope} as corrected by labels"
     redecided = any(warning.kind == REDECIDED for warning in results.warnings)
     return f"{promise}; it does not cover settings that were changed after looks" if promise and redecided else promise
 
@@ -150,7 +150,7 @@ def judged_by(decisions: Mapping[str, object]) -> str | None:
 
 
 def grader_errors_note(judge: str) -> str:
-    """Say that the promise leaves out a judge's errors, and how to correct for them."""
+    """State that the promise leaves out a judge's errors, and how to correct for them."""
     return (
         f"The promise takes every grade as right. Errors of the {judge} come on top: if it errs more with one model "
         "than with another, the order can be wrong however many answers there are. Label some answers of each model "
@@ -160,7 +160,7 @@ def grader_errors_note(judge: str) -> str:
 
 def _benchmark_gates(config: RunConfig) -> dict[str, float]:
     """Delta of each benchmark that has its own gate."""
-    return {one.name: one.gate for one in config.benchmarks if one.gate is not None}
+    return {benchmark.name: benchmark.gate for benchmark in config.benchmarks if benchmark.gate is not None}
 
 
 def _gate(baseline: str, delta: float, scale: Scale) -> str:
@@ -173,9 +173,9 @@ def _gate(baseline: str, delta: float, scale: Scale) -> str:
 def _objective(config: RunConfig, says: str) -> str:
     objective = config.objective
     if objective.gated_by is not None:
-        said, scale = _gate(objective.gated_by, config.stopping.delta, _scale(config)), _scale(config)
+        text, scale = _gate(objective.gated_by, config.stopping.delta, _scale(config)), _scale(config)
         parts = [f"{name} ({scale.points(delta)})" for name, delta in _benchmark_gates(config).items()]
-        return said + f" The same on {' and on '.join(parts)}: a model passes all of it, or fails." if parts else said
+        return text + f" The same on {' and on '.join(parts)}: a model passes all of it, or fails." if parts else text
     entry = OBJECTIVES.get(str(objective.kind))
     if entry is None:
         return f"Which scores and pairs matter is said by the plug-in {objective.kind}.{_plug_in_quote(says)}"
@@ -186,24 +186,24 @@ def _rule(config: RunConfig, *, brings_its_own: bool) -> str:
     rule = deciding_rule(config.stated())
     gives_up = rule is not None and _gives_up(config, rule)
     if brings_its_own:
-        said = f"It is judged by the rule that the plug-in {config.objective.kind} brings itself."
+        text = f"It is judged by the rule that the plug-in {config.objective.kind} brings itself."
     elif rule is None:
-        said = f"A comparison is called by the plug-in {config.stopping.rule}."
+        text = f"A comparison is called by the plug-in {config.stopping.rule}."
     else:
-        said = AT_ANY_LOOKS if rule.gives_up and not gives_up else rule.description
+        text = AT_ANY_LOOKS if rule.gives_up and not gives_up else rule.description
         within = _scale(config).points(config.stopping.delta)
-        said = said.format(**_option_texts(rule, config.stopping.options), horizon=_horizon(config), delta=within)
+        text = text.format(**_option_texts(rule, config.stopping.options), horizon=_horizon(config), delta=within)
         if rule.gives_up and config.trials.seeds == "coupled":
-            said += " For models that are compared trial by trial the power of t is -1/20, and c another."
+            text += " For models that are compared trial by trial the power of t is -1/20, and c another."
     entry = OBJECTIVES.get(str(config.objective.kind))
     if entry is not None and entry.own_rule is not None:  # it knows neither ties nor the trials needed for a call
-        return said
+        return text
     if (rule is None or rule.latching) and not gives_up:
-        said += " It is given up as out of reach when the trials that are left would hardly decide it."
+        text += " It is given up as out of reach when the trials that are left would hardly decide it."
     if config.stopping.delta and not config.objective.gate and not (rule is not None and rule.lenient):
         within = _scale(config).points(config.stopping.delta)
-        said += f" Two scores are certified as tied when they lie within {within} of each other."
-    return said
+        text += f" Two scores are certified as tied when they lie within {within} of each other."
+    return text
 
 
 def _horizon(config: RunConfig) -> str:
@@ -245,8 +245,8 @@ def _promise(config: RunConfig, plug_ins: Mapping[str, str]) -> str:
     if rule is None or OWN_RULE in plug_ins:
         key, name = (OWN_RULE, config.objective.kind) if OWN_RULE in plug_ins else ("stopping.rule", stopping.rule)
         whose = ", shared among all comparisons" if together else ""
-        told = _plug_in_quote(plug_ins.get(key, ""))
-        return f"That of the plug-in {name}, not one of adaptive-eval's own{whose}.{told}"
+        quote = _plug_in_quote(plug_ins.get(key, ""))
+        return f"That of the plug-in {name}, not one of adaptive-eval's own{whose}.{quote}"
     if config.objective.gate and rule.correctable:
         whose = "For all models together" if together else "For each model"
         whose += " and all its gates together" if _benchmark_gates(config) else ""
@@ -267,16 +267,16 @@ def _allocation(config: RunConfig, began_at: int) -> str:
     if entry is WEIGHTED and trials.draw is not None:
         entry = UNRESOLVED_PAIRS  # a question has one trial
     if entry is None:
-        said = f"Trials are allocated by the plug-in {policy}"
+        text = f"Trials are allocated by the plug-in {policy}"
     else:
-        said = entry.description.format(**_option_texts(entry, trials.options))
+        text = entry.description.format(**_option_texts(entry, trials.options))
     if trials.draw is not None:
-        return f"{said}: one trial of each in an order of chance, with a look after every {trials.draw}."
+        return f"{text}: one trial of each in an order of chance, with a look after every {trials.draw}."
     first = opening_trials(trials.model_copy(update={"max": began_at}), batched=config.batched)
     pace = pace_in_words(config)
     fewer = f" ({trials.min} if the budget does not pay for twice as many)" if first > trials.min else ""
     return (
-        f"{said}: {first} trials a question before the first look{fewer}, {trials.max} on average at most. Pace {pace}."
+        f"{text}: {first} trials a question before the first look{fewer}, {trials.max} on average at most. Pace {pace}."
     )
 
 
@@ -360,6 +360,10 @@ def cost_to_go_on(results: Results) -> str | None:
         return None
     if more < 0.5:  # open pairs are past their estimate, and how long they stay open is chance
         return "going on takes another round of answers at least"
-    known = {"tokens": (cost.tokens, "{:,.0f} tokens"), "usd": (cost.usd, "${:,.2f}")}
-    each = [said.format(used / cost.trials * more) for used, said in known.values() if used and cost.trials]
-    return f"going on takes about {several(round(more), 'more answer')}" + (f" ({', '.join(each)})" if each else "")
+    amounts = {"tokens": (cost.tokens, "{:,.0f} tokens"), "usd": (cost.usd, "${:,.2f}")}
+    estimates = [
+        template.format(used / cost.trials * more) for used, template in amounts.values() if used and cost.trials
+    ]
+    return f"going on takes about {several(round(more), 'more answer')}" + (
+        f" ({', '.join(estimates)})" if estimates else ""
+    )

@@ -43,7 +43,7 @@ from adaptive_eval.running.earlier import (
     PriorOutcomes,
     Recorded,
     imported_cells,
-    known_before,
+    make_prior_knowledge,
     stored_cells,
     stored_outcomes,
     stored_prior,
@@ -62,7 +62,7 @@ class StartingPoint(NamedTuple):
 
 
 def load_starting_point(prepared: PreparedRun, directory: Path, *, grader_chosen: bool = False) -> StartingPoint:
-    """Load what a run begins with, or goes on with, in `directory`; nothing is written.
+    """Load the starting point of a new or resumed run in `directory`; nothing is written.
 
     Raises `RunChanged` if stored trials would mean something else; with `grader_chosen` their grader may differ. Raises
     `ConfigError` if settings contradict what the run has done (`report.changes`), or if outcomes or thresholds that it
@@ -78,23 +78,25 @@ def load_starting_point(prepared: PreparedRun, directory: Path, *, grader_chosen
             require_compatible(with_pace(stored_config(reader.header())), prepared.config, reader, reader.log.spent())
             imported = imported_cells(prepared.roster, reader)
             first, capped = first_cells(prepared.config, prepared.roster, reader, events), has_capped_opening(reader)
-    kept = kept_thresholds(prepared.config.rubric, events)
-    thresholds = thresholds_from_run(prepared.config.rubric) if kept is None else None
-    prepared = replace(prepared, rubric=open_rubric(prepared.config.rubric, thresholds_from_event(kept or thresholds)))
+    stored_thresholds = kept_thresholds(prepared.config.rubric, events)
+    thresholds = thresholds_from_run(prepared.config.rubric) if stored_thresholds is None else None
+    prepared = replace(
+        prepared, rubric=open_rubric(prepared.config.rubric, thresholds_from_event(stored_thresholds or thresholds))
+    )
     recorded = stored_outcomes(prepared.config, events)
-    taken = take_outcomes(prepared, directory, recorded)
-    recorded = {**recorded, **{event.model: event for event in taken}}
+    new_outcomes = take_outcomes(prepared, directory, recorded)
+    recorded = {**recorded, **{event.model: event for event in new_outcomes}}
     section, prior_event = prepared.config.prior, None
     prior = stored_prior(section, events)
     if section is not None and (prior is None or not prior.covers(prepared.models)):
         prior_event = take_prior(section, prepared, directory, prior)
         prior = PriorOutcomes(prior_event.run, prior_event.outcomes)
     if prior is not None or recorded or first is not None or capped is not None:
-        known = known_before(prepared.config, prepared.roster, imported, prior, recorded)
+        prior_knowledge = make_prior_knowledge(prepared.config, prepared.roster, imported, prior, recorded)
         facts = RunFacts(first, None, capped)
-        plan = make_plan(prepared.config, prepared.questions, prepared.plan.bench.worst_cost, facts, known)
+        plan = make_plan(prepared.config, prepared.questions, prepared.plan.bench.worst_cost, facts, prior_knowledge)
         prepared = replace(prepared, plan=plan)
-    pending: list[PriorTaken | ThresholdsFrozen | OutcomesRecorded | None] = [prior_event, thresholds, *taken]
+    pending: list[PriorTaken | ThresholdsFrozen | OutcomesRecorded | None] = [prior_event, thresholds, *new_outcomes]
     return StartingPoint(prepared, trials, [event for event in pending if event is not None])
 
 
@@ -110,17 +112,17 @@ def stored_plan(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) 
             "begins: adaptive-eval run"
         )
     prior = stored_prior(config.prior, events)
-    known = known_before(config, roster, imported_cells(roster, reader), prior, recorded)
+    prior_knowledge = make_prior_knowledge(config, roster, imported_cells(roster, reader), prior, recorded)
     facts = RunFacts(first_cells(config, roster, reader, events), None, has_capped_opening(reader))
-    return make_plan(config, setup.questions, stored_worst_costs(setup, events), facts, known)
+    return make_plan(config, setup.questions, stored_worst_costs(setup, events), facts, prior_knowledge)
 
 
 def stored_worst_costs(setup: StoredSetup, events: Sequence[Event]) -> tuple[Cost, ...]:
     """The most that one trial of each model of a stored run may cost."""
-    config, known = setup.config, dict[str, int]()
+    config, prompt_lengths = setup.config, dict[str, int]()
     for start in events_of_kind(events, RunBegun):
-        known |= start.longest_prompts or {}
-    sizes = tuple(known.get(model.name, 0) for model in config.models)
+        prompt_lengths |= start.longest_prompts or {}
+    sizes = tuple(prompt_lengths.get(model.name, 0) for model in config.models)
     if not all(sizes) and (config.budget.tokens is not None or config.budget.usd is not None):
         sizes = longest_prompts(render_prompts(config, setup.questions))
     return worst_costs(config, setup.questions, sizes)
@@ -179,10 +181,10 @@ def _require_room(config: RunConfig, first: Cells) -> None:
     """Raise `ConfigError` if the run begins with more trials than `trials.max`."""
     trials = config.trials
     needed = np.maximum(first, trials.min).mean(axis=1)
-    most = int(needed.argmax())
-    if needed[most] > trials.max:
-        held = f"{first[most].mean():.4g} trials per question of {config.models[most].name}"
+    model = int(needed.argmax())
+    if needed[model] > trials.max:
+        held = f"{first[model].mean():.4g} trials per question of {config.models[model].name}"
         raise ConfigError(
-            f"trials.max must be at least {int(np.ceil(needed[most]))}, since the run begins with {held} and "
+            f"trials.max must be at least {int(np.ceil(needed[model]))}, since the run begins with {held} and "
             f"trials.min is {trials.min}, but got {trials.max}; raise it"
         )

@@ -47,14 +47,14 @@ class PriorOutcomes:
         return self.outcomes.keys() >= set(models)
 
     def counts(
-        self, models: Sequence[str], questions: Sequence[str], most: NDArray[np.integer], categories: int
+        self, models: Sequence[str], questions: Sequence[str], limits: NDArray[np.integer], categories: int
     ) -> CountArray:
-        """R0 as counts (L, M, K), with at most `most` (L, M) outcomes of each question."""
-        counts = np.zeros((*most.shape, categories), dtype=np.int64)
+        """R0 as counts (L, M, K), with at most `limits` (L, M) outcomes of each question."""
+        counts = np.zeros((*limits.shape, categories), dtype=np.int64)
         for model, name in enumerate(models):
-            taken = self.outcomes.get(name, {})
+            by_question = self.outcomes.get(name, {})
             for question, key in enumerate(questions):
-                outcomes = list(taken.get(key, ()))[: most[model, question]]
+                outcomes = list(by_question.get(key, ()))[: limits[model, question]]
                 counts[model, question] = np.bincount(outcomes, minlength=categories)
         return counts
 
@@ -63,8 +63,10 @@ def stored_prior(section: PriorConfig | None, events: Sequence[Event]) -> PriorO
     """Outcomes that a run has stored for this section; None if there are none."""
     if section is None:
         return None
-    taken = [event for event in events_of_kind(events, PriorTaken) if event.section == section.model_dump(mode="json")]
-    return PriorOutcomes(taken[-1].run, taken[-1].outcomes) if taken else None
+    matching = [
+        event for event in events_of_kind(events, PriorTaken) if event.section == section.model_dump(mode="json")
+    ]
+    return PriorOutcomes(matching[-1].run, matching[-1].outcomes) if matching else None
 
 
 Recorded = Mapping[str, OutcomesRecorded]
@@ -97,16 +99,16 @@ def outcomes_digest(
     meaning: Json,
 ) -> str:
     """Digest of outcomes and their meaning."""
-    some = [] if unsure is None else [unsure]
-    whole = orjson.dumps([counts, ungraded, *some, meaning], option=orjson.OPT_SORT_KEYS)
-    return blake2b(whole, digest_size=16).hexdigest()
+    optional = [] if unsure is None else [unsure]
+    data = orjson.dumps([counts, ungraded, *optional, meaning], option=orjson.OPT_SORT_KEYS)
+    return blake2b(data, digest_size=16).hexdigest()
 
 
 Cells = NDArray[np.int32]
 """Trials (L, M) of models and questions."""
 
 
-def known_before(
+def make_prior_knowledge(
     config: RunConfig, roster: Roster, imported: Cells | None, prior: PriorOutcomes | None, recorded: Recorded
 ) -> PriorKnowledge:
     """All outcomes of recorded models, or else R0: per question no more than was imported or the first round asks."""
@@ -115,9 +117,9 @@ def known_before(
         return recorded_counts(recorded, roster, categories)
     if prior is None:
         return PriorKnowledge()
-    there = np.zeros((len(roster.models), len(roster.questions)), np.int32) if imported is None else imported
-    most = np.maximum(there, config.trials.min)
-    counts = prior.counts(tuple(roster.models), tuple(roster.questions), most, categories)
+    imported_counts = np.zeros((len(roster.models), len(roster.questions)), np.int32) if imported is None else imported
+    limits = np.maximum(imported_counts, config.trials.min)
+    counts = prior.counts(tuple(roster.models), tuple(roster.questions), limits, categories)
     return PriorKnowledge(counts)
 
 

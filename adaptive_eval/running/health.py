@@ -46,35 +46,35 @@ async def check_endpoints(config: RunConfig) -> dict[str, Health]:
                 _check_running(context),
                 *(_check_launched(host, asked) for host in context.servers.hosts if isinstance(host, Host)),
             )
-        found = {number: health for group in groups for number, health in group.items()}
-        well = all(health.ok for health in found.values())
+        results = {number: health for group in groups for number, health in group.items()}
+        well = all(health.ok for health in results.values())
     finally:
         _remove_logs(logs, well)
-    return {model.name: found[number] for number, model in enumerate(config.models)}
+    return {model.name: results[number] for number, model in enumerate(config.models)}
 
 
 def _ignore(*_: object) -> Any:
-    """Nothing is asked of the models."""
+    """Ignore an event: no model is asked anything."""
 
 
 async def check_graders(config: RunConfig) -> dict[str, Health]:
     """The health of the servers that are asked for grades: a judge's, those of everyone on a panel, a verifier's."""
     keys = read_environment(config.folder)
     seats: dict[str, AskedGrader] = {}
-    for benchmark, one in graders_that_ask(config.grader).items():
-        whose = f"the {one.kind} of {benchmark}" if benchmark else f"the {one.kind}"
-        for place, seat in enumerate(one.seats, start=1):
-            seats[whose if len(one.seats) == 1 else f"{whose} {place}"] = seat
+    for benchmark, grader in graders_that_ask(config.grader).items():
+        whose = f"the {grader.kind} of {benchmark}" if benchmark else f"the {grader.kind}"
+        for place, seat in enumerate(grader.seats, start=1):
+            seats[whose if len(grader.seats) == 1 else f"{whose} {place}"] = seat
     endpoints = [
         open_endpoint(seat.host, seat.sampling, seat.concurrency, keys=keys, folder=config.folder)
         for seat in seats.values()
     ]
     try:
-        found = await asyncio.gather(*(endpoint.check() for endpoint in endpoints))
+        results = await asyncio.gather(*(endpoint.check() for endpoint in endpoints))
     finally:
         for endpoint in endpoints:
             await endpoint.close()
-    return dict(zip(seats, found, strict=True))
+    return dict(zip(seats, results, strict=True))
 
 
 async def check_without_starting(config: RunConfig, *, on_cluster: bool = False) -> dict[str, Health]:
@@ -82,26 +82,26 @@ async def check_without_starting(config: RunConfig, *, on_cluster: bool = False)
     its program exists; on a cluster that is checked when it is started."""
     launched = _cluster_launch_health(config) if on_cluster else _local_launch_health(config)
     others = tuple(model for model in config.asked if model.name not in launched)
-    found = await check_endpoints(config.model_copy(update={"models": others}))
-    found |= launched
-    return {model.name: found[model.name] for model in config.asked}
+    results = await check_endpoints(config.model_copy(update={"models": others}))
+    results |= launched
+    return {model.name: results[model.name] for model in config.asked}
 
 
 def _cluster_launch_health(config: RunConfig) -> dict[str, Health]:
-    found = {}
+    results = {}
     for group in config.serving_groups:
         for number in group.models:
             model, launch = config.models[number], config.launched[number]
             place = "a shared site" if group.places else several(launch.sites, "site")
             detail = f"would be started on the cluster: {shlex.join(server_command(launch, model.model))}"
-            found[model.name] = Health((ReplicaHealth(place, True, detail),))
-    return found
+            results[model.name] = Health((ReplicaHealth(place, True, detail),))
+    return results
 
 
 def _local_launch_health(config: RunConfig) -> dict[str, Health]:
     require_no_cluster(config)
     missing = dict(missing_programs(config, read_environment(config.folder)))
-    found = {}
+    results = {}
     for number, launch in config.launched.items():
         model = config.models[number]
         (places,) = (group.places for group in config.serving_groups if number in group.models)
@@ -110,8 +110,8 @@ def _local_launch_health(config: RunConfig) -> dict[str, Health]:
         when = "" if holder is None else f" when {holder} has ended"
         would = f"would be started{when}: {shlex.join(server_command(launch, model.model))}"
         detail = missing.get(model.name, would)
-        found[model.name] = Health((ReplicaHealth(place, model.name not in missing, detail),))
-    return found
+        results[model.name] = Health((ReplicaHealth(place, model.name not in missing, detail),))
+    return results
 
 
 def _remove_logs(logs: Path, well: bool) -> None:
@@ -129,9 +129,11 @@ async def _check_running(context: SupplyContext) -> dict[int, Health]:
     }
     for endpoint in endpoints.values():
         context.stack.push_async_callback(endpoint.close)
-    found = dict(zip(endpoints, await asyncio.gather(*(one.check() for one in endpoints.values())), strict=True))
+    results = dict(
+        zip(endpoints, await asyncio.gather(*(endpoint.check() for endpoint in endpoints.values())), strict=True)
+    )
     return {
-        number: found.get(number, Health(()))
+        number: results.get(number, Health(()))
         for number, model in enumerate(context.config.models)
         if model.launch is None
     }
@@ -139,15 +141,15 @@ async def _check_running(context: SupplyContext) -> dict[int, Health]:
 
 async def _check_launched(host: Host, asked: set[int]) -> dict[int, Health]:
     """Start, ask and stop one server after the other; those of a pool only at one of its places."""
-    found = {}
+    results = {}
     for number, server in host.servers.items():
         if number in asked:
             continue
         asked.add(number)
         try:
             await host.load(number, lambda event: None)
-            found[number] = await ServedEndpoint([server.served]).check()
+            results[number] = await ServedEndpoint([server.served]).check()
         except LaunchFailed as error:
-            found[number] = Health((ReplicaHealth(server.spec.root, False, str(error)),))
+            results[number] = Health((ReplicaHealth(server.spec.root, False, str(error)),))
     await host.unload()
-    return found
+    return results

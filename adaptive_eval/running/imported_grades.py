@@ -19,12 +19,12 @@ from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.write import RunStore
 
 
-def adopt_grader(prepared: PreparedRun, directory: Path, found: Agreement) -> None:
+def adopt_grader(prepared: PreparedRun, directory: Path, comparison: Agreement) -> None:
     """Make the configuration's grader that of the stored run."""
     with closing(RunStore.attach(directory)) as store:
         stored = store.reader.header()
         header = _with_grader(stored, prepared.header)
-        chosen = note_of(GraderChosen(found.grader, found.compared), {})
+        chosen = note_of(GraderChosen(comparison.grader, comparison.compared), {})
         changes = [*differences(stored.configuration, header.configuration)]
         store.regrade(lambda seq, trial: None, [chosen], header, changes)
 
@@ -40,17 +40,17 @@ async def require_agreement(prepared: PreparedRun, directory: Path) -> Agreement
         sample, events = _sample(reader, header, prepared.config.grader), reader.events()
     config = prepared.config
     rubric = kept_rubric(stored_config(header).rubric, events)
-    found = await agreement(config.grader, rubric, sample, config.folder, config.keys)
-    if not found.all_agree or not sample:
-        summary = found.summary if sample else "no stored answer has a text that could be graded again"
+    comparison = await agreement(config.grader, rubric, sample, config.folder, config.keys)
+    if not comparison.all_agree or not sample:
+        summary = comparison.summary if sample else "no stored answer has a text that could be graded again"
         head = f"the grades in {directory} are those of its logs, and new answers may be graded otherwise: {summary}"
-        examples = [f"  {one}" for one in found.examples]
+        examples = [f"  {example}" for example in comparison.examples]
         hint = (
             "Choose a grader that gives these grades, or have all stored answers graded by this one: "
             f"adaptive-eval regrade {directory} --config CONFIG"
         )
         raise RunChanged("\n".join([head, *examples, hint]))
-    return found
+    return comparison
 
 
 def _sample(reader: RunReader, header: RunHeader, grader: GraderOptions) -> list[GradedAnswer]:

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-MOST_REQUESTS = 2
-"""The next one acts as it does in any program."""
+MAX_REQUESTS = 2
+"""Requests that the run handles; the next one acts as in any program."""
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopSource(Protocol):
     """Source of requests to stop: the first waits for what is in flight, the second stops at once."""
 
-    def hear(self, handle: Callable[[], None]) -> None:
-        """Call this at each of them from now on."""
+    def listen(self, handle: Callable[[], None]) -> None:
+        """Call `handle` at each request from now on."""
 
     def __enter__(self) -> "StopSource": ...
 
@@ -23,13 +23,13 @@ class StopSource(Protocol):
 
 
 class Interrupts(AbstractContextManager["Interrupts"]):
-    """Hears them in the loop from `hear` to the end of the context."""
+    """Receives signals in the event loop, from `listen` to the end of the context."""
 
     def __init__(self) -> None:
-        self._left = MOST_REQUESTS
+        self._left = MAX_REQUESTS
 
-    def hear(self, handle: Callable[[], None]) -> None:
-        """Call this at each of them from now on."""
+    def listen(self, handle: Callable[[], None]) -> None:
+        """Call `handle` at each request from now on."""
 
         def handle_signal() -> None:
             self._left -= 1

@@ -42,11 +42,11 @@ class LiveStatus:
         self._launched = frozenset(config.launched)
         self.events: list[Event] = reader.events()
         """All events of the run."""
-        self._heard, self._sites = 0, SiteBook()
+        self._applied_events, self._sites = 0, SiteBook()
         servers = self._servers()
         rows = costs_beside(reader, self._roster, servers, self.events)
         self._removed = [row for row in rows if row.what in ("left", "baseline")]
-        self._before = reader.trial_count(), sum(one.tokens for one in reader.sums())
+        self._before = reader.trial_count(), sum(row.tokens for row in reader.sums())
         self.machine: Machine | None = None
         self.reporter: Reporter | None = None
         self.supplies: Mapping[int, Supply] = {}
@@ -57,7 +57,7 @@ class LiveStatus:
     def on_look(self, look: LookTaken) -> None:
         """Show a look."""
         looks: Sequence[Look] = () if self.machine is None else self.machine.controller.looks
-        self._watcher.looked([one for one in looks if one.index == look.number])
+        self._watcher.looked([candidate for candidate in looks if candidate.index == look.number])
 
     def on_note(self, note: Note) -> None:
         """Keep and show an event."""
@@ -83,13 +83,15 @@ class LiveStatus:
         """The status now."""
         machine, elapsed = self.machine, self._clock.elapsed()
         models = tuple(self._models_traffic())
-        trials, tokens = sum(one.trials for one in models), sum(one.tokens for one in models)
+        trials, tokens = sum(model.trials for model in models), sum(model.tokens for model in models)
         usage = NO_COST._replace(
-            tokens=tokens, usd=sum(one.usd for one in models), gpu_seconds=sum(one.gpu_seconds for one in models)
+            tokens=tokens,
+            usd=sum(model.usd for model in models),
+            gpu_seconds=sum(model.gpu_seconds for model in models),
         )
         servers = self._servers()
         beside = other_costs(self._removed, self._roster, servers.counted, self.events)
-        counted = counted_gpu_seconds(servers, [one.gpu_seconds for one in models], beside)
+        counted = counted_gpu_seconds(servers, [model.gpu_seconds for model in models], beside)
         latest = None if self.reporter is None else self.reporter.latest
         return Status(
             looks=0 if machine is None else len(machine.controller.looks),
@@ -118,11 +120,11 @@ class LiveStatus:
 
     def _traffic(self) -> CurrentTraffic:
         stats = [self._stats(number) for number in self._numbers]
-        replicas = [replica for one in stats for replica in one.replicas]
+        replicas = [replica for model_stats in stats for replica in model_stats.replicas]
         return CurrentTraffic(
             in_flight=0 if self.machine is None else sum(self.machine.in_flight.values()),
-            retries=sum(one.retries for one in stats),
-            errors=sum(sum(one.errors.values()) for one in stats),
+            retries=sum(model_stats.retries for model_stats in stats),
+            errors=sum(sum(model_stats.errors.values()) for model_stats in stats),
             healthy_replicas=sum(replica.healthy for replica in replicas),
             replicas=len(replicas),
         )
@@ -166,7 +168,7 @@ class LiveStatus:
 
     def _site_rows(self) -> tuple[SiteRow, ...]:
         now = time.time()
-        for event in self.events[self._heard :]:
-            self._sites.hear(event, now)
-        self._heard = len(self.events)
+        for event in self.events[self._applied_events :]:
+            self._sites.on_event(event, now)
+        self._applied_events = len(self.events)
         return self._sites.rows

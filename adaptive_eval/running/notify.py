@@ -14,10 +14,10 @@ TIMEOUT_SECONDS = 30.0
 
 
 def end_line(name: str, ended: Ended) -> str:
-    """How a run has ended, and its first finding."""
+    """One line about the end of a run, with its first finding."""
     status = replace(ended.status, results=ended.results)  # with answers that were asked ahead
-    found = f" {status.finding[0]}" if status.finding and not status.gate else ""
-    return first_line(f"{name}: {ended.why.rstrip('.')}.{found}")
+    finding = f" {status.finding[0]}" if status.finding and not status.gate else ""
+    return first_line(f"{name}: {ended.why.rstrip('.')}.{finding}")
 
 
 def error_line(name: str, error: Exception) -> str:

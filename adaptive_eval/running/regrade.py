@@ -57,7 +57,7 @@ from adaptive_eval.running.settings_of_run import replay_stored
 from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.write import RunStore
 
-AT_A_TIME = 64
+CHUNK = 64
 """Answers that are graded at once: a bound for the memory that their texts take."""
 GRADING = ("grader", "rubric")
 """The part of a run's meaning that grading anew may change, besides the questions' answer keys."""
@@ -108,7 +108,7 @@ async def regrade(
 
 
 class _Regrading:
-    """What a regrade goes by: a stored run, and the configuration by which its answers are graded."""
+    """Inputs of a regrade: a stored run, and the configuration by which its answers are graded."""
 
     def __init__(
         self, store: RunStore, config: RunConfig, questions: tuple[Question, ...], header: RunHeader | None
@@ -147,10 +147,10 @@ class _Regrading:
                 costs.require_room(self._reader.trial_count())
             await take_baseline(grading, self._store, lambda total: costs is None or costs.can_afford(total))
             answers = self._answers(grades)
-            while some := list(islice(answers, AT_A_TIME)):
+            while chunk := list(islice(answers, CHUNK)):
                 if costs is not None:
-                    costs.reserve(len(some))
-                graded = await self._grade_some(grading, some, costs)
+                    costs.reserve(len(chunk))
+                graded = await self._grade_chunk(grading, chunk, costs)
                 grades.new |= {grade.key: grade for grade in graded}
                 if costs is not None:
                     costs.settle(graded)
@@ -158,24 +158,24 @@ class _Regrading:
         grades.charges += [] if costs is None else [costs.taken_back()]
         return grades
 
-    async def _grade_some(self, grading: Grading, some: list[Trial], costs: RegradeCosts | None) -> list[Graded]:
-        each = (
+    async def _grade_chunk(self, grading: Grading, trials: list[Trial], costs: RegradeCosts | None) -> list[Graded]:
+        gradings = (
             grade_answer(
                 grading,
                 with_scores(trial, self._questions[trial.question], self._config.grader),
                 self._questions[trial.question],
                 None if costs is None else costs.retry_gate(trial.model),
             )
-            for trial in some
+            for trial in trials
         )
-        return await asyncio.gather(*each)
+        return await asyncio.gather(*gradings)
 
     def _answers(self, grades: "_Grades") -> Iterator[Trial]:
         """The stored answers that are to be graded; what verdicts on them have cost goes into the charges."""
         asked = verdicts_asked(self._store.reader)
         states = (JUDGING, DONE, UNGRADED) if self._header is not None else (JUDGING, UNGRADED)
-        wanted = ", ".join(f"'{state.value}'" for state in states)
-        for _, trial in self._store.reader.trials(f"state IN ({wanted})"):
+        state_list = ", ".join(f"'{state.value}'" for state in states)
+        for _, trial in self._store.reader.trials(f"state IN ({state_list})"):
             if self._header is None and trial.answer is not None and "unanswered" in trial.answer.signals:
                 continue
             if trial.verdict != NO_COST:
@@ -306,7 +306,7 @@ def _require_some_grade(grades: Iterable[Graded]) -> None:
 
 
 def judged_cells(machine: Machine) -> dict[tuple[int, int], int]:
-    """How many trials of each model and question are in complete rounds: they were chosen by the grades of before, so
+    """Number of trials of each model and question in complete rounds: they were chosen by the grades of before, so
     that the first look with new grades takes all of them. Empty before the first look, and if questions are drawn: then
     looks are taken in the usual order."""
     controller, roster = machine.controller, machine.setting.roster
@@ -346,10 +346,10 @@ def _require_own_grades(reader: RunReader) -> None:
             f"{reader.directory} has recorded models ({names}), whose outcomes were graded as the run is graded now; "
             f"regrade {', '.join(runs)}, and begin another run with what it says then (--fresh)"
         )
-    if taken := events_of_kind(events, PriorTaken):
+    if priors := events_of_kind(events, PriorTaken):
         raise StoreError(
-            f"{reader.directory} counts outcomes of {taken[-1].run} as R0, which were graded as the run is graded now; "
-            "begin another run with this configuration (--fresh)"
+            f"{reader.directory} counts outcomes of {priors[-1].run} as R0, which were graded as the run is graded "
+            "now; begin another run with this configuration (--fresh)"
         )
 
 

@@ -24,7 +24,7 @@ CAPS = {"tokens": "tokens", "usd": "USD", "gpu_seconds": "GPU seconds"}
 
 
 class RegradeCosts:
-    """What the verdicts of a regrade may cost under the caps, and have cost so far, which is charged in the store."""
+    """Costs of the verdicts of a regrade: what the caps allow, and what was paid so far and charged in the store."""
 
     def __init__(
         self, store: RunStore, verdict: Cost, vote: Cost, budget: Budget | None, *, beyond_caps: bool = False

@@ -38,7 +38,7 @@ from adaptive_eval.supplies.opening import SuppliedModel, open_supplies
 
 ANSWERS = 2
 """Answers of each model, to the first questions of each benchmark: one may be an exception."""
-LONGEST_WAIT = 600.0
+MAX_WAIT_SECONDS = 600.0
 """Seconds that an answer or its grade may take here; a run waits longer, for as many attempts as it may make."""
 
 
@@ -59,7 +59,7 @@ def keep_answers(prepared: PreparedRun, directory: Path, tried: Sequence[TriedAn
 
     Raises `StoreError` if the run could not begin there.
     """
-    trials = [one.trial for one in tried if one.trial is not None]
+    trials = [answer.trial for answer in tried if answer.trial is not None]
     folder = dry_run_folder(directory)
     if folder.exists():
         shutil.rmtree(folder)
@@ -135,7 +135,7 @@ async def try_answers(prepared: PreparedRun, models: Collection[str]) -> list[Tr
             *(_try(prepared, supplies[request.model], replies, request, grading, redactor) for request in requests)
         )
     logged = {model.name for model in direct.values() if model.inspect is not None}
-    return [one._replace(trial=None) if one.model in logged else one for one in tried]
+    return [answer._replace(trial=None) if answer.model in logged else answer for answer in tried]
 
 
 def _first_questions(prepared: PreparedRun) -> list[int]:
@@ -152,14 +152,14 @@ async def _try(
 ) -> TriedAnswer:
     name, question = prepared.models[request.model], prepared.questions[request.question]
     try:
-        async with asyncio.timeout(LONGEST_WAIT):
+        async with asyncio.timeout(MAX_WAIT_SECONDS):
             received = await replies.ask(supply, request)
     except EndpointError as error:
         redactor.error(error)
         return TriedAnswer(name, question, error, None)
     except TimeoutError:
         servers = ", ".join(replica.url for replica in supply.stats(request.model).replicas) or "its server"
-        late = f"{name} has not answered within {LONGEST_WAIT / 60:g} minutes at {servers}; a run may wait longer"
+        late = f"{name} has not answered within {MAX_WAIT_SECONDS / 60:g} minutes at {servers}; a run may wait longer"
         return TriedAnswer(name, question, EndpointError(late), None)
     answer = received.answer
     assert answer is not None
@@ -172,10 +172,10 @@ async def _try(
         answer=answer,
     )
     try:
-        async with asyncio.timeout(LONGEST_WAIT):
+        async with asyncio.timeout(MAX_WAIT_SECONDS):
             graded = await grade_answer(grading, trial, question, None)
     except TimeoutError:
-        late = f"its grade has not come within {LONGEST_WAIT / 60:g} minutes; a run may wait longer"
+        late = f"its grade has not come within {MAX_WAIT_SECONDS / 60:g} minutes; a run may wait longer"
         return TriedAnswer(name, question, answer, GraderError(late))
     state = UNGRADED if graded.category is None else DONE
     trial = trial._replace(state=state, category=graded.category, verdict=graded.cost, grade=graded.details)

@@ -47,16 +47,18 @@ def choose_run(
     if not stored and not typed:
         return ChosenRun(prepared, place, ())
     in_file = _FileValues(load)
-    kept = {key: one.value for key, one in stored.items() if key not in typed and in_file[key] == one.in_file}
-    remembered = tuple(f"{key}={value}" for key, value in kept.items())
+    remaining = {
+        key: override.value for key, override in stored.items() if key not in typed and in_file[key] == override.in_file
+    }
+    remembered = tuple(f"{key}={value}" for key, value in remaining.items())
     if remembered:
         prepared = prepare(load([*remembered, *overrides]))
-    holding = {key: Override(value, in_file[key]) for key, value in {**kept, **typed}.items()}
+    holding = {key: Override(value, in_file[key]) for key, value in {**remaining, **typed}.items()}
     return ChosenRun(replace(prepared, overrides=holding), place, remembered)
 
 
 def remembered_note(remembered: Sequence[str]) -> str:
-    """What is said of remembered settings."""
+    """A note to the user about remembered settings."""
     return (
         f"note: this run goes on with settings of an earlier start ({', '.join(remembered)}); change them with --set, "
         "or in the file"
@@ -90,7 +92,7 @@ class _FileValues:
             self._values = None
 
     def __getitem__(self, key: str) -> object:
-        found = self._values
+        value = self._values
         for part in key.split("."):
-            found = found.get(part) if isinstance(found, Mapping) else None
-        return found
+            value = value.get(part) if isinstance(value, Mapping) else None
+        return value

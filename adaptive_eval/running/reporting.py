@@ -41,7 +41,9 @@ def _make_report(store: RunStore) -> None:
     config, roster = setup.config, setup.roster
     setting = make_setting(config, tuple(roster.questions), stored_plan(setup, reader, events), log.models())
     stages = stages_of_run(reader, events, config, setting)
-    machine = replay(lambda whole: log.log(in_whole_commits=whole), stages, log.notes(), log.known_answers)
+    machine = replay(
+        lambda whole_commits: log.log(in_whole_commits=whole_commits), stages, log.notes(), log.known_answers
+    )
     # what the machine would do now is not done: only why the run has ended is wanted
     machine.handle(Tick(reader.elapsed, sum(time.gpu_seconds for time in reader.held_times().values())))
     machine.handle(Opened(last=store.last_seq))

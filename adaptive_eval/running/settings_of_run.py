@@ -44,10 +44,10 @@ def make_setting(config: RunConfig, questions: Sequence[str], plan: Plan, number
     return Setting(
         plan,
         tuple(models),
-        slots={number: one.slots for number, one in limits.items()},
-        samples={number: one.samples for number, one in limits.items()},
-        remembers=frozenset(number for number, one in limits.items() if one.remembers),
-        own_grades=frozenset(number for number, one in limits.items() if one.own_grades),
+        slots={number: limit.slots for number, limit in limits.items()},
+        samples={number: limit.samples for number, limit in limits.items()},
+        remembers=frozenset(number for number, limit in limits.items() if limit.remembers),
+        own_grades=frozenset(number for number, limit in limits.items() if limit.own_grades),
         benchmarks=[names.index(name) for name in benchmarks],
         questions=questions,
         alarms=AlarmSettings(
@@ -114,4 +114,4 @@ def replay_stored(log: LogReader, config: RunConfig, questions: Sequence[Questio
     keys = [question.id for question in questions]
     setting = make_setting(config, keys, stored_plan(setup, reader, events), log.models())
     stages = stages_of_run(reader, events, config, setting)
-    return replay(lambda whole: log.log(in_whole_commits=whole), stages, log.notes(), log.known_answers)
+    return replay(lambda whole_commits: log.log(in_whole_commits=whole_commits), stages, log.notes(), log.known_answers)

@@ -202,7 +202,7 @@ class _Start:
             driver.use(supplies)
             status.reporter, status.supplies, status.servers = reporter, supplies, context.servers
             stack.push_async_callback(driver.close)
-            interrupts.hear(partial(self._on_interrupt, driver, context.servers, patience))
+            interrupts.listen(partial(self._on_interrupt, driver, context.servers, patience))
             self._watcher.opened(prepared.config.name, prepared.models, status.take)
             try:
                 machine = await self._to_the_end(
@@ -315,7 +315,7 @@ def _write_unjudged(store: RunStore, status: LiveStatus, config: RunConfig) -> N
 
 
 def _require_alarm(directory: Path) -> None:
-    """Raise `ConfigError` unless an alarm about the run says since when to ask again."""
+    """Raise `ConfigError` unless an alarm of the run marks since when to ask again."""
     with RunReader.if_begun(directory) as reader:
         if reader is not None and alarms_to_ask_again(note for _, note in reader.log.notes()):
             return
@@ -379,14 +379,14 @@ def _note_fatal_error(store: RunStore, error: Exception) -> None:
     """
     kind = type(error).__name__
     text = str(error) if isinstance(error, AdaptiveEvalError) else f"an error that was not foreseen ({kind})"
-    here = store.directory  # "." has no name, and says nothing
-    reason = text.replace(str(here), here.name) if here.name else text
+    directory = store.directory  # "." has no name, and says nothing
+    reason = text.replace(str(directory), directory.name) if directory.name else text
     with suppress(StoreError):
         store.append(note_of(RunStopped(kind, reason, error_exit_code(error)), {}))
 
 
 def _about_start(prepared: PreparedRun) -> dict[str, object]:
-    """What the note of a start says."""
+    """Contents of the note of a start."""
     longest = dict(zip(prepared.models, longest_prompts(prepared.prompts), strict=True))
     begun = RunResumed(
         pid=os.getpid(),

@@ -32,7 +32,7 @@ from adaptive_eval.running.earlier import (
 )
 from adaptive_eval.store.database import has_tables
 
-MEND_PRIOR = "R0 needs outcomes of the same questions, asked with the same prompt"
+PRIOR_HINT = "R0 needs outcomes of the same questions, asked with the same prompt"
 
 
 @contextmanager
@@ -46,13 +46,15 @@ def _open_earlier(run: Path, directory: Path, what: str) -> Iterator[StoredRun]:
         yield earlier
 
 
-def take_prior(section: PriorConfig, prepared: PreparedRun, directory: Path, kept: PriorOutcomes | None) -> PriorTaken:
-    """Take R0 from the other run for the models that `kept` lacks; raises `ConfigError` if that is impossible."""
+def take_prior(
+    section: PriorConfig, prepared: PreparedRun, directory: Path, stored: PriorOutcomes | None
+) -> PriorTaken:
+    """Take R0 from the other run for the models that `stored` lacks; raises `ConfigError` if that is impossible."""
     with _open_earlier(section.run, directory, "prior") as earlier:
         sources = {name: section.models.get(name, name) for name in prepared.models}
         if problem := next(_prior_problems(section, prepared, earlier, sources), None):
             raise ConfigError(f"prior: {section.run} {problem}")
-        outcomes = _prior_outcomes(section, prepared, earlier, sources, {} if kept is None else kept.outcomes)
+        outcomes = _prior_outcomes(section, prepared, earlier, sources, {} if stored is None else stored.outcomes)
         changes = tuple(map(str, sampling_changes(prepared, earlier, sources)))
     return PriorTaken(section.model_dump(mode="json"), earlier.setup.config.name, outcomes, changes)
 
@@ -62,12 +64,12 @@ def _prior_outcomes(
     prepared: PreparedRun,
     earlier: StoredRun,
     sources: Mapping[str, str],
-    kept: Mapping[str, Outcomes],
+    stored: Mapping[str, Outcomes],
 ) -> Mapping[str, Outcomes]:
-    """Outcomes by model: the `kept` ones, and those of the other run for the other models."""
-    missing = {name: source for name, source in sources.items() if name not in kept}
+    """Outcomes by model: the `stored` ones, and those of the other run for the other models."""
+    missing = {name: source for name, source in sources.items() if name not in stored}
     first, depth = first_outcomes(earlier, set(missing.values())), prepared.config.trials.min
-    outcomes, questions = dict(kept), [question.id for question in prepared.questions]
+    outcomes, questions = dict(stored), [question.id for question in prepared.questions]
     for name, source in missing.items():
         by_question = first.get(source, {})
         outcomes[name] = {key: by_question[key][:depth] for key in questions if by_question.get(key)}
@@ -90,56 +92,60 @@ def _prior_problems(
             yield f"cannot serve {name!r}, which is not a model of this run; they are {', '.join(prepared.models)}"
         if source not in theirs:
             yield f"has no model {source!r}; its models are {', '.join(theirs)}"
-    there = earlier.setup.roster.questions
-    if not any(question.id in there for question in prepared.questions):
+    their_questions = earlier.setup.roster.questions
+    if not any(question.id in their_questions for question in prepared.questions):
         yield "has none of the questions of this run; they are matched by their ids"
-    yield from prompt_problems(prepared, earlier, sources, MEND_PRIOR)
+    yield from prompt_problems(prepared, earlier, sources, PRIOR_HINT)
     yield from grading_problems(prepared, earlier)
 
 
 def first_outcomes(earlier: StoredRun, models: Collection[str]) -> dict[str, dict[str, list[int]]]:
     """Categories of each model's trials before its first look, in order; incomplete models are left out."""
-    roster, least = earlier.setup.roster, earlier.setup.config.trials.min
+    roster, min_trials = earlier.setup.roster, earlier.setup.config.trials.min
     first = imported_cells(roster, earlier.reader)
     size = {
-        (model, question): least if first is None else int(first[roster.cell(model, question)])
+        (model, question): min_trials if first is None else int(first[roster.cell(model, question)])
         for model in roster.models
         for question in roster.questions
         if model in models
     }
-    found: dict[str, dict[str, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
+    outcomes: dict[str, dict[str, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
     for model, question, trial in earlier.reader.graded_trials():
         if trial.number < size.get((model, question), 0) and trial.category is not None:
-            found[model][question][trial.number] = trial.category
-    short = {model for (model, key), trials in size.items() if len(found[model][key]) < trials}
+            outcomes[model][question][trial.number] = trial.category
+    short = {model for (model, key), trials in size.items() if len(outcomes[model][key]) < trials}
     return {
         model: {key: [trials[at] for at in sorted(trials)] for key, trials in by_question.items()}
-        for model, by_question in found.items()
+        for model, by_question in outcomes.items()
         if model not in short
     }
 
 
 SHOWN_QUESTIONS = 3
-MEND_RECORDED = (
+RECORDED_HINT = (
     "a recorded model needs outcomes of the same questions: take those of that run, give it the `prompt` that it had "
     "there, or ask it anew"
 )
 
 
-def take_outcomes(prepared: PreparedRun, directory: Path, kept: Recorded) -> list[OutcomesRecorded]:
-    """Take outcomes of recorded models that are not `kept` in `directory`; raises `ConfigError` if it cannot."""
-    wanted: dict[Path, list[ModelConfig]] = {}
+def take_outcomes(prepared: PreparedRun, directory: Path, stored: Recorded) -> list[OutcomesRecorded]:
+    """Take outcomes of recorded models that are not `stored` in `directory`; raises `ConfigError` if it cannot."""
+    models_by_run: dict[Path, list[ModelConfig]] = {}
     for model in prepared.config.models:
-        if model.recorded is not None and (model.name not in kept or kept[model.name].directory != str(model.recorded)):
-            wanted.setdefault(model.recorded, []).append(model)
-    found = [event for run, models in wanted.items() for event in _take_from_run(prepared, directory, run, models)]
-    for event in found:
-        if event.model in kept and kept[event.model].digest != event.digest:
+        if model.recorded is not None and (
+            model.name not in stored or stored[model.name].directory != str(model.recorded)
+        ):
+            models_by_run.setdefault(model.recorded, []).append(model)
+    events = [
+        event for run, models in models_by_run.items() for event in _take_from_run(prepared, directory, run, models)
+    ]
+    for event in events:
+        if event.model in stored and stored[event.model].digest != event.digest:
             raise ConfigError(
-                f"recorded model {event.model}: the run has taken its outcomes from {kept[event.model].directory}, and "
-                f"{event.directory} has others; name that one again, or begin another run with --fresh"
+                f"recorded model {event.model}: the run has taken its outcomes from {stored[event.model].directory}, "
+                f"and {event.directory} has others; name that one again, or begin another run with --fresh"
             )
-    return [event for event in found if event.model not in kept]
+    return [event for event in events if event.model not in stored]
 
 
 def _take_from_run(
@@ -156,15 +162,15 @@ def _take_from_run(
 def _recorded_problems(prepared: PreparedRun, stored: StoredRun, models: Sequence[ModelConfig]) -> Iterator[str]:
     """Reasons why outcomes of the earlier run mean something else here, or are missing."""
     yield from rubric_problems(prepared.rubric, stored.rubric)
-    there = stored.setup.roster.questions
-    missing = [question.id for question in prepared.questions if question.id not in there]
+    their_questions = stored.setup.roster.questions
+    missing = [question.id for question in prepared.questions if question.id not in their_questions]
     if missing:
         yield (
             f"did not ask {first_few(missing, SHOWN_QUESTIONS)}, and a recorded model needs outcomes of every "
             "question: ask only those that it has, or ask the models anew"
         )
     yield from grading_problems(prepared, stored)
-    yield from prompt_problems(prepared, stored, {model.name: model.model for model in models}, MEND_RECORDED)
+    yield from prompt_problems(prepared, stored, {model.name: model.model for model in models}, RECORDED_HINT)
 
 
 def _take_model(
@@ -183,22 +189,22 @@ def _take_model(
     if before is not None:
         counts = {key: list(before.counts[key]) for key in keys}
         ungraded = {key: number for key, number in before.ungraded.items() if key in counts}
-        cut = {key: each for key, each in (before.unsure or {}).items() if key in counts}
+        cut = {key: numbers for key, numbers in (before.unsure or {}).items() if key in counts}
         source, called, meaning = before.run, before.called, before.meaning
     else:
         judged = stored.counts()
-        own = judged.own[judged.roster.models.position(called)]
-        counts = {key: own[judged.roster.questions.position(key)].tolist() for key in keys}
-        failed = (one for one in stored.reader.graded_trials() if one.model == called and one.trial.category is None)
-        ungraded = dict(Counter(one.question for one in failed if one.question in counts))
+        judged_counts = judged.own[judged.roster.models.position(called)]
+        counts = {key: judged_counts[judged.roster.questions.position(key)].tolist() for key in keys}
+        failed = (row for row in stored.reader.graded_trials() if row.model == called and row.trial.category is None)
+        ungraded = dict(Counter(row.question for row in failed if row.question in counts))
         cut = _cut_answers(prepared.rubric, stored, called, counts)
         source, meaning = stored.setup.config.name, _meaning(stored, called)
-    if lacking := [key for key, each in counts.items() if not any(each)]:
+    if lacking := [key for key, numbers in counts.items() if not any(numbers)]:
         drawn = stored.setup.config.trials.draw is not None
-        mend = "that run asked some questions only (trials.draw): record one without"
+        hint = "that run asked some questions only (trials.draw): record one without"
         raise ConfigError(
             f"recorded model {model.name}: {run} has no graded answer of it to question {lacking[0]} in a complete "
-            f"round; {mend if drawn else 'let that run go on first'}"
+            f"round; {hint if drawn else 'let that run go on first'}"
         )
     unsure = cut or None
     digest = outcomes_digest(counts, ungraded, unsure, meaning)
@@ -208,22 +214,22 @@ def _take_model(
 def _cut_answers(
     rubric: Rubric, stored: StoredRun, called: str, counts: Mapping[str, Sequence[int]]
 ) -> dict[str, Sequence[int]]:
-    """By question and category, those of the counted answers of a model that were cut off and are not certainly right;
-    none if the rubric says what becomes of them."""
+    """Counted answers of a model that were cut off and are not certainly right, by question and category; none if the
+    rubric has a category for cut answers."""
     if grades_cut_answers(rubric):
         return {}
     sure = int(np.argmax(rubric.weights)) if best_is_sure(rubric) else None
-    found: dict[str, list[int]] = {}
+    cut_counts: dict[str, list[int]] = {}
     for model, question, trial in stored.reader.graded_trials():
         kinds, category = trial.kinds, trial.category
         cut = kinds & AnswerKind.TRUNCATED and not kinds & AnswerKind.TIMED_OUT
         if model == called and question in counts and category is not None and category != sure and cut:
-            found.setdefault(question, [0] * len(rubric.weights))[category] += 1
-    return {key: np.minimum(each, counts[key]).tolist() for key, each in found.items()}
+            cut_counts.setdefault(question, [0] * len(rubric.weights))[category] += 1
+    return {key: np.minimum(numbers, counts[key]).tolist() for key, numbers in cut_counts.items()}
 
 
 def _meaning(stored: StoredRun, called: str) -> Json:
-    """How the outcomes of a model of the earlier run were asked and graded."""
+    """Settings by which the outcomes of a model of the earlier run were asked and graded."""
     header = stored.reader.header()
     graded = {key: header.meaning[key] for key in ("grader", "rubric")}
     if is_graded_by_logs(stored):
@@ -237,11 +243,12 @@ REGRADE = "`adaptive-eval regrade` it with this configuration"
 def rubric_problems(ours: Rubric, theirs: Rubric) -> Iterator[str]:
     """Reasons why categories of an earlier run mean something else under our rubric."""
     if theirs.names != ours.names or theirs.weights != ours.weights:
-        there, here = (", ".join(one.names) for one in (theirs, ours))
-        yield f"was graded by another rubric ({there}, not {here}); `adaptive-eval regrade` it with this one"
+        their_names, our_names = (", ".join(rubric.names) for rubric in (theirs, ours))
+        yield f"was graded by another rubric ({their_names}, not {our_names}); `adaptive-eval regrade` it with this one"
         return
     fitted = (
-        one.lacks or one.medians or (isinstance(one, SchemaRubric) and one.schema.thresholds) for one in (ours, theirs)
+        rubric.lacks or rubric.medians or (isinstance(rubric, SchemaRubric) and rubric.schema.thresholds)
+        for rubric in (ours, theirs)
     )
     if ours != theirs and any(fitted):
         yield (
@@ -260,16 +267,18 @@ def grading_problems(prepared: PreparedRun, earlier: StoredRun) -> Iterator[str]
             yield f"was graded by another answer key to question {question.id!r}; {REGRADE}"
 
 
-def prompt_problems(prepared: PreparedRun, earlier: StoredRun, sources: Mapping[str, str], mend: str) -> Iterator[str]:
+def prompt_problems(prepared: PreparedRun, earlier: StoredRun, sources: Mapping[str, str], hint: str) -> Iterator[str]:
     """Questions that the earlier run asked in other words; `sources` maps names of models here to those there."""
-    ours, theirs = ({one.name: one for one in config.models} for config in (prepared.config, earlier.setup.config))
+    ours, theirs = (
+        {model.name: model for model in config.models} for config in (prepared.config, earlier.setup.config)
+    )
     common, imported = _common_questions(prepared, earlier), bool(events_of_kind(earlier.events, TrialsImported))
     for name, source in sources.items():
         for question, other in common if source in theirs else ():
-            known = _question_as_sent(earlier.setup.config, theirs[source], other)
+            asked = _question_as_sent(earlier.setup.config, theirs[source], other)
             sent = _question_as_sent(prepared.config, ours[name], question)
-            if _prompts_differ(sent, known) and (not imported or _prompts_differ(question, other)):
-                yield f"asked {source} something else as question {question.id!r}; {mend}"
+            if _prompts_differ(sent, asked) and (not imported or _prompts_differ(question, other)):
+                yield f"asked {source} something else as question {question.id!r}; {hint}"
 
 
 def sampling_changes(prepared: PreparedRun, earlier: StoredRun, sources: Mapping[str, str]) -> Iterator[Change]:
@@ -277,14 +286,14 @@ def sampling_changes(prepared: PreparedRun, earlier: StoredRun, sources: Mapping
     theirs, ours = earlier.reader.header().models, prepared.header.models
     imported = bool(events_of_kind(earlier.events, TrialsImported))
     for name, source in sources.items():
-        had, has = theirs.get(source, {}).get("sampling", {}), ours[name].get("sampling", {})
-        if source in theirs and (had or not imported):
-            yield from differences(had, has, name)
+        before, now = theirs.get(source, {}).get("sampling", {}), ours[name].get("sampling", {})
+        if source in theirs and (before or not imported):
+            yield from differences(before, now, name)
 
 
 def _common_questions(prepared: PreparedRun, earlier: StoredRun) -> list[tuple[Question, Question]]:
-    there = {question.id: question for question in earlier.setup.questions}
-    return [(question, there[question.id]) for question in prepared.questions if question.id in there]
+    by_id = {question.id: question for question in earlier.setup.questions}
+    return [(question, by_id[question.id]) for question in prepared.questions if question.id in by_id]
 
 
 def _question_as_sent(config: RunConfig, model: ModelConfig, question: Question) -> Question:
@@ -293,10 +302,10 @@ def _question_as_sent(config: RunConfig, model: ModelConfig, question: Question)
     return replace(question, prompt=sent or "") if question.prompt else question
 
 
-def _prompts_differ(one: Question, other: Question) -> bool:
+def _prompts_differ(question: Question, other: Question) -> bool:
     """Whether the prompts of two questions are both known and differ."""
-    known = bool(one.prompt and other.prompt)
-    return known and (one.prompt, one.choices) != (other.prompt, other.choices)
+    both_known = bool(question.prompt and other.prompt)
+    return both_known and (question.prompt, question.choices) != (other.prompt, other.choices)
 
 
 def is_graded_by_logs(earlier: StoredRun) -> bool:

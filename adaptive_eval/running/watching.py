@@ -9,7 +9,7 @@ from adaptive_eval.report.status import Status
 
 
 class Watcher:
-    """An observer of the driver that is also told of the beginning and the end; may not take long.
+    """An observer of the driver that is also notified of the beginning and the end; must return quickly.
 
     This one hears nothing; who derives from it overrides what it wants to hear.
     """
@@ -34,7 +34,7 @@ class Display(Watcher):
     """Shows a run in progress, and how it ended. This one shows nothing."""
 
     def ended(self, ended: Ended) -> None:
-        """Say how the run ended and what to do next; called after `closed`, unless an error ended the run."""
+        """Show how the run ended and what to do next; called after `closed`, unless an error ended the run."""
 
 
 class Watchers(Watcher):

@@ -563,7 +563,7 @@ class Start:
             asked = [one for one in self.inbox if isinstance(one, VerdictWasted) and one.key == key]
             if asked or not pending or self.chance.random() < 0.7:
                 self.inbox = [one for one in self.inbox if one not in pending and one not in asked]
-                self.inbox += [one._replace(asks=False) for one in asked]
+                self.inbox += [one._replace(may_retry=False) for one in asked]
                 self.inbox.append(GradingCutOff(key))
 
     # -- what holds -----------------------------------------------------------------------------------------------

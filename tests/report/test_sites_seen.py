@@ -56,7 +56,7 @@ def test_what_it_does_step_by_step() -> None:
     ]
     book = SiteBook()
     for event, state, since in steps:
-        book.hear(event)
+        book.on_event(event)
         assert [(row.state, row.since) for row in book.rows] == ([(state, since)] if state else [])
     (row,) = book.rows
     assert (row.placed, row.moves, row.losses, row.why) == (2, 1, 1, "its node died")
@@ -109,7 +109,7 @@ def test_a_place_that_models_share_is_one_site_and_serves_the_latest() -> None:
 
 def test_what_is_not_stored_yet_has_the_time_of_now() -> None:
     book = SiteBook()
-    book.hear(placed(0.0, "n1"), now=42.0)
+    book.on_event(placed(0.0, "n1"), now=42.0)
     assert book.rows[0].since == 42.0
 
 

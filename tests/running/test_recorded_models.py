@@ -182,7 +182,7 @@ def test_a_gate_that_the_error_of_its_baseline_limits_says_how_long_a_recording_
         assert "a recording of" not in told + step.says
         return
     need = recording_need(ended.results, pair)
-    assert pair.trials_needed is None and need is not None and need.there == 4
+    assert pair.trials_needed is None and need is not None and need.recorded_trials == 4
     if most == recorded:
         assert pair.z and pair.boundary and need.trials == pytest.approx(4 * (pair.boundary / pair.z) ** 2, abs=1)
     assert f"would need a recording of bob with about {need.trials} trials a question, in place of 4." in told

@@ -257,7 +257,7 @@ def test_a_dry_run_asks_models_directly_that_a_run_asks_in_batches(site: Site) -
 
 @pytest.mark.patient
 async def test_a_dry_run_waits_for_no_model_that_never_answers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rehearsal, "LONGEST_WAIT", 6.0)
+    monkeypatch.setattr(rehearsal, "MAX_WAIT_SECONDS", 6.0)
     async with SimulatedServer(small_world(), faults=Faults(hang=1.0)) as server:
         models = [{"name": name, "base_url": server.base_url} for name in MODELS]
         prepared = prepare(load_config(site.write(models=models)))
@@ -271,7 +271,7 @@ async def test_a_dry_run_waits_for_no_grade_that_never_comes(site: Site, monkeyp
     async def never(*_: object) -> Grade:
         return await asyncio.get_running_loop().create_future()
 
-    monkeypatch.setattr(rehearsal, "LONGEST_WAIT", 6.0)
+    monkeypatch.setattr(rehearsal, "MAX_WAIT_SECONDS", 6.0)
     monkeypatch.setattr(rehearsal, "grade_answer", never)
     async with SimulatedServer(small_world()) as server:
         models = [{"name": name, "base_url": server.base_url} for name in MODELS]
