@@ -92,13 +92,13 @@ def checks(rows: list[Row]) -> Iterator[Check]:
     """The goals of `batches`."""
     found = {(row.set, row.pace): row.found for row in rows}
     for name in dict.fromkeys(row.set for row in rows):
-        batches, usual = found[name, "`batches`"], found[name, "`answers`"]
+        batches, usual = found[name, "`batches`"], found[name, "`cost`"]
         at_list = BATCH_PRICE * batches.trials
         yield Check(f"{name}: price, beside fixed N at list price", round(at_list, 3), "<= 0.33", at_list <= 0.33)
         share = batches.trials
         yield Check(f"{name}: price, beside fixed N in batches", round(share, 3), "<= 0.66", share <= 0.66)
         least = usual.called - ALIKE
-        yield Check(f"{name}: calls", round(batches.called, 2), f">= {least:.2f} (answers)", batches.called >= least)
+        yield Check(f"{name}: calls", round(batches.called, 2), f">= {least:.2f} (cost)", batches.called >= least)
         yield Check(f"{name}: looks", round(batches.looks, 1), "<= 12", batches.looks <= 12)
 
 

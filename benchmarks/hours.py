@@ -1,4 +1,4 @@
-"""What the pace `time` costs on servers that are paid for by the hour, beside a fixed number of trials and `answers`.
+"""What the pace `time` costs on servers that are paid for by the hour, beside a fixed number of trials and `cost`.
 
 Simulated clock (`study.servers`), the real controller, the best models of AIME'24 and the coins. Answers are log-normal
 and twice as long when wrong. Sequences on a server share it as on a GPU: a lone one is 2.5 times as fast as one of 64,
@@ -52,7 +52,7 @@ FIXED: dict[str, Any] = {
 }
 """All trials are there at once."""
 HEADER = (
-    "served", "tail", "slots", "wall", "held", "goal", "asked", "over `answers`", "goal", "called", "held, `answers`",
+    "served", "tail", "slots", "wall", "held", "goal", "asked", "over `cost`", "goal", "called", "held, `cost`",
     "wall, smallest", "held, smallest",
 )  # fmt: skip
 EXPLAINED = """\
@@ -62,8 +62,8 @@ the same worlds in each row. *Slots* are requests at a time a model. *Tail*: sig
 length, and at how many medians it is cut. *Spread*: the slowest model takes 8 times as long as the fastest.
 
 *wall*, *held* (with its standard error) and *asked* are shares of those of the fixed design on the same servers, and
-*over `answers`* is what is asked in what `optimize: cost` asks in the same worlds. *called* are comparisons of
-neighbours that were called. Last but two is what `answers` holds. The last two columns compare `optimize: time` with
+*over `cost`* is what is asked in what `optimize: cost` asks in the same worlds. *called* are comparisons of
+neighbours that were called. Last but two is what `cost` holds. The last two columns compare `optimize: time` with
 the smallest fixed design that calls as many pairs, {smallest} trials a question ([as_many_calls](as_many_calls.md)),
 which nobody knows beforehand. {machine}."""
 
@@ -79,7 +79,7 @@ class Setting(NamedTuple):
     places: int = 0
     goal: float | None = None
     asked: float | None = None
-    """Goal for what is asked, beside `answers`."""
+    """Goal for what is asked, beside `cost`."""
 
     @property
     def tail(self) -> str:
@@ -108,8 +108,8 @@ SETTINGS = (
 
 CAPPED = ("called", "asked", "wall")
 OVER_ANSWERS = 1.05
-"""Goal for what `time` holds in what `answers` holds, with few models and many questions."""
-FEW_HEADER = ("tail", "slots", "held, `answers`", "held, `time`", "`time` over `answers`", "called")
+"""Goal for what `time` holds in what `cost` holds, with few models and many questions."""
+FEW_HEADER = ("tail", "slots", "held, `cost`", "held, `time`", "`time` over `cost`", "called")
 
 
 class Hours(NamedTuple):
@@ -185,7 +185,7 @@ def capped(scenario: Scenario, caps: list[int], runs: int) -> str:
             cells.append(f"{called:.2f}, {asked * whole:,.0f}, {wall / 3600:.1f}")
         rows.append((f"{cap:,}", *cells))
         print(*rows[-1], flush=True)
-    return markdown(("cap", "`answers`", "`time`"), rows)
+    return markdown(("cap", "`cost`", "`time`"), rows)
 
 
 def shares(scenario: Scenario, setting: Setting, runs: int, smallest: int) -> Shares:
@@ -245,7 +245,7 @@ def few_rows(runs: int) -> Iterator[tuple[tuple[object, ...], Check]]:
                 )
             )  # fmt: skip
             held, over = (one[1] / fixed[1] for one in (answers, time)), time[1] / answers[1]
-            said = f"{FEW}, {setting.tail}, {slots} slots: held over `answers`"
+            said = f"{FEW}, {setting.tail}, {slots} slots: held over `cost`"
             yield (
                 (setting.tail, slots, *(f"{share:.3f}" for share in held), f"{over:.2f}", f"{time[3]:.2f}"),
                 Check(said, round(over, 3), f"<= {OVER_ANSWERS}", over <= OVER_ANSWERS),
