@@ -47,6 +47,8 @@ class Case(NamedTuple):
     setting: str = ""
     choices: Choices = ()
     confidence: float = 0.95
+    least: int | None = None
+    """Trials before the first look; None: the default."""
 
     @property
     def allowed(self) -> float:
@@ -64,6 +66,8 @@ CASES = [
     Case("near-deterministic", 30, 80, PAIR),
     Case("alike, 0.5", 30, 8, PAIR),
     Case("alike, 0.5", 500, 8, PAIR),
+    Case("alike, 0.5", 30, 80, PAIR, "trials.min: 40", least=40),
+    Case("alike, 0.5", 30, 80, PAIR, "trials.min: 60", least=60),
     Case("spread", 10, 200, PAIR),
     Case("alike, 0.5", 30, 80, PAIR, "worth: 1", (("worth", 1.0),)),
     Case("alike, 0.5", 30, 80, PAIR, "worth: 10", (("worth", 10.0),)),
@@ -114,7 +118,8 @@ def scenario_of(case: Case) -> Scenario:
 def rate(case: Case, runs: int) -> float:
     """The share of comparisons of copies that were called; all that end next to each other count."""
     scenario = scenario_of(case)
-    trials = Trials(min(scenario.trials.min, case.cap), case.cap)
+    least = min(scenario.trials.min, case.cap) if case.least is None else case.least
+    trials = Trials(least, case.cap)
     choices = dict(case.choices)
     rule = Optimal(case.confidence, trials.min / case.cap, choices.pop("worth", 3.0))
     ended = replay_stacked(scenario, case.setting, runs, rule=rule, trials=trials, **choices)

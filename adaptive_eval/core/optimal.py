@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 RESERVE = 0.02
 """The share of a pair's error kept for later horizons. A single look at a finished design keeps none."""
-UNSPENT = 0.19
-"""What resting leaves of a pair's error, as a share of it, where that error is small (`Optimal.unspent`)."""
+UNSPENT = 0.2
+"""What resting leaves of a pair's error, as a share of it, where that error and the first look are small
+(`Optimal.unspent`)."""
 MOST_LEFT = 0.9
 """The most error a pair may have left after a change of the horizon, so that the change alone calls nothing."""
 MAX_CONFIDENCE = 0.999999
@@ -130,11 +131,13 @@ class Optimal:
     def unspent(self) -> float:
         """The share of a pair's error that resting leaves unspent; the boundary spends that much more.
 
-        It falls with `futility`, and with the error alpha that is allowed: the lower the boundary, the sooner a pair
-        is called, and the less resting keeps it from. At alpha = 0.5 nothing is left. Calibrated by whole runs at
+        It falls with `futility`; with `start`, since nothing rests before the first look, and all error of a single
+        look is spent there; and with the error alpha that is allowed: the lower the boundary, the sooner a pair is
+        called, and the less resting keeps it from. At alpha = 0.5 nothing is left. Calibrated by whole runs at
         confidences of 80 to 99% (benchmarks/ties.md).
         """
-        return UNSPENT * self._keenness * max(1.0 - 2.0 * self._alpha, 0.0) if self.rests else 0.0
+        rare = max(1.0 - 2.0 * self._alpha, 0.0)
+        return UNSPENT * self._keenness * (1.0 - self.start) * rare if self.rests else 0.0
 
     def _stopping(self) -> Stopping:
         from scorio.sinf.optimal import optimal_stopping

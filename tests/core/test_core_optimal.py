@@ -129,6 +129,12 @@ def paths(pairs: int, times: NDArray[np.float64], start: NDArray[np.float64], at
 def test_the_less_error_is_allowed_the_more_of_it_resting_leaves(confidence: float, more: float) -> None:
     assert np.isclose(Optimal(confidence, rests=True).unspent, more) and Optimal(confidence).unspent == 0.0
     assert np.isclose(Optimal(confidence, worth=6.0, rests=True).unspent, more / 2), "half as many rest"
+    assert np.isclose(Optimal(confidence, 0.525, rests=True).unspent, more / 2), "there is half as much time for it"
+
+
+def test_a_single_look_spends_the_error_that_is_allowed_and_no_more() -> None:
+    one = Optimal(start=1.0, spacing=Spacing(1.0), rests=True)
+    assert np.isclose(one.boundary(evidence(2, [0.0], [1.0], [0.1, 0.1]))[0], 1.6449, rtol=1e-4)
 
 
 @pytest.mark.slow
