@@ -7,6 +7,8 @@ from pathlib import PurePath
 from types import MappingProxyType
 
 from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.config.decisions import BudgetConfig
+from adaptive_eval.config.document import yaml_value
 from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.report.alarms import has_changed_server, has_cut_answers, has_silent_answers, limit_to_raise
@@ -182,7 +184,9 @@ def _more_labels(ending: Ending, run: str) -> Iterator[Advice]:
 
 def _for_more(ending: Ending) -> Advice:
     """How to decide what the budget or the horizon has left open."""
-    results, more_budget = ending.results, _step(ending, "raise the budget, then")
+    doubled = _doubled_budget(ending)
+    more_budget = _step(ending, f"raise {_list_settings(doubled) or 'the budget, then'}", doubled)
+    results = ending.results
     if results is None:
         return more_budget
     if draws_questions(results.decisions):
@@ -196,7 +200,7 @@ def _for_more(ending: Ending) -> Advice:
     need = more_answers(results, ending.reason)
     settings = {} if need is None else {key: value for key, (_, value) in need.settings.items()}
     if ending.reason is Reason.BUDGET:
-        return _step(ending, f"raise {_list_settings(settings) or 'the budget, then'}", settings)
+        return _step(ending, f"raise {_list_settings(settings)}", settings) if settings else more_budget
     if need is None:
         none = "the rest is too close for any plausible number of answers; if the difference does not matter to you"
         return _step(ending, f"{none}, start over with a larger stopping.delta", fresh=True)
@@ -210,6 +214,18 @@ def _for_more(ending: Ending) -> Advice:
     if need.hopeless:
         why = f"{several(need.hopeless, 'comparison')} would stay too close to call"
     return _step(ending, f"raise {_list_settings(settings)} ({why})", settings)
+
+
+def _doubled_budget(ending: Ending) -> dict[str, float]:
+    """Twice the limits that the command of the run sets."""
+    sets = (word.partition("=") for word in ending.arguments or () if word.startswith("budget."))
+    try:
+        limits = {name.removeprefix("budget."): yaml_value(value) for name, _, value in sets}
+        budget = BudgetConfig.model_validate(limits)
+    except ValueError:  # the stored command was changed by hand
+        return {}
+    values = {f"budget.{key}": getattr(budget, key) for key in limits}
+    return {key: 2 * value for key, value in values.items() if value is not None}
 
 
 def _list_settings(settings: Mapping[str, float]) -> str:

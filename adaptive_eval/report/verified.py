@@ -35,9 +35,9 @@ def verify_run(directory: Path) -> Verified:
     results, is_valid = read_results(directory), is_intact(directory)
     if is_valid is False:
         damages.append(f"{RESULTS_FILE}: is not what was written")
-    elif results is None:
+    elif results is None and stored.looks:
         notes.append(f"there is no {RESULTS_FILE} of a look, or it is of another version")
-    elif not stored.damages:
+    elif results is not None and not stored.damages:
         _compare_with_store(directory, results, damages, notes)
     hint = reindex_instructions(directory) if stored.only_structure else None
     return Verified(stored.trials, stored.looks, tuple(damages), tuple(notes), hint)

@@ -10,7 +10,7 @@ import re
 import shlex
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Self
@@ -61,6 +61,7 @@ class RunDatabase:
 
         A new one has its tables in a transaction, which the first `transaction` ends.
         """
+        require_readable(directory)
         lock = lock_run(directory)
         with closed_on_error(lock):
             is_begun = has_tables(directory, "rw")
@@ -214,6 +215,16 @@ def has_tables(directory: Path, mode: str = "ro") -> bool:
         connection.close()
 
 
+def require_readable(directory: Path) -> None:
+    """Raise `StoreError` if the directory has a database that is not of this version, before anything is written."""
+    if not (directory / DATABASE_FILE).exists():
+        return
+    # what a start has left that was killed at once, only a writer can recover
+    with closing(_connect_to_read(directory)) as connection, suppress(sqlite3.Error):
+        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            _require_ours(connection, directory)
+
+
 def _connect_to_read(directory: Path) -> sqlite3.Connection:
     # in a read-only directory SQLite cannot share the database, and nobody is writing it
     is_unshared = not os.access(directory, os.W_OK) and not (directory / f"{DATABASE_FILE}-wal").exists()
@@ -252,7 +263,7 @@ def _require_ours(connection: sqlite3.Connection, directory: Path) -> None:
     if version != SCHEMA_VERSION:
         raise StoreError(
             f"{path} has format {version}, and this version reads format {SCHEMA_VERSION}; "
-            "use the version of adaptive-eval that wrote it"
+            "use the version of adaptive-eval that wrote it, or start over with --fresh"
         )
     for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"):
         if not _PLAIN.match(sql):

@@ -1,5 +1,6 @@
 """The undecided pair in the headline: which one it is, what it would take, and that the next steps say the same."""
 
+import shlex
 from dataclasses import replace
 from functools import cache
 
@@ -42,6 +43,23 @@ def advice(results: Results) -> Advice:
     assert results.run.reason is not None
     ending = Ending(reason=Reason(results.run.reason), results=results, trials=9, arguments=("mine.yaml",))
     return next(iter(next_steps(ending, "RUN")))
+
+
+@pytest.mark.parametrize(
+    ("given", "doubled"),
+    [
+        (["--set", "budget.tokens=5e4"], ["--set", "budget.tokens=100000"]),
+        (
+            ["--set", "budget.wall_time=1h", "--set", "trials.min=2", "--set", "budget.usd=0.5"],
+            ["--set", "trials.min=2", "--set", "budget.wall_time=7200", "--set", "budget.usd=1"],
+        ),
+        (["--set", "trials.min=2"], ["--set", "trials.min=2"]),
+    ],
+)
+def test_a_spent_budget_of_the_command_is_proposed_twice_as_large(given: list[str], doubled: list[str]) -> None:
+    ending = Ending(reason=Reason.BUDGET, results=None, trials=9, arguments=("mine.yaml", *given))
+    (step,) = next_steps(ending, "RUN")
+    assert shlex.split(step.command or "") == ["adaptive-eval", "run", "mine.yaml", *doubled]
 
 
 def named(pair: PairRow | None) -> tuple[str, str | None]:

@@ -280,9 +280,11 @@ def test_another_format_is_refused(open_store: OpenStore, directory: Path) -> No
     store = open_store()
     store._database.connection.execute("PRAGMA user_version = 99")
     store.close()
+    lock = (directory / "lock").read_bytes()
     for use in (open_store, lambda: LogReader.open(directory), lambda: Integrity.check(directory)):
         with pytest.raises(StoreError, match="has format 99, and this version reads format 3; use the version"):
             use()
+    assert (directory / "lock").read_bytes() == lock
 
 
 def test_a_start_that_died_before_its_first_commit_begins_anew(directory: Path, open_store: OpenStore) -> None:
