@@ -15,7 +15,7 @@ from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.machine.charges import Charge
 from adaptive_eval.machine.facts import answer_digest
 from adaptive_eval.machine.records import SETTINGS, Dropped, LooksForgotten, LookTaken, Note, Record, Row
-from adaptive_eval.machine.trial import Trial
+from adaptive_eval.machine.trial import Key, Trial
 from adaptive_eval.store.database import RunDatabase
 from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store.header import RunHeader
@@ -192,13 +192,13 @@ class RunStore:
         """Write rows in a transaction, with one time; returns them without secrets."""
         written = [(seq, self._redacted(record)) for seq, record in rows]
         at = self._last_at = max(time.time(), self._last_at + TICK_SECONDS)
-        trials: dict[object, tuple[Stored, ...]] = {}
+        trials: dict[Key, tuple[int, Trial, float | None]] = {}
         others: dict[str, list[tuple[Stored, ...]]] = {"charges": [], "notes": [], "looks": []}
         dropped: list[tuple[int, int, int]] = []
         for seq, record in written:
             stored_at = self._require_new(seq, record)
             if type(record) is Trial:
-                trials[record.key] = trial_row(seq, record, at if stored_at is None else stored_at)
+                trials[record.key] = seq, record, stored_at
             elif type(record) is Dropped:
                 trials.pop(record.key, None)
                 dropped.append(record.key)
@@ -215,7 +215,10 @@ class RunStore:
             elif type(record) is Note:
                 others["notes"].append(sealed(seq, record.kind, record.model, at, dump_json(record.body)))
         connection.executemany(_DROP, dropped)
-        connection.executemany(_INSERT["trials"], trials.values())
+        connection.executemany(
+            _INSERT["trials"],
+            [trial_row(seq, trial, at if stored is None else stored) for seq, trial, stored in trials.values()],
+        )
         for table, values_of in others.items():
             if values_of:
                 connection.executemany(_INSERT[table], values_of)
