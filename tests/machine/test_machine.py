@@ -145,6 +145,31 @@ def test_request_of_several_trials_holds_a_slot_until_the_last_has_come() -> Non
     assert [request.question for request in played.sent if request.model == 0] == [0, 1]
 
 
+def test_model_is_owed_its_trials_until_their_outcomes_are_on_disk() -> None:
+    played = Played(setting())
+    played.do(Opened())
+    asked = [request for request in played.sent if request.model == 0]
+    rows = played.do(*(event for request in asked for event in played.answer(request)), commit=False)
+    assert not played.machine.in_flight[0] and played.machine.is_owed(0)
+    played.disk.commit(rows)
+    played.do(Committed(rows))
+    assert not played.machine.is_owed(0) and played.machine.is_owed(1)
+
+
+def test_model_is_owed_its_trials_until_their_verdicts_are_on_disk() -> None:
+    judged = replace(setting(), judged=frozenset(range(3)), verdicts_at_once=100)
+    played = Played(judged)
+    played.do(Opened())
+    answered = [(request, *played.answer(request)) for request in played.sent if request.model == 0]
+    played.do(*(answer for _, answer, *_ in answered))
+    assert played.machine.counts[JUDGING] == 6 and played.machine.is_owed(0)
+    rows = played.do(*(verdict for _, _, *verdicts in answered for verdict in verdicts), commit=False)
+    assert not played.machine.counts[JUDGING] and played.machine.is_owed(0)
+    played.disk.commit(rows)
+    played.do(Committed(rows))
+    assert not played.machine.is_owed(0) and played.machine.is_owed(1)
+
+
 def test_seeds_that_do_not_follow_each_other_are_asked_apart() -> None:
     apart = setting(samples=dict.fromkeys(range(3), 2), seed=lambda model, question, number: 10 * number)
     played = Played(apart)

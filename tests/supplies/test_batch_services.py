@@ -20,6 +20,8 @@ from adaptive_eval.supplies.batches.service import BatchService, batch_root, ope
 from adaptive_eval.supplies.batches.types import BatchResult, BatchStage, BatchState
 from adaptive_eval.supplies.batches.wire import MaybeCreated
 
+pytestmark = pytest.mark.patient
+
 KEY = "sk-secret-0123456789abcdef"
 KINDS = ("openai", "anthropic", "openrouter")
 ASKED = Prompt(messages=(Message("system", "Be brief."), Message("user", "[q1] which?")))

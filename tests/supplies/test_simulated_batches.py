@@ -11,6 +11,8 @@ from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.faults import BatchHabits, Faults, parse_habits
 
+pytestmark = pytest.mark.patient
+
 
 class Clocked:
     """The service at a time that the test says."""
