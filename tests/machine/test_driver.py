@@ -204,7 +204,7 @@ async def test_lost_answers_are_charged_and_repeated_within_caps(
     bed = MachineBed(tmp_path / "run", plan(budget=budget))
     bed.endpoints = {name: LosingEndpoint(name, skill, delay=0.002) for name, skill in SKILLS.items()}
     machine = await bed.start()
-    lost = sum(one.lost for one in bed.endpoints.values() if isinstance(one, LosingEndpoint))
+    lost = sum(endpoint.lost for endpoint in bed.endpoints.values() if isinstance(endpoint, LosingEndpoint))
     reader = LogReader.open(bed.directory)
     charged = [line for line in reader.account() if line.state is None]
     reader.close()

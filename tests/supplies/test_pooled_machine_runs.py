@@ -145,8 +145,8 @@ class PooledBed(MachineBed):
         served = self.served = {model: ServedEndpoint() for model in MODELS}
         for place in self.places:
             place.served = {model: ServedPlace() for model in place.models}
-            for model, here in place.served.items():
-                served[model].add(here)
+            for model, endpoint in place.served.items():
+                served[model].add(endpoint)
         models = {model: AskedModel(self._served(model, served[model]), self.slots, cost_of) for model in MODELS}
         pooled = {model: PooledModel(NAMES[model], self.slots * self.samples) for model in MODELS}
         is_capped = self.plan.budget.bought
