@@ -20,13 +20,13 @@ def labelled(**changes: object) -> LabelledRun:
         LabelledModel("ada", 80, 30, ((20, 4, 0), (0, 6, 0)), 0.75, 0.04, 0.612, 0.03, -0.138, 0.02),
         LabelledModel("bob", 80, 5, ((3, 0, 0), (0, 2, 0)), 0.5, 0.04),
     )
-    found = LabelledRun("0", "judge", ("correct", HOSTILE), rows, True, 0)
-    return replace(found, **changes)
+    labels = LabelledRun("0", "judge", ("correct", HOSTILE), rows, True, 0)
+    return replace(labels, **changes)
 
 
-def with_labels(view: RunView, found: LabelledRun) -> RunView:
+def with_labels(view: RunView, labels: LabelledRun) -> RunView:
     assert view.results is not None
-    return replace(view, results=replace(view.results, labelled=found))
+    return replace(view, results=replace(view.results, labelled=labels))
 
 
 def test_corrected_scores_and_the_error_are_on_the_page(tabs: Tabs) -> None:
