@@ -29,8 +29,8 @@ class Refusing(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        told = f"no such key: {self.headers['Authorization']}"
-        body = json.dumps({"error": {"message": told}}).encode()
+        message = f"no such key: {self.headers['Authorization']}"
+        body = json.dumps({"error": {"message": message}}).encode()
         self.send_response(401)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -102,8 +102,8 @@ def test_a_fatal_error_holds_until_the_run_goes_on() -> None:
 
 
 def test_the_headline_is_the_first_line() -> None:
-    found = find_fatal_error([stopped_by("GraderError", "it fails\nTraceback")])
-    assert found is not None and found.headline == "it fails"
+    error = find_fatal_error([stopped_by("GraderError", "it fails\nTraceback")])
+    assert error is not None and error.headline == "it fails"
 
 
 def test_a_stop_by_the_user_is_no_error() -> None:

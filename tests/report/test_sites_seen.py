@@ -118,14 +118,14 @@ def test_answers_are_those_of_the_site_wherever_it_was() -> None:
         return ReplicaTraffic(model, replica, trials, 0, 10, 20, 1.0, None)
 
     events = [*BEGUN, placed(150.0, "n9", site="site 10"), ready(160.0, site="site 10")]
-    there = [
+    servers = [
         traffic("ada", replica_address("site 1", "gpu-07"), 60),
         traffic("ada", replica_address("site 1", "gpu-08"), 30),
         traffic("ada", replica_address("site 10", "gpu-07"), 7),
         traffic("bob", replica_address("site 1", "gpu-07"), 500),
         traffic("ada", "http://127.0.0.1:8000/v1", 9000),
     ]
-    first, tenth = site_views(events, there, until=185.0)
+    first, tenth = site_views(events, servers, until=185.0)
     assert (first.answers, first.per_second) == (90, 90 / (185 - 140))
     assert (tenth.answers, tenth.per_second) == (7, 7 / (185 - 160))
     (waiting,) = site_views([replace(BEGUN[1], at=5.0)], (), until=0.0)
