@@ -72,9 +72,9 @@ def test_a_link_to_a_device_is_not_read_and_no_more_than_can_be_expected(tmp_pat
         read_labels(tmp_path)
     (tmp_path / "long").write_bytes(b"12345")
     assert read_file(tmp_path / "long", 5) == b"12345"
-    with pytest.raises(OSError, match="larger than") as told:
+    with pytest.raises(OSError, match="larger than") as caught:
         read_file(tmp_path / "long", 4)
-    assert told.value.errno == errno.EFBIG
+    assert caught.value.errno == errno.EFBIG
 
 
 def test_labels_are_not_written_where_a_link_leads(tmp_path: Path) -> None:
