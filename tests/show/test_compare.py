@@ -56,7 +56,7 @@ def test_counts_are_those_of_the_results(run_as: RunAs) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("gpus", [None, 2], ids=["others' servers", "GPUs that are paid for"])
-def test_the_time_of_servers_is_told_where_the_report_tells_it(site: Site, run_as: RunAs, gpus: int | None) -> None:
+def test_the_comparison_shows_server_time_where_the_report_does(site: Site, run_as: RunAs, gpus: int | None) -> None:
     models = [{"name": name, "base_url": site.base_url} | ({"gpus": gpus} if gpus else {}) for name in MODELS]
     directory = run_as("a", models=models)
     view, counts = read_view(directory), read_counts(directory)
@@ -66,7 +66,7 @@ def test_the_time_of_servers_is_told_where_the_report_tells_it(site: Site, run_a
 
 
 @pytest.mark.slow
-def test_settings_and_seeds_that_differ_are_told(site: Site, run_as: RunAs) -> None:
+def test_settings_and_seeds_that_differ_are_listed(site: Site, run_as: RunAs) -> None:
     first, second = run_as("a"), run_as("b", seed=3, models=site.config()["models"][:2])  # type: ignore[index]
     diff = diff_runs(read_view(first), read_counts(first), read_view(second), read_counts(second))
     assert diff.a.models_only == ("cyd",) and diff.same_seeds == ()
@@ -74,7 +74,7 @@ def test_settings_and_seeds_that_differ_are_told(site: Site, run_as: RunAs) -> N
 
 
 @pytest.mark.slow
-def test_a_setting_of_the_whole_run_is_told_once_and_one_of_a_model_with_its_name(site: Site, run_as: RunAs) -> None:
+def test_a_run_setting_is_listed_once_and_a_model_setting_with_its_model(site: Site, run_as: RunAs) -> None:
     hot = [{"name": name, "base_url": site.base_url} for name in MODELS]
     hot[1]["sampling"] = {"temperature": 0.1, "max_tokens": 2000}  # type: ignore[assignment]
     first = run_as("a")
@@ -86,7 +86,7 @@ def test_a_setting_of_the_whole_run_is_told_once_and_one_of_a_model_with_its_nam
     ]
 
 
-def test_what_has_changed_most_comes_first_where_p_is_nothing_for_all(run_as: RunAs) -> None:
+def test_the_largest_changes_come_first_where_all_p_values_are_zero(run_as: RunAs) -> None:
     directory = run_as("a")
     view, counts = read_view(directory), read_counts(directory)
     cells = np.full_like(counts.cells, 4000)
@@ -135,7 +135,7 @@ def test_chance_alone_names_a_question_in_one_comparison_of_twenty_at_most(run_a
 
 
 @pytest.mark.slow
-def test_outcomes_that_two_runs_may_share_are_told(run_as: RunAs) -> None:
+def test_outcomes_that_two_runs_may_share_are_mentioned(run_as: RunAs) -> None:
     first = run_as("a")
     second = run_as("b", seed=3, prior={"run": str(first)})
     text = changes_markdown(
@@ -154,7 +154,7 @@ def test_only_common_questions_count(run_as: RunAs) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_tells_both_by_their_folders(site: Site, run_as: RunAs) -> None:
+def test_the_command_names_both_runs_by_their_folders(site: Site, run_as: RunAs) -> None:
     first, second = run_as("a"), run_as("b", seed=3)
     result = CliRunner().invoke(app, ["compare", str(first), str(second)])
     assert result.exit_code == 0 and "3 questions" not in result.stdout and "on the 8 questions" in result.stdout

@@ -27,7 +27,7 @@ EXACT = 1e-9
 CHECKS = Path(__file__).with_name("checks.js")
 
 
-def test_it_is_one_small_file_that_may_ask_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_is_one_small_file_that_may_request_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
     path = tmp_path / "page.html"
@@ -47,7 +47,7 @@ def evaluated(tabs: Tabs, module: str, expression: str) -> object:
 
 
 @pytest.mark.browser
-def test_its_numbers_are_those_of_scorio(tabs: Tabs) -> None:
+def test_numbers_of_the_demo_are_those_of_scorio(tabs: Tabs) -> None:
     rng = np.random.default_rng(8)
     fixtures = []
     for questions, n in ((1, 4), (3, 7), (30, 80), (100, 200)):
@@ -80,7 +80,7 @@ def test_its_numbers_are_those_of_scorio(tabs: Tabs) -> None:
 
 
 @pytest.mark.browser
-def test_its_convergence_and_boundary_are_those_of_scorio(tabs: Tabs) -> None:
+def test_convergence_and_boundary_of_the_demo_are_those_of_scorio(tabs: Tabs) -> None:
     rng = np.random.default_rng(3)
     tensors = [(rng.random((3, 4, 12)) < np.array([0.7, 0.5, 0.2])[:, None, None]).astype(int) for _ in range(30)]
     moved = [trajectory(Study.of(tensor)) for tensor in tensors]
@@ -120,7 +120,7 @@ def asked_where_open(R: np.ndarray, rule: WangTsiatis, c: float) -> list[tuple[l
 
 
 @pytest.mark.browser
-def test_it_asks_only_where_the_ranking_is_open(tabs: Tabs) -> None:
+def test_the_demo_asks_only_where_the_ranking_is_open(tabs: Tabs) -> None:
     rng = np.random.default_rng(11)
     rule = WangTsiatis(0.25, 0.05)
     c = rule.critical(0.1)
@@ -141,7 +141,7 @@ def test_it_asks_only_where_the_ranking_is_open(tabs: Tabs) -> None:
 
 @pytest.mark.browser
 @pytest.mark.parametrize(("width", "dark"), [(1280, True), (360, False)])
-def test_it_is_played_by_mouse_and_keyboard(tabs: Tabs, tmp_path: Path, width: int, dark: bool) -> None:
+def test_the_demo_is_played_by_mouse_and_keyboard(tabs: Tabs, tmp_path: Path, width: int, dark: bool) -> None:
     page = opened(tabs, tmp_path, width=width, dark=dark)
     assert page.text_content("#told") == "1 of 80"
     assert page.evaluate("document.querySelector('.demo-race').getBoundingClientRect().top") < 200, "it begins there"
@@ -262,7 +262,7 @@ def test_those_who_want_reduced_motion_see_few_steps(tabs: Tabs, tmp_path: Path,
 
 
 @pytest.mark.browser
-def test_all_of_it_can_be_done_by_keyboard(tabs: Tabs, tmp_path: Path) -> None:
+def test_the_whole_demo_works_by_keyboard(tabs: Tabs, tmp_path: Path) -> None:
     page = opened(tabs, tmp_path)
     reached = []
     for _ in range(14):
@@ -304,7 +304,7 @@ def test_all_of_it_can_be_done_by_keyboard(tabs: Tabs, tmp_path: Path) -> None:
 
 @pytest.mark.browser
 @pytest.mark.parametrize("dark", [False, True])
-def test_a_phone_is_enough_by_day_and_by_night(tabs: Tabs, tmp_path: Path, dark: bool) -> None:
+def test_the_demo_works_on_a_phone_in_light_and_dark(tabs: Tabs, tmp_path: Path, dark: bool) -> None:
     page = opened(tabs, tmp_path, width=360, height=740, dark=dark, touch=True)
     page.tap("#step")  # the click that comes of it is not waited for
     page.wait_for_selector("#told:text-is('2 of 80')")

@@ -184,7 +184,7 @@ def ten_models(names: tuple[str, ...] = TEN) -> Results:
 
 
 @pytest.mark.parametrize("names", [TEN, LONG, WIDE])
-async def test_all_of_ten_models_is_on_the_last_screen_of_a_small_terminal(
+async def test_results_of_ten_models_fit_on_the_last_screen_of_a_small_terminal(
     tmp_path: Path, names: tuple[str, ...]
 ) -> None:
     bed, results = Watched(tmp_path), ten_models(names)
@@ -239,7 +239,7 @@ def test_the_finding_answers_what_was_asked(sections: dict[str, object], expecte
     assert re.fullmatch(expected, sentence), sentence
 
 
-def test_what_the_comparisons_with_a_baseline_came_to_is_counted_in_the_right_words() -> None:
+def test_outcomes_of_comparisons_with_a_baseline_are_counted_in_the_right_words() -> None:
     baseline = LETTERS[3]
     results = simulated(world(LETTERS, 8), objective={"kind": "baseline", "baseline": baseline}).results
     assert results is not None
@@ -261,7 +261,7 @@ def test_a_warning_is_cut_between_words() -> None:
     assert last == "…" and shown == words[: len(shown)] and len(shown) > 40
 
 
-def test_what_is_as_frequent_in_the_answers_of_several_models_is_one_warning() -> None:
+def test_the_same_warning_about_several_models_is_shown_once() -> None:
     results = ten_models()
     cut = [
         Caution("truncated", row.name, f"{9 + at}.0% of its answers ended at max_tokens")
@@ -280,7 +280,7 @@ def test_what_is_as_frequent_in_the_answers_of_several_models_is_one_warning() -
     assert "          and 1 more warning in results.json" in findings(replace(results, warnings=six), None, None)
 
 
-def test_of_a_gate_each_build_has_its_outcome_and_the_baseline_has_none() -> None:
+def test_each_build_of_a_gate_has_an_outcome_and_the_baseline_has_none() -> None:
     results = ten_models()
     first, base, last = (row.name for row in results.models[:3])
     above = replace(results.pairs[0], better=first, worse=base, verdict="resolved")
@@ -293,7 +293,7 @@ def test_of_a_gate_each_build_has_its_outcome_and_the_baseline_has_none() -> Non
     assert text.head.split()[0] == "model" and text.lines[1][0].split()[0] == base, "it puts nobody in a tier"
 
 
-async def test_plain_tells_of_looks_that_come_quickly_only_what_is_new(
+async def test_plain_prints_of_looks_in_quick_succession_only_those_with_news(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bed, out, now = Watched(tmp_path), io.StringIO(), [100.0]
@@ -361,7 +361,7 @@ async def test_the_live_view_shows_ranking_budget_and_states(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("make", [lambda: LiveDisplay(Scale(0.0, 1.0)), PlainDisplay], ids=["rich", "plain"])
-async def test_hostile_names_and_messages_cannot_speak_to_the_terminal(
+async def test_hostile_names_and_messages_cannot_control_the_terminal(
     tmp_path: Path, make: Callable[[], Display], capsys: pytest.CaptureFixture[str]
 ) -> None:
     display = make()
@@ -488,7 +488,7 @@ async def test_the_summary_says_what_may_come_next(tmp_path: Path, reason: Reaso
     assert advice == last and command == "          adaptive-eval run 'my run.yaml'"
 
 
-async def test_a_run_without_a_look_tells_how_long_its_servers_were_held(tmp_path: Path) -> None:
+async def test_a_run_without_a_look_shows_how_long_its_servers_were_held(tmp_path: Path) -> None:
     bed = Watched(tmp_path)
     await bed.show(Display())
     status = bed.take()
@@ -530,7 +530,7 @@ async def test_a_blocked_run_names_who_was_set_aside_and_why(
     assert "raise trials.max" not in last
 
 
-def test_a_fixed_design_has_no_trials_left_to_speak_of() -> None:
+def test_the_ending_of_a_fixed_design_mentions_no_trials_left() -> None:
     fixed, further = (simulated(world("ab", 4), trials={"min": 2, "max": limit}).results for limit in (2, 40))
     fixed_ending, further_ending = (
         Ending(reason=Reason.OUT_OF_REACH, results=results, trials=8) for results in (fixed, further)
@@ -591,7 +591,7 @@ def test_what_does_not_fit_goes_on_below_the_text() -> None:
     )
 
 
-def test_names_of_common_length_are_whole_in_a_terminal_of_80_columns() -> None:
+def test_names_of_common_length_are_not_cut_in_80_columns() -> None:
     names = ("Qwen3-8B-Q4_K_M", "Qwen3-8B-Q8_0")
     rows = [standing(name, Verdict.RESOLVED, "better than", names[1], tier) for tier, name in enumerate(names, 1)]
     console = Console(file=io.StringIO(), width=80, record=True)
@@ -698,11 +698,11 @@ async def test_the_cost_says_how_many_trials_were_allowed(tmp_path: Path) -> Non
         ),
     ],
 )
-def test_events_are_told_in_words(event: Event, expected: str) -> None:
+def test_events_are_described_in_words(event: Event, expected: str) -> None:
     assert event_sentence(event) == expected
 
 
-def test_a_rate_is_told_while_others_are_added() -> None:
+def test_a_rate_can_be_read_while_another_thread_adds_to_it() -> None:
     """As by the thread that draws, while the loop adds: here where it looks at the latest time."""
     rates = Rates()
 

@@ -43,7 +43,7 @@ def test_the_page_says_the_verdict_on_each_benchmark_and_one_decision(site: Site
     assert any("cyd" in row and "FAIL" in row for row in says), says
 
 
-def test_the_page_tells_a_gate_as_a_gate(tabs: Tabs) -> None:
+def test_the_page_shows_a_gate_as_a_gate(tabs: Tabs) -> None:
     """Its z is of the difference with delta added, its verdicts are outcomes, and it has no confidence in an order."""
     objective = {"kind": "baseline", "baseline": "d", "gate": True}
     view = simulated(world("abcdefgh", 8), objective=objective, stopping={"delta": "4%"})

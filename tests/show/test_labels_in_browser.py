@@ -41,7 +41,7 @@ def test_corrected_scores_and_the_error_are_on_the_page(tabs: Tabs) -> None:
     assert HOSTILE in text and page.locator("#labels img").count() == 0
 
 
-def test_labels_that_cannot_be_used_are_said_and_none_are_not(tabs: Tabs) -> None:
+def test_unusable_labels_are_mentioned_and_missing_ones_are_not(tabs: Tabs) -> None:
     page = tabs.report(report_page(simulated(world(MODELS), looks=3)))
     assert not page.locator("#labels").is_visible()
     wrong = with_labels(simulated(world(MODELS), looks=3), labelled(problem=f"no such {HOSTILE}"))

@@ -113,7 +113,7 @@ STAYS = """(() => {
 })()"""
 
 
-def test_what_follows_something_new_stays_itself(call: Call) -> None:
+def test_elements_after_a_new_one_are_kept(call: Call) -> None:
     assert call("dom.js", STAYS) == [True, 2, "two"]
 
 

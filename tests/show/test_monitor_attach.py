@@ -68,7 +68,7 @@ def opened(run: Played) -> Feed:
     return feed
 
 
-async def test_json_tells_the_latest_look_then_each_and_the_end(play: Play) -> None:
+async def test_json_has_the_latest_look_then_each_new_one_and_the_end(play: Play) -> None:
     run, out = play(), io.BytesIO()
     while len(run.controller.looks) < 3:
         run.step()
@@ -117,7 +117,7 @@ def test_the_status_says_which_servers_the_run_waits_for_until_answers_come(play
     assert "waiting   " not in status_text(opened(run))
 
 
-def test_before_the_first_look_what_is_known_of_each_model_is_shown(play: Play) -> None:
+def test_before_the_first_look_the_status_shows_each_model_so_far(play: Play) -> None:
     run = play()
     assert not run.step(5)
     run.commit([], [], [ServersNoticed("ada", "sent_twice", "a request has waited for 60 s")])
@@ -139,7 +139,7 @@ async def test_plain_lines_are_those_of_run(play: Play) -> None:
     assert code in (ExitCode.REACHED, ExitCode.SPENT)
 
 
-async def test_events_of_this_start_are_told_and_no_earlier_ones(play: Play) -> None:
+async def test_only_events_of_this_start_are_shown(play: Play) -> None:
     run = play()
     run.commit([], [], [ReplicaLost(model="ada", replica="http://old/v1")])
     run.step()
@@ -155,7 +155,7 @@ async def test_events_of_this_start_are_told_and_no_earlier_ones(play: Play) -> 
     assert "resumed with 20 stored trials" in out.getvalue()
 
 
-async def test_a_resume_with_other_models_ends_the_watching(play: Play) -> None:
+async def test_a_resume_with_other_models_ends_the_monitor(play: Play) -> None:
     run, at_once, polls = play(), threading.Lock(), list[bool]()
     run.step(60)
     feed = opened(run)
@@ -178,7 +178,7 @@ async def test_a_resume_with_other_models_ends_the_watching(play: Play) -> None:
         await asyncio.gather(attach(feed, PlainDisplay(io.StringIO())), others())
 
 
-def test_a_stored_look_is_the_look_that_was_taken(play: Play) -> None:
+def test_a_stored_look_is_read_as_it_was_taken(play: Play) -> None:
     run = play()
     while run.controller.finished is None:
         run.step(100)
@@ -234,7 +234,7 @@ def test_the_exit_code_is_that_of_the_run(play: Play, events: list[Event], code:
     assert build_ended_from_feed(opened(run)).exit_code is code
 
 
-def test_a_run_that_was_killed_after_its_last_trial_has_reached_what_it_was_to_reach(play: Play) -> None:
+def test_a_run_that_was_killed_after_its_last_trial_has_reached_its_objective(play: Play) -> None:
     run = play()
     while run.controller.finished is None:
         run.step(200)
@@ -243,7 +243,7 @@ def test_a_run_that_was_killed_after_its_last_trial_has_reached_what_it_was_to_r
     assert feed.status == "finished" and build_ended_from_feed(feed).reason is run.controller.finished
 
 
-def test_a_gate_counts_here_too(play: Play) -> None:
+def test_the_exit_code_of_the_monitor_depends_on_the_gate(play: Play) -> None:
     run = play(objective={"kind": "baseline", "baseline": "ada", "gate": True})
     run.finish()
     ending = build_ended_from_feed(opened(run))
@@ -328,7 +328,9 @@ def test_a_run_that_begins_late_is_waited_for(play: Play, tmp_path: Path, monkey
     assert feed.running and len(begun) == 1
 
 
-def test_no_run_and_no_sense_are_said_clearly(tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_runs_and_senseless_options_are_refused_clearly(
+    tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
     missing = CliRunner().invoke(app, ["monitor", str(tmp_path / "nothing"), "--once"])
     assert missing.exit_code == ExitCode.FAILED and "nothing holds no run" in missing.stderr
     alone = CliRunner().invoke(app, ["monitor", str(tmp_path), "--port", "80"])
@@ -351,7 +353,7 @@ def test_no_run_and_no_sense_are_said_clearly(tmp_path: Path, play: Play, monkey
 
 
 @pytest.mark.parametrize("web", [(), ("--web",)])
-def test_a_slip_in_the_name_of_a_run_is_told_at_once(tmp_path: Path, play: Play, web: tuple[str, ...]) -> None:
+def test_a_misspelt_run_is_reported_at_once(tmp_path: Path, play: Play, web: tuple[str, ...]) -> None:
     directory = play().directory
     slip = directory.with_name(directory.name + "x")
     result = CliRunner().invoke(app, ["monitor", str(slip), *web])
@@ -363,7 +365,7 @@ def test_a_slip_in_the_name_of_a_run_is_told_at_once(tmp_path: Path, play: Play,
 
 
 @pytest.mark.parametrize("web", [(), ("--web",)])
-def test_a_run_that_is_not_there_is_told_at_once(
+def test_a_missing_run_is_reported_at_once(
     tmp_path: Path, play: Play, web: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attaching.time, "sleep", lambda seconds: pytest.fail("nobody asked to wait"))

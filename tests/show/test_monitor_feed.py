@@ -41,7 +41,7 @@ def same(view: RunView, other: RunView) -> None:
         assert server.latency == pytest.approx(other_server.latency)
 
 
-def test_what_is_read_bit_by_bit_is_the_whole(play: Play) -> None:
+def test_reading_step_by_step_gives_what_reading_at_once_gives(play: Play) -> None:
     run = play()
     feed = Feed(run.directory)
     editions = []
@@ -145,7 +145,7 @@ def test_a_resume_with_other_models_shows_none_of_the_old_ranking(play: Play) ->
 
 
 @pytest.mark.parametrize("published", [True, False])
-def test_a_run_that_was_killed_is_told_so_and_judged_by_what_it_stored(play: Play, published: bool) -> None:
+def test_a_killed_run_is_shown_as_such_and_judged_by_what_it_stored(play: Play, published: bool) -> None:
     run = play()
     run.step(200)
     run.close()

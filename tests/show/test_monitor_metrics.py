@@ -158,7 +158,7 @@ async def test_scraping_takes_nothing_from_the_run(port: int, monkeypatch: pytes
     assert len(statuses) == 2
 
 
-async def test_the_status_is_taken_anew_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_status_is_refreshed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_module, "STATUS_SECONDS", 0.0)
     enough = asyncio.Event()
     statuses: list[Status] = []
@@ -176,7 +176,7 @@ async def test_the_status_is_taken_anew_now_and_then(monkeypatch: pytest.MonkeyP
     metrics.closed()
 
 
-def test_a_port_that_is_taken_is_said_before_anything_is_asked(site: Site) -> None:
+def test_a_port_in_use_is_reported_before_anything_is_asked(site: Site) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -188,7 +188,7 @@ def test_a_port_that_is_taken_is_said_before_anything_is_asked(site: Site) -> No
 
 
 @pytest.mark.parametrize("text", ["", "0", "65536", "80a", "-1", "host:", ":", "1.5", "٣"])
-def test_what_is_no_port_is_refused(text: str) -> None:
+def test_an_invalid_port_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="must be PORT or HOST:PORT"):
         Address.of(text)
 

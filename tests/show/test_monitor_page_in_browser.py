@@ -190,7 +190,7 @@ def test_verdicts_are_announced(tabs: Tabs, serve: Callable[..., Server]) -> Non
     assert announcement.inner_text() == f"{undecided[0].better} over {undecided[0].worse}: resolved"
 
 
-def test_pulses_move_the_numbers(tabs: Tabs, serve: Callable[..., Server]) -> None:
+def test_progress_updates_the_numbers(tabs: Tabs, serve: Callable[..., Server]) -> None:
     cell = {"model": 2, "question": 1, "posterior": {"counts": [70, 7], "mean": 0.1, "lo": 0.05, "hi": 0.2}}
     spent = {"trials": 321, "tokens": 65_000, "usd": 0.0, "gpu_seconds": 0.0}
     server = serve(early())

@@ -87,7 +87,7 @@ class Follower:
         ("", False),
     ],
 )
-async def test_only_who_means_this_machine_is_served(play: Play, host: str, served: bool) -> None:
+async def test_only_requests_addressed_to_this_machine_are_served(play: Play, host: str, served: bool) -> None:
     run = play()
     async with site_of(run.directory) as client:
         response = await client.get("/", headers={"Host": host.format(port=client.base_url.port)})
@@ -150,7 +150,7 @@ async def test_every_response_carries_the_same_protection(play: Play) -> None:
         "//etc/passwd",
     ],
 )
-async def test_nothing_is_found_but_what_is_known_by_name(play: Play, tmp_path: Path, path: str) -> None:
+async def test_only_known_paths_are_found(play: Play, tmp_path: Path, path: str) -> None:
     run = play()
     shutil.copytree(run.directory, tmp_path / "secret")
     async with site_of(run.directory.parent) as client:
@@ -236,7 +236,7 @@ async def test_the_cap_of_a_run_is_its_budget_where_that_is_less(play: Play) -> 
 @pytest.mark.parametrize(
     ("baseline", "gate", "outcome"), [("ada", True, "FAIL"), ("ada", False, None), ("cyd", True, "UNDECIDED")]
 )
-async def test_the_list_says_what_a_gate_says(play: Play, baseline: str, gate: bool, outcome: str | None) -> None:
+async def test_the_list_shows_the_outcome_of_a_gate(play: Play, baseline: str, gate: bool, outcome: str | None) -> None:
     run = play(objective={"kind": "baseline", "baseline": baseline, "gate": gate})
     run.finish()
     async with site_of(run.directory) as client:
@@ -406,7 +406,7 @@ def test_a_busy_machine_reads_less_often(play: Play, monkeypatch: pytest.MonkeyP
     assert polled == pytest.approx([0.0, 17.5, 35.0]), "0.5 s are 3% of 16.7 s"
 
 
-async def test_a_run_that_is_moved_is_there_no_more(play: Play, quick: None, tmp_path: Path) -> None:
+async def test_a_run_that_was_moved_is_not_found(play: Play, quick: None, tmp_path: Path) -> None:
     run = play()
     async with site_of(run.directory.parent) as client:
         await Follower(client).progress()
@@ -432,7 +432,7 @@ async def test_views_of_many_runs_are_not_all_kept(play: Play, monkeypatch: pyte
 # -- serving -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_port_that_is_taken_is_said(play: Play) -> None:
+async def test_a_port_in_use_is_reported(play: Play) -> None:
     run = play()
     async with site_of(run.directory) as client:
         with pytest.raises(ConfigError, match=r"port \d+ on 127.0.0.1 cannot be used .*; give another --port"):
@@ -441,7 +441,7 @@ async def test_a_port_that_is_taken_is_said(play: Play) -> None:
         await serve(run.directory, "no.such.host.invalid", 0, print)
 
 
-async def test_it_can_be_ended_as_soon_as_its_address_is_told(play: Play) -> None:
+async def test_the_monitor_can_be_ended_as_soon_as_its_address_is_printed(play: Play) -> None:
     run = play()
     run.finish()
     before = signal.getsignal(signal.SIGTERM)
@@ -454,6 +454,6 @@ async def test_it_can_be_ended_as_soon_as_its_address_is_told(play: Play) -> Non
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_only_loopback_stays_here() -> None:
+def test_only_loopback_addresses_are_local() -> None:
     assert is_loopback("127.0.0.1") and is_loopback("::1") and is_loopback("localhost")
     assert not is_loopback("0.0.0.0") and not is_loopback("10.0.0.7") and not is_loopback("gpu01")

@@ -169,7 +169,7 @@ def test_a_run_that_was_graded_again_has_figures_of_its_results_alone(
 
 
 @pytest.mark.slow
-def test_places_are_whole_and_no_label_is_cut(view: RunView) -> None:
+def test_ticks_of_ranks_are_whole_and_no_label_is_cut(view: RunView) -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -200,7 +200,7 @@ def _renamed(look: LookView, names: dict[str, str]) -> LookView:
     return replace(look, pairs=pairs)
 
 
-def test_what_one_look_has_shown_is_seen(view: RunView) -> None:
+def test_figures_of_a_single_look_have_markers(view: RunView) -> None:
     """As after an import: a line through one point has no length, so that every one of them is marked."""
     first = replace(view, looks=view.looks[:1])
     with styled():

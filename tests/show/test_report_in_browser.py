@@ -112,7 +112,7 @@ def test_the_first_screen_says_who_is_best_how_surely_and_at_what_cost(
 
 
 @pytest.mark.parametrize("kind", ASKED)
-def test_whatever_is_asked_every_section_is_drawn(tabs: Tabs, kind: str) -> None:
+def test_every_section_is_drawn_for_every_objective(tabs: Tabs, kind: str) -> None:
     page = tabs.report(report_page(asked(kind)))
     assert [url for url in tabs.requests if not url.startswith(("file:", "data:"))] == []
     empty = page.evaluate(
@@ -146,7 +146,7 @@ def test_metrics_and_recorded_models_stand_in_the_ranking(tabs: Tabs) -> None:
     assert "recorded" not in tabs.report(report_page(view)).inner_text("#ranking")
 
 
-def test_of_drawn_questions_more_are_needed_and_scores_are_for_all(tabs: Tabs) -> None:
+def test_a_run_on_drawn_questions_says_how_many_more_it_would_need(tabs: Tabs) -> None:
     view = asked("stopped")
     assert view.results is not None
     open_ = replace(view.results.pairs[0], verdict="open", trials_needed=2.5)
@@ -213,7 +213,7 @@ def check(page: "Page", call: str) -> Any:
 
 @pytest.mark.parametrize("kind", ["ranking", "precision", "before the first look"])
 @pytest.mark.parametrize("width", [360, 1280])
-def test_everything_has_a_name_and_a_place(tabs: Tabs, kind: str, width: int) -> None:
+def test_elements_are_named_and_headings_and_landmarks_are_in_order(tabs: Tabs, kind: str, width: int) -> None:
     page = tabs.report(report_page(asked(kind)), width=width)
     assert check(page, "nameless()") == []
     if kind != "before the first look":
@@ -237,7 +237,7 @@ MARKS = [
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_texts_and_marks_can_be_told_from_the_ground(tabs: Tabs, dark: bool) -> None:
+def test_texts_and_marks_contrast_with_the_background(tabs: Tabs, dark: bool) -> None:
     run = simulated(world(MODELS, 8), looks=4, stopping={"delta": "3%"})
     assert run.results is not None
     verdicts = ("resolved", "tied", "open", "out_of_reach", "blocked", "open", "resolved")
@@ -276,7 +276,7 @@ def test_verdicts_differ_in_shape_and_word(tabs: Tabs) -> None:
         )
 
 
-def test_a_section_that_has_nothing_to_say_is_not_there(tabs: Tabs) -> None:
+def test_a_section_without_content_is_left_out(tabs: Tabs) -> None:
     seen = "[...document.querySelectorAll('main > section')].filter((one) => one.checkVisibility()).map(({ id }) => id)"
     always = ["ranking", "cost", "trials", "questions", "traffic", "repeat", "words", "decided"]
     assert tabs.report(report_page(asked("before the first look"))).evaluate(seen) == always
@@ -419,7 +419,7 @@ def test_numbers_behind_a_chart_are_drawn_when_they_are_unfolded(tabs: Tabs) -> 
     folded.locator("table").wait_for(state="detached")
 
 
-def test_on_paper_everything_is_there_and_light(tabs: Tabs, large: RunView) -> None:
+def test_a_printed_report_is_complete_and_light(tabs: Tabs, large: RunView) -> None:
     page = tabs.report(report_page(large), dark=True)
     page.emulate_media(media="print", color_scheme="dark")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")

@@ -72,7 +72,7 @@ def test_a_run_without_sites_says_nothing_of_them(tabs: Tabs) -> None:
 
 
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (1280, True)])
-def test_it_fits_a_phone_and_the_dark(tabs: Tabs, width: int, dark: bool) -> None:
+def test_the_sites_fit_a_phone_and_the_dark_theme(tabs: Tabs, width: int, dark: bool) -> None:
     page = tabs.report(report_page(view()), width=width, dark=dark)
     page.locator("#traffic").scroll_into_view_if_needed()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

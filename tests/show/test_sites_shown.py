@@ -34,7 +34,7 @@ def drawn(shown: Status) -> str:
     return console.export_text()
 
 
-def test_the_terminal_shows_each_site_that_is_not_over_and_those_in_trouble_first() -> None:
+def test_the_terminal_shows_each_site_in_use_and_those_in_trouble_first() -> None:
     header, lost, serves = drawn(status()).splitlines()
     assert header.split()[:4] == ["site", "model", "host", "GPUs"]
     assert " ".join(serves.split()) == "site 1 ada gpu-07 8 serving 1m40s 1 1"
@@ -48,7 +48,7 @@ def test_many_sites_do_not_fill_the_screen() -> None:
     assert len(lines) == SHOWN_SITES + 2 and "and 504 more" in lines[-1]
 
 
-def test_a_line_counts_them() -> None:
+def test_a_line_counts_the_sites() -> None:
     sentence = "sites: 1 serving, 1 lost, 1 ended, lost 4 times, moved 1 times"
     assert counted_sites((SERVES, LOST, OVER)) == sentence and counted_sites(()) is None
     assert sentence in traffic(status(), Rates()).plain
@@ -57,7 +57,7 @@ def test_a_line_counts_them() -> None:
 
 
 @pytest.mark.parametrize("with_sites", [True, False])
-async def test_prometheus_has_them(with_sites: bool) -> None:
+async def test_prometheus_has_metrics_of_sites(with_sites: bool) -> None:
     metrics, registry = Metrics(), CollectorRegistry()
     registry.register(metrics)
     metrics.opened("bench", ("ada", "bob"), lambda: status() if with_sites else status(()))

@@ -23,7 +23,7 @@ KEY = "sk-proj-" + "Secret0123456789" * 3
 
 
 @given(st.lists(st.one_of(st.sampled_from(HOSTILE), st.text(max_size=30)), unique=True, max_size=12))
-def test_no_name_of_a_model_leads_anywhere_and_none_is_taken_for_another(models: list[str]) -> None:
+def test_model_names_are_no_paths_and_stay_distinct(models: list[str]) -> None:
     names = series_names(models)
     assert len({name.lower() for name in names.values()}) == len(models)
     for name in names.values():
@@ -134,7 +134,7 @@ def test_a_killed_run_goes_on_in_the_same_tracked_run(site: Site) -> None:
 
 
 @pytest.mark.tracking
-def test_a_tracker_that_cannot_be_reached_is_told_without_its_password(site: Site) -> None:
+def test_an_unreachable_tracker_is_reported_without_its_password(site: Site) -> None:
     pytest.importorskip("mlflow")
     site.run(site.write(seed=2, trials={"min": 2, "max": 4}))
     environment = tracked(site, MLFLOW_TRACKING_URI="http://me:secret@127.0.0.1:9")

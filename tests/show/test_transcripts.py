@@ -87,7 +87,7 @@ def test_the_last_message_is_that_of_the_sample_and_no_file_elsewhere_is_read(
 
 
 @pytest.mark.slow
-def test_who_labels_sees_the_last_message_and_a_report_names_each_log(run: Path, records: list[TrialRecord]) -> None:
+def test_labelling_shows_the_last_message_and_a_report_names_each_log(run: Path, records: list[TrialRecord]) -> None:
     texts = LabelSession(run, 2).current
     assert texts is not None and texts.texts[LAST_MESSAGE].startswith("user: <img src=x onerror=alert(1)>[U+202E]")
     assert "p95" not in str(texts) and "p10" not in str(texts)

@@ -152,7 +152,7 @@ CLIPPED = """() =>
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [320, 390, 430])
 @pytest.mark.parametrize("looks", [0, 6])
-def test_nothing_leaves_a_phone_without_a_hint(tabs: Tabs, width: int, looks: int) -> None:
+def test_tables_that_scroll_on_a_phone_have_a_hint(tabs: Tabs, width: int, looks: int) -> None:
     page = tabs.report(report_page(simulated(world(MODELS, 8), looks=looks)), width=width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate(CLIPPED) == []
@@ -230,7 +230,7 @@ FILLS = """(models) => {
 
 
 @pytest.mark.browser
-def test_a_called_pair_is_filled_whether_or_not_it_stands_among_all(tabs: Tabs) -> None:
+def test_a_resolved_pair_is_filled_even_without_family_wise_significance(tabs: Tabs) -> None:
     run = early()
     assert run.results is not None
     rows = run.results.pairs
@@ -259,7 +259,7 @@ def test_what_is_known_of_questions_is_shown_before_the_first_look(tabs: Tabs) -
 
 
 @pytest.mark.browser
-def test_what_a_finished_run_has_not_judged_is_not_to_be_judged_yet(tabs: Tabs) -> None:
+def test_the_page_says_which_trials_a_finished_run_never_judged(tabs: Tabs) -> None:
     run = simulated(world(MODELS[:2], 4))
     (first, *others), *other_models = run.trials
     page = tabs.report(report_page(replace(run, trials=((first + 3, *others), *other_models))))
@@ -267,7 +267,7 @@ def test_what_a_finished_run_has_not_judged_is_not_to_be_judged_yet(tabs: Tabs) 
 
 
 @pytest.mark.browser
-def test_counts_stand_beside_what_they_say(tabs: Tabs) -> None:
+def test_counts_stand_beside_the_posterior_mean(tabs: Tabs) -> None:
     run = early()
     page = tabs.report(report_page(run))
     box = page.locator("#questions canvas").bounding_box()
