@@ -54,7 +54,7 @@ def outcome(
     return row.outcome, row.why
 
 
-def test_it_is_said_whose_answers_could_explain_a_call() -> None:
+def test_the_gate_says_whose_answers_could_explain_a_call() -> None:
     doubtful = replace(MODEL, lowest=0.6, highest=0.76), replace(PROD, lowest=0.79, highest=0.8)
     for build, prod, moved, names in [
         (MODEL, PROD, 0.06, ("build",)),
@@ -79,7 +79,7 @@ def test_without_a_call_it_is_undecided(verdict: str) -> None:
 @pytest.mark.parametrize(
     ("verdict", "expected"), [("open", "open"), ("out_of_reach", "UNDECIDED"), ("blocked", "UNDECIDED")]
 )
-def test_while_the_run_goes_on_what_is_open_is_not_undecided(verdict: str, expected: str) -> None:
+def test_an_open_pair_is_undecided_only_once_the_run_is_over(verdict: str, expected: str) -> None:
     asked = ASKED._replace(goes_on=True)
     row = row_of(replace(FAILED, verdict=verdict), asked=asked)
     assert row.outcome == expected

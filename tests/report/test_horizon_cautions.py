@@ -40,11 +40,11 @@ def told(rule: Rule, extension: Extension) -> str:
         (Mute(), "nobody knows whether its promise about repeated looks still holds"),
     ],
 )
-def test_of_a_rule_that_leaves_no_error(rule: Rule, ending: str) -> None:
+def test_a_caution_explains_a_rule_without_error_left_to_spend(rule: Rule, ending: str) -> None:
     assert told(rule, Extension(8, 32, 5, False, NOTHING, NOTHING, NOTHING)).endswith(ending)
 
 
-def test_of_what_is_left_and_what_is_spent() -> None:
+def test_a_caution_says_which_error_is_left_and_which_is_spent() -> None:
     remaining, was, bound = np.array([0.04, 0.0, 0.06]), np.full(3, 2.113), np.array([2.4, np.inf, 2.61])
     caution = told(Sequential(), Extension(8, 32, 5, True, remaining, was, bound))
     assert "the 2 pairs of models that were open must now reach |z| of 2.4 to 2.6 instead of 2.11" in caution

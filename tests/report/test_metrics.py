@@ -88,7 +88,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("name", ["pass@0", "pass", "best@3", "pass@3:0.5", "g-pass@4:2"])
-def test_what_is_no_metric_is_refused(name: str) -> None:
+def test_an_unknown_metric_is_refused(name: str) -> None:
     assert find_metric(name) is None
     with pytest.raises(ConfigError, match="must be a metric"):
         config_from_mapping({**SETTINGS, "report": {"metrics": [name]}})

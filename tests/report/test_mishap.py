@@ -76,7 +76,7 @@ def test_a_run_that_was_refused_says_so_and_keeps_the_key(refusing: Site) -> Non
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("short_pauses")
-def test_a_resume_makes_it_past_and_it_stays_among_the_events(refusing: Site, base_url: str) -> None:
+def test_a_resume_clears_the_error_and_its_event_stays(refusing: Site, base_url: str) -> None:
     one_at_a_time = {"concurrency": 1}  # else the first refusal may leave other requests in flight, which are lost
     refusing.run(refusing.write(models=keyed(refusing), **one_at_a_time))
     models = [{"name": name, "base_url": base_url} for name in MODELS]

@@ -36,7 +36,7 @@ def test_an_objective_asks_for_what_its_options_say(kind: str) -> None:
     assert objective_view(decisions.stated()) == ObjectiveView(**NOTHING_MORE | ASKED[kind])
 
 
-def test_of_a_plug_in_nothing_more_is_known() -> None:
+def test_nothing_more_is_said_of_an_objective_that_is_a_plug_in() -> None:
     decisions = {"objective": {"kind": "ends:Ends", "options": {"value": 0.6}}}
     assert objective_view(decisions) == ObjectiveView(**NOTHING_MORE)
 

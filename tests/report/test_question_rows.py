@@ -70,7 +70,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 
 @pytest.mark.parametrize("questions", [0, 1, PART_SIZE, PART_SIZE + 1, QUESTIONS])
-def test_rows_from_counts_are_what_they_would_be_as_objects(questions: int, results: Results) -> None:
+def test_rows_from_counts_equal_rows_made_as_objects(questions: int, results: Results) -> None:
     rows, objects = counted(questions), as_objects(questions)
     assert orjson.dumps(rows, default=as_json) == orjson.dumps(objects)
     assert rows_of(replace(results, questions=rows)) == tuple(objects)
@@ -84,7 +84,7 @@ def test_the_file_is_byte_by_byte_that_of_rows_as_objects(results: Results, tmp_
     assert path.read_bytes() == expected[:-1] + b',"checksum":%d}\n' % zlib.crc32(expected)
 
 
-def test_what_is_read_is_what_was_written_whatever_things_are_called(results: Results, tmp_path: Path) -> None:
+def test_results_are_read_as_written_whatever_the_names(results: Results, tmp_path: Path) -> None:
     write_results(tmp_path, results)
     stored = read_results(tmp_path)
     assert stored is not None and isinstance(stored.questions, WrittenRows)
@@ -137,7 +137,7 @@ def test_rows_with_more_or_fewer_fields_are_read(
 
 
 @pytest.mark.parametrize("wrong", [{"mean": "high"}, {"trials": None}, {"lo": [[]]}])
-def test_rows_that_are_none_are_noticed_when_the_file_is_read(
+def test_invalid_rows_are_noticed_when_the_file_is_read(
     wrong: dict[str, object], results: Results, tmp_path: Path
 ) -> None:
     path = write_results(tmp_path, results)
@@ -147,7 +147,7 @@ def test_rows_that_are_none_are_noticed_when_the_file_is_read(
     assert read_results(tmp_path) is None
 
 
-def test_a_cut_or_doubled_list_of_rows_is_no_results(results: Results, tmp_path: Path) -> None:
+def test_a_damaged_list_of_rows_is_not_read(results: Results, tmp_path: Path) -> None:
     path = write_results(tmp_path, results)
     text = orjson.dumps(unsealed(path))
     for bad in (text.replace(b'},{"id":', b'},,{"id":', 1), text.replace(b'}],"warnings":[', b'}}],"warnings":[')):
@@ -174,7 +174,7 @@ def test_counts_that_occur_are_found_once_and_in_order(largest: int) -> None:
     assert np.array_equal(distinct, expected) and np.array_equal(distinct[places], counts)
 
 
-def test_posteriors_of_equal_counts_are_those_of_each_by_itself() -> None:
+def test_posteriors_are_exact_beta_quantiles() -> None:
     counts = np.random.default_rng(2).integers(0, 4, (3, 7, 2))
     mean, lo, hi = question_posteriors(counts, np.array([0.0, 1.0]))
     exact = beta(counts[..., 1] + 1, counts[..., 0] + 1)

@@ -57,7 +57,7 @@ def test_a_finished_run_reads_as_it_was_published(site: Site) -> None:
     )  # plain values throughout, and not where they came from
 
 
-def test_what_is_known_of_each_question_is_what_the_run_has_published(site: Site, ended_runs: EndedRuns) -> None:
+def test_posteriors_of_each_question_are_those_the_run_published(site: Site, ended_runs: EndedRuns) -> None:
     view = read_view(ended_runs.copy(site))
     assert view.results is not None
     ranked = [view.models.index(model.name) for model in view.results.models]
@@ -116,7 +116,7 @@ def test_a_model_that_was_set_aside_is_set_aside_for_the_reader(site: Site) -> N
     assert worked_out(view) == as_published
 
 
-def test_what_results_json_says_is_not_read(site: Site, ended_runs: EndedRuns) -> None:
+def test_results_come_from_the_database_and_not_from_results_json(site: Site, ended_runs: EndedRuns) -> None:
     ended_runs.copy(site)
     path = site.directory() / RESULTS_FILE
     as_published = path.read_text()
@@ -143,6 +143,6 @@ def test_a_run_without_trials_can_be_read(site: Site) -> None:
     assert view.results is None and view.spending == () and view.traffic == ()
 
 
-def test_no_run_is_said_to_be_none(tmp_path: Path) -> None:
+def test_a_folder_without_a_run_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="holds no run"):
         read_view(tmp_path)

@@ -45,7 +45,7 @@ def named(rubrics: tuple[RescoredRubric, ...]) -> dict[str, RescoredRubric]:
     return {rubric.name: rubric for rubric in rubrics}
 
 
-def test_the_twelve_are_shown_and_the_run_is_as_it_was(run: Path) -> None:
+def test_all_twelve_rubrics_are_shown_and_the_run_is_unchanged(run: Path) -> None:
     before = (run / DATABASE_FILE).read_bytes()
     rescored = rescore(run)
     assert (run / DATABASE_FILE).read_bytes() == before
@@ -79,7 +79,7 @@ def test_the_report_says_once_what_all_rubrics_share(run: Path) -> None:
     assert "Rank, and tier" in "\n".join(rubric_sections(replace(rescored, rubrics=(rubric, worse))))
 
 
-def test_the_own_rubric_is_what_the_run_says(run: Path) -> None:
+def test_scores_under_the_rubric_of_the_run_are_its_results(run: Path) -> None:
     rubric, results = rescore(run).rubrics[0], read_results(run)
     assert results is not None
     assert [model.name for model in rubric.models] == [row.name for row in results.models]
@@ -147,7 +147,7 @@ def test_a_run_without_a_look_is_refused(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_the_markdown_report_leaves_it_to_the_command_and_plots_have_a_figure(run: Path, tmp_path: Path) -> None:
+def test_the_markdown_report_omits_other_rubrics_and_plots_have_a_figure(run: Path, tmp_path: Path) -> None:
     figures = tmp_path / "figures"
     result = CliRunner().invoke(app, ["report", str(run), "--format", "md", "--output", "-", "--plots", str(figures)])
     assert result.exit_code == 0 and "length\\_robust" not in result.stdout, "nobody has asked"
@@ -180,7 +180,7 @@ def test_a_terminal_shows_no_markup_and_a_file_has_it(run: Path, tmp_path: Path)
     assert again.stdout == path.read_text()
 
 
-def test_what_is_wrong_with_a_file_is_told(run: Path, site: Site) -> None:
+def test_mistakes_in_a_rubric_file_are_reported(run: Path, site: Site) -> None:
     none, bad = site.folder / "none.yaml", site.folder / "bad.yaml"
     none.write_text("trials: {max: 8}\n")
     bad.write_text("rubric: {name: exact_mtach}\n")

@@ -53,7 +53,7 @@ def usages_of(machine: Machine) -> list[TrialUsage]:
     return [usage_of(machine, model) for model in machine.setting.roster]
 
 
-async def test_it_says_what_the_controller_found(finished: tuple[MachineBed, Results]) -> None:
+async def test_results_are_those_of_the_controller(finished: tuple[MachineBed, Results]) -> None:
     machine, results = finished
     last = machine.controller.looks[-1]
     assert results.run.status == "finished"
@@ -98,7 +98,7 @@ async def test_the_file_is_strict_json_of_the_documented_schema(
     assert is_intact(tmp_path)
 
 
-async def test_nothing_is_there_before_the_first_look(tmp_path: Path) -> None:
+async def test_there_are_no_results_before_the_first_look(tmp_path: Path) -> None:
     assert results_of(SUBJECT, Controller(plan()), [TrialUsage()] * 3) is None
 
 
@@ -111,7 +111,7 @@ async def test_a_rule_for_one_look_is_warned_of(tmp_path: Path) -> None:
     assert results is not None and results.warnings[0].kind == "peeking"
 
 
-async def test_precision_has_no_difference_to_tell(tmp_path: Path) -> None:
+async def test_a_precision_objective_has_no_differences(tmp_path: Path) -> None:
     bed = MachineBed(tmp_path, plan(objective=PrecisionOf(0.2)))
     machine = await bed.start()
     results = results_of(SUBJECT, machine.controller, usages_of(machine))
@@ -283,14 +283,14 @@ def test_answers_that_stand_in_the_reasoning_alone_are_pointed_at_before_all_do(
         ([("q1", "", None)], (0.3, 0.3), None),
     ],
 )
-def test_what_is_not_known_says_what_it_could_move(
+def test_unknown_grades_are_reported_with_the_scores_they_could_lead_to(
     trials: list[tuple[str, str, int | None]], ends: tuple[float, float], text: str | None
 ) -> None:
     cautions = list(unknown_cautions(["m"], [usage_with(*trials)], [row_between(*ends)], Scale(0.0, 1.0)))
     assert [caution.text for caution in cautions] == ([] if text is None else [text])
 
 
-def test_time_outs_and_ungraded_answers_are_told_together() -> None:
+def test_time_outs_and_ungraded_answers_are_reported_together() -> None:
     usage = usage_with(("q1", "timed_out", None))
     usage.trials, usage.ungraded = 40, 2
     (caution,) = unknown_cautions(["m"], [usage], [row_between(0.25, 0.35)], Scale(0.0, 1.0))
@@ -330,7 +330,7 @@ def test_equal_scores_need_no_number_of_trials() -> None:
     assert pair.trials_needed is None
 
 
-def test_no_minus_stands_before_nothing() -> None:
+def test_zero_has_no_minus_sign() -> None:
     assert Scale(0.0, 1.0).width(-1e-17) == "0.00%" and Scale(0.0, 9.0).width(-1e-17) == "0.0000"
     assert Scale(0.0, 1.0).width(-0.01) == "-1.00%"
 
