@@ -28,7 +28,7 @@ def place(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 @pytest.mark.parametrize("name", ["read_run", "run", "run_async"])
-def test_what_is_called_from_python_says_what_it_takes_and_gives_with_an_example(name: str) -> None:
+def test_public_functions_document_arguments_returns_and_an_example(name: str) -> None:
     function = getattr(adaptive_eval, name)
     doc = inspect.getdoc(function) or ""
     described = set(re.findall(r"^    (\w+): ", doc[doc.index("Args:") : doc.index("Returns:")], re.MULTILINE))
@@ -45,7 +45,7 @@ def test_importing_the_package_loads_nothing_else() -> None:
 
 
 @pytest.mark.release
-def test_the_function_stays_one_whatever_was_imported_before() -> None:
+def test_run_is_a_function_whatever_was_imported_before() -> None:
     code = (
         "import adaptive_eval.running.start, adaptive_eval.cli.run, adaptive_eval.config.run, adaptive_eval;"
         "assert callable(adaptive_eval.run) and adaptive_eval.run.__name__ == 'run'"
@@ -99,7 +99,7 @@ def test_a_mapping_and_a_whole_configuration_decide_as_their_file_does(place: Si
     assert of_mapping.directory == Path("runs/mapped") and looks[0] == looks[1] == looks[2]
 
 
-def test_what_a_program_gives_wrongly_is_named(place: Site) -> None:
+def test_wrong_arguments_are_named(place: Site) -> None:
     def local(answer: object, question: object) -> None: ...
 
     with pytest.raises(ConfigError, match="did you mean max_tokens|max_token"):

@@ -113,7 +113,7 @@ def test_a_run_shows_a_bar_in_one_output_that_ends_with_why_it_ended(cells: dict
     assert re.match("<p>(Finished|Ended)", html(cells["run"], "display_data"))
 
 
-def test_what_it_returns_shows_itself_as_a_table(cells: dict[str, Any]) -> None:
+def test_the_value_of_a_run_is_shown_as_a_table(cells: dict[str, Any]) -> None:
     shown = html(cells["record"], "execute_result")
     assert shown.count("<tr>") == 1 + len(MODELS) and all(name in shown for name in MODELS)
     assert value(cells["record"]).startswith("<RunRecord 'run' in 'runs/run'")
