@@ -82,7 +82,7 @@ def at_home(tmp_path_factory: pytest.TempPathFactory) -> Found:
     return Found.of(site.directory())
 
 
-def test_it_finds_the_same_at_several_sites(
+def test_a_run_finds_the_same_at_several_sites(
     site: Site, at_home: Found, raylets: Raylets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SITE_KEY", SECRET)
@@ -168,7 +168,7 @@ def test_a_head_that_was_killed_finds_its_sites_again(site: Site, at_home: Found
     require_nothing_left(raylets)
 
 
-def test_what_a_head_that_never_comes_back_has_taken_is_given_back(site: Site, raylets: Raylets) -> None:
+def test_resources_of_a_head_that_never_comes_back_are_released(site: Site, raylets: Raylets) -> None:
     """Its sites, one that has been waiting for a place since before, and what they took."""
     settings = models(site, "held")
     settings[1]["launch"] = {**settings[1]["launch"], "resources": {"nowhere": 1}}  # type: ignore[dict-item]
@@ -206,7 +206,7 @@ def test_a_place_that_a_killed_head_waited_for_is_waited_for_once(site: Site, at
     require_nothing_left(raylets)
 
 
-def test_with_their_keeper_all_sites_are_lost_and_placed_again(site: Site, at_home: Found, raylets: Raylets) -> None:
+def test_when_the_keeper_dies_all_sites_are_lost_and_placed_again(site: Site, at_home: Found, raylets: Raylets) -> None:
     config = written(site, models=models(site, "held"), concurrency=16)
 
     def deed() -> None:
@@ -245,7 +245,7 @@ def test_a_head_that_reads_its_run_for_long_is_known_to_live(
     assert all(event.found for event in events(site, SitePlaced)[len(MODELS) :])
 
 
-def test_a_place_that_cannot_be_had_is_told(site: Site, raylets: Raylets) -> None:
+def test_an_unavailable_place_is_reported(site: Site, raylets: Raylets) -> None:
     config = written(site, models=models(site, resources={"CPU": 2, "GPU": 8}), sites={"resource_timeout": 2})
     ended = site.run(config, "--ray", raylets.address)
     assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
@@ -254,7 +254,7 @@ def test_a_place_that_cannot_be_had_is_told(site: Site, raylets: Raylets) -> Non
     assert "the most that one has is CPU 8, GPU 0" in output
 
 
-def test_where_there_is_no_cluster_that_is_told(site: Site, raylets: Raylets) -> None:
+def test_a_missing_cluster_is_reported(site: Site, raylets: Raylets) -> None:
     for address, message in (("127.0.0.1:1", "there is no Ray cluster to join"), ("ray://x:1", "auto or the HOST")):
         ended = site.run(written(site, models=models(site)), "--ray", address)
         assert ended.exit_code == ExitCode.CONFIGURATION and message in " ".join(ended.output.split())
