@@ -46,7 +46,7 @@ def at_home(tmp_path_factory: pytest.TempPathFactory) -> Found:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("room", [1, 2])
-def test_it_finds_the_same_however_many_places_come(site: Site, at_home: Found, room: int) -> None:
+def test_a_run_finds_the_same_however_many_places_come(site: Site, at_home: Found, room: int) -> None:
     cluster = NearCluster(room=room)
     assert run_at(cluster, written(site, "held"), site, LetsGo(site, room)) == ExitCode.SPENT
     assert Found.of(site.directory()) == at_home
@@ -87,7 +87,7 @@ def test_models_that_share_a_place_of_the_cluster_take_turns(site: Site, at_home
     assert "None gpu0" in (site.directory() / "logs" / "ada.log").read_text()
 
 
-def test_without_a_cluster_that_is_told(site: Site) -> None:
+def test_a_pool_of_a_cluster_needs_a_cluster(site: Site) -> None:
     refused = site.run(written(site))
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "pool.places: cluster needs a cluster: run it with --ray" in refused.output
@@ -113,6 +113,6 @@ def test_sites_are_not_left_out_silently_where_there_is_no_cluster(site: Site, o
         ({"places": "clutter", "max_places": 2}, "places"),
     ],
 )
-def test_what_a_pool_cannot_be_is_told(site: Site, pool: dict[str, object], message: str) -> None:
+def test_invalid_pools_are_refused(site: Site, pool: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_config(written(site, pool=pool), ())

@@ -36,7 +36,7 @@ def test_the_pool_has_fewer_places_than_models() -> None:
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_its_command_line_is_one_that_the_program_takes(recipe: str) -> None:
+def test_the_command_line_of_a_recipe_is_valid(recipe: str) -> None:
     text = (FOLDER / recipe).read_text()
     lines = re.findall(r"^(?!\s*#).*?\b(adaptive-eval run \S+\.yaml .*)$", text, flags=re.MULTILINE)
     assert len(lines) == 1
@@ -45,7 +45,7 @@ def test_its_command_line_is_one_that_the_program_takes(recipe: str) -> None:
     assert words[-2:] == ["--ray", "auto"] and Path(words[2]).name == "models.yaml"
 
 
-def test_what_is_yaml_can_be_read_and_names_nodes_of_gpus() -> None:
+def test_yaml_recipes_can_be_read_and_name_nodes_with_gpus() -> None:
     job = yaml.safe_load((FOLDER / "kubernetes.yml").read_text())
     assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
     (group,) = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]

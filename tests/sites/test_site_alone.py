@@ -15,7 +15,7 @@ from adaptive_eval.sites.messages import SiteOrder, SiteReply, SiteRequest
 from adaptive_eval.sites.worker import SiteWorker
 
 
-async def test_it_counts_from_the_last_word_of_the_head_before() -> None:
+async def test_time_without_a_head_counts_from_the_last_call_of_the_one_before() -> None:
     worker: Any = SiteWorker()
     worker._server = SimpleNamespace(launched=lambda seconds: ServerLaunched("ada", seconds=seconds))
     worker._setup = SimpleNamespace(digest="what it serves", head="killed")

@@ -84,7 +84,7 @@ def at_home(tmp_path_factory: pytest.TempPathFactory) -> Found:
 
 
 @pytest.mark.slow
-def test_it_finds_the_same_at_one_two_and_three_sites(site: Site, at_home: Found) -> None:
+def test_a_run_finds_the_same_at_one_two_and_three_sites(site: Site, at_home: Found) -> None:
     cluster, config = NearCluster(), written(site, models=models(site, {"ada": 2, "bob": 3}, "held"))
     assert run_at(cluster, config, site, LetsGo(site, 6)) == ExitCode.SPENT
     assert Found.of(site.directory()) == at_home
@@ -151,7 +151,7 @@ class Glances(Watcher):
 
 
 @pytest.mark.slow
-def test_who_watches_and_who_reads_the_run_see_the_same_sites(site: Site) -> None:
+def test_the_live_status_and_the_stored_run_show_the_same_sites(site: Site) -> None:
     """One site is lost on its way; each is placed on a node of its own, which makes its return a move."""
     watcher = Glances()
     prepared = prepare(load_config(written(site, models=models(site, {"bob": 2})), ()))
@@ -180,7 +180,7 @@ def test_who_watches_and_who_reads_the_run_see_the_same_sites(site: Site) -> Non
     assert all(" on node" in replica for _, replica in servers)
 
 
-def test_a_site_without_a_place_is_told(site: Site) -> None:
+def test_a_site_without_a_place_is_reported(site: Site) -> None:
     """As where a server cannot be started at all: that is a mistake, and nothing was asked yet."""
     with pytest.raises(LaunchFailed, match="no place with GPU 8 was had"):
         run_at(NearCluster(["nowhere"]), written(site, models=models(site)), site)
@@ -240,7 +240,7 @@ def test_answers_are_graded_where_they_are_made(site: Site, at_home: Found, monk
         ({"resources": {"CPU": 4, "H100": 1}}, {"gpus": 2}, {"CPU": 4.0, "H100": 1.0}),
     ],
 )
-def test_what_a_site_takes(
+def test_a_site_takes_the_resources_of_its_launch_section(
     site: Site, launch: dict[str, object], more: dict[str, object], resources: dict[str, float]
 ) -> None:
     (model, _) = load_config(site.write(models=[{"name": "ada", "launch": launch, **more}, ELSEWHERE]), ()).models
@@ -269,7 +269,9 @@ def test_what_a_site_takes(
         ),
     ],
 )
-def test_what_sites_cannot_serve_is_told(site: Site, changes: dict[str, object], message: str) -> None:
+def test_configurations_that_sites_cannot_serve_are_refused(
+    site: Site, changes: dict[str, object], message: str
+) -> None:
     models = [*changes["models"], ELSEWHERE]  # type: ignore[misc]
     with pytest.raises(ConfigError, match=message):
         require_sites(load_config(site.write(**{**changes, "models": models}), ()))
