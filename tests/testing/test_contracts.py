@@ -73,7 +73,7 @@ def test_a_function_with_options_is_named_by_itself() -> None:
         check_grader(partial(pong, sign=""), KEY, ["4!"], ["4"])
 
 
-def test_they_need_no_test_framework() -> None:
+def test_the_suites_need_no_test_framework() -> None:
     loaded = "import sys, adaptive_eval.testing; print({'pytest', 'hypothesis'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
@@ -328,7 +328,7 @@ def test_a_bug_in_an_objective_is_found(objective: Odd, message: str) -> None:
 
 
 @pytest.mark.slow
-def test_one_that_brings_a_sound_rule_passes() -> None:
+def test_an_objective_with_a_sound_rule_of_its_own_passes() -> None:
     lone = OBJECTIVES["precision"].make(half_width=0.1)
     assert lone.rule == Precision(0.1)
     check_objective(lone, models=2)
