@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.notes import answers, batches, beginnings, grading, lives, servers
 from adaptive_eval.notes.answers import *
+from adaptive_eval.notes.answers import AnswersLost
 from adaptive_eval.notes.batches import *
 from adaptive_eval.notes.beginnings import *
 from adaptive_eval.notes.event import Change as Change
@@ -36,6 +37,11 @@ _READERS: dict[str, Callable[[], TypeAdapter[Event]]] = {
     event_class.KIND: cache(partial(TypeAdapter[Event], event_class)) for event_class in EVENT_CLASSES
 }
 """Parsers by kind, each created when the first event of its kind is read."""
+
+_NOTES_OF_SUPPLIES: tuple[type[Event], ...] = (
+    AnswersLost,
+    *(event_class for event_class in EVENT_CLASSES if event_class.__module__ in (batches.__name__, servers.__name__)),
+)
 
 EventT = TypeVar("EventT", bound=Event)
 
@@ -80,3 +86,8 @@ def events_since_start(events: Sequence[Event]) -> Sequence[Event]:
     """The events since the run was last started or resumed."""
     starts = [at for at, event in enumerate(events) if isinstance(event, RunBegun)]
     return events[max(starts, default=0) :]
+
+
+def newest_turn(events: Sequence[Event]) -> Event | None:
+    """The newest event that says whether the run is over; supplies may note later what they have given up."""
+    return next((event for event in reversed(events) if not isinstance(event, _NOTES_OF_SUPPLIES)), None)

@@ -22,6 +22,7 @@ from adaptive_eval.notes import (
     TrialsRegraded,
     events_of_kind,
     events_since_start,
+    newest_turn,
 )
 from adaptive_eval.report.alarms import cut_off_pairs, has_cut_answers
 from adaptive_eval.report.finding import gate_line
@@ -45,7 +46,7 @@ class FatalError(NamedTuple):
 
 def find_fatal_error(events: Sequence[Event]) -> FatalError | None:
     """The error that ended a run; None if there was none, or the run has been resumed since."""
-    last = events[-1] if events else None
+    last = newest_turn(events)
     if not isinstance(last, RunStopped) or last.error is None:
         return None
     return FatalError(last.reason or last.error, ExitCode.FAILED if last.exit_code is None else last.exit_code)
@@ -254,7 +255,7 @@ def was_killed(events: Sequence[Event]) -> bool:
 
 def status_at_end(events: Sequence[Event], trials: int) -> tuple[str, str | None]:
     """The status of a run that is not running, and its reason: why it finished, or a sentence on why it did not."""
-    last, fatal_error = events[-1] if events else None, find_fatal_error(events)
+    last, fatal_error = newest_turn(events), find_fatal_error(events)
     if isinstance(last, RunFinished):
         answered = last.reason.ends(trials)
         if last.reason is Reason.ALARM:
@@ -283,7 +284,7 @@ def _describe_stop(events: Sequence[Event]) -> str:
 
 def _finish_reason(events: Sequence[Event], results: Results | None) -> Reason | None:
     """The reason that the run stored last, or that its results give: trials of an imported run may be enough."""
-    last = events[-1] if events else None
+    last = newest_turn(events)
     if isinstance(last, RunFinished):
         return last.reason
     reason = None if results is None else results.run.reason

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adaptive_eval.base.errors import StoreError
-from adaptive_eval.notes import RunFinished
+from adaptive_eval.notes import RunFinished, newest_turn
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import RESULTS_FILE, is_intact, read_results
@@ -70,7 +70,7 @@ def _compare_with_store(directory: Path, results: Results, damages: list[str], n
     summary = (
         f"{RESULTS_FILE} speaks of {results_trials:,} trials and {of_file}, the store of {trials:,} and {of_store}"
     )
-    if results_trials > trials or (events and isinstance(events[-1], RunFinished)):
+    if results_trials > trials or isinstance(newest_turn(events), RunFinished):
         damages.append(f"{summary}: they are not of one run, or trials are lost")
     else:
         notes.append(f"{summary}: the command that began the run brings it up to date")

@@ -174,6 +174,11 @@ class Record:
         return low, high, number, doubtful / number
 
     @cached_property
+    def is_overturned(self) -> bool:
+        """Whether people overturn the grades: of a run that came as a table they have no text to label."""
+        return self.row["labels"] == "overturn" and bool(self.life.labels)
+
+    @cached_property
     def troubled(self) -> str:
         return self.life.setup.world.troubled
 
@@ -294,7 +299,7 @@ def no_verdict_is_against_the_truth(record: Record) -> Iterator[Fault]:
         for pair in results.pairs:
             if pair.verdict not in DECIDED or _is_accepted(record, outputs, pair):
                 continue
-            by_people = stage.name == LABELLED and record.row["labels"] == "overturn"
+            by_people = stage.name == LABELLED and record.is_overturned
             first = record.truth(pair.first, by_people=by_people)
             second = value if pair.second is None else record.truth(pair.second, by_people=by_people)
             what = f"{pair.first} over {pair.second or value}"
@@ -316,7 +321,7 @@ def no_verdict_is_against_the_truth(record: Record) -> Iterator[Fault]:
                 text = f"{what} is resolved, and would not be with the doubtful answers at their best or worst"
                 yield Fault(name, stage.name, text)
         for model, outcome in results.gate.items():
-            by_people = stage.name == LABELLED and record.row["labels"] == "overturn"
+            by_people = stage.name == LABELLED and record.is_overturned
             difference = record.truth(model, by_people=by_people) - record.truth("bob", by_people=by_people)
             if outcome == "PASS" and difference < -delta - 0.1 or outcome == "FAIL" and difference > -delta + 0.02:
                 yield Fault(
@@ -523,7 +528,7 @@ def the_exit_code_is_that_of_the_verdicts(record: Record) -> Iterator[Fault]:
 @check
 def labels_reach_the_headline(record: Record) -> Iterator[Fault]:
     """Where people say that the grader was lenient with the best model, it is not called the best."""
-    if record.row["labels"] != "overturn":
+    if not record.is_overturned:
         return
     for stage, outputs, _ in record.judged:
         if stage.name != LABELLED or stage.done.code != REACHED:
@@ -650,7 +655,7 @@ def the_cost_is_what_was_served(record: Record) -> Iterator[Fault]:
         )
         if clean and record.row["answers"] == "fine" and told != served:
             yield Fault(name, stage.name, f"{told} tokens are told, and {served} were served")
-        if told < stored_tokens:
+        if told < stored_tokens and stage.interrupted != "killed":  # the file is of the last look before that
             yield Fault(name, stage.name, f"{told} tokens are told, and the stored trials took {stored_tokens}")
 
 
