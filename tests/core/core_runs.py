@@ -48,9 +48,9 @@ class Answers:
 
     def of(self, trials: Iterable[Ask]) -> list[Outcome]:
         """The outcomes of these trials."""
-        return [self._one(ask) for ask in trials]
+        return [self._outcome(ask) for ask in trials]
 
-    def _one(self, ask: Ask) -> Outcome:
+    def _outcome(self, ask: Ask) -> Outcome:
         place = (self.seed, ask.model, ask.question, ask.trial)
         right = unit(*place) < self._skill(ask.model, ask.question)
         category = self._best if right else self._others[int(unit(*place, 1) * len(self._others))]

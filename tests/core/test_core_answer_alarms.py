@@ -62,7 +62,7 @@ def exact_chance(trials: IntArray, hits: IntArray, moment: int) -> float:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.data())
-def test_the_bound_on_a_chance_is_one(data: st.DataObject) -> None:
+def test_exact_chances_stay_within_the_bound(data: st.DataObject) -> None:
     passes, questions = data.draw(st.integers(2, 6)), data.draw(st.integers(1, 4))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**20)))
     trials = rng.integers(0, 5, (passes, questions))
@@ -79,7 +79,7 @@ def test_a_clear_change_has_a_chance_close_to_its_bound() -> None:
     assert exact_chance(trials, hits, 4) <= exp(bound) <= 1e3 * exact_chance(trials, hits, 4)
 
 
-def test_late_moments_are_tried_most() -> None:
+def test_later_moments_are_tried_more_often() -> None:
     assert tried_moments(1).tolist() == []
     assert sorted(tried_moments(5).tolist()) == [1, 2, 3, 4]
     assert sorted(39 - tried_moments(39)) == [1, 2, 3, 4, 5, 8, 11, 15, 21, 29]
@@ -135,7 +135,7 @@ def test_answers_to_hard_questions_raise_no_alarm() -> None:
     assert np.all(log_chances(trials, trials * always, np.array([1, 2])) == 0.0)
 
 
-def test_a_share_that_was_there_from_the_beginning_raises_no_alarm() -> None:
+def test_a_share_that_is_constant_from_the_start_raises_no_alarm() -> None:
     controller = run(plan_for(), lambda ask: (0, AnswerKind.REFUSAL * ((ask.question + ask.trial) % 3 == 0)))
     assert controller.alarms == []
 
@@ -146,7 +146,7 @@ def test_the_most_specific_of_two_kinds_is_named() -> None:
     assert [alarm.kind for alarm in controller.alarms] == [AnswerKind.REASONING_ONLY]
 
 
-def test_of_drawn_questions_the_order_is_the_sample() -> None:
+def test_an_alarm_on_drawn_questions_keeps_the_first_of_the_sample() -> None:
     bench = Bench(2, 400, BINARY)
     plan = plan_for(bench=bench, trials=Trials(1, 1), drawn=100)
 
@@ -165,7 +165,7 @@ def test_of_drawn_questions_the_order_is_the_sample() -> None:
     )
 
 
-def test_a_user_may_let_the_run_go_on() -> None:
+def test_a_run_configured_to_continue_does_not_end_on_an_alarm() -> None:
     controller = run(
         plan_for(stops_on_alarm=False), lambda ask: (0, AnswerKind.EMPTY * (ask.model == 1 and ask.trial >= 3))
     )
@@ -189,7 +189,7 @@ def verdicts_at(controller: Controller, look: int) -> dict[frozenset[int | None]
     return {frozenset((pair.better, pair.worse)): pair.verdict for pair in controller.looks[look].comparisons}
 
 
-def test_calls_before_the_change_stand() -> None:
+def test_calls_made_before_the_change_are_kept() -> None:
     """Model 0 is called better than model 1 at the first look. Model 1 goes on against model 2, and its server
     changes."""
     plan = plan_for(3, rule=ZScore(4.0), objective=Pairs(((0, 1), (1, 2))))
@@ -205,7 +205,7 @@ def test_calls_before_the_change_stand() -> None:
     assert verdicts_at(controller, -1)[undecided] is Verdict.BLOCKED
 
 
-def test_calls_on_answers_since_the_change_are_taken_back() -> None:
+def test_calls_based_on_answers_after_the_change_are_withdrawn() -> None:
     """Some answers of model 1 are empty in one round, after which it is called worse than model 0. It goes on against
     model 2, which was wrong as often, and all its answers are empty in the next round."""
     plan = plan_for(3, rule=ZScore(0.3), trials=Trials(12, 40), objective=Pairs(((0, 1), (1, 2))))
@@ -224,7 +224,7 @@ def test_calls_on_answers_since_the_change_are_taken_back() -> None:
 
 
 @pytest.mark.parametrize("coupled", [False, True])
-def test_after_an_alarm_the_evidence_is_that_of_the_answers_before(coupled: bool) -> None:
+def test_after_an_alarm_only_answers_from_before_it_count_as_evidence(coupled: bool) -> None:
     rng = np.random.default_rng(1)
     table = rng.random((2, QUESTIONS, 40)) < 0.5
 

@@ -50,7 +50,7 @@ def test_each_pair_has_the_boundary_of_its_kind(information: float) -> None:
     assert RULE.boundary(nobody) == pytest.approx(steep.boundary(nobody))
 
 
-def test_it_is_lower_where_near_copies_are_settled_and_higher_at_the_horizon() -> None:
+def test_the_boundary_is_lower_where_near_copies_settle_and_higher_at_the_horizon() -> None:
     """Both spend the same error: neither can be lower everywhere."""
     early, late = (RULE.boundary(evidence(0.0, t, (True, False))) for t in (0.05, 1.0))
     assert early[0] < 0.7 * early[1]
@@ -75,7 +75,7 @@ def test_a_changed_horizon_leaves_each_pair_what_its_own_boundary_left() -> None
     assert isinstance(again, ContinuedCoupled) and again.confidence == 0.99
 
 
-def test_it_is_taken_for_what_it_is() -> None:
+def test_the_rule_is_recognised_by_its_properties() -> None:
     after = RULE.extended([evidence(1.0, 0.5, None)], evidence(1.0, 0.25, None), 0.0)
     assert is_correctable(RULE) and is_correctable(after) and has_error_left(after) and judges_by_pair(RULE)
     assert not has_error_left(RULE)

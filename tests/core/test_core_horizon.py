@@ -52,9 +52,7 @@ def alike(model: int, question: int) -> float:
         for familywise in (False, True)
     ],
 )
-def test_what_was_decided_before_stays_and_the_looks_before_are_what_they_were(
-    seed: int, delta: float, familywise: bool
-) -> None:
+def test_a_longer_horizon_keeps_earlier_decisions_and_looks(seed: int, delta: float, familywise: bool) -> None:
     plan = small_plan(4, delta=delta, familywise=familywise)
     runs = raised(plan, HORIZONS, Answers(plan, seed))
     for before, longer in zip(runs[:-1], runs[1:], strict=True):

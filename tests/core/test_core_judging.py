@@ -28,7 +28,7 @@ def verdict(looker: Looker, counts: list[list[list[int]]], pair: tuple[int, int]
     return looker.look(counts, **how)[1][pair].verdict  # type: ignore[arg-type]
 
 
-def test_the_first_that_holds_of_resolved_tied_blocked_out_of_reach_open() -> None:
+def test_verdicts_take_precedence_in_order() -> None:
     def looker(delta: float = 0.0, futility: float | None = None) -> Looker:
         return Looker(rule=ZScore(2.5), judging=Judging(delta=delta, futility=futility), horizon=25)
 
@@ -83,7 +83,7 @@ def test_a_call_goes_before_a_tie_at_the_same_look() -> None:
     assert verdict(Looker(rule=ZScore(), judging=Judging(delta=2.0)), FAR) is Verdict.RESOLVED
 
 
-def test_a_lead_that_turns_is_flagged_and_parts_nobody() -> None:
+def test_a_reversed_lead_is_flagged_and_separates_no_models() -> None:
     looker = Looker(rule=ZScore())
     standing, _ = looker.look(FAR)
     assert tiers(standing) == (1, 2)
@@ -118,7 +118,7 @@ def test_tiers_chain_through_neighbours() -> None:
     assert tiers(standing) == (2, 1, 2, 1)
 
 
-def test_where_any_choice_will_do_a_tie_needs_no_winner() -> None:
+def test_near_best_ties_two_perfect_models() -> None:
     """Two models that never fail, and neither is far behind the other: there is nothing left to find out."""
     perfect = [binary([40] * 30, 40)] * 2
     assert verdict(Looker(Best(), NearBest(0.1)), perfect) is Verdict.TIED

@@ -148,7 +148,7 @@ def test_equal_scores_stand_in_the_order_of_the_models() -> None:
 
 @pytest.mark.parametrize("right", [0, 6])
 @pytest.mark.parametrize("prior", ["uniform", "self"])
-def test_all_alike_and_all_right_or_wrong_is_no_certainty(right: int, prior: str) -> None:
+def test_identical_or_uniform_outcomes_give_no_certainty(right: int, prior: str) -> None:
     looker = Looker(prior=prior)  # type: ignore[arg-type]
     standing, pairs = looker.look([binary([right] * 5, 6)] * 2 + [binary([6 - right] * 5, 6)])
     sigma = standing.estimates.sigma()
@@ -173,7 +173,7 @@ def test_a_model_without_a_trial_stands_last_and_open() -> None:
     assert math.isnan(standing.estimates.score[0])
 
 
-def test_more_for_some_questions_counts_as_information_there() -> None:
+def test_extra_trials_add_more_information_on_uncertain_questions() -> None:
     """Ten more trials where nothing is left to learn give less than ten more where everything is."""
     sure, unsure = [0, 10], [5, 5]
     base = Looker().look([[sure, unsure]] * 2)[1][0, 1].information

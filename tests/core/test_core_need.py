@@ -91,7 +91,7 @@ def test_rounds_are_whole_sets_of_questions_and_few() -> None:
     assert len(rounds) < len(one_each.looks) / 3
 
 
-def test_what_the_pace_begins_with_gives_way_to_caps() -> None:
+def test_the_first_round_of_a_pace_shrinks_to_fit_caps() -> None:
     """A cap that pays for the least first round, but not for that of the pace."""
     chosen = plan(Pace(share=0.8, opening=16), budget=Budget(trials=2 * QUESTIONS * 6))
     controller = Controller(chosen)
@@ -109,7 +109,7 @@ def test_rounds_that_do_not_fit_a_cap_become_small_before_anyone_goes_without() 
     assert controller.trials.sum() == cap
 
 
-def told(trials: list[Ask], seconds: float) -> list[Outcome]:
+def outcomes_of(trials: list[Ask], seconds: float) -> list[Outcome]:
     return [Outcome(*ask[:3], ask.trial % 2, seconds=seconds) for ask in trials]
 
 
@@ -119,19 +119,19 @@ def test_a_fast_model_goes_on_while_a_slow_one_is_at_its_first_round(held: bool)
     chosen = plan(Pace(lookahead=1, dedicated_servers=True) if held else Pace(lookahead=1, share=0.5))
     controller = Controller(chosen)
     fast, slow = (controller.ask(1 << 20, model) for model in (0, 1))
-    controller.tell(told(fast, 2.0))
+    controller.tell(outcomes_of(fast, 2.0))
     assert controller.ask(1 << 20) == []
     more = []
     for ask in slow[: 4 * QUESTIONS - 1]:
-        controller.tell(told([ask], 16.0))
+        controller.tell(outcomes_of([ask], 16.0))
         more += controller.ask(1 << 20)
     assert not controller.looks
     assert {ask.model for ask in more} == ({0} if held else set())
     at_once = Controller(chosen)
-    at_once.tell(told(at_once.ask(1 << 20, 0), 2.0))
+    at_once.tell(outcomes_of(at_once.ask(1 << 20, 0), 2.0))
     asked = at_once.ask(1 << 20, 1)
     first = [ask for ask in asked if ask.round == 0]
-    at_once.tell(told(first[:-1], 16.0))
+    at_once.tell(outcomes_of(first[:-1], 16.0))
     assert [ask[:3] for ask in at_once.ask(1 << 20, 0)] == [ask[:3] for ask in more]
 
 
@@ -141,11 +141,11 @@ def test_no_model_waits_for_the_rounds_of_a_slow_stranger() -> None:
     controller = Controller(plan(Pace(lookahead=1, dedicated_servers=True), models=4, **nobody))
     requested = controller.ask(1 << 20)
     fast = [ask for ask in requested if ask.model < 2]
-    controller.tell(told([ask for ask in requested if ask.model >= 2 and ask.round == 0], 32.0))
-    controller.tell(told(fast, 1.0))
+    controller.tell(outcomes_of([ask for ask in requested if ask.model >= 2 and ask.round == 0], 32.0))
+    controller.tell(outcomes_of(fast, 1.0))
     looks = len(controller.looks)
     for _ in range(6):  # nothing more comes of the slow ones
-        controller.tell(told([ask for ask in controller.ask(1 << 20) if ask.model < 2], 1.0))
+        controller.tell(outcomes_of([ask for ask in controller.ask(1 << 20) if ask.model < 2], 1.0))
     assert len(controller.looks) >= looks + 5
     late = controller.looks[-1].trials
     assert min(late[:2]) > max(late[2:])

@@ -53,7 +53,7 @@ def views(draw: st.DrawFn) -> View:
 @every_policy
 @settings(max_examples=examples(50), deadline=None)
 @given(view=views())
-def test_it_passes_the_suite_that_ships_on_any_view(policy: Policy, view: View) -> None:
+def test_every_policy_passes_the_published_checks_on_any_view(policy: Policy, view: View) -> None:
     check_allocation(policy, view)
 
 

@@ -50,7 +50,7 @@ def cases(draw: st.DrawFn) -> Evidence:
 @every_rule
 @settings(max_examples=examples(30), deadline=None)
 @given(on=cases())
-def test_it_passes_the_suite_that_ships_on_any_evidence(rule: Rule, on: Evidence) -> None:
+def test_every_rule_passes_the_published_checks_on_any_evidence(rule: Rule, on: Evidence) -> None:
     check_boundary(rule, on)
     if isinstance(rule, Correctable):
         check_p_values(rule, on)

@@ -40,7 +40,9 @@ def test_models_set_aside_at_any_moment_never_stall_the_run(plan: Plan, seed: in
 
 @settings(max_examples=examples(40), deadline=None)
 @given(plans(capped=False), seeds, st.integers(0, 4), st.data())
-def test_told_at_the_same_look_it_has_the_same_effect(plan: Plan, seed: int, after: int, data: st.DataObject) -> None:
+def test_setting_a_model_aside_at_the_same_look_has_the_same_effect(
+    plan: Plan, seed: int, after: int, data: st.DataObject
+) -> None:
     """What is decided without the model depends on when it was set aside, but not on what had come of it by then."""
     dropped = data.draw(st.integers(0, plan.bench.models - 1))
     answers = Answers(plan, seed)
@@ -195,7 +197,9 @@ def test_a_model_set_aside_earlier_is_in_play_again_after_a_restart() -> None:
 @pytest.mark.slow
 @settings(max_examples=examples(40), deadline=None)
 @given(plans(), seeds, st.data())
-def test_batches_do_not_change_what_it_was_judged_with(plan: Plan, seed: int, data: st.DataObject) -> None:
+def test_event_batches_do_not_change_the_judgement_of_a_model_set_aside(
+    plan: Plan, seed: int, data: st.DataObject
+) -> None:
     """What came before a model was set aside counts with it, whether they are told together or one after another."""
     answers = Answers(plan, seed)
     one_by_one, together = Controller(plan), Controller(plan)
@@ -211,7 +215,7 @@ def test_batches_do_not_change_what_it_was_judged_with(plan: Plan, seed: int, da
         assert exact(together.looks) == exact(one_by_one.looks) and together.finished == one_by_one.finished
 
 
-def test_a_second_time_is_no_news() -> None:
+def test_setting_a_model_aside_twice_changes_nothing() -> None:
     controller, answers = told_once(never(Ranking(), 3))
     controller.tell([SetAside(1, "first"), SetAside(1, "second")])
     assert controller.set_aside == {1: Lost(Cause.SERVER, "first")}
@@ -219,13 +223,13 @@ def test_a_second_time_is_no_news() -> None:
 
 
 @pytest.mark.parametrize("model", [-1, 3])
-def test_a_model_that_is_not_there_cannot_be_set_aside(model: int) -> None:
+def test_setting_aside_an_unknown_model_is_refused(model: int) -> None:
     controller, _ = told_once(never(Ranking(), 3))
     with pytest.raises(ValueError, match=rf"by its number, 0 to 2, but got SetAside\(model={model}"):
         controller.tell([SetAside(model, "gone")])
 
 
-def test_what_was_asked_of_it_stays_paid_for() -> None:
+def test_trials_asked_of_a_model_set_aside_stay_paid_for() -> None:
     """Trials that were asked for may have been run: a cap on trials counts them, whether they came or not."""
     bench = Bench(3, 10, np.array([0.0, 1.0]))
     plan = Plan(
@@ -241,7 +245,7 @@ def test_what_was_asked_of_it_stays_paid_for() -> None:
     assert controller.trials.tolist() == [40, 40, 0]  # 80 and 5 asked of model 2: 20 more would be 105
 
 
-def test_looks_do_not_wait_for_it() -> None:
+def test_looks_do_not_wait_for_a_model_set_aside() -> None:
     plan = never(Ranking(), 3)
     answers = Answers(plan, 4)
     controller = Controller(plan)

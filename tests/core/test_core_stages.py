@@ -40,8 +40,8 @@ class Named(Answers):
         super().__init__(plan(8), seed, lambda model, question: min(0.2 + gap * model, 0.95))
         self._names = tuple(names)
 
-    def _one(self, ask: Ask) -> Outcome:
-        return super()._one(ask._replace(model=self._names[ask.model]))._replace(model=ask.model)
+    def _outcome(self, ask: Ask) -> Outcome:
+        return super()._outcome(ask._replace(model=self._names[ask.model]))._replace(model=ask.model)
 
 
 def trials_of(run: Controller, models: Iterable[int]) -> list[int]:
@@ -166,7 +166,7 @@ def test_no_cap_is_exceeded_by_what_a_change_asks_for(pace: Pace, share: float) 
     assert bought <= max(share * full_cost, used.spent.usd) * (1 + 1e-9)
 
 
-def test_a_model_that_joins_and_cannot_be_paid_for_is_set_aside_and_the_others_stand() -> None:
+def test_a_joining_model_that_cannot_be_paid_for_is_set_aside() -> None:
     costs = (Cost(0, 0.1, 0.0),) * 4
     first = replace(plan(3), bench=Bench(3, QUESTIONS, BINARY, worst_cost=costs[:3]), budget=Budget(usd=30.0))
     before = straight(first, Answers(first, 3))
@@ -191,7 +191,7 @@ def test_a_budget_that_is_raised_changes_no_look_and_the_run_goes_on() -> None:
     assert more.taker.rule is before.taker.rule and not more.extensions
 
 
-def test_another_confidence_judges_everything_anew_and_keeps_what_was_looked_at() -> None:
+def test_another_confidence_rejudges_calls_and_keeps_earlier_looks() -> None:
     answers = Named((0, 1, 2), gap=0.12)
     before = straight(plan(3, rule=Sequential(0.9, start=4 / 24)), answers)
     assert any(calls(before).values())

@@ -162,7 +162,7 @@ def test_variances_on_questions_like_these_are_those_of_each_benchmark() -> None
     np.testing.assert_allclose(variances, 0.75**2 * apart[0] + 0.25**2 * apart[1])
 
 
-def test_a_weighted_sample_spreads_as_drawn_again_and_again() -> None:
+def test_the_variance_of_a_weighted_sample_matches_repeated_draws() -> None:
     """The variance of a weighted mean of questions that are drawn together with their weights."""
     rng = np.random.default_rng(6)
     weights = rng.uniform(0.2, 3.0, (4000, 60))
@@ -255,7 +255,7 @@ def test_runs_side_by_side_end_as_each_alone() -> None:
 
 
 @pytest.mark.slow
-def test_what_an_early_end_does_to_a_score_is_of_the_weighted_one() -> None:
+def test_the_early_stop_correction_uses_weighted_scores() -> None:
     """With all the weight on some questions, these are all there is to be wrong about."""
     heavy = np.where(LABELS == 0, 1e6, 1.0)
     plan = weighted_plan(bench=Bench(3, 11, BINARY, question_weights=heavy), objective=Best(), policy=UnresolvedPairs())

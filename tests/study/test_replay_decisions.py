@@ -17,18 +17,18 @@ from adaptive_eval.core.optimal import Optimal
 NAMES = ("a", "b", "c")
 
 
-def decided(*overrides: str) -> Decisions:
+def load(*overrides: str) -> Decisions:
     return load_decisions(None, overrides, NAMES)
 
 
 def test_nothing_given_is_every_default() -> None:
-    decisions = decided()
+    decisions = load()
     assert decisions == Decisions(folder=decisions.folder)
     assert decisions.folder == Path.cwd()
 
 
 def test_short_forms_are_known() -> None:
-    decisions = decided("objective=best", "trials.max=40", "stopping.delta=2%", "budget.wall_time=1h")
+    decisions = load("objective=best", "trials.max=40", "stopping.delta=2%", "budget.wall_time=1h")
     assert (decisions.objective.kind, decisions.trials.max, decisions.budget.wall_time) == ("best", 40, 3600.0)
     assert decisions.stopping.delta == pytest.approx(0.02)
 
@@ -63,7 +63,7 @@ def test_a_secret_in_a_section_that_is_not_read_is_not_told(tmp_path: Path) -> N
 
 def test_decisions_alone_make_a_plan() -> None:
     bench = Bench(3, 5, np.array([0.0, 1.0]))
-    plan = plan_on(bench, decided("objective={kind: baseline, baseline: c}", "trials.max=20"), NAMES)
+    plan = plan_on(bench, load("objective={kind: baseline, baseline: c}", "trials.max=20"), NAMES)
     assert plan.bench is bench
     assert plan.objective == Baseline(2)
     assert plan.trials.max == 20
@@ -83,5 +83,5 @@ def test_rounds_run_ahead_by_trials_and_by_a_part_of_the_horizon(
 
 
 def test_the_rule_starts_where_the_pace_has_its_first_look() -> None:
-    rule = plan_on(Bench(3, 30, np.array([0.0, 1.0])), decided("trials.optimize=time"), NAMES).rule
+    rule = plan_on(Bench(3, 30, np.array([0.0, 1.0])), load("trials.optimize=time"), NAMES).rule
     assert isinstance(rule, Optimal) and rule.start == 12 / 80

@@ -74,14 +74,14 @@ def costs(categories: int) -> ServiceCosts:
     return ServiceCosts(usage, by_category, [1, 3, 7, 64])
 
 
-def decided(run: SimulatedRun) -> list[object]:
+def comparable(run: SimulatedRun) -> list[object]:
     """Everything but what hangs on the last bit: the fit of a prior has one more, or one less, beside others."""
     pairs = [pair._replace(trials_needed=0.0) for pair in run.comparisons]
     return [*run._replace(comparisons=())[:-1], *pairs]
 
 
 def assert_same(together: SimulatedRun, alone: SimulatedRun) -> None:
-    assert repr(decided(together)) == repr(decided(alone))
+    assert repr(comparable(together)) == repr(comparable(alone))
     needed = [[pair.trials_needed for pair in run.comparisons] for run in (together, alone)]
     assert needed[0] == pytest.approx(needed[1])
 
