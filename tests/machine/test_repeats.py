@@ -111,14 +111,14 @@ def test_answers_that_vary_as_often_late_as_early_raise_no_alarm(p: float, size:
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("p", [0.5, 0.9, 0.99, 1.0])
-def test_letters_of_a_choice_raise_no_alarm(p: float, seed: int) -> None:
+def test_repeated_choice_letters_raise_no_alarm(p: float, seed: int) -> None:
     """However sure the model is of what is right."""
     for how in (WARM, HOT):
         assert not alarmed(find_repeats(watched(letters(p, seed), right=True), how))
     assert not alarmed(find_repeats(watched(letters(p, seed)), WARM))
 
 
-def test_where_nothing_can_be_said_that_is_said() -> None:
+def test_undecidable_repeats_are_reported_as_such() -> None:
     repeats = find_repeats(watched(stuck), WARM)
     assert repeats == Repeats(120, 120, is_certain=False)
     assert "it is unknown" in repeats_sentence(repeats)
@@ -159,7 +159,7 @@ def test_a_cache_is_found_by_short_wrong_answers_once_there_are_enough(size: int
     assert not alarmed(find_repeats(watched(stuck, enough, 4, size=size), WARM))
 
 
-def test_the_length_of_a_choice_says_nothing() -> None:
+def test_long_answers_to_choices_raise_no_alarm() -> None:
     """Twenty words around one of four letters are no twenty words of its own."""
     choices = AnswerWatch()
     for question, trial in itertools.product(range(40), range(4)):

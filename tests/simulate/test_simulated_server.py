@@ -135,7 +135,9 @@ async def test_a_stream_says_the_same(client: httpx2.AsyncClient, usage: bool) -
         (orjson.dumps({"model": "a", "messages": ["hi"]}), 400, "string"),
     ],
 )
-async def test_bad_requests_are_told_so(client: httpx2.AsyncClient, body: bytes, status: int, why: str) -> None:
+async def test_bad_requests_are_rejected_with_a_reason(
+    client: httpx2.AsyncClient, body: bytes, status: int, why: str
+) -> None:
     async with SimulatedServer(WORLD) as server:
         response = await client.post(server.base_url + "/chat/completions", content=body)
     assert response.status_code == status

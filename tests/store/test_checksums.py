@@ -92,7 +92,7 @@ def test_each_damaged_row_is_named_and_all_others_are_read(written: Path, tmp_pa
         ]
 
 
-def test_a_damaged_index_is_told_from_damaged_rows(written: Path, tmp_path: Path) -> None:
+def test_a_damaged_index_is_distinguished_from_damaged_rows(written: Path, tmp_path: Path) -> None:
     run = shutil.copytree(written, tmp_path / "run")
     with closing(sqlite3.connect(run / DATABASE_FILE)) as database:
         ((page,),) = database.execute("SELECT rootpage FROM sqlite_master WHERE name LIKE 'sqlite_autoindex_trials%'")

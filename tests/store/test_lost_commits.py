@@ -82,7 +82,7 @@ def test_a_damaged_byte_in_the_log_is_missed_as_well(killed: Path) -> None:
         opened(killed)
 
 
-def test_who_knows_goes_on_with_what_is_there(killed: Path) -> None:
+def test_without_its_lock_file_a_run_continues_with_the_remaining_trials(killed: Path) -> None:
     log_of(killed).unlink()
     (killed / "lock").unlink()
     with closing(opened(killed)) as store:
@@ -93,7 +93,7 @@ def test_who_knows_goes_on_with_what_is_there(killed: Path) -> None:
         assert count(store.reader) == 1
 
 
-def test_a_run_whose_database_has_nothing_of_it_is_refused(killed: Path) -> None:
+def test_a_run_with_an_empty_database_is_refused(killed: Path) -> None:
     log_of(killed).unlink()
     (killed / DATABASE_FILE).unlink()
     sqlite3.connect(killed / DATABASE_FILE).close()

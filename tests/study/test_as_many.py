@@ -44,7 +44,7 @@ def called_after(tape: Tape, trials: int) -> int:
     )
 
 
-def test_it_is_what_counting_answer_by_answer_gives() -> None:
+def test_the_equivalent_fixed_design_matches_counting_answer_by_answer() -> None:
     run_plan = replace(ranking(), prior="uniform")
     runs = runs_of(run_plan, WORLDS)
     fixed = fixed_with_as_many(run_plan, WORLDS, runs, served(MODELS), SEED, 0.95)
@@ -66,7 +66,7 @@ def test_it_is_what_counting_answer_by_answer_gives() -> None:
     assert fixed.cost == pytest.approx(spent / (MODELS * QUESTIONS * fixed.number))
 
 
-def test_it_is_judged_as_the_run_is() -> None:
+def test_the_fixed_design_is_judged_with_the_prior_of_the_plan() -> None:
     """The prior of the plan decides how wide the intervals of both are; the uniform one's are wider."""
     numbers = []
     for prior in ("self", "uniform"):
@@ -77,7 +77,7 @@ def test_it_is_judged_as_the_run_is() -> None:
     assert numbers[0] < numbers[1]
 
 
-def test_a_run_that_calls_more_than_the_whole_fixed_design_is_held_against_all_of_it() -> None:
+def test_a_run_that_calls_more_than_the_fixed_design_is_compared_with_all_of_it() -> None:
     """Of equals, one look calls few; here the run is said to have called all pairs."""
     run_plan, equal = ranking(), [level(0.5, 0.5, 0.5)]
     (run,) = runs_of(run_plan, equal)
@@ -95,7 +95,7 @@ def test_a_higher_confidence_asks_more_of_the_fixed_design() -> None:
     assert strict.number is None or loose.number < strict.number
 
 
-def test_only_neighbours_are_held_against_it() -> None:
+def test_only_neighbour_comparisons_have_an_equivalent_fixed_design() -> None:
     run_plan = replace(ranking(), objective=Best())
     assert fixed_with_as_many(run_plan, WORLDS, runs_of(run_plan, WORLDS[:1]), served(MODELS), SEED, 0.95) is None
     large = replace(ranking(), trials=Trials(4, 10**6))

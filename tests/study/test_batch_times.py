@@ -38,11 +38,11 @@ EVENTS: tuple[Event, ...] = (
 )
 
 
-def test_only_batches_that_were_handed_in_and_answered_tell_how_long_they_took() -> None:
+def test_only_submitted_and_answered_batches_have_a_duration() -> None:
     assert measured_batch_seconds(EVENTS) == {"a": [600.0, 1200.0]}
 
 
-def test_what_was_seen_goes_before_a_guess() -> None:
+def test_observed_batch_times_take_precedence_over_a_guess() -> None:
     asked = models("batch: openai", "batch: openrouter", "")
     seconds, notes = batch_seconds(asked, {"a": [600.0, 1200.0], "z": [6000.0]})
     assert seconds[:2].tolist() == pytest.approx([900.0, 1200.0]) and np.isnan(seconds[2])

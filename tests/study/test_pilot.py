@@ -44,7 +44,7 @@ def store_pilot(prepared: PreparedRun, directory: Path) -> Path:
     return store_records(directory, prepared.header, [outcome_of(prepared, *trial) for trial in FEW], elapsed=7.0)
 
 
-def test_trials_go_by_name_and_id_whatever_their_order(tmp_path: Path, prepared: PreparedRun) -> None:
+def test_pilot_trials_are_matched_by_model_name_and_question_id(tmp_path: Path, prepared: PreparedRun) -> None:
     directory = store_pilot(prepared, tmp_path / "run")
     turned = prepared_from(write_config(tmp_path, "turned", MODELS[::-1]))
     pilot = read_pilot(directory, turned)
@@ -54,7 +54,7 @@ def test_trials_go_by_name_and_id_whatever_their_order(tmp_path: Path, prepared:
     assert pilot.elapsed == 7.0 and pilot.name == "small"
 
 
-def test_what_is_absent_and_what_differs_is_said(tmp_path: Path, prepared: PreparedRun) -> None:
+def test_missing_and_differing_parts_of_a_pilot_are_reported(tmp_path: Path, prepared: PreparedRun) -> None:
     directory = store_pilot(prepared, tmp_path / "run")
     other = prepared_from(write_config(tmp_path, "other"), "sampling.temperature=0.9")
     absent_model, absent_questions, asked = read_pilot(directory, other).remarks
@@ -82,7 +82,7 @@ def pilot_of(tmp_path: Path, prepared: PreparedRun) -> Pilot:
     return read_pilot(store_pilot(prepared, tmp_path / "run"), prepared)
 
 
-def test_means_are_by_category_and_of_others_where_a_model_has_none(tmp_path: Path, prepared: PreparedRun) -> None:
+def test_usage_means_are_by_category_with_other_models_as_fallback(tmp_path: Path, prepared: PreparedRun) -> None:
     models = prepared.config.models
     usage, own_tokens, own_seconds = merge_usage(
         pilot_of(tmp_path, prepared).measured, guess(models, prepared.prompts, BINARY)
@@ -107,7 +107,7 @@ def test_nothing_is_known_without_a_pilot_and_without_a_limit(tmp_path: Path) ->
     assert cost_table(prepared.config.models, usage)[0][0] == Cost(round(prompt), pytest.approx(prompt / 1e6), 0.0)
 
 
-def test_the_spread_of_seconds_is_that_within_categories(tmp_path: Path, prepared: PreparedRun) -> None:
+def test_the_spread_of_seconds_is_measured_within_categories(tmp_path: Path, prepared: PreparedRun) -> None:
     """Two log-normals with medians far apart, and sigma 0.3 each."""
     rng = np.random.default_rng(0)
     category = rng.integers(0, 2, 20_000)

@@ -155,7 +155,7 @@ def test_the_same_seed_gives_the_same_forecast() -> None:
 
 
 @pytest.mark.slow
-def test_models_and_questions_that_the_pilot_lacks_are_said() -> None:
+def test_models_and_questions_missing_from_the_pilot_are_reported() -> None:
     pilot = prepared_from(write_config(Path(), "pilot", ["ada", "bob"]), "trials.max=8")
     store_run(pilot, Path("runs/pilot"), WORLD[:2])
     result = forecast(str(write_config(Path())), "--pilot", "runs/pilot")
@@ -226,14 +226,14 @@ def test_the_program_itself() -> None:
     assert np.char.count(done.stdout, "\n") < 40
 
 
-def test_the_time_beside_a_fixed_number_is_said_in_words_where_it_is_not_known() -> None:
+def test_an_unknown_time_relative_to_the_fixed_design_is_stated_in_words() -> None:
     path = write_config(Path())
     unknown = planned(str(path), "--worlds", "10", *IN_STEP, "--set", "sampling={temperature: 0.6}").stdout
     assert "tokens are unknown: give a pilot, or sampling.max_tokens for a guess" in unknown
 
 
 @pytest.mark.slow
-def test_the_pace_that_is_taken_is_named_with_the_reason() -> None:
+def test_the_chosen_pace_is_shown_with_its_reason() -> None:
     result = forecast(str(write_config(Path())), timed=True)
     pace = result["decisions"]["trials"]["optimize"]
     assert f"pace      {pace}, since {result['why_optimized']}" in result["shown"]
@@ -242,7 +242,7 @@ def test_the_pace_that_is_taken_is_named_with_the_reason() -> None:
 
 
 @pytest.mark.slow
-def test_many_slots_take_longer_than_a_fixed_number() -> None:
+def test_with_many_slots_a_run_takes_longer_than_the_fixed_design() -> None:
     words = (str(write_config(Path())), "--set", "trials.optimize=cost", "--set", "stopping.options.worth=50")
     few, many = (forecast(*words, "--set", f"concurrency={slots}") for slots in (1, 64))
     assert few["times_as_long"] < 1.2 < many["times_as_long"]
@@ -250,7 +250,7 @@ def test_many_slots_take_longer_than_a_fixed_number() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pace", ["cost", "time"])
-def test_what_takes_longer_names_the_pace_that_takes_less_time(pace: str) -> None:
+def test_a_slow_plan_recommends_the_faster_pace(pace: str) -> None:
     """Unless the run has it already."""
     words = (str(write_config(Path())), "--set", "concurrency=256", "--set", f"trials.optimize={pace}")
     result = forecast(*words, "--set", "stopping.options.worth=50", timed=True)
@@ -313,7 +313,7 @@ def batch_models(changes: dict[str, object]) -> list[dict[str, object]]:
 
 
 @pytest.mark.slow
-def test_the_time_of_servers_that_the_run_starts_is_what_a_cap_on_gpu_hours_counts() -> None:
+def test_a_cap_on_gpu_hours_counts_the_time_of_started_servers() -> None:
     """Without a pilot a start is a guess; with the run itself as one, what it has held counts from there on."""
     launched = [{"name": name, "gpus": 2, "launch": {"command": "serve --port {port}"}} for name in MODELS]
     path, models = write_config(Path()), f"models={json.dumps(launched)}"
@@ -335,7 +335,7 @@ def test_the_time_of_servers_that_the_run_starts_is_what_a_cap_on_gpu_hours_coun
 
 
 @pytest.mark.slow
-def test_models_that_share_a_pool_take_the_turns_of_a_run() -> None:
+def test_models_that_share_a_pool_take_turns_as_in_a_run() -> None:
     path = write_config(Path())
 
     def planned_on(places: int, **launch: bool) -> dict[str, Any]:
@@ -360,7 +360,7 @@ def test_models_that_share_a_pool_take_the_turns_of_a_run() -> None:
 
 
 @pytest.mark.slow
-def test_of_very_many_questions_some_are_proposed() -> None:
+def test_drawing_questions_is_proposed_for_very_many_questions() -> None:
     def proposed(questions: int) -> bool:
         models = "\n".join(f"- {{name: model-0{number}, simulate: true}}" for number in (1, 2))
         world = f"questions: {{world: many_questions, limit: {questions}}}"

@@ -26,7 +26,7 @@ def prior_theta(models: int, questions: int, rng: np.random.Generator) -> np.nda
     return np.asarray(a + b + rng.normal(0.0, taste, (models, questions)))
 
 
-def test_draws_from_the_joint_distribution_stay_there() -> None:
+def test_the_sampler_preserves_the_joint_distribution() -> None:
     """Geweke (2004): unknowns from their prior, data given unknowns, unknowns given data, and so on.
 
     Whatever step were wrong, the unknowns would drift away from their prior; chains are independent, so that a test of
@@ -82,7 +82,7 @@ def test_one_question_of_one_model_against_quadrature() -> None:
 
 
 @pytest.mark.parametrize("worlds", sizes(15, 120))
-def test_true_scores_lie_anywhere_among_the_draws(worlds: int) -> None:
+def test_true_scores_have_uniform_ranks_among_the_draws(worlds: int) -> None:
     """Over pilots of many worlds: neither shrunk together, as by a flat prior a question, nor spread by their noise.
 
     Worlds come from the sampler's own prior, for then the rank of the truth among its draws is uniform to the digit

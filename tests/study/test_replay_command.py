@@ -145,7 +145,7 @@ def test_trials_beyond_the_record_are_warned_of() -> None:
     assert "beyond what was recorded (12 to 12 a question)" in done.stdout
 
 
-def test_of_grades_that_never_differ_it_is_said_that_they_may_be_one_answer_each() -> None:
+def test_identical_grades_warn_that_they_may_be_one_answer_each() -> None:
     rng = np.random.default_rng(3)
     once = np.repeat((rng.random((1, 10, 1)) < 0.5).astype(np.int8), 12, axis=2)
     perfect, drawn = np.ones((1, 10, 12), np.int8), (rng.random((1, 10, 12)) < 0.5).astype(np.int8)
@@ -172,7 +172,7 @@ def test_a_study_tells_what_runs_cost_and_got_wrong() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("optimize", ["cost", "time"])
-def test_what_was_asked_ahead_is_in_the_cost_and_in_the_scores(optimize: str) -> None:
+def test_trials_asked_ahead_count_in_cost_and_scores(optimize: str) -> None:
     """In a replay all of it has come, and a study tells the same cost as its replays one by one."""
     pace = (*SMALL, "--set", f"trials.optimize={optimize}")
     assert replayed("coins", *pace, "--runs", "2", "--output", "study").exit_code == ExitCode.REACHED
@@ -196,7 +196,7 @@ def test_a_directory_of_a_real_run_is_left_alone() -> None:
     assert not Path("real/results.json").exists()
 
 
-def test_a_configuration_is_no_recording() -> None:
+def test_a_configuration_is_refused_as_a_recording() -> None:
     Path("mine.yaml").write_text("name: mine\n")
     done = replayed("mine.yaml")
     assert done.exit_code == ExitCode.CONFIGURATION

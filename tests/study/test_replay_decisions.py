@@ -48,14 +48,14 @@ def test_every_problem_is_listed_with_its_line(tmp_path: Path) -> None:
     assert "--set budget.trials: budget.trials must be a whole number" in lines[4]
 
 
-def test_a_file_that_is_no_yaml_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_yaml_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("trials: [1\n")
     with pytest.raises(ConfigError, match="is not YAML"):
         load_decisions(path, (), NAMES)
 
 
-def test_a_secret_in_a_section_that_is_not_read_is_not_told(tmp_path: Path) -> None:
+def test_a_secret_in_an_unread_section_is_not_shown(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("models:\n- {name: a, api_key: sk-abcdefghijklmnopqrstuvwx}\n")
     assert load_decisions(path, (), NAMES).trials.max == 80

@@ -60,7 +60,7 @@ def test_recorded_outcomes_keep_their_order_without_the_missing_ones() -> None:
     assert set(rows[2, 3:]) == {0, 2, 3}
 
 
-def test_chances_of_nothing_are_never_drawn() -> None:
+def test_categories_with_zero_chance_are_never_drawn() -> None:
     chances = np.array([[[0.0, 1.0, 0.0, 0.0], [0.25, 0.0, 0.0, 0.75]]])
     rows = draw(Tape.from_chances(chances, FOUR, np.random.default_rng(3)), (1, 2), 3000)[0]
     assert set(rows[0]) == {1}

@@ -65,7 +65,7 @@ def continued(before: Controller) -> Controller:
 
 @pytest.mark.parametrize("pace", [Pace(), Pace(lookahead=2, opening=4, dedicated_servers=True)])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_run_that_goes_on_is_played_as_its_resume(pace: Pace, seed: int) -> None:
+def test_a_timed_resume_matches_an_event_loop(pace: Pace, seed: int) -> None:
     """What is recorded is there at once, its seconds set the clocks all the same, and it is not asked again."""
     short = Plan(Bench(4, 6, WORLD.w), trials=Trials(4, 12), pace=pace)
     first, came = Controller(short, followed=True), list[Outcome]()
@@ -90,7 +90,7 @@ def test_a_run_that_goes_on_is_played_as_its_resume(pace: Pace, seed: int) -> No
 @pytest.mark.slow
 @given(st.integers(1, 40), st.integers(0, 4), st.integers(4, 12), st.integers(0, 99))
 @settings(max_examples=examples(20), deadline=None)
-def test_an_opening_whose_answers_set_the_clocks_is_that_of_an_event_loop(
+def test_a_timed_opening_that_sets_clocks_matches_an_event_loop(
     slots: int, lookahead: int, opening: int, seed: int
 ) -> None:
     """It is told in stretches, in which nothing can be decided."""
@@ -104,7 +104,7 @@ def test_an_opening_whose_answers_set_the_clocks_is_that_of_an_event_loop(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("slots", [3, 20])
-def test_what_is_asked_ahead_is_sent_while_a_look_waits_and_not_once_nobody_wants_it(slots: int) -> None:
+def test_trials_asked_ahead_are_sent_only_while_they_may_be_needed(slots: int) -> None:
     """What was sent ends after the last look, and is told apart; what was not sent is no cost."""
     later = 0
     for seed in range(4):
@@ -125,7 +125,7 @@ def test_what_is_asked_ahead_is_sent_while_a_look_waits_and_not_once_nobody_want
 @given(st.integers(1, 40), st.integers(0, 4), st.integers(0, 99))
 @settings(max_examples=examples(20), deadline=None)
 @pytest.mark.slow
-def test_the_timeline_is_that_of_an_event_loop(slots: int, lookahead: int, seed: int) -> None:
+def test_the_timeline_matches_an_event_loop(slots: int, lookahead: int, seed: int) -> None:
     pace = Pace(lookahead)
     fast, event_driven = controller(pace), controller(pace)
     timeline = drive_in_time(fast, tape(seed), times(seed), slots)
@@ -243,7 +243,7 @@ GROUPS = ([[0, 1, 2, 3]], [[0, 2], [1], [3]], [[3, 1], [0, 2]])
 @pytest.mark.slow
 @given(st.sampled_from(GROUPS), st.integers(1, 30), st.integers(0, 5), st.floats(1.0, 500.0), st.integers(0, 99))
 @settings(max_examples=examples(30), deadline=None)
-def test_the_timeline_of_models_in_turn_is_that_of_an_event_loop(
+def test_the_timeline_of_models_in_turn_matches_an_event_loop(
     groups: list[list[int]], slots: int, lookahead: int, swap: float, seed: int
 ) -> None:
     fast, event_driven = controller(Pace(lookahead)), controller(Pace(lookahead))
@@ -259,7 +259,7 @@ def test_the_timeline_of_models_in_turn_is_that_of_an_event_loop(
     assert fast.looks == event_driven.looks == drive(controller(Pace(lookahead)), tape(seed)).looks
 
 
-def test_no_two_models_of_a_host_are_served_at_a_time() -> None:
+def test_a_host_serves_one_model_at_a_time() -> None:
     host = SimulatedHost(range(4), 5, 100.0)
     timeline = drive_in_time(controller(Pace(2)), tape(), times(), 5, shared=[host])
     spans = sorted(
@@ -273,7 +273,7 @@ def test_no_two_models_of_a_host_are_served_at_a_time() -> None:
     assert min(service.start.min() for service in timeline.served) == 100.0
 
 
-def test_swaps_beyond_the_cap_on_wall_time_are_none() -> None:
+def test_no_swap_happens_beyond_the_cap_on_wall_time() -> None:
     capped = controller(Pace(2), Budget(wall_seconds=1000.0))
     timeline = drive_in_time(capped, tape(), times(), 5, shared=[SimulatedHost(range(4), 5, 300.0)])
     assert capped.finished is Reason.WALL_TIME

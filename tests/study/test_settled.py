@@ -93,7 +93,7 @@ def test_models_in_turn_are_served_one_after_the_other_by_the_fixed_design_too()
     )
 
 
-def test_what_nobody_knows_is_not_compared() -> None:
+def test_unknown_times_are_not_compared() -> None:
     nothing = np.full((2, 2), np.nan)
     unknown = scenario(served=served(2)._replace(usage=AnswerUsage(nothing, nothing, nothing, np.zeros(2))))
     assert fixed_seconds(unknown, np.ones((2, 2))) is None

@@ -100,7 +100,7 @@ def hold_against_controllers(plan: Plan, seed: int) -> None:
 
 
 @pytest.mark.parametrize("many", sizes(15, 150))
-def test_runs_side_by_side_are_those_of_their_controllers(many: int) -> None:
+def test_runs_side_by_side_match_their_controllers(many: int) -> None:
     settings(max_examples=many, deadline=None)(given(plans(), st.integers(0, 999))(hold_against_controllers))()
 
 
@@ -116,7 +116,7 @@ def test_exact_ties_are_called_no_more_often_than_promised(policy: Policy, pace:
     assert called <= binom.ppf(0.999, runs, 0.10) / runs
 
 
-def test_what_is_recorded_is_there_side_by_side_too() -> None:
+def test_recorded_outcomes_are_used_side_by_side_too() -> None:
     recorded = np.full((2, QUESTIONS, 6), -1, dtype=np.int8)
     recorded[0, :, :4], recorded[1, :, :4], recorded[0, 0, 5] = 1, 0, 1
     with_recorded, chances = served(2, recorded=recorded), level(0.6, 0.55)
@@ -126,7 +126,7 @@ def test_what_is_recorded_is_there_side_by_side_too() -> None:
         assert_same(run, simulate_run(plan, chances, with_recorded, (5, world), timed=False))
 
 
-def test_who_stands_beside_a_run_changes_nothing() -> None:
+def test_neighbouring_runs_do_not_change_a_run() -> None:
     plan = Plan(Bench(MODELS, ASKED, np.array([0.0, 1.0])), trials=Trials(3, 20))
     drawn = dict(enumerate(worlds(3, 2)))
     together = simulate_side_by_side(plan, drawn, costs(2), 1)
@@ -175,7 +175,7 @@ class OfItsOwn:
         {"bench": Bench(MODELS, ASKED, np.array([0.0, 1.0]), prior_counts=np.ones((MODELS, ASKED, 2)))},
     ],
 )  # fmt: skip
-def test_what_arrays_do_not_cover_has_a_controller(changes: dict[str, object]) -> None:
+def test_plans_unsupported_by_arrays_use_a_controller(changes: dict[str, object]) -> None:
     plan = Plan(Bench(MODELS, ASKED, np.array([0.0, 1.0])))
     assert can_stand_side_by_side(plan)
     assert not can_stand_side_by_side(replace(plan, **changes))  # type: ignore[arg-type]

@@ -42,7 +42,7 @@ def plan(models: int = 2, **choices: object) -> Plan:
     return replace(Plan(Bench(models, QUESTIONS, BINARY)), **choices)  # type: ignore[arg-type]
 
 
-def test_models_that_are_far_apart_take_the_first_round_alone() -> None:
+def test_distant_models_take_only_the_first_round() -> None:
     run = simulate_run(plan(), level(0.95, 0.05), served(2), (0,))
     assert run.reached and run.trials == 2 * QUESTIONS * 4
     assert run.seconds == pytest.approx(QUESTIONS * 4 / 3 * 10.0), "3 slots a model, both at once"

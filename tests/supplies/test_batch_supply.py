@@ -214,7 +214,7 @@ async def test_failed_and_lost_requests_are_in_one_further_batch() -> None:
 # -- patience --------------------------------------------------------------------------------------------------------
 
 
-async def test_if_patience_ends_the_batch_is_cancelled_and_what_is_missing_asked_directly() -> None:
+async def test_a_batch_past_its_patience_is_cancelled_and_the_missing_asked_directly() -> None:
     desk, keys = ServiceDesk("openai", ServiceInMemory(seconds=10 * HOUR), cancel_after=5 * HOUR), keys_of(range(40))
     answers = await answered(desk.open(), keys)
     assert texts(answers) == truths(keys)

@@ -214,7 +214,7 @@ def test_a_threshold_that_no_trial_depends_on_is_not_asked_for() -> None:
     assert set(classify(right, SCHEMATA["conf_wrong_penalty"], thresholds)) == {0, 3}
 
 
-def test_a_schema_of_ones_own_must_cover_every_trial_once() -> None:
+def test_a_custom_schema_must_cover_every_trial_once() -> None:
     signals = random_signals(7, (100,))
     gap = Schema("gap", "Gap", (Category("correct and boxed", 1.0, (("correct", "boxed"),)),))
     overlap = Schema("overlap", "Overlap", tuple(Category(v, 1.0, ((v,),)) for v in ("correct", "wrong", "boxed")))

@@ -217,7 +217,7 @@ def test_separated_models_converge_at_once() -> None:
         ),
     ],
 )
-def test_a_study_that_cannot_be_is_refused(arguments: dict[str, object], message: str) -> None:
+def test_an_impossible_study_is_refused(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Study.of(**arguments)
 

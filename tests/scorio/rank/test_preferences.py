@@ -118,6 +118,6 @@ def test_the_side_is_told_from_the_models_only_where_both_stood_there() -> None:
         ([-1], [1], [1], "whole numbers"),
     ],
 )
-def test_what_is_no_vote_is_refused(first: list[float], second: list[int], won: list[float], message: str) -> None:
+def test_invalid_votes_are_refused(first: list[float], second: list[int], won: list[float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         preferences(first, second, won)

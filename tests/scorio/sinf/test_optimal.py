@@ -61,7 +61,7 @@ def test_the_wrong_side_is_called_less_often_the_larger_the_difference(drift: fl
     assert down <= min(allowed(0.05), shares_called(rule, looks, 0.0)[1] + 0.002) and up > down
 
 
-def test_whoever_avoids_the_looks_that_give_up_gains_no_more_than_was_counted_on() -> None:
+def test_avoiding_looks_that_give_up_gains_no_more_than_accounted_for() -> None:
     """The worst that the grid knows, played: from each look straight to the next one where most is left."""
     rule, rng = optimal_stopping(0.1, 0.05, 2.0), np.random.default_rng(5)
     x = np.sqrt(0.05) * rng.standard_normal(PATHS)
@@ -127,7 +127,7 @@ def test_looks_that_are_known_to_come_every_round_use_the_promise_up() -> None:
         assert shares_called(rule, turns, drift)[0] > shares_called(careful, turns, drift)[0]
 
 
-def test_what_is_left_is_what_comes() -> None:
+def test_the_remaining_error_bounds_future_calls() -> None:
     """From a place on the way, at looks as fine as the grid: never more than the grid's worst."""
     rule, start = optimal_stopping(0.1, 0.05, 2.0, 0.5), np.array([0.3])
     for z in (0.5, 1.5, 2.2):

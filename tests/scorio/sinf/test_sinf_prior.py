@@ -45,7 +45,7 @@ def test_the_fit_is_the_top_of_the_likelihood_on_ragged_counts_of_four_categorie
 
 
 @pytest.mark.parametrize("w", [None, np.array([0.0, 0.5, 1.0])])
-def test_of_no_model_there_is_no_prior(w: np.ndarray | None):
+def test_no_models_give_no_prior(w: np.ndarray | None):
     assert self_centred_prior(np.zeros((0, 5, 3), int), w).shape == (0, 3)
 
 
