@@ -1,4 +1,4 @@
-"""The HTTP server of pages: what it refuses, and what a hostile client can make it hold; over real sockets."""
+"""The HTTP server of pages over real sockets: what it refuses, and its limits under hostile clients."""
 
 import asyncio
 import logging

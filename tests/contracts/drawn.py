@@ -1,4 +1,4 @@
-"""Contents of a figure as values: names, and the marks that stand by them."""
+"""Contents of a figure as values: names, and the marks beside them."""
 
 import re
 from collections.abc import Iterator, Sequence

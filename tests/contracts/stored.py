@@ -1,4 +1,4 @@
-"""A small stored run, for whoever reads or draws one: imported, so that no server is asked."""
+"""A small stored run to read or draw; it is imported, so that no server is asked."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The statistics of scores and comparisons, by loops over plain numbers: slow, and nobody's code but the tests'."""
+"""An independent, slow implementation of scores and comparisons, in loops over plain numbers."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A rule and a policy such as a user may bring, which need nothing but what the Protocols say."""
+"""A rule and policies as a user might write them, which need only what the Protocols require."""
 
 import numpy as np
 

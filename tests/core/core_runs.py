@@ -1,4 +1,4 @@
-"""What the tests of the decision core share: answers fixed beforehand, random plans, and shells that misbehave."""
+"""Shared by the tests of the decision core: predetermined answers, random plans, and misbehaving shells."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""A server that changes during a run raises an alarm, and its later answers count no more."""
+"""A server that changes during a run raises an alarm, and its later answers no longer count."""
 
 from collections.abc import Callable
 from dataclasses import replace

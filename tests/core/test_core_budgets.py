@@ -1,4 +1,4 @@
-"""Hard caps: whatever trials cost up to their worst, and whatever happens, what is asked for never exceeds them."""
+"""Hard caps: whatever trials cost, up to their worst, the trials asked for never exceed a cap."""
 
 import math
 from dataclasses import replace

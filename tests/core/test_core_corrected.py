@@ -1,4 +1,4 @@
-"""Verdicts by scores that are corrected for the grader's errors."""
+"""Verdicts on scores corrected for the grader's errors."""
 
 import math
 from collections.abc import Sequence

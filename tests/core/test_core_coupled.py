@@ -1,4 +1,4 @@
-"""Pairs that go together are judged trial by trial: what it saves, what it promises, and what it costs the others."""
+"""Coupled pairs are judged trial by trial: the savings, the error guarantee, and the cost to other pairs."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Pairs that are judged trial by trial have a flatter boundary, with the same promise; all others have the old one."""
+"""Pairs judged trial by trial use a flatter boundary with the same error guarantee; other pairs do not."""
 
 from dataclasses import replace
 

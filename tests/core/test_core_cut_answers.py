@@ -1,4 +1,4 @@
-"""Answers that were cut off decide nothing: no call that they could undo, and too many of them end the run."""
+"""Cut-off answers: no call is made that they could reverse, and too many of them end the run."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Questions drawn at random: which are asked, what pairs and scores are made of, and what is promised."""
+"""Questions drawn at random: which are asked, how pairs and scores are computed, and the error guarantee."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Outcomes that are kept for later rounds, beside a dict of them; their sums are exact, however large."""
+"""Outcomes kept for later rounds, compared with a plain dict; their sums are exact, however large."""
 
 import math
 import random

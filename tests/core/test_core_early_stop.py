@@ -1,4 +1,4 @@
-"""What scores are corrected by because looks end a run: played again, and held against runs by the plainest shell."""
+"""The correction of scores for early stopping, from replays, compared with runs of a simple shell."""
 
 import math
 from collections.abc import Callable

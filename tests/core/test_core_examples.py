@@ -1,4 +1,4 @@
-"""Examples in the docstrings of the core: whoever embeds it builds these, and each says how, and truly."""
+"""The classes that an embedder of the core builds have docstring examples that run."""
 
 import doctest
 import inspect

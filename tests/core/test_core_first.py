@@ -1,4 +1,4 @@
-"""Trials that are there before the first look: it takes all of them, once, and the promise is kept with that."""
+"""Trials stored before the first look: it uses all of them, once, and the error guarantee still holds."""
 
 import numpy as np
 import pytest

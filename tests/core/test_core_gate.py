@@ -1,4 +1,4 @@
-"""A gate asks whether a model is less than delta worse than the baseline: what it calls wrongly, and at what cost."""
+"""A gate tests whether a model is less than delta worse than the baseline: its error rates and its cost."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Gates on all questions and on single benchmarks: one decision, what it promises, and an oracle by hand."""
+"""Gates on all questions and on single benchmarks: their error guarantee, and a check by an independent oracle."""
 
 from collections import Counter
 

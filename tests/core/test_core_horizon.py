@@ -1,4 +1,4 @@
-"""A horizon that is changed after looks: ties stay as rare as promised, calls stay, and a restart changes nothing."""
+"""A horizon changed after looks: false calls stay within the guarantee, calls stand, and restarts change nothing."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Verdicts: which comes first, what latches, what is shared among many comparisons, and what is given up."""
+"""Verdicts: their precedence, what latches, the error shared among comparisons, and futility."""
 
 import math
 

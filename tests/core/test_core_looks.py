@@ -1,4 +1,4 @@
-"""One look on constructed counts, against the same statistics by plain loops."""
+"""One look at constructed counts, compared with the same statistics in plain loops."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""`near_best`: how often a pick is behind the best by its margin or more, and what may not make a pick."""
+"""`near_best`: how often a pick trails the best by the margin or more, and when no pick may be made."""
 
 from dataclasses import replace
 

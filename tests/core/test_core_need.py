@@ -1,4 +1,4 @@
-"""Rounds as large as the need: large while far from a decision, small near one, and each model in its own."""
+"""Rounds sized by need: large far from a decision, small near one, and separate for each model."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The rule `optimal` in looks and runs: what it gives up stays so, and its promise holds through all that happens."""
+"""The rule `optimal` in looks and runs: pairs given up stay given up, and the error guarantee always holds."""
 
 from dataclasses import replace
 from typing import Any

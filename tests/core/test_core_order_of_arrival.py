@@ -1,4 +1,4 @@
-"""Whatever comes when, in whatever batches and after whatever restarts: the looks are the same to the last bit."""
+"""Looks are the same to the last bit in any order of arrival, any batches, and after any restarts."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Where servers are held, rounds of models in no open comparison are parked: nobody waits for them, nothing is lost."""
+"""With dedicated servers, models without open comparisons are parked: nothing waits for them or gets lost."""
 
 import math
 from heapq import heappop, heappush

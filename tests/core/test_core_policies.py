@@ -1,4 +1,4 @@
-"""Who gets trials, and how a model's trials are spread over its questions."""
+"""How trials are allocated to models, and spread over the questions of a model."""
 
 from dataclasses import replace
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""What every policy keeps to. Your own runs through it too: ADAPTIVE_EVAL_POLICY=package.module:attribute pytest ..."""
+"""The contract of policies. To check a policy of your own: ADAPTIVE_EVAL_POLICY=package.module:attribute pytest ..."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Trials go first where they buy most for the money."""
+"""Trials are allocated by price, to where they give the most information for their cost."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What is promised, by simulation on worlds where the truth is known. All seeds are fixed."""
+"""The error guarantees, by simulation of worlds with a known truth. All seeds are fixed."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Models that are never asked: their outcomes are known from the start, and only the others get trials."""
+"""Recorded models: their outcomes are known from the start, and only the other models get trials."""
 
 from dataclasses import replace
 

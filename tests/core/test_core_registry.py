@@ -1,4 +1,4 @@
-"""What the registry tells of each rule, policy and objective is what the thing itself does."""
+"""The registry describes each rule, policy and objective as it behaves."""
 
 import string
 

@@ -1,4 +1,4 @@
-"""What a run has found, as plain values."""
+"""The result of a run as plain values."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What every rule keeps to. Your own runs through it too: ADAPTIVE_EVAL_RULE=package.module:attribute pytest ..."""
+"""The contract of rules. To check a rule of your own: ADAPTIVE_EVAL_RULE=package.module:attribute pytest ..."""
 
 import os
 from dataclasses import replace

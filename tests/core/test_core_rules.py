@@ -1,4 +1,4 @@
-"""What each rule makes of given evidence, by other means than its own."""
+"""The boundaries of each rule on given evidence, computed independently."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Rounds that run ahead of looks are for comparisons that are likely to stay open."""
+"""Rounds ahead of looks are issued only for comparisons that are likely to stay open."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Models whose trials cannot be had: the run goes on without them, and never waits for them."""
+"""Models set aside because their trials fail: the run continues without waiting for them."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Whom nothing can want again is never asked again, whatever comes of the others; and some are settled early."""
+"""Models that can no longer be needed are never asked again, and some are settled early."""
 
 import numpy as np
 import pytest

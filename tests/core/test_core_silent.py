@@ -1,4 +1,4 @@
-"""Time-outs are answers only beside as many real ones, in every round."""
+"""Time-outs count as answers only if at least as many real answers come in each round."""
 
 import numpy as np
 import pytest

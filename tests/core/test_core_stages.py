@@ -1,4 +1,4 @@
-"""Settings that change after looks: what was looked at stands, models join and leave, and no trial leaves a score."""
+"""Settings changed after looks: earlier looks stand, models join and leave, and every trial stays in its score."""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The trials that a comparison still needs: where today's difference would meet the boundary, wherever that is."""
+"""The trials a comparison still needs, until today's difference would reach the boundary."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Caps where nothing bounds the cost of a trial: what is reserved follows from the largest cost of its model so far."""
+"""Caps with unbounded trial costs: reservations follow from the largest cost of a model so far."""
 
 import math
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Answers without a grade: rounds and looks go on, and nothing is called that such answers could undo."""
+"""Ungraded answers: rounds and looks continue, and no call is made that these answers could reverse."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

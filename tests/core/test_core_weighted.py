@@ -1,4 +1,4 @@
-"""Questions with weights: formulas against loops and draws, benchmarks together against each alone, and whole runs."""
+"""Weighted questions: formulas compared with loops and draws, benchmarks together and alone, and whole runs."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A run unkilled, and the same one killed and stopped, in a scripted world."""
+"""A scripted run without interruption, and the same run killed and stopped."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The driver on fake servers: what is found is the same whatever happens around it."""
+"""The driver with fake servers: results are the same whatever happens around it."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Scripted lives find the faults that a machine may have: each of these machines has one."""
+"""Scripted lives detect faults: each of these machines has one."""
 
 from collections.abc import Sequence
 

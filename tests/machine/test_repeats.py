@@ -1,4 +1,4 @@
-"""Answers that come again: an alarm where independent samples would not, and never for what may legitimately agree."""
+"""Repeated answers raise an alarm where independent samples would differ, never where they may agree."""
 
 import itertools
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The docstrings of what scorio offers: every argument, the result and an example, and the examples are true."""
+"""The public docstrings of scorio: every argument, the result, and an example that runs."""
 
 import ast
 import doctest

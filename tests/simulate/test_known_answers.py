@@ -1,4 +1,4 @@
-"""Models whose answers are known in every respect: what is drawn is what is written, and scores are exact."""
+"""Simulated models with fully known answers: the text matches the draw, and scores are exact."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""`adaptive-eval simulate`: served until Ctrl-C, and told what was wrong."""
+"""`adaptive-eval simulate`: it serves until Ctrl-C and reports mistakes."""
 
 import json
 import re

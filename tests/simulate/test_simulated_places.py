@@ -1,4 +1,4 @@
-"""A server that computes so many sequences at once, and says how many wait."""
+"""A server that computes a number of sequences at once and reports how many wait."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Whatever is written has the checksum of its values, however it came to be; every changed value is noticed."""
+"""Everything written has a checksum of its values, and every changed value is noticed."""
 
 import math
 import shutil

@@ -1,4 +1,4 @@
-"""The log of a run's database is lost or cut off: that is noticed, and nothing is bought again in silence."""
+"""A lost or truncated write-ahead log of the database is noticed, and nothing is silently bought again."""
 
 import os
 import shutil

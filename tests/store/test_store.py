@@ -1,4 +1,4 @@
-"""What is committed is there again, whatever happened in between."""
+"""Committed data is read back, whatever happened in between."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Whole lives of a run over the real store, which gives back what an account in memory says."""
+"""Whole lives of a run on the real store, compared with a store in memory."""
 
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence

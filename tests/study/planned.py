@@ -1,4 +1,4 @@
-"""A small configuration to plan, and runs of it that are stored without a server."""
+"""A small configuration to plan, and stored runs of it that need no server."""
 
 import json
 from collections.abc import Sequence

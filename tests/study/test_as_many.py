@@ -1,4 +1,4 @@
-"""The smallest fixed design that calls as many pairs, against a computation answer by answer."""
+"""The smallest fixed design that calls as many pairs, compared with a computation answer by answer."""
 
 from dataclasses import replace
 from math import sqrt

@@ -1,4 +1,4 @@
-"""How long batches are expected to take: what the configuration says, else what a pilot's took, else a guess."""
+"""The expected time of batches: from the configuration, else from a pilot, else a guess."""
 
 from pathlib import Path
 

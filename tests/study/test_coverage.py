@@ -1,4 +1,4 @@
-"""What a run costs lies in the 80% interval that was forecast for it, in 70-90% of 100 worlds."""
+"""The forecast 80% interval contains the cost of a run in 70-90% of 100 worlds."""
 
 from collections.abc import Callable, Iterable
 from functools import partial

@@ -1,4 +1,4 @@
-"""A pilot as it is read, and what its answers used."""
+"""Reading a pilot, and the usage of its answers."""
 
 from pathlib import Path
 

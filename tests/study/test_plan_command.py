@@ -1,4 +1,4 @@
-"""`adaptive-eval plan`, from the words of the command line to what it says."""
+"""`adaptive-eval plan`, from the command line to its output."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Forecasts have what grades will cost that a judge is asked for: as in a pilot, else guessed."""
+"""Forecasts include the cost of grading by a judge, as in a pilot or else guessed."""
 
 import json
 from collections.abc import Iterator

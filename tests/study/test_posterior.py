@@ -1,4 +1,4 @@
-"""The sampler against quadrature, and against itself: prior draws stay prior draws when data are drawn with them."""
+"""The sampler compared with quadrature and with itself: joint draws of data and unknowns keep the prior."""
 
 import numpy as np
 import pytest

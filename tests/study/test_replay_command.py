@@ -1,4 +1,4 @@
-"""`adaptive-eval replay`, from the words of the command line to the files it writes."""
+"""`adaptive-eval replay`, from the command line to the files it writes."""
 
 import csv
 import json

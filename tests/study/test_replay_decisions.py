@@ -1,4 +1,4 @@
-"""The deciding sections of a configuration alone, and the pace that `trials.optimize` means."""
+"""The decision sections of a configuration by themselves, and the pace that `trials.optimize` selects."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is called a wrong call, and what a study counts."""
+"""What counts as a wrong call, and what a study counts."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Files of recorded outcomes: what is read, and what every kind of damage is called."""
+"""Files of recorded outcomes: what is read, and the error for each kind of damage."""
 
 import pickle
 import re

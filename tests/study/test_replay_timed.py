@@ -1,4 +1,4 @@
-"""Simulated time: the timeline is that of servers with so many slots, and decides nothing."""
+"""Simulated time: the timeline matches servers with a number of slots, and changes no decision."""
 
 import heapq
 import itertools

@@ -1,4 +1,4 @@
-"""`plan` where models share their seeds: the figures are those of a run without, and it says how few there may be."""
+"""`plan` with shared seeds: the figures are those of a run without, with a note on how few trials it may take."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Simulated servers: few sequences are faster, places serve one model at a time, and trials are the same work."""
+"""Simulated servers: few sequences run faster, places serve one model at a time, and the work stays the same."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""When worlds are enough, and how long the fixed design takes."""
+"""When enough worlds were simulated, and how long the fixed design takes."""
 
 from dataclasses import replace
 

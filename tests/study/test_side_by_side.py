@@ -1,4 +1,4 @@
-"""Runs side by side, from whole arrays: each as its own controller has it on the same outcomes."""
+"""Runs simulated side by side in arrays match their own controllers on the same outcomes."""
 
 from dataclasses import replace
 from typing import Any

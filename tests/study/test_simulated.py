@@ -1,4 +1,4 @@
-"""Simulated runs against what can be worked out by hand, and what is made of them."""
+"""Simulated runs compared with results worked out by hand, and their summaries."""
 
 from dataclasses import replace
 

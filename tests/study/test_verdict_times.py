@@ -1,4 +1,4 @@
-"""The time that verdicts take in a forecast, against servers that are simulated request by request."""
+"""The time of judge verdicts in a forecast, compared with a request-by-request simulation."""
 
 import heapq
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Worlds: categories as sticks, and worlds of the prior."""
+"""Worlds: stick-breaking categories, and worlds drawn from the prior."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A batch service without a network, and a model at it that may be opened again and again by a supply."""
+"""A batch service without a network, and its model, which a supply may open repeatedly."""
 
 import asyncio
 from collections import Counter

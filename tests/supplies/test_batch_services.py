@@ -1,4 +1,4 @@
-"""Batch services over HTTP: the formats beside the simulated service, and what a service that means ill may do."""
+"""Batch services over HTTP: the formats with the simulated service, and malicious services."""
 
 import asyncio
 from collections.abc import AsyncIterator

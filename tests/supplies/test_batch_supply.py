@@ -1,4 +1,4 @@
-"""A model's requests as batches: gathered, handed in once, claimed by later starts; on a clock of the test's own."""
+"""A model's requests as batches: collected, submitted once, and claimed by later starts, on a simulated clock."""
 
 import asyncio
 import random

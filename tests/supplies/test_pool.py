@@ -1,4 +1,4 @@
-"""A pool of servers by itself: what it starts and stops for what models need, and what it posts."""
+"""A pool of servers by itself: what it starts and stops as models need it, and the events it posts."""
 
 import asyncio
 from collections.abc import Callable, Sequence

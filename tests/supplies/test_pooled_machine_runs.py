@@ -1,4 +1,4 @@
-"""Whole runs by the machine at fake places: asked while models are served, with few swaps, and the same looks."""
+"""Whole runs of the machine at fake places: few swaps, and the same looks."""
 
 import asyncio
 import random

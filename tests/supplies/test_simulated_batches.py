@@ -1,4 +1,4 @@
-"""The simulated batch service: its states, and what it says of what makes no sense."""
+"""The simulated batch service: its states, and its answers to invalid calls."""
 
 import orjson
 import pytest

@@ -1,4 +1,4 @@
-"""Scores corrected by labels: beside the formula of the paper, beside labels of everything, and how often they hold."""
+"""Scores corrected by labels, compared with the formula of the paper and with full labels, and their coverage."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Preferences between two answers, against other ways to compute the same."""
+"""Preferences between two answers, compared with other ways to compute them."""
 
 from itertools import permutations
 

@@ -1,4 +1,4 @@
-"""Calling and giving up computed together: the promise by simulation, and what theory knows of special cases."""
+"""Calling and giving up computed together: the error guarantee by simulation, and known special cases."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Crossing from a point, and the exchange of what is left of the error: exact formulas, and paths drawn at random."""
+"""Crossing from a point, and exchanging the remaining error: exact formulas and random paths."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Differences trial by trial: against counting by hand, the spread of simulated ones, and the promised errors."""
+"""Paired differences, compared with counting by hand, the spread of simulations, and the guaranteed error rates."""
 
 from collections import Counter
 
