@@ -61,7 +61,7 @@ def power(z_now: float, t: float, bound: float, reach: float = 1.0, steps: int =
 
 
 def holm(p: Sequence[float], alpha: float) -> set[int]:
-    """Step down: reject the smallest while it is at most alpha over the number that are left."""
+    """Step down: reject the smallest while it is at most alpha over the number remaining."""
     rejected: set[int] = set()
     for step, place in enumerate(sorted(range(len(p)), key=lambda i: p[i])):
         if p[place] > alpha / (len(p) - step):

@@ -34,7 +34,7 @@ def plan_for(models: int = 2, **changes: object) -> Plan:
 
 
 def run(plan: Plan, grade: Grade, until: Callable[[Controller], bool] = lambda controller: False) -> Controller:
-    """Tell every trial as `grade` says, to the end or `until` something."""
+    """Tell every trial with the grade from `grade`, to the end or until `until` holds."""
     controller = Controller(plan)
     while controller.finished is None and not until(controller):
         requested = controller.ask(1 << 20)
@@ -43,7 +43,7 @@ def run(plan: Plan, grade: Grade, until: Callable[[Controller], bool] = lambda c
 
 
 def fair(ask: Ask) -> int:
-    """Right half of the time, in the same way for all models."""
+    """Grade half of the trials as right, the same for all models."""
     return (ask.question + ask.trial) % 2
 
 
@@ -51,7 +51,7 @@ def fair(ask: Ask) -> int:
 
 
 def exact_chance(trials: IntArray, hits: IntArray, moment: int) -> float:
-    """The chance that no fewer of the hits come after this many passes, by adding up all cases."""
+    """The chance of at least as many hits after this many passes, summed over all cases."""
     tail = np.ones(1)
     for of, k in zip(trials.T, hits.sum(axis=0).tolist(), strict=True):
         n, late = int(of.sum()), int(of[moment:].sum())
@@ -123,7 +123,7 @@ def test_a_kind_that_becomes_more_frequent_ends_the_run(kind: AnswerKind, since:
 
 
 def test_answers_to_hard_questions_raise_no_alarm() -> None:
-    """Half of the questions are always cut off, and later rounds ask these most."""
+    """Answers to half of the questions are always cut off, and later rounds ask mostly these."""
     hard = QUESTIONS // 2
 
     def grade(ask: Ask) -> tuple[int, int]:
@@ -255,7 +255,7 @@ def test_after_an_alarm_only_answers_from_before_it_count_as_evidence(coupled: b
 
 
 def least_adjusted_chance(shares: NDArray[np.float64], rng: np.random.Generator, sizes: list[int]) -> float:
-    """The smallest chance over a run in which nothing changes, times the number of moments and of batches tried."""
+    """The smallest chance in a run without a change, times the number of moments and batches tried."""
     trials = np.tile(np.array(sizes)[:, None], (1, len(shares)))
     hits, smallest = rng.binomial(trials, shares), inf
     for number, passes in enumerate(range(4, len(sizes) + 1), 1):
@@ -268,7 +268,7 @@ def least_adjusted_chance(shares: NDArray[np.float64], rng: np.random.Generator,
 @pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.1, 1.0, 20.0])
 def test_without_a_change_alarms_are_as_rare_as_stated(spread: float) -> None:
-    """At limits that are large enough to be counted; benchmarks/answer_alarms.md has the one that runs use."""
+    """With limits large enough to be counted; benchmarks/answer_alarms.md has the limit that runs use."""
     rng, runs = np.random.default_rng(5), 150
     smallest_chances = [
         least_adjusted_chance(rng.beta(0.3 * spread, 0.7 * spread, 30), rng, [2] * 4 + [1] * 16) for _ in range(runs)

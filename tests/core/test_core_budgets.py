@@ -36,7 +36,7 @@ CURRENCIES = ("trials", "tokens", "usd", "gpu_seconds")
 
 
 def exposure(shell: Shell, lost: list[int]) -> list[float]:
-    """What may be owed by now: told trials at their cost, asked and lost ones at their worst."""
+    """The largest possible spending so far: told trials at their cost, asked and lost trials at their worst cost."""
     worst = shell.controller.plan.bench.worst_cost
     costs = [outcome.cost for outcome in shell.told]
     costs += [worst[model] for model in [ask.model for ask in shell.flying] + lost]
@@ -68,7 +68,7 @@ def test_caps_are_never_exceeded(plan: Plan, seed: int, one_is_lost: bool) -> No
 @settings(max_examples=examples(80), deadline=None)
 @given(plans(), seeds, st.data())
 def test_trials_bought_under_other_settings_count_towards_caps(plan: Plan, seed: int, data: st.DataObject) -> None:
-    """Some models have more than the others, which join them or come back: caps hold, or nothing is asked."""
+    """Some models have more stored trials than joining or returning ones: caps hold, or nothing is asked."""
     answers, models, questions = Answers(plan, seed), plan.bench.models, plan.bench.questions
     bought = data.draw(st.lists(st.integers(0, plan.trials.max), min_size=models, max_size=models))
     earlier = [Ask(m, q, trial, 0) for m in range(models) for q in range(questions) for trial in range(bought[m])]
@@ -93,7 +93,7 @@ def test_trials_bought_under_other_settings_count_towards_caps(plan: Plan, seed:
 
 
 def test_a_joining_model_is_left_out_if_the_budget_is_already_spent() -> None:
-    """They are looked at all the same, and with a larger budget it takes part."""
+    """The others still get their looks, and with a larger budget the model takes part."""
     bench = Bench(3, 5, np.array([0.0, 1.0]))
     parts = (Ranking(), ZScore(99.0), Uniform(), Judging(futility=None), "uniform", Trials(2, 8))
     plan = Plan(bench, *parts, Pace(), Budget(trials=85))
@@ -124,7 +124,7 @@ BENCH = Bench(2, 5, np.array([0.0, 1.0]), (Cost(100, 0.3, 2.0), Cost(100, 0.1, 8
 
 
 def never(budget: Budget, pace: Pace | None = None) -> Plan:
-    """Nothing is ever called, and nobody gives up."""
+    """Nothing is ever called or given up."""
     parts = (Ranking(), ZScore(99.0), Uniform(), Judging(futility=None), "uniform", Trials(2, 50))
     return Plan(BENCH, *parts, pace or Pace(), budget)
 
@@ -167,7 +167,7 @@ def test_a_budget_too_small_for_the_first_round_ends_before_it(budget: Budget, l
 
 
 def asked_in_parts(plan: Plan, seed: int, price: float) -> Controller:
-    """Asks in random slots, and is told in random order, of trials that cost this share of their worst."""
+    """Ask in random slots and tell in random order; each trial costs this share of its worst cost."""
     rng, controller, flying = np.random.default_rng(seed), Controller(plan), list[Ask]()
     while controller.finished is None:
         flying += controller.ask(int(rng.integers(1, 9)), int(rng.integers(2)) if rng.random() < 0.5 else None)
@@ -184,7 +184,7 @@ def asked_in_parts(plan: Plan, seed: int, price: float) -> Controller:
     "pace", [Pace(), Pace(lookahead=3), Pace(lookahead=1, dedicated_servers=True), Pace(lookahead=1, share=0.5)]
 )
 def test_a_first_round_whose_worst_cost_exceeds_the_caps_is_asked_in_parts(budget: Budget, pace: Pace) -> None:
-    """Its trials cost a tenth, and what the caps bear is asked; its look is that of a run without caps."""
+    """Its trials cost a tenth of the worst, so that caps pay for all of it; the look is that of a run without caps."""
     controllers = [asked_in_parts(never(budget, pace), seed, 0.1) for seed in range(5)]
     first = asked_in_parts(replace(never(Budget(), pace), trials=Trials(2, 2)), 0, 0.1).looks[0]
     for controller in controllers:
@@ -213,7 +213,7 @@ def test_lost_trials_of_a_part_do_not_end_a_run_that_can_continue() -> None:
 
 
 def test_unused_reservations_are_spent_on_further_trials() -> None:
-    """Half the worst cost makes about twice the trials: only the last round's reserve is left over."""
+    """At half the worst cost, about twice the trials are asked; only the last round's reserve remains."""
     plan = never(Budget(tokens=10_000))
     controller = Controller(plan)
     while controller.finished is None:
@@ -239,7 +239,7 @@ def test_rounds_ahead_are_reserved_at_their_worst() -> None:
 
 
 def test_a_tight_budget_serves_the_comparison_closest_to_a_call() -> None:
-    """Model 3 nearly parts from 2; 0 and 1 hardly differ: the last trials that can be paid go to 2 and 3."""
+    """Models 2 and 3 are nearly separated, 0 and 1 hardly differ: the last affordable trials go to 2 and 3."""
     bench = Bench(4, 10, np.array([0.0, 1.0]))
     pairs = Pairs(((0, 1), (2, 3)))
     parts = (pairs, ZScore(6.0), UnresolvedPairs(), Judging(futility=None), "uniform", Trials(4, 90))
@@ -281,7 +281,7 @@ def test_wall_time_ends_a_run_at_any_moment(plan: Plan, seed: int, steps: int, b
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_first_round_in_parts_continues_after_a_restart(seed: int) -> None:
-    """A start that finds more answers than its first part asks for opens the next one at once."""
+    """A start with more stored answers than its first part asks for opens the next part at once."""
     bench = Bench(models=2, questions=2, weights=np.array([0.0, 1.0]), worst_cost=(Cost(0, 0.0, 1.0),) * 2)
     plan = Plan(bench, trials=Trials(3, 3), budget=Budget(gpu_seconds=8.2))
     answers = Answers(plan, seed)

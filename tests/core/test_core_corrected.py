@@ -36,7 +36,7 @@ def finished_run(
     seed: int = 1,
     **changes: object,
 ) -> Controller:
-    """A run of these models, to its end."""
+    """A finished run of these models."""
     bench = Bench(len(skills), 20, np.array([0.0, 1.0]))
     plan = Plan(bench, rule=rule or Optimal(), trials=Trials(4, 40), judging=judging or Judging(), prior="uniform")
     plan = replace(plan, **({} if objective is None else {"objective": objective}), **changes)  # type: ignore[arg-type]
@@ -44,7 +44,7 @@ def finished_run(
 
 
 def correction(shift: Sequence[float], sigma: float | Sequence[float] = 0.01) -> ScoreCorrection:
-    """Shifts of the scores, nan where there is none, with their standard errors."""
+    """Score corrections with their standard errors; nan where a model has none."""
     shifts = np.array(shift, dtype=float)
     variance = np.where(np.isfinite(shifts), np.square(np.broadcast_to(sigma, shifts.shape)), np.nan)
     return ScoreCorrection(shifts[:, None], variance[:, None])
@@ -230,7 +230,7 @@ def test_labels_make_no_new_call_after_an_alarm() -> None:
 def paths(
     drift: float, information: NDArray[np.float64], rule: Rule, runs: int
 ) -> tuple[Evidence, LatchedVerdicts, DecidingLooks]:
-    """Runs of two models whose graded difference has this drift: the evidence at the end, and what was called."""
+    """Runs of two models with this drift of the graded difference: the evidence at the end, and the calls."""
     rng = np.random.default_rng(3)
     steps = np.sqrt(np.diff(information, prepend=0.0))
     difference = drift + (rng.standard_normal((runs, len(steps))) * steps).cumsum(axis=1) / information
@@ -248,7 +248,7 @@ def paths(
 
 
 def evidence_of(difference: NDArray[np.float64], information: float) -> Evidence:
-    """Evidence on so many pairs, whose difference has a standard error of 1 at the horizon."""
+    """Evidence on this many pairs whose difference has a standard error of 1 at the horizon."""
     pairs, none = len(difference), np.zeros(len(difference), np.intp)
     sigma = np.full(pairs, information**-0.5)
     share = np.full(pairs, information)
@@ -256,7 +256,7 @@ def evidence_of(difference: NDArray[np.float64], information: float) -> Evidence
 
 
 def chosen(over: NDArray[np.bool_], before: Evidence, now: Evidence) -> Evidence:
-    """The evidence of runs that are over, and that of the others now."""
+    """The final evidence of finished runs, and the current evidence of the others."""
     names = ("difference", "sigma", "z", "information")
     return replace(now, **{name: np.where(over, getattr(before, name), getattr(now, name)) for name in names})
 

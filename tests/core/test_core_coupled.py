@@ -22,7 +22,7 @@ Outcomes = NDArray[np.int64]
 
 
 def draw_outcomes(seed: int, kind: str, models: int = 2, lost: float = 0.0) -> Outcomes:
-    """Outcomes (L, M, N): of near copies that share their noise, or of models that do not."""
+    """Outcomes (L, M, N) of near copies that share their noise, or of independent models."""
     rng = np.random.default_rng(seed)
     chance = np.random.default_rng(8).beta(0.7, 0.7, (QUESTIONS, 1))
     noise = rng.random((models, QUESTIONS, DEPTH))
@@ -31,7 +31,7 @@ def draw_outcomes(seed: int, kind: str, models: int = 2, lost: float = 0.0) -> O
 
 
 def carry_out(plan: Plan, outcomes: Outcomes, slots: int = 10**6, mix: int | None = None) -> Controller:
-    """A whole run, the answers as they are asked for or in an order of chance."""
+    """A whole run, with answers in the order asked or in mixed order."""
     controller, rng = Controller(plan), np.random.default_rng(mix)
     waiting: list[Outcome] = []
     while controller.finished is None:
@@ -110,7 +110,7 @@ def test_questions_with_weights_are_asked_and_compared_by_them() -> None:
 
 @pytest.mark.slow
 def test_a_weighted_gate_calls_equal_models_apart_no_more_often_than_promised() -> None:
-    """Copies that share their noise in part, one of which loses on the heavy questions what it gains on the others."""
+    """Copies that share part of their noise; one loses on the heavy questions what it gains on the others."""
     rng, runs, called = np.random.default_rng(12), 120, 0
     weights, labels = np.repeat([3.0, 1.0], [5, 15]), np.repeat([0, 1], [5, 15])
     bench = replace(BENCH, question_weights=weights, benchmark_of=labels)
@@ -135,7 +135,7 @@ def test_arrival_order_and_batch_size_do_not_matter() -> None:
 
 
 def test_the_model_with_fewer_trials_is_asked_first() -> None:
-    """A third model has begun late: until it has as many trials, the one that it is compared with waits."""
+    """A third model starts late: until it has as many trials, the model it is compared with waits."""
     outcomes = draw_outcomes(2, "together", models=3)
     bench = replace(BENCH, models=3, worst_cost=())
     first = np.array([[30], [30], [4]]) * np.ones((3, QUESTIONS), dtype=int)
@@ -148,7 +148,7 @@ def test_the_model_with_fewer_trials_is_asked_first() -> None:
 
 
 def test_an_ungraded_trial_takes_z_as_near_to_zero_as_either_grade() -> None:
-    """z is as near to 0 as either grade of the trial without one would have it."""
+    """z is the closer to 0 of the values under either grade of the ungraded trial."""
     outcomes = draw_outcomes(4, "together", lost=0.02)
     plan = replace(GATE, objective=Pairs(((0, 1),)))
     complete = carry_out(plan, outcomes)
@@ -230,7 +230,7 @@ def test_settings_without_trial_by_trial_comparison_are_refused() -> None:
 @pytest.mark.parametrize("runs", [500])
 @pytest.mark.parametrize("kind", ["together", "apart"])
 def test_exact_ties_are_called_in_a_tenth_of_runs_at_most(kind: str, runs: int) -> None:
-    """Two labels for each trial, given by chance to two models that differ now and then."""
+    """Each trial's two outcomes are assigned at random to two models that differ now and then."""
     plan, called = replace(GATE, objective=Pairs(((0, 1),))), 0
     for seed in range(runs):
         outcomes = draw_outcomes(seed, kind, lost=0.05)

@@ -35,7 +35,7 @@ def one_look(
     weights: NDArray[np.float64] = BINARY,
     **more: object,
 ) -> Plan:
-    """A plan with a single look at all trials."""
+    """A plan with one look at all trials."""
     judging = Judging(delta=delta, futility=None)
     plan = Plan(Bench(3, questions, weights), rule=ZScore(bound), trials=Trials(trials, trials), judging=judging)
     return replace(plan, prior="uniform", may_be_right=CUT, **more)  # type: ignore[arg-type]
@@ -66,7 +66,7 @@ def test_no_call_or_tie_would_change_if_cut_answers_had_been_right(
     plan = one_look(bound, delta=delta, weights=weights, stops_on_alarm=False, best_is_sure=not lower_is_better)
 
     def judged(right: Sequence[bool]) -> Controller:
-        """The run if all cut answers of some models had been right and whole."""
+        """The run if all cut-off answers of some models had been complete and right."""
 
         def grade(ask: Ask) -> tuple[int, int]:
             category, kinds = table[ask.model][ask.question][ask.trial]
@@ -194,7 +194,7 @@ def test_a_pair_that_only_cut_answers_keep_from_going_on_is_blocked() -> None:
 
 
 class Cutting(Answers):
-    """Answers of which a share was cut off; those of the last model more often from some trial on."""
+    """Answers with a share cut off, more often for the last model from its seventh trial on."""
 
     def __init__(self, plan: Plan, seed: int, share: float) -> None:
         super().__init__(plan, seed)
@@ -209,7 +209,7 @@ class Cutting(Answers):
 
 
 class Aware(Shell):
-    """A shell that drops what is in flight of a model that the core has set aside."""
+    """A shell that drops trials in flight of a model that the core has set aside."""
 
     def step(self) -> list:  # type: ignore[type-arg]
         self.flying = [ask for ask in self.flying if ask.model not in self.controller.set_aside]

@@ -43,7 +43,7 @@ def make_ended_run(run_plan: Plan, seed: int = 0) -> EndedRun:
 
 @pytest.mark.release
 def test_shift_and_spread_are_those_of_errors_of_runs_of_such_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The truth by runs in the world of the posterior means itself, one after another, with draws of their own."""
+    """The truth is estimated from separate runs with their own draws in the world of the posterior means."""
     run = make_ended_run(plan(trials=Trials(2, 20)), 3)
     chances, rng = run._chances(), np.random.default_rng(8)
     draws = [run_scores(run.plan, chances[..., 1], rng) for _ in range(250)]
@@ -83,7 +83,7 @@ def test_the_shift_depends_on_the_run_alone() -> None:
 
 
 def test_runs_side_by_side_open_and_end_as_single_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of models that are sure of every question all runs are one run."""
+    """With models of certain outcomes, all runs are the same run."""
     chances = np.stack([[[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]]])
     rng = np.random.default_rng(0)
     both = [simulate(plan(), chances, 2, rng) for simulate in (module._side_by_side, module._simulate_singly)]
@@ -157,7 +157,7 @@ def test_replays_turn_caps_into_caps_on_trials(
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_cap_on_trials_is_played_with_what_was_asked_ahead(seed: int) -> None:
-    """Rounds of parked models stay reserved: without them the replays would end before the run did."""
+    """Rounds of parked models stay reserved: otherwise the replays would end before the run did."""
     capped = plan(bench=Bench(4, 5, W), pace=Pace(lookahead=8, dedicated_servers=True), budget=Budget(trials=400))
     rng, controller = np.random.default_rng(seed), Controller(capped)
     while controller.finished is None:

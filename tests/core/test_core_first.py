@@ -18,7 +18,7 @@ BINARY = np.array([0.0, 1.0])
 
 
 def with_stored_trials(plan: Plan, answers: Answers) -> Controller:
-    """A controller that has what the plan says is there."""
+    """A controller restored with the stored trials that the plan states."""
     assert plan.first is not None
     cells = [(m, q, t) for (m, q), n in np.ndenumerate(plan.first) for t in range(int(n))]
     controller = Controller(plan)
@@ -115,7 +115,7 @@ def test_the_first_look_has_at_least_the_information_of_its_least_cell(
 
 
 def default_plan(first: NDArray[np.int64], max_trials: int) -> Plan:
-    """What a configuration with the defaults means for 20 questions."""
+    """The plan of a default configuration for 20 questions."""
     config = Decisions.model_validate({"trials": {"min": 4, "max": max_trials}})
     plan = plan_on(Bench(2, 20, BINARY), config, ["a", "b"], RunFacts(first))
     return Plan(**{name: getattr(plan, name) for name in plan.__slots__ if name != "policy"}, policy=UnresolvedPairs())
@@ -124,7 +124,7 @@ def default_plan(first: NDArray[np.int64], max_trials: int) -> Plan:
 @pytest.mark.parametrize("runs", sizes(40, 400))
 @pytest.mark.parametrize("stored", ["everything", "half", "ragged"])
 def test_ties_are_called_no_more_often_than_promised(stored: str, runs: int) -> None:
-    """2 (1 - confidence) = 10% at most; a finished design spends all of it on its one look."""
+    """At most 2 (1 - confidence) = 10%, which a finished design spends on its one look."""
     max_trials = 24
     rng = np.random.default_rng(5)
     called = 0

@@ -119,7 +119,7 @@ def test_an_equal_build_hardly_ever_fails(runs: int) -> None:
 
 @pytest.mark.slow
 def test_an_equal_build_passes_by_the_default_rule() -> None:
-    """It does not rest while it is likelier to be settled than a gate asks for: nothing would take it up again."""
+    """A gate does not rest while it is likely to be settled: nothing would resume it."""
     plan = gate(rule=Optimal(start=0.05), trials=Trials(4, 80))
     assert outcomes(plan, 0.8, 0.8, 20)[PASS] >= 0.95
 
@@ -181,7 +181,7 @@ def test_several_builds_at_the_edge_keep_the_promise_together() -> None:
 
 
 def test_a_gate_reports_the_difference_with_its_margin() -> None:
-    """Tiers, letters and the matrix know no margin."""
+    """Tiers, letters and the matrix ignore the margin."""
     plan = gate(0.2, trials=Trials(10, 10))
     controller = Controller(plan)
     requested = controller.ask(1 << 20)

@@ -98,7 +98,7 @@ def test_the_edge_holds_at_every_schedule_of_looks(edge: str, changes: dict[str,
 
 @pytest.mark.parametrize("runs", sizes(10, 60))
 def test_an_equal_build_passes_and_one_that_is_bad_on_a_benchmark_fails(runs: int) -> None:
-    """On all questions the bad one is even better."""
+    """Over all questions the bad build is even better."""
     wide = (0.2, 0.15)
     plan = gate(deltas=wide, trials=Trials(4, 80))
     assert shares(plan, chances(PRODUCTION, PRODUCTION), runs)["PASS"] >= 0.7
@@ -109,7 +109,7 @@ def test_an_equal_build_passes_and_one_that_is_bad_on_a_benchmark_fails(runs: in
 
 
 class ByHand:
-    """The decision about one build, look by look: each gate from the counts of its own questions alone."""
+    """The decision on one build, look by look, with each gate from the counts of its own questions."""
 
     def __init__(self, plan: Plan) -> None:
         assert plan.bench.question_weights is not None and isinstance(plan.rule, Sequential)
@@ -179,7 +179,7 @@ def test_each_model_has_its_own_decision_and_figures() -> None:
 
 @pytest.mark.slow
 def test_a_longer_horizon_takes_up_a_gate_that_was_open() -> None:
-    """What was called stands, and the promise is that of the rule for each part."""
+    """Calls stand, and each part keeps the error guarantee of the rule."""
     first = Trials(4, 10)
     true = chances(PRODUCTION, PRODUCTION)
     short = carry_out(gate(rule=Sequential(start=0.4), trials=first), true, 3)

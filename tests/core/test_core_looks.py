@@ -71,7 +71,7 @@ def test_information_is_the_share_of_the_trials_when_they_are_equal() -> None:
 
 
 def test_a_smaller_budget_is_a_nearer_horizon() -> None:
-    """What could be had is information in proportion to trials, if all that is left went to the pair."""
+    """The attainable information is proportional to the trials if all remaining budget went to the pair."""
     counts = [binary([6, 5], 10), binary([5, 4], 10)]
     looker = Looker(rule=ZScore(2.0), horizon=40)
     _, pairs = looker.look(counts, affordable=30.0)
@@ -174,7 +174,7 @@ def test_a_model_without_a_trial_stands_last_and_open() -> None:
 
 
 def test_extra_trials_add_more_information_on_uncertain_questions() -> None:
-    """Ten more trials where nothing is left to learn give less than ten more where everything is."""
+    """Ten more trials on a certain question inform less than ten more on an uncertain one."""
     sure, unsure = [0, 10], [5, 5]
     base = Looker().look([[sure, unsure]] * 2)[1][0, 1].information
     at_sure = Looker().look([[[0, 20], unsure]] * 2)[1][0, 1].information

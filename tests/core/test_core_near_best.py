@@ -90,7 +90,7 @@ def test_a_confidence_shared_among_rivals_holds_for_the_pick(
 
 
 def test_one_of_equal_models_is_picked_without_separating_tiers() -> None:
-    """Of equal models any is a good pick, so that the run ends before its horizon, with all in one tier."""
+    """Any of equal models is a good pick, so that the run ends before its horizon with one tier."""
     models = 3
     tapes = [Tape.from_chances(chances([0.5] * models), W, np.random.default_rng(seed)) for seed in range(20)]
     ends = RunStack(plan(models, max_trials=400), SummedTapes(tapes, 2), len(tapes)).ends()
@@ -127,7 +127,7 @@ def verdict(run: Controller) -> Verdict:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_cut_answers_make_no_pick_that_the_whole_answers_could_reverse(seed: int) -> None:
-    """The second model is the better one, and behind only because a fifth of its answers were cut off."""
+    """The second model is better, and trails only because a fifth of its answers were cut off."""
     scores, unsure = [0.56, 0.64], {"may_be_right": int(AnswerKind.TRUNCATED), "stops_on_alarm": False}
     cut = finished_run(plan(2, **unsure), scores, seed, cut=0.2)
     result = cut.result()
@@ -164,7 +164,7 @@ def corrections(shift: list[float], sigma: float) -> ScoreCorrection:
 
 
 def test_labels_that_say_little_leave_no_pick() -> None:
-    """A call's own boundary was low since its standard error was small: it is none for scores known less well."""
+    """A call had a low boundary because its standard error was small; it does not hold for less precise scores."""
     run = finished_run(plan(2), [0.6, 0.5], 0)
     assert verdict(run) is Verdict.RESOLVED
     plain = run.result()
@@ -185,7 +185,7 @@ def test_labels_reverse_a_pick_only_as_far_as_they_support_it() -> None:
 
 @pytest.mark.slow
 def test_labelled_picks_keep_the_promise() -> None:
-    """The grader flatters the first model by so much that the second is better by the margin; labels find out how much
+    """The grader favours the first model so much that the second is better by the margin; labels measure how much
     with an error. A pick of the first is wrong, and 5% are allowed."""
     bias, sigma, runs, wrong = 0.08, 0.02, 120, 0
     for seed in range(runs):
@@ -218,7 +218,7 @@ def test_a_raised_horizon_keeps_the_promise() -> None:
 
 
 def test_a_pick_is_no_proof_that_models_differ() -> None:
-    """Two models a point apart: the pick is settled, and they share a tier; far apart they do not."""
+    """Two models a point apart: the pick is settled and they share a tier; models far apart do not."""
     close, far = (finished_run(plan(2, max_trials=200), scores, 1) for scores in ([0.505, 0.5], [0.75, 0.35]))
     for run, expected in ((close, (1, 1)), (far, (1, 2))):
         assert run.last_look is not None and verdict(run) is Verdict.RESOLVED

@@ -139,7 +139,7 @@ def test_a_single_look_spends_the_error_that_is_allowed_and_no_more() -> None:
 
 @pytest.mark.slow
 def test_error_saved_by_resting_lowers_the_boundary_and_is_not_reused_by_a_longer_horizon() -> None:
-    """The oracle is the rule itself, at the confidence that spends as much without rests."""
+    """The reference is the rule itself without rests, at the confidence that spends as much."""
     for confidence, more in ((0.95, 0.152), (0.75, 0.0)):
         resting = replace(RULE, confidence=confidence, rests=True)
         plain = replace(RULE, confidence=1.0 - (1.0 - confidence) * (1.0 + more))
@@ -155,7 +155,7 @@ def test_error_saved_by_resting_lowers_the_boundary_and_is_not_reused_by_a_longe
 
 @pytest.mark.release
 def test_a_larger_horizon_takes_up_what_was_given_up_and_calls_no_more_ties_than_promised() -> None:
-    """Extended after half of the way, and again; pairs that were given up have what was kept for this, and no more."""
+    """Extended halfway, and again; pairs that were given up have only the reserved error."""
     pairs = 800
     looks = paths(pairs, np.linspace(0.05, 0.5, 37), np.zeros(pairs), 0.0, 1)
     called, given_up = np.zeros(pairs, bool), np.zeros(pairs, bool)
@@ -196,7 +196,7 @@ def test_an_extended_run_continues_with_the_remaining_error() -> None:
 
 
 def test_a_pair_that_was_given_up_is_called_after_the_horizon_was_raised() -> None:
-    """Nothing to see in four rounds, and far apart from then on."""
+    """No difference in the first rounds, and a large one from then on."""
     bench, rule = Bench(2, QUESTIONS, np.array([0.0, 1.0])), Optimal(start=0.5, spacing=Spacing(2.0))
     small = Plan(bench, rule=rule, trials=Trials(4, 8))
 

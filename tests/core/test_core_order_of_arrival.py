@@ -45,7 +45,7 @@ def test_restoring_a_finished_run_asks_for_nothing(plan: Plan, seed: int) -> Non
 @settings(max_examples=examples(35), deadline=None)
 @given(plans(), plans(capped=False), seeds)
 def test_other_plans_reuse_stored_outcomes(plan: Plan, other: Plan, seed: int) -> None:
-    """A run resumed under other rules, budgets or paces goes as if it had been run so, and asks for nothing twice."""
+    """A run resumed with other rules, budgets or paces continues as if run so from the start, asking nothing twice."""
     parts = (other.rule, other.policy, Judging(), other.prior, other.trials, other.pace)
     other = Plan(plan.bench, plan.objective, *parts)
     answers = Answers(plan, seed)
@@ -63,7 +63,7 @@ def test_other_plans_reuse_stored_outcomes(plan: Plan, other: Plan, seed: int) -
 
 
 def endless(pace: Pace, budget: Budget) -> Plan:
-    """Two models that nothing tells apart, and nobody gives up."""
+    """Two models that are never called and never given up."""
     bench = Bench(2, 3, np.array([0.0, 1.0]))
     parts = (Ranking(), ZScore(99.0), UnresolvedPairs(), Judging(futility=None), "uniform", Trials(1, 20))
     return Plan(bench, *parts, pace, budget)

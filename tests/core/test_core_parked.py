@@ -27,7 +27,7 @@ def answer(ask: Ask, seconds: float = 1.0) -> Outcome:
 
 
 def carry_out(run: Controller, slots: int, *, wrong_take: float = 1.0, seed: int = 0) -> list[Look]:
-    """Every model has so many slots; answers come as they are done, and wrong ones take longer."""
+    """Each model has this many slots; answers arrive when done, and wrong ones take longer."""
     rng, flying = np.random.default_rng(seed), list[tuple[float, Ask]]()
     now, looks = 0.0, list[Look]()
     while run.finished is None:
@@ -68,7 +68,7 @@ def test_a_model_in_no_open_comparison_is_paused_and_its_late_answers_are_kept()
 
 
 def test_under_a_cap_on_trials_models_are_parked_as_without_one_and_the_cap_holds() -> None:
-    """What is parked stays reserved: how much of it was sent has no say."""
+    """Parked trials stay reserved: how many of them were sent makes no difference."""
     free, enough = controller(), controller(budget=Budget(trials=len(SKILLS) * QUESTIONS * 60))
     assert carry_out(enough, 40) == carry_out(free, 40) and enough.parked.sum() == free.parked.sum() > 0
     few = 2 * int(free.counts.sum())
@@ -104,7 +104,7 @@ def test_at_most_a_quarter_of_a_capped_budget_is_asked_ahead(ahead: int, payable
 
 
 def test_nothing_is_parked_under_a_cap_on_tokens() -> None:
-    """It would reserve what may have been sent at its worst: what is paid for are the trials that looks have seen."""
+    """Parking would reserve sent trials at their worst cost, but looks pay only for the trials they use."""
     run = controller(budget=Budget(tokens=10**9))
     carry_out(run, 40)
     assert not run.parked.any() and run.arrived.sum() == run.counts.sum()
@@ -175,6 +175,6 @@ def test_the_overrun_is_unbiased_when_wrong_answers_take_ten_times_as_long() -> 
 
 
 def _off(counts: list[np.ndarray], share: float) -> float:
-    """By how many standard errors more than this share of all trials are right."""
+    """How many standard errors the share of right trials is above this share."""
     surplus = np.array([right - share * (wrong + right) for wrong, right in counts])
     return float(surplus.mean() / (surplus.std() / math.sqrt(len(surplus))))

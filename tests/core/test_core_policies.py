@@ -44,7 +44,7 @@ def test_a_spread_sums_to_its_size_and_is_never_negative(case: tuple[np.ndarray,
 @settings(max_examples=examples(200), deadline=None)
 @given(spreads())
 def test_a_spread_follows_its_weights(case: tuple[np.ndarray, np.ndarray, int]) -> None:
-    """From nothing, each question has its share to within one trial; one ahead of its share gets none."""
+    """From zero, each question gets its share to within one trial; a question ahead of its share gets none."""
     issued, weights, size = case
     share = weights / weights.sum()
     fresh = spread(np.zeros_like(issued), weights, size)
@@ -71,7 +71,7 @@ def test_ties_go_to_the_first_questions() -> None:
 
 
 def by_largest_remainder(issued: list[int], weights: list[float], size: int) -> list[int]:
-    """The rule of `spread` on one model, question by question, in fractions, so that nothing is rounded."""
+    """The rule of `spread` for one model, question by question, in exact fractions."""
     exact = [Fraction(value) for value in weights]
     target = [value / sum(exact) * (sum(issued) + size) for value in exact]
     missing = [max(to - count, Fraction(0)) for to, count in zip(target, issued, strict=True)]
@@ -132,7 +132,7 @@ def test_a_model_alone_spreads_evenly() -> None:
 @settings(max_examples=examples(60), deadline=None)
 @given(st.integers(2, 9), st.integers(1, 9), st.integers(0, 10**6))
 def test_weights_do_not_depend_on_the_models_own_outcomes(models: int, questions: int, seed: int) -> None:
-    """Not even a rounding error of it, whatever its size."""
+    """Not even by a rounding error, whatever its size."""
     rng = np.random.default_rng(seed)
     trial_var = rng.exponential(0.1, (models, questions))
     weights = question_weights(trial_var, 0.1, 0.1)

@@ -28,7 +28,7 @@ seeds = st.integers(0, 2**20)
 
 @st.composite
 def views(draw: st.DrawFn) -> View:
-    """What a policy may be shown: models set aside or at their horizon, a fixed value to compare with or not."""
+    """Views of a policy: models set aside or at their horizon, with or without a fixed value to compare with."""
     models, questions = draw(st.integers(2, 6)), draw(st.integers(1, 8))
     rng = np.random.default_rng(draw(seeds))
     in_play = rng.random(models) < 0.8

@@ -50,7 +50,7 @@ def carry_out(plan: Plan, p: NDArray[np.float64], seed: int) -> Controller:
 @pytest.mark.parametrize("prior", ["uniform", "self"])
 @pytest.mark.parametrize("name", ["alike, 0.9", "alike, 0.5", "spread", "near-deterministic"])
 def test_80_trials_against_8_do_not_separate_identical_models(prior: Prior, name: str) -> None:
-    """On the average scale a single look at z = 1.645 errs at most 5% each way, as with equal trials."""
+    """On the average scale, one look at z = 1.645 errs at most 5% each way, as with equal trials."""
     rng = np.random.default_rng(1)
     p = profile(name)
     many, few = (rng.binomial(n, p, (RUNS, QUESTIONS)) for n in (80, 8))
@@ -67,7 +67,7 @@ def test_80_trials_against_8_do_not_separate_identical_models(prior: Prior, name
 
 
 def side_by_side(estimates: Estimates) -> Evidence:
-    """Models 0 and 1, 2 and 3, and so on: independent pairs, all at once."""
+    """Evidence on the independent pairs 0 and 1, 2 and 3, and so on."""
     pairs = len(estimates.score) // 2
     score, var, noise, at_end = (
         values.reshape(pairs, 2)

@@ -24,7 +24,7 @@ NEW = 3
 
 
 def recorded_counts(trials: int, chances: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """(L, M, 2): so many trials of each model and question; none of the last model."""
+    """Counts (L, M, 2) with trials of each model and question, and none of the last model."""
     right = rng.binomial(trials, chances[:, None], (len(chances), QUESTIONS))
     counts = np.stack([trials - right, right], axis=-1)
     counts[-1] = 0
@@ -156,7 +156,7 @@ def test_nothing_is_fixed_where_everyone_is_asked() -> None:
 
 
 def test_the_trials_that_a_comparison_needs_are_those_of_the_new_model_alone() -> None:
-    """With n trials of the new model the variance is (1 - f) 2/n + f of today's; then |z| stands at the boundary."""
+    """With n trials of the new model the variance is (1 - f) 2/n + f of today's, which puts |z| at the boundary."""
     counts = recorded_counts(200, np.array([0.2, 0.45, 0.8, 0.5]), np.random.default_rng(5))
     rule = Sequential(0.95, 2 / 400)
     controller = Controller(make_plan(counts, prior="uniform", trials=Trials(2, 400), rule=rule))
@@ -212,7 +212,7 @@ def test_a_bench_refuses_impossible_records() -> None:
 @pytest.mark.parametrize("runs", sizes(40, 300))
 @pytest.mark.parametrize("trials", [4, 20, 80])
 def test_an_exact_tie_with_a_recorded_model_is_called_no_more_often_than_promised(trials: int, runs: int) -> None:
-    """Nothing given up, every look to the horizon: the new model against one with the same true score."""
+    """Every look up to the horizon, with nothing given up, on a new and a recorded model of the same true score."""
     called = 0
     chances = np.array([0.5, 0.5])
     for seed in range(runs):

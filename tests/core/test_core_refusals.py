@@ -154,7 +154,7 @@ def test_values_are_checked_where_they_are_given(make: Callable[[], object], rul
 
 
 class Greedy:
-    """A policy of somebody else's, which gives more than there is, or less than nothing."""
+    """A custom policy that allocates too many or negative trials."""
 
     def __init__(self, trials: int) -> None:
         self.trials = trials
@@ -172,7 +172,7 @@ def test_a_policy_that_exceeds_its_sizes_is_refused(trials: int) -> None:
 
 
 class Spiteful:
-    """A policy that forgets who was set aside."""
+    """A custom policy that allocates trials to models set aside."""
 
     def allocate(self, view: View) -> IntArray:
         return np.ones_like(view.issued)

@@ -73,7 +73,7 @@ def test_models_from_best_to_worst_on_both_scales() -> None:
 
 
 def sampled(values: list[float]) -> float:
-    """s of the mean when the questions are a sample."""
+    """Standard error of the mean when the questions are a sample."""
     mean = sum(values) / len(values)
     return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) * (len(values) - 1)))
 
@@ -92,7 +92,7 @@ def test_comparisons_say_what_holds_on_questions_like_these() -> None:
 
 
 def test_agreeing_questions_do_not_make_similar_questions_more_certain() -> None:
-    """All wrong, all right, and all alike: the questions' means agree, and the posterior knows that they may not."""
+    """All wrong, all right and all alike: the question means agree, but the posterior allows that they may differ."""
     result = result_of(run_to_end(plan(), [[0] * 4, [10] * 4, [5] * 4]))
     for row in result.models:
         assert row.sampled_sigma == row.sigma > 0.0
@@ -101,7 +101,7 @@ def test_agreeing_questions_do_not_make_similar_questions_more_certain() -> None
 
 
 def test_questions_of_a_cluster_count_together() -> None:
-    """Two clusters of two questions: residuals are added within them first."""
+    """Two clusters of two questions: residuals are first summed within each cluster."""
     result = result_of(run_to_end(plan(clusters=np.array([0, 1, 1, 0]))))
     first = result.models[0]
     residuals = [right / 10 - 0.825 for right in RIGHT[0]]
@@ -211,7 +211,7 @@ def test_what_open_pairs_would_still_need() -> None:
 def test_batched_comparisons_equal_single_ones(
     objective: Objective, grouped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Twelve models, some pairs at a time: differences, sampled z and trials to go, worked out pair by pair here."""
+    """Twelve models in batches of pairs: differences, sampled z and trials to go, computed here pair by pair."""
     monkeypatch.setattr("adaptive_eval.core.result.CHUNK_CELLS", 50)
     rng, models, questions = np.random.default_rng(3), 12, 9
     clusters = np.arange(questions) % 4 if grouped else None

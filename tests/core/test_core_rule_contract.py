@@ -35,7 +35,7 @@ seeds = st.integers(0, 2**20)
 
 @st.composite
 def cases(draw: st.DrawFn) -> Evidence:
-    """Pairs between nothing known and more than everything, of models of which some have no trial."""
+    """Pairs with no information up to more than complete information; some models have no trial."""
     models = draw(st.integers(1, 4))
     reference = draw(st.booleans())
     pairs = models if reference else models * (models - 1) // 2

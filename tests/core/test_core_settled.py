@@ -18,7 +18,7 @@ PACES = (Pace(), Pace(lookahead=2), Pace(share=0.5))
 
 
 def looks_wanted(plan: Plan, seed: int) -> list[np.ndarray]:
-    """Who is wanted after each look; nobody is asked who was not."""
+    """The models needed after each look; no other model is asked."""
     controller, rng, needed = Controller(plan), np.random.default_rng(seed), []
     not_wanted: set[int] = set()
     while controller.finished is None:
@@ -74,7 +74,7 @@ HELD = Pace(lookahead=1, dedicated_servers=True)
 
 
 def rests_of(plan: Plan, seed: int) -> list[np.ndarray]:
-    """Who rests after each look; nobody is asked anything by the look that lets it rest."""
+    """The models that rest after each look; the look asks nothing of them."""
     controller, rng, rests = Controller(plan), np.random.default_rng(seed), list[np.ndarray]()
     waiting = controller.ask(10**6)
     while controller.finished is None:
@@ -89,12 +89,12 @@ def rests_of(plan: Plan, seed: int) -> list[np.ndarray]:
 
 
 def outstanding_of(controller: Controller, model: int) -> int:
-    """How many of its trials were asked for and not told."""
+    """The number of its trials that were asked for but not told."""
     return sum(batch.asked_and_missing() for batch in controller._flight.batches(model))
 
 
 def fully_asked(controller: Controller) -> np.ndarray:
-    """Models that have been asked everything."""
+    """Which models have been asked for all their trials."""
     outstanding = np.array([outstanding_of(controller, model) for model in range(len(SKILLS))])
     return np.asarray(controller.trials + outstanding >= controller.plan.trials.max * 6)
 
@@ -135,7 +135,7 @@ def test_a_model_at_the_horizon_is_not_needed_while_others_continue() -> None:
 
 @pytest.mark.parametrize("pace", [*PACES, HELD, Pace(share=0.7, opening=6, fixed_round_time=True)], ids=str)
 def test_no_look_is_taken_before_awaited_outcomes_arrive(pace: Pace) -> None:
-    """One of those that are awaited comes late, as from a batch service: nothing happens before, whatever comes."""
+    """One awaited model answers late, as from a batch service: no look is taken before its outcomes arrive."""
     bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
     controller, rng = Controller(Plan(bench, trials=Trials(min=4, max=40), pace=pace)), np.random.default_rng(0)
     held_back, late = list[Ask](), -1

@@ -55,7 +55,7 @@ def test_answers_of_earlier_rounds_do_not_vouch_for_a_server_that_hangs() -> Non
 @pytest.mark.slow
 @given(data=st.data(), lookahead=st.integers(0, 2))
 def test_the_order_of_arrival_does_not_matter(data: st.DataObject, lookahead: int) -> None:
-    """The same answers, some of which time out, in another order and in other batches."""
+    """The same answers, some timed out, in another order and other batches."""
     share = data.draw(st.sampled_from([0.1, 0.4, 0.6]))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     late = rng.random((2, QUESTIONS, 40)) < share

@@ -34,7 +34,7 @@ def plan(models: int = 3, pace: Pace | None = None, **changed: object) -> Plan:
 
 
 class Named(Answers):
-    """Answers that belong to models by name: the same ones whatever the numbers of these models."""
+    """Answers that depend on model names, whatever the numbers of the models."""
 
     def __init__(self, names: Sequence[int], seed: int = 5, gap: float = 0.08) -> None:
         super().__init__(plan(8), seed, lambda model, question: min(0.2 + gap * model, 0.95))
@@ -49,7 +49,7 @@ def trials_of(run: Controller, models: Iterable[int]) -> list[int]:
 
 
 def calls(run: Controller) -> dict[tuple[int, int], int]:
-    """The signs of all calls by the numbers of their models."""
+    """The signs of all calls by model numbers."""
     assert run.last_look is not None
     first, second = run.plan.judged_pairs
     return dict(zip(zip(first.tolist(), second.tolist(), strict=True), run.last_look.memory.call.tolist(), strict=True))
@@ -229,7 +229,7 @@ def test_a_rule_without_a_horizon_needs_no_other_for_new_pairs() -> None:
 
 
 def test_another_pace_leaves_each_pair_the_error_that_it_has() -> None:
-    """Looks may lie further apart than the rule was computed for: what is left is spent where any looks are allowed."""
+    """Looks may be further apart than the rule was computed for: the remaining error is spent at any looks."""
     answers = Named((0, 1, 2), gap=0.03)
     before = straight(plan(3), answers, looks=4)
     wide = Controller(after(before, plan(3, Pace(share=0.7))))

@@ -11,7 +11,7 @@ from scorio.sinf.boundary import WangTsiatis
 
 
 def needed(z: float, information: float, rule: Rule, delta: float = 0.0) -> float:
-    """Times today's trials; the difference is 0.02."""
+    """The trials needed as a multiple of today's, for a difference of 0.02."""
     ones = np.ones(1)
     evidence = Evidence(
         models=2,

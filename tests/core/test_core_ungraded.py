@@ -27,7 +27,7 @@ Table = Sequence[Sequence[Sequence[int | None]]]
 
 
 class Patchy(Answers):
-    """Answers of which a share has no grade."""
+    """Answers with a share ungraded."""
 
     def __init__(self, plan: Plan, seed: int, share: float) -> None:
         super().__init__(plan, seed)
@@ -42,7 +42,7 @@ class Patchy(Answers):
 
 
 class Aware(Shell):
-    """A shell that drops what is in flight of a model that the core has set aside."""
+    """A shell that drops trials in flight of a model that the core has set aside."""
 
     def step(self) -> list:  # type: ignore[type-arg]
         self.flying = [ask for ask in self.flying if ask.model not in self.controller.set_aside]
@@ -50,7 +50,7 @@ class Aware(Shell):
 
 
 def run_to_end(plan: Plan, table: Table) -> Controller:
-    """A controller that was told all its trials, by model and question."""
+    """A controller told all its trials, by model and question."""
     controller = Controller(plan)
     requested = controller.ask(1 << 20)
     controller.tell(Outcome(*ask[:3], table[ask.model][ask.question][ask.trial]) for ask in requested)
@@ -84,7 +84,7 @@ def test_looks_depend_only_on_committed_outcomes(plan: Plan, seed: int, share: f
 
 
 def test_outcomes_of_a_model_set_aside_do_not_depend_on_order() -> None:
-    """Its next round is on its way, and may be told before or after the one that sets it aside."""
+    """Its next round is in flight, and may be told before or after the round that sets it aside."""
     plan = replace(one_look(questions=2, trials=4, bound=99.0), trials=Trials(4, 8), pace=Pace(lookahead=1))
 
     def told_in(pieces: int) -> Controller:
@@ -133,7 +133,7 @@ def test_decisions_hold_under_the_best_and_worst_grades(data: st.DataObject, bou
 
 
 def test_a_comparison_that_depends_on_missing_grades_is_blocked() -> None:
-    """Between calls at best and none at worst: undecided, and said so, while what is clear is called."""
+    """Called at best and not at worst: it is reported as undecided, while clear comparisons are called."""
     plan = one_look(questions=1, trials=40, bound=1.645)
     table = [[[1] * 29 + [0] * 9 + [None] * 2], [[1] * 22 + [0] * 18], [[0] * 40]]
     run = run_to_end(plan, table)
@@ -170,7 +170,7 @@ def test_one_ungraded_answer_changes_no_order_and_costs_no_round() -> None:
 
 @pytest.mark.parametrize("rule", [Optimal(start=1.0), Sequential(start=1.0)])
 def test_a_design_with_one_look_is_judged_without_the_answers_that_have_no_grade(rule: Rule) -> None:
-    """All of the horizon was asked: its only look is not before the first one that the rule allows."""
+    """The whole horizon was asked, so that its only look is not before the first that the rule allows."""
     plan = Plan(Bench(2, 1, np.array([0.0, 1.0])), rule=rule, trials=Trials(40, 40), judging=Judging())
     run = run_to_end(plan, [[[1] * 34 + [0] * 5 + [None]], [[1] * 12 + [0] * 28]])
     assert [pair.verdict for pair in run.looks[-1].comparisons] == [Verdict.RESOLVED]
@@ -179,7 +179,7 @@ def test_a_design_with_one_look_is_judged_without_the_answers_that_have_no_grade
 @pytest.mark.parametrize("rule", [Optimal(start=0.2), Sequential(start=0.2)])
 @pytest.mark.parametrize("lost", [None, 0, 1])
 def test_a_first_look_may_call_though_an_answer_has_no_grade(rule: Rule, lost: int | None) -> None:
-    """Information counts what was asked for, so that the first look is not before the first that is allowed."""
+    """Information counts requested trials, so that the first look is not before the first allowed."""
     plan = Plan(Bench(2, 10, np.array([0.0, 1.0])), rule=rule, trials=Trials(4, 20), judging=Judging())
     table: list[list[list[int | None]]] = [[[1, 1, 1, 0]] * 10, [[0, 0, 1, 0]] * 10]
     if lost is not None:
@@ -234,7 +234,7 @@ def test_time_outs_and_ungraded_answers_bound_a_score_alike(ungraded: list[int],
 
 
 def test_time_outs_do_not_block_a_call() -> None:
-    """They are answers: results bound them, and decisions are made on them."""
+    """Time-outs are answers: results give bounds for them, and decisions use them."""
     plan = one_look(questions=1, trials=40, bound=1.645)
     controller = Controller(plan)
     right = {0: 31, 1: 22, 2: 0}
