@@ -37,7 +37,7 @@ class Asked:
         self.slow = 0
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
-        """A page for everything; one path never answers, and one has more to say than a system buffers."""
+        """Answer any path; one path never answers, and one sends more than a system buffers."""
         if request.path == "/fails":
             raise KeyError("a mistake of the program")
         if request.path == "/slow":
@@ -50,7 +50,7 @@ class Asked:
 
     @property
     def unsent(self) -> list[int]:
-        """Bytes that wait in this process for clients to take them."""
+        """Bytes waiting in this process for clients to read them."""
         transports = [connection.transport for connection in self.server.connections]
         return [transport.get_write_buffer_size() for transport in transports if transport is not None]
 
@@ -66,7 +66,7 @@ async def serving() -> AsyncIterator[Asked]:
 
 
 async def exchange(port: int, data: bytes) -> bytes:
-    """What the server says until it closes the connection."""
+    """The bytes that the server sends until it closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(data)
     try:
@@ -143,7 +143,7 @@ async def test_a_program_error_is_logged_and_its_text_not_sent(caplog: pytest.Lo
 async def test_however_many_clients_hold_on_the_next_one_is_answered(
     sent: bytes, limit: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """None of them is given up in time: only room for the next one ends them."""
+    """None of them times out: they are closed only to make room for the next one."""
     monkeypatch.setattr(http_server, "MAX_CONNECTIONS", limit)
     monkeypatch.setattr(http_server, "HEAD_SECONDS", math.inf)
     monkeypatch.setattr(http_server, "SEND_SECONDS", 1e9)

@@ -51,7 +51,7 @@ def test_the_second_process_is_told_who_holds_the_run(tmp_path: Path, holder: "s
 
 @pytest.mark.parametrize("holder", [[], ["with a forked child"]], indirect=True)
 def test_the_lock_dies_with_its_process(tmp_path: Path, holder: "subprocess.Popen[str]") -> None:
-    """Also where a forked grader outlives it."""
+    """Even if a forked grader outlives it."""
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
     lock_run(tmp_path).close()

@@ -22,7 +22,7 @@ from adaptive_eval.store.read import LogReader
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> MachineBed:
-    """The run, undisturbed."""
+    """The undisturbed run."""
     bed = MachineBed(tmp_path_factory.mktemp("reference") / "run")
     asyncio.run(bed.start())
     assert bed.reason in (Reason.SETTLED, Reason.OUT_OF_REACH)

@@ -375,7 +375,7 @@ class TestDataset:
 
     @pytest.fixture
     def hub(self, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-        """The two libraries, and a hub that is there."""
+        """Fake libraries and a reachable hub."""
         offline = SimpleNamespace(HF_HUB_OFFLINE=False, ENDPOINT="https://hub.example")
         session = SimpleNamespace(head=lambda url, timeout: None)
         hub = SimpleNamespace(constants=offline, get_session=lambda: session, session=session)

@@ -16,7 +16,7 @@ SMALL, POPULATION = known_models(models=2, questions=3, answers=25)
 
 
 def facts(model: int, question: int, number: int) -> dict[str, float | bool]:
-    """What a run knows of an answer, by hand."""
+    """The facts that a run stores of an answer, by hand."""
     at = model, question, number
     a, b, c = POPULATION.labels[at].tolist()
     return {

@@ -51,7 +51,7 @@ def test_it_serves_until_ctrl_c_and_says_what_it_did() -> None:
     "grader", first_of(["exact", "{kind: json, field: a}", "math", "{kind: regex, pattern: 'Answer: (.*)'}"], 2)
 )
 def test_a_simulated_configuration_reports_unknown_questions_once(tmp_path: Path, grader: str) -> None:
-    """Each answer is graded as its category has it; the answer to another question says what it is."""
+    """Each answer gets the grade of its category; the answer to an unknown question says so."""
     rows = [{"id": f"q{at}", "prompt": f"What is {at} + 1?", "answer": str(at + 1)} for at in range(9)]
     (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
     config = tmp_path / "mine.yaml"

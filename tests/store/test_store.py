@@ -206,7 +206,7 @@ def test_a_second_writer_is_refused_and_told_who_has_the_run(open_store: OpenSto
 
 
 def test_commit_order_is_kept_whatever_clocks_say(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commits are told apart by their times, and another machine goes on with a run."""
+    """Commits are distinguished by their times, and another machine may continue a run."""
     for at, clock in enumerate((1e9, 1e9 - 86_400.0, 1e9 - 3_600.0)):
         monkeypatch.setattr(time, "time", lambda clock=clock: clock)
         store = open_store()
@@ -292,7 +292,7 @@ def test_a_start_that_died_before_its_first_commit_begins_anew(directory: Path, 
 
 
 def test_an_emptied_database_is_not_begun_over(directory: Path, open_store: OpenStore) -> None:
-    """As a power failure may leave it: to start over would ask, and pay, for everything once more without a word."""
+    """As after a power failure: starting over would silently ask and pay for everything again."""
     open_store().close()
     assert read_holder(directory / "lock")["committed"] == 0
     (directory / DATABASE_FILE).write_bytes(b"")

@@ -27,7 +27,7 @@ def runs_of(run_plan: Plan, worlds: list[FloatArray]) -> list[SimulatedRun]:
 
 
 def called_after(tape: Tape, trials: int) -> int:
-    """Neighbours apart by 1.645, each count and Beta(k + 1, N - k + 1) variance by itself."""
+    """Neighbours separated by 1.645, from single counts and Beta(k + 1, N - k + 1) variances."""
     scores = []
     for model in range(MODELS):
         mean = variance = 0.0
@@ -67,7 +67,7 @@ def test_the_equivalent_fixed_design_matches_counting_answer_by_answer() -> None
 
 
 def test_the_fixed_design_is_judged_with_the_prior_of_the_plan() -> None:
-    """The prior of the plan decides how wide the intervals of both are; the uniform one's are wider."""
+    """The prior of the plan sets the width of both intervals; those of the uniform prior are wider."""
     numbers = []
     for prior in ("self", "uniform"):
         judged = replace(ranking(), prior=prior)
@@ -78,7 +78,7 @@ def test_the_fixed_design_is_judged_with_the_prior_of_the_plan() -> None:
 
 
 def test_a_run_that_calls_more_than_the_fixed_design_is_compared_with_all_of_it() -> None:
-    """Of equals, one look calls few; here the run is said to have called all pairs."""
+    """One look calls few equal models; here the run is made to have called all pairs."""
     run_plan, equal = ranking(), [level(0.5, 0.5, 0.5)]
     (run,) = runs_of(run_plan, equal)
     all_called = run._replace(comparisons=tuple(pair._replace(verdict="resolved") for pair in run.comparisons))

@@ -57,7 +57,7 @@ def test_observed_batch_times_take_precedence_over_a_guess() -> None:
 
 @pytest.mark.slow
 def test_a_plan_waits_for_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch takes a day, and all else minutes."""
+    """A batch takes a day, everything else minutes."""
     monkeypatch.setattr(pilot, "GUESSED_BATCH_SECONDS", 24 * 3600.0)
     servers = [{"name": name, "launch": {"command": "serve --port {port}"}, "gpus": 1} for name in MODELS[:2]]
     batched = {"name": MODELS[2], "base_url": "http://127.0.0.1:9/v1", "batch": "openai"}

@@ -47,7 +47,7 @@ IN_STEP = ("--set", "trials.optimize=cost")
 
 
 def forecast(*arguments: str, worlds: int = 10, timed: bool = False) -> dict[str, Any]:
-    """What is written; what is shown of it is its text `shown`."""
+    """The written forecast, with the shown text under `shown`."""
     pace = () if timed else IN_STEP
     done = planned(*arguments, *pace, "--worlds", str(worlds), "--json", "forecast.json")
     assert done.exit_code == ExitCode.REACHED, done.output
@@ -103,7 +103,7 @@ def test_a_pilot_tells_what_answers_use() -> None:
 
 @pytest.mark.slow
 def test_a_finished_run_needs_nothing_more() -> None:
-    """Its trials are fixed, so that every world gives the run that there was."""
+    """Its trials are fixed, so that every simulated world gives the same run."""
     path = write_config(Path(), trials={"min": 4, "max": HORIZON, "optimize": "cost"})
     trials = store_run(prepared_from(path), Path("runs/small"))
     result = forecast(str(path), "--pilot", "runs/small")
@@ -195,7 +195,7 @@ REFUSED = {
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run without a trial, one of other models, and one that was graded with another rubric."""
+    """A run without trials, a run of other models, and a run graded with another rubric."""
     folder = tmp_path_factory.mktemp("stored")
     store_run(prepared_from(write_config(folder, "empty")), folder / "runs/empty", rounds=0)
     others = write_config(folder, "others", ["eve", "fay"])
@@ -251,7 +251,7 @@ def test_with_many_slots_a_run_takes_longer_than_the_fixed_design() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("pace", ["cost", "time"])
 def test_a_slow_plan_recommends_the_faster_pace(pace: str) -> None:
-    """Unless the run has it already."""
+    """Unless it is already the pace of the run."""
     words = (str(write_config(Path())), "--set", "concurrency=256", "--set", f"trials.optimize={pace}")
     result = forecast(*words, "--set", "stopping.options.worth=50", timed=True)
     assert result["times_as_long"] > 1.0
@@ -292,7 +292,7 @@ def test_the_forecast_of_a_gate_says_how_often_it_passes_and_what_it_takes() -> 
 
 @pytest.mark.slow
 def test_batches_are_waited_for_and_priced_as_such() -> None:
-    """Every round takes the turn of a batch, so that the pace of fewest looks takes the least time by far."""
+    """Each round takes as long as a batch, so that the pace with the fewest looks is fastest by far."""
     path = write_config(Path())
     direct, batched = (
         forecast(str(path), "--set", f"models={json.dumps(models)}", "--set", "trials.max=40", *more, timed=every)
@@ -314,7 +314,7 @@ def batch_models(changes: dict[str, object]) -> list[dict[str, object]]:
 
 @pytest.mark.slow
 def test_a_cap_on_gpu_hours_counts_the_time_of_started_servers() -> None:
-    """Without a pilot a start is a guess; with the run itself as one, what it has held counts from there on."""
+    """Without a pilot, a start time is a guess; with the run itself as pilot, the time already held counts."""
     launched = [{"name": name, "gpus": 2, "launch": {"command": "serve --port {port}"}} for name in MODELS]
     path, models = write_config(Path()), f"models={json.dumps(launched)}"
     guessed = forecast(str(path), "--set", models)

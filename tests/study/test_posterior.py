@@ -14,12 +14,12 @@ CHAINS = 1500
 
 
 def half_t(scale: float, values: np.ndarray) -> np.ndarray:
-    """The distribution function of a half-t variable."""
+    """Distribution function of a half-t variable."""
     return np.asarray(2.0 * student(FREEDOM, scale=scale).cdf(values) - 1.0)
 
 
 def prior_theta(models: int, questions: int, rng: np.random.Generator) -> np.ndarray:
-    """Logits (L, M) as the sampler believes them before any trial."""
+    """Logits (L, M) under the sampler's prior."""
     ability, difficulty, taste = (abs(student(FREEDOM, scale=scale).rvs(random_state=rng)) for scale in SCALES.values())
     a = rng.normal(rng.normal(0.0, CENTRE_SD), ability, (models, 1))
     b = rng.normal(0.0, difficulty, questions)

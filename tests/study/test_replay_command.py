@@ -36,7 +36,7 @@ def results(path: str) -> dict[str, Any]:
 
 
 def record(**extra: object) -> str:
-    """Three models of which the last is the best by far, the others are alike; 12 trials of 10 questions."""
+    """Three models: the last is the best by far, the others are alike; 12 trials of 10 questions."""
     p = np.array([0.3, 0.3, 0.9])[:, None, None]
     outcomes = (np.random.default_rng(5).random((3, 10, 12)) < p).astype(np.int8)
     np.savez("record.npz", R=outcomes, models=["ada", "bea", "cleo"], **extra)  # type: ignore[arg-type]
@@ -58,7 +58,7 @@ def test_a_world_is_ranked_and_written_as_a_run_is() -> None:
 
 
 def test_questions_are_drawn_in_another_order_by_each_seed() -> None:
-    """Some of a recording's questions are asked, once each; rows keep their questions' names and outcomes."""
+    """Only some recorded questions are asked, once each; rows keep the names and outcomes of their questions."""
     rng = np.random.default_rng(6)
     outcomes = (rng.random((3, 400, 1)) < np.array([0.2, 0.5, 0.8])[:, None, None]).astype(np.int8)
     np.savez("many.npz", R=outcomes, models=["ada", "bea", "cleo"])
@@ -173,7 +173,7 @@ def test_a_study_tells_what_runs_cost_and_got_wrong() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("optimize", ["cost", "time"])
 def test_trials_asked_ahead_count_in_cost_and_scores(optimize: str) -> None:
-    """In a replay all of it has come, and a study tells the same cost as its replays one by one."""
+    """In a replay all of these trials arrive, and a study reports the same costs as single replays."""
     pace = (*SMALL, "--set", f"trials.optimize={optimize}")
     assert replayed("coins", *pace, "--runs", "2", "--output", "study").exit_code == ExitCode.REACHED
     with Path("study", "runs.csv").open() as file:

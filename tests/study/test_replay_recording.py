@@ -101,7 +101,7 @@ def test_a_wrong_array_is_named(values: dict[str, Any], message: str, tmp_path: 
 
 
 class Bomb:
-    """What unpickling would run."""
+    """An object whose unpickling would run code."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Path.write_text, (Path("exploded"), "")

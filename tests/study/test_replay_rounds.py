@@ -32,7 +32,7 @@ def tape(seed: int) -> Tape:
 
 
 def by_trials(plan: Plan, outcomes: Tape, chunk: int) -> Controller:
-    """Asked and told in chunks, each outcome an object."""
+    """The run asked and told in chunks, with an object for each outcome."""
     controller = Controller(plan)
     while controller.finished is None:
         outcome_rows = [(*ask[:3], outcomes.category(*ask[:3])) for ask in controller.ask(chunk)]
@@ -133,7 +133,7 @@ def test_trials_to_go_never_exceed_what_the_caps_pay_for(budget: Budget) -> None
 
 
 def test_rounds_that_were_asked_trial_by_trial_are_not_kept() -> None:
-    """Each holds all of its trials: the memory of a run would grow with every look."""
+    """A round holds all of its trials, so that keeping rounds would grow memory with every look."""
     plan = Plan(
         Bench(MODELS, QUESTIONS, WEIGHTS), rule=Sequential(), trials=Trials(3, 20), judging=Judging(futility=None)
     )

@@ -37,7 +37,7 @@ def times(seed: int = 2) -> AnswerTimes:
 def by_events(
     controller: Controller, tape: Tape, times: AnswerTimes, slots: int, came: list[Outcome] | None = None
 ) -> tuple[float, list[float]]:
-    """The same run with an event for every answer, told one by one as they `came`."""
+    """The same run with an event for each answer, told one by one in the order of `came`."""
     came = [] if came is None else came
     free = [slots] * 4
     pending: list[tuple[float, Ask, int]] = []
@@ -58,7 +58,7 @@ def by_events(
 
 
 def continued(before: Controller) -> Controller:
-    """A run with 12 trials a question as its horizon that goes on to 24."""
+    """A run with a horizon of 12 trials a question that continues to 24."""
     stage = StageBefore(before, (0, 1, 2, 3))
     return Controller(replace(before.plan, trials=Trials(4, 24), before=stage))
 
@@ -66,7 +66,7 @@ def continued(before: Controller) -> Controller:
 @pytest.mark.parametrize("pace", [Pace(), Pace(lookahead=2, opening=4, dedicated_servers=True)])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_timed_resume_matches_an_event_loop(pace: Pace, seed: int) -> None:
-    """What is recorded is there at once, its seconds set the clocks all the same, and it is not asked again."""
+    """Recorded outcomes are available at once, their seconds still set the clocks, and they are not asked again."""
     short = Plan(Bench(4, 6, WORLD.w), trials=Trials(4, 12), pace=pace)
     first, came = Controller(short, followed=True), list[Outcome]()
     by_events(first, tape(seed), times(seed), 5, came)
@@ -93,7 +93,7 @@ def test_a_timed_resume_matches_an_event_loop(pace: Pace, seed: int) -> None:
 def test_a_timed_opening_that_sets_clocks_matches_an_event_loop(
     slots: int, lookahead: int, opening: int, seed: int
 ) -> None:
-    """It is told in stretches, in which nothing can be decided."""
+    """The opening is told in stretches in which no look can be taken."""
     pace = Pace(lookahead, opening=opening, dedicated_servers=True)
     fast, event_driven = controller(pace), controller(pace)
     timeline = drive_in_time(fast, tape(seed), times(seed), slots)
@@ -105,7 +105,7 @@ def test_a_timed_opening_that_sets_clocks_matches_an_event_loop(
 @pytest.mark.slow
 @pytest.mark.parametrize("slots", [3, 20])
 def test_trials_asked_ahead_are_sent_only_while_they_may_be_needed(slots: int) -> None:
-    """What was sent ends after the last look, and is told apart; what was not sent is no cost."""
+    """Trials that were sent end after the last look and are reported separately; unsent trials cost nothing."""
     later = 0
     for seed in range(4):
         pace = Pace(lookahead=3, opening=4, dedicated_servers=True)
@@ -187,7 +187,7 @@ def test_a_cap_on_wall_time_ends_the_run_at_the_cap(cap: int) -> None:
 
 
 class Place:
-    """Slots for one model at a time, second by second: the same as a host, said in another way."""
+    """Slots for one model at a time, simulated second by second: an independent version of a host."""
 
     def __init__(self, models: list[int], slots: int, swap: float) -> None:
         self.models, self.slots, self.swap = models, slots, swap
@@ -200,7 +200,7 @@ class Place:
 def by_events_in_turn(
     controller: Controller, tape: Tape, times: AnswerTimes, places: list[Place]
 ) -> tuple[float, list[float]]:
-    """The same run with an event for every answer and every model that is ready, as a run does it."""
+    """The same run with an event for each answer and each ready model, as in a real run."""
     of = {model: place for place in places for model in place.models}
     lines: dict[int, list[Ask]] = {model: [] for model in of}
     pending: list[tuple[float, int, object]] = []

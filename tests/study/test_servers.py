@@ -50,7 +50,7 @@ def test_later_sequences_slow_down_running_ones() -> None:
 def test_trials_begin_in_order_and_slots_do_their_work(
     given_loads: list[tuple[list[float], float]], gain: float
 ) -> None:
-    """Over each sequence the speed integrates to what it is stated to take, whatever else comes and when."""
+    """For each sequence the speed integrates to its stated work, whatever else arrives and when."""
     engine, now, loads = SharedEngine(gain, SLOTS) if gain else Engine(SLOTS), 0.0, []
     for seconds, later in given_loads:
         now += later
@@ -69,7 +69,7 @@ def test_trials_begin_in_order_and_slots_do_their_work(
 
 
 def brought_up(host: SimulatedHost) -> list[tuple[int, float]]:
-    """Who was brought onto the places, and when, once everything is served."""
+    """The models brought onto the places, with their times, once everything is served."""
     while host.due() < np.inf:
         host.swap()
     return [(swap.model, swap.at) for swap in host.swaps]
@@ -96,7 +96,7 @@ def test_a_model_that_sleeps_at_a_place_is_woken_there() -> None:
 
 @pytest.mark.parametrize("engine", [Engine, partial(SharedEngine, 1e-9)])
 def test_an_unwanted_place_serves_requests_waiting_elsewhere(engine: Callable[[int, float], Engine]) -> None:
-    """Of three wavefuls the second begins there after a swap, at 11, and the third at 15, when the first has ended."""
+    """Of three waves, the second begins there after a swap, at 11, and the third at 15, when the first has ended."""
     host = SimulatedHost(range(2), SLOTS, 5.0, places=2, engine=engine)
     long, short = load([10.0] * 3 * SLOTS, 0), load([1.0] * SLOTS, 1)
     host.issue(long, 0.0)

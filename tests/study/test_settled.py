@@ -37,7 +37,7 @@ def test_an_even_chance_takes_more_worlds_than_a_certain_one() -> None:
 
 
 def test_worlds_are_added_until_they_are_enough() -> None:
-    """Worlds that are all alike and far apart need no more than the first look of each, and the fewest worlds."""
+    """Identical worlds with distant models need only the first look of each, and the fewest worlds."""
     states: list[str] = []
     worlds = [level(0.95, 0.05)] * 100
     simulated = simulate_all(scenario(), worlds, Budget(), lambda _, state, at_once=False: states.append(state))
@@ -49,7 +49,7 @@ def test_worlds_are_added_until_they_are_enough() -> None:
 
 @pytest.mark.slow
 def test_every_run_of_a_forecast_counts_what_was_asked_ahead() -> None:
-    """Whether it is known how long answers take or not, in every world, with and without a cap."""
+    """With known and unknown answer times, in every world, with and without a cap."""
     timed_usage = AnswerUsage(*(np.array([[30.0, 20.0], [60.0, 45.0]]) for _ in range(3)), np.full(2, 0.5))
     untimed_usage = replace(timed_usage, seconds=np.full((2, 2), np.nan))
     worlds = [level(0.6, 0.5 - 0.002 * number) for number in range(30)]
@@ -74,7 +74,7 @@ def test_every_run_of_a_forecast_counts_what_was_asked_ahead() -> None:
 
 @pytest.mark.parametrize("slots", [1, 7, 64])
 def test_the_fixed_design_takes_the_time_of_its_simulation(slots: int) -> None:
-    """All trials at once and a single look, on the same servers."""
+    """All trials at once with one look, on the same servers."""
     spread = AnswerUsage(*(np.array([[30.0, 20.0], [60.0, 45.0]]) for _ in range(3)), np.full(2, 0.5))
     base = scenario(served=served(2, slots=slots)._replace(usage=spread))
     chances = level(0.7, 0.4)

@@ -42,7 +42,7 @@ RUBRICS = ([0.0, 1.0], [0.0, 0.5, 1.0])
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
-    """Of every kind that goes in step."""
+    """Plans of every kind that runs in step."""
     return Plan(
         Bench(MODELS, ASKED, np.array(draw(st.sampled_from(RUBRICS)))),
         draw(st.sampled_from(OBJECTIVES)),
@@ -61,13 +61,13 @@ def plans(draw: st.DrawFn) -> Plan:
 
 
 def worlds(seed: int, categories: int) -> list[FloatArray]:
-    """Probabilities (L, M, K): models alike and far apart."""
+    """Probabilities (L, M, K) of similar and of distant models."""
     rng = np.random.default_rng(seed)
     return [np.asarray(rng.dirichlet(np.full(categories, spread), (MODELS, ASKED))) for spread in (0.3, 1.0, 8.0)]
 
 
 def costs(categories: int) -> ServiceCosts:
-    """Answers of very different lengths, on few slots."""
+    """Costs of answers of very different lengths, on few slots."""
     seconds = np.linspace(5.0, 40.0, MODELS * categories).reshape(MODELS, categories)
     usage = AnswerUsage(seconds, seconds, seconds, np.full(MODELS, 0.5))
     by_category = [[Cost(20 + model, 0.1, 1.0) for _ in range(categories)] for model in range(MODELS)]
@@ -75,7 +75,7 @@ def costs(categories: int) -> ServiceCosts:
 
 
 def comparable(run: SimulatedRun) -> list[object]:
-    """Everything but what hangs on the last bit: the fit of a prior has one more, or one less, beside others."""
+    """The comparable part of a run, without what depends on the last bit of a prior's fit."""
     pairs = [pair._replace(trials_needed=0.0) for pair in run.comparisons]
     return [*run._replace(comparisons=())[:-1], *pairs]
 
@@ -87,7 +87,7 @@ def assert_same(together: SimulatedRun, alone: SimulatedRun) -> None:
 
 
 def hold_against_controllers(plan: Plan, seed: int) -> None:
-    """With caps on trials from less than a round to more than everything."""
+    """Compare runs with their controllers, with caps on trials from less than a round to more than everything."""
     categories = plan.bench.categories
     caps = [None, 50, 200, 333, 10**6]
     drawn, usage = dict(enumerate(worlds(seed, categories))), costs(categories)
@@ -135,7 +135,7 @@ def test_neighbouring_runs_do_not_change_a_run() -> None:
 
 
 def test_pairs_that_are_called_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where calls latch; where they do not, every look is at all pairs."""
+    """If calls latch; otherwise every look covers all pairs."""
     looked: list[int] = []
 
     def counted(*given: Any) -> Any:
@@ -156,7 +156,7 @@ def test_pairs_that_are_called_are_not_looked_at_again(monkeypatch: pytest.Monke
 
 
 class OfItsOwn:
-    """A rule that somebody brought, who does not say that it judges each pair by itself."""
+    """A custom rule that does not declare that it judges each pair by itself."""
 
     def boundary(self, evidence: object) -> FloatArray:
         return np.full(6, 2.0)

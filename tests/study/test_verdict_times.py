@@ -32,7 +32,7 @@ def one_round() -> Plan:
 
 
 def in_line(arrivals: Sequence[float], seconds: float, slots: int) -> list[float]:
-    """When each request ends that takes so long, first come first served."""
+    """End times of requests with these durations, first come first served."""
     free, ends = [0.0] * slots, []
     for arrival in sorted(arrivals):
         ends.append(max(arrival, free[0]) + seconds)

@@ -265,7 +265,7 @@ def test_a_message_as_a_chat_gives_it() -> None:
 
 
 def test_states_and_results_of_openai_in_its_own_words() -> None:
-    """The examples of its reference, shortened."""
+    """Shortened examples from its reference."""
     batch = {
         "id": "batch_abc123",
         "status": "completed",

@@ -13,7 +13,7 @@ from adaptive_eval.simulate.faults import BatchHabits, Faults, parse_habits
 
 
 class Clocked:
-    """The service at a time that the test says."""
+    """The service at a time set by the test."""
 
     def __init__(self, **habits: float) -> None:
         self.now = 0.0

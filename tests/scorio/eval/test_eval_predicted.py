@@ -7,7 +7,7 @@ from scorio.eval import corrected
 
 
 def graded_trials(seed: int, questions: int = 30, trials: int = 16, errs: tuple[float, float] = (0.05, 0.15)):  # type: ignore[no-untyped-def]
-    """Truth by question, what a person would say of each trial, and what the grader says."""
+    """The truth by question, the label a person would give each trial, and the grade."""
     rng = np.random.default_rng(seed)
     chance = rng.beta(1.2, 1.2, questions)
     right = rng.random((questions, trials)) < chance[:, None]

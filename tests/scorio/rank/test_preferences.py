@@ -13,7 +13,7 @@ Votes = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def draw_votes(seed: int, *, side: float = 0.4, questions: int = 60, shared: float = 0.0) -> Votes:
-    """Votes on models of known strength; `shared` is how much a question favours some of them."""
+    """Votes on models of known strength; `shared` sets how much a question favours some of them."""
     rng, number = np.random.default_rng(seed), 4 * questions
     strength = np.repeat(np.linspace(0.6, -0.6, 5) + rng.normal(0.0, shared, (questions, 5)), 4, axis=0)
     a, b = rng.permuted(np.tile(np.arange(5), (number, 1)), axis=1)[:, :2].T

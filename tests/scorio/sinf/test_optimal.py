@@ -12,7 +12,7 @@ PATHS = 10_000
 
 
 def shares_called(rule: Stopping, looks: NDArray[np.float64], drift: float = 0.0, seed: int = 0) -> tuple[float, float]:
-    """Shares of simulated paths that are called upwards and downwards, looked at these times alone."""
+    """Shares of simulated paths called upwards and downwards, with looks only at these times."""
     rng, x = np.random.default_rng(seed), np.zeros(PATHS)
     undecided, before = np.ones(PATHS, bool), 0.0
     up = down = 0
@@ -62,7 +62,7 @@ def test_the_wrong_side_is_called_less_often_the_larger_the_difference(drift: fl
 
 
 def test_avoiding_looks_that_give_up_gains_no_more_than_accounted_for() -> None:
-    """The worst that the grid knows, played: from each look straight to the next one where most is left."""
+    """The worst case of the grid: from each look directly to the next one with the most remaining error."""
     rule, rng = optimal_stopping(0.1, 0.05, 2.0), np.random.default_rng(5)
     x = np.sqrt(0.05) * rng.standard_normal(PATHS)
     called, t = np.abs(x) / np.sqrt(0.05) >= rule.boundary(np.full(PATHS, 0.05)), np.full(PATHS, 0.05)
@@ -115,7 +115,7 @@ def test_all_settings_are_computed(alpha: float, start: float) -> None:
 
 
 def test_looks_that_are_known_to_come_every_round_use_the_promise_up() -> None:
-    """Two models take turns, so that each trial of a question has two looks; every third one may be missing."""
+    """Two models take turns, so that each trial of a question has two looks; every third look may be missing."""
     rule, turns = optimal_stopping(0.1, 0.05, 2.0, 0.0, 2.0 / 80.0, 0.5 / 80.0), np.linspace(0.05, 1.0, 153)
     assert 0.085 <= sum(shares_called(rule, turns)) <= allowed(0.1)
     rounds = sum(shares_called(rule, SCHEDULES["80 looks"]))
@@ -128,7 +128,7 @@ def test_looks_that_are_known_to_come_every_round_use_the_promise_up() -> None:
 
 
 def test_the_remaining_error_bounds_future_calls() -> None:
-    """From a place on the way, at looks as fine as the grid: never more than the grid's worst."""
+    """From a point on the way, with looks as fine as the grid: never more than the grid's worst case."""
     rule, start = optimal_stopping(0.1, 0.05, 2.0, 0.5), np.array([0.3])
     for z in (0.5, 1.5, 2.2):
         rng, x = np.random.default_rng(1), np.full(PATHS, z * np.sqrt(0.3))

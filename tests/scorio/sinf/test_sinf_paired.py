@@ -68,7 +68,7 @@ def counted(first: np.ndarray, second: np.ndarray, trials: int) -> np.ndarray:
 @pytest.mark.parametrize("kind", ["apart", "against", "close", "closer"])
 @pytest.mark.parametrize("trials", [4, 12])
 def test_the_paired_variance_matches_the_variance_of_differences(kind: str, trials: int) -> None:
-    """But for the three trials that differ by all there is, which are stated apart."""
+    """Except for the three extra maximally different trials, which are stated separately."""
     first, second = worlds(kind, 1500, trials, np.random.default_rng(2))
     moments = paired_moments(counted(first, second, trials), BINARY, difference_values(BINARY).values, 80)
     assert moments.mean == pytest.approx((first * 1.0 - second).mean(axis=(1, 2)), abs=1e-12)
@@ -102,7 +102,7 @@ def test_exact_ties_keep_the_promise_in_many_runs(kind: str) -> None:
 
 
 def test_a_gate_at_its_margin_is_passed_no_more_often_than_promised() -> None:
-    """Every difference counts against the build, and these are rare: until one comes, there is no sign of it."""
+    """Every difference counts against the build, and differences are rare: nothing shows before the first one."""
     delta, trials, runs = 0.02, 8, 4000
     rng, values = np.random.default_rng(5), difference_values(BINARY).values
     worse = rng.random((runs, QUESTIONS, trials)) < delta
@@ -146,7 +146,7 @@ def coupled(first: np.ndarray, second: np.ndarray) -> Coupling:
 
 
 def test_coupling_is_the_variance_ratio_of_the_difference() -> None:
-    """Over what it would with the second model's trials in another order."""
+    """Compared with the second model's trials in another order."""
     first, second = worlds("close", 800, 6, np.random.default_rng(7))
     couplings = [coupled(mine, other) for mine, other in zip(first, second, strict=True)]
     shuffled = np.random.default_rng(8).permuted(second, axis=2)
@@ -187,7 +187,7 @@ def test_coupling_needs_two_trials_of_a_question(trials: int) -> None:
 
 @pytest.mark.parametrize("expected", [6.0, 9.0, 16.0, 30.0])
 def test_absent_rare_differences_count_as_a_poisson_count(expected: float) -> None:
-    """Where calls are made, the exact probability of so few of them is hardly larger than z says, nor far smaller."""
+    """Near calls, the exact probability of so few differences is hardly larger than z states, and not far smaller."""
     trials, questions = 400, 25
     w = np.array([0.0, 1.0])
     values = difference_values(w).values

@@ -87,7 +87,7 @@ def test_a_model_that_never_failed_is_not_certain():
 
 
 def test_questions_that_are_all_alike_are_pooled():
-    """Coins: the concentration is large, and the variance that of one proportion over all trials."""
+    """Coins: the concentration is large, and the variance is that of one proportion over all trials."""
     n = np.random.default_rng(7).binomial(80, 0.3, size=(200, 30))
     n = np.stack([80 - n, n], axis=-1)
     assert np.median(self_centred_prior(n).sum(axis=-1)) > 100
@@ -129,7 +129,7 @@ FORM_DIFFERS = "questions differ in what is worth little, and are alike in what 
 @pytest.mark.parametrize("case", [ALIKE_BESIDE, FORM_DIFFERS])
 @pytest.mark.parametrize("trials", [8, 20])
 def test_it_is_calibrated_where_distinctions_differ_in_how_alike_questions_are(case: str, trials: int):
-    """Within 6%, but for the three further trials; with one concentration of all it is up to 49% above, 16% below."""
+    """Within 6%, except for the three extra trials; one common concentration is up to 49% above or 16% below."""
     rng = np.random.default_rng(11)
     shares = rng.beta(0.3, 0.3, (800, 30))
     if case == ALIKE_BESIDE:
