@@ -21,7 +21,7 @@ ROOT = Path(adaptive_eval.__file__).parents[1]
 
 
 def python(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Python with modules of this folder before all others."""
+    """Run Python with the modules of this folder first on its path."""
     environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, *words]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -29,7 +29,7 @@ def python(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def shadowed(tmp_path: Path) -> Path:
-    """A folder whose scorio has the names that PyPI's has."""
+    """A folder whose scorio has the names of PyPI's package."""
     (tmp_path / "scorio").mkdir()
     (tmp_path / "scorio" / "__init__.py").write_text('__version__ = "0.2.3"\nCounts = categorical = None\n')
     return tmp_path
@@ -37,7 +37,7 @@ def shadowed(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def mixed(tmp_path: Path) -> Path:
-    """A folder with both of our packages, as they are when PyPI's scorio, installed over ours, was removed again."""
+    """A folder with both of our packages after PyPI's scorio was installed over ours and removed again."""
     for name in ("adaptive_eval", "scorio"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "scorio" / "__init__.py").unlink()

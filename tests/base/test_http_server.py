@@ -1,4 +1,4 @@
-"""The HTTP server of pages: what it refuses, and what a hostile client can make it hold; over real sockets."""
+"""The HTTP server of pages over real sockets: what it refuses, and its limits under hostile clients."""
 
 import asyncio
 import logging
@@ -37,7 +37,7 @@ class Asked:
         self.slow = 0
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
-        """A page for everything; one path never answers, and one has more to say than a system buffers."""
+        """Answer any path; one path never answers, and one sends more than a system buffers."""
         if request.path == "/fails":
             raise KeyError("a mistake of the program")
         if request.path == "/slow":
@@ -50,7 +50,7 @@ class Asked:
 
     @property
     def unsent(self) -> list[int]:
-        """Bytes that wait in this process for clients to take them."""
+        """Bytes waiting in this process for clients to read them."""
         transports = [connection.transport for connection in self.server.connections]
         return [transport.get_write_buffer_size() for transport in transports if transport is not None]
 
@@ -66,7 +66,7 @@ async def serving() -> AsyncIterator[Asked]:
 
 
 async def exchange(port: int, data: bytes) -> bytes:
-    """What the server says until it closes the connection."""
+    """The bytes that the server sends until it closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(data)
     try:
@@ -125,7 +125,7 @@ async def test_what_is_refused_says_why_and_its_connection_is_closed(
     assert not caplog.records, "a client's mistakes are not told to the user"
 
 
-async def test_a_mistake_of_the_program_is_logged_and_told_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_program_error_is_logged_and_its_text_not_sent(caplog: pytest.LogCaptureFixture) -> None:
     async with serving() as asked:
         reply = await exchange(asked.port, HEAD.replace(b"/ ", b"/fails "))
     assert b" 500 " in reply and b"X-Ours: always" in reply and b"mistake" not in reply
@@ -143,7 +143,7 @@ async def test_a_mistake_of_the_program_is_logged_and_told_without_its_text(capl
 async def test_however_many_clients_hold_on_the_next_one_is_answered(
     sent: bytes, limit: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """None of them is given up in time: only room for the next one ends them."""
+    """None of them times out: they are closed only to make room for the next one."""
     monkeypatch.setattr(http_server, "MAX_CONNECTIONS", limit)
     monkeypatch.setattr(http_server, "HEAD_SECONDS", math.inf)
     monkeypatch.setattr(http_server, "SEND_SECONDS", 1e9)
@@ -198,7 +198,7 @@ async def test_a_burst_of_silent_connections_shuts_nobody_out(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", HEAD], ids=["nothing", "half", "idle"])
-async def test_who_asks_nothing_is_given_up(sent: bytes) -> None:
+async def test_a_connection_without_a_request_is_closed(sent: bytes) -> None:
     async with serving() as asked:
         begun = asyncio.get_running_loop().time()
         reply = await exchange(asked.port, sent)
@@ -207,7 +207,7 @@ async def test_who_asks_nothing_is_given_up(sent: bytes) -> None:
         assert not asked.server.connections
 
 
-async def test_a_client_that_takes_nothing_is_cut() -> None:
+async def test_a_client_that_reads_nothing_is_cut_off() -> None:
     async with serving() as asked:
         _, writer = await asyncio.open_connection("127.0.0.1", asked.port, limit=1)
         writer.write(LARGE)
@@ -220,7 +220,7 @@ async def test_a_client_that_takes_nothing_is_cut() -> None:
         writer.close()
 
 
-async def test_a_slow_client_gets_all_if_only_it_takes_some_of_it_now_and_then() -> None:
+async def test_a_slow_client_that_keeps_reading_gets_everything() -> None:
     async with serving() as asked:
         reader, writer = await asyncio.open_connection("127.0.0.1", asked.port)
         begun = asyncio.get_running_loop().time()
@@ -243,7 +243,7 @@ async def test_work_for_a_client_that_has_gone_is_cancelled() -> None:
         await until(lambda: not asked.slow and not asked.server.connections)
 
 
-async def test_closing_the_server_ends_at_once_what_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+async def test_closing_the_server_ends_running_requests_at_once(caplog: pytest.LogCaptureFixture) -> None:
     async with serving() as asked:
         _, idle = await asyncio.open_connection("127.0.0.1", asked.port)
         _, unread = await asyncio.open_connection("127.0.0.1", asked.port, limit=1)

@@ -51,7 +51,7 @@ def test_the_second_process_is_told_who_holds_the_run(tmp_path: Path, holder: "s
 
 @pytest.mark.parametrize("holder", [[], ["with a forked child"]], indirect=True)
 def test_the_lock_dies_with_its_process(tmp_path: Path, holder: "subprocess.Popen[str]") -> None:
-    """Also where a forked grader outlives it."""
+    """Even if a forked grader outlives it."""
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
     lock_run(tmp_path).close()
@@ -66,7 +66,7 @@ def test_a_released_lock_can_be_taken_again(tmp_path: Path) -> None:
     lock_run(tmp_path).close()
 
 
-def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_an_unwritable_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "lock").mkdir()  # as good as a missing permission, which the superuser never misses
     with pytest.raises(StoreError, match="cannot write .*lock: .*; fix that, or choose another --run-dir"):
         lock_run(tmp_path)

@@ -20,7 +20,7 @@ RULE = "from adaptive_eval.core.sequential import Sequential\n\n\nclass Rule(Seq
 
 @pytest.fixture
 def marked(site: Site) -> Path:
-    """A configuration with a grader in a package that imports a module beside it."""
+    """A configuration with a grader in a package that imports a sibling module."""
     package = site.folder / "marking"
     package.mkdir()
     (package / "__init__.py").touch()

@@ -1,4 +1,4 @@
-"""Contents of a figure as values: names, and the marks that stand by them."""
+"""Contents of a figure as values: names, and the marks beside them."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ def texts(figure: "Figure") -> Iterator[str]:
 
 
 def formulas(figure: "Figure") -> Iterator[str]:
-    """Every text that is seen and of which a part between dollars is drawn as a formula, but for numbers of an axis."""
+    """Every visible text partly drawn as a formula between dollars, except numbers of an axis."""
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):
@@ -43,7 +43,7 @@ def same_data(first: Any, second: Any) -> bool:
 
 
 def looks_like(line: Any) -> tuple[str, ...]:
-    """Colour, dashes and marker of a line, which tell it from others."""
+    """Colour, dashes and marker of a line, which identify it."""
     from matplotlib.colors import to_hex
 
     return to_hex(line.get_color()), str(line.get_linestyle()), str(line.get_marker())

@@ -1,4 +1,4 @@
-"""The same function in another process: what goes by the order of a set of names, or by `hash`, differs there.
+"""A function run in another process: results that depend on set order or on `hash` differ there.
 
 Python gives every process another seed for the hashes of texts, so that within one process nothing shows it. An export
 is read in another process than it was written in.

@@ -64,7 +64,7 @@ def check_exporter(form: ExportFormat, read: Callable[[Path], Iterable[Trial]], 
 
 
 def _in_file(form: ExportFormat, read: Callable[[Path], Iterable[Trial]]) -> str:
-    """The trials in the order in which the file has them."""
+    """The trials in the order of the file."""
     with stored_run() as directory, opened_source(directory) as source:
         path = directory.parent / form.place
         _written(form, source, path)
@@ -79,7 +79,7 @@ def _check_trials(
     ungraded: bool,
     what: str,
 ) -> None:
-    """The file has the trials that are stored, under their numbers, each once."""
+    """Check that the file has exactly the stored trials, each once under its number."""
     expected = {
         (trial.model, trial.question, trial.trial, trial.category)
         for trial in source.reader.trials()
@@ -119,7 +119,7 @@ def _written(form: ExportFormat, source: ExportSource, path: Path) -> list[int]:
 
 
 def _content(path: Path) -> list[tuple[str, bytes]]:
-    """Bytes of a file; for a folder the names of its files, since logs of other tools bear dates."""
+    """The bytes of a file; for a folder only the file names, as logs of other tools contain dates."""
     if path.is_dir():
         return sorted((file.name, b"") for file in path.iterdir())
     return [("", path.read_bytes())]
@@ -149,7 +149,7 @@ BROKEN = "the disk fails"
 
 
 class _Failing:
-    """Reads the first trial, and then fails."""
+    """A reader that fails after the first trial."""
 
     def __init__(self, reader: Any) -> None:
         self._reader = reader

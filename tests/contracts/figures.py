@@ -94,7 +94,7 @@ def check_figure(draw: "Draw", name: str | None = None) -> None:
 
 
 class _Figures:
-    """Draws views by the function that is tried."""
+    """Draw views with the function under test."""
 
     def __init__(self, draw: "Draw", name: str) -> None:
         self._draw, self.name = draw, name
@@ -137,13 +137,13 @@ def view_to_draw() -> RunView:
 
 @cache
 def view_of_many() -> RunView:
-    """A run with more models, questions and looks than anybody would count on."""
+    """A run with more models, questions and looks than usual."""
     with stored_run(many_rows()) as directory:
         return with_looks(read_view(directory), MANY)
 
 
 def with_looks(view: RunView, number: int = 4) -> RunView:
-    """The view with so many looks: scores come nearer to the last, and the first looks have another order."""
+    """The view with this many looks: scores approach the last ones, and the first looks have another order."""
     (last,) = view.looks
 
     def earlier(at: int) -> LookView:
@@ -172,7 +172,7 @@ def _with_rows(view: RunView, change: Callable[[ModelRow], ModelRow]) -> RunView
 
 
 def _without_scores(view: RunView, number: int) -> RunView:
-    """The view in which the last so many models have no score."""
+    """The view in which this many models, the last ones, have no score."""
     names = {row.name for row in _results(view).models[-number:]}
 
     def look(look_view: LookView) -> LookView:
@@ -212,7 +212,7 @@ def _turned(values: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _listed_otherwise(view: RunView) -> RunView:
-    """The view of the same run by a configuration that lists the models the other way round."""
+    """The view of the same run with the models listed in reverse order."""
 
     def look(look_view: LookView) -> LookView:
         columns: dict[str, Any] = {name: _turned(getattr(look_view, name)) for name in OF_A_LOOK}
@@ -228,7 +228,7 @@ def _open_in_pyplot() -> set[int]:
 
 
 def _check_words(figure: "Figure", name: str) -> None:
-    """Axes say what they show, in words that people use."""
+    """Check that axes have readable labels."""
     labels = [text for axes in figure.axes for text in _labels(axes)] + [
         text.get_text() for text in (getattr(figure, "_supxlabel", None), getattr(figure, "_supylabel", None)) if text
     ]
@@ -282,7 +282,7 @@ def _check_order_of_configuration(figures: _Figures, view: RunView, drawn: bytes
 
 
 def _check_names(figures: _Figures, view: RunView, first: "Figure") -> None:
-    """Names come from outside, and are drawn as they are."""
+    """Check that names from outside are drawn literally."""
     figure = figures.of(renamed(view, dict(zip(view.models, HOSTILE, strict=True))))
     formula = next(formulas(figure), None)
     fail_unless(formula is None, f"{figures.name}: {formula!r:.60} would be a formula; draw names by `plain_name`")
@@ -294,7 +294,7 @@ def _check_names(figures: _Figures, view: RunView, first: "Figure") -> None:
 
 
 def _check_names_apart(figures: _Figures, view: RunView, first: "Figure") -> None:
-    """Long names that differ in their last characters, as those of checkpoints do, are told apart."""
+    """Check that long names differing only in their last characters, such as checkpoints, stay distinct."""
     figure = figures.of(renamed(view, dict(zip(view.models, CHECKPOINTS, strict=True))))
     seen: dict[str, str] = {}
     for before, after in zip(texts(first), texts(figure), strict=False):
@@ -308,7 +308,7 @@ def _check_names_apart(figures: _Figures, view: RunView, first: "Figure") -> Non
 
 
 def _moved(view: RunView, name: str) -> RunView:
-    """The view with a little more known of one model: its score, its interval, and its trials."""
+    """The view with one model changed a little: its score, its interval, and its trials."""
 
     def moved(row: ModelRow) -> ModelRow:
         if row.name != name or row.score is None or row.lo is None or row.hi is None or row.sigma is None:
@@ -346,7 +346,7 @@ def _check_place(figures: _Figures, view: RunView, first: "Figure", number: int)
 
 
 def _check_legend(axes: "Axes", lines: Sequence[Any], view: RunView, name: str, figure: str) -> None:
-    """The lines that go by what is known of a model have its name in the legend, and no other."""
+    """Check that lines showing a model's values have its name in the legend, and no other."""
     legend = axes.get_legend()
     if legend is None or not lines:
         return
@@ -364,7 +364,7 @@ def _check_legend(axes: "Axes", lines: Sequence[Any], view: RunView, name: str, 
 
 
 def _check_quantities(figures: _Figures, view: RunView, first: "Figure") -> None:
-    """An axis beside the names of the models shows the quantity that its label begins with."""
+    """Check that an axis beside model names shows the quantity that its label begins with."""
     for number, axes in enumerate(first.axes):
         for along, names_along in (("x", "y"), ("y", "x")):
             words = re.findall(r"\w+", getattr(axes, f"{along}axis").get_label_text().lower())
@@ -446,7 +446,7 @@ def _asked_more(view: RunView, question: int) -> RunView:
 
 
 def _seen_otherwise(view: RunView, number: int) -> RunView:
-    """The view in which one look saw other scores, more trials, and the order the other way round."""
+    """The view in which one look has other scores, more trials, and the reverse order."""
     looks = list(view.looks)
     look = looks[number]
     looks[number] = replace(
@@ -460,7 +460,7 @@ def _seen_otherwise(view: RunView, number: int) -> RunView:
 
 
 def _check_nothing_is_zero(figures: _Figures, view: RunView, first: "Figure") -> None:
-    """A model without a score is drawn nowhere, and one whose score is zero as any other."""
+    """Check that a model without a score is not drawn, and a score of zero is drawn like any other."""
     for without in (1, len(view.models)):
         now = figures.of(_without_scores(view, without))
         for before, after in zip(first.axes, now.axes, strict=False):
@@ -487,7 +487,7 @@ def _check_nothing_is_zero(figures: _Figures, view: RunView, first: "Figure") ->
 
 
 def _check_unknown_is_not_zero(figures: _Figures, view: RunView, name: str) -> None:
-    """A bar from 0 to 0 is a score of 0: a model without a score is drawn otherwise, where scores are drawn at all."""
+    """Check that a missing score is drawn differently from a bar from 0 to 0, where scores are drawn."""
 
     def drawn(value: float | None) -> bytes:
         fields = dict.fromkeys(UNKNOWN, value)

@@ -140,7 +140,7 @@ class _Reading:
             raise AssertionError(f"{self.table.name} raises {error!r:.200} for {rows[-1]!r:.300}") from error
 
     def all(self, rows: Sequence[Row]) -> list[Record]:
-        """Records that must be there."""
+        """The records of these rows, which must be readable."""
         records = self.read(rows)
         if isinstance(records, LogError):
             raise AssertionError(f"{self.table.name} refuses {rows[-1]!r:.300}: {records}")
@@ -194,7 +194,7 @@ def _check_recognition(table: TableFormat, rows: Sequence[Row]) -> None:
 
 
 def _check_names(reading: _Reading, row: Row, record: Record) -> None:
-    """The user may name the model (NAME=PATH); the order of keys means nothing."""
+    """Check that the user may name the model (NAME=PATH), and that key order does not matter."""
     records = reading.read([row], "a name of the user's")
     fail_unless(
         isinstance(records, list) and [named.model for named in records] == ["a name of the user's"],
@@ -205,7 +205,7 @@ def _check_names(reading: _Reading, row: Row, record: Record) -> None:
 
 
 def _check_names_apart(reading: _Reading, row: Row, record: Record) -> None:
-    """Names that differ are names of two models, or of two questions, however little they differ by."""
+    """Check that names that differ at all stay two models or two questions."""
     for key in ("model", "question"):
         for path, text in _texts(row):
             if text != getattr(record, key):
@@ -227,7 +227,7 @@ def _check_names_apart(reading: _Reading, row: Row, record: Record) -> None:
 
 
 def _check_text_kept(reading: _Reading, row: Row, record: Record) -> None:
-    """What a model wrote is stored as it is, with all its spaces: repeats and grades go by it."""
+    """Check that text is stored with all its spaces, as repeats and grades depend on it."""
     for path, original in _texts(row):
         if record.answer is None or not record.has_text or original != record.answer.text:
             continue
@@ -248,7 +248,7 @@ def _end(name: str) -> str:
 
 
 def _check_memory(reading: _Reading, row: Row) -> None:
-    """Rows are read one by one: a table may be larger than the memory."""
+    """Check that rows are read one by one, as a table may be larger than memory."""
     lines_read = 0
 
     def rows() -> Iterator[tuple[str, Row]]:
@@ -334,7 +334,7 @@ def _shown(value: object) -> str:
 
 
 def _check_record(record: Record, name: str, row: Row) -> None:
-    """A record can be taken into a run, whatever the log has."""
+    """Check that a record is valid for a run, whatever the log contains."""
 
     def require(holds: bool, what: str) -> None:
         fail_unless(holds, f"{name}: {what}, for {row!r:.300}")

@@ -45,7 +45,7 @@ _heard: list[str] | None = None
 
 
 def check_reach(grade: Callable[[str], Marks], right: str, name: str) -> None:
-    """Answers that name a file, a host or a variable, each of which would say what is right."""
+    """Grade answers that name a file, a host or a variable containing the right answer."""
     with TemporaryDirectory() as folder:
         existing, missing = (str(Path(folder) / f"{stem}.txt") for stem in (THERE, MISSING))
         Path(existing).write_text(right, "utf-8", "surrogatepass")
@@ -83,7 +83,7 @@ def _graded(grade: Callable[[str], Marks], text: str, name: str) -> Marks:
 
 @contextmanager
 def _refused() -> Iterator[list[str]]:
-    """Refuse everything that is done with what an answer names, and tell of it."""
+    """Refuse and record every access to something an answer names."""
     global _heard
     _listen()
     _heard = []
@@ -95,7 +95,7 @@ def _refused() -> Iterator[list[str]]:
 
 @cache
 def _listen() -> None:
-    """Python takes no such hook away again."""
+    """Install the audit hook; Python cannot remove one."""
     sys.addaudithook(_hear)
 
 

@@ -1,4 +1,4 @@
-"""A small stored run, for whoever reads or draws one: imported, so that no server is asked."""
+"""A small stored run to read or draw; it is imported, so that no server is asked."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -77,7 +77,7 @@ def stored_run(rows: Sequence[dict[str, object]] | None = None) -> Iterator[Path
 
 @cache
 def _imported(rows: str) -> dict[str, bytes]:
-    """The files of such a run; many a check asks for the same one."""
+    """The files of such a run, cached because many checks ask for the same one."""
     with TemporaryDirectory() as folder:
         path, directory = Path(folder) / "trials.jsonl", Path(folder) / "run"
         path.write_text(rows)
@@ -113,7 +113,7 @@ def run_with_gaps() -> Iterator[Path]:
 
 
 def _leave_out(directory: Path, name: str) -> None:
-    """Store a configuration without this model, as a resume does."""
+    """Store a configuration without this model, as a resume would."""
     with closing(RunReader.open(directory)) as reader:
         header = reader.header()
     stored = header.configuration

@@ -1,4 +1,4 @@
-"""Evidence on pairs, made by hand."""
+"""Evidence on pairs, built by hand for the tests."""
 
 import numpy as np
 

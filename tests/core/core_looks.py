@@ -17,7 +17,7 @@ BINARY = (0.0, 1.0)
 
 
 class Looker:
-    """Takes one look after another on ragged counts (L, M, K), remembering what latches."""
+    """Take looks one after another at ragged counts (L, M, K), keeping latched verdicts."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The statistics of scores and comparisons, by loops over plain numbers: slow, and nobody's code but the tests'."""
+"""An independent, slow implementation of scores and comparisons, in loops over plain numbers."""
 
 import math
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ def power(z_now: float, t: float, bound: float, reach: float = 1.0, steps: int =
 
 
 def holm(p: Sequence[float], alpha: float) -> set[int]:
-    """Step down: reject the smallest while it is at most alpha over the number that are left."""
+    """Step down: reject the smallest while it is at most alpha over the number remaining."""
     rejected: set[int] = set()
     for step, place in enumerate(sorted(range(len(p)), key=lambda i: p[i])):
         if p[place] > alpha / (len(p) - step):

@@ -1,4 +1,4 @@
-"""A rule and a policy such as a user may bring, which need nothing but what the Protocols say."""
+"""A rule and policies as a user might write them, which need only what the Protocols require."""
 
 import numpy as np
 
@@ -8,14 +8,14 @@ from scorio.moments import FloatArray, IntArray
 
 
 class Stern:
-    """Higher for those who know little: 4 - 2 t."""
+    """A boundary that is higher with less information: 4 - 2 t."""
 
     def boundary(self, evidence: Evidence) -> FloatArray:
         return np.maximum(4.0 - 2.0 * evidence.information, 1.0)
 
 
 class OneByOne:
-    """Serves the open pair that is most likely to be settled, one trial a question as far as there are any."""
+    """Serve the open pair that is most likely to be settled, with one more trial a question where possible."""
 
     def allocate(self, view: View) -> IntArray:
         plan = np.zeros_like(view.issued)
@@ -27,6 +27,6 @@ class OneByOne:
 
 
 class OneByOneOnly(OneByOne):
-    """The same, which says of itself that it asks nobody else."""
+    """The same policy, declaring that it serves only open comparisons."""
 
     only_open = True

@@ -1,4 +1,4 @@
-"""What the tests of the decision core share: answers fixed beforehand, random plans, and shells that misbehave."""
+"""Shared by the tests of the decision core: predetermined answers, random plans, and misbehaving shells."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -37,7 +37,7 @@ def unit(*key: int) -> float:
 
 
 class Answers:
-    """The outcome of every trial of a plan, by its place alone; some trials cost the most that they may."""
+    """The outcome of each trial, determined by its place alone; some trials have the worst cost."""
 
     def __init__(self, plan: Plan, seed: int, skill: Callable[[int, int], float] | None = None) -> None:
         self.plan = plan
@@ -48,9 +48,9 @@ class Answers:
 
     def of(self, trials: Iterable[Ask]) -> list[Outcome]:
         """The outcomes of these trials."""
-        return [self._one(ask) for ask in trials]
+        return [self._outcome(ask) for ask in trials]
 
-    def _one(self, ask: Ask) -> Outcome:
+    def _outcome(self, ask: Ask) -> Outcome:
         place = (self.seed, ask.model, ask.question, ask.trial)
         right = unit(*place) < self._skill(ask.model, ask.question)
         category = self._best if right else self._others[int(unit(*place, 1) * len(self._others))]
@@ -62,7 +62,7 @@ class Answers:
 
 
 def straight(plan: Plan, answers: Answers, looks: int | None = None) -> Controller:
-    """The plainest shell: ask for everything, tell everything; up to this number of looks, or to the end."""
+    """The simplest shell: ask for everything and tell everything, up to a number of looks or to the end."""
     controller = Controller(plan, followed=True, most_looks=math.inf if looks is None else looks)
     while controller.finished is None and len(controller.looks) != looks:
         requested = controller.ask(1 << 30)
@@ -78,7 +78,7 @@ def after(run: Controller, plan: Plan, models: Sequence[int | None] | None = Non
 
 
 class Shell:
-    """Asks in random slots, tells in random batches and orders, and is killed and started again now and then."""
+    """A shell that asks in random slots, tells in random batches and orders, and is restarted at random."""
 
     def __init__(self, plan: Plan, answers: Answers, rng: np.random.Generator, restarts: float = 0.0) -> None:
         self.controller = Controller(plan)
@@ -138,7 +138,7 @@ def exact(looks: Sequence[Look]) -> list[str]:
 
 
 def drained(controller: Controller, answers: Answers, events: Iterable[SetAside] = ()) -> Controller:
-    """The run carried on to its end after these events."""
+    """Continue the run to its end after these events."""
     controller.tell(events)
     while controller.finished is None:
         requested = controller.ask(1 << 30)
@@ -203,7 +203,7 @@ def plans(draw: st.DrawFn, capped: bool = True, most_models: int = 5) -> Plan:
 
 @st.composite
 def paces(draw: st.DrawFn) -> Pace:
-    """All models in step, or each in rounds of its own."""
+    """Paces with all models in step, or each in its own rounds."""
     lookahead = draw(st.integers(0, 3))
     if draw(st.booleans()):
         return Pace(lookahead)
@@ -215,7 +215,7 @@ def paces(draw: st.DrawFn) -> Pace:
 
 @st.composite
 def budgets(draw: st.DrawFn, bench: Bench) -> Budget:
-    """Caps on some of what is counted, from less than the first round to more than the whole run."""
+    """Caps on some quantities, from less than the first round to more than the whole run."""
     share = draw(st.floats(0.05, 1.5))
     trial_count = share * 16 * bench.questions
     worst = np.array([(1.0, *cost) for cost in bench.worst_cost]).sum(axis=0) * trial_count

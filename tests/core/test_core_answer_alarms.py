@@ -1,4 +1,4 @@
-"""A server that changes during a run raises an alarm, and its later answers count no more."""
+"""A server that changes during a run raises an alarm, and its later answers no longer count."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,7 +34,7 @@ def plan_for(models: int = 2, **changes: object) -> Plan:
 
 
 def run(plan: Plan, grade: Grade, until: Callable[[Controller], bool] = lambda controller: False) -> Controller:
-    """Tell every trial as `grade` says, to the end or `until` something."""
+    """Tell every trial with the grade from `grade`, to the end or until `until` holds."""
     controller = Controller(plan)
     while controller.finished is None and not until(controller):
         requested = controller.ask(1 << 20)
@@ -43,7 +43,7 @@ def run(plan: Plan, grade: Grade, until: Callable[[Controller], bool] = lambda c
 
 
 def fair(ask: Ask) -> int:
-    """Right half of the time, in the same way for all models."""
+    """Grade half of the trials as right, the same for all models."""
     return (ask.question + ask.trial) % 2
 
 
@@ -51,7 +51,7 @@ def fair(ask: Ask) -> int:
 
 
 def exact_chance(trials: IntArray, hits: IntArray, moment: int) -> float:
-    """The chance that no fewer of the hits come after this many passes, by adding up all cases."""
+    """The chance of at least as many hits after this many passes, summed over all cases."""
     tail = np.ones(1)
     for of, k in zip(trials.T, hits.sum(axis=0).tolist(), strict=True):
         n, late = int(of.sum()), int(of[moment:].sum())
@@ -62,7 +62,7 @@ def exact_chance(trials: IntArray, hits: IntArray, moment: int) -> float:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.data())
-def test_the_bound_on_a_chance_is_one(data: st.DataObject) -> None:
+def test_exact_chances_stay_within_the_bound(data: st.DataObject) -> None:
     passes, questions = data.draw(st.integers(2, 6)), data.draw(st.integers(1, 4))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**20)))
     trials = rng.integers(0, 5, (passes, questions))
@@ -79,7 +79,7 @@ def test_a_clear_change_has_a_chance_close_to_its_bound() -> None:
     assert exact_chance(trials, hits, 4) <= exp(bound) <= 1e3 * exact_chance(trials, hits, 4)
 
 
-def test_late_moments_are_tried_most() -> None:
+def test_later_moments_are_tried_more_often() -> None:
     assert tried_moments(1).tolist() == []
     assert sorted(tried_moments(5).tolist()) == [1, 2, 3, 4]
     assert sorted(39 - tried_moments(39)) == [1, 2, 3, 4, 5, 8, 11, 15, 21, 29]
@@ -123,7 +123,7 @@ def test_a_kind_that_becomes_more_frequent_ends_the_run(kind: AnswerKind, since:
 
 
 def test_answers_to_hard_questions_raise_no_alarm() -> None:
-    """Half of the questions are always cut off, and later rounds ask these most."""
+    """Answers to half of the questions are always cut off, and later rounds ask mostly these."""
     hard = QUESTIONS // 2
 
     def grade(ask: Ask) -> tuple[int, int]:
@@ -135,7 +135,7 @@ def test_answers_to_hard_questions_raise_no_alarm() -> None:
     assert np.all(log_chances(trials, trials * always, np.array([1, 2])) == 0.0)
 
 
-def test_a_share_that_was_there_from_the_beginning_raises_no_alarm() -> None:
+def test_a_share_that_is_constant_from_the_start_raises_no_alarm() -> None:
     controller = run(plan_for(), lambda ask: (0, AnswerKind.REFUSAL * ((ask.question + ask.trial) % 3 == 0)))
     assert controller.alarms == []
 
@@ -146,7 +146,7 @@ def test_the_most_specific_of_two_kinds_is_named() -> None:
     assert [alarm.kind for alarm in controller.alarms] == [AnswerKind.REASONING_ONLY]
 
 
-def test_of_drawn_questions_the_order_is_the_sample() -> None:
+def test_an_alarm_on_drawn_questions_keeps_the_first_of_the_sample() -> None:
     bench = Bench(2, 400, BINARY)
     plan = plan_for(bench=bench, trials=Trials(1, 1), drawn=100)
 
@@ -165,7 +165,7 @@ def test_of_drawn_questions_the_order_is_the_sample() -> None:
     )
 
 
-def test_a_user_may_let_the_run_go_on() -> None:
+def test_a_run_configured_to_continue_does_not_end_on_an_alarm() -> None:
     controller = run(
         plan_for(stops_on_alarm=False), lambda ask: (0, AnswerKind.EMPTY * (ask.model == 1 and ask.trial >= 3))
     )
@@ -189,7 +189,7 @@ def verdicts_at(controller: Controller, look: int) -> dict[frozenset[int | None]
     return {frozenset((pair.better, pair.worse)): pair.verdict for pair in controller.looks[look].comparisons}
 
 
-def test_calls_before_the_change_stand() -> None:
+def test_calls_made_before_the_change_are_kept() -> None:
     """Model 0 is called better than model 1 at the first look. Model 1 goes on against model 2, and its server
     changes."""
     plan = plan_for(3, rule=ZScore(4.0), objective=Pairs(((0, 1), (1, 2))))
@@ -205,7 +205,7 @@ def test_calls_before_the_change_stand() -> None:
     assert verdicts_at(controller, -1)[undecided] is Verdict.BLOCKED
 
 
-def test_calls_on_answers_since_the_change_are_taken_back() -> None:
+def test_calls_based_on_answers_after_the_change_are_withdrawn() -> None:
     """Some answers of model 1 are empty in one round, after which it is called worse than model 0. It goes on against
     model 2, which was wrong as often, and all its answers are empty in the next round."""
     plan = plan_for(3, rule=ZScore(0.3), trials=Trials(12, 40), objective=Pairs(((0, 1), (1, 2))))
@@ -224,7 +224,7 @@ def test_calls_on_answers_since_the_change_are_taken_back() -> None:
 
 
 @pytest.mark.parametrize("coupled", [False, True])
-def test_after_an_alarm_the_evidence_is_that_of_the_answers_before(coupled: bool) -> None:
+def test_after_an_alarm_only_answers_from_before_it_count_as_evidence(coupled: bool) -> None:
     rng = np.random.default_rng(1)
     table = rng.random((2, QUESTIONS, 40)) < 0.5
 
@@ -255,7 +255,7 @@ def test_after_an_alarm_the_evidence_is_that_of_the_answers_before(coupled: bool
 
 
 def least_adjusted_chance(shares: NDArray[np.float64], rng: np.random.Generator, sizes: list[int]) -> float:
-    """The smallest chance over a run in which nothing changes, times the number of moments and of batches tried."""
+    """The smallest chance in a run without a change, times the number of moments and batches tried."""
     trials = np.tile(np.array(sizes)[:, None], (1, len(shares)))
     hits, smallest = rng.binomial(trials, shares), inf
     for number, passes in enumerate(range(4, len(sizes) + 1), 1):
@@ -268,7 +268,7 @@ def least_adjusted_chance(shares: NDArray[np.float64], rng: np.random.Generator,
 @pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.1, 1.0, 20.0])
 def test_without_a_change_alarms_are_as_rare_as_stated(spread: float) -> None:
-    """At limits that are large enough to be counted; benchmarks/answer_alarms.md has the one that runs use."""
+    """With limits large enough to be counted; benchmarks/answer_alarms.md has the limit that runs use."""
     rng, runs = np.random.default_rng(5), 150
     smallest_chances = [
         least_adjusted_chance(rng.beta(0.3 * spread, 0.7 * spread, 30), rng, [2] * 4 + [1] * 16) for _ in range(runs)

@@ -1,4 +1,4 @@
-"""Hard caps: whatever trials cost up to their worst, and whatever happens, what is asked for never exceeds them."""
+"""Hard caps: whatever trials cost, up to their worst, the trials asked for never exceed a cap."""
 
 import math
 from dataclasses import replace
@@ -36,7 +36,7 @@ CURRENCIES = ("trials", "tokens", "usd", "gpu_seconds")
 
 
 def exposure(shell: Shell, lost: list[int]) -> list[float]:
-    """What may be owed by now: told trials at their cost, asked and lost ones at their worst."""
+    """The largest possible spending so far: told trials at their cost, asked and lost trials at their worst cost."""
     worst = shell.controller.plan.bench.worst_cost
     costs = [outcome.cost for outcome in shell.told]
     costs += [worst[model] for model in [ask.model for ask in shell.flying] + lost]
@@ -67,8 +67,8 @@ def test_caps_are_never_exceeded(plan: Plan, seed: int, one_is_lost: bool) -> No
 
 @settings(max_examples=examples(80), deadline=None)
 @given(plans(), seeds, st.data())
-def test_what_was_bought_under_other_settings_counts(plan: Plan, seed: int, data: st.DataObject) -> None:
-    """Some models have more than the others, which join them or come back: caps hold, or nothing is asked."""
+def test_trials_bought_under_other_settings_count_towards_caps(plan: Plan, seed: int, data: st.DataObject) -> None:
+    """Some models have more stored trials than joining or returning ones: caps hold, or nothing is asked."""
     answers, models, questions = Answers(plan, seed), plan.bench.models, plan.bench.questions
     bought = data.draw(st.lists(st.integers(0, plan.trials.max), min_size=models, max_size=models))
     earlier = [Ask(m, q, trial, 0) for m in range(models) for q in range(questions) for trial in range(bought[m])]
@@ -92,8 +92,8 @@ def test_what_was_bought_under_other_settings_counts(plan: Plan, seed: int, data
     assert not beyond or len(shell.told) == len(earlier)  # then nothing is asked
 
 
-def test_a_model_that_joins_is_left_out_where_the_budget_has_been_spent_on_the_others() -> None:
-    """They are looked at all the same, and with a larger budget it takes part."""
+def test_a_joining_model_is_left_out_if_the_budget_is_already_spent() -> None:
+    """The others still get their looks, and with a larger budget the model takes part."""
     bench = Bench(3, 5, np.array([0.0, 1.0]))
     parts = (Ranking(), ZScore(99.0), Uniform(), Judging(futility=None), "uniform", Trials(2, 8))
     plan = Plan(bench, *parts, Pace(), Budget(trials=85))
@@ -107,7 +107,7 @@ def test_a_model_that_joins_is_left_out_where_the_budget_has_been_spent_on_the_o
     assert raised.restore(outcomes) == [] and len(raised.ask(99)) == 10
 
 
-def test_what_was_spent_on_models_that_are_here_no_more_counts() -> None:
+def test_spending_on_removed_models_still_counts() -> None:
     controller = Controller(never(Budget(trials=40)))
     controller.spend_outside_plan(15, Cost(tokens=1500))
     controller.restore([])
@@ -124,7 +124,7 @@ BENCH = Bench(2, 5, np.array([0.0, 1.0]), (Cost(100, 0.3, 2.0), Cost(100, 0.1, 8
 
 
 def never(budget: Budget, pace: Pace | None = None) -> Plan:
-    """Nothing is ever called, and nobody gives up."""
+    """Nothing is ever called or given up."""
     parts = (Ranking(), ZScore(99.0), Uniform(), Judging(futility=None), "uniform", Trials(2, 50))
     return Plan(BENCH, *parts, pace or Pace(), budget)
 
@@ -158,9 +158,7 @@ def test_it_ends_when_the_next_round_no_longer_fits(budget: Budget, trials: int)
 
 @pytest.mark.parametrize("budget", [Budget(trials=19), Budget(usd=0.39), Budget(tokens=199), Budget(gpu_seconds=9.0)])
 @pytest.mark.parametrize("lookahead", [0, 3])
-def test_less_than_a_trial_of_each_or_too_few_trials_ends_before_the_first_round(
-    budget: Budget, lookahead: int
-) -> None:
+def test_a_budget_too_small_for_the_first_round_ends_before_it(budget: Budget, lookahead: int) -> None:
     controller = Controller(never(budget, Pace(lookahead=lookahead)))
     assert controller.finished is Reason.BUDGET
     assert controller.ask(100) == []
@@ -169,7 +167,7 @@ def test_less_than_a_trial_of_each_or_too_few_trials_ends_before_the_first_round
 
 
 def asked_in_parts(plan: Plan, seed: int, price: float) -> Controller:
-    """Asks in random slots, and is told in random order, of trials that cost this share of their worst."""
+    """Ask in random slots and tell in random order; each trial costs this share of its worst cost."""
     rng, controller, flying = np.random.default_rng(seed), Controller(plan), list[Ask]()
     while controller.finished is None:
         flying += controller.ask(int(rng.integers(1, 9)), int(rng.integers(2)) if rng.random() < 0.5 else None)
@@ -185,8 +183,8 @@ def asked_in_parts(plan: Plan, seed: int, price: float) -> Controller:
 @pytest.mark.parametrize(
     "pace", [Pace(), Pace(lookahead=3), Pace(lookahead=1, dedicated_servers=True), Pace(lookahead=1, share=0.5)]
 )
-def test_a_first_round_that_caps_do_not_bear_at_its_worst_is_asked_in_parts(budget: Budget, pace: Pace) -> None:
-    """Its trials cost a tenth, and what the caps bear is asked; its look is that of a run without caps."""
+def test_a_first_round_whose_worst_cost_exceeds_the_caps_is_asked_in_parts(budget: Budget, pace: Pace) -> None:
+    """Its trials cost a tenth of the worst, so that caps pay for all of it; the look is that of a run without caps."""
     controllers = [asked_in_parts(never(budget, pace), seed, 0.1) for seed in range(5)]
     first = asked_in_parts(replace(never(Budget(), pace), trials=Trials(2, 2)), 0, 0.1).looks[0]
     for controller in controllers:
@@ -195,7 +193,7 @@ def test_a_first_round_that_caps_do_not_bear_at_its_worst_is_asked_in_parts(budg
         assert np.array_equal(controller.arrived, controllers[0].arrived)
 
 
-def test_a_first_round_that_costs_too_much_ends_after_the_same_trials_in_any_order() -> None:
+def test_a_first_round_over_budget_ends_after_the_same_trials_in_any_order() -> None:
     controllers = [asked_in_parts(never(Budget(usd=2.0)), seed, 0.8) for seed in range(9)]
     for controller in controllers:
         assert controller.finished is Reason.BUDGET and not controller.looks
@@ -203,7 +201,7 @@ def test_a_first_round_that_costs_too_much_ends_after_the_same_trials_in_any_ord
     assert controllers[0].arrived.sum() == 2 * 6  # of ten each: 6 x 0.32 is spent, and 0.4 is not there
 
 
-def test_what_is_lost_of_a_part_does_not_end_a_run_that_can_go_on() -> None:
+def test_lost_trials_of_a_part_do_not_end_a_run_that_can_continue() -> None:
     controller = Controller(never(Budget(tokens=1_000)))
     asked = controller.ask(99)
     assert 0 < len(asked) < 10
@@ -214,8 +212,8 @@ def test_what_is_lost_of_a_part_does_not_end_a_run_that_can_go_on() -> None:
     assert controller.finished is None and controller.ask(99)
 
 
-def test_what_trials_leave_of_their_worst_is_spent_on_further_ones() -> None:
-    """Half the worst cost makes about twice the trials: only the last round's reserve is left over."""
+def test_unused_reservations_are_spent_on_further_trials() -> None:
+    """At half the worst cost, about twice the trials are asked; only the last round's reserve remains."""
     plan = never(Budget(tokens=10_000))
     controller = Controller(plan)
     while controller.finished is None:
@@ -226,7 +224,7 @@ def test_what_trials_leave_of_their_worst_is_spent_on_further_ones() -> None:
     assert result.spent == Cost(9_500)
 
 
-def test_what_was_lost_may_leave_just_what_the_round_in_flight_needs() -> None:
+def test_losses_may_leave_exactly_what_the_round_in_flight_needs() -> None:
     controller = Controller(never(Budget(tokens=2_100), Pace(lookahead=0)))
     assert len(controller.ask(99)) == 20  # at most 100 tokens each
     controller.lose([controller.new_loss(0, Cost(tokens=100))])
@@ -240,8 +238,8 @@ def test_rounds_ahead_are_reserved_at_their_worst() -> None:
     assert len(controller.ask(1000)) == 40  # 20, and two rounds of 10 ahead; a third would need 50
 
 
-def test_where_not_all_comparisons_fit_the_best_value_goes_first() -> None:
-    """Model 3 nearly parts from 2; 0 and 1 hardly differ: the last trials that can be paid go to 2 and 3."""
+def test_a_tight_budget_serves_the_comparison_closest_to_a_call() -> None:
+    """Models 2 and 3 are nearly separated, 0 and 1 hardly differ: the last affordable trials go to 2 and 3."""
     bench = Bench(4, 10, np.array([0.0, 1.0]))
     pairs = Pairs(((0, 1), (2, 3)))
     parts = (pairs, ZScore(6.0), UnresolvedPairs(), Judging(futility=None), "uniform", Trials(4, 90))
@@ -282,8 +280,8 @@ def test_wall_time_ends_a_run_at_any_moment(plan: Plan, seed: int, steps: int, b
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_first_round_in_parts_goes_on_after_a_kill(seed: int) -> None:
-    """A start that finds more answers than its first part asks for opens the next one at once."""
+def test_a_first_round_in_parts_continues_after_a_restart(seed: int) -> None:
+    """A start with more stored answers than its first part asks for opens the next part at once."""
     bench = Bench(models=2, questions=2, weights=np.array([0.0, 1.0]), worst_cost=(Cost(0, 0.0, 1.0),) * 2)
     plan = Plan(bench, trials=Trials(3, 3), budget=Budget(gpu_seconds=8.2))
     answers = Answers(plan, seed)
@@ -293,7 +291,7 @@ def test_a_first_round_in_parts_goes_on_after_a_kill(seed: int) -> None:
     assert killed.finished is expected.finished
 
 
-def test_without_a_cap_time_is_of_no_account() -> None:
+def test_time_is_ignored_without_a_cap_on_it() -> None:
     controller = Controller(never(Budget()))
     controller.tick(1e9)
     assert controller.finished is None

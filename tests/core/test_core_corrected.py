@@ -1,4 +1,4 @@
-"""Verdicts by scores that are corrected for the grader's errors."""
+"""Verdicts on scores corrected for the grader's errors."""
 
 import math
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ SKILLS = (0.7, 0.5, 0.2)
 NONE = math.nan
 
 
-def ended(
+def finished_run(
     objective: Objective | None = None,
     rule: Rule | None = None,
     judging: Judging | None = None,
@@ -36,7 +36,7 @@ def ended(
     seed: int = 1,
     **changes: object,
 ) -> Controller:
-    """A run of these models, to its end."""
+    """A finished run of these models."""
     bench = Bench(len(skills), 20, np.array([0.0, 1.0]))
     plan = Plan(bench, rule=rule or Optimal(), trials=Trials(4, 40), judging=judging or Judging(), prior="uniform")
     plan = replace(plan, **({} if objective is None else {"objective": objective}), **changes)  # type: ignore[arg-type]
@@ -44,7 +44,7 @@ def ended(
 
 
 def correction(shift: Sequence[float], sigma: float | Sequence[float] = 0.01) -> ScoreCorrection:
-    """Shifts of the scores, nan where there is none, with their standard errors."""
+    """Score corrections with their standard errors; nan where a model has none."""
     shifts = np.array(shift, dtype=float)
     variance = np.where(np.isfinite(shifts), np.square(np.broadcast_to(sigma, shifts.shape)), np.nan)
     return ScoreCorrection(shifts[:, None], variance[:, None])
@@ -71,7 +71,7 @@ RESOLVED, UNDECIDED = Verdict.RESOLVED, Verdict.UNDECIDED_BY_LABELS
 
 
 def test_a_correction_without_shift_or_variance_changes_no_result() -> None:
-    run = ended()
+    run = finished_run()
     plain, corrected = run.result(), run.result(correction([0.0, 0.0, 0.0], 0.0))
     assert plain is not None and corrected is not None
     assert corrected.models == plain.models and verdicts(corrected) == verdicts(plain)
@@ -81,7 +81,7 @@ def test_a_correction_without_shift_or_variance_changes_no_result() -> None:
 
 
 def test_scores_order_tiers_and_differences_are_those_of_corrected_scores() -> None:
-    run = ended()
+    run = finished_run()
     plain, corrected = run.result(), run.result(correction([-0.4, 0.0, 0.0]))
     assert plain is not None and corrected is not None
     assert order(plain) == [0, 1, 2] and order(corrected) == [1, 0, 2]
@@ -105,7 +105,7 @@ def test_scores_order_tiers_and_differences_are_those_of_corrected_scores() -> N
 
 
 def test_a_call_that_the_corrected_difference_does_not_support_is_undecided() -> None:
-    run = ended()
+    run = finished_run()
     corrected = run.result(correction([-0.2, 0.0, 0.0]))
     assert corrected is not None and verdicts(corrected)[order(corrected)[0], order(corrected)[1]] is UNDECIDED
     assert [row.tier for row in corrected.models] == [1, 1, 2]
@@ -115,26 +115,26 @@ def test_a_call_that_the_corrected_difference_does_not_support_is_undecided() ->
     assert set(verdicts(wide).values()) == {UNDECIDED} and [row.tier for row in wide.models] == [1, 1, 1]
 
 
-def test_a_comparison_with_a_model_without_labels_is_never_decided_anew() -> None:
-    run = ended()
+def test_labels_never_newly_decide_a_comparison_with_an_unlabelled_model() -> None:
+    run = finished_run()
     corrected = run.result(correction([-0.3, NONE, NONE]))
     assert corrected is not None and verdicts(corrected) == {(1, 0): UNDECIDED, (0, 2): RESOLVED}
     corrected = run.result(correction([0.0, NONE, NONE]))
     assert corrected is not None and verdicts(corrected) == {(0, 1): RESOLVED, (1, 2): RESOLVED}
-    open_ = ended(skills=(0.5, 0.5), seed=1)
+    open_ = finished_run(skills=(0.5, 0.5), seed=1)
     plain, moved = open_.result(), open_.result(correction([0.4, NONE]))
     assert plain is not None and moved is not None
     assert only(plain).verdict.verdict is only(moved).verdict.verdict is Verdict.OUT_OF_REACH
 
 
 def test_a_comparison_that_the_grades_leave_open_is_decided_by_labels_of_both() -> None:
-    run = ended(skills=(0.5, 0.5), seed=1)
+    run = finished_run(skills=(0.5, 0.5), seed=1)
     corrected = run.result(correction([0.4, 0.0]))
     assert corrected is not None and verdicts(corrected) == {(0, 1): RESOLVED}
 
 
 def test_a_tie_is_judged_by_the_corrected_difference() -> None:
-    run = ended(judging=Judging(delta=0.15), skills=(0.5, 0.5), seed=2)
+    run = finished_run(judging=Judging(delta=0.15), skills=(0.5, 0.5), seed=2)
     plain = run.result()
     assert plain is not None and only(plain).verdict.verdict is Verdict.TIED
     for shift, sigma, verdict in ((0.0, 0.01, Verdict.TIED), (0.0, 0.2, UNDECIDED), (0.5, 0.01, RESOLVED)):
@@ -152,7 +152,7 @@ def test_a_tie_is_judged_by_the_corrected_difference() -> None:
     ],
 )
 def test_every_rule_judges_corrected_scores(rule: Rule, judging: Judging) -> None:
-    run = ended(Best(), rule, judging)
+    run = finished_run(Best(), rule, judging)
     corrected = run.result(correction([-0.6, 0.0, 0.0]))
     assert corrected is not None and verdicts(corrected)[1, 0] is RESOLVED
     wide = run.result(correction([0.0, 0.0, 0.0], 1.0))
@@ -160,7 +160,7 @@ def test_every_rule_judges_corrected_scores(rule: Rule, judging: Judging) -> Non
 
 
 def test_comparisons_with_a_value_and_precision_are_judged_by_corrected_scores() -> None:
-    run = ended(Threshold(0.6))
+    run = finished_run(Threshold(0.6))
     assert verdicts(run.result()) == {(0, None): RESOLVED, (1, None): RESOLVED, (2, None): RESOLVED}  # type: ignore[arg-type]
     corrected = run.result(correction([-0.1, NONE, 0.7]))
     assert corrected is not None and verdicts(corrected) == {
@@ -169,14 +169,14 @@ def test_comparisons_with_a_value_and_precision_are_judged_by_corrected_scores()
         (2, None): RESOLVED,
     }
     assert {comparison.verdict.better: comparison.verdict.z > 0.0 for comparison in corrected.comparisons}[2]
-    precise = ended(PrecisionOf(0.05))
+    precise = finished_run(PrecisionOf(0.05))
     assert set(verdicts(precise.result()).values()) == {RESOLVED}  # type: ignore[arg-type]
     wide = precise.result(correction([0.0, 0.0, 0.0], [0.1, 0.001, 0.001]))
     assert wide is not None and verdicts(wide) == {(0, None): UNDECIDED, (1, None): RESOLVED, (2, None): RESOLVED}
 
 
 def test_a_gate_follows_the_corrected_scores() -> None:
-    run = ended(Gate(Margin(1, 0.1)))
+    run = finished_run(Gate(Margin(1, 0.1)))
     plain, corrected = run.result(), run.result(correction([-0.6, 0.0, 0.5]))
     assert plain is not None and verdicts(plain) == {(0, 1): RESOLVED, (1, 2): RESOLVED}
     assert corrected is not None and verdicts(corrected) == {(1, 0): RESOLVED, (2, 1): RESOLVED}
@@ -186,8 +186,8 @@ def test_a_gate_follows_the_corrected_scores() -> None:
 
 def test_a_call_from_before_a_longer_horizon_can_be_confirmed_by_labels() -> None:
     skills = (0.9, 0.4, 0.1)
-    short = ended(skills=skills, trials=Trials(4, 10))
-    run = ended(skills=skills, before=StageBefore(short, (0, 1, 2)))
+    short = finished_run(skills=skills, trials=Trials(4, 10))
+    run = finished_run(skills=skills, before=StageBefore(short, (0, 1, 2)))
     plain, corrected = run.result(), run.result(correction([0.0, 0.0, 0.0]))
     assert plain is not None and corrected is not None
     assert verdicts(plain)[0, 1] is verdicts(corrected)[0, 1] is RESOLVED
@@ -195,7 +195,7 @@ def test_a_call_from_before_a_longer_horizon_can_be_confirmed_by_labels() -> Non
     assert turned is not None and verdicts(turned)[1, 0] is RESOLVED
 
 
-def told(cut: int, *, empty_from: int | None = None, stops: bool = True) -> Controller:
+def run_with_cut_answers(cut: int, *, empty_from: int | None = None, stops: bool = True) -> Controller:
     """A run of two models that are right in half of their trials, to its end. Of the first, answers to this many of the
     20 questions are cut off, and all are empty from some trial on."""
     bench, judging = Bench(2, 20, np.array([0.0, 1.0])), Judging(futility=None)
@@ -214,14 +214,14 @@ def told(cut: int, *, empty_from: int | None = None, stops: bool = True) -> Cont
 
 
 @pytest.mark.parametrize(("cut", "verdict"), [(0, RESOLVED), (8, Verdict.BLOCKED)])
-def test_labels_call_nothing_that_cut_answers_could_reverse(cut: int, verdict: Verdict) -> None:
-    run = told(cut, stops=False)
+def test_labels_make_no_call_that_cut_answers_could_reverse(cut: int, verdict: Verdict) -> None:
+    run = run_with_cut_answers(cut, stops=False)
     corrected = run.result(correction([-0.3, 0.0]))
     assert corrected is not None and only(corrected).verdict.verdict is verdict
 
 
-def test_after_an_alarm_labels_call_nothing_anew() -> None:
-    run = told(0, empty_from=12)
+def test_labels_make_no_new_call_after_an_alarm() -> None:
+    run = run_with_cut_answers(0, empty_from=12)
     corrected = run.result(correction([-0.3, 0.0]))
     assert run.finished is Reason.ALARM
     assert corrected is not None and only(corrected).verdict.verdict is Verdict.BLOCKED
@@ -230,7 +230,7 @@ def test_after_an_alarm_labels_call_nothing_anew() -> None:
 def paths(
     drift: float, information: NDArray[np.float64], rule: Rule, runs: int
 ) -> tuple[Evidence, LatchedVerdicts, DecidingLooks]:
-    """Runs of two models whose graded difference has this drift: the evidence at the end, and what was called."""
+    """Runs of two models with this drift of the graded difference: the evidence at the end, and the calls."""
     rng = np.random.default_rng(3)
     steps = np.sqrt(np.diff(information, prepend=0.0))
     difference = drift + (rng.standard_normal((runs, len(steps))) * steps).cumsum(axis=1) / information
@@ -248,7 +248,7 @@ def paths(
 
 
 def evidence_of(difference: NDArray[np.float64], information: float) -> Evidence:
-    """Evidence on so many pairs, whose difference has a standard error of 1 at the horizon."""
+    """Evidence on this many pairs whose difference has a standard error of 1 at the horizon."""
     pairs, none = len(difference), np.zeros(len(difference), np.intp)
     sigma = np.full(pairs, information**-0.5)
     share = np.full(pairs, information)
@@ -256,7 +256,7 @@ def evidence_of(difference: NDArray[np.float64], information: float) -> Evidence
 
 
 def chosen(over: NDArray[np.bool_], before: Evidence, now: Evidence) -> Evidence:
-    """The evidence of runs that are over, and that of the others now."""
+    """The final evidence of finished runs, and the current evidence of the others."""
     names = ("difference", "sigma", "z", "information")
     return replace(now, **{name: np.where(over, getattr(before, name), getattr(now, name)) for name in names})
 

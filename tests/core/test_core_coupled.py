@@ -1,4 +1,4 @@
-"""Pairs that go together are judged trial by trial: what it saves, what it promises, and what it costs the others."""
+"""Coupled pairs are judged trial by trial: the savings, the error guarantee, and the cost to other pairs."""
 
 from dataclasses import replace
 
@@ -21,8 +21,8 @@ GATE = Plan(BENCH, Gate(Margin(0, 0.03)), trials=Trials(4, 60), coupled=True)
 Outcomes = NDArray[np.int64]
 
 
-def drawn(seed: int, kind: str, models: int = 2, lost: float = 0.0) -> Outcomes:
-    """Outcomes (L, M, N): of near copies that share their noise, or of models that do not."""
+def draw_outcomes(seed: int, kind: str, models: int = 2, lost: float = 0.0) -> Outcomes:
+    """Outcomes (L, M, N) of near copies that share their noise, or of independent models."""
     rng = np.random.default_rng(seed)
     chance = np.random.default_rng(8).beta(0.7, 0.7, (QUESTIONS, 1))
     noise = rng.random((models, QUESTIONS, DEPTH))
@@ -30,8 +30,8 @@ def drawn(seed: int, kind: str, models: int = 2, lost: float = 0.0) -> Outcomes:
     return ((noise[:1] if kind == "together" else noise) < shifted).astype(int)
 
 
-def played(plan: Plan, outcomes: Outcomes, slots: int = 10**6, mix: int | None = None) -> Controller:
-    """A whole run, the answers as they are asked for or in an order of chance."""
+def carry_out(plan: Plan, outcomes: Outcomes, slots: int = 10**6, mix: int | None = None) -> Controller:
+    """A whole run, with answers in the order asked or in mixed order."""
     controller, rng = Controller(plan), np.random.default_rng(mix)
     waiting: list[Outcome] = []
     while controller.finished is None:
@@ -49,20 +49,22 @@ def played(plan: Plan, outcomes: Outcomes, slots: int = 10**6, mix: int | None =
 @pytest.mark.slow
 def test_a_gate_of_near_copies_takes_a_fraction_of_the_trials() -> None:
     without = replace(GATE, coupled=False)
-    both = [[played(plan, drawn(seed, "together")).trials.sum() for seed in range(3)] for plan in (GATE, without)]
+    both = [
+        [carry_out(plan, draw_outcomes(seed, "together")).trials.sum() for seed in range(3)] for plan in (GATE, without)
+    ]
     assert np.sum(both[0]) < 0.35 * np.sum(both[1])
 
 
-def test_models_that_share_nothing_are_asked_and_judged_as_ever() -> None:
+def test_models_that_share_no_noise_are_asked_and_judged_as_usual() -> None:
     for seed in range(2):
-        outcomes = drawn(seed, "apart", lost=0.02)
-        coupled, plain = played(GATE, outcomes), played(replace(GATE, coupled=False, rule=Sequential()), outcomes)
+        outcomes = draw_outcomes(seed, "apart", lost=0.02)
+        coupled, plain = carry_out(GATE, outcomes), carry_out(replace(GATE, coupled=False, rule=Sequential()), outcomes)
         assert coupled.looks == plain.looks
 
 
 def test_z_is_that_of_the_differences() -> None:
-    outcomes = drawn(3, "together", lost=0.05)
-    controller = played(replace(GATE, objective=Pairs(((0, 1),))), outcomes)
+    outcomes = draw_outcomes(3, "together", lost=0.05)
+    controller = carry_out(replace(GATE, objective=Pairs(((0, 1),))), outcomes)
     for look in controller.looks[:5]:
         (n,) = set(look.trials)
         first, second = (model_outcomes[:, : n // QUESTIONS] for model_outcomes in outcomes)
@@ -77,7 +79,7 @@ def test_z_is_that_of_the_differences() -> None:
 
 def test_the_models_of_such_a_pair_get_the_same_trials() -> None:
     controller = Controller(GATE)
-    outcomes = drawn(1, "together")
+    outcomes = draw_outcomes(1, "together")
     while controller.finished is None:
         requested = controller.ask(10**6)
         of = [{(a.question, a.trial) for a in requested if a.model == model} for model in (0, 1)]
@@ -91,8 +93,8 @@ def test_questions_with_weights_are_asked_and_compared_by_them() -> None:
     weights = np.where(np.arange(QUESTIONS) < 5, 6.0, 1.0)
     labels = np.where(np.arange(QUESTIONS) < 5, 0, 1)
     bench = replace(BENCH, question_weights=weights, benchmark_of=labels)
-    outcomes = drawn(3, "together", lost=0.05)
-    run = played(replace(GATE, bench=bench, objective=Pairs(((0, 1),))), outcomes)
+    outcomes = draw_outcomes(3, "together", lost=0.05)
+    run = carry_out(replace(GATE, bench=bench, objective=Pairs(((0, 1),))), outcomes)
     trials = run.counts.sum(axis=-1)
     assert np.array_equal(trials[0], trials[1]), "only what both have counts"
     assert trials[0, :5].mean() > 2.0 * trials[0, 5:].mean()
@@ -108,7 +110,7 @@ def test_questions_with_weights_are_asked_and_compared_by_them() -> None:
 
 @pytest.mark.slow
 def test_a_weighted_gate_calls_equal_models_apart_no_more_often_than_promised() -> None:
-    """Copies that share their noise in part, one of which loses on the heavy questions what it gains on the others."""
+    """Copies that share part of their noise; one loses on the heavy questions what it gains on the others."""
     rng, runs, called = np.random.default_rng(12), 120, 0
     weights, labels = np.repeat([3.0, 1.0], [5, 15]), np.repeat([0, 1], [5, 15])
     bench = replace(BENCH, question_weights=weights, benchmark_of=labels)
@@ -117,39 +119,39 @@ def test_a_weighted_gate_calls_equal_models_apart_no_more_often_than_promised() 
         chance, shift = rng.uniform(0.2, 0.8, (QUESTIONS, 1)), np.where(labels == 0, -0.1, 0.1)[:, None]
         noise = rng.random((QUESTIONS, DEPTH))
         outcomes = np.stack([noise < chance, noise < chance + shift]).astype(int)
-        look = played(plan, outcomes).latest_look()
+        look = carry_out(plan, outcomes).latest_look()
         assert look is not None
         called += look.comparisons[0].verdict is Verdict.RESOLVED
     assert called / runs <= 0.1 + 2.0 * np.sqrt(0.09 / runs)
 
 
 @pytest.mark.slow
-def test_neither_the_order_of_arrival_nor_how_many_are_asked_at_once_matters() -> None:
-    outcomes = drawn(5, "together", models=3, lost=0.03)
+def test_arrival_order_and_batch_size_do_not_matter() -> None:
+    outcomes = draw_outcomes(5, "together", models=3, lost=0.03)
     bench = replace(BENCH, models=3, worst_cost=())
     plan = replace(GATE, bench=bench, objective=Baseline(1), pace=Pace(lookahead=1))
-    looks = played(plan, outcomes).looks
-    assert looks == played(plan, outcomes, slots=7, mix=1).looks == played(plan, outcomes, slots=40, mix=2).looks
+    looks = carry_out(plan, outcomes).looks
+    assert looks == carry_out(plan, outcomes, slots=7, mix=1).looks == carry_out(plan, outcomes, slots=40, mix=2).looks
 
 
-def test_who_is_behind_is_asked_first() -> None:
-    """A third model has begun late: until it has as many trials, the one that it is compared with waits."""
-    outcomes = drawn(2, "together", models=3)
+def test_the_model_with_fewer_trials_is_asked_first() -> None:
+    """A third model starts late: until it has as many trials, the model it is compared with waits."""
+    outcomes = draw_outcomes(2, "together", models=3)
     bench = replace(BENCH, models=3, worst_cost=())
     first = np.array([[30], [30], [4]]) * np.ones((3, QUESTIONS), dtype=int)
     plan = replace(GATE, bench=bench, objective=Pairs(((0, 2),)), first=first, judging=Judging(futility=None))
-    controller = played(plan, outcomes)
+    controller = carry_out(plan, outcomes)
     trials = [look.trials for look in controller.looks]
     caught_up = [now for now in trials if now[2] <= 30 * QUESTIONS]
     assert len(caught_up) > 20 and {now[0] for now in caught_up} == {30 * QUESTIONS}
     assert trials[-1][0] == trials[-1][2] == 60 * QUESTIONS
 
 
-def test_what_has_no_grade_is_certain_for_neither() -> None:
-    """z is as near to 0 as either grade of the trial without one would have it."""
-    outcomes = drawn(4, "together", lost=0.02)
+def test_an_ungraded_trial_takes_z_as_near_to_zero_as_either_grade() -> None:
+    """z is the closer to 0 of the values under either grade of the ungraded trial."""
+    outcomes = draw_outcomes(4, "together", lost=0.02)
     plan = replace(GATE, objective=Pairs(((0, 1),)))
-    complete = played(plan, outcomes)
+    complete = carry_out(plan, outcomes)
     controller = Controller(plan)
     while controller.finished is None:
         requested = controller.ask(10**6)
@@ -183,14 +185,14 @@ def test_what_has_no_grade_is_certain_for_neither() -> None:
 
 @pytest.mark.parametrize("pace", [Pace(share=0.5), Pace(dedicated_servers=True)])
 def test_it_holds_at_any_pace(pace: Pace) -> None:
-    controller = played(replace(GATE, pace=pace), drawn(7, "together"))
+    controller = carry_out(replace(GATE, pace=pace), draw_outcomes(7, "together"))
     (pair,) = controller.looks[-1].comparisons
     assert pair.verdict is Verdict.RESOLVED and pair.better == 1
 
 
-def test_a_model_that_is_set_aside_holds_nobody_up() -> None:
+def test_a_model_set_aside_delays_no_other_model() -> None:
     bench = replace(BENCH, models=3, worst_cost=())
-    outcomes = drawn(6, "together", models=3)
+    outcomes = draw_outcomes(6, "together", models=3)
     controller = Controller(replace(GATE, bench=bench))
     requested = controller.ask(10**6)
     controller.tell([SetAside(2, "gone")])
@@ -208,7 +210,7 @@ def test_a_model_that_is_set_aside_holds_nobody_up() -> None:
     assert verdicts[frozenset((0, 2))] is Verdict.BLOCKED and verdicts[frozenset((0, 1))] is Verdict.RESOLVED
 
 
-def test_what_cannot_be_compared_trial_by_trial_is_refused() -> None:
+def test_settings_without_trial_by_trial_comparison_are_refused() -> None:
     with pytest.raises(ValueError, match="coupled needs an objective that compares models with each other"):
         replace(GATE, objective=Threshold(0.5))
     with pytest.raises(ValueError, match="coupled needs the prior self"):
@@ -228,11 +230,11 @@ def test_what_cannot_be_compared_trial_by_trial_is_refused() -> None:
 @pytest.mark.parametrize("runs", [500])
 @pytest.mark.parametrize("kind", ["together", "apart"])
 def test_exact_ties_are_called_in_a_tenth_of_runs_at_most(kind: str, runs: int) -> None:
-    """Two labels for each trial, given by chance to two models that differ now and then."""
+    """Each trial's two outcomes are assigned at random to two models that differ now and then."""
     plan, called = replace(GATE, objective=Pairs(((0, 1),))), 0
     for seed in range(runs):
-        outcomes = drawn(seed, kind, lost=0.05)
+        outcomes = draw_outcomes(seed, kind, lost=0.05)
         swap = np.random.default_rng((seed, 1)).random(outcomes.shape[1:]) < 0.5
         tie = np.where(swap, outcomes, outcomes[::-1])
-        called += played(plan, tie).looks[-1].count(Verdict.RESOLVED)
+        called += carry_out(plan, tie).looks[-1].count(Verdict.RESOLVED)
     assert called / runs <= 0.1 + 2.0 * np.sqrt(0.09 / runs)

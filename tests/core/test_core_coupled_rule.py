@@ -1,4 +1,4 @@
-"""Pairs that are judged trial by trial have a flatter boundary, with the same promise; all others have the old one."""
+"""Pairs judged trial by trial use a flatter boundary with the same error guarantee; other pairs do not."""
 
 from dataclasses import replace
 
@@ -50,8 +50,8 @@ def test_each_pair_has_the_boundary_of_its_kind(information: float) -> None:
     assert RULE.boundary(nobody) == pytest.approx(steep.boundary(nobody))
 
 
-def test_it_is_lower_where_near_copies_are_settled_and_higher_at_the_horizon() -> None:
-    """Both spend the same error: neither can be lower everywhere."""
+def test_the_boundary_is_lower_where_near_copies_settle_and_higher_at_the_horizon() -> None:
+    """Both boundaries spend the same error, so that neither can be lower everywhere."""
     early, late = (RULE.boundary(evidence(0.0, t, (True, False))) for t in (0.05, 1.0))
     assert early[0] < 0.7 * early[1]
     assert late[1] < late[0] < 1.2 * late[1]
@@ -75,7 +75,7 @@ def test_a_changed_horizon_leaves_each_pair_what_its_own_boundary_left() -> None
     assert isinstance(again, ContinuedCoupled) and again.confidence == 0.99
 
 
-def test_it_is_taken_for_what_it_is() -> None:
+def test_the_rule_is_recognised_by_its_properties() -> None:
     after = RULE.extended([evidence(1.0, 0.5, None)], evidence(1.0, 0.25, None), 0.0)
     assert is_correctable(RULE) and is_correctable(after) and has_error_left(after) and judges_by_pair(RULE)
     assert not has_error_left(RULE)
@@ -90,7 +90,7 @@ def test_a_run_has_it_where_seeds_are_shared_and_the_rule_is_its_own() -> None:
 
 
 def gated(plan: Plan, seed: int, earlier: bool) -> int:
-    """Whether a copy that is worse by just delta passes (1) or fails (-1): what it loses, it gains nowhere."""
+    """Whether a copy worse by exactly delta passes (1) or fails (-1); it only loses trials and never gains any."""
     rng, delta = np.random.default_rng(seed), plan.objective.margin.delta if plan.objective.margin else 0.0
     u = rng.random((QUESTIONS, plan.trials.max))
     base = np.random.default_rng(8).beta(0.7, 0.7, (QUESTIONS, 1)).clip(0.1)
@@ -117,7 +117,7 @@ def gated(plan: Plan, seed: int, earlier: bool) -> int:
 @pytest.mark.parametrize("runs", [600])
 @pytest.mark.parametrize("earlier", [False, True])
 def test_a_copy_at_the_edge_passes_in_a_twentieth_of_runs_at_most(earlier: bool, runs: int) -> None:
-    """Losses alone are the hardest: few of them look like none."""
+    """Pure losses are the hardest case: few losses look like none."""
     bench = Bench(2, QUESTIONS, weights=np.array([0.0, 1.0]))
     plan = Plan(
         bench,

@@ -1,4 +1,4 @@
-"""Answers that were cut off decide nothing: no call that they could undo, and too many of them end the run."""
+"""Cut-off answers: no call is made that they could reverse, and too many of them end the run."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -35,13 +35,13 @@ def one_look(
     weights: NDArray[np.float64] = BINARY,
     **more: object,
 ) -> Plan:
-    """A plan with a single look at all trials."""
+    """A plan with one look at all trials."""
     judging = Judging(delta=delta, futility=None)
     plan = Plan(Bench(3, questions, weights), rule=ZScore(bound), trials=Trials(trials, trials), judging=judging)
     return replace(plan, prior="uniform", may_be_right=CUT, **more)  # type: ignore[arg-type]
 
 
-def told(plan: Plan, grade: Callable[[Ask], tuple[int, int]]) -> Controller:
+def run_to_end(plan: Plan, grade: Callable[[Ask], tuple[int, int]]) -> Controller:
     """A controller that was told the grade and the kinds of every trial."""
     controller = Controller(plan)
     while controller.finished is None:
@@ -66,13 +66,13 @@ def test_no_call_or_tie_would_change_if_cut_answers_had_been_right(
     plan = one_look(bound, delta=delta, weights=weights, stops_on_alarm=False, best_is_sure=not lower_is_better)
 
     def judged(right: Sequence[bool]) -> Controller:
-        """The run if all cut answers of some models had been right and whole."""
+        """The run if all cut-off answers of some models had been complete and right."""
 
         def grade(ask: Ask) -> tuple[int, int]:
             category, kinds = table[ask.model][ask.question][ask.trial]
             return (1, 0) if right[ask.model] and kinds else (category, kinds if not any(right) else 0)
 
-        return told(plan, grade)
+        return run_to_end(plan, grade)
 
     look = judged((False, False, False)).last_look
     assert look is not None
@@ -97,7 +97,7 @@ def test_the_best_model_is_not_called_worse_when_its_answers_are_cut_off(coupled
             return (0, CUT) if (ask.trial + ask.question) % 10 else (1, 0)
         return int((ask.trial + ask.question) % 3 == 0) if ask.model == 1 else 0, 0
 
-    controller = told(plan, grade)
+    controller = run_to_end(plan, grade)
     assert controller.finished is Reason.ALARM and controller.set_aside[0].cause is Cause.ANSWERS
     (alarm,) = controller.alarms
     assert (alarm.model, alarm.kind, alarm.since) == (0, AnswerKind.TRUNCATED, None)
@@ -107,7 +107,7 @@ def test_the_best_model_is_not_called_worse_when_its_answers_are_cut_off(coupled
     assert result is not None
     (row,) = (row for row in result.models if row.model == 0)
     assert row.lowest == row.score and row.highest == 1.0 and row.cut == alarm.answers
-    assert told(replace(plan, may_be_right=0), grade).finished is not Reason.ALARM
+    assert run_to_end(replace(plan, may_be_right=0), grade).finished is not Reason.ALARM
 
 
 @pytest.mark.parametrize(
@@ -116,14 +116,14 @@ def test_the_best_model_is_not_called_worse_when_its_answers_are_cut_off(coupled
 )
 def test_more_than_a_tenth_of_cut_answers_ends_the_run(cut: int, of: int, alarmed: bool) -> None:
     plan = one_look(99.0, trials=of, questions=1)
-    controller = told(plan, lambda ask: (0, CUT if ask.model == 1 and ask.trial < cut else 0))
+    controller = run_to_end(plan, lambda ask: (0, CUT if ask.model == 1 and ask.trial < cut else 0))
     assert (controller.finished is Reason.ALARM) == alarmed == bool(controller.alarms)
-    right = told(plan, lambda ask: (1, CUT if ask.model == 1 and ask.trial < cut else 0))
+    right = run_to_end(plan, lambda ask: (1, CUT if ask.model == 1 and ask.trial < cut else 0))
     assert not right.alarms  # nothing better can have been lost
 
 
 @pytest.mark.parametrize("coupled", [False, True])
-def test_where_wrong_answers_weigh_most_cut_ones_decide_nothing_either(coupled: bool) -> None:
+def test_cut_answers_decide_nothing_when_wrong_answers_weigh_most(coupled: bool) -> None:
     """Model 0 would be as often right as model 1 if none of its answers had been cut off."""
     bench = Bench(2, 20, REVERSED)
     plan = Plan(bench, trials=Trials(8, 40), coupled=coupled, may_be_right=CUT, best_is_sure=False)
@@ -133,18 +133,18 @@ def test_where_wrong_answers_weigh_most_cut_ones_decide_nothing_either(coupled: 
         right = (ask.trial + ask.question) % 2
         return (0, CUT) if ask.model == 0 and right and ask.question % 2 else (right, 0)
 
-    controller = told(plan, grade)
+    controller = run_to_end(plan, grade)
     assert all(look.count(verdict) == 0 for look in controller.looks for verdict in (Verdict.RESOLVED, Verdict.TIED))
     assert controller.looks[-1].count(Verdict.BLOCKED) == 1
     result = controller.result()
     assert result is not None
     assert {row.model: (row.lowest, row.highest) for row in result.models}[0] == pytest.approx((0.5, 0.75))
-    assert told(replace(plan, may_be_right=0), grade).looks[-1].count(Verdict.RESOLVED) == 1
+    assert run_to_end(replace(plan, may_be_right=0), grade).looks[-1].count(Verdict.RESOLVED) == 1
 
 
 def test_a_cut_answer_between_the_best_and_the_worst_category_could_be_in_either() -> None:
     plan = replace(one_look(99.0), bench=Bench(3, 2, np.array([0.0, 0.5, 1.0])), stops_on_alarm=False)
-    result = told(plan, lambda ask: (1, CUT * (ask.model == 0 and ask.trial == 0))).result()
+    result = run_to_end(plan, lambda ask: (1, CUT * (ask.model == 0 and ask.trial == 0))).result()
     assert result is not None
     rows = {row.model: (row.lowest, row.score, row.highest) for row in result.models}
     assert rows[0] == pytest.approx((0.375, 0.5, 0.625)) and rows[1] == pytest.approx((0.5, 0.5, 0.5))
@@ -170,9 +170,9 @@ def test_shared_trials_stay_unsure_when_settings_change() -> None:
     assert ahead != as_graded and told_of(after) == [as_graded, ahead, behind]
 
 
-def test_a_user_may_go_on_and_cut_answers_still_decide_nothing() -> None:
+def test_cut_answers_decide_nothing_in_a_run_that_continues_after_an_alarm() -> None:
     plan = one_look(1.0, trials=20, stops_on_alarm=False)
-    controller = told(plan, lambda ask: (int(ask.model == 1), CUT * (ask.model == 0)))
+    controller = run_to_end(plan, lambda ask: (int(ask.model == 1), CUT * (ask.model == 0)))
     assert controller.finished is Reason.BLOCKED and not controller.set_aside and len(controller.alarms) == 1
     verdicts = {frozenset((pair.better, pair.worse)): pair.verdict for pair in controller.looks[-1].comparisons}
     assert verdicts[frozenset((1, 0))] is Verdict.BLOCKED
@@ -187,14 +187,14 @@ def test_a_pair_that_only_cut_answers_keep_from_going_on_is_blocked() -> None:
         place = (7 * ask.question + 3 * ask.trial) % 20
         return int(place < (10 if ask.model else 9)), CUT * (ask.model == 0 and place >= 18)
 
-    controller = told(plan, grade)
+    controller = run_to_end(plan, grade)
     (pair,) = controller.looks[-1].comparisons
     assert pair.verdict is Verdict.BLOCKED and controller.finished is Reason.BLOCKED
-    assert told(replace(plan, may_be_right=0), grade).looks[-1].comparisons[0].verdict is not Verdict.BLOCKED
+    assert run_to_end(replace(plan, may_be_right=0), grade).looks[-1].comparisons[0].verdict is not Verdict.BLOCKED
 
 
 class Cutting(Answers):
-    """Answers of which a share was cut off; those of the last model more often from some trial on."""
+    """Answers with a share cut off, more often for the last model from its seventh trial on."""
 
     def __init__(self, plan: Plan, seed: int, share: float) -> None:
         super().__init__(plan, seed)
@@ -209,7 +209,7 @@ class Cutting(Answers):
 
 
 class Aware(Shell):
-    """A shell that drops what is in flight of a model that the core has set aside."""
+    """A shell that drops trials in flight of a model that the core has set aside."""
 
     def step(self) -> list:  # type: ignore[type-arg]
         self.flying = [ask for ask in self.flying if ask.model not in self.controller.set_aside]
@@ -219,7 +219,7 @@ class Aware(Shell):
 @pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(plans(), seeds, st.sampled_from([0.0, 0.02, 0.3]), st.booleans())
-def test_looks_and_alarms_depend_on_what_was_committed_alone(plan: Plan, seed: int, share: float, stops: bool) -> None:
+def test_looks_and_alarms_depend_only_on_committed_answers(plan: Plan, seed: int, share: float, stops: bool) -> None:
     plan = replace(plan, may_be_right=CUT, stops_on_alarm=stops)
     answers = Cutting(plan, seed, share)
     plain = straight(plan, answers)

@@ -1,4 +1,4 @@
-"""Questions drawn at random: which are asked, what pairs and scores are made of, and what is promised."""
+"""Questions drawn at random: which are asked, how pairs and scores are computed, and the error guarantee."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def plan_for(models: int, questions: int, **choices: object) -> Plan:
 
 @st.composite
 def tallies(draw: st.DrawFn) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Counts (L, M, K) of one trial of each model's first questions, some without a grade (L, M), and weights."""
+    """Counts (L, M, K) of one trial for each model's first questions, ungraded trials (L, M), and weights."""
     models, questions = draw(st.integers(2, 4)), draw(st.integers(4, 12))
     weights = np.array(draw(st.sampled_from([[0.0, 1.0], [1.0, -1.0], [0.0, 0.25, 2.0]])))
     asked = draw(st.lists(st.integers(3, questions), min_size=models, max_size=models))
@@ -47,10 +47,10 @@ def tallies(draw: st.DrawFn) -> tuple[NDArray[np.int64], NDArray[np.int64], NDAr
     return counts, ungraded, weights
 
 
-def told(
+def values_by_question(
     counts: NDArray[np.int64], ungraded: NDArray[np.int64], weights: NDArray[np.float64], model: int, fill: float | None
 ) -> dict[int, float]:
-    """What a model's answers are worth, by question; those without a grade as `fill` says, or not at all."""
+    """The value of a model's answers by question; ungraded answers count as `fill`, or are left out."""
     value_of = {}
     for question in range(counts.shape[1]):
         if counts[model, question].any():
@@ -61,7 +61,7 @@ def told(
 
 
 @given(tallies())
-def test_pairs_are_judged_by_what_both_made_of_the_same_questions(
+def test_pairs_are_judged_on_the_questions_that_both_answered(
     tally: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]],
 ) -> None:
     """Against a plain loop over the questions."""
@@ -79,7 +79,7 @@ def test_pairs_are_judged_by_what_both_made_of_the_same_questions(
         assert chosen.all() and values.max() == pytest.approx(high - low)
         for number, (model_a, model_b) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
             ours, theirs = (
-                told(counts, ungraded, weights, model, fill)
+                values_by_question(counts, ungraded, weights, model, fill)
                 for model, fill in ((model_a, of_first), (model_b, of_second))
             )
             d = np.array([ours[question] - theirs[question] for question in sorted(ours.keys() & theirs.keys())])
@@ -89,7 +89,7 @@ def test_pairs_are_judged_by_what_both_made_of_the_same_questions(
 
 
 @given(tallies())
-def test_scores_of_those_who_were_asked_as_much_are_plain_means(
+def test_scores_of_models_with_equal_questions_are_plain_means(
     tally: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]],
 ) -> None:
     counts, ungraded, weights = tally
@@ -99,14 +99,14 @@ def test_scores_of_those_who_were_asked_as_much_are_plain_means(
     estimates = estimates_of_drawn(alike, weights)
     n = int(alike[0].any(axis=-1).sum())
     for model in range(len(alike)):
-        values = np.array(list(told(alike, 0 * ungraded, weights, model, None).values()))
+        values = np.array(list(values_by_question(alike, 0 * ungraded, weights, model, None).values()))
         assert estimates.score[model] == pytest.approx(values.mean())
         smallest_var = EVENTS * np.ptp(weights) ** 2 / n**2
         assert estimates.var[model] == pytest.approx(values.var(ddof=1) / n + smallest_var)
 
 
-def test_an_easy_first_part_makes_nobody_better() -> None:
-    """Two models that are right alike, of which one was asked only the questions that are easy for everybody."""
+def test_being_asked_only_easy_questions_raises_no_score() -> None:
+    """Two equally good models, of which one was asked only questions that are easy for every model."""
     values = np.tile(np.arange(200) < 80, (3, 1)).astype(int)
     values[:, 40:60], values[:, 120:150] = 0, 1
     counts = np.stack([1 - values, values], axis=-1)
@@ -116,7 +116,7 @@ def test_an_easy_first_part_makes_nobody_better() -> None:
     assert estimates.var[0] >= estimates.var[1] - 1e-12
 
 
-def test_the_next_questions_are_those_that_come_next() -> None:
+def test_next_questions_are_the_first_that_were_not_asked() -> None:
     issued = np.array([[1, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 0]])
     assert next_questions(issued, np.array([1, 2, 3])).tolist() == [[0, 0, 1, 0], [1, 1, 0, 0], [0, 0, 0, 1]]
 
@@ -126,7 +126,7 @@ def test_the_next_questions_are_those_that_come_next() -> None:
 def test_models_are_asked_the_first_so_many_and_looks_are_the_same_in_any_order(
     seed: int, models: int, questions: int
 ) -> None:
-    """One trial of each, told in any order and taken up after kills."""
+    """One trial of each, told in any order and resumed after kills."""
     plan = plan_for(models, questions, judging=Judging(futility=None))
     answers = Answers(plan, seed)
     plain = straight(plan, answers)
@@ -181,7 +181,7 @@ def test_a_gate_counts_its_margin() -> None:
 
 
 def test_answers_without_a_grade_are_neither_wrong_nor_the_end() -> None:
-    """Every thirtieth answer of a model has none: it stays, and nothing is called that these could undo."""
+    """Every thirtieth answer of a model is ungraded: the model stays, and no call is made that these could reverse."""
     plan = plan_for(2, 2000)
     controller = Controller(plan)
     while controller.finished is None:
@@ -210,7 +210,7 @@ def test_answers_without_a_grade_are_neither_wrong_nor_the_end() -> None:
         ({"first": np.ones((2, 300), dtype=int)}, "with earlier outcomes"),
     ],
 )
-def test_what_does_not_go_together_is_refused(choices: dict[str, object], why: str) -> None:
+def test_incompatible_options_are_refused(choices: dict[str, object], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         plan_for(2, 300, **choices)
 
@@ -234,7 +234,7 @@ def ties(kind: str, models: int, questions: int) -> NDArray[np.float64]:
 @pytest.mark.parametrize("kind", ["alike", "other questions", "few much better", "rare"])
 @pytest.mark.parametrize("share", [1.0, 0.3])
 def test_exact_ties_are_called_no_more_often_than_promised(kind: str, share: float, runs: int) -> None:
-    """At every block, to the last question of those that are drawn: all there are, or three in ten."""
+    """Looks at every block up to the last drawn question: all questions, or three in ten."""
     models, questions = 12, 2000
     chances, asked = ties(kind, models, questions), int(share * questions)
     plan = plan_for(models, asked, policy=Uniform(), judging=Judging(futility=None))

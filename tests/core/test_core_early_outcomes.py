@@ -1,4 +1,4 @@
-"""Outcomes that are kept for later rounds, beside a dict of them; their sums are exact, however large."""
+"""Outcomes kept for later rounds, compared with a plain dict; their sums are exact, however large."""
 
 import math
 import random
@@ -27,7 +27,7 @@ def outcomes(rng: random.Random) -> Iterator[Outcome]:
 
 
 @pytest.mark.parametrize("at_once", [7, 10**6])
-def test_a_batch_takes_what_is_kept_of_it(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_takes_the_early_outcomes_that_belong_to_it(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(early, "_CHUNK_RECORDS", at_once)
     rng = random.Random(4)
     early_outcomes, remaining = EarlyOutcomes(), {}

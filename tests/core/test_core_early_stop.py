@@ -1,4 +1,4 @@
-"""What scores are corrected by because looks end a run: played again, and held against runs by the plainest shell."""
+"""The correction of scores for early stopping, from replays, compared with runs of a simple shell."""
 
 import math
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def plan(**changed: object) -> Plan:
     return replace(base, **changed)  # type: ignore[arg-type]
 
 
-def played(run_plan: Plan, rng: np.random.Generator, right: FloatArray = RIGHT) -> Controller:
+def carry_out(run_plan: Plan, rng: np.random.Generator, right: FloatArray = RIGHT) -> Controller:
     """A run, trial by trial."""
     controller = Controller(run_plan, followed=True)
     while controller.finished is None:
@@ -35,18 +35,18 @@ def played(run_plan: Plan, rng: np.random.Generator, right: FloatArray = RIGHT) 
     return controller
 
 
-def ended(run_plan: Plan, seed: int = 0) -> EndedRun:
-    ended_run = EndedRun.from_controller(played(run_plan, np.random.default_rng(seed)))
+def make_ended_run(run_plan: Plan, seed: int = 0) -> EndedRun:
+    ended_run = EndedRun.from_controller(carry_out(run_plan, np.random.default_rng(seed)))
     assert ended_run is not None
     return ended_run
 
 
 @pytest.mark.release
 def test_shift_and_spread_are_those_of_errors_of_runs_of_such_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The truth by runs in the world of the posterior means itself, one after another, with draws of their own."""
-    run = ended(plan(trials=Trials(2, 20)), 3)
+    """The truth is estimated from separate runs with their own draws in the world of the posterior means."""
+    run = make_ended_run(plan(trials=Trials(2, 20)), 3)
     chances, rng = run._chances(), np.random.default_rng(8)
-    draws = [drawn(run.plan, chances[..., 1], rng) for _ in range(250)]
+    draws = [run_scores(run.plan, chances[..., 1], rng) for _ in range(250)]
     opened, scores, sigmas = map(np.array, zip(*draws, strict=True))
     opened, errors = (values - (chances @ W).mean(axis=1) for values in (opened, scores))
     spread = math.sqrt(np.square(errors / sigmas).mean())
@@ -61,7 +61,9 @@ def test_shift_and_spread_are_those_of_errors_of_runs_of_such_models(monkeypatch
         assert again.spread == pytest.approx(spread, abs=4.0 * spread / math.sqrt(2.0 * errors.size) * uncertain)
 
 
-def drawn(run_plan: Plan, right: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray, FloatArray]:
+def run_scores(
+    run_plan: Plan, right: FloatArray, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The scores of a run after its first round and at its end, and their sigmas there."""
     controller, begun = Controller(run_plan, keep_looks=False), list[FloatArray]()
     while controller.finished is None:
@@ -74,14 +76,14 @@ def drawn(run_plan: Plan, right: FloatArray, rng: np.random.Generator) -> tuple[
 
 
 @pytest.mark.slow
-def test_the_same_run_has_the_same_shift_and_another_one_another() -> None:
-    first, again, other = (ended(plan(), seed).replay(4).shift for seed in (1, 1, 2))
+def test_the_shift_depends_on_the_run_alone() -> None:
+    first, again, other = (make_ended_run(plan(), seed).replay(4).shift for seed in (1, 1, 2))
     assert first.tolist() == again.tolist() != other.tolist()
     assert np.isfinite(first).all() and first.any()
 
 
 def test_runs_side_by_side_open_and_end_as_single_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of models that are sure of every question all runs are one run."""
+    """With models of certain outcomes, all runs are the same run."""
     chances = np.stack([[[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]]])
     rng = np.random.default_rng(0)
     both = [simulate(plan(), chances, 2, rng) for simulate in (module._side_by_side, module._simulate_singly)]
@@ -89,15 +91,15 @@ def test_runs_side_by_side_open_and_end_as_single_ones(monkeypatch: pytest.Monke
         assert together.tolist() == alone.tolist()
 
 
-def test_a_run_that_goes_on_or_had_all_at_once_has_nothing_to_correct() -> None:
+def test_a_run_without_an_early_stop_has_nothing_to_correct() -> None:
     assert EndedRun.from_controller(Controller(plan())) is None
-    assert EndedRun.from_controller(played(plan(trials=Trials(4, 4)), np.random.default_rng(0))) is None
+    assert EndedRun.from_controller(carry_out(plan(trials=Trials(4, 4)), np.random.default_rng(0))) is None
 
 
 def test_recorded_models_are_as_they_were() -> None:
     counts = np.zeros((3, 2, 2))
     counts[2] = [[5, 5], [7, 3]]
-    run = ended(plan(bench=Bench(3, 2, W, prior_counts=counts, recorded=frozenset({2}))))
+    run = make_ended_run(plan(bench=Bench(3, 2, W, prior_counts=counts, recorded=frozenset({2}))))
     assert run.why_not is None
     again = run.replay(4)
     assert np.isnan(again.shift).tolist() == [False, False, True]
@@ -111,19 +113,19 @@ def test_recorded_models_are_as_they_were() -> None:
         ({"trials": Trials(4, 10**6)}, "more than"),
     ],
 )
-def test_what_cannot_be_replay_says_why(changed: dict[str, object], why: str) -> None:
-    run = replace(ended(plan()), plan=plan(**changed))
+def test_runs_that_cannot_be_replayed_give_the_reason(changed: dict[str, object], why: str) -> None:
+    run = replace(make_ended_run(plan()), plan=plan(**changed))
     assert run.why_not is not None and why in run.why_not
 
 
 def test_a_run_whose_settings_were_changed_is_not_replayed() -> None:
-    small = played(plan(trials=Trials(4, 8)), np.random.default_rng(0))
+    small = carry_out(plan(trials=Trials(4, 8)), np.random.default_rng(0))
     longer = plan(before=StageBefore(small, (0, 1, 2)))
-    run = EndedRun.from_controller(played(longer, np.random.default_rng(1)))
+    run = EndedRun.from_controller(carry_out(longer, np.random.default_rng(1)))
     assert run is not None and run.why_not == "its settings were changed after looks"
 
 
-def test_a_run_without_one_of_its_models_is_not_replay() -> None:
+def test_a_run_with_a_model_set_aside_is_not_replayed() -> None:
     controller = Controller(plan())
     controller.tell([SetAside(2, "its server is gone")])
     rng = np.random.default_rng(0)
@@ -143,8 +145,10 @@ def test_a_run_without_one_of_its_models_is_not_replay() -> None:
         (Reason.WALL_TIME, math.inf, lambda spent: spent),
     ],
 )
-def test_caps_are_played_as_trials(reason: Reason, affordable: float, cap: Callable[[int], int | None]) -> None:
-    run = replace(ended(plan()), reason=reason, affordable=affordable)
+def test_replays_turn_caps_into_caps_on_trials(
+    reason: Reason, affordable: float, cap: Callable[[int], int | None]
+) -> None:
+    run = replace(make_ended_run(plan()), reason=reason, affordable=affordable)
     run = replace(run, plan=plan(budget=Budget(usd=5.0)))
     again = run._replay_plan().budget
     assert again == Budget(trials=cap(int(run.counts.sum())))
@@ -153,7 +157,7 @@ def test_caps_are_played_as_trials(reason: Reason, affordable: float, cap: Calla
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_cap_on_trials_is_played_with_what_was_asked_ahead(seed: int) -> None:
-    """Rounds of parked models stay reserved: without them the replays would end before the run did."""
+    """Rounds of parked models stay reserved: otherwise the replays would end before the run did."""
     capped = plan(bench=Bench(4, 5, W), pace=Pace(lookahead=8, dedicated_servers=True), budget=Budget(trials=400))
     rng, controller = np.random.default_rng(seed), Controller(capped)
     while controller.finished is None:

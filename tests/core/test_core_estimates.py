@@ -64,7 +64,7 @@ def test_few_trials_and_no_variety_leave_uncertainty(prior: Prior, right: int) -
 
 @priors
 def test_a_model_is_estimated_from_its_own_counts_alone(prior: Prior) -> None:
-    """And not by whom it is estimated with: models in blocks are as models together."""
+    """The other models in a block make no difference."""
     counts = some_counts(9, 7)
     together = estimate(counts, BINARY, prior, np.array(80))
     for model in range(9):
@@ -77,7 +77,7 @@ def test_a_model_is_estimated_from_its_own_counts_alone(prior: Prior) -> None:
 @settings(max_examples=examples(30), deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_what_others_answer_leaves_no_trace_in_an_estimate(prior: Prior, seed: int) -> None:
-    """To the last bit, as long as they have as many trials: else their answers would reach a model's own weights."""
+    """To the last bit with equal trials, so that no other model's answers reach a model's own weights."""
     rng = np.random.default_rng(seed)
     right = rng.binomial(12, rng.random((4, 5)))
     other = right.copy()
@@ -108,7 +108,7 @@ def test_before_the_first_round_nothing_is_known() -> None:
 
 @priors
 def test_outcomes_known_beforehand_count_as_trials(prior: Prior) -> None:
-    """On both scales; and the horizon lies as many trials further."""
+    """On both scales, and the horizon is as many trials further away."""
     earlier, new = some_counts(2, 5, seed=3), some_counts(2, 5, seed=4)
     bench = Bench(2, 5, BINARY, prior_counts=earlier)
     estimates = update(Estimates.nothing(bench), np.arange(2), new, bench, prior, 80)
@@ -121,7 +121,7 @@ def test_outcomes_known_beforehand_count_as_trials(prior: Prior) -> None:
 
 
 def test_blocks_of_models_make_no_difference() -> None:
-    """Models enough for several blocks, against one at a time."""
+    """Enough models for several blocks, compared with one model at a time."""
     bench = Bench(40, 9_000, BINARY)
     counts = some_counts(40, 9_000)
     estimates = update(Estimates.nothing(bench), np.arange(40), counts, bench, "self", 80)

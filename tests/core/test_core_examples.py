@@ -1,4 +1,4 @@
-"""Examples in the docstrings of the core: whoever embeds it builds these, and each says how, and truly."""
+"""The classes that an embedder of the core builds have docstring examples that run."""
 
 import doctest
 import inspect
@@ -14,7 +14,7 @@ BUILT = (
 
 
 @pytest.mark.parametrize("built", BUILT, ids=lambda built: built.__name__)
-def test_what_is_built_to_embed_the_core_has_an_example_that_holds(built: type) -> None:
+def test_the_embedding_api_has_working_examples(built: type) -> None:
     docstring = inspect.getdoc(built) or ""
     test = doctest.DocTestParser().get_doctest(docstring, {}, built.__name__, None, 0)
     assert "Examples:" in docstring and test.examples

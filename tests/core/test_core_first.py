@@ -1,4 +1,4 @@
-"""Trials that are there before the first look: it takes all of them, once, and the promise is kept with that."""
+"""Trials stored before the first look: it uses all of them, once, and the error guarantee still holds."""
 
 import numpy as np
 import pytest
@@ -17,8 +17,8 @@ from adaptive_eval.core.policies import UnresolvedPairs
 BINARY = np.array([0.0, 1.0])
 
 
-def told_what_is_there(plan: Plan, answers: Answers) -> Controller:
-    """A controller that has what the plan says is there."""
+def with_stored_trials(plan: Plan, answers: Answers) -> Controller:
+    """A controller restored with the stored trials that the plan states."""
     assert plan.first is not None
     cells = [(m, q, t) for (m, q), n in np.ndenumerate(plan.first) for t in range(int(n))]
     controller = Controller(plan)
@@ -26,11 +26,11 @@ def told_what_is_there(plan: Plan, answers: Answers) -> Controller:
     return controller
 
 
-def test_the_first_look_takes_all_that_is_there() -> None:
+def test_the_first_look_uses_all_stored_trials() -> None:
     bench = Bench(2, 3, BINARY)
     first = np.array([[7, 5, 9], [4, 6, 5]])
     plan = Plan(bench, trials=Trials(4, 10), pace=Pace(lookahead=2), first=first)
-    controller = told_what_is_there(plan, Answers(plan, 1))
+    controller = with_stored_trials(plan, Answers(plan, 1))
     assert controller.looks[0].trials == (21, 15)
     assert controller.counts.sum(axis=2).tolist() == first.tolist()
 
@@ -38,7 +38,7 @@ def test_the_first_look_takes_all_that_is_there() -> None:
 def test_what_is_below_the_minimum_is_asked_first_and_nothing_runs_ahead_of_it() -> None:
     bench = Bench(3, 2, BINARY)
     plan = Plan(bench, trials=Trials(4, 10), pace=Pace(lookahead=3), first=np.array([[6, 2], [5, 5], [0, 0]]))
-    controller = told_what_is_there(plan, Answers(plan, 1))
+    controller = with_stored_trials(plan, Answers(plan, 1))
     assert controller.looks == []
     requested = controller.ask(100)
     assert [(ask.model, ask.question, ask.trial) for ask in requested] == [
@@ -47,18 +47,18 @@ def test_what_is_below_the_minimum_is_asked_first_and_nothing_runs_ahead_of_it()
     ]
 
 
-def test_caps_count_what_is_there_and_do_not_forbid_to_look_at_it() -> None:
+def test_caps_count_stored_trials_but_do_not_prevent_a_look() -> None:
     plan = Plan(
         Bench(2, 3, BINARY), trials=Trials(4, 80), budget=Budget(trials=10), first=np.full((2, 3), 9, dtype=np.int64)
     )
-    controller = told_what_is_there(plan, Answers(plan, 1, skill=lambda model, question: 0.5))
+    controller = with_stored_trials(plan, Answers(plan, 1, skill=lambda model, question: 0.5))
     assert len(controller.looks) == 1
     assert controller.finished is Reason.BUDGET
 
 
 def test_a_finished_design_ends_with_its_look() -> None:
     plan = Plan(Bench(3, 4, BINARY), trials=Trials(4, 8), first=np.full((3, 4), 8))
-    controller = told_what_is_there(plan, Answers(plan, 2))
+    controller = with_stored_trials(plan, Answers(plan, 2))
     assert plan.fixed
     assert len(controller.looks) == 1
     assert controller.finished in (Reason.SETTLED, Reason.OUT_OF_REACH)
@@ -80,7 +80,7 @@ def test_what_cannot_be_there_is_refused(first: NDArray[np.int64], message: str)
 
 @given(plan=plans(capped=False), seed=st.integers(0, 99))
 @settings(max_examples=examples(60), deadline=None)
-def test_any_plan_goes_on_from_what_is_there_and_again_from_a_restart(plan: Plan, seed: int) -> None:
+def test_any_plan_continues_from_stored_trials_and_after_a_restart(plan: Plan, seed: int) -> None:
     rng = np.random.default_rng(seed)
     shape = (plan.bench.models, plan.bench.questions)
     first = rng.integers(0, plan.trials.max + 1, shape)
@@ -114,8 +114,8 @@ def test_the_first_look_has_at_least_the_information_of_its_least_cell(
     assert information == pytest.approx(start)
 
 
-def decided(first: NDArray[np.int64], max_trials: int) -> Plan:
-    """What a configuration with the defaults means for 20 questions."""
+def default_plan(first: NDArray[np.int64], max_trials: int) -> Plan:
+    """The plan of a default configuration for 20 questions."""
     config = Decisions.model_validate({"trials": {"min": 4, "max": max_trials}})
     plan = plan_on(Bench(2, 20, BINARY), config, ["a", "b"], RunFacts(first))
     return Plan(**{name: getattr(plan, name) for name in plan.__slots__ if name != "policy"}, policy=UnresolvedPairs())
@@ -123,8 +123,8 @@ def decided(first: NDArray[np.int64], max_trials: int) -> Plan:
 
 @pytest.mark.parametrize("runs", sizes(40, 400))
 @pytest.mark.parametrize("stored", ["everything", "half", "ragged"])
-def test_ties_are_called_no_oftener_than_promised(stored: str, runs: int) -> None:
-    """2 (1 - confidence) = 10% at most; a finished design spends all of it on its one look."""
+def test_ties_are_called_no_more_often_than_promised(stored: str, runs: int) -> None:
+    """At most 2 (1 - confidence) = 10%, which a finished design spends on its one look."""
     max_trials = 24
     rng = np.random.default_rng(5)
     called = 0
@@ -134,7 +134,7 @@ def test_ties_are_called_no_oftener_than_promised(stored: str, runs: int) -> Non
         "ragged": lambda: rng.integers(4, max_trials // 2, (2, 20)),
     }[stored]
     for _ in range(runs):
-        plan = decided(first(), max_trials)
+        plan = default_plan(first(), max_trials)
         p = rng.beta(2.0, 2.0, 20)
         controller = Controller(plan)
         while controller.finished is None:
@@ -149,7 +149,7 @@ def test_ties_are_called_no_oftener_than_promised(stored: str, runs: int) -> Non
         assert called >= binom.ppf(0.001, runs, 0.07)
 
 
-def test_what_is_known_beforehand_counts_towards_what_is_needed() -> None:
+def test_prior_outcomes_count_towards_the_trials_needed() -> None:
     """4 trials with 4 of R0 stand where 8 trials without stand, against a horizon that is 4 nearer."""
     rng = np.random.default_rng(3)
     right = rng.binomial(1, np.array([0.7, 0.5])[:, None, None], (2, 12, 8))

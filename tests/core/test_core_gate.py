@@ -1,4 +1,4 @@
-"""A gate asks whether a model is less than delta worse than the baseline: what it calls wrongly, and at what cost."""
+"""A gate tests whether a model is less than delta worse than the baseline: its error rates and its cost."""
 
 import math
 
@@ -30,7 +30,7 @@ def questions(mean: float, seed: int = 4) -> NDArray[np.float64]:
     return mean + spread - spread.mean()
 
 
-def carried_out(plan: Plan, chances: NDArray[np.float64], seed: int) -> Controller:
+def carry_out(plan: Plan, chances: NDArray[np.float64], seed: int) -> Controller:
     """A whole run on chances (L, M)."""
     rng, controller = np.random.default_rng(seed), Controller(plan, keep_looks=False)
     while controller.finished is None:
@@ -52,7 +52,7 @@ def outcome(controller: Controller) -> str:
 def outcomes(plan: Plan, baseline: float, build: float, runs: int) -> dict[str, float]:
     """The share of runs with each outcome."""
     chances = np.stack([questions(baseline), questions(build)])
-    endings = [outcome(carried_out(plan, chances, seed)) for seed in range(runs)]
+    endings = [outcome(carry_out(plan, chances, seed)) for seed in range(runs)]
     return {name: endings.count(name) / runs for name in (PASS, FAIL, UNDECIDED)}
 
 
@@ -101,7 +101,7 @@ def test_passing_takes_fewer_trials_than_certifying_a_tie() -> None:
     )
     chances = np.stack([questions(0.86), questions(0.88)])
     plans = gate(trials=trials), tie
-    spent = [sum(carried_out(plan, chances, seed).trials.sum() for seed in range(12)) for plan in plans]
+    spent = [sum(carry_out(plan, chances, seed).trials.sum() for seed in range(12)) for plan in plans]
     assert spent[0] < 0.6 * spent[1]
 
 
@@ -119,7 +119,7 @@ def test_an_equal_build_hardly_ever_fails(runs: int) -> None:
 
 @pytest.mark.slow
 def test_an_equal_build_passes_by_the_default_rule() -> None:
-    """It does not rest while it is likelier to be settled than a gate asks for: nothing would take it up again."""
+    """A gate does not rest while it is likely to be settled: nothing would resume it."""
     plan = gate(rule=Optimal(start=0.05), trials=Trials(4, 80))
     assert outcomes(plan, 0.8, 0.8, 20)[PASS] >= 0.95
 
@@ -174,14 +174,14 @@ def test_several_builds_at_the_edge_keep_the_promise_together() -> None:
     chances = np.stack([questions(0.8), *[questions(0.75)] * 4])
     wrong = 0
     for seed in range(runs):
-        look = carried_out(plan, chances, seed).latest_look()
+        look = carry_out(plan, chances, seed).latest_look()
         assert look is not None
         wrong += any(pair.verdict is Verdict.RESOLVED for pair in look.comparisons)
     assert wrong / runs <= allowed(0.05, runs)
 
 
-def test_what_a_gate_says_is_of_the_difference_with_delta_given() -> None:
-    """Tiers, letters and the matrix know no margin."""
+def test_a_gate_reports_the_difference_with_its_margin() -> None:
+    """Tiers, letters and the matrix ignore the margin."""
     plan = gate(0.2, trials=Trials(10, 10))
     controller = Controller(plan)
     requested = controller.ask(1 << 20)

@@ -1,4 +1,4 @@
-"""Gates on all questions and on single benchmarks: one decision, what it promises, and an oracle by hand."""
+"""Gates on all questions and on single benchmarks: their error guarantee, and a check by an independent oracle."""
 
 from collections import Counter
 
@@ -43,7 +43,7 @@ def chances(*means: tuple[float, float]) -> NDArray[np.float64]:
     return np.array([np.array(mean)[BENCHMARK] + spread for mean in means])
 
 
-def carried_out(plan: Plan, true: NDArray[np.float64], seed: int, *, keep_looks: bool = False) -> Controller:
+def carry_out(plan: Plan, true: NDArray[np.float64], seed: int, *, keep_looks: bool = False) -> Controller:
     rng, controller = np.random.default_rng(seed), Controller(plan, keep_looks=keep_looks, followed=True)
     while controller.finished is None:
         for asked in controller.ask_rounds():
@@ -53,7 +53,7 @@ def carried_out(plan: Plan, true: NDArray[np.float64], seed: int, *, keep_looks:
 
 
 def shares(plan: Plan, true: NDArray[np.float64], runs: int) -> dict[str, float]:
-    counts = Counter(outcome(carried_out(plan, true, seed)) for seed in range(runs))
+    counts = Counter(outcome(carry_out(plan, true, seed)) for seed in range(runs))
     return {name: counts[name] / runs for name in ("PASS", "FAIL", "UNDECIDED")}
 
 
@@ -98,7 +98,7 @@ def test_the_edge_holds_at_every_schedule_of_looks(edge: str, changes: dict[str,
 
 @pytest.mark.parametrize("runs", sizes(10, 60))
 def test_an_equal_build_passes_and_one_that_is_bad_on_a_benchmark_fails(runs: int) -> None:
-    """On all questions the bad one is even better."""
+    """Over all questions the bad build is even better."""
     wide = (0.2, 0.15)
     plan = gate(deltas=wide, trials=Trials(4, 80))
     assert shares(plan, chances(PRODUCTION, PRODUCTION), runs)["PASS"] >= 0.7
@@ -109,7 +109,7 @@ def test_an_equal_build_passes_and_one_that_is_bad_on_a_benchmark_fails(runs: in
 
 
 class ByHand:
-    """The decision about one build, look by look: each gate from the counts of its own questions alone."""
+    """The decision on one build, look by look, with each gate from the counts of its own questions."""
 
     def __init__(self, plan: Plan) -> None:
         assert plan.bench.question_weights is not None and isinstance(plan.rule, Sequential)
@@ -161,7 +161,7 @@ def test_every_look_decides_as_by_hand(build: tuple[float, float], seed: int) ->
 def test_each_model_has_its_own_decision_and_figures() -> None:
     plan = gate(models=3, deltas=(0.2, 0.15), trials=Trials(4, 80))
     true = chances(PRODUCTION, (0.4, 0.89), PRODUCTION)
-    controller = carried_out(plan, true, 1, keep_looks=True)
+    controller = carry_out(plan, true, 1, keep_looks=True)
     result = controller.result()
     assert result is not None
     decisions = {(decision.model, decision.part): decision for decision in result.gates}
@@ -179,13 +179,13 @@ def test_each_model_has_its_own_decision_and_figures() -> None:
 
 @pytest.mark.slow
 def test_a_longer_horizon_takes_up_a_gate_that_was_open() -> None:
-    """What was called stands, and the promise is that of the rule for each part."""
+    """Calls stand, and each part keeps the error guarantee of the rule."""
     first = Trials(4, 10)
     true = chances(PRODUCTION, PRODUCTION)
-    short = carried_out(gate(rule=Sequential(start=0.4), trials=first), true, 3)
+    short = carry_out(gate(rule=Sequential(start=0.4), trials=first), true, 3)
     assert outcome(short) == "UNDECIDED"
     before = StageBefore(short, (0, 1))
-    longer = carried_out(gate(rule=Sequential(start=0.4), trials=Trials(4, 200), before=before), true, 3)
+    longer = carry_out(gate(rule=Sequential(start=0.4), trials=Trials(4, 200), before=before), true, 3)
     assert outcome(longer) == "PASS"
     assert longer.extensions[0].leaves_error
 
@@ -201,10 +201,10 @@ def test_a_recorded_baseline_is_known_from_the_start() -> None:
         objective=Gate(Margin(0, 0.2, (0.3, 0.25))),
         trials=Trials(4, 80),
     )  # fmt: skip
-    controller = carried_out(plan, chances((0.7, 0.7), (0.7, 0.7)), 2)
+    controller = carry_out(plan, chances((0.7, 0.7), (0.7, 0.7)), 2)
     assert outcome(controller) == "PASS"
     assert controller.trials[0] == 0
-    assert outcome(carried_out(plan, chances((0.7, 0.7), (0.2, 0.7)), 2)) == "FAIL"
+    assert outcome(carry_out(plan, chances((0.7, 0.7), (0.2, 0.7)), 2)) == "FAIL"
 
 
 @pytest.mark.parametrize(
@@ -217,12 +217,12 @@ def test_a_recorded_baseline_is_known_from_the_start() -> None:
         ({"objective": Gate(Margin(0, DELTA))}, "parts of a gate"),
     ],
 )
-def test_what_cannot_be_promised_is_refused(changes: dict[str, object], problem: str) -> None:
+def test_gates_without_an_error_guarantee_are_refused(changes: dict[str, object], problem: str) -> None:
     given: dict[str, object] = {"objective": Gate(Margin(0, DELTA, DELTAS))} | changes
     with pytest.raises(ValueError, match=problem):
         Plan(bench(), **given)  # type: ignore[arg-type]
 
 
-def test_a_rule_of_ones_own_with_p_values_will_do() -> None:
+def test_a_custom_rule_with_p_values_is_accepted() -> None:
     rule: Rule = Anytime(start=0.1)
     assert shares(gate(rule=rule, deltas=(0.2, 0.2)), chances(PRODUCTION, (0.4, 0.3)), 5)["FAIL"] == 1.0

@@ -1,4 +1,4 @@
-"""A horizon that is changed after looks: ties stay as rare as promised, calls stay, and a restart changes nothing."""
+"""A horizon changed after looks: false calls stay within the guarantee, calls stand, and restarts change nothing."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ UNGRADED = 0.02
 
 
 def raised(plan: Plan, horizons: Sequence[int], answers: Answers) -> list[Controller]:
-    """The run at each horizon; each next one begins where the one before had no more to ask."""
+    """The run at each horizon; each continues where the one before had nothing more to ask."""
     runs: list[Controller] = []
     for max_trials in horizons:
         longer = replace(plan, trials=Trials(4, max_trials))
@@ -52,9 +52,7 @@ def alike(model: int, question: int) -> float:
         for familywise in (False, True)
     ],
 )
-def test_what_was_decided_before_stays_and_the_looks_before_are_what_they_were(
-    seed: int, delta: float, familywise: bool
-) -> None:
+def test_a_longer_horizon_keeps_earlier_decisions_and_looks(seed: int, delta: float, familywise: bool) -> None:
     plan = small_plan(4, delta=delta, familywise=familywise)
     runs = raised(plan, HORIZONS, Answers(plan, seed))
     for before, longer in zip(runs[:-1], runs[1:], strict=True):
@@ -100,7 +98,7 @@ def test_a_horizon_changed_in_the_middle_or_lowered_is_taken_up_at_its_look() ->
 
 
 def test_a_spent_error_cannot_be_spent_again() -> None:
-    """A single look at a finished design has used everything: no later one calls, and nothing more is asked."""
+    """A single look at a finished design spends all error: no later look calls anything, and nothing more is asked."""
     plan = small_plan(2, rule=Sequential(start=1.0), futility=None)
     plan = replace(plan, trials=Trials(8, 8))
     answers = Answers(plan, 1, alike)
@@ -113,7 +111,7 @@ def test_a_spent_error_cannot_be_spent_again() -> None:
 
 
 def test_anytime_does_not_notice_a_horizon() -> None:
-    """Its boundary, at so much information, is that of the first horizon."""
+    """Its boundary at given information is still that of the first horizon."""
     plan = small_plan(2, rule=Anytime(start=0.5), futility=None)
     answers = Answers(plan, 2, alike)
     small, large = raised(plan, (8, 32), answers)
@@ -131,12 +129,12 @@ def test_a_rule_without_a_horizon_is_left_as_it_is() -> None:
 
 
 def ungraded_at_random(right: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Which answers have no grade: any, alike."""
+    """Which answers are ungraded: any answer, with equal chance."""
     return rng.random(right.shape) < UNGRADED
 
 
 def ungraded_in_favour(right: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The grader fails on wrong answers of the first model alone: as many as set nobody aside."""
+    """The grader fails only on wrong answers of the first model, too few to set a model aside."""
     share = UNGRADED / np.maximum((~right).mean(axis=-1, keepdims=True), UNGRADED)
     hidden = ~right & (rng.random(right.shape) < share)
     hidden[1] = False
@@ -202,7 +200,7 @@ def test_raising_the_horizon_keeps_the_promise_on_exact_ties(
 def test_a_horizon_that_is_lowered_with_rounds_in_flight_makes_no_winners_of_copies(
     max_trials: int, lookahead: int
 ) -> None:
-    """What is in flight still comes, beyond the new horizon or just before it, and is looked at."""
+    """Trials in flight still arrive, beyond the new horizon or just before it, and count in looks."""
     pace, runs, called = Pace(lookahead=lookahead), 30, 0
     plan = Plan(
         Bench(2, 10, BINARY),

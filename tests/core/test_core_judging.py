@@ -1,4 +1,4 @@
-"""Verdicts: which comes first, what latches, what is shared among many comparisons, and what is given up."""
+"""Verdicts: their precedence, what latches, the error shared among comparisons, and futility."""
 
 import math
 
@@ -28,7 +28,7 @@ def verdict(looker: Looker, counts: list[list[list[int]]], pair: tuple[int, int]
     return looker.look(counts, **how)[1][pair].verdict  # type: ignore[arg-type]
 
 
-def test_the_first_that_holds_of_resolved_tied_blocked_out_of_reach_open() -> None:
+def test_verdicts_take_precedence_in_order() -> None:
     def looker(delta: float = 0.0, futility: float | None = None) -> Looker:
         return Looker(rule=ZScore(2.5), judging=Judging(delta=delta, futility=futility), horizon=25)
 
@@ -72,7 +72,7 @@ def test_without_futility_a_pair_is_open_up_to_its_horizon(trials: int, expected
 
 
 def test_a_tie_is_the_interval_inside_the_zone() -> None:
-    """|d| + b s <= delta, to the last digit but few."""
+    """|d| + b s <= delta, within a few last digits."""
     gap = oracle.average(NEAR[0], [0.0, 1.0]) - oracle.average(NEAR[1], [0.0, 1.0])
     reach = 2.0 * math.hypot(*(oracle.sigma(tally, [0.0, 1.0]) for tally in NEAR))
     for delta, expected in ((gap + reach - 1e-9, Verdict.OPEN), (gap + reach + 1e-9, Verdict.TIED)):
@@ -83,7 +83,7 @@ def test_a_call_goes_before_a_tie_at_the_same_look() -> None:
     assert verdict(Looker(rule=ZScore(), judging=Judging(delta=2.0)), FAR) is Verdict.RESOLVED
 
 
-def test_a_lead_that_turns_is_flagged_and_parts_nobody() -> None:
+def test_a_reversed_lead_is_flagged_and_separates_no_models() -> None:
     looker = Looker(rule=ZScore())
     standing, _ = looker.look(FAR)
     assert tiers(standing) == (1, 2)
@@ -109,7 +109,7 @@ def test_against_a_fixed_value_a_turn_is_flagged_too() -> None:
 
 
 def test_tiers_chain_through_neighbours() -> None:
-    """No neighbours part, so that all share a tier though the ends differ; one gap parts everyone on its two sides."""
+    """Unseparated neighbours share a tier though the ends differ; one gap separates all models on its two sides."""
     chain = [binary([right] * 3, 20) for right in (13, 11, 9, 7)]
     standing, _ = Looker(rule=ZScore(1.2)).look(chain)
     assert tiers(standing) == (1, 1, 1, 1)
@@ -118,8 +118,8 @@ def test_tiers_chain_through_neighbours() -> None:
     assert tiers(standing) == (2, 1, 2, 1)
 
 
-def test_where_any_choice_will_do_a_tie_needs_no_winner() -> None:
-    """Two models that never fail, and neither is far behind the other: there is nothing left to find out."""
+def test_near_best_ties_two_perfect_models() -> None:
+    """Two models that never fail, neither far behind the other: nothing is left to find out."""
     perfect = [binary([40] * 30, 40)] * 2
     assert verdict(Looker(Best(), NearBest(0.1)), perfect) is Verdict.TIED
     assert verdict(Looker(Best(), NearBest(1e-6)), perfect) is Verdict.OPEN
@@ -127,7 +127,7 @@ def test_where_any_choice_will_do_a_tie_needs_no_winner() -> None:
 
 
 def test_the_smallest_certifiable_delta_certifies_at_the_horizon() -> None:
-    """With ten times the trials, models that are equal then are tied within it, and not within less."""
+    """At the horizon, with ten times the trials, equal models are tied within it, and not within less."""
     counts = [binary([5, 5, 5], 10)] * 2
     standing, _ = Looker(rule=ZScore(2.0), prior="uniform", horizon=100).look(counts)
     delta = float(standing.forecast.certifiable[0])
@@ -136,7 +136,7 @@ def test_the_smallest_certifiable_delta_certifies_at_the_horizon() -> None:
 
 
 def test_power_counts_ties_where_there_can_be_ties() -> None:
-    """Equal models: hardly called within the horizon, but surely within half of the scale of one another."""
+    """Equal models are hardly ever called within the horizon, but are certainly tied within half of the scale."""
     counts = [binary([20, 20, 20], 40)] * 2
     without = Looker(rule=ZScore(3.0)).look(counts)[1][0, 1].power
     with_ties = Looker(rule=ZScore(3.0), judging=Judging(delta=0.45, futility=None)).look(counts)

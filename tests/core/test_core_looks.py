@@ -1,4 +1,4 @@
-"""One look on constructed counts, against the same statistics by plain loops."""
+"""One look at constructed counts, compared with the same statistics in plain loops."""
 
 import math
 
@@ -71,7 +71,7 @@ def test_information_is_the_share_of_the_trials_when_they_are_equal() -> None:
 
 
 def test_a_smaller_budget_is_a_nearer_horizon() -> None:
-    """What could be had is information in proportion to trials, if all that is left went to the pair."""
+    """The attainable information is proportional to the trials if all remaining budget went to the pair."""
     counts = [binary([6, 5], 10), binary([5, 4], 10)]
     looker = Looker(rule=ZScore(2.0), horizon=40)
     _, pairs = looker.look(counts, affordable=30.0)
@@ -148,7 +148,7 @@ def test_equal_scores_stand_in_the_order_of_the_models() -> None:
 
 @pytest.mark.parametrize("right", [0, 6])
 @pytest.mark.parametrize("prior", ["uniform", "self"])
-def test_all_alike_and_all_right_or_wrong_is_no_certainty(right: int, prior: str) -> None:
+def test_identical_or_uniform_outcomes_give_no_certainty(right: int, prior: str) -> None:
     looker = Looker(prior=prior)  # type: ignore[arg-type]
     standing, pairs = looker.look([binary([right] * 5, 6)] * 2 + [binary([6 - right] * 5, 6)])
     sigma = standing.estimates.sigma()
@@ -173,8 +173,8 @@ def test_a_model_without_a_trial_stands_last_and_open() -> None:
     assert math.isnan(standing.estimates.score[0])
 
 
-def test_more_for_some_questions_counts_as_information_there() -> None:
-    """Ten more trials where nothing is left to learn give less than ten more where everything is."""
+def test_extra_trials_add_more_information_on_uncertain_questions() -> None:
+    """Ten more trials on a certain question inform less than ten more on an uncertain one."""
     sure, unsure = [0, 10], [5, 5]
     base = Looker().look([[sure, unsure]] * 2)[1][0, 1].information
     at_sure = Looker().look([[[0, 20], unsure]] * 2)[1][0, 1].information

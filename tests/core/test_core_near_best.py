@@ -1,4 +1,4 @@
-"""`near_best`: how often a pick is behind the best by its margin or more, and what may not make a pick."""
+"""`near_best`: how often a pick trails the best by the margin or more, and when no pick may be made."""
 
 from dataclasses import replace
 
@@ -89,8 +89,8 @@ def test_a_confidence_shared_among_rivals_holds_for_the_pick(
     assert wrong_share <= ALLOWED
 
 
-def test_equal_models_are_picked_from_and_not_shown_to_differ() -> None:
-    """Of equal models any is a good pick, so that the run ends before its horizon, with all in one tier."""
+def test_one_of_equal_models_is_picked_without_separating_tiers() -> None:
+    """Any of equal models is a good pick, so that the run ends before its horizon with one tier."""
     models = 3
     tapes = [Tape.from_chances(chances([0.5] * models), W, np.random.default_rng(seed)) for seed in range(20)]
     ends = RunStack(plan(models, max_trials=400), SummedTapes(tapes, 2), len(tapes)).ends()
@@ -98,7 +98,7 @@ def test_equal_models_are_picked_from_and_not_shown_to_differ() -> None:
     assert np.mean([end.counts.sum() for end in ends]) < 0.5 * models * QUESTIONS * 400
 
 
-def ended(asked: Plan, scores: list[float], seed: int, cut: float = 0.0, ungraded: float = 0.0) -> Controller:
+def finished_run(asked: Plan, scores: list[float], seed: int, cut: float = 0.0, ungraded: float = 0.0) -> Controller:
     """A run to its end. Of the second model, shares of the answers are cut off and wrong, or right and
     without a grade."""
     rng, controller = np.random.default_rng(seed), Controller(asked)
@@ -127,13 +127,13 @@ def verdict(run: Controller) -> Verdict:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_cut_answers_make_no_pick_that_the_whole_answers_could_reverse(seed: int) -> None:
-    """The second model is the better one, and behind only because a fifth of its answers were cut off."""
+    """The second model is better, and trails only because a fifth of its answers were cut off."""
     scores, unsure = [0.56, 0.64], {"may_be_right": int(AnswerKind.TRUNCATED), "stops_on_alarm": False}
-    cut = ended(plan(2, **unsure), scores, seed, cut=0.2)
+    cut = finished_run(plan(2, **unsure), scores, seed, cut=0.2)
     result = cut.result()
     assert result is not None and result.models[0].model == 0, "by the grades the first is ahead"
     assert verdict(cut) is Verdict.BLOCKED
-    complete = ended(plan(2, **unsure), scores, seed)
+    complete = finished_run(plan(2, **unsure), scores, seed)
     complete_result = complete.result()
     assert (
         complete_result is not None and complete_result.models[0].model == 1 and verdict(complete) is Verdict.RESOLVED
@@ -143,7 +143,7 @@ def test_cut_answers_make_no_pick_that_the_whole_answers_could_reverse(seed: int
 @pytest.mark.parametrize("seed", range(4))
 def test_a_pick_holds_if_all_ungraded_answers_were_right(seed: int) -> None:
     """The grader fails on right answers of the second model only, which is as good as the first."""
-    run = ended(plan(2, stops_on_alarm=False), [0.52, 0.52], seed, ungraded=0.08)
+    run = finished_run(plan(2, stops_on_alarm=False), [0.52, 0.52], seed, ungraded=0.08)
     assert run.ungraded.sum() > 0
     result, graded, missing = run.result(), run.trials[1] / QUESTIONS, run.ungraded[1] / QUESTIONS
     assert result is not None
@@ -155,7 +155,7 @@ def test_a_pick_holds_if_all_ungraded_answers_were_right(seed: int) -> None:
 
 def test_an_alarm_decides_nothing() -> None:
     """All answers of the second model are cut off: the run ends, and picks nothing."""
-    run = ended(plan(2, may_be_right=int(AnswerKind.TRUNCATED)), [0.6, 0.5], 0, cut=1.0)
+    run = finished_run(plan(2, may_be_right=int(AnswerKind.TRUNCATED)), [0.6, 0.5], 0, cut=1.0)
     assert verdict(run) is not Verdict.RESOLVED
 
 
@@ -164,8 +164,8 @@ def corrections(shift: list[float], sigma: float) -> ScoreCorrection:
 
 
 def test_labels_that_say_little_leave_no_pick() -> None:
-    """A call's own boundary was low since its standard error was small: it is none for scores known less well."""
-    run = ended(plan(2), [0.6, 0.5], 0)
+    """A call had a low boundary because its standard error was small; it does not hold for less precise scores."""
+    run = finished_run(plan(2), [0.6, 0.5], 0)
     assert verdict(run) is Verdict.RESOLVED
     plain = run.result()
     assert plain is not None
@@ -176,8 +176,8 @@ def test_labels_that_say_little_leave_no_pick() -> None:
         assert result.comparisons[0].verdict.verdict is Verdict.UNDECIDED_BY_LABELS
 
 
-def test_labels_of_both_turn_a_pick_round_only_by_as_much_as_they_say() -> None:
-    run = ended(plan(2), [0.6, 0.5], 0)
+def test_labels_reverse_a_pick_only_as_far_as_they_support_it() -> None:
+    run = finished_run(plan(2), [0.6, 0.5], 0)
     result = run.result(corrections([-0.6, 0.0], 0.01))
     assert result is not None and result.models[0].model == 1
     assert result.comparisons[0].verdict.verdict is Verdict.RESOLVED
@@ -185,11 +185,11 @@ def test_labels_of_both_turn_a_pick_round_only_by_as_much_as_they_say() -> None:
 
 @pytest.mark.slow
 def test_labelled_picks_keep_the_promise() -> None:
-    """The grader flatters the first model by so much that the second is better by the margin; labels find out how much
+    """The grader favours the first model so much that the second is better by the margin; labels measure how much
     with an error. A pick of the first is wrong, and 5% are allowed."""
     bias, sigma, runs, wrong = 0.08, 0.02, 120, 0
     for seed in range(runs):
-        run = ended(plan(2, max_trials=16), [0.50 + bias - MARGIN, 0.50], seed)
+        run = finished_run(plan(2, max_trials=16), [0.50 + bias - MARGIN, 0.50], seed)
         measured = -bias + sigma * np.random.default_rng(10_000 + seed).standard_normal()
         result = run.result(ScoreCorrection(np.array([[measured], [0.0]]), np.array([[sigma**2], [0.0]])))
         assert result is not None
@@ -218,8 +218,8 @@ def test_a_raised_horizon_keeps_the_promise() -> None:
 
 
 def test_a_pick_is_no_proof_that_models_differ() -> None:
-    """Two models a point apart: the pick is settled, and they share a tier; far apart they do not."""
-    close, far = (ended(plan(2, max_trials=200), scores, 1) for scores in ([0.505, 0.5], [0.75, 0.35]))
+    """Two models a point apart: the pick is settled and they share a tier; models far apart do not."""
+    close, far = (finished_run(plan(2, max_trials=200), scores, 1) for scores in ([0.505, 0.5], [0.75, 0.35]))
     for run, expected in ((close, (1, 1)), (far, (1, 2))):
         assert run.last_look is not None and verdict(run) is Verdict.RESOLVED
         assert tiers(run.last_look) == expected
@@ -227,5 +227,5 @@ def test_a_pick_is_no_proof_that_models_differ() -> None:
 
 @pytest.mark.parametrize(("lead", "wrong"), [(0.01, 0), (-0.02, 0), (-0.05, 1)])
 def test_a_replay_counts_a_pick_as_wrong_only_if_it_is_behind_by_the_margin(lead: float, wrong: int) -> None:
-    run = ended(plan(2), [0.6, 0.5], 0)
+    run = finished_run(plan(2), [0.6, 0.5], 0)
     assert judge_replay(0, run, np.array([0.5 + lead, 0.5])).wrong == wrong

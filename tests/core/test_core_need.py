@@ -1,4 +1,4 @@
-"""Rounds as large as the need: large while far from a decision, small near one, and each model in its own."""
+"""Rounds sized by need: large far from a decision, small near one, and separate for each model."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_a_pair_near_its_boundary_needs_less_than_one_far_from_it() -> None:
 
 
 def test_the_soonest_is_where_todays_difference_would_reach_the_boundary() -> None:
-    """A constant boundary b is reached with (b/z)^2 times the trials, here found in twelve steps to the horizon."""
+    """A constant boundary b is reached with (b/z)^2 times the trials, here searched in twelve steps to the horizon."""
     soonest = times_to_decision(evidence(1.2, 0.1), ZScore(2.4), Judging(futility=None))[0]
     assert 4.0 <= soonest <= 4.0 * 10.0 ** (1.0 / 12.0)
 
@@ -69,7 +69,7 @@ def plan(pace: Pace, models: int = 2, **choices: object) -> Plan:
 
 
 def sizes(controller: Controller, answers: Answers) -> list[dict[int, int]]:
-    """Trials of each model in the rounds of a run, in the order in which they were asked for."""
+    """Trials by model in each round of a run, in the order asked."""
     rounds: dict[int, dict[int, int]] = {}
     while controller.finished is None:
         requested = controller.ask(1 << 20)
@@ -91,8 +91,8 @@ def test_rounds_are_whole_sets_of_questions_and_few() -> None:
     assert len(rounds) < len(one_each.looks) / 3
 
 
-def test_what_the_pace_begins_with_gives_way_to_caps() -> None:
-    """A cap that pays for the least first round, but not for that of the pace."""
+def test_the_first_round_of_a_pace_shrinks_to_fit_caps() -> None:
+    """A cap that pays for the smallest first round, but not for that of the pace."""
     chosen = plan(Pace(share=0.8, opening=16), budget=Budget(trials=2 * QUESTIONS * 6))
     controller = Controller(chosen)
     assert len(controller.ask(1 << 20)) == 2 * QUESTIONS * 4
@@ -109,43 +109,43 @@ def test_rounds_that_do_not_fit_a_cap_become_small_before_anyone_goes_without() 
     assert controller.trials.sum() == cap
 
 
-def told(trials: list[Ask], seconds: float) -> list[Outcome]:
+def outcomes_of(trials: list[Ask], seconds: float) -> list[Outcome]:
     return [Outcome(*ask[:3], ask.trial % 2, seconds=seconds) for ask in trials]
 
 
 @pytest.mark.parametrize("held", [False, True])
 def test_a_fast_model_goes_on_while_a_slow_one_is_at_its_first_round(held: bool) -> None:
-    """Where servers are held; how much it is asked depends on what the slow one takes in the end, not on the way."""
+    """With dedicated servers, the fast model's trials depend only on what the slow one takes in the end."""
     chosen = plan(Pace(lookahead=1, dedicated_servers=True) if held else Pace(lookahead=1, share=0.5))
     controller = Controller(chosen)
     fast, slow = (controller.ask(1 << 20, model) for model in (0, 1))
-    controller.tell(told(fast, 2.0))
+    controller.tell(outcomes_of(fast, 2.0))
     assert controller.ask(1 << 20) == []
     more = []
     for ask in slow[: 4 * QUESTIONS - 1]:
-        controller.tell(told([ask], 16.0))
+        controller.tell(outcomes_of([ask], 16.0))
         more += controller.ask(1 << 20)
     assert not controller.looks
     assert {ask.model for ask in more} == ({0} if held else set())
     at_once = Controller(chosen)
-    at_once.tell(told(at_once.ask(1 << 20, 0), 2.0))
+    at_once.tell(outcomes_of(at_once.ask(1 << 20, 0), 2.0))
     asked = at_once.ask(1 << 20, 1)
     first = [ask for ask in asked if ask.round == 0]
-    at_once.tell(told(first[:-1], 16.0))
+    at_once.tell(outcomes_of(first[:-1], 16.0))
     assert [ask[:3] for ask in at_once.ask(1 << 20, 0)] == [ask[:3] for ask in more]
 
 
 def test_no_model_waits_for_the_rounds_of_a_slow_stranger() -> None:
-    """Models 0 and 1 take a second, 2 and 3 take 32; between two rounds of the slow ones come many of the fast."""
+    """Models 0 and 1 take a second, 2 and 3 take 32: many fast rounds come between two slow ones."""
     nobody = {"rule": ZScore(99.0), "judging": Judging(futility=None)}
     controller = Controller(plan(Pace(lookahead=1, dedicated_servers=True), models=4, **nobody))
     requested = controller.ask(1 << 20)
     fast = [ask for ask in requested if ask.model < 2]
-    controller.tell(told([ask for ask in requested if ask.model >= 2 and ask.round == 0], 32.0))
-    controller.tell(told(fast, 1.0))
+    controller.tell(outcomes_of([ask for ask in requested if ask.model >= 2 and ask.round == 0], 32.0))
+    controller.tell(outcomes_of(fast, 1.0))
     looks = len(controller.looks)
     for _ in range(6):  # nothing more comes of the slow ones
-        controller.tell(told([ask for ask in controller.ask(1 << 20) if ask.model < 2], 1.0))
+        controller.tell(outcomes_of([ask for ask in controller.ask(1 << 20) if ask.model < 2], 1.0))
     assert len(controller.looks) >= looks + 5
     late = controller.looks[-1].trials
     assert min(late[:2]) > max(late[2:])
@@ -177,7 +177,7 @@ PACES = (
     ],
 )
 def test_exact_ties_are_called_no_more_often_than_promised(pace: Pace, profile: str) -> None:
-    """Twice 1 - confidence for the default rule, at looks whose moments depend on what was seen."""
+    """At most 2 (1 - confidence) for the default rule, at looks whose times depend on the data."""
     runs, questions = 80, 30
     p = np.full(questions, 0.5) if profile == "alike" else np.random.default_rng(8).beta(0.6, 0.4, questions)
     rule, called = Sequential(start=max(4, pace.opening) / 80), 0

@@ -1,4 +1,4 @@
-"""The rule `optimal` in looks and runs: what it gives up stays so, and its promise holds through all that happens."""
+"""The rule `optimal` in looks and runs: pairs given up stay given up, and the error guarantee always holds."""
 
 from dataclasses import replace
 from typing import Any
@@ -88,7 +88,7 @@ def test_runs_of_every_objective_and_pace_end_and_part_the_far_ones(objective: O
 
 
 @pytest.mark.parametrize("shared", [{"judging": Judging(familywise=True)}, {"coupled": True}], ids=str)
-def test_where_pairs_share_an_error_or_seeds_its_test_that_gives_nothing_up_decides(shared: dict[str, Any]) -> None:
+def test_the_variant_without_futility_decides_for_shared_errors_or_seeds(shared: dict[str, Any]) -> None:
     plan = Plan(Bench(3, QUESTIONS, np.array([0.0, 1.0])), rule=RULE, **shared)
     rule = plan.deciding_rule
     assert is_correctable(rule) and not is_giving_up(rule) and rule.confidence == RULE.confidence
@@ -109,7 +109,7 @@ def test_where_pairs_share_an_error_or_seeds_its_test_that_gives_nothing_up_deci
         {"spacing": Spacing(finest=1.0)},
     ],
 )
-def test_odd_settings_are_refused_when_it_is_made(wrong: dict[str, Any]) -> None:
+def test_invalid_settings_are_refused_at_construction(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="but got"):
         Optimal(**wrong)
 
@@ -126,7 +126,7 @@ def paths(pairs: int, times: NDArray[np.float64], start: NDArray[np.float64], at
 
 
 @pytest.mark.parametrize(("confidence", "more"), [(0.99, 0.1824), (0.95, 0.152), (0.8, 0.038), (0.75, 0.0), (0.6, 0.0)])
-def test_the_less_error_is_allowed_the_more_of_it_resting_leaves(confidence: float, more: float) -> None:
+def test_resting_leaves_more_error_unspent_at_smaller_levels(confidence: float, more: float) -> None:
     assert np.isclose(Optimal(confidence, rests=True).unspent, more) and Optimal(confidence).unspent == 0.0
     assert np.isclose(Optimal(confidence, worth=6.0, rests=True).unspent, more / 2), "half as many rest"
     assert np.isclose(Optimal(confidence, 0.525, rests=True).unspent, more / 2), "there is half as much time for it"
@@ -138,8 +138,8 @@ def test_a_single_look_spends_the_error_that_is_allowed_and_no_more() -> None:
 
 
 @pytest.mark.slow
-def test_what_resting_leaves_unspent_lowers_the_boundary_by_as_much_and_no_longer_horizon_gets_it() -> None:
-    """The oracle is the rule itself, at the confidence that spends as much without rests."""
+def test_error_saved_by_resting_lowers_the_boundary_and_is_not_reused_by_a_longer_horizon() -> None:
+    """The reference is the rule itself without rests, at the confidence that spends as much."""
     for confidence, more in ((0.95, 0.152), (0.75, 0.0)):
         resting = replace(RULE, confidence=confidence, rests=True)
         plain = replace(RULE, confidence=1.0 - (1.0 - confidence) * (1.0 + more))
@@ -155,7 +155,7 @@ def test_what_resting_leaves_unspent_lowers_the_boundary_by_as_much_and_no_longe
 
 @pytest.mark.release
 def test_a_larger_horizon_takes_up_what_was_given_up_and_calls_no_more_ties_than_promised() -> None:
-    """Extended after half of the way, and again; pairs that were given up have what was kept for this, and no more."""
+    """Extended halfway, and again; pairs that were given up have only the reserved error."""
     pairs = 800
     looks = paths(pairs, np.linspace(0.05, 0.5, 37), np.zeros(pairs), 0.0, 1)
     called, given_up = np.zeros(pairs, bool), np.zeros(pairs, bool)
@@ -179,28 +179,28 @@ def test_a_larger_horizon_takes_up_what_was_given_up_and_calls_no_more_ties_than
     assert 0.03 <= called.mean() <= binom.ppf(0.999, pairs, 0.1) / pairs
 
 
-def test_a_run_that_is_extended_goes_on_with_what_is_left() -> None:
+def test_an_extended_run_continues_with_the_remaining_error() -> None:
     bench, rng = Bench(2, QUESTIONS, np.array([0.0, 1.0])), np.random.default_rng(4)
     plan = Plan(bench, rule=Optimal(start=1 / 3, spacing=Spacing(2.0)), trials=Trials(4, 12))
 
-    def played(controller: Controller, looks: int) -> Controller:
+    def carry_out(controller: Controller, looks: int) -> Controller:
         while controller.finished is None and len(controller.looks) < looks:
             requested = controller.ask(1 << 20)
             controller.tell(Outcome(*ask[:3], int(rng.random() < (0.7, 0.5)[ask.model])) for ask in requested)
         return controller
 
-    before = StageBefore(played(Controller(plan, followed=True), 1), (0, 1))
-    controller = played(Controller(replace(plan, trials=Trials(4, 60), before=before)), 1000)
+    before = StageBefore(carry_out(Controller(plan, followed=True), 1), (0, 1))
+    controller = carry_out(Controller(replace(plan, trials=Trials(4, 60), before=before)), 1000)
     assert len(controller.extensions) == 1 and controller.extensions[0].leaves_error
     assert 0.0 < controller.extensions[0].error_left[0] < 1.0 and np.isfinite(controller.extensions[0].boundary[0])
 
 
 def test_a_pair_that_was_given_up_is_called_after_the_horizon_was_raised() -> None:
-    """Nothing to see in four rounds, and far apart from then on."""
+    """No difference in the first rounds, and a large one from then on."""
     bench, rule = Bench(2, QUESTIONS, np.array([0.0, 1.0])), Optimal(start=0.5, spacing=Spacing(2.0))
     small = Plan(bench, rule=rule, trials=Trials(4, 8))
 
-    def played(plan: Plan) -> Controller:
+    def carry_out(plan: Plan) -> Controller:
         controller = Controller(plan, followed=True)
         while controller.finished is None:
             requested = controller.ask(1 << 20)
@@ -209,10 +209,10 @@ def test_a_pair_that_was_given_up_is_called_after_the_horizon_was_raised() -> No
             )
         return controller
 
-    before = played(small)
+    before = carry_out(small)
     assert before.last_look is not None and before.last_look.memory.given_up[0]
     assert before.looks[-1].comparisons[0].verdict is Verdict.OUT_OF_REACH
-    after = played(replace(small, trials=Trials(4, 80), before=StageBefore(before, (0, 1))))
+    after = carry_out(replace(small, trials=Trials(4, 80), before=StageBefore(before, (0, 1))))
     assert after.extensions[0].error_left[0] == pytest.approx(rule.reserve)
     assert after.looks[-1].comparisons[0].verdict is Verdict.RESOLVED and after.trials.sum() > before.trials.sum()
 

@@ -1,4 +1,4 @@
-"""Whatever comes when, in whatever batches and after whatever restarts: the looks are the same to the last bit."""
+"""Looks are the same to the last bit in any order of arrival, any batches, and after any restarts."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def test_order_batches_slots_and_restarts_change_no_look(plan: Plan, seed: int, 
 
 @settings(max_examples=examples(25), deadline=None)
 @given(plans(), seeds)
-def test_a_finished_run_is_restored_without_a_question(plan: Plan, seed: int) -> None:
+def test_restoring_a_finished_run_asks_for_nothing(plan: Plan, seed: int) -> None:
     answers = Answers(plan, seed)
     shell = Shell(plan, answers, np.random.default_rng(seed))
     first = shell.run()
@@ -44,8 +44,8 @@ def test_a_finished_run_is_restored_without_a_question(plan: Plan, seed: int) ->
 @pytest.mark.slow
 @settings(max_examples=examples(35), deadline=None)
 @given(plans(), plans(capped=False), seeds)
-def test_other_plans_take_up_what_is_known(plan: Plan, other: Plan, seed: int) -> None:
-    """A run resumed under other rules, budgets or paces goes as if it had been run so, and asks for nothing twice."""
+def test_other_plans_reuse_stored_outcomes(plan: Plan, other: Plan, seed: int) -> None:
+    """A run resumed with other rules, budgets or paces continues as if run so from the start, asking nothing twice."""
     parts = (other.rule, other.policy, Judging(), other.prior, other.trials, other.pace)
     other = Plan(plan.bench, plan.objective, *parts)
     answers = Answers(plan, seed)
@@ -63,7 +63,7 @@ def test_other_plans_take_up_what_is_known(plan: Plan, other: Plan, seed: int) -
 
 
 def endless(pace: Pace, budget: Budget) -> Plan:
-    """Two models that nothing tells apart, and nobody gives up."""
+    """Two models that are never called and never given up."""
     bench = Bench(2, 3, np.array([0.0, 1.0]))
     parts = (Ranking(), ZScore(99.0), UnresolvedPairs(), Judging(futility=None), "uniform", Trials(1, 20))
     return Plan(bench, *parts, pace, budget)
@@ -82,7 +82,7 @@ def test_a_larger_budget_goes_on_where_a_smaller_one_ended() -> None:
     assert {ask.trial for ask in resumed.ask(100)} == {6}
 
 
-def test_a_smaller_budget_ends_within_what_is_known() -> None:
+def test_a_smaller_budget_ends_within_the_stored_outcomes() -> None:
     small, large = endless(Pace(), Budget(trials=40)), endless(Pace(), Budget(trials=50))
     answers = Answers(small, 7)
     shell = Shell(large, answers, np.random.default_rng(0))

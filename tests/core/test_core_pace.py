@@ -79,7 +79,7 @@ def test_one_model_on_one_question() -> None:
 
 
 def test_many_questions() -> None:
-    """Twenty thousand questions, a few trials each: a round is asked in chunks and told in any."""
+    """Twenty thousand questions, a few trials each: a round is asked and told in chunks."""
     bench = Bench(2, 20_000, np.array([0.0, 1.0]))
     chosen = Plan(bench, trials=Trials(1, 2), rule=ZScore())
     controller = Controller(chosen)

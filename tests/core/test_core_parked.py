@@ -1,4 +1,4 @@
-"""Where servers are held, rounds of models in no open comparison are parked: nobody waits for them, nothing is lost."""
+"""With dedicated servers, models without open comparisons are parked: nothing waits for them or gets lost."""
 
 import math
 from heapq import heappop, heappush
@@ -26,8 +26,8 @@ def answer(ask: Ask, seconds: float = 1.0) -> Outcome:
     return Outcome(*ask[:3], int(DRAWN[ask[:3]] < SKILLS[ask.model]), seconds=seconds)
 
 
-def played(run: Controller, slots: int, *, wrong_take: float = 1.0, seed: int = 0) -> list[Look]:
-    """Every model has so many slots; answers come as they are done, and wrong ones take longer."""
+def carry_out(run: Controller, slots: int, *, wrong_take: float = 1.0, seed: int = 0) -> list[Look]:
+    """Each model has this many slots; answers arrive when done, and wrong ones take longer."""
     rng, flying = np.random.default_rng(seed), list[tuple[float, Ask]]()
     now, looks = 0.0, list[Look]()
     while run.finished is None:
@@ -45,13 +45,13 @@ def played(run: Controller, slots: int, *, wrong_take: float = 1.0, seed: int = 
 
 @pytest.mark.parametrize(("slots", "wrong_take"), [(1, 1.0), (40, 1.0), (3, 10.0), (40, 10.0)])
 def test_looks_depend_neither_on_slots_nor_on_how_long_wrong_answers_take(slots: int, wrong_take: float) -> None:
-    reference = played(controller(), 7)
+    reference = carry_out(controller(), 7)
     run = controller()
-    assert played(run, slots, wrong_take=wrong_take, seed=slots) == reference
+    assert carry_out(run, slots, wrong_take=wrong_take, seed=slots) == reference
     assert run.arrived.sum() == run.counts.sum() + run.parked.sum()
 
 
-def test_a_model_in_no_open_comparison_is_paused_and_what_still_comes_is_kept() -> None:
+def test_a_model_in_no_open_comparison_is_paused_and_its_late_answers_are_kept() -> None:
     run = controller()
     looks: list[Look] = []
     waiting = run.ask(10**6)
@@ -68,12 +68,12 @@ def test_a_model_in_no_open_comparison_is_paused_and_what_still_comes_is_kept() 
 
 
 def test_under_a_cap_on_trials_models_are_parked_as_without_one_and_the_cap_holds() -> None:
-    """What is parked stays reserved: how much of it was sent has no say."""
+    """Parked trials stay reserved: how many of them were sent makes no difference."""
     free, enough = controller(), controller(budget=Budget(trials=len(SKILLS) * QUESTIONS * 60))
-    assert played(enough, 40) == played(free, 40) and enough.parked.sum() == free.parked.sum() > 0
+    assert carry_out(enough, 40) == carry_out(free, 40) and enough.parked.sum() == free.parked.sum() > 0
     few = 2 * int(free.counts.sum())
     ended = [controller(budget=Budget(trials=few)) for _ in range(2)]
-    looks = [played(run, slots, seed=slots) for run, slots in zip(ended, (2, 40), strict=True)]
+    looks = [carry_out(run, slots, seed=slots) for run, slots in zip(ended, (2, 40), strict=True)]
     assert looks[0] == looks[1] and ended[0].finished is ended[1].finished
     assert ended[1].parked.sum() > ended[0].parked.sum() > 0 and all(run.arrived.sum() <= few for run in ended)
 
@@ -98,22 +98,22 @@ def test_a_cap_on_trials_is_left_to_the_comparisons_that_looks_leave_open() -> N
 
 
 @pytest.mark.parametrize(("ahead", "payable"), [(12, math.inf), (12, 48 * 30), (5, 20 * 30), (0, 3 * 30), (0, 0)])
-def test_a_quarter_of_what_caps_pay_for_is_asked_ahead(ahead: int, payable: float) -> None:
+def test_at_most_a_quarter_of_a_capped_budget_is_asked_ahead(ahead: int, payable: float) -> None:
     assert Pace(lookahead=12, dedicated_servers=True).rounds_ahead(payable, 30) == ahead
     assert Pace(lookahead=12).rounds_ahead(payable, 30) == 12, "a lookahead that was chosen"
 
 
-def test_under_a_cap_on_what_answers_use_nothing_is_parked() -> None:
-    """It would reserve what may have been sent at its worst: what is paid for are the trials that looks have seen."""
+def test_nothing_is_parked_under_a_cap_on_tokens() -> None:
+    """Parking would reserve sent trials at their worst cost, but looks pay only for the trials they use."""
     run = controller(budget=Budget(tokens=10**9))
-    played(run, 40)
+    carry_out(run, 40)
     assert not run.parked.any() and run.arrived.sum() == run.counts.sum()
 
 
 @pytest.mark.parametrize("wrong_take", [1.0, 10.0])
 def test_the_overrun_of_models_that_were_waited_for_enters_scores_and_calls_stand(wrong_take: float) -> None:
     run = controller()
-    played(run, 40, wrong_take=wrong_take)
+    carry_out(run, 40, wrong_take=wrong_take)
     before, late = run.result(), run.parked.copy()
     assert before is not None and late.sum() > 0
     (waited, *_) = np.flatnonzero(late.sum(axis=(1, 2))).tolist()
@@ -140,7 +140,7 @@ def test_the_overrun_of_models_that_were_waited_for_enters_scores_and_calls_stan
     assert not any(pair.verdict.verdict is Verdict.OPEN for pair in after.comparisons), "nothing more is asked"
 
 
-def test_nothing_enters_before_the_end() -> None:
+def test_overrun_counts_only_after_the_end() -> None:
     run = controller()
     run.tell(map(answer, run.ask(10**6)))
     run.count_overrun(range(len(SKILLS)))
@@ -148,7 +148,7 @@ def test_nothing_enters_before_the_end() -> None:
 
 
 @pytest.mark.slow
-def test_the_overrun_is_not_off_where_wrong_answers_take_ten_times_as_long() -> None:
+def test_the_overrun_is_unbiased_when_wrong_answers_take_ten_times_as_long() -> None:
     """What was sent until a look ended it, and is waited for, is no choice of short answers; what had come by then is:
     a model whose last requests were cut off has no overrun."""
     model, slots = 2, 12
@@ -175,6 +175,6 @@ def test_the_overrun_is_not_off_where_wrong_answers_take_ten_times_as_long() -> 
 
 
 def _off(counts: list[np.ndarray], share: float) -> float:
-    """By how many standard errors more than this share of all trials are right."""
+    """How many standard errors the share of right trials is above this share."""
     surplus = np.array([right - share * (wrong + right) for wrong, right in counts])
     return float(surplus.mean() / (surplus.std() / math.sqrt(len(surplus))))

@@ -1,4 +1,4 @@
-"""Who gets trials, and how a model's trials are spread over its questions."""
+"""How trials are allocated to models, and spread over the questions of a model."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -33,7 +33,7 @@ def spreads(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int]:
 
 @settings(max_examples=examples(200), deadline=None)
 @given(spreads())
-def test_a_spread_sums_to_its_size_and_takes_nothing_back(case: tuple[np.ndarray, np.ndarray, int]) -> None:
+def test_a_spread_sums_to_its_size_and_is_never_negative(case: tuple[np.ndarray, np.ndarray, int]) -> None:
     issued, weights, size = case
     given = spread(issued, weights, size)
     assert given.sum() == size
@@ -44,7 +44,7 @@ def test_a_spread_sums_to_its_size_and_takes_nothing_back(case: tuple[np.ndarray
 @settings(max_examples=examples(200), deadline=None)
 @given(spreads())
 def test_a_spread_follows_its_weights(case: tuple[np.ndarray, np.ndarray, int]) -> None:
-    """From nothing, each question has its share to within one trial; one ahead of its share gets none."""
+    """From zero, each question gets its share to within one trial; a question ahead of its share gets none."""
     issued, weights, size = case
     share = weights / weights.sum()
     fresh = spread(np.zeros_like(issued), weights, size)
@@ -71,7 +71,7 @@ def test_ties_go_to_the_first_questions() -> None:
 
 
 def by_largest_remainder(issued: list[int], weights: list[float], size: int) -> list[int]:
-    """The rule of `spread` on one model, question by question, in fractions, so that nothing is rounded."""
+    """The rule of `spread` for one model, question by question, in exact fractions."""
     exact = [Fraction(value) for value in weights]
     target = [value / sum(exact) * (sum(issued) + size) for value in exact]
     missing = [max(to - count, Fraction(0)) for to, count in zip(target, issued, strict=True)]
@@ -119,7 +119,7 @@ def test_weights_are_the_root_mean_variance_of_the_others(shrink: float, floor: 
     )
 
 
-def test_of_two_models_each_goes_by_the_other() -> None:
+def test_with_two_models_each_is_weighted_by_the_other() -> None:
     weights = question_weights(np.array([[0.25, 0.0, 0.0], [0.01, 0.01, 0.04]]), 0.0, 0.1)
     np.testing.assert_allclose(weights[0], [0.75, 0.75, 1.5])
     np.testing.assert_allclose(weights[1], np.array([3.0, 0.1, 0.1]) / 3.2 * 3)
@@ -131,8 +131,8 @@ def test_a_model_alone_spreads_evenly() -> None:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.integers(2, 9), st.integers(1, 9), st.integers(0, 10**6))
-def test_weights_have_no_trace_of_the_own_outcomes(models: int, questions: int, seed: int) -> None:
-    """Not even a rounding error of it, whatever its size."""
+def test_weights_do_not_depend_on_the_models_own_outcomes(models: int, questions: int, seed: int) -> None:
+    """Not even by a rounding error, whatever its size."""
     rng = np.random.default_rng(seed)
     trial_var = rng.exponential(0.1, (models, questions))
     weights = question_weights(trial_var, 0.1, 0.1)
@@ -174,7 +174,7 @@ def test_weighted_gives_more_where_the_others_are_uncertain() -> None:
 
 
 @pytest.mark.parametrize("cells", [1, 9])
-def test_some_models_at_a_time_get_what_all_at_once_would(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_subsets_of_models_get_the_same_sizes_as_all_at_once(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(cells)
     view = replace(VIEW, issued=rng.integers(0, 9, VIEW.issued.shape), trial_var=rng.random(VIEW.trial_var.shape))
     policies = (Uniform(), UnresolvedPairs(), Weighted(), Leader())

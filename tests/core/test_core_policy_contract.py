@@ -1,4 +1,4 @@
-"""What every policy keeps to. Your own runs through it too: ADAPTIVE_EVAL_POLICY=package.module:attribute pytest ..."""
+"""The contract of policies. To check a policy of your own: ADAPTIVE_EVAL_POLICY=package.module:attribute pytest ..."""
 
 import os
 from pathlib import Path
@@ -28,7 +28,7 @@ seeds = st.integers(0, 2**20)
 
 @st.composite
 def views(draw: st.DrawFn) -> View:
-    """What a policy may be shown: models set aside or at their horizon, a fixed value to compare with or not."""
+    """Views of a policy: models set aside or at their horizon, with or without a fixed value to compare with."""
     models, questions = draw(st.integers(2, 6)), draw(st.integers(1, 8))
     rng = np.random.default_rng(draw(seeds))
     in_play = rng.random(models) < 0.8
@@ -53,7 +53,7 @@ def views(draw: st.DrawFn) -> View:
 @every_policy
 @settings(max_examples=examples(50), deadline=None)
 @given(view=views())
-def test_it_passes_the_suite_that_ships_on_any_view(policy: Policy, view: View) -> None:
+def test_every_policy_passes_the_published_checks_on_any_view(policy: Policy, view: View) -> None:
     check_allocation(policy, view)
 
 

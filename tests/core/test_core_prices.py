@@ -1,4 +1,4 @@
-"""Trials go first where they buy most for the money."""
+"""Trials are allocated by price, to where they give the most information for their cost."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def plan(budget: Budget, costs: tuple[Cost, ...], max_trials: int = 200) -> Plan
 
 
 def run(chosen: Plan) -> Controller:
-    """To its end, every trial at its price, half of the answers right."""
+    """A finished run with every trial at its price, and half of the answers right."""
     controller, answers = Controller(chosen), Answers(chosen, 5, skill=lambda model, question: 0.5)
     costs = chosen.bench.worst_cost
     while controller.finished is None:
@@ -30,7 +30,7 @@ def run(chosen: Plan) -> Controller:
 
 
 def usd_at(controller: Controller, sigma: float, prices: tuple[float, float]) -> float:
-    """What the run had cost at the first look with a standard error of the difference this small."""
+    """The cost of the run at the first look with a standard error of the difference this small."""
     for look in controller.looks:
         if np.hypot(*look.sigmas) <= sigma:
             return float(np.dot(look.trials, prices))
@@ -68,7 +68,7 @@ def test_equal_information_costs_less_usd_when_usd_are_what_counts() -> None:
     ],
 )
 def test_a_round_follows_the_root_of_the_price(budget: Budget, costs: tuple[Cost, ...], sizes: tuple[int, int]) -> None:
-    """In the currency that is capped, USD before GPU time before tokens; at most four times, and all alike without."""
+    """In the capped currency, USD before GPU time before tokens; at most fourfold, and equal sizes without a cap."""
     controller = Controller(plan(budget, costs))
     controller.tell(Outcome(*ask[:3], ask.trial % 2, costs[ask.model]) for ask in controller.ask(1000))
     models = [ask.model for ask in controller.ask(1000)]

@@ -1,4 +1,4 @@
-"""What is promised, by simulation on worlds where the truth is known. All seeds are fixed."""
+"""The error guarantees, by simulation of worlds with a known truth. All seeds are fixed."""
 
 import math
 
@@ -37,7 +37,7 @@ def allowed(promise: float, runs: int) -> float:
     return float(binom.ppf(0.999, runs, promise) / runs)
 
 
-def carried_out(plan: Plan, p: NDArray[np.float64], seed: int) -> Controller:
+def carry_out(plan: Plan, p: NDArray[np.float64], seed: int) -> Controller:
     """A whole run of models that answer each question right with its chance."""
     rng, controller = np.random.default_rng(seed), Controller(plan)
     while controller.finished is None:
@@ -49,8 +49,8 @@ def carried_out(plan: Plan, p: NDArray[np.float64], seed: int) -> Controller:
 
 @pytest.mark.parametrize("prior", ["uniform", "self"])
 @pytest.mark.parametrize("name", ["alike, 0.9", "alike, 0.5", "spread", "near-deterministic"])
-def test_80_trials_against_8_part_no_identical_models(prior: Prior, name: str) -> None:
-    """On the average scale a single look at z = 1.645 errs at most 5% each way, as with equal trials."""
+def test_80_trials_against_8_do_not_separate_identical_models(prior: Prior, name: str) -> None:
+    """On the average scale, one look at z = 1.645 errs at most 5% each way, as with equal trials."""
     rng = np.random.default_rng(1)
     p = profile(name)
     many, few = (rng.binomial(n, p, (RUNS, QUESTIONS)) for n in (80, 8))
@@ -67,7 +67,7 @@ def test_80_trials_against_8_part_no_identical_models(prior: Prior, name: str) -
 
 
 def side_by_side(estimates: Estimates) -> Evidence:
-    """Models 0 and 1, 2 and 3, and so on: independent pairs, all at once."""
+    """Evidence on the independent pairs 0 and 1, 2 and 3, and so on."""
     pairs = len(estimates.score) // 2
     score, var, noise, at_end = (
         values.reshape(pairs, 2)
@@ -123,7 +123,7 @@ def test_whole_runs_keep_the_promise_on_exact_ties(runs: int, policy: Policy, pa
     plan = Plan(Bench(2, QUESTIONS, BINARY), policy=policy, judging=Judging(futility=None), pace=pace)
     called, lead = 0, []
     for seed in range(runs):
-        controller = carried_out(plan, p, seed)
+        controller = carry_out(plan, p, seed)
         called += controller.looks[-1].count(Verdict.RESOLVED)
         lead.append(controller.looks[-1].scores[0] - controller.looks[-1].scores[1])
     assert called / runs <= allowed(0.10, runs)
@@ -139,7 +139,7 @@ def test_a_family_of_ties_keeps_its_promise_together(many: int) -> None:
     for familywise, number in runs.items():
         judging = Judging(futility=None, familywise=familywise)
         plan = Plan(bench, policy=Uniform(), judging=judging, trials=Trials(4, 32))
-        ended = [carried_out(plan, p, seed).last_look for seed in range(number)]
+        ended = [carry_out(plan, p, seed).last_look for seed in range(number)]
         share[familywise] = np.mean([look is not None and bool(look.memory.call.any()) for look in ended])
     assert share[True] <= allowed(0.05, runs[True])
     assert share[False] > max(share[True], 0.15)

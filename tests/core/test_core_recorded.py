@@ -1,4 +1,4 @@
-"""Models that are never asked: their outcomes are known from the start, and only the others get trials."""
+"""Recorded models: their outcomes are known from the start, and only the other models get trials."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ NEW = 3
 
 
 def recorded_counts(trials: int, chances: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """(L, M, 2): so many trials of each model and question; none of the last model."""
+    """Counts (L, M, 2) with trials of each model and question, and none of the last model."""
     right = rng.binomial(trials, chances[:, None], (len(chances), QUESTIONS))
     counts = np.stack([trials - right, right], axis=-1)
     counts[-1] = 0
@@ -50,7 +50,7 @@ def make_plan(counts: NDArray[np.int64], **changes: object) -> Plan:
 CHANCES = np.array([0.2, 0.5, 0.8, 0.55])
 
 
-def played(plan: Plan, seed: int = 0, chances: NDArray[np.float64] = CHANCES) -> Controller:
+def carry_out(plan: Plan, seed: int = 0, chances: NDArray[np.float64] = CHANCES) -> Controller:
     p = np.repeat(chances[:, None], QUESTIONS, axis=1)
     tape = Tape.from_chances(np.stack([1.0 - p, p], axis=-1), BINARY, np.random.default_rng(seed))
     return drive(Controller(plan), tape)
@@ -83,14 +83,14 @@ def _outcomes(trials: list[Ask]) -> list[Outcome]:
 
 def test_a_recorded_model_has_the_score_of_its_outcomes_from_the_first_look_on() -> None:
     counts = recorded_counts(20, CHANCES, np.random.default_rng(2))
-    controller = played(make_plan(counts))
+    controller = carry_out(make_plan(counts))
     for look in controller.looks:
         expected = (counts[:NEW, :, 1] / 20).mean(axis=1)
         assert look.scores[:NEW] == pytest.approx(expected)
         assert look.sigmas[:NEW] == pytest.approx(controller.looks[-1].sigmas[:NEW])
 
 
-def test_place_compares_the_new_one_with_its_neighbours_and_recorded_ones_with_nobody() -> None:
+def test_place_compares_only_the_new_model_with_its_neighbours() -> None:
     objective = Place(frozenset({0, 1, 2}))
     assert objective.comparisons(np.array([2, 3, 1, 0])).tolist() == [[2, 3], [3, 1]]
     assert objective.comparisons(np.array([3, 2, 1, 0])).tolist() == [[3, 2]]
@@ -103,7 +103,7 @@ def test_place_compares_the_new_one_with_its_neighbours_and_recorded_ones_with_n
 def test_recorded_pairs_are_judged_once_and_cost_nothing() -> None:
     counts = recorded_counts(20, CHANCES, np.random.default_rng(3))
     plan = make_plan(counts, objective=Ranking())
-    controller = played(plan)
+    controller = carry_out(plan)
     first, last = controller.looks[0], controller.looks[-1]
     both = [pair for pair in last.comparisons if {pair.better, pair.worse} <= {0, 1, 2}]
     assert both, "two recorded models are neighbours"
@@ -118,7 +118,7 @@ def test_recorded_pairs_are_judged_once_and_cost_nothing() -> None:
 def test_information_of_a_pair_with_a_recorded_model_is_that_of_its_variance() -> None:
     """t = variance at the horizon over variance now, and the recorded model's part of either is the same."""
     counts = recorded_counts(8, CHANCES, np.random.default_rng(4))
-    look = played(make_plan(counts, prior="uniform")).looks[0]
+    look = carry_out(make_plan(counts, prior="uniform")).looks[0]
     n = look.trials[NEW] / QUESTIONS
     assert n == 2
     standing = Controller(make_plan(counts, prior="uniform"))
@@ -156,7 +156,7 @@ def test_nothing_is_fixed_where_everyone_is_asked() -> None:
 
 
 def test_the_trials_that_a_comparison_needs_are_those_of_the_new_model_alone() -> None:
-    """With n trials of the new model the variance is (1 - f) 2/n + f of today's; then |z| stands at the boundary."""
+    """With n trials of the new model the variance is (1 - f) 2/n + f of today's, which puts |z| at the boundary."""
     counts = recorded_counts(200, np.array([0.2, 0.45, 0.8, 0.5]), np.random.default_rng(5))
     rule = Sequential(0.95, 2 / 400)
     controller = Controller(make_plan(counts, prior="uniform", trials=Trials(2, 400), rule=rule))
@@ -174,19 +174,19 @@ def test_the_trials_that_a_comparison_needs_are_those_of_the_new_model_alone() -
         assert abs(pair.z) / np.sqrt(shrunk) == pytest.approx(bound, rel=0.01)
 
 
-def test_a_cap_counts_what_is_bought_alone() -> None:
+def test_a_cap_counts_only_bought_trials() -> None:
     counts = recorded_counts(400, CHANCES, np.random.default_rng(6))
-    controller = played(make_plan(counts, budget=Budget(trials=5 * QUESTIONS), judging=Judging(futility=None)))
+    controller = carry_out(make_plan(counts, budget=Budget(trials=5 * QUESTIONS), judging=Judging(futility=None)))
     assert controller.trials[NEW] <= 5 * QUESTIONS
     assert controller.trials.sum() == controller.trials[NEW]
 
 
-def test_answers_of_recorded_models_that_have_no_grade_are_borne_both_ways() -> None:
+def test_ungraded_answers_of_recorded_models_widen_score_bounds() -> None:
     counts = recorded_counts(20, CHANCES, np.random.default_rng(7))
     ungraded = np.zeros(counts.shape[:2], dtype=np.int64)
     ungraded[1, 0] = 6
     plan = make_plan(counts)
-    controller = played(replace(plan, bench=replace(plan.bench, recorded_ungraded=ungraded)))
+    controller = carry_out(replace(plan, bench=replace(plan.bench, recorded_ungraded=ungraded)))
     result = controller.result()
     assert result is not None
     row = next(row for row in result.models if row.model == 1)
@@ -196,7 +196,7 @@ def test_answers_of_recorded_models_that_have_no_grade_are_borne_both_ways() -> 
     assert row.highest == pytest.approx((others + (right + 6) / 26) / QUESTIONS)
 
 
-def test_a_bench_refuses_what_cannot_be() -> None:
+def test_a_bench_refuses_impossible_records() -> None:
     counts = recorded_counts(4, CHANCES, np.random.default_rng(8))
     with pytest.raises(ValueError, match="not all of them"):
         Bench(4, QUESTIONS, BINARY, prior_counts=counts, recorded=frozenset(range(4)))
@@ -212,13 +212,13 @@ def test_a_bench_refuses_what_cannot_be() -> None:
 @pytest.mark.parametrize("runs", sizes(40, 300))
 @pytest.mark.parametrize("trials", [4, 20, 80])
 def test_an_exact_tie_with_a_recorded_model_is_called_no_more_often_than_promised(trials: int, runs: int) -> None:
-    """Nothing given up, every look to the horizon: the new model against one with the same true score."""
+    """Every look up to the horizon, with nothing given up, on a new and a recorded model of the same true score."""
     called = 0
     chances = np.array([0.5, 0.5])
     for seed in range(runs):
         counts = recorded_counts(trials, chances, np.random.default_rng([9, seed]))
         plan = make_plan(counts, judging=Judging(futility=None))
-        standing = played(plan, seed, chances).last_look
+        standing = carry_out(plan, seed, chances).last_look
         assert standing is not None
         called += bool(standing.memory.call[0])
     assert called / runs <= 0.10 + 2 * np.sqrt(0.09 / runs)

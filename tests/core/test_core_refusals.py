@@ -20,7 +20,7 @@ from scorio.moments import IntArray
 BENCH = Bench(3, 4, np.array([0.0, 0.5, 1.0]))
 
 
-def started() -> Controller:
+def started_controller() -> Controller:
     """Two rounds in flight, trials 0 and 1 of every question."""
     return Controller(Plan(BENCH, trials=Trials(1, 8), pace=Pace(lookahead=1)))
 
@@ -37,10 +37,10 @@ def started() -> Controller:
     ],
 )
 @pytest.mark.parametrize("give", [Controller.tell, Controller.restore])
-def test_an_outcome_of_something_else_is_refused(
+def test_an_outcome_outside_the_plan_is_refused(
     outcome: Outcome, give: Callable[[Controller, list[Outcome]], list[Look]]
 ) -> None:
-    controller = started()
+    controller = started_controller()
     rule = "one of 3 models, 4 questions and 3 categories, each counted from 0, but got " + re.escape(str(outcome))
     with pytest.raises(ValueError, match=rule):
         give(controller, [outcome])
@@ -51,11 +51,11 @@ def test_an_outcome_of_something_else_is_refused(
 @pytest.mark.parametrize("trial", [2, 7, -1])
 def test_a_trial_that_was_never_issued_is_refused(trial: int) -> None:
     with pytest.raises(ValueError, match=f"no round in flight holds this trial: Outcome.*trial={trial}"):
-        started().tell([Outcome(0, 0, trial, 0)])
+        started_controller().tell([Outcome(0, 0, trial, 0)])
 
 
 def test_a_trial_is_told_once() -> None:
-    controller = started()
+    controller = started_controller()
     outcomes = Answers(controller.plan, 0).of(controller.ask(1000))
     controller.tell(outcomes[:1])
     with pytest.raises(ValueError, match="the same trial was told twice: Outcome"):
@@ -67,7 +67,7 @@ def test_a_trial_is_told_once() -> None:
 
 
 def test_a_refused_outcome_does_no_harm() -> None:
-    controller = started()
+    controller = started_controller()
     outcomes = Answers(controller.plan, 0).of(controller.ask(1000))
     with pytest.raises(ValueError, match="categories"):
         controller.tell([*outcomes[:5], Outcome(0, 0, 1, 9), *outcomes[5:]])
@@ -76,8 +76,8 @@ def test_a_refused_outcome_does_no_harm() -> None:
 
 
 @pytest.mark.parametrize("cost", [Cost(usd=float("nan")), Cost(gpu_seconds=float("inf"))])
-def test_a_cost_that_is_no_number_is_refused(cost: Cost) -> None:
-    controller = started()
+def test_a_non_finite_cost_is_refused(cost: Cost) -> None:
+    controller = started_controller()
     ask = controller.ask(1)[0]
     with pytest.raises((ValueError, OverflowError), match="cannot convert float"):
         controller.tell([Outcome(*ask[:3], 0, cost)])
@@ -96,7 +96,7 @@ def test_a_cost_that_is_no_number_is_refused(cost: Cost) -> None:
         (TopK(4), "an objective must compare something"),
     ],
 )
-def test_an_objective_compares_models_that_are_there(objective: Objective, rule: str) -> None:
+def test_an_objective_naming_unknown_models_is_refused(objective: Objective, rule: str) -> None:
     with pytest.raises(ValueError, match=re.escape(rule)):
         Plan(BENCH, objective)
 
@@ -107,7 +107,7 @@ def test_familywise_needs_p_values(rule: ZScore) -> None:
         Plan(BENCH, rule=rule, judging=Judging(familywise=True))
 
 
-def test_familywise_does_not_go_with_precision() -> None:
+def test_familywise_with_precision_is_refused() -> None:
     with pytest.raises(ValueError, match="familywise needs a rule with p-values"):
         Plan(BENCH, PrecisionOf(0.1), judging=Judging(familywise=True))
 
@@ -154,7 +154,7 @@ def test_values_are_checked_where_they_are_given(make: Callable[[], object], rul
 
 
 class Greedy:
-    """A policy of somebody else's, which gives more than there is, or less than nothing."""
+    """A custom policy that allocates too many or negative trials."""
 
     def __init__(self, trials: int) -> None:
         self.trials = trials
@@ -164,7 +164,7 @@ class Greedy:
 
 
 @pytest.mark.parametrize("trials", [-1, 2])
-def test_a_policy_keeps_to_the_sizes(trials: int) -> None:
+def test_a_policy_that_exceeds_its_sizes_is_refused(trials: int) -> None:
     plan = Plan(BENCH, Threshold(0.5), policy=Greedy(trials), trials=Trials(1, 8))
     controller = Controller(plan)
     with pytest.raises(ValueError, match="must give each model 0 to view.sizes trials"):
@@ -172,7 +172,7 @@ def test_a_policy_keeps_to_the_sizes(trials: int) -> None:
 
 
 class Spiteful:
-    """A policy that forgets who was set aside."""
+    """A custom policy that allocates trials to models set aside."""
 
     def allocate(self, view: View) -> IntArray:
         return np.ones_like(view.issued)

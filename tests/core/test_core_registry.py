@@ -1,4 +1,4 @@
-"""What the registry tells of each rule, policy and objective is what the thing itself does."""
+"""The registry describes each rule, policy and objective as it behaves."""
 
 import string
 
@@ -28,14 +28,14 @@ def needed(entry: Entry[object]) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("entry", EVERY, ids=lambda entry: entry.name)
-def test_each_is_made_of_its_options(entry: Entry[object]) -> None:
+def test_each_entry_is_built_from_its_options(entry: Entry[object]) -> None:
     assert make(entry.make, examples(entry), KNOWN) is not None
     assert make(entry.make, needed(entry), KNOWN) is not None
     assert set(parameter_names(entry.make)) >= {option.name for option in entry.options}
 
 
 @pytest.mark.parametrize("entry", EVERY, ids=lambda entry: entry.name)
-def test_its_sentences_name_nothing_that_is_not_there(entry: Entry[object]) -> None:
+def test_entry_texts_name_only_existing_options(entry: Entry[object]) -> None:
     text = entry.description + (entry.promise if isinstance(entry, RuleEntry) else "")
     named = {name for _, name, _, _ in string.Formatter().parse(text) if name}
     assert named <= examples(entry).keys() | (PLACES if isinstance(entry, RuleEntry) else set())
@@ -60,7 +60,7 @@ def test_a_rule_is_what_its_entry_says(entry: RuleEntry) -> None:
 
 
 @pytest.mark.parametrize("entry", POLICIES.values(), ids=lambda entry: entry.name)
-def test_a_policy_is_for_objectives_that_there_are(entry: PolicyEntry) -> None:
+def test_policies_name_existing_objectives(entry: PolicyEntry) -> None:
     assert set(entry.only_for) <= OBJECTIVES.keys()
 
 
@@ -74,7 +74,7 @@ def test_an_objective_is_what_its_entry_says(entry: ObjectiveEntry) -> None:
         assert np.array_equal(objective.comparisons(order), next_ones) == entry.in_order
 
 
-def test_no_two_mean_different_things_by_one_key() -> None:
+def test_one_option_key_has_one_meaning() -> None:
     for entries in (RULES, POLICIES, OBJECTIVES):
         options: dict[str, Option] = {}
         for entry in entries.values():
@@ -83,7 +83,7 @@ def test_no_two_mean_different_things_by_one_key() -> None:
     assert len({entry.name for entry in EVERY}) == len(EVERY)
 
 
-def test_the_room_hands_out_all_that_a_harness_needs() -> None:
+def test_the_core_exports_everything_a_harness_needs() -> None:
     assert all(hasattr(core, name) for name in core.__all__)
     assert set(core.__all__) == set(core._HOME_OF)
     assert sorted(core.__all__) == sorted(set(core.__all__))

@@ -1,4 +1,4 @@
-"""What a run has found, as plain values."""
+"""The result of a run as plain values."""
 
 import math
 
@@ -34,7 +34,7 @@ def plan(rule: Rule | None = None, **bench: object) -> Plan:
     return Plan(Bench(3, 4, np.array(W), **bench), *parts)  # type: ignore[arg-type]
 
 
-def told(chosen: Plan, right: list[list[int]] = RIGHT) -> Controller:
+def run_to_end(chosen: Plan, right: list[list[int]] = RIGHT) -> Controller:
     controller = Controller(chosen)
     cost = Cost(7, 0.01, 0.5)
     controller.tell(
@@ -43,7 +43,7 @@ def told(chosen: Plan, right: list[list[int]] = RIGHT) -> Controller:
     return controller
 
 
-def found(controller: Controller) -> Result:
+def result_of(controller: Controller) -> Result:
     result = controller.result()
     assert result is not None
     return result
@@ -53,7 +53,7 @@ TALLIES = [[[10 - right, right] for right in row] for row in RIGHT]
 
 
 def test_models_from_best_to_worst_on_both_scales() -> None:
-    result = found(told(plan()))
+    result = result_of(run_to_end(plan()))
     assert [(row.model, row.rank, row.tier, row.trials) for row in result.models] == [
         (0, 1, 1, 40),
         (1, 2, 2, 40),
@@ -73,13 +73,13 @@ def test_models_from_best_to_worst_on_both_scales() -> None:
 
 
 def sampled(values: list[float]) -> float:
-    """s of the mean when the questions are a sample."""
+    """Standard error of the mean when the questions are a sample."""
     mean = sum(values) / len(values)
     return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) * (len(values) - 1)))
 
 
 def test_comparisons_say_what_holds_on_questions_like_these() -> None:
-    result = found(told(plan()))
+    result = result_of(run_to_end(plan()))
     for comparison in result.comparisons:
         assert comparison.verdict.worse is not None
         better, worse = RIGHT[comparison.verdict.better], RIGHT[comparison.verdict.worse]
@@ -91,9 +91,9 @@ def test_comparisons_say_what_holds_on_questions_like_these() -> None:
         assert row.sampled_sigma == pytest.approx(max(sampled([right / 10 for right in RIGHT[row.model]]), row.sigma))
 
 
-def test_on_questions_like_these_nothing_is_surer_than_on_these() -> None:
-    """All wrong, all right, and all alike: the questions' means agree, and the posterior knows that they may not."""
-    result = found(told(plan(), [[0] * 4, [10] * 4, [5] * 4]))
+def test_agreeing_questions_do_not_make_similar_questions_more_certain() -> None:
+    """All wrong, all right and all alike: the question means agree, but the posterior allows that they may differ."""
+    result = result_of(run_to_end(plan(), [[0] * 4, [10] * 4, [5] * 4]))
     for row in result.models:
         assert row.sampled_sigma == row.sigma > 0.0
     for comparison in result.comparisons:
@@ -101,15 +101,15 @@ def test_on_questions_like_these_nothing_is_surer_than_on_these() -> None:
 
 
 def test_questions_of_a_cluster_count_together() -> None:
-    """Two clusters of two questions: residuals are added within them first."""
-    result = found(told(plan(clusters=np.array([0, 1, 1, 0]))))
+    """Two clusters of two questions: residuals are first summed within each cluster."""
+    result = result_of(run_to_end(plan(clusters=np.array([0, 1, 1, 0]))))
     first = result.models[0]
     residuals = [right / 10 - 0.825 for right in RIGHT[0]]
     sums = (residuals[0] + residuals[3], residuals[1] + residuals[2])
     assert first.sampled_sigma == pytest.approx(math.sqrt(sum(s * s for s in sums) * 2 / (1 * 16)))
 
 
-def test_clusters_of_one_are_no_clusters_however_many() -> None:
+def test_clusters_of_one_question_change_nothing() -> None:
     questions = 30_000
     d = np.random.default_rng(0).normal(size=(2, questions))
     np.testing.assert_allclose(sampled_variance(d, np.arange(questions)), sampled_variance(d), rtol=1e-12)
@@ -117,7 +117,7 @@ def test_clusters_of_one_are_no_clusters_however_many() -> None:
 
 def test_one_question_says_nothing_of_others_like_it() -> None:
     parts = (Ranking(), ZScore(), UnresolvedPairs(), Judging(), "uniform", Trials(10, 10))
-    result = found(told(Plan(Bench(2, 1, np.array(W)), *parts), [[9], [1]]))
+    result = result_of(run_to_end(Plan(Bench(2, 1, np.array(W)), *parts), [[9], [1]]))
     assert result.models[0].sampled_sigma == math.inf
     (comparison,) = result.comparisons
     assert (comparison.sampled_z, comparison.difference) == (0.0, pytest.approx(0.8)), "of these it says something"
@@ -125,15 +125,15 @@ def test_one_question_says_nothing_of_others_like_it() -> None:
 
 def test_one_question_says_nothing_of_others_where_pairs_are_many() -> None:
     bench = Bench(5, 1, np.array(W))
-    result = found(told(Plan(bench, TopK(2), ZScore(), UnresolvedPairs(), Judging(), "uniform", Trials(10, 10)),
-                        [[9], [7], [5], [3], [1]]))  # fmt: skip
+    chosen = Plan(bench, TopK(2), ZScore(), UnresolvedPairs(), Judging(), "uniform", Trials(10, 10))
+    result = result_of(run_to_end(chosen, [[9], [7], [5], [3], [1]]))
     assert [comparison.sampled_z for comparison in result.comparisons] == [0.0] * 6
     assert all(comparison.difference > 0.1 for comparison in result.comparisons)
 
 
 def test_outcomes_known_beforehand_are_in_every_score() -> None:
     earlier = np.arange(24).reshape(3, 4, 2)
-    result = found(told(plan(prior_counts=earlier)))
+    result = result_of(run_to_end(plan(prior_counts=earlier)))
     together = (np.array(TALLIES) + earlier).tolist()
     for row in result.models:
         assert row.score == pytest.approx(oracle.average(together[row.model], W))
@@ -145,8 +145,8 @@ def test_outcomes_known_beforehand_are_in_every_score() -> None:
 
 
 def test_a_matrix_of_all_pairs_is_adjusted_whatever_the_setting() -> None:
-    controller = told(plan())
-    matrix = found(controller).adjusted_p
+    controller = run_to_end(plan())
+    matrix = result_of(controller).adjusted_p
     assert controller.last_look is not None
     memory = controller.last_look.memory
     adjusted = holm_adjusted(np.concatenate([memory.p_first, memory.p_second]))
@@ -159,7 +159,7 @@ def test_a_matrix_of_all_pairs_is_adjusted_whatever_the_setting() -> None:
 
 
 def test_a_rule_without_p_values_has_no_matrix() -> None:
-    assert {p for row in found(told(plan(ZScore()))).adjusted_p for p in row} == {1.0}
+    assert {p for row in result_of(run_to_end(plan(ZScore()))).adjusted_p for p in row} == {1.0}
 
 
 def reversing(objective: Pairs | Threshold) -> Controller:
@@ -174,7 +174,7 @@ def reversing(objective: Pairs | Threshold) -> Controller:
 
 
 def test_reversals_are_all_that_were_called_and_turned() -> None:
-    result = found(reversing(Pairs(((0, 3),))))
+    result = result_of(reversing(Pairs(((0, 3),))))
     turned = [(0, 1), (2, 0), (2, 1), (3, 1), (2, 3)]
     assert [(pair.better, pair.worse) for pair in result.reversals] == turned
     assert all(pair.reversed and pair.z > 0.0 and pair.verdict is Verdict.RESOLVED for pair in result.reversals)
@@ -182,7 +182,7 @@ def test_reversals_are_all_that_were_called_and_turned() -> None:
 
 
 def test_a_reversal_against_a_fixed_value_names_the_model() -> None:
-    result = found(reversing(Threshold(0.5)))
+    result = result_of(reversing(Threshold(0.5)))
     assert [(pair.better, pair.worse) for pair in result.reversals] == [(1, None), (2, None)]
     assert [pair.z > 0.0 for pair in result.reversals] == [False, True]
 
@@ -196,7 +196,7 @@ def test_what_open_pairs_would_still_need() -> None:
         Bench(2, 5, np.array(W)), rule=ZScore(5.0), policy=UnresolvedPairs(), trials=Trials(10, 10), prior="uniform"
     )
     controller = straight(chosen, Answers(chosen, 3, skill=lambda model, question: 0.4 + 0.2 * model))
-    (comparison,) = found(controller).comparisons
+    (comparison,) = result_of(controller).comparisons
     assert comparison.verdict.verdict is Verdict.OUT_OF_REACH
     assert comparison.verdict.trials_needed == pytest.approx(10 * (5.0 / comparison.verdict.z) ** 2, rel=1e-9)
     assert comparison.certifiable_delta == pytest.approx(5.0 * comparison.sigma, rel=1e-9)
@@ -208,10 +208,10 @@ def test_what_open_pairs_would_still_need() -> None:
     [TopK(4), Ranking(), Threshold(0.5), PrecisionOf(0.02), Gate(Margin(baseline=2, delta=0.03))],
     ids=lambda value: type(value).__name__,
 )
-def test_all_comparisons_together_are_what_each_is_by_itself(
+def test_batched_comparisons_equal_single_ones(
     objective: Objective, grouped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Twelve models, some pairs at a time: differences, sampled z and trials to go, worked out pair by pair here."""
+    """Twelve models in batches of pairs: differences, sampled z and trials to go, computed here pair by pair."""
     monkeypatch.setattr("adaptive_eval.core.result.CHUNK_CELLS", 50)
     rng, models, questions = np.random.default_rng(3), 12, 9
     clusters = np.arange(questions) % 4 if grouped else None
@@ -220,7 +220,7 @@ def test_all_comparisons_together_are_what_each_is_by_itself(
     (opening, *_) = controller.ask_rounds()
     right = rng.binomial(4, np.linspace(0.2, 0.8, models)[:, None], (models, questions))
     controller.tell_round(opening, np.stack([4 - right, right], axis=-1))
-    result, means = found(controller), (right / 4).tolist()
+    result, means = result_of(controller), (right / 4).tolist()
     target = [0.0] * models
     for comparison in result.comparisons:
         verdict = comparison.verdict
@@ -245,7 +245,7 @@ def test_all_comparisons_together_are_what_each_is_by_itself(
 
 
 @pytest.mark.slow
-def test_a_call_is_told_with_the_look_that_crossed_the_boundary_neighbours_or_not() -> None:
+def test_each_call_names_the_look_that_crossed_the_boundary() -> None:
     chosen = Plan(Bench(5, 10, np.array(W)), Ranking(), Sequential(0.8), UnresolvedPairs(), trials=Trials(4, 30))
     unseen = 0
     for seed in range(6):
@@ -259,7 +259,7 @@ def test_a_call_is_told_with_the_look_that_crossed_the_boundary_neighbours_or_no
             for at in np.flatnonzero(call).tolist():
                 members = frozenset((int(evidence.first[at]), int(evidence.second[at])))
                 crossed.setdefault(members, (len(controller.looks), abs(float(evidence.z[at]))))
-        for comparison in found(controller).comparisons:
+        for comparison in result_of(controller).comparisons:
             assert (comparison.called is None) == (comparison.verdict.verdict not in (Verdict.RESOLVED, Verdict.TIED))
             if comparison.called is not None:
                 members = frozenset((comparison.verdict.better, comparison.verdict.worse))

@@ -1,4 +1,4 @@
-"""What every rule keeps to. Your own runs through it too: ADAPTIVE_EVAL_RULE=package.module:attribute pytest ..."""
+"""The contract of rules. To check a rule of your own: ADAPTIVE_EVAL_RULE=package.module:attribute pytest ..."""
 
 import os
 from dataclasses import replace
@@ -35,7 +35,7 @@ seeds = st.integers(0, 2**20)
 
 @st.composite
 def cases(draw: st.DrawFn) -> Evidence:
-    """Pairs between nothing known and more than everything, of models of which some have no trial."""
+    """Pairs with no information up to more than complete information; some models have no trial."""
     models = draw(st.integers(1, 4))
     reference = draw(st.booleans())
     pairs = models if reference else models * (models - 1) // 2
@@ -50,7 +50,7 @@ def cases(draw: st.DrawFn) -> Evidence:
 @every_rule
 @settings(max_examples=examples(30), deadline=None)
 @given(on=cases())
-def test_it_passes_the_suite_that_ships_on_any_evidence(rule: Rule, on: Evidence) -> None:
+def test_every_rule_passes_the_published_checks_on_any_evidence(rule: Rule, on: Evidence) -> None:
     check_boundary(rule, on)
     if isinstance(rule, Correctable):
         check_p_values(rule, on)

@@ -1,4 +1,4 @@
-"""What each rule makes of given evidence, by other means than its own."""
+"""The boundaries of each rule on given evidence, computed independently."""
 
 import math
 
@@ -58,7 +58,7 @@ def test_anytime_is_the_normal_mixture() -> None:
 
 
 def test_near_best_tests_whether_the_model_ahead_is_worse_by_the_margin() -> None:
-    """The boundary on |z| is that on (|d| + margin)/s less margin/s, whichever of the two is ahead."""
+    """The boundary on |z| is the one on (|d| + margin)/s minus margin/s, whichever model is ahead."""
     rule, sigma = NearBest(0.02), 0.01 / math.sqrt(2.0)
     for z in (-0.4, 0.0, 0.4, 1.0):
         on = evidence(2, [z], [0.3], [sigma, sigma])

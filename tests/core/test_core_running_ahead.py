@@ -1,4 +1,4 @@
-"""Rounds that run ahead of looks are for comparisons that are likely to stay open."""
+"""Rounds ahead of looks are issued only for comparisons that are likely to stay open."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def tape(*means: float) -> Tape:
 
 @pytest.mark.parametrize("lookahead", [4, 12])
 def test_nothing_runs_ahead_for_a_difference_that_the_next_allowed_look_will_call(lookahead: int) -> None:
-    """The first model is far ahead of the second from the start: 16 trials, or those before the first look if more."""
+    """The first model leads clearly from the start: 16 trials, or those before the first look if more."""
     controller = drive(Controller(plan(lookahead)), tape(0.9, 0.2, 0.2))
     per_question = controller.trials / QUESTIONS
     assert max(16, 4 + lookahead) <= per_question[0] <= max(17, 4 + lookahead)

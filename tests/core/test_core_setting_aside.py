@@ -1,4 +1,4 @@
-"""Models whose trials cannot be had: the run goes on without them, and never waits for them."""
+"""Models set aside because their trials fail: the run continues without waiting for them."""
 
 import numpy as np
 import pytest
@@ -40,8 +40,10 @@ def test_models_set_aside_at_any_moment_never_stall_the_run(plan: Plan, seed: in
 
 @settings(max_examples=examples(40), deadline=None)
 @given(plans(capped=False), seeds, st.integers(0, 4), st.data())
-def test_told_at_the_same_look_it_has_the_same_effect(plan: Plan, seed: int, after: int, data: st.DataObject) -> None:
-    """What is decided without the model depends on when it was set aside, but not on what had come of it by then."""
+def test_setting_a_model_aside_at_the_same_look_has_the_same_effect(
+    plan: Plan, seed: int, after: int, data: st.DataObject
+) -> None:
+    """Later decisions depend on when the model was set aside, not on which of its outcomes had arrived by then."""
     dropped = data.draw(st.integers(0, plan.bench.models - 1))
     answers = Answers(plan, seed)
     endings = []
@@ -83,7 +85,7 @@ def test_rounds_that_ran_ahead_of_models_set_aside_are_no_looks() -> None:
 
 
 def never(objective: Objective, models: int, pace: Pace | None = None) -> Plan:
-    """Nothing is ever called, and nobody gives up."""
+    """Nothing is ever called or given up."""
     bench = Bench(models, 3, np.array([0.0, 1.0]))
     return Plan(
         bench, objective, ZScore(99.0), judging=Judging(futility=None), trials=Trials(2, 6), pace=pace or Pace()
@@ -91,7 +93,7 @@ def never(objective: Objective, models: int, pace: Pace | None = None) -> Plan:
 
 
 def told_once(plan: Plan) -> tuple[Controller, Answers]:
-    """After the first look, at which a higher number is the better model."""
+    """A controller after its first look, at which models with higher numbers are better."""
     answers = Answers(plan, 0, skill=lambda model, question: float(question < model))
     controller = Controller(plan)
     assert len(controller.tell(answers.of(controller.ask(1000)))) == 1
@@ -177,7 +179,7 @@ def test_late_answers_of_a_model_set_aside_change_nothing() -> None:
 
 
 def test_a_model_set_aside_earlier_is_in_play_again_after_a_restart() -> None:
-    """Only the shell knows that it could not be had: told so again, the core drops what it has of it."""
+    """Only the shell knows that the model failed: told so again, the core drops its outcomes."""
     plan = never(Ranking(), 3)
     answers = Answers(plan, 1)
     first = Controller(plan)
@@ -195,8 +197,10 @@ def test_a_model_set_aside_earlier_is_in_play_again_after_a_restart() -> None:
 @pytest.mark.slow
 @settings(max_examples=examples(40), deadline=None)
 @given(plans(), seeds, st.data())
-def test_batches_do_not_change_what_it_was_judged_with(plan: Plan, seed: int, data: st.DataObject) -> None:
-    """What came before a model was set aside counts with it, whether they are told together or one after another."""
+def test_event_batches_do_not_change_the_judgement_of_a_model_set_aside(
+    plan: Plan, seed: int, data: st.DataObject
+) -> None:
+    """Outcomes before the model was set aside count with it, whether told together or one by one."""
     answers = Answers(plan, seed)
     one_by_one, together = Controller(plan), Controller(plan)
     for _ in range(3):
@@ -211,7 +215,7 @@ def test_batches_do_not_change_what_it_was_judged_with(plan: Plan, seed: int, da
         assert exact(together.looks) == exact(one_by_one.looks) and together.finished == one_by_one.finished
 
 
-def test_a_second_time_is_no_news() -> None:
+def test_setting_a_model_aside_twice_changes_nothing() -> None:
     controller, answers = told_once(never(Ranking(), 3))
     controller.tell([SetAside(1, "first"), SetAside(1, "second")])
     assert controller.set_aside == {1: Lost(Cause.SERVER, "first")}
@@ -219,14 +223,14 @@ def test_a_second_time_is_no_news() -> None:
 
 
 @pytest.mark.parametrize("model", [-1, 3])
-def test_a_model_that_is_not_there_cannot_be_set_aside(model: int) -> None:
+def test_setting_aside_an_unknown_model_is_refused(model: int) -> None:
     controller, _ = told_once(never(Ranking(), 3))
     with pytest.raises(ValueError, match=rf"by its number, 0 to 2, but got SetAside\(model={model}"):
         controller.tell([SetAside(model, "gone")])
 
 
-def test_what_was_asked_of_it_stays_paid_for() -> None:
-    """Trials that were asked for may have been run: a cap on trials counts them, whether they came or not."""
+def test_trials_asked_of_a_model_set_aside_stay_paid_for() -> None:
+    """Requested trials may have been run: a cap on trials counts them, whether or not they arrived."""
     bench = Bench(3, 10, np.array([0.0, 1.0]))
     plan = Plan(
         bench, rule=ZScore(99.0), judging=Judging(futility=None), trials=Trials(1, 50), budget=Budget(trials=104)
@@ -241,7 +245,7 @@ def test_what_was_asked_of_it_stays_paid_for() -> None:
     assert controller.trials.tolist() == [40, 40, 0]  # 80 and 5 asked of model 2: 20 more would be 105
 
 
-def test_looks_do_not_wait_for_it() -> None:
+def test_looks_do_not_wait_for_a_model_set_aside() -> None:
     plan = never(Ranking(), 3)
     answers = Answers(plan, 4)
     controller = Controller(plan)

@@ -1,4 +1,4 @@
-"""Whom nothing can want again is never asked again, whatever comes of the others; and some are settled early."""
+"""Models that can no longer be needed are never asked again, and some are settled early."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ PACES = (Pace(), Pace(lookahead=2), Pace(share=0.5))
 
 
 def looks_wanted(plan: Plan, seed: int) -> list[np.ndarray]:
-    """Who is wanted after each look; nobody is asked who was not."""
+    """The models needed after each look; no other model is asked."""
     controller, rng, needed = Controller(plan), np.random.default_rng(seed), []
     not_wanted: set[int] = set()
     while controller.finished is None:
@@ -36,7 +36,7 @@ def looks_wanted(plan: Plan, seed: int) -> list[np.ndarray]:
 )
 @pytest.mark.parametrize("pace", PACES, ids=["rounds", "lookahead", "need"])
 @pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 6), marks=pytest.mark.release)], ids=["one", "more"])
-def test_nobody_is_wanted_again_who_was_not(objective: Objective, pace: Pace, seeds: range) -> None:
+def test_a_model_no_longer_needed_is_never_needed_again(objective: Objective, pace: Pace, seeds: range) -> None:
     bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
     plan = Plan(bench, objective=objective, trials=Trials(min=4, max=40), pace=pace)
     for seed in seeds:
@@ -45,7 +45,7 @@ def test_nobody_is_wanted_again_who_was_not(objective: Objective, pace: Pace, se
             assert not (after & ~before).any(), "settled is for good"
 
 
-def test_far_ones_are_settled_early_and_who_may_be_asked_anyway_never_is() -> None:
+def test_distant_models_settle_early_unless_the_policy_may_still_ask_them() -> None:
     bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
     plan = Plan(bench, trials=Trials(min=4, max=40), policy=UnresolvedPairs())
     needed = looks_wanted(plan, 1)
@@ -60,7 +60,7 @@ def test_far_ones_are_settled_early_and_who_may_be_asked_anyway_never_is() -> No
 
 
 @pytest.mark.slow
-def test_a_policy_of_ones_own_lets_models_go_when_it_says_that_it_asks_no_others() -> None:
+def test_a_custom_policy_releases_models_only_if_it_declares_only_open() -> None:
     bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
     silent, declared = (
         looks_wanted(Plan(bench, trials=Trials(min=4, max=40), policy=policy), 1)
@@ -74,7 +74,7 @@ HELD = Pace(lookahead=1, dedicated_servers=True)
 
 
 def rests_of(plan: Plan, seed: int) -> list[np.ndarray]:
-    """Who rests after each look; nobody is asked anything by the look that lets it rest."""
+    """The models that rest after each look; the look asks nothing of them."""
     controller, rng, rests = Controller(plan), np.random.default_rng(seed), list[np.ndarray]()
     waiting = controller.ask(10**6)
     while controller.finished is None:
@@ -83,24 +83,24 @@ def rests_of(plan: Plan, seed: int) -> list[np.ndarray]:
         if controller.tell([Outcome(ask.model, ask.question, ask.trial, right, seconds=1.0)]):
             rests.append(controller.parked_models())
             fresh = controller.ask(10**6)
-            assert not {ask.model for ask in fresh} & set(np.flatnonzero(rests[-1] & ~whole(controller)).tolist())
+            assert not {ask.model for ask in fresh} & set(np.flatnonzero(rests[-1] & ~fully_asked(controller)).tolist())
             waiting += fresh
     return rests
 
 
 def outstanding_of(controller: Controller, model: int) -> int:
-    """How many of its trials were asked for and not told."""
+    """The number of its trials that were asked for but not told."""
     return sum(batch.asked_and_missing() for batch in controller._flight.batches(model))
 
 
-def whole(controller: Controller) -> np.ndarray:
-    """Models that have been asked everything."""
+def fully_asked(controller: Controller) -> np.ndarray:
+    """Which models have been asked for all their trials."""
     outstanding = np.array([outstanding_of(controller, model) for model in range(len(SKILLS))])
     return np.asarray(controller.trials + outstanding >= controller.plan.trials.max * 6)
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_who_has_no_open_comparison_rests_where_servers_are_held(seed: int) -> None:
+def test_models_without_open_comparisons_rest_when_servers_are_held(seed: int) -> None:
     bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
     trials = Trials(min=4, max=40)
     rests = rests_of(Plan(bench, trials=trials, pace=HELD), seed)
@@ -113,7 +113,7 @@ def test_who_has_no_open_comparison_rests_where_servers_are_held(seed: int) -> N
 
 
 @pytest.mark.slow
-def test_who_is_at_the_horizon_is_wanted_no_more_though_others_go_on() -> None:
+def test_a_model_at_the_horizon_is_not_needed_while_others_continue() -> None:
     bench = Bench(models=3, questions=6, weights=np.array([0.0, 1.0]))
     pace = Pace(lookahead=1, dedicated_servers=True)
     controller = Controller(
@@ -134,8 +134,8 @@ def test_who_is_at_the_horizon_is_wanted_no_more_though_others_go_on() -> None:
 
 
 @pytest.mark.parametrize("pace", [*PACES, HELD, Pace(share=0.7, opening=6, fixed_round_time=True)], ids=str)
-def test_no_look_is_taken_before_what_is_awaited_has_come(pace: Pace) -> None:
-    """One of those that are awaited comes late, as from a batch service: nothing happens before, whatever comes."""
+def test_no_look_is_taken_before_awaited_outcomes_arrive(pace: Pace) -> None:
+    """One awaited model answers late, as from a batch service: no look is taken before its outcomes arrive."""
     bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
     controller, rng = Controller(Plan(bench, trials=Trials(min=4, max=40), pace=pace)), np.random.default_rng(0)
     held_back, late = list[Ask](), -1

@@ -1,4 +1,4 @@
-"""Time-outs are answers only beside as many real ones, in every round."""
+"""Time-outs count as answers only if at least as many real answers come in each round."""
 
 import numpy as np
 import pytest
@@ -18,14 +18,14 @@ def controller(lookahead: int = 0) -> Controller:
     return Controller(Plan(bench, trials=Trials(min=2, max=12), pace=Pace(lookahead=lookahead)))
 
 
-def told(ask: Ask, timed_out: bool) -> Outcome:
+def outcome_of(ask: Ask, timed_out: bool) -> Outcome:
     right = not timed_out and (ask.model == 0 or ask.trial % 2 == 0)
     return Outcome(*ask[:3], int(right), kinds=AnswerKind.TIMED_OUT * timed_out)
 
 
 def test_a_model_that_never_answers_has_no_score_and_no_verdict() -> None:
     run = controller()
-    run.tell(told(ask, ask.model == 1) for ask in run.ask(100))
+    run.tell(outcome_of(ask, ask.model == 1) for ask in run.ask(100))
     assert run.finished is Reason.BLOCKED
     assert run.set_aside[1].cause is Cause.SERVER and "12 of the 12 requests" in run.set_aside[1].reason
     assert not run.counts[1].any() and not run.arrived[1].any() and run.counts[0].any()
@@ -38,16 +38,16 @@ def test_half_of_a_round_must_be_real_answers(late: int, aside: bool) -> None:
     run = controller()
     requested = run.ask(100)
     mine = [ask for ask in requested if ask.model == 1]
-    run.tell(told(ask, ask in mine[:late]) for ask in requested)
+    run.tell(outcome_of(ask, ask in mine[:late]) for ask in requested)
     assert (1 in run.set_aside) == aside
     assert run.timed_out[1].sum() == (0 if aside else late)
 
 
 def test_answers_of_earlier_rounds_do_not_vouch_for_a_server_that_hangs() -> None:
     run = controller()
-    run.tell(told(ask, False) for ask in run.ask(100))
+    run.tell(outcome_of(ask, False) for ask in run.ask(100))
     scores = run.looks[-1].scores
-    run.tell(told(ask, ask.model == 1) for ask in run.ask(100))
+    run.tell(outcome_of(ask, ask.model == 1) for ask in run.ask(100))
     assert 1 in run.set_aside
     assert run.looks[-1].scores[1] == scores[1], "what was answered stands"
 
@@ -55,7 +55,7 @@ def test_answers_of_earlier_rounds_do_not_vouch_for_a_server_that_hangs() -> Non
 @pytest.mark.slow
 @given(data=st.data(), lookahead=st.integers(0, 2))
 def test_the_order_of_arrival_does_not_matter(data: st.DataObject, lookahead: int) -> None:
-    """The same answers, some of which time out, in another order and in other batches."""
+    """The same answers, some timed out, in another order and other batches."""
     share = data.draw(st.sampled_from([0.1, 0.4, 0.6]))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     late = rng.random((2, QUESTIONS, 40)) < share
@@ -67,7 +67,7 @@ def test_the_order_of_arrival_does_not_matter(data: st.DataObject, lookahead: in
             if shuffled:
                 rng.shuffle(pending)
             now, pending = pending[: max(1, len(pending) // 2)], pending[max(1, len(pending) // 2) :]
-            shell.tell(told(Ask(*map(int, ask)), bool(late[tuple(ask[:3])])) for ask in now)
+            shell.tell(outcome_of(Ask(*map(int, ask)), bool(late[tuple(ask[:3])])) for ask in now)
         return shell.looks, shell.set_aside
 
     plain, other = run(False), run(True)

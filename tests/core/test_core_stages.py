@@ -1,4 +1,4 @@
-"""Settings that change after looks: what was looked at stands, models join and leave, and no trial leaves a score."""
+"""Settings changed after looks: earlier looks stand, models join and leave, and every trial stays in its score."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -34,14 +34,14 @@ def plan(models: int = 3, pace: Pace | None = None, **changed: object) -> Plan:
 
 
 class Named(Answers):
-    """Answers that belong to models by name: the same ones whatever the numbers of these models."""
+    """Answers that depend on model names, whatever the numbers of the models."""
 
     def __init__(self, names: Sequence[int], seed: int = 5, gap: float = 0.08) -> None:
         super().__init__(plan(8), seed, lambda model, question: min(0.2 + gap * model, 0.95))
         self._names = tuple(names)
 
-    def _one(self, ask: Ask) -> Outcome:
-        return super()._one(ask._replace(model=self._names[ask.model]))._replace(model=ask.model)
+    def _outcome(self, ask: Ask) -> Outcome:
+        return super()._outcome(ask._replace(model=self._names[ask.model]))._replace(model=ask.model)
 
 
 def trials_of(run: Controller, models: Iterable[int]) -> list[int]:
@@ -49,7 +49,7 @@ def trials_of(run: Controller, models: Iterable[int]) -> list[int]:
 
 
 def calls(run: Controller) -> dict[tuple[int, int], int]:
-    """The signs of all calls by the numbers of their models."""
+    """The signs of all calls by model numbers."""
     assert run.last_look is not None
     first, second = run.plan.judged_pairs
     return dict(zip(zip(first.tolist(), second.tolist(), strict=True), run.last_look.memory.call.tolist(), strict=True))
@@ -166,7 +166,7 @@ def test_no_cap_is_exceeded_by_what_a_change_asks_for(pace: Pace, share: float) 
     assert bought <= max(share * full_cost, used.spent.usd) * (1 + 1e-9)
 
 
-def test_a_model_that_joins_and_cannot_be_paid_for_is_set_aside_and_the_others_stand() -> None:
+def test_a_joining_model_that_cannot_be_paid_for_is_set_aside() -> None:
     costs = (Cost(0, 0.1, 0.0),) * 4
     first = replace(plan(3), bench=Bench(3, QUESTIONS, BINARY, worst_cost=costs[:3]), budget=Budget(usd=30.0))
     before = straight(first, Answers(first, 3))
@@ -191,7 +191,7 @@ def test_a_budget_that_is_raised_changes_no_look_and_the_run_goes_on() -> None:
     assert more.taker.rule is before.taker.rule and not more.extensions
 
 
-def test_another_confidence_judges_everything_anew_and_keeps_what_was_looked_at() -> None:
+def test_another_confidence_rejudges_calls_and_keeps_earlier_looks() -> None:
     answers = Named((0, 1, 2), gap=0.12)
     before = straight(plan(3, rule=Sequential(0.9, start=4 / 24)), answers)
     assert any(calls(before).values())
@@ -229,7 +229,7 @@ def test_a_rule_without_a_horizon_needs_no_other_for_new_pairs() -> None:
 
 
 def test_another_pace_leaves_each_pair_the_error_that_it_has() -> None:
-    """Looks may lie further apart than the rule was computed for: what is left is spent where any looks are allowed."""
+    """Looks may be further apart than the rule was computed for: the remaining error is spent at any looks."""
     answers = Named((0, 1, 2), gap=0.03)
     before = straight(plan(3), answers, looks=4)
     wide = Controller(after(before, plan(3, Pace(share=0.7))))

@@ -1,4 +1,4 @@
-"""The trials that a comparison still needs: where today's difference would meet the boundary, wherever that is."""
+"""The trials a comparison still needs, until today's difference would reach the boundary."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from scorio.sinf.boundary import WangTsiatis
 
 
 def needed(z: float, information: float, rule: Rule, delta: float = 0.0) -> float:
-    """Times today's trials; the difference is 0.02."""
+    """The trials needed as a multiple of today's, for a difference of 0.02."""
     ones = np.ones(1)
     evidence = Evidence(
         models=2,

@@ -1,4 +1,4 @@
-"""Caps where nothing bounds the cost of a trial: what is reserved follows from the largest cost of its model so far."""
+"""Caps with unbounded trial costs: reservations follow from the largest cost of a model so far."""
 
 import math
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ BINARY = np.array([0.0, 1.0])
 
 
 class Varied(Answers):
-    """Answers that cost at least a share of the most that any of their model does."""
+    """Answers that cost at least a share of the worst cost of their model."""
 
     def __init__(self, plan: Plan, seed: int, smallest_share: float) -> None:
         super().__init__(plan, seed)
@@ -44,7 +44,7 @@ class Varied(Answers):
 
 @st.composite
 def unbounded(draw: st.DrawFn) -> tuple[Plan, Plan]:
-    """A plan with caps of which nothing bounds the trials of some models, and the same with what they really cost."""
+    """A capped plan with unbounded trial costs of some models, and the same plan with their true worst costs."""
     plan = draw(plans())
     costs = tuple(cost._replace(tokens=10 + cost.tokens) for cost in plan.bench.worst_cost)
     plan = replace(plan, bench=replace(plan.bench, worst_cost=costs))
@@ -55,7 +55,7 @@ def unbounded(draw: st.DrawFn) -> tuple[Plan, Plan]:
 
 
 def used(outcomes: Iterable[Outcome]) -> list[float]:
-    """What all of these have used, in the currencies that tokens cost."""
+    """Total usage of these outcomes."""
     costs = [outcome.cost for outcome in outcomes]
     return [math.fsum(cost.tokens for cost in costs), math.fsum(cost.usd for cost in costs)]
 
@@ -70,8 +70,8 @@ def exceeds(spent: list[float], plan: Plan) -> bool:
 
 @settings(max_examples=examples(80), deadline=None)
 @given(unbounded(), seeds)
-def test_within_the_margin_no_cap_is_exceeded_but_by_the_first_of_each(both: tuple[Plan, Plan], seed: int) -> None:
-    """Answers of a model differ by less than the margin: what is asked is never more than caps bear."""
+def test_within_the_margin_only_first_answers_may_exceed_a_cap(both: tuple[Plan, Plan], seed: int) -> None:
+    """Answers of a model differ by less than the margin: requested trials never exceed the caps."""
     plan, truth = both
     answers = Varied(truth, seed, 0.7)
     shell = Shell(plan, answers, np.random.default_rng(seed), restarts=0.02)
@@ -103,7 +103,7 @@ def test_nothing_is_asked_once_a_cap_is_exceeded(both: tuple[Plan, Plan], seed: 
 @settings(max_examples=examples(80), deadline=None)
 @given(unbounded(), seeds)
 def test_no_order_of_arrival_and_no_kill_changes_a_look(both: tuple[Plan, Plan], seed: int) -> None:
-    """Where a cap is exceeded in the middle of a round, only how many looks there are may depend on what came first."""
+    """If a cap is exceeded within a round, only the number of looks may depend on the order of arrival."""
     plan, truth = both
     answers = Answers(truth, seed)
     expected = straight(plan, answers)
@@ -132,8 +132,8 @@ def test_parts_of_a_first_round_are_the_same_after_a_kill(seed: int) -> None:
         assert shuffled.finished is expected.finished
 
 
-def two(budget: Budget, worst: Cost = Cost(0, math.inf)) -> Controller:  # noqa: B008
-    """Nothing is ever called, and nobody gives up."""
+def two_models(budget: Budget, worst: Cost = Cost(0, math.inf)) -> Controller:  # noqa: B008
+    """Nothing is ever called or given up."""
     parts = (Ranking(), ZScore(99.0), Uniform(), Judging(futility=None), "uniform", Trials(2, 50))
     return Controller(Plan(Bench(2, 5, BINARY, (worst, worst)), *parts, budget=budget))
 
@@ -143,7 +143,7 @@ def tell(controller: Controller, trials: Iterable[Ask], tokens: int) -> None:
 
 
 def test_one_answer_of_each_model_is_measured_and_the_next_are_reserved_by_it() -> None:
-    controller = two(Budget(tokens=2_000))
+    controller = two_models(Budget(tokens=2_000))
     first = controller.ask(99)
     assert [ask.model for ask in first] == [0, 1], "nobody knows what more would cost"
     tell(controller, first[:1], 20)
@@ -155,8 +155,8 @@ def test_one_answer_of_each_model_is_measured_and_the_next_are_reserved_by_it() 
     assert controller.ask(99) == [] and controller.finished is Reason.BUDGET, "1,320 are spent, and a round is 1,050"
 
 
-def test_a_first_round_goes_on_in_parts_as_far_as_it_is_borne_twice() -> None:
-    controller = two(Budget(tokens=500))
+def test_a_first_round_continues_in_parts_while_caps_cover_it_twice() -> None:
+    controller = two_models(Budget(tokens=500))
     tell(controller, controller.ask(99), 40)
     second = controller.ask(99)
     assert len(second) == 2, "80 are spent, and each of one more is reserved at 60: twice 240, and of two more 480"
@@ -166,7 +166,7 @@ def test_a_first_round_goes_on_in_parts_as_far_as_it_is_borne_twice() -> None:
 
 
 def test_a_cap_that_is_exceeded_in_the_middle_of_a_round_ends_the_run() -> None:
-    controller = two(Budget(tokens=1_000))
+    controller = two_models(Budget(tokens=1_000))
     tell(controller, controller.ask(99), 20)
     requested = controller.ask(99)
     tell(controller, requested[:9], 100)
@@ -176,15 +176,15 @@ def test_a_cap_that_is_exceeded_in_the_middle_of_a_round_ends_the_run() -> None:
 
 
 def test_an_answer_that_cost_nothing_measures_nothing() -> None:
-    controller = two(Budget(tokens=1_000))
+    controller = two_models(Budget(tokens=1_000))
     tell(controller, controller.ask(99), 0)
     assert len(controller.ask(99)) == 2, "one more of each"
 
 
 @pytest.mark.parametrize("cap", [{"trials": 60}, {"gpu_seconds": 60.0}])
-def test_caps_on_what_has_a_bound_are_as_ever(cap: dict[str, float]) -> None:
-    """Nothing is measured for a cap on trials or on GPU time."""
-    open_, priced = two(Budget(**cap), Cost(0, math.inf, 1.0)), two(Budget(**cap), Cost(0, 0.0, 1.0))  # type: ignore[arg-type]
+def test_caps_on_bounded_costs_work_as_usual(cap: dict[str, float]) -> None:
+    """Caps on trials or GPU time need no measured costs."""
+    open_, priced = two_models(Budget(**cap), Cost(0, math.inf, 1.0)), two_models(Budget(**cap), Cost(0, 0.0, 1.0))  # type: ignore[arg-type]
     for run in (open_, priced):
         while run.finished is None:
             tell(run, run.ask(99), 7)

@@ -1,4 +1,4 @@
-"""Answers without a grade: rounds and looks go on, and nothing is called that such answers could undo."""
+"""Ungraded answers: rounds and looks continue, and no call is made that these answers could reverse."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ Table = Sequence[Sequence[Sequence[int | None]]]
 
 
 class Patchy(Answers):
-    """Answers of which a share has no grade."""
+    """Answers with a share ungraded."""
 
     def __init__(self, plan: Plan, seed: int, share: float) -> None:
         super().__init__(plan, seed)
@@ -42,15 +42,15 @@ class Patchy(Answers):
 
 
 class Aware(Shell):
-    """A shell that drops what is in flight of a model that the core has set aside."""
+    """A shell that drops trials in flight of a model that the core has set aside."""
 
     def step(self) -> list:  # type: ignore[type-arg]
         self.flying = [ask for ask in self.flying if ask.model not in self.controller.set_aside]
         return super().step()
 
 
-def told(plan: Plan, table: Table) -> Controller:
-    """A controller that was told all its trials, by model and question."""
+def run_to_end(plan: Plan, table: Table) -> Controller:
+    """A controller told all its trials, by model and question."""
     controller = Controller(plan)
     requested = controller.ask(1 << 20)
     controller.tell(Outcome(*ask[:3], table[ask.model][ask.question][ask.trial]) for ask in requested)
@@ -74,7 +74,7 @@ def filled(table: Table, values: Sequence[int]) -> Table:
 @pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(plans(), seeds, st.sampled_from([0.01, 0.04, 0.3]))
-def test_looks_depend_on_what_was_committed_alone(plan: Plan, seed: int, share: float) -> None:
+def test_looks_depend_only_on_committed_outcomes(plan: Plan, seed: int, share: float) -> None:
     answers = Patchy(plan, seed, share)
     plain = straight(plan, answers)
     controller = Aware(plan, answers, np.random.default_rng(seed), restarts=0.05).run()
@@ -83,8 +83,8 @@ def test_looks_depend_on_what_was_committed_alone(plan: Plan, seed: int, share: 
     assert controller.finished is plain.finished
 
 
-def test_what_has_come_of_a_model_that_is_set_aside_depends_on_no_order() -> None:
-    """Its next round is on its way, and may be told before or after the one that sets it aside."""
+def test_outcomes_of_a_model_set_aside_do_not_depend_on_order() -> None:
+    """Its next round is in flight, and may be told before or after the round that sets it aside."""
     plan = replace(one_look(questions=2, trials=4, bound=99.0), trials=Trials(4, 8), pace=Pace(lookahead=1))
 
     def told_in(pieces: int) -> Controller:
@@ -112,17 +112,15 @@ def test_the_run_ends_though_no_answer_has_a_grade(plan: Plan, seed: int) -> Non
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.data(), st.sampled_from([0.3, 1.0, 2.0]), st.sampled_from([0.0, 0.3, 0.6]))
-def test_what_is_decided_would_be_with_the_best_and_with_the_worst_grades(
-    data: st.DataObject, bound: float, delta: float
-) -> None:
+def test_decisions_hold_under_the_best_and_worst_grades(data: st.DataObject, bound: float, delta: float) -> None:
     grades = st.lists(st.sampled_from([0, 1, 1, 1, 0, None]), min_size=4, max_size=4)
     row = grades.filter(lambda row: any(category is not None for category in row))
     table = [[data.draw(row) for _ in range(2)] for _ in range(3)]
     plan = one_look(questions=2, trials=4, bound=bound, delta=delta)
-    run = told(plan, table)
+    run = run_to_end(plan, table)
     assert run.last_look is not None
     memory = run.last_look.memory
-    ways = {values: told(plan, filled(table, values)).last_look for values in product((0, 1), repeat=3)}
+    ways = {values: run_to_end(plan, filled(table, values)).last_look for values in product((0, 1), repeat=3)}
     for pair, (first, second) in enumerate(((0, 1), (0, 2), (1, 2))):
         for values, look in ways.items():
             if values[first] == values[second]:
@@ -134,11 +132,11 @@ def test_what_is_decided_would_be_with_the_best_and_with_the_worst_grades(
                 assert look.memory.tie[pair] or look.memory.call[pair]  # a call comes before a tie
 
 
-def test_a_comparison_that_hinges_on_it_is_blocked_and_no_model_set_aside() -> None:
-    """Between calls at best and none at worst: undecided, and said so, while what is clear is called."""
+def test_a_comparison_that_depends_on_missing_grades_is_blocked() -> None:
+    """Called at best and not at worst: it is reported as undecided, while clear comparisons are called."""
     plan = one_look(questions=1, trials=40, bound=1.645)
     table = [[[1] * 29 + [0] * 9 + [None] * 2], [[1] * 22 + [0] * 18], [[0] * 40]]
-    run = told(plan, table)
+    run = run_to_end(plan, table)
     verdicts = {(pair.better, pair.worse): pair.verdict for pair in run.looks[-1].comparisons}
     assert verdicts == {(0, 1): Verdict.BLOCKED, (1, 2): Verdict.RESOLVED}
     assert run.finished is Reason.BLOCKED
@@ -147,8 +145,8 @@ def test_a_comparison_that_hinges_on_it_is_blocked_and_no_model_set_aside() -> N
     assert result is not None
     assert (result.models[0].lowest, result.models[0].highest) == (29 / 40, 31 / 40)
     assert result.models[0].score == 29 / 38
-    assert told(plan, filled(table, (0, 0, 0))).looks[-1].comparisons[0].verdict is Verdict.OUT_OF_REACH
-    assert told(plan, filled(table, (1, 0, 0))).looks[-1].comparisons[0].verdict is Verdict.RESOLVED
+    assert run_to_end(plan, filled(table, (0, 0, 0))).looks[-1].comparisons[0].verdict is Verdict.OUT_OF_REACH
+    assert run_to_end(plan, filled(table, (1, 0, 0))).looks[-1].comparisons[0].verdict is Verdict.RESOLVED
 
 
 def test_one_ungraded_answer_changes_no_order_and_costs_no_round() -> None:
@@ -172,21 +170,21 @@ def test_one_ungraded_answer_changes_no_order_and_costs_no_round() -> None:
 
 @pytest.mark.parametrize("rule", [Optimal(start=1.0), Sequential(start=1.0)])
 def test_a_design_with_one_look_is_judged_without_the_answers_that_have_no_grade(rule: Rule) -> None:
-    """All of the horizon was asked: its only look is not before the first one that the rule allows."""
+    """The whole horizon was asked, so that its only look is not before the first that the rule allows."""
     plan = Plan(Bench(2, 1, np.array([0.0, 1.0])), rule=rule, trials=Trials(40, 40), judging=Judging())
-    run = told(plan, [[[1] * 34 + [0] * 5 + [None]], [[1] * 12 + [0] * 28]])
+    run = run_to_end(plan, [[[1] * 34 + [0] * 5 + [None]], [[1] * 12 + [0] * 28]])
     assert [pair.verdict for pair in run.looks[-1].comparisons] == [Verdict.RESOLVED]
 
 
 @pytest.mark.parametrize("rule", [Optimal(start=0.2), Sequential(start=0.2)])
 @pytest.mark.parametrize("lost", [None, 0, 1])
 def test_a_first_look_may_call_though_an_answer_has_no_grade(rule: Rule, lost: int | None) -> None:
-    """Information counts what was asked for, so that the first look is not before the first that is allowed."""
+    """Information counts requested trials, so that the first look is not before the first allowed."""
     plan = Plan(Bench(2, 10, np.array([0.0, 1.0])), rule=rule, trials=Trials(4, 20), judging=Judging())
     table: list[list[list[int | None]]] = [[[1, 1, 1, 0]] * 10, [[0, 0, 1, 0]] * 10]
     if lost is not None:
         table[lost] = [[None, *table[lost][0][1:]], *table[lost][1:]]
-    run = told(plan, table)
+    run = run_to_end(plan, table)
     (only,) = run.looks
     assert run.ungraded.sum() == (lost is not None) and only.comparisons[0].information == pytest.approx(0.2)
     assert only.comparisons[0].verdict is Verdict.RESOLVED and run.finished is Reason.SETTLED
@@ -203,7 +201,9 @@ def test_a_first_look_may_call_though_an_answer_has_no_grade(rule: Rule, lost: i
         ([0, 100], [1, 0], "no trial of question 1 of 2 has a grade, so there is no score"),
     ],
 )
-def test_who_is_set_aside(graded: list[int], ungraded: list[int], why: str | None) -> None:
+def test_models_with_too_many_ungraded_answers_are_set_aside(
+    graded: list[int], ungraded: list[int], why: str | None
+) -> None:
     assert why_unjudgeable(np.array(graded), np.array(ungraded)) == why
 
 
@@ -234,7 +234,7 @@ def test_time_outs_and_ungraded_answers_bound_a_score_alike(ungraded: list[int],
 
 
 def test_time_outs_do_not_block_a_call() -> None:
-    """They are answers: results bound them, and decisions are made on them."""
+    """Time-outs are answers: results give bounds for them, and decisions use them."""
     plan = one_look(questions=1, trials=40, bound=1.645)
     controller = Controller(plan)
     right = {0: 31, 1: 22, 2: 0}
@@ -265,5 +265,5 @@ def test_after_a_change_of_the_horizon_a_tie_holds_in_every_way() -> None:
 
 def test_the_core_says_what_failed_a_model() -> None:
     plan = one_look(questions=1, trials=40, bound=1.645)
-    run = told(plan, [[[1] * 30 + [None] * 10], [[1] * 40], [[0] * 40]])
+    run = run_to_end(plan, [[[1] * 30 + [None] * 10], [[1] * 40], [[0] * 40]])
     assert run.set_aside == {0: Lost(Cause.GRADER, "10 of its 40 trials have no grade, more than 5%")}

@@ -1,4 +1,4 @@
-"""Questions with weights: formulas against loops and draws, benchmarks together against each alone, and whole runs."""
+"""Weighted questions: formulas compared with loops and draws, benchmarks together and alone, and whole runs."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -70,7 +70,7 @@ def test_moments_are_those_of_draws_from_the_posterior() -> None:
 
 
 def test_scores_of_simulated_trials_spread_as_the_self_centred_sigma_says() -> None:
-    """Easy and hard benchmarks of unequal weights: the variance of a benchmark is estimated from that alone."""
+    """Easy and hard benchmarks of unequal weight: each benchmark's variance is estimated from itself alone."""
     rng, labels, n = np.random.default_rng(3), np.repeat([0, 1], [30, 300]), 4
     g = relative_weights(np.where(labels == 0, 10.0, 1.0))
     chance = np.where(labels == 0, rng.beta(40.0, 40.0, 330), rng.beta(38.0, 2.0, 330))
@@ -105,7 +105,7 @@ SHARES = (0.75, 0.25)
 
 
 def of_each(counts: np.ndarray, prior: Prior) -> list[Estimates]:
-    """The estimates of both benchmarks, each by itself."""
+    """The estimates of each benchmark by itself."""
     return [estimate(counts[:, label == LABELS], HALVES, prior, np.array(80)) for label in (0, 1)]
 
 
@@ -162,8 +162,8 @@ def test_variances_on_questions_like_these_are_those_of_each_benchmark() -> None
     np.testing.assert_allclose(variances, 0.75**2 * apart[0] + 0.25**2 * apart[1])
 
 
-def test_a_weighted_sample_spreads_as_drawn_again_and_again() -> None:
-    """The variance of a weighted mean of questions that are drawn together with their weights."""
+def test_the_variance_of_a_weighted_sample_matches_repeated_draws() -> None:
+    """The variance of a weighted mean of questions drawn together with their weights."""
     rng = np.random.default_rng(6)
     weights = rng.uniform(0.2, 3.0, (4000, 60))
     d = rng.normal(0.3, 1.0, weights.shape) + 0.5 * weights
@@ -255,8 +255,8 @@ def test_runs_side_by_side_end_as_each_alone() -> None:
 
 
 @pytest.mark.slow
-def test_what_an_early_end_does_to_a_score_is_of_the_weighted_one() -> None:
-    """With all the weight on some questions, these are all there is to be wrong about."""
+def test_the_early_stop_correction_uses_weighted_scores() -> None:
+    """With all weight on some questions, only these contribute to the error."""
     heavy = np.where(LABELS == 0, 1e6, 1.0)
     plan = weighted_plan(bench=Bench(3, 11, BINARY, question_weights=heavy), objective=Best(), policy=UnresolvedPairs())
     run = straight(plan, Answers(plan, 4))

@@ -77,7 +77,7 @@ def share_of(*parts: object) -> float:
 
 @dataclass
 class Disk:
-    """What is stored, as the store keeps it: one row of each trial and look, the newest."""
+    """Stored rows as the store keeps them: the newest row of each trial and look."""
 
     trials: dict[Key, tuple[int, Trial]] = field(default_factory=dict)
     charges: list[tuple[int, Charge]] = field(default_factory=list)
@@ -148,7 +148,7 @@ class Disk:
 
     @property
     def sums(self) -> tuple[int, int]:
-        """Tokens that are paid or charged, and that are reserved."""
+        """Tokens paid or charged, and tokens reserved."""
         if self._sums is None:
             paid = sum(charge.cost.tokens for _, charge in self.charges if not charge.estimated)
             held = 0
@@ -160,7 +160,7 @@ class Disk:
         return self._sums
 
     def stages(self, settings: Sequence[Setting]) -> list[Stage]:
-        """The stages of the run, the last with the settings of today."""
+        """The stages of the run, the last with the current settings."""
         ends = [(seq, note.body["configuration"]) for seq, note in self.notes if note.kind == SETTINGS]
         looked = {configuration for _, configuration, _ in self.looks.values()}
         stages: list[Stage] = []
@@ -177,7 +177,7 @@ PACES = (Pace(), Pace(lookahead=1), Pace(lookahead=2), Pace(share=0.3), Pace(loo
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What kind of a run it is."""
+    """The kind of a run."""
 
     pace: Pace
     cap: float | None
@@ -220,18 +220,18 @@ class Kind:
 
     @property
     def is_compared(self) -> bool:
-        """Whether nothing but answers bears on what is found."""
+        """Whether results depend only on answers."""
         tight = self.cap is not None and self.cap != AMPLE
         return not (tight or self.special or self.broken or self.wall)
 
 
 def answer_text(seed: int, key: Key) -> str:
-    """What a server answers; in some worlds the first model always says the same."""
+    """The answer of a server; in some worlds the first model always gives the same answer."""
     return "the same" if key[0] == 0 and seed % 3 == 0 else f"answer {key}"
 
 
 class World:
-    """All that outlives a process. A server gives the same answer whenever it is asked, if it does not fail."""
+    """Everything that outlives a process. A server that does not fail always gives the same answer to a request."""
 
     def __init__(self, seed: int, kind: Kind) -> None:
         self.seed, self.kind, self.chance = seed, kind, random.Random(seed)
@@ -314,7 +314,7 @@ class Start:
         kill_at: int = 0,
         is_troubled: bool = True,
     ) -> None:
-        """`settings`: those of all configurations so far; `kill_at`: the moment of its death."""
+        """`settings`: of all configurations so far; `kill_at`: the moment at which it is killed."""
         self.world, self.disk, self.settings, self.chance, self.kill_at = world, disk, settings, chance, kill_at
         self.is_troubled = is_troubled
         self.machine = Machine(settings[-1])
@@ -329,7 +329,7 @@ class Start:
         self.events: Counter[str] = Counter()
 
     def moment(self) -> None:
-        """Between any two things that happen."""
+        """Called between any two events; the run may be killed here."""
         self.moments += 1
         if self.moments == self.kill_at:
             raise Killed
@@ -424,7 +424,7 @@ class Start:
             self.wait()
 
     def wait(self) -> None:
-        """Nothing is under way: servers that are down come up, or a stop gives up what hangs."""
+        """Nothing is in progress: servers that are down come up, or a stop gives up what hangs."""
         machine = self.machine
         down = [model for model in machine.setting.roster if not machine.slots.get(model)]
         if down:
@@ -489,7 +489,7 @@ class Start:
             self.ask(send)
 
     def hand_in(self, send: Send) -> None:
-        """A batch service has it, whether we live or not; results come one by one."""
+        """A batch service has the request even if the process dies; results arrive one by one."""
         request, world = send.request, self.world
         for key in request.keys:
             if send.claimed and self.chance.random() < 0.1:  # it has lost it
@@ -576,7 +576,7 @@ class Start:
     # -- what holds -----------------------------------------------------------------------------------------------
 
     def audit(self) -> None:
-        """What the machine knows is what a new one reads from the disk, and what counts made anew say."""
+        """Check that the machine's state equals that of a new machine read from disk, and fresh counts."""
         machine, again = self.machine, self.replayed()
         if machine.controller.finished is not None and again.controller.finished is None:
             again.handle(Tick(self.seconds))  # it ends where nothing is in flight, and no trial fits or no time is left
@@ -593,7 +593,7 @@ class Start:
 
 
 def decisions(machine: Machine) -> list[object]:
-    """All that the core has decided."""
+    """All decisions of the core."""
     controller = machine.controller
     looks = [
         (look.index, look.trials, look.order, look.tiers, look.scores, look.comparisons) for look in controller.looks
@@ -609,7 +609,7 @@ def decisions(machine: Machine) -> list[object]:
 
 
 def sums(machine: Machine) -> dict[int, list[object]]:
-    """The account by model, but for what costs nothing."""
+    """The account by model, without models that cost nothing."""
     by_model = {}
     for model, account in machine.account.models.items():
         by_model[model] = [

@@ -1,4 +1,4 @@
-"""A run unkilled, and the same one killed and stopped, in a scripted world."""
+"""A scripted run without interruption, and the same run killed and stopped."""
 
 import random
 from collections import Counter
@@ -15,7 +15,7 @@ MOST_STARTS = 60
 
 
 def horizons(world: World) -> list[tuple[Sequence[int], Trials]]:
-    """The models and trials of each configuration, in their order."""
+    """The models and trials of each configuration, in order."""
     everyone, all_but_last = range(world.models), range(world.models - 1)
     all_but_last = all_but_last if len(all_but_last) > 1 else everyone
     match world.kind.special:
@@ -31,7 +31,7 @@ def horizons(world: World) -> list[tuple[Sequence[int], Trials]]:
 
 
 def live(seed: int, kills: int, length: int = 0, disk: Disk | None = None) -> tuple[Disk, Start, Counter[str]]:
-    """Starts, some of which are killed or stopped, until the run is finished under its last configuration."""
+    """Starts, some killed or stopped, until the run is finished with its last configuration."""
     kind, disk = Kind.drawn(seed), Disk() if disk is None else disk
     world, chance = World(seed, kind), random.Random(f"{seed} {kills}")
     happened, settings = Counter[str](), list[Setting]()
@@ -66,7 +66,7 @@ def live(seed: int, kills: int, length: int = 0, disk: Disk | None = None) -> tu
 
 
 def check_end(start: Start) -> None:
-    """Whoever goes on finds nothing to do, and a reader finds what was found."""
+    """A further start has nothing to do, and a reader gets the same results."""
     disk, machine = start.disk, start.machine
     assert not any(trial.state is RESERVED for _, trial in disk.trials.values()), "something is left in flight"
     looks = {look.index: start.settings[-1].describe(look) for look in machine.controller.looks}
@@ -89,7 +89,7 @@ def check_end(start: Start) -> None:
 
 
 def life(seed: int) -> Counter[str]:
-    """A run unkilled, and the same one killed or stopped up to six times."""
+    """Compare an undisturbed run with the same run killed or stopped up to six times."""
     undisturbed, _, happened = live(seed, 0)
     killed, start, happened_then = live(seed, 1 + seed % 6, happened["moments"])
     compared = 0
@@ -103,6 +103,6 @@ def life(seed: int) -> Counter[str]:
 
 
 def alarms_of(disk: Disk) -> list[tuple[int | None, str]]:
-    """The alarms about the first round; repeats are searched for now and then."""
+    """The alarms about the first round only, as repeats are searched for from time to time."""
     notes = [note for _, note in disk.notes if note.kind == ALARM]
     return sorted((note.model, note.body["fault"]) for note in notes if note.body["fault"] != "repeats")

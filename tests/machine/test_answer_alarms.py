@@ -1,4 +1,4 @@
-"""Alarms about all answers of a model: what they have in common, and which answers count."""
+"""Alarms about what all answers of a model have in common, and which answers count."""
 
 import numpy as np
 from hypothesis import given

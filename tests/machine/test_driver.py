@@ -1,4 +1,4 @@
-"""The driver on fake servers: what is found is the same whatever happens around it."""
+"""The driver with fake servers: results are the same whatever happens around it."""
 
 import asyncio
 from collections import Counter
@@ -25,7 +25,7 @@ from adaptive_eval.store.read import LogReader
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> MachineBed:
-    """The run, undisturbed."""
+    """The undisturbed run."""
     bed = MachineBed(tmp_path_factory.mktemp("reference") / "run")
     asyncio.run(bed.start())
     assert bed.reason in (Reason.SETTLED, Reason.OUT_OF_REACH)

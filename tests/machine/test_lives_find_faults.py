@@ -1,4 +1,4 @@
-"""Scripted lives find the faults that a machine may have: each of these machines has one."""
+"""Scripted lives detect faults: each of these machines has one."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ from adaptive_eval.machine.trial import Key, Request
 
 
 class CountsLossesAtOnce(Machine):
-    """The core is told of a loss when it is noticed; after a restart, in its place in the log."""
+    """Tells the core of a loss when it is noticed, but after a restart at its place in the log."""
 
     def _charge(self, kind: ChargeKind, model: int, reserved: Sequence[Cost]) -> Charge:
         charge = super()._charge(kind, model, reserved)
@@ -31,7 +31,7 @@ class CountsLossesAtOnce(Machine):
 
 
 class SendsEarly(Machine):
-    """Requests are sent while their rows are being written."""
+    """Sends requests while their rows are still being written."""
 
     def _fill(self, model: int) -> None:
         before = set(self._unsent)
@@ -41,14 +41,14 @@ class SendsEarly(Machine):
 
 
 class TakesLossesToBeFree(Machine):
-    """What was in flight at a kill is taken to have cost nothing."""
+    """Treats requests in flight at a kill as free."""
 
     def _on_opened(self, event: Opened) -> None:
         super()._on_opened(event._replace(killed=False))
 
 
 class RepeatsUnasked(Machine):
-    """A lost request is repeated before its loss is on disk."""
+    """Repeats a lost request before its loss is on disk."""
 
     def _on_wasted(self, event: machine_module.Wasted) -> None:
         super()._on_wasted(event)
@@ -59,7 +59,7 @@ class RepeatsUnasked(Machine):
 
 
 class AsksAllVerdictsAtOnce(Machine):
-    """More verdicts are asked for at a time than a later start counts as lost."""
+    """Asks for more verdicts at a time than a later start counts as lost."""
 
     def _judge_more(self) -> None:
         while self._to_judge and not self._stop:
@@ -70,21 +70,21 @@ class AsksAllVerdictsAtOnce(Machine):
 
 
 class ForgetsReserves(Machine):
-    """A verdict is asked for, and nothing is reserved for it."""
+    """Asks for a verdict without a reservation."""
 
     def _store_ungraded(self, key: Key, reserve: Cost) -> None:
         super()._store_ungraded(key, NO_COST)
 
 
 class AsksClaimedAgain(Machine):
-    """What a batch service still has is asked for again."""
+    """Asks again for requests that a batch service still has."""
 
     def _on_opened(self, event: Opened) -> None:
         super()._on_opened(event._replace(claimed=()))
 
 
 class ForgetsToRelease(Machine):
-    """A request that is dropped keeps its slot."""
+    """Keeps the slot of a dropped request."""
 
     def _leave_request(self, key: Key) -> None:
         number = self._request_of[key]

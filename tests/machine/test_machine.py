@@ -49,7 +49,7 @@ def setting(**changes: object) -> Setting:
 
 
 class Played:
-    """A machine, with a disk on which every row is at once."""
+    """A machine with a disk that stores rows at once."""
 
     def __init__(self, setup: Setting, machine: type[Machine] = Machine) -> None:
         self.setting, self.machine, self.disk = setup, machine(setup), Disk()
@@ -57,7 +57,7 @@ class Played:
         self.others: list[object] = []
 
     def do(self, *events: Event, now: float = 0.0, commit: bool = True) -> list[Row]:
-        """Handle events, and then commit what they have written, in one commit; returns these rows."""
+        """Handle events, then commit their rows in one commit; returns these rows."""
         rows: list[Row] = []
         for event in events:
             for action in self.machine.handle(event, now):
@@ -87,7 +87,7 @@ def test_every_state_but_the_last_ones_has_a_next_step() -> None:
 
 
 class TellsAnswersFirst(Machine):
-    """Of a commit the core is told the answers before everything else."""
+    """Tells the core the answers of a commit before everything else."""
 
     def _tell_rows(self, rows: Iterable[Row]) -> None:
         ordered: Sequence[Row] = sorted(rows, key=lambda row: not isinstance(row[1], Trial))

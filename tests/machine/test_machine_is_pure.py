@@ -1,4 +1,4 @@
-"""The machine has no clock, no task, no file and no chance."""
+"""The machine uses no clock, no task, no file and no randomness."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whatever befalls a run: live, resume and whoever reads the log find the same, and caps hold."""
+"""A run, its resume and a reader of its log get the same results whatever happens, and caps hold."""
 
 import pytest
 from scripted_lives import life

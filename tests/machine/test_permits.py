@@ -1,4 +1,4 @@
-"""Permits to repeat what was lost."""
+"""Permits to repeat lost requests."""
 
 from adaptive_eval.machine.permits import Permits
 

@@ -1,4 +1,4 @@
-"""Answers that come again: an alarm where independent samples would not, and never for what may legitimately agree."""
+"""Repeated answers raise an alarm where independent samples would differ, never where they may agree."""
 
 import itertools
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def add(
 
 
 def watched(texts: Texts, questions: int = 30, trials: int = 8, *, size: int = 3, right: bool = False) -> AnswerWatch:
-    """The answers of a model, which have come in any order."""
+    """The watched answers of a model, added in any order."""
     watch = AnswerWatch()
     cells = list(itertools.product(range(questions), range(trials)))
     np.random.default_rng(1).shuffle(cells)
@@ -44,7 +44,7 @@ def watched(texts: Texts, questions: int = 30, trials: int = 8, *, size: int = 3
 
 
 def letters(p: float, seed: int = 0) -> Texts:
-    """Each question has a likeliest letter, which comes with this chance."""
+    """Each question has a most likely letter, which comes with this chance."""
     rng = np.random.default_rng(seed)
     return lambda question, trial: "A" if rng.random() < p else str(rng.integers(3))
 
@@ -55,7 +55,7 @@ def stuck(question: int, trial: int) -> str:
 
 
 def free(question: int, trial: int) -> int:
-    """Long answers of a model that is sampled."""
+    """Long answers of a sampled model."""
     return trial
 
 
@@ -64,7 +64,7 @@ def alarmed(repeats: Repeats | None) -> bool:
 
 
 def from_trial(first: int, before: Texts) -> Texts:
-    """A cache that starts at that trial."""
+    """Answers with a cache that starts at this trial."""
     return lambda question, trial: before(question, trial) if trial < first else "cached"
 
 
@@ -111,14 +111,14 @@ def test_answers_that_vary_as_often_late_as_early_raise_no_alarm(p: float, size:
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("p", [0.5, 0.9, 0.99, 1.0])
-def test_letters_of_a_choice_raise_no_alarm(p: float, seed: int) -> None:
-    """However sure the model is of what is right."""
+def test_repeated_choice_letters_raise_no_alarm(p: float, seed: int) -> None:
+    """However certain the model is of the right letter."""
     for how in (WARM, HOT):
         assert not alarmed(find_repeats(watched(letters(p, seed), right=True), how))
     assert not alarmed(find_repeats(watched(letters(p, seed)), WARM))
 
 
-def test_where_nothing_can_be_said_that_is_said() -> None:
+def test_undecidable_repeats_are_reported_as_such() -> None:
     repeats = find_repeats(watched(stuck), WARM)
     assert repeats == Repeats(120, 120, is_certain=False)
     assert "it is unknown" in repeats_sentence(repeats)
@@ -159,8 +159,8 @@ def test_a_cache_is_found_by_short_wrong_answers_once_there_are_enough(size: int
     assert not alarmed(find_repeats(watched(stuck, enough, 4, size=size), WARM))
 
 
-def test_the_length_of_a_choice_says_nothing() -> None:
-    """Twenty words around one of four letters are no twenty words of its own."""
+def test_long_answers_to_choices_raise_no_alarm() -> None:
+    """Twenty words around one of four letters do not make independent answers unlikely to agree."""
     choices = AnswerWatch()
     for question, trial in itertools.product(range(40), range(4)):
         add(choices, question, trial, question % 4, size=160, right=False)

@@ -245,7 +245,7 @@ NUMBERS = {"ada": 0, "old": 1}
 
 
 @pytest.mark.parametrize(("event", "kind", "body"), STORED, ids=lambda value: value if isinstance(value, str) else "")
-def test_every_kind_is_stored_as_ever_and_comes_back(event: Event, kind: str, body: dict[str, Any]) -> None:
+def test_every_event_kind_keeps_its_stored_form(event: Event, kind: str, body: dict[str, Any]) -> None:
     assert (event.kind, json.loads(json.dumps(event.body()))) == (kind, body)
     assert parse_event(kind, body, 3.0) == replace(event, at=3.0)
     note = note_of(event, NUMBERS)
@@ -290,12 +290,12 @@ def test_fields_with_a_default_may_be_missing(kind: str, body: dict[str, object]
         ),
     ],
 )
-def test_what_is_damaged_is_refused_with_its_place(kind: str, body: object, message: str) -> None:
+def test_damaged_events_are_refused_with_their_place(kind: str, body: object, message: str) -> None:
     with pytest.raises(StoreError, match=message):
         parse_event(kind, body)
 
 
-def test_a_damaged_note_is_told_with_the_run(tmp_path: Path) -> None:
+def test_a_damaged_note_is_reported_with_its_run(tmp_path: Path) -> None:
     with closing(RunStore.open(tmp_path / "run", HEADER).store) as store:
         store.append(Note("finished"))
     with closing(RunReader.open(tmp_path / "run")) as reader, pytest.raises(StoreError, match=r"run: .* is damaged"):

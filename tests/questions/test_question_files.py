@@ -122,7 +122,7 @@ class TestJsonl:
         assert lines[-1] == "  and 60 more"
         assert len(lines) == 42
 
-    def test_one_wrong_field_is_told_once_with_a_count(self, tmp_path: Path) -> None:
+    def test_one_wrong_field_is_reported_once_with_a_count(self, tmp_path: Path) -> None:
         message = refusal(
             jsonl(tmp_path, *[{"prompt": str(n), "answer": "1"} for n in range(50)]), fields={"prompt": "q"}
         )
@@ -132,7 +132,7 @@ class TestJsonl:
         ]
         assert message.startswith(f"{tmp_path / 'questions.jsonl'}: 50 problems")
 
-    def test_a_file_that_cannot_be_read_is_no_defect(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_unreadable_file_is_a_configuration_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = jsonl(tmp_path, {"prompt": "?", "answer": "1"})
 
         def refuse(path: Path) -> bytes:
@@ -143,7 +143,7 @@ class TestJsonl:
             f"questions.path: {path} cannot be read: Permission denied; allow access, or use another file"
         )
 
-    def test_a_folder_is_no_file(self, tmp_path: Path) -> None:
+    def test_a_folder_is_refused(self, tmp_path: Path) -> None:
         folder = tmp_path / "folder.jsonl"
         folder.mkdir()
         assert "is a folder; give the path of a file" in refusal(folder)
@@ -223,7 +223,7 @@ class TestFields:
         "a.b": "dotted",
     }
 
-    def test_names_may_lead_inwards(self, tmp_path: Path) -> None:
+    def test_dotted_field_names_lead_inwards(self, tmp_path: Path) -> None:
         question = load(jsonl(tmp_path, self.ROW), fields={"prompt": "doc.text", "answer": "doc.key"})[0]
         assert (question.prompt, question.answer) == ("?", "B")
 
@@ -297,7 +297,7 @@ class TestSelection:
             jsonl(tmp_path, *self.ROWS), filter={"yaer": 2020}
         )
 
-    def test_rows_that_are_not_wanted_may_have_mistakes(self, tmp_path: Path) -> None:
+    def test_filtered_out_rows_may_have_mistakes(self, tmp_path: Path) -> None:
         path = jsonl(tmp_path, *self.ROWS, {"id": "0", "prompt": "", "year": 1999, "hard": None})
         assert len(load(path, filter={"year": (2020, 2021, 2022)})) == 9
 
@@ -339,7 +339,7 @@ class TestCsv:
         assert "is empty, but must have a header" in refusal(self.write(tmp_path, ""))
 
     @pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs")])
-    def test_another_separator_is_told(self, tmp_path: Path, mark: str, name: str) -> None:
+    def test_another_separator_is_reported(self, tmp_path: Path, mark: str, name: str) -> None:
         message = refusal(self.write(tmp_path, f"prompt{mark}answer\nWhat?{mark}4\n"))
         assert f"must separate columns by commas, but has {name}" in message
 
@@ -375,7 +375,7 @@ class TestDataset:
 
     @pytest.fixture
     def hub(self, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-        """The two libraries, and a hub that is there."""
+        """Fake libraries and a reachable hub."""
         offline = SimpleNamespace(HF_HUB_OFFLINE=False, ENDPOINT="https://hub.example")
         session = SimpleNamespace(head=lambda url, timeout: None)
         hub = SimpleNamespace(constants=offline, get_session=lambda: session, session=session)
@@ -384,7 +384,7 @@ class TestDataset:
         monkeypatch.setitem(sys.modules, "datasets", hub.datasets)
         return hub
 
-    def test_it_is_asked_for_by_name(self, hub: SimpleNamespace) -> None:
+    def test_a_dataset_is_requested_by_name(self, hub: SimpleNamespace) -> None:
         asked: list[Any] = []
         rows = [{"prompt": "a?", "answer": 7}]
         hub.datasets.load_dataset = lambda *a, **k: asked.append((a, k)) or rows

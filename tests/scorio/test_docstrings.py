@@ -1,4 +1,4 @@
-"""The docstrings of what scorio offers: every argument, the result and an example, and the examples are true."""
+"""The public docstrings of scorio: every argument, the result, and an example that runs."""
 
 import ast
 import doctest
@@ -37,7 +37,7 @@ def methods(owner: str, thing: Any) -> Iterator[tuple[str, Any]]:
 
 
 def sections(docstring: str) -> dict[str, str]:
-    """What stands below each heading of a docstring."""
+    """The text below each heading of a docstring."""
     parts = re.split(r"^(Args|Attributes|Returns|Examples):\n", inspect.cleandoc(docstring), flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
@@ -49,7 +49,7 @@ def described(docstring: str) -> set[str]:
 
 
 def parameters(thing: Any) -> set[str]:
-    """The names of the arguments; of a class, those of its fields that say nothing below themselves."""
+    """The argument names; for a class, its fields without a docstring of their own."""
     if not inspect.isclass(thing):
         return set(inspect.signature(thing).parameters) - {"self", "cls"}
     body = ast.parse(textwrap.dedent(inspect.getsource(thing))).body[0].body  # type: ignore[attr-defined]

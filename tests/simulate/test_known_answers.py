@@ -1,4 +1,4 @@
-"""Models whose answers are known in every respect: what is drawn is what is written, and scores are exact."""
+"""Simulated models with fully known answers: the text matches the draw, and scores are exact."""
 
 import re
 from dataclasses import replace
@@ -16,7 +16,7 @@ SMALL, POPULATION = known_models(models=2, questions=3, answers=25)
 
 
 def facts(model: int, question: int, number: int) -> dict[str, float | bool]:
-    """What a run knows of an answer, by hand."""
+    """The facts that a run stores of an answer, by hand."""
     at = model, question, number
     a, b, c = POPULATION.labels[at].tolist()
     return {

@@ -1,4 +1,4 @@
-"""`adaptive-eval simulate`: served until Ctrl-C, and told what was wrong."""
+"""`adaptive-eval simulate`: it serves until Ctrl-C and reports mistakes."""
 
 import json
 import re
@@ -50,8 +50,8 @@ def test_it_serves_until_ctrl_c_and_says_what_it_did() -> None:
 @pytest.mark.parametrize(
     "grader", first_of(["exact", "{kind: json, field: a}", "math", "{kind: regex, pattern: 'Answer: (.*)'}"], 2)
 )
-def test_it_plays_a_configuration_and_tells_once_what_it_does_not_know(tmp_path: Path, grader: str) -> None:
-    """Each answer is graded as its category has it; the answer to another question says what it is."""
+def test_a_simulated_configuration_reports_unknown_questions_once(tmp_path: Path, grader: str) -> None:
+    """Each answer gets the grade of its category; the answer to an unknown question says so."""
     rows = [{"id": f"q{at}", "prompt": f"What is {at} + 1?", "answer": str(at + 1)} for at in range(9)]
     (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
     config = tmp_path / "mine.yaml"
@@ -88,7 +88,7 @@ def test_it_plays_a_configuration_and_tells_once_what_it_does_not_know(tmp_path:
         (["coins", "--judge", "mute=2"], "judge mute must be from 0 to 1"),
     ],
 )
-def test_mistakes_are_told_with_their_mend(arguments: list[str], why: str) -> None:
+def test_mistakes_are_reported_with_a_remedy(arguments: list[str], why: str) -> None:
     result = CliRunner().invoke(app, ["simulate", *arguments])
     assert result.exit_code == 2
     assert why in result.stderr
@@ -103,7 +103,7 @@ def test_a_port_that_is_taken_is_told() -> None:
     assert "give another --port" in result.stderr
 
 
-def test_what_is_said_of_a_judge_is_what_it_does() -> None:
+def test_judge_options_are_parsed() -> None:
     assert parse_judge([]) == SimulatedJudge()
     judge = parse_judge(["right=0.9", "wrong=0.05", "position_bias=0.2", "susceptibility=0.5", "mute=0.01"])
     assert judge == SimulatedJudge((0.9, 0.05), position_bias=0.2, susceptibility=0.5, mute=0.01)

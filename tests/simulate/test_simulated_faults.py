@@ -56,7 +56,7 @@ def test_bad_faults_are_refused(setting: str, why: str) -> None:
         parse_faults([setting])
 
 
-def test_a_window_holds_its_stretch_of_time() -> None:
+def test_a_fault_window_covers_its_time_span() -> None:
     window = TimeWindow(2.0, 3.0)
     assert [window.holds(at) for at in (1.9, 2.0, 4.9, 5.0)] == [False, True, True, False]
 

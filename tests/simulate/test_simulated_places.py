@@ -1,4 +1,4 @@
-"""A server that computes so many sequences at once, and says how many wait."""
+"""A server that computes a number of sequences at once and reports how many wait."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -53,7 +53,7 @@ async def test_a_request_begins_with_the_last_of_its_sequences() -> None:
     assert begun == [3]
 
 
-async def test_who_leaves_gives_up_its_places_and_its_turn() -> None:
+async def test_a_leaving_request_gives_up_its_places_and_its_turn() -> None:
     places, begun = ServingSlots(2), []
     first = places.enter([60.0] * 3, lambda: begun.append("first"))
     places.enter([60.0], lambda: begun.append("second"))
@@ -62,7 +62,7 @@ async def test_who_leaves_gives_up_its_places_and_its_turn() -> None:
     assert (begun, places.running, places.waiting) == (["second"], 1, 0)
 
 
-async def test_places_can_become_more_or_fewer() -> None:
+async def test_the_number_of_places_can_change() -> None:
     places = ServingSlots(1)
     for _ in range(6):
         places.enter([0.05], lambda: None)

@@ -135,7 +135,9 @@ async def test_a_stream_says_the_same(client: httpx2.AsyncClient, usage: bool) -
         (orjson.dumps({"model": "a", "messages": ["hi"]}), 400, "string"),
     ],
 )
-async def test_bad_requests_are_told_so(client: httpx2.AsyncClient, body: bytes, status: int, why: str) -> None:
+async def test_bad_requests_are_rejected_with_a_reason(
+    client: httpx2.AsyncClient, body: bytes, status: int, why: str
+) -> None:
     async with SimulatedServer(WORLD) as server:
         response = await client.post(server.base_url + "/chat/completions", content=body)
     assert response.status_code == status
@@ -162,7 +164,7 @@ def port_of(base_url: str) -> int:
 
 
 async def talk(server: SimulatedServer, data: bytes, pieces: int = 1) -> bytes:
-    """What the server says to raw bytes, until it is silent or closes."""
+    """The server's reply to raw bytes, until it is silent or closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port_of(server.base_url))
     size = max(1, len(data) // pieces)
     for start in range(0, len(data), size):
@@ -321,7 +323,7 @@ async def test_slow_replicas_and_those_that_ignore_n(client: httpx2.AsyncClient)
 
 @pytest.mark.parametrize("turns", range(6))
 async def test_a_connection_that_is_just_being_accepted_is_broken_too(turns: int) -> None:
-    """Whichever turn of the loop a server dies in, it leaves no connection open behind it."""
+    """In whichever turn of the loop a server dies, it leaves no connection open."""
     server = SimulatedServer(WORLD)
     async with server:
         port = port_of(server.base_url)

@@ -18,7 +18,7 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def open_store(directory: Path) -> Iterator[OpenStore]:
-    """Opens the run of this test, again where it was closed; closes what the test leaves open."""
+    """Opens or reopens the run of this test, and closes what the test leaves open."""
     opened: list[RunStore] = []
 
     def open_it() -> RunStore:

@@ -1,4 +1,4 @@
-"""Whatever is written has the checksum of its values, however it came to be; every changed value is noticed."""
+"""Everything written has a checksum of its values, and every changed value is noticed."""
 
 import math
 import shutil
@@ -30,7 +30,7 @@ KEYS |= {"reports": "look", "cells": "look"}
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run in which every table was written, and every value that may be replaced was replaced."""
+    """A run in which every table was written and every replaceable value was replaced."""
     directory = tmp_path_factory.mktemp("written") / "run"
     named = make_trial(number=1, logprobs=AnswerLogprobs(("B",), (-0.25,)))
     with closing(RunStore.open(directory, HEADER).store) as store:
@@ -77,7 +77,7 @@ def test_every_changed_value_is_noticed(written: Path, tmp_path: Path, table: st
 
 
 def test_each_damaged_row_is_named_and_all_others_are_read(written: Path, tmp_path: Path) -> None:
-    """Text that is not Unicode any more is damage of its row, too."""
+    """Text that is no longer valid Unicode counts as damage of its row."""
     run = shutil.copytree(written, tmp_path / "run")
     with closing(sqlite3.connect(run / DATABASE_FILE)) as database, database:
         ((seq,),) = database.execute("SELECT seq FROM trials WHERE number = 2")
@@ -92,7 +92,7 @@ def test_each_damaged_row_is_named_and_all_others_are_read(written: Path, tmp_pa
         ]
 
 
-def test_a_damaged_index_is_told_from_damaged_rows(written: Path, tmp_path: Path) -> None:
+def test_a_damaged_index_is_distinguished_from_damaged_rows(written: Path, tmp_path: Path) -> None:
     run = shutil.copytree(written, tmp_path / "run")
     with closing(sqlite3.connect(run / DATABASE_FILE)) as database:
         ((page,),) = database.execute("SELECT rootpage FROM sqlite_master WHERE name LIKE 'sqlite_autoindex_trials%'")

@@ -1,4 +1,4 @@
-"""The log of a run's database is lost or cut off: that is noticed, and nothing is bought again in silence."""
+"""A lost or truncated write-ahead log of the database is noticed, and nothing is silently bought again."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ TRIALS = 40
 
 @pytest.fixture
 def killed(tmp_path: Path) -> Path:
-    """A run as a kill leaves it: its trials are in the log, since nobody has closed the database."""
+    """A run as a kill leaves it: its trials are still in the write-ahead log of the open database."""
     with closing(RunStore.open(tmp_path / "run", HEADER).store) as store:
         for number in range(TRIALS):
             store.append(make_trial(number=number))
@@ -74,7 +74,7 @@ def test_trials_that_cannot_be_read_any_more_are_missed(killed: Path, cut: float
 
 
 def test_a_damaged_byte_in_the_log_is_missed_as_well(killed: Path) -> None:
-    """SQLite reads what comes before it, and says nothing."""
+    """SQLite silently reads only what comes before it."""
     data = bytearray(log_of(killed).read_bytes())
     data[len(data) // 2] ^= 1
     log_of(killed).write_bytes(data)
@@ -82,7 +82,7 @@ def test_a_damaged_byte_in_the_log_is_missed_as_well(killed: Path) -> None:
         opened(killed)
 
 
-def test_who_knows_goes_on_with_what_is_there(killed: Path) -> None:
+def test_without_its_lock_file_a_run_continues_with_the_remaining_trials(killed: Path) -> None:
     log_of(killed).unlink()
     (killed / "lock").unlink()
     with closing(opened(killed)) as store:
@@ -93,7 +93,7 @@ def test_who_knows_goes_on_with_what_is_there(killed: Path) -> None:
         assert count(store.reader) == 1
 
 
-def test_a_run_whose_database_has_nothing_of_it_is_refused(killed: Path) -> None:
+def test_a_run_with_an_empty_database_is_refused(killed: Path) -> None:
     log_of(killed).unlink()
     (killed / DATABASE_FILE).unlink()
     sqlite3.connect(killed / DATABASE_FILE).close()
@@ -103,7 +103,7 @@ def test_a_run_whose_database_has_nothing_of_it_is_refused(killed: Path) -> None
 
 
 def test_trials_that_are_dropped_are_not_missed(tmp_path: Path) -> None:
-    """Their numbers in the log are used up, and what comes later has higher ones."""
+    """Their log numbers stay used, and later trials get higher ones."""
     with closing(opened(tmp_path)) as store:
         store.append(make_trial(), make_trial(number=1))
         store.append(Dropped(make_trial(number=1).key))

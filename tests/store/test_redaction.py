@@ -26,7 +26,7 @@ NOTICED = ServersNoticed("ada", "renamed", f"now it is {KEY}")
 
 
 def stored(trial: Trial, redactor: Redactor = KEYS) -> tuple[str, str | None, GradeDetails | None]:
-    """Text, reasoning and grade of a trial as it is stored."""
+    """Text, reasoning and grade of a stored trial."""
     assert trial.answer is not None
     answer = (clean := redact_trial(trial, trial.answer, redactor)).answer
     assert answer is not None
@@ -46,7 +46,7 @@ def test_an_extracted_piece_of_a_key_is_removed() -> None:
 
 
 def test_a_score_with_a_key_that_is_not_in_the_answer_is_stored_without_it() -> None:
-    """The scorer of an Inspect task may quote another model."""
+    """An Inspect scorer may quote another model."""
     trial = make_trial(text="42", signals={"why": f"it was sent {KEY}"}, extracted=f"{KEY}!")
     assert stored(trial)[2] == GradeDetails({"why": "it was sent ***"}, "***!")
 

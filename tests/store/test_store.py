@@ -1,4 +1,4 @@
-"""What is committed is there again, whatever happened in between."""
+"""Committed data is read back, whatever happened in between."""
 
 import os
 import random
@@ -73,7 +73,7 @@ def test_everything_comes_back_as_it_was(open_store: OpenStore, directory: Path)
         assert reader.spent() == pytest.approx(total.plus(LOST.cost))
 
 
-def test_what_is_read_without_texts_is_what_is_known_of_the_texts(open_store: OpenStore) -> None:
+def test_reading_without_texts_keeps_what_is_known_of_them(open_store: OpenStore) -> None:
     texts = ["", "B", "é" * 200, "x" * 512, "x" * 513, "x" * 5000, "x" * 5000]
     trials = [
         make_trial(number=number, text=text, signals={"is_correct": number % 2 == 0, "has_answer": True, "score": 0.5})
@@ -88,7 +88,7 @@ def test_what_is_read_without_texts_is_what_is_known_of_the_texts(open_store: Op
     assert digests[5] == digests[6] and len({*digests}) == len(digests) - 1 and digests[-1] is None
 
 
-def test_a_trial_has_one_row_the_newest(open_store: OpenStore) -> None:
+def test_a_trial_has_only_its_newest_row(open_store: OpenStore) -> None:
     store, answered = open_store(), make_trial(logprobs=AnswerLogprobs(("B",), (-0.25,)))
     store.append(answered._replace(state=RESERVED, answer=None, grade=None, category=None))
     store.append(answered)
@@ -99,7 +99,7 @@ def test_a_trial_has_one_row_the_newest(open_store: OpenStore) -> None:
     assert [*store.reader.trials()] == [(6, make_trial())], "its number comes again, and is another answer's"
 
 
-def test_a_commit_is_whole_or_absent(open_store: OpenStore) -> None:
+def test_a_commit_is_all_or_nothing(open_store: OpenStore) -> None:
     store = open_store()
     store.append(make_trial())
     with pytest.raises(StoreError, match="record 1 already exists"):
@@ -205,10 +205,8 @@ def test_a_second_writer_is_refused_and_told_who_has_the_run(open_store: OpenSto
     open_store()
 
 
-def test_what_comes_later_is_stored_later_whatever_clocks_say(
-    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Commits are told apart by their times, and another machine goes on with a run."""
+def test_commit_order_is_kept_whatever_clocks_say(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commits are distinguished by their times, and another machine may continue a run."""
     for at, clock in enumerate((1e9, 1e9 - 86_400.0, 1e9 - 3_600.0)):
         monkeypatch.setattr(time, "time", lambda clock=clock: clock)
         store = open_store()
@@ -220,9 +218,7 @@ def test_what_comes_later_is_stored_later_whatever_clocks_say(
     assert 0.0 < times[-1] - 1e9 < 0.01
 
 
-def test_a_clock_that_is_wrong_damages_nothing(
-    open_store: OpenStore, directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_clock_damages_nothing(open_store: OpenStore, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: -1.2e9)  # 1931
     store = open_store()
     store.append(make_trial())
@@ -296,7 +292,7 @@ def test_a_start_that_died_before_its_first_commit_begins_anew(directory: Path, 
 
 
 def test_an_emptied_database_is_not_begun_over(directory: Path, open_store: OpenStore) -> None:
-    """As a power failure may leave it: to start over would ask, and pay, for everything once more without a word."""
+    """As after a power failure: starting over would silently ask and pay for everything again."""
     open_store().close()
     assert read_holder(directory / "lock")["committed"] == 0
     (directory / DATABASE_FILE).write_bytes(b"")
@@ -322,7 +318,7 @@ def test_a_directory_without_a_run_says_so(tmp_path: Path) -> None:
             use(tmp_path / "nowhere")
 
 
-def test_the_database_is_whole_in_one_file_though_somebody_reads_it(
+def test_the_database_is_complete_in_one_file_despite_a_reader(
     open_store: OpenStore, directory: Path, tmp_path: Path
 ) -> None:
     store = open_store()

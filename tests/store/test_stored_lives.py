@@ -1,4 +1,4 @@
-"""Whole lives of a run over the real store, which gives back what an account in memory says."""
+"""Whole lives of a run on the real store, compared with a store in memory."""
 
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ HEADER = RunHeader("lives", {"number": 0}, {}, dict.fromkeys(MODELS, {}), dict.f
 
 
 class StoredDisk(Disk):
-    """The real store, beside the disk in memory with which it is compared."""
+    """The real store, compared with the disk in memory."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class StoredDisk(Disk):
         self.store, _ = RunStore.open(directory, HEADER)
 
     def reopen(self) -> None:
-        """What a kill does to a store."""
+        """Reopen the store as after a kill."""
         self.store.close()
         self.store, is_resumed = RunStore.open(self.directory, HEADER)
         assert is_resumed
@@ -74,7 +74,7 @@ class StoredDisk(Disk):
 
 
 def _plain(row: Row) -> object:
-    """A row without what is not read again."""
+    """A row without the parts that are not read back."""
     seq, record = row
     if isinstance(record, Trial):
         return seq, record._replace(answer=None, grade=None)

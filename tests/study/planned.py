@@ -1,4 +1,4 @@
-"""A small configuration to plan, and runs of it that are stored without a server."""
+"""A small configuration to plan, and stored runs of it that need no server."""
 
 import json
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ ANSWERS = {0: (WRONG_TOKENS, 2 * LATENCY), 1: (RIGHT_TOKENS, LATENCY)}
 
 
 def chances(*means: float) -> FloatArray:
-    """Models of these mean scores on questions of all difficulties, (L, 8, 2)."""
+    """Chances (L, 8, 2) of models with these mean scores on questions of all difficulties."""
     spread = np.linspace(-0.2, 0.2, len(QUESTIONS))
     return binary(np.array([mean + spread for mean in means]))
 
@@ -37,7 +37,7 @@ WORLD = chances(0.75, 0.5, 0.25)
 
 
 def write_config(folder: Path, name: str = "small", models: Sequence[str] = MODELS, **changes: object) -> Path:
-    """A configuration of these models with their questions beside it."""
+    """Write a configuration of these models, with its questions beside it."""
     rows = [{"id": key, "prompt": f"What is {key}?", "answer": "1"} for key in QUESTIONS]
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     settings: dict[str, object] = {
@@ -64,7 +64,7 @@ def prepared_from(path: Path, *overrides: str) -> PreparedRun:
 def store_run(
     prepared: PreparedRun, directory: Path, world: FloatArray = WORLD, seed: int = 0, rounds: int | None = None
 ) -> int:
-    """Run to the end, or to the end of so many rounds, and store it as `run` does; returns the trials."""
+    """Run to the end, or for this many rounds, and store it as `run` does; return the number of trials."""
     controller, weights = Controller(prepared.plan), prepared.plan.bench.weights
     tape = Tape.from_chances(world, weights, np.random.default_rng(seed))
     trials = []

@@ -1,4 +1,4 @@
-"""The smallest fixed design that calls as many pairs, against a computation answer by answer."""
+"""The smallest fixed design that calls as many pairs, compared with a computation answer by answer."""
 
 from dataclasses import replace
 from math import sqrt
@@ -27,7 +27,7 @@ def runs_of(run_plan: Plan, worlds: list[FloatArray]) -> list[SimulatedRun]:
 
 
 def called_after(tape: Tape, trials: int) -> int:
-    """Neighbours apart by 1.645, each count and Beta(k + 1, N - k + 1) variance by itself."""
+    """Neighbours separated by 1.645, from single counts and Beta(k + 1, N - k + 1) variances."""
     scores = []
     for model in range(MODELS):
         mean = variance = 0.0
@@ -44,7 +44,7 @@ def called_after(tape: Tape, trials: int) -> int:
     )
 
 
-def test_it_is_what_counting_answer_by_answer_gives() -> None:
+def test_the_equivalent_fixed_design_matches_counting_answer_by_answer() -> None:
     run_plan = replace(ranking(), prior="uniform")
     runs = runs_of(run_plan, WORLDS)
     fixed = fixed_with_as_many(run_plan, WORLDS, runs, served(MODELS), SEED, 0.95)
@@ -66,8 +66,8 @@ def test_it_is_what_counting_answer_by_answer_gives() -> None:
     assert fixed.cost == pytest.approx(spent / (MODELS * QUESTIONS * fixed.number))
 
 
-def test_it_is_judged_as_the_run_is() -> None:
-    """The prior of the plan decides how wide the intervals of both are; the uniform one's are wider."""
+def test_the_fixed_design_is_judged_with_the_prior_of_the_plan() -> None:
+    """The prior of the plan sets the width of both intervals; those of the uniform prior are wider."""
     numbers = []
     for prior in ("self", "uniform"):
         judged = replace(ranking(), prior=prior)
@@ -77,8 +77,8 @@ def test_it_is_judged_as_the_run_is() -> None:
     assert numbers[0] < numbers[1]
 
 
-def test_a_run_that_calls_more_than_the_whole_fixed_design_is_held_against_all_of_it() -> None:
-    """Of equals, one look calls few; here the run is said to have called all pairs."""
+def test_a_run_that_calls_more_than_the_fixed_design_is_compared_with_all_of_it() -> None:
+    """One look calls few equal models; here the run is made to have called all pairs."""
     run_plan, equal = ranking(), [level(0.5, 0.5, 0.5)]
     (run,) = runs_of(run_plan, equal)
     all_called = run._replace(comparisons=tuple(pair._replace(verdict="resolved") for pair in run.comparisons))
@@ -95,7 +95,7 @@ def test_a_higher_confidence_asks_more_of_the_fixed_design() -> None:
     assert strict.number is None or loose.number < strict.number
 
 
-def test_only_neighbours_are_held_against_it() -> None:
+def test_only_neighbour_comparisons_have_an_equivalent_fixed_design() -> None:
     run_plan = replace(ranking(), objective=Best())
     assert fixed_with_as_many(run_plan, WORLDS, runs_of(run_plan, WORLDS[:1]), served(MODELS), SEED, 0.95) is None
     large = replace(ranking(), trials=Trials(4, 10**6))

@@ -1,4 +1,4 @@
-"""How long batches are expected to take: what the configuration says, else what a pilot's took, else a guess."""
+"""The expected time of batches: from the configuration, else from a pilot, else a guess."""
 
 from pathlib import Path
 
@@ -38,11 +38,11 @@ EVENTS: tuple[Event, ...] = (
 )
 
 
-def test_only_batches_that_were_handed_in_and_answered_tell_how_long_they_took() -> None:
+def test_only_submitted_and_answered_batches_have_a_duration() -> None:
     assert measured_batch_seconds(EVENTS) == {"a": [600.0, 1200.0]}
 
 
-def test_what_was_seen_goes_before_a_guess() -> None:
+def test_observed_batch_times_take_precedence_over_a_guess() -> None:
     asked = models("batch: openai", "batch: openrouter", "")
     seconds, notes = batch_seconds(asked, {"a": [600.0, 1200.0], "z": [6000.0]})
     assert seconds[:2].tolist() == pytest.approx([900.0, 1200.0]) and np.isnan(seconds[2])
@@ -57,7 +57,7 @@ def test_what_was_seen_goes_before_a_guess() -> None:
 
 @pytest.mark.slow
 def test_a_plan_waits_for_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch takes a day, and all else minutes."""
+    """A batch takes a day, everything else minutes."""
     monkeypatch.setattr(pilot, "GUESSED_BATCH_SECONDS", 24 * 3600.0)
     servers = [{"name": name, "launch": {"command": "serve --port {port}"}, "gpus": 1} for name in MODELS[:2]]
     batched = {"name": MODELS[2], "base_url": "http://127.0.0.1:9/v1", "batch": "openai"}

@@ -1,4 +1,4 @@
-"""What a run costs lies in the 80% interval that was forecast for it, in 70-90% of 100 worlds."""
+"""The forecast 80% interval contains the cost of a run in 70-90% of 100 worlds."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -39,13 +39,13 @@ def shared_difficulty(rng: np.random.Generator, spread: float, taste: float, low
 
 
 def coins(rng: np.random.Generator) -> FloatArray:
-    """Some of the paper's coins, two of which are an exact tie; nothing is shared between them."""
+    """Some of the paper's coins, two of them exactly tied, with nothing shared between questions."""
     means = rng.choice(COIN_MEANS, MODELS, replace=False)
     return binary(np.array([beta_profile(mean, QUESTIONS, COIN_CONCENTRATION, rng) for mean in means]))
 
 
 def typical(rng: np.random.Generator) -> FloatArray:
-    """A world of the stated prior."""
+    """A world drawn from the stated prior."""
     return next(prior_chances(WorldPrior(), MODELS, QUESTIONS, BINARY, 1, rng))
 
 
@@ -61,7 +61,7 @@ CASES: dict[str, tuple[Kind, int]] = {
 
 
 def forecast_from(chances: FloatArray, pilot: int, rng: np.random.Generator) -> Iterable[FloatArray]:
-    """Worlds as a forecast draws them, from a pilot of so many trials a question, or without any."""
+    """Worlds as a forecast draws them, from a pilot with this many trials a question, or without a pilot."""
     if pilot == 0:
         return prior_chances(WorldPrior(), MODELS, QUESTIONS, BINARY, DRAWS, rng)
     return posterior_chances(rng.multinomial(pilot, chances), BINARY, DRAWS, rng)

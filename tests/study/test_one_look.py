@@ -1,4 +1,4 @@
-"""The fixed design at one look, against the controller's own fixed design and by hand."""
+"""The fixed design with one look, compared with the controller's and with a computation by hand."""
 
 from dataclasses import replace
 

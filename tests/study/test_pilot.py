@@ -1,4 +1,4 @@
-"""A pilot as it is read, and what its answers used."""
+"""Reading a pilot, and the usage of its answers."""
 
 from pathlib import Path
 
@@ -40,12 +40,12 @@ def prepared(tmp_path: Path) -> PreparedRun:
     return prepared_from(write_config(tmp_path))
 
 
-def stored(prepared: PreparedRun, directory: Path) -> Path:
+def store_pilot(prepared: PreparedRun, directory: Path) -> Path:
     return store_records(directory, prepared.header, [outcome_of(prepared, *trial) for trial in FEW], elapsed=7.0)
 
 
-def test_trials_go_by_name_and_id_whatever_their_order(tmp_path: Path, prepared: PreparedRun) -> None:
-    directory = stored(prepared, tmp_path / "run")
+def test_pilot_trials_are_matched_by_model_name_and_question_id(tmp_path: Path, prepared: PreparedRun) -> None:
+    directory = store_pilot(prepared, tmp_path / "run")
     turned = prepared_from(write_config(tmp_path, "turned", MODELS[::-1]))
     pilot = read_pilot(directory, turned)
     assert pilot.outcomes.shape == (3, len(QUESTIONS), 6) and (pilot.outcomes >= 0).sum() == len(FEW)
@@ -54,8 +54,8 @@ def test_trials_go_by_name_and_id_whatever_their_order(tmp_path: Path, prepared:
     assert pilot.elapsed == 7.0 and pilot.name == "small"
 
 
-def test_what_is_absent_and_what_differs_is_said(tmp_path: Path, prepared: PreparedRun) -> None:
-    directory = stored(prepared, tmp_path / "run")
+def test_missing_and_differing_parts_of_a_pilot_are_reported(tmp_path: Path, prepared: PreparedRun) -> None:
+    directory = store_pilot(prepared, tmp_path / "run")
     other = prepared_from(write_config(tmp_path, "other"), "sampling.temperature=0.9")
     absent_model, absent_questions, asked = read_pilot(directory, other).remarks
     assert absent_model == "1 of 3 models are not in the pilot (bob): drawn as the pilot's models vary"
@@ -69,7 +69,7 @@ def test_a_directory_without_a_run_is_refused(tmp_path: Path, prepared: Prepared
 
 
 def test_questions_of_another_benchmark_are_refused(tmp_path: Path, prepared: PreparedRun) -> None:
-    directory = stored(prepared, tmp_path / "run")
+    directory = store_pilot(prepared, tmp_path / "run")
     (tmp_path / "questions.jsonl").write_text('{"id": "z1", "prompt": "?", "answer": "1"}\n')
     with pytest.raises(ConfigError, match=r"has no question of the configuration, but q0, q3, q7"):
         read_pilot(directory, prepared_from(tmp_path / "small.yaml"))
@@ -79,10 +79,10 @@ def test_questions_of_another_benchmark_are_refused(tmp_path: Path, prepared: Pr
 
 
 def pilot_of(tmp_path: Path, prepared: PreparedRun) -> Pilot:
-    return read_pilot(stored(prepared, tmp_path / "run"), prepared)
+    return read_pilot(store_pilot(prepared, tmp_path / "run"), prepared)
 
 
-def test_means_are_by_category_and_of_others_where_a_model_has_none(tmp_path: Path, prepared: PreparedRun) -> None:
+def test_usage_means_are_by_category_with_other_models_as_fallback(tmp_path: Path, prepared: PreparedRun) -> None:
     models = prepared.config.models
     usage, own_tokens, own_seconds = merge_usage(
         pilot_of(tmp_path, prepared).measured, guess(models, prepared.prompts, BINARY)
@@ -107,7 +107,7 @@ def test_nothing_is_known_without_a_pilot_and_without_a_limit(tmp_path: Path) ->
     assert cost_table(prepared.config.models, usage)[0][0] == Cost(round(prompt), pytest.approx(prompt / 1e6), 0.0)
 
 
-def test_the_spread_of_seconds_is_that_within_categories(tmp_path: Path, prepared: PreparedRun) -> None:
+def test_the_spread_of_seconds_is_measured_within_categories(tmp_path: Path, prepared: PreparedRun) -> None:
     """Two log-normals with medians far apart, and sigma 0.3 each."""
     rng = np.random.default_rng(0)
     category = rng.integers(0, 2, 20_000)

@@ -1,4 +1,4 @@
-"""`adaptive-eval plan`, from the words of the command line to what it says."""
+"""`adaptive-eval plan`, from the command line to its output."""
 
 import json
 import re
@@ -34,7 +34,7 @@ from adaptive_eval.study.types import FORMAT
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _work_in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
@@ -47,7 +47,7 @@ IN_STEP = ("--set", "trials.optimize=cost")
 
 
 def forecast(*arguments: str, worlds: int = 10, timed: bool = False) -> dict[str, Any]:
-    """What is written; what is shown of it is its text `shown`."""
+    """The written forecast, with the shown text under `shown`."""
     pace = () if timed else IN_STEP
     done = planned(*arguments, *pace, "--worlds", str(worlds), "--json", "forecast.json")
     assert done.exit_code == ExitCode.REACHED, done.output
@@ -103,7 +103,7 @@ def test_a_pilot_tells_what_answers_use() -> None:
 
 @pytest.mark.slow
 def test_a_finished_run_needs_nothing_more() -> None:
-    """Its trials are fixed, so that every world gives the run that there was."""
+    """Its trials are fixed, so that every simulated world gives the same run."""
     path = write_config(Path(), trials={"min": 4, "max": HORIZON, "optimize": "cost"})
     trials = store_run(prepared_from(path), Path("runs/small"))
     result = forecast(str(path), "--pilot", "runs/small")
@@ -155,7 +155,7 @@ def test_the_same_seed_gives_the_same_forecast() -> None:
 
 
 @pytest.mark.slow
-def test_models_and_questions_that_the_pilot_lacks_are_said() -> None:
+def test_models_and_questions_missing_from_the_pilot_are_reported() -> None:
     pilot = prepared_from(write_config(Path(), "pilot", ["ada", "bob"]), "trials.max=8")
     store_run(pilot, Path("runs/pilot"), WORLD[:2])
     result = forecast(str(write_config(Path())), "--pilot", "runs/pilot")
@@ -195,7 +195,7 @@ REFUSED = {
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run without a trial, one of other models, and one that was graded with another rubric."""
+    """A run without trials, a run of other models, and a run graded with another rubric."""
     folder = tmp_path_factory.mktemp("stored")
     store_run(prepared_from(write_config(folder, "empty")), folder / "runs/empty", rounds=0)
     others = write_config(folder, "others", ["eve", "fay"])
@@ -226,14 +226,14 @@ def test_the_program_itself() -> None:
     assert np.char.count(done.stdout, "\n") < 40
 
 
-def test_the_time_beside_a_fixed_number_is_said_in_words_where_it_is_not_known() -> None:
+def test_an_unknown_time_relative_to_the_fixed_design_is_stated_in_words() -> None:
     path = write_config(Path())
     unknown = planned(str(path), "--worlds", "10", *IN_STEP, "--set", "sampling={temperature: 0.6}").stdout
     assert "tokens are unknown: give a pilot, or sampling.max_tokens for a guess" in unknown
 
 
 @pytest.mark.slow
-def test_the_pace_that_is_taken_is_named_with_the_reason() -> None:
+def test_the_chosen_pace_is_shown_with_its_reason() -> None:
     result = forecast(str(write_config(Path())), timed=True)
     pace = result["decisions"]["trials"]["optimize"]
     assert f"pace      {pace}, since {result['why_optimized']}" in result["shown"]
@@ -242,7 +242,7 @@ def test_the_pace_that_is_taken_is_named_with_the_reason() -> None:
 
 
 @pytest.mark.slow
-def test_many_slots_take_longer_than_a_fixed_number() -> None:
+def test_with_many_slots_a_run_takes_longer_than_the_fixed_design() -> None:
     words = (str(write_config(Path())), "--set", "trials.optimize=cost", "--set", "stopping.options.worth=50")
     few, many = (forecast(*words, "--set", f"concurrency={slots}") for slots in (1, 64))
     assert few["times_as_long"] < 1.2 < many["times_as_long"]
@@ -250,8 +250,8 @@ def test_many_slots_take_longer_than_a_fixed_number() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pace", ["cost", "time"])
-def test_what_takes_longer_names_the_pace_that_takes_less_time(pace: str) -> None:
-    """Unless the run has it already."""
+def test_a_slow_plan_recommends_the_faster_pace(pace: str) -> None:
+    """Unless it is already the pace of the run."""
     words = (str(write_config(Path())), "--set", "concurrency=256", "--set", f"trials.optimize={pace}")
     result = forecast(*words, "--set", "stopping.options.worth=50", timed=True)
     assert result["times_as_long"] > 1.0
@@ -292,7 +292,7 @@ def test_the_forecast_of_a_gate_says_how_often_it_passes_and_what_it_takes() -> 
 
 @pytest.mark.slow
 def test_batches_are_waited_for_and_priced_as_such() -> None:
-    """Every round takes the turn of a batch, so that the pace of fewest looks takes the least time by far."""
+    """Each round takes as long as a batch, so that the pace with the fewest looks is fastest by far."""
     path = write_config(Path())
     direct, batched = (
         forecast(str(path), "--set", f"models={json.dumps(models)}", "--set", "trials.max=40", *more, timed=every)
@@ -313,8 +313,8 @@ def batch_models(changes: dict[str, object]) -> list[dict[str, object]]:
 
 
 @pytest.mark.slow
-def test_the_time_of_servers_that_the_run_starts_is_what_a_cap_on_gpu_hours_counts() -> None:
-    """Without a pilot a start is a guess; with the run itself as one, what it has held counts from there on."""
+def test_a_cap_on_gpu_hours_counts_the_time_of_started_servers() -> None:
+    """Without a pilot, a start time is a guess; with the run itself as pilot, the time already held counts."""
     launched = [{"name": name, "gpus": 2, "launch": {"command": "serve --port {port}"}} for name in MODELS]
     path, models = write_config(Path()), f"models={json.dumps(launched)}"
     guessed = forecast(str(path), "--set", models)
@@ -335,7 +335,7 @@ def test_the_time_of_servers_that_the_run_starts_is_what_a_cap_on_gpu_hours_coun
 
 
 @pytest.mark.slow
-def test_models_that_share_a_pool_take_the_turns_of_a_run() -> None:
+def test_models_that_share_a_pool_take_turns_as_in_a_run() -> None:
     path = write_config(Path())
 
     def planned_on(places: int, **launch: bool) -> dict[str, Any]:
@@ -360,7 +360,7 @@ def test_models_that_share_a_pool_take_the_turns_of_a_run() -> None:
 
 
 @pytest.mark.slow
-def test_of_very_many_questions_some_are_proposed() -> None:
+def test_drawing_questions_is_proposed_for_very_many_questions() -> None:
     def proposed(questions: int) -> bool:
         models = "\n".join(f"- {{name: model-0{number}, simulate: true}}" for number in (1, 2))
         world = f"questions: {{world: many_questions, limit: {questions}}}"

@@ -1,4 +1,4 @@
-"""Forecasts have what grades will cost that a judge is asked for: as in a pilot, else guessed."""
+"""Forecasts include the cost of grading by a judge, as in a pilot or else guessed."""
 
 import json
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def settings(url: str, **changes: object) -> dict[str, object]:
 
 
 def planned(site: Site, config: Path, *options: str) -> tuple[dict[str, Any], str]:
-    """The costs of the configured run, and all that was said."""
+    """The costs of the configured run, and the output."""
     result = CliRunner().invoke(
         app, ["plan", str(config), "--worlds", "10", "--json", str(site.folder / "plan.json"), *options]
     )
@@ -44,7 +44,7 @@ def planned(site: Site, config: Path, *options: str) -> tuple[dict[str, Any], st
 
 @pytest.mark.slow
 def test_a_pilot_says_what_the_run_will_cost(site: Site, url: str) -> None:
-    """All trials of a fixed design are asked for: what they cost in a run is what the plan must say."""
+    """A fixed design asks for all trials: the plan must state what they cost in a run."""
     assert site.run(site.write("pilot", **settings(url)), "--run-dir", str(site.directory("pilot"))).exit_code in ENDED
     config = site.write(**settings(url), seed=1)
     costs, output = planned(site, config, "--pilot", str(site.directory("pilot")))
@@ -79,14 +79,14 @@ def test_without_a_pilot_every_judge_and_every_vote_is_guessed(site: Site, url: 
 
 
 def whole_plan(site: Site, config: Path, *options: str) -> tuple[dict[str, Any], str]:
-    """All of the forecast, and what was said."""
+    """The whole forecast, and the output."""
     _, output = planned(site, config, *options)
     return json.loads((site.folder / "plan.json").read_text()), output
 
 
 @pytest.mark.slow
 def test_the_time_that_grades_take_is_that_of_the_pilot(site: Site, url: str) -> None:
-    """Replies of the pilot have their times; where they are the bottleneck, a run takes as long as they do."""
+    """Judge replies take their times in the pilot; as the bottleneck, they set the time of a run."""
     assert site.run(site.write("pilot", **settings(url)), "--run-dir", str(site.directory("pilot"))).exit_code in ENDED
     with closing(RunReader.open(site.directory("pilot"))) as reader:
         use, trials = reader.judge_use(), [float(trial.signals["judge_seconds"]) for trial in reader.trials()]

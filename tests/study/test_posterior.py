@@ -1,4 +1,4 @@
-"""The sampler against quadrature, and against itself: prior draws stay prior draws when data are drawn with them."""
+"""The sampler compared with quadrature and with itself: joint draws of data and unknowns keep the prior."""
 
 import numpy as np
 import pytest
@@ -14,19 +14,19 @@ CHAINS = 1500
 
 
 def half_t(scale: float, values: np.ndarray) -> np.ndarray:
-    """The distribution function of a half-t variable."""
+    """Distribution function of a half-t variable."""
     return np.asarray(2.0 * student(FREEDOM, scale=scale).cdf(values) - 1.0)
 
 
 def prior_theta(models: int, questions: int, rng: np.random.Generator) -> np.ndarray:
-    """Logits (L, M) as the sampler believes them before any trial."""
+    """Logits (L, M) under the sampler's prior."""
     ability, difficulty, taste = (abs(student(FREEDOM, scale=scale).rvs(random_state=rng)) for scale in SCALES.values())
     a = rng.normal(rng.normal(0.0, CENTRE_SD), ability, (models, 1))
     b = rng.normal(0.0, difficulty, questions)
     return np.asarray(a + b + rng.normal(0.0, taste, (models, questions)))
 
 
-def test_draws_from_the_joint_distribution_stay_there() -> None:
+def test_the_sampler_preserves_the_joint_distribution() -> None:
     """Geweke (2004): unknowns from their prior, data given unknowns, unknowns given data, and so on.
 
     Whatever step were wrong, the unknowns would drift away from their prior; chains are independent, so that a test of
@@ -82,7 +82,7 @@ def test_one_question_of_one_model_against_quadrature() -> None:
 
 
 @pytest.mark.parametrize("worlds", sizes(15, 120))
-def test_true_scores_lie_anywhere_among_the_draws(worlds: int) -> None:
+def test_true_scores_have_uniform_ranks_among_the_draws(worlds: int) -> None:
     """Over pilots of many worlds: neither shrunk together, as by a flat prior a question, nor spread by their noise.
 
     Worlds come from the sampler's own prior, for then the rank of the truth among its draws is uniform to the digit

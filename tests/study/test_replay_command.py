@@ -1,4 +1,4 @@
-"""`adaptive-eval replay`, from the words of the command line to the files it writes."""
+"""`adaptive-eval replay`, from the command line to the files it writes."""
 
 import csv
 import json
@@ -22,7 +22,7 @@ SMALL = ("--set", "trials.max=12")
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _work_in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
@@ -36,7 +36,7 @@ def results(path: str) -> dict[str, Any]:
 
 
 def record(**extra: object) -> str:
-    """Three models of which the last is the best by far, the others are alike; 12 trials of 10 questions."""
+    """Three models: the last is the best by far, the others are alike; 12 trials of 10 questions."""
     p = np.array([0.3, 0.3, 0.9])[:, None, None]
     outcomes = (np.random.default_rng(5).random((3, 10, 12)) < p).astype(np.int8)
     np.savez("record.npz", R=outcomes, models=["ada", "bea", "cleo"], **extra)  # type: ignore[arg-type]
@@ -58,7 +58,7 @@ def test_a_world_is_ranked_and_written_as_a_run_is() -> None:
 
 
 def test_questions_are_drawn_in_another_order_by_each_seed() -> None:
-    """Some of a recording's questions are asked, once each; rows keep their questions' names and outcomes."""
+    """Only some recorded questions are asked, once each; rows keep the names and outcomes of their questions."""
     rng = np.random.default_rng(6)
     outcomes = (rng.random((3, 400, 1)) < np.array([0.2, 0.5, 0.8])[:, None, None]).astype(np.int8)
     np.savez("many.npz", R=outcomes, models=["ada", "bea", "cleo"])
@@ -145,7 +145,7 @@ def test_trials_beyond_the_record_are_warned_of() -> None:
     assert "beyond what was recorded (12 to 12 a question)" in done.stdout
 
 
-def test_of_grades_that_never_differ_it_is_said_that_they_may_be_one_answer_each() -> None:
+def test_identical_grades_warn_that_they_may_be_one_answer_each() -> None:
     rng = np.random.default_rng(3)
     once = np.repeat((rng.random((1, 10, 1)) < 0.5).astype(np.int8), 12, axis=2)
     perfect, drawn = np.ones((1, 10, 12), np.int8), (rng.random((1, 10, 12)) < 0.5).astype(np.int8)
@@ -172,8 +172,8 @@ def test_a_study_tells_what_runs_cost_and_got_wrong() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("optimize", ["cost", "time"])
-def test_what_was_asked_ahead_is_in_the_cost_and_in_the_scores(optimize: str) -> None:
-    """In a replay all of it has come, and a study tells the same cost as its replays one by one."""
+def test_trials_asked_ahead_count_in_cost_and_scores(optimize: str) -> None:
+    """In a replay all of these trials arrive, and a study reports the same costs as single replays."""
     pace = (*SMALL, "--set", f"trials.optimize={optimize}")
     assert replayed("coins", *pace, "--runs", "2", "--output", "study").exit_code == ExitCode.REACHED
     with Path("study", "runs.csv").open() as file:
@@ -196,7 +196,7 @@ def test_a_directory_of_a_real_run_is_left_alone() -> None:
     assert not Path("real/results.json").exists()
 
 
-def test_a_configuration_is_no_recording() -> None:
+def test_a_configuration_is_refused_as_a_recording() -> None:
     Path("mine.yaml").write_text("name: mine\n")
     done = replayed("mine.yaml")
     assert done.exit_code == ExitCode.CONFIGURATION

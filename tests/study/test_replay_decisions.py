@@ -1,4 +1,4 @@
-"""The deciding sections of a configuration alone, and the pace that `trials.optimize` means."""
+"""The decision sections of a configuration by themselves, and the pace that `trials.optimize` selects."""
 
 from pathlib import Path
 
@@ -17,18 +17,18 @@ from adaptive_eval.core.optimal import Optimal
 NAMES = ("a", "b", "c")
 
 
-def decided(*overrides: str) -> Decisions:
+def load(*overrides: str) -> Decisions:
     return load_decisions(None, overrides, NAMES)
 
 
 def test_nothing_given_is_every_default() -> None:
-    decisions = decided()
+    decisions = load()
     assert decisions == Decisions(folder=decisions.folder)
     assert decisions.folder == Path.cwd()
 
 
 def test_short_forms_are_known() -> None:
-    decisions = decided("objective=best", "trials.max=40", "stopping.delta=2%", "budget.wall_time=1h")
+    decisions = load("objective=best", "trials.max=40", "stopping.delta=2%", "budget.wall_time=1h")
     assert (decisions.objective.kind, decisions.trials.max, decisions.budget.wall_time) == ("best", 40, 3600.0)
     assert decisions.stopping.delta == pytest.approx(0.02)
 
@@ -48,14 +48,14 @@ def test_every_problem_is_listed_with_its_line(tmp_path: Path) -> None:
     assert "--set budget.trials: budget.trials must be a whole number" in lines[4]
 
 
-def test_a_file_that_is_no_yaml_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_yaml_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("trials: [1\n")
     with pytest.raises(ConfigError, match="is not YAML"):
         load_decisions(path, (), NAMES)
 
 
-def test_a_secret_in_a_section_that_is_not_read_is_not_told(tmp_path: Path) -> None:
+def test_a_secret_in_an_unread_section_is_not_shown(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("models:\n- {name: a, api_key: sk-abcdefghijklmnopqrstuvwx}\n")
     assert load_decisions(path, (), NAMES).trials.max == 80
@@ -63,7 +63,7 @@ def test_a_secret_in_a_section_that_is_not_read_is_not_told(tmp_path: Path) -> N
 
 def test_decisions_alone_make_a_plan() -> None:
     bench = Bench(3, 5, np.array([0.0, 1.0]))
-    plan = plan_on(bench, decided("objective={kind: baseline, baseline: c}", "trials.max=20"), NAMES)
+    plan = plan_on(bench, load("objective={kind: baseline, baseline: c}", "trials.max=20"), NAMES)
     assert plan.bench is bench
     assert plan.objective == Baseline(2)
     assert plan.trials.max == 20
@@ -83,5 +83,5 @@ def test_rounds_run_ahead_by_trials_and_by_a_part_of_the_horizon(
 
 
 def test_the_rule_starts_where_the_pace_has_its_first_look() -> None:
-    rule = plan_on(Bench(3, 30, np.array([0.0, 1.0])), decided("trials.optimize=time"), NAMES).rule
+    rule = plan_on(Bench(3, 30, np.array([0.0, 1.0])), load("trials.optimize=time"), NAMES).rule
     assert isinstance(rule, Optimal) and rule.start == 12 / 80

@@ -1,4 +1,4 @@
-"""What is called a wrong call, and what a study counts."""
+"""What counts as a wrong call, and what a study counts."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def call(better: int, worse: int | None, z: float = 3.0) -> PairVerdict:
         (call(1, None), 0.3, True),
     ],
 )
-def test_a_call_for_the_worse_or_for_an_equal_is_wrong(pair: PairVerdict, reference: float | None, wrong: bool) -> None:
+def test_a_call_for_a_worse_or_equal_model_is_wrong(pair: PairVerdict, reference: float | None, wrong: bool) -> None:
     assert is_wrong(pair, TRUTH, reference) is wrong
 
 

@@ -1,4 +1,4 @@
-"""Files of recorded outcomes: what is read, and what every kind of damage is called."""
+"""Files of recorded outcomes: what is read, and the error for each kind of damage."""
 
 import pickle
 import re
@@ -49,7 +49,7 @@ def test_booleans_and_other_arrays_are_read(tmp_path: Path) -> None:
     assert recording.models == ("a", "é")
 
 
-def test_shares_of_a_recording_are_its_truth_and_the_best_come_first(tmp_path: Path) -> None:
+def test_shares_of_a_recording_are_its_true_scores_in_descending_order(tmp_path: Path) -> None:
     source = source_of_recording(read_recording(saved(tmp_path, R=R)), "record", np.array([0.0, 1.0, 0.5]))
     assert source.truth == pytest.approx([(0.5 + 1.0) / 2, (0.5 + 1 / 3) / 2])
     better = np.array([[[1, 1]], [[0, 1]], [[1, 1]]])
@@ -101,7 +101,7 @@ def test_a_wrong_array_is_named(values: dict[str, Any], message: str, tmp_path: 
 
 
 class Bomb:
-    """What unpickling would run."""
+    """An object whose unpickling would run code."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Path.write_text, (Path("exploded"), "")
@@ -118,7 +118,7 @@ def test_no_pickle_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not Path("exploded").exists()
 
 
-def test_files_that_are_none_are_told_apart(tmp_path: Path) -> None:
+def test_unreadable_recordings_get_distinct_errors(tmp_path: Path) -> None:
     single = tmp_path / "one.npy"
     np.save(single, R)
     text, empty, zipped = tmp_path / "t.npz", tmp_path / "e.npz", tmp_path / "z.npz"

@@ -32,7 +32,7 @@ def tape(seed: int) -> Tape:
 
 
 def by_trials(plan: Plan, outcomes: Tape, chunk: int) -> Controller:
-    """Asked and told in chunks, each outcome an object."""
+    """The run asked and told in chunks, with an object for each outcome."""
     controller = Controller(plan)
     while controller.finished is None:
         outcome_rows = [(*ask[:3], outcomes.category(*ask[:3])) for ask in controller.ask(chunk)]
@@ -47,7 +47,7 @@ def by_trials(plan: Plan, outcomes: Tape, chunk: int) -> Controller:
 )  # fmt: skip
 @settings(max_examples=examples(60), deadline=None)
 @pytest.mark.slow
-def test_rounds_as_counts_give_what_trials_give(
+def test_rounds_as_counts_match_single_trials(
     seed: int, objective: Objective, lookahead: int, budget: Budget, chunk: int
 ) -> None:
     bench = Bench(MODELS, QUESTIONS, WEIGHTS, worst_cost=(Cost(60, 0.2, 0.5),) * MODELS)
@@ -61,7 +61,7 @@ def test_rounds_as_counts_give_what_trials_give(
 @pytest.mark.slow
 @given(st.integers(0, 999), st.integers(0, 2))
 @settings(max_examples=examples(20), deadline=None)
-def test_looks_that_are_not_kept_decide_alike(seed: int, lookahead: int) -> None:
+def test_looks_decide_alike_whether_or_not_they_are_kept(seed: int, lookahead: int) -> None:
     plan = Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(3, 20), pace=Pace(lookahead))
     full = drive_rounds(Controller(plan), tape(seed))
     bare = drive_rounds(Controller(plan, keep_looks=False), tape(seed))
@@ -69,7 +69,7 @@ def test_looks_that_are_not_kept_decide_alike(seed: int, lookahead: int) -> None
     assert bare.finished is full.finished and np.array_equal(bare.counts, full.counts)
 
 
-def test_counts_that_are_not_of_the_round_are_refused() -> None:
+def test_counts_that_do_not_fit_the_round_are_refused() -> None:
     controller = Controller(Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(3, 20)))
     (asked,) = controller.ask_rounds()
     assert controller.ask_rounds() == [] and controller.in_flight == asked.extra.sum()
@@ -99,7 +99,7 @@ def test_a_model_that_is_set_aside_has_no_counts_to_tell() -> None:
     assert look.trials == (21, 21, 0, 21) and controller.arrived[2].sum() == 0
 
 
-def test_many_values_are_those_of_one_by_one() -> None:
+def test_batched_tape_values_equal_single_ones() -> None:
     first = np.random.default_rng(1).integers(0, 5, (MODELS, QUESTIONS))
     extra = np.random.default_rng(2).integers(0, 4, (MODELS, QUESTIONS))
     cells, outcomes = Cells.from_round(first, extra), tape(3)
@@ -114,7 +114,7 @@ def test_many_values_are_those_of_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("budget", [Budget(trials=250), Budget(tokens=5000), Budget(usd=20.0)])
-def test_what_is_still_to_go_is_no_more_than_the_caps_pay_for(budget: Budget) -> None:
+def test_trials_to_go_never_exceed_what_the_caps_pay_for(budget: Budget) -> None:
     bench = Bench(MODELS, QUESTIONS, WEIGHTS, worst_cost=(Cost(40, 0.1, 0.5),) * MODELS)
     free, capped = (
         Controller(Plan(bench, rule=Sequential(), trials=Trials(3, 80), budget=cap)) for cap in (Budget(), budget)
@@ -133,7 +133,7 @@ def test_what_is_still_to_go_is_no_more_than_the_caps_pay_for(budget: Budget) ->
 
 
 def test_rounds_that_were_asked_trial_by_trial_are_not_kept() -> None:
-    """Each holds all of its trials: the memory of a run would grow with every look."""
+    """A round holds all of its trials, so that keeping rounds would grow memory with every look."""
     plan = Plan(
         Bench(MODELS, QUESTIONS, WEIGHTS), rule=Sequential(), trials=Trials(3, 20), judging=Judging(futility=None)
     )

@@ -16,7 +16,7 @@ BINARY = np.array([0.0, 1.0])
 FOUR = np.array([0.0, 0.0, 0.5, 1.0])
 
 
-def drawn(tape: Tape, shape: tuple[int, int], depth: int) -> np.ndarray:
+def draw(tape: Tape, shape: tuple[int, int], depth: int) -> np.ndarray:
     cells = itertools.product(range(shape[0]), range(shape[1]), range(depth))
     return np.array([tape.category(*cell) for cell in cells]).reshape(*shape, depth)
 
@@ -26,7 +26,7 @@ def drawn(tape: Tape, shape: tuple[int, int], depth: int) -> np.ndarray:
 def test_counts_are_drawn_without_replacement(counts: np.ndarray, seed: int) -> None:
     counts[..., 1] += counts.sum(axis=-1) == 0
     held = counts.sum(axis=-1)
-    outcomes = drawn(Tape.from_counts(counts, FOUR, np.random.default_rng(seed)), (2, 3), int(held.max()))
+    outcomes = draw(Tape.from_counts(counts, FOUR, np.random.default_rng(seed)), (2, 3), int(held.max()))
     for model, question in itertools.product(range(2), range(3)):
         cell = outcomes[model, question, : held[model, question]]
         assert np.bincount(cell, minlength=4).tolist() == counts[model, question].tolist()
@@ -34,7 +34,7 @@ def test_counts_are_drawn_without_replacement(counts: np.ndarray, seed: int) -> 
 
 def test_counts_come_in_random_order() -> None:
     counts = np.full((400, 1, 2), 3)
-    outcomes = drawn(Tape.from_counts(counts, BINARY, np.random.default_rng(0)), (400, 1), 6)[:, 0]
+    outcomes = draw(Tape.from_counts(counts, BINARY, np.random.default_rng(0)), (400, 1), 6)[:, 0]
     # every trial alike: the share of successes at each place is that of the urn, 3 s.e. = 0.075
     assert outcomes.mean(axis=0) == pytest.approx(0.5, abs=0.075)
     # without replacement a success makes the next one rarer: P(1 after 1) = 2/5
@@ -43,7 +43,7 @@ def test_counts_come_in_random_order() -> None:
 
 def test_beyond_its_record_a_cell_is_drawn_by_its_shares() -> None:
     counts = np.array([[[1, 3, 0, 0], [0, 0, 0, 2], [5, 0, 5, 0]]])
-    outcomes = drawn(Tape.from_counts(counts, FOUR, np.random.default_rng(1)), (1, 3), 2000)[0]
+    outcomes = draw(Tape.from_counts(counts, FOUR, np.random.default_rng(1)), (1, 3), 2000)[0]
     assert set(outcomes[1]) == {3}
     assert set(outcomes[2]) == {0, 2}
     assert (outcomes[0, 4:] == 1).mean() == pytest.approx(0.75, abs=0.03)
@@ -53,16 +53,16 @@ def test_beyond_its_record_a_cell_is_drawn_by_its_shares() -> None:
 def test_recorded_outcomes_keep_their_order_without_the_missing_ones() -> None:
     outcomes = np.array([[[0, 1, -1, 1], [-1, -1, 1, -1], [2, -1, 0, 3]]], dtype=np.int8)
     tape = Tape.from_trials(outcomes, count_outcomes(outcomes), FOUR, np.random.default_rng(2))
-    rows = drawn(tape, (1, 3), 60)[0]
+    rows = draw(tape, (1, 3), 60)[0]
     assert rows[0, :3].tolist() == [0, 1, 1]
     assert rows[1].tolist() == [1] * 60, "the share of a cell that was right once of once"
     assert rows[2, :3].tolist() == [2, 0, 3]
     assert set(rows[2, 3:]) == {0, 2, 3}
 
 
-def test_chances_of_nothing_are_never_drawn() -> None:
+def test_categories_with_zero_chance_are_never_drawn() -> None:
     chances = np.array([[[0.0, 1.0, 0.0, 0.0], [0.25, 0.0, 0.0, 0.75]]])
-    rows = drawn(Tape.from_chances(chances, FOUR, np.random.default_rng(3)), (1, 2), 3000)[0]
+    rows = draw(Tape.from_chances(chances, FOUR, np.random.default_rng(3)), (1, 2), 3000)[0]
     assert set(rows[0]) == {1}
     assert set(rows[1]) == {0, 3}
     assert (rows[1] == 3).mean() == pytest.approx(0.75, abs=0.025)

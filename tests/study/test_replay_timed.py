@@ -1,4 +1,4 @@
-"""Simulated time: the timeline is that of servers with so many slots, and decides nothing."""
+"""Simulated time: the timeline matches servers with a number of slots, and changes no decision."""
 
 import heapq
 import itertools
@@ -37,7 +37,7 @@ def times(seed: int = 2) -> AnswerTimes:
 def by_events(
     controller: Controller, tape: Tape, times: AnswerTimes, slots: int, came: list[Outcome] | None = None
 ) -> tuple[float, list[float]]:
-    """The same run with an event for every answer, told one by one as they `came`."""
+    """The same run with an event for each answer, told one by one in the order of `came`."""
     came = [] if came is None else came
     free = [slots] * 4
     pending: list[tuple[float, Ask, int]] = []
@@ -58,15 +58,15 @@ def by_events(
 
 
 def continued(before: Controller) -> Controller:
-    """A run with 12 trials a question as its horizon that goes on to 24."""
+    """A run with a horizon of 12 trials a question that continues to 24."""
     stage = StageBefore(before, (0, 1, 2, 3))
     return Controller(replace(before.plan, trials=Trials(4, 24), before=stage))
 
 
 @pytest.mark.parametrize("pace", [Pace(), Pace(lookahead=2, opening=4, dedicated_servers=True)])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_run_that_goes_on_is_played_as_its_resume(pace: Pace, seed: int) -> None:
-    """What is recorded is there at once, its seconds set the clocks all the same, and it is not asked again."""
+def test_a_timed_resume_matches_an_event_loop(pace: Pace, seed: int) -> None:
+    """Recorded outcomes are available at once, their seconds still set the clocks, and they are not asked again."""
     short = Plan(Bench(4, 6, WORLD.w), trials=Trials(4, 12), pace=pace)
     first, came = Controller(short, followed=True), list[Outcome]()
     by_events(first, tape(seed), times(seed), 5, came)
@@ -90,10 +90,10 @@ def test_a_run_that_goes_on_is_played_as_its_resume(pace: Pace, seed: int) -> No
 @pytest.mark.slow
 @given(st.integers(1, 40), st.integers(0, 4), st.integers(4, 12), st.integers(0, 99))
 @settings(max_examples=examples(20), deadline=None)
-def test_an_opening_whose_answers_set_the_clocks_is_that_of_an_event_loop(
+def test_a_timed_opening_that_sets_clocks_matches_an_event_loop(
     slots: int, lookahead: int, opening: int, seed: int
 ) -> None:
-    """It is told in stretches, in which nothing can be decided."""
+    """The opening is told in stretches in which no look can be taken."""
     pace = Pace(lookahead, opening=opening, dedicated_servers=True)
     fast, event_driven = controller(pace), controller(pace)
     timeline = drive_in_time(fast, tape(seed), times(seed), slots)
@@ -104,8 +104,8 @@ def test_an_opening_whose_answers_set_the_clocks_is_that_of_an_event_loop(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("slots", [3, 20])
-def test_what_is_asked_ahead_is_sent_while_a_look_waits_and_not_once_nobody_wants_it(slots: int) -> None:
-    """What was sent ends after the last look, and is told apart; what was not sent is no cost."""
+def test_trials_asked_ahead_are_sent_only_while_they_may_be_needed(slots: int) -> None:
+    """Trials that were sent end after the last look and are reported separately; unsent trials cost nothing."""
     later = 0
     for seed in range(4):
         pace = Pace(lookahead=3, opening=4, dedicated_servers=True)
@@ -125,7 +125,7 @@ def test_what_is_asked_ahead_is_sent_while_a_look_waits_and_not_once_nobody_want
 @given(st.integers(1, 40), st.integers(0, 4), st.integers(0, 99))
 @settings(max_examples=examples(20), deadline=None)
 @pytest.mark.slow
-def test_the_timeline_is_that_of_an_event_loop(slots: int, lookahead: int, seed: int) -> None:
+def test_the_timeline_matches_an_event_loop(slots: int, lookahead: int, seed: int) -> None:
     pace = Pace(lookahead)
     fast, event_driven = controller(pace), controller(pace)
     timeline = drive_in_time(fast, tape(seed), times(seed), slots)
@@ -187,7 +187,7 @@ def test_a_cap_on_wall_time_ends_the_run_at_the_cap(cap: int) -> None:
 
 
 class Place:
-    """Slots for one model at a time, second by second: the same as a host, said in another way."""
+    """Slots for one model at a time, simulated second by second: an independent version of a host."""
 
     def __init__(self, models: list[int], slots: int, swap: float) -> None:
         self.models, self.slots, self.swap = models, slots, swap
@@ -200,7 +200,7 @@ class Place:
 def by_events_in_turn(
     controller: Controller, tape: Tape, times: AnswerTimes, places: list[Place]
 ) -> tuple[float, list[float]]:
-    """The same run with an event for every answer and every model that is ready, as a run does it."""
+    """The same run with an event for each answer and each ready model, as in a real run."""
     of = {model: place for place in places for model in place.models}
     lines: dict[int, list[Ask]] = {model: [] for model in of}
     pending: list[tuple[float, int, object]] = []
@@ -243,7 +243,7 @@ GROUPS = ([[0, 1, 2, 3]], [[0, 2], [1], [3]], [[3, 1], [0, 2]])
 @pytest.mark.slow
 @given(st.sampled_from(GROUPS), st.integers(1, 30), st.integers(0, 5), st.floats(1.0, 500.0), st.integers(0, 99))
 @settings(max_examples=examples(30), deadline=None)
-def test_the_timeline_of_models_in_turn_is_that_of_an_event_loop(
+def test_the_timeline_of_models_in_turn_matches_an_event_loop(
     groups: list[list[int]], slots: int, lookahead: int, swap: float, seed: int
 ) -> None:
     fast, event_driven = controller(Pace(lookahead)), controller(Pace(lookahead))
@@ -259,7 +259,7 @@ def test_the_timeline_of_models_in_turn_is_that_of_an_event_loop(
     assert fast.looks == event_driven.looks == drive(controller(Pace(lookahead)), tape(seed)).looks
 
 
-def test_no_two_models_of_a_host_are_served_at_a_time() -> None:
+def test_a_host_serves_one_model_at_a_time() -> None:
     host = SimulatedHost(range(4), 5, 100.0)
     timeline = drive_in_time(controller(Pace(2)), tape(), times(), 5, shared=[host])
     spans = sorted(
@@ -273,7 +273,7 @@ def test_no_two_models_of_a_host_are_served_at_a_time() -> None:
     assert min(service.start.min() for service in timeline.served) == 100.0
 
 
-def test_swaps_beyond_the_cap_on_wall_time_are_none() -> None:
+def test_no_swap_happens_beyond_the_cap_on_wall_time() -> None:
     capped = controller(Pace(2), Budget(wall_seconds=1000.0))
     timeline = drive_in_time(capped, tape(), times(), 5, shared=[SimulatedHost(range(4), 5, 300.0)])
     assert capped.finished is Reason.WALL_TIME

@@ -1,4 +1,4 @@
-"""`plan` where models share their seeds: the figures are those of a run without, and it says how few there may be."""
+"""`plan` with shared seeds: the figures are those of a run without, with a note on how few trials it may take."""
 
 from pathlib import Path
 
@@ -20,11 +20,11 @@ def plan(folder: Path, seeds: str) -> PreparedRun:
 
 
 @pytest.mark.parametrize("seeds", ["hashed", "consecutive"])
-def test_where_decisions_make_nothing_of_shared_seeds_there_is_nothing_to_say(tmp_path: Path, seeds: str) -> None:
+def test_no_sentence_where_shared_seeds_change_no_decision(tmp_path: Path, seeds: str) -> None:
     assert list(same_seed_sentences(plan(tmp_path, seeds), None, 300.0)) == []
 
 
-def test_it_takes_from_an_opening_to_what_is_forecast(tmp_path: Path) -> None:
+def test_coupled_gates_take_between_an_opening_and_the_forecast(tmp_path: Path) -> None:
     coupled = plan(tmp_path, "coupled")
     (sentence,) = same_seed_sentences(coupled, None, 10_000.0)
     assert f"about {10_000 * NEAR_COPIES:,.0f} trials" in sentence
@@ -32,7 +32,7 @@ def test_it_takes_from_an_opening_to_what_is_forecast(tmp_path: Path) -> None:
     assert "about 36 trials" in sentence  # three of each of six questions, of both
 
 
-def test_a_pilot_with_the_same_seeds_says_how_far_they_went_together(tmp_path: Path) -> None:
+def test_a_pilot_with_the_same_seeds_reports_their_coupling(tmp_path: Path) -> None:
     coupled = plan(tmp_path, "coupled")
     Played(tmp_path / "run", coupled).finish()
     pilot = read_pilot(tmp_path / "run", coupled)
@@ -47,7 +47,7 @@ def test_a_pilot_with_the_same_seeds_says_how_far_they_went_together(tmp_path: P
     )
 
 
-def test_a_pilot_with_seeds_of_their_own_says_nothing_of_it(tmp_path: Path) -> None:
+def test_a_pilot_with_separate_seeds_reports_no_coupling(tmp_path: Path) -> None:
     Played(tmp_path / "apart" / "run", plan(tmp_path / "apart", "hashed")).finish()
     coupled = plan(tmp_path, "coupled")
     assert len(list(same_seed_sentences(coupled, read_pilot(tmp_path / "apart" / "run", coupled), 300.0))) == 1

@@ -1,4 +1,4 @@
-"""Simulated servers: few sequences are faster, places serve one model at a time, and trials are the same work."""
+"""Simulated servers: few sequences run faster, places serve one model at a time, and the work stays the same."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +19,7 @@ def load(seconds: list[float], model: int = 0) -> TrialLoad:
     return TrialLoad(model, np.array(seconds))
 
 
-def test_a_lone_sequence_is_faster_by_the_gain() -> None:
+def test_a_single_sequence_is_faster_by_the_gain() -> None:
     engine, alone = SharedEngine(1.0, SLOTS), load([10.0])
     engine.serve(alone, 0.0)
     assert alone.end == pytest.approx(10.0 * (1.0 + 1.0 / SLOTS) / 2.0)
@@ -32,7 +32,7 @@ def test_a_full_server_takes_what_is_stated_and_its_last_sequence_speeds_up() ->
     assert full.end == pytest.approx(10.0 + 8.0 * (1.0 + 1.0 / SLOTS) / 2.0)
 
 
-def test_what_comes_later_slows_what_is_there() -> None:
+def test_later_sequences_slow_down_running_ones() -> None:
     engine, first = SharedEngine(1.0, SLOTS), load([10.0])
     engine.serve(first, 0.0)
     before = first.end
@@ -50,7 +50,7 @@ def test_what_comes_later_slows_what_is_there() -> None:
 def test_trials_begin_in_order_and_slots_do_their_work(
     given_loads: list[tuple[list[float], float]], gain: float
 ) -> None:
-    """Over each sequence the speed integrates to what it is stated to take, whatever else comes and when."""
+    """For each sequence the speed integrates to its stated work, whatever else arrives and when."""
     engine, now, loads = SharedEngine(gain, SLOTS) if gain else Engine(SLOTS), 0.0, []
     for seconds, later in given_loads:
         now += later
@@ -69,7 +69,7 @@ def test_trials_begin_in_order_and_slots_do_their_work(
 
 
 def brought_up(host: SimulatedHost) -> list[tuple[int, float]]:
-    """Who was brought onto the places, and when, once everything is served."""
+    """The models brought onto the places, with their times, once everything is served."""
     while host.due() < np.inf:
         host.swap()
     return [(swap.model, swap.at) for swap in host.swaps]
@@ -95,8 +95,8 @@ def test_a_model_that_sleeps_at_a_place_is_woken_there() -> None:
 
 
 @pytest.mark.parametrize("engine", [Engine, partial(SharedEngine, 1e-9)])
-def test_a_place_that_nobody_else_wants_serves_what_waits_for_another(engine: Callable[[int, float], Engine]) -> None:
-    """Of three wavefuls the second begins there after a swap, at 11, and the third at 15, when the first has ended."""
+def test_an_unwanted_place_serves_requests_waiting_elsewhere(engine: Callable[[int, float], Engine]) -> None:
+    """Of three waves, the second begins there after a swap, at 11, and the third at 15, when the first has ended."""
     host = SimulatedHost(range(2), SLOTS, 5.0, places=2, engine=engine)
     long, short = load([10.0] * 3 * SLOTS, 0), load([1.0] * SLOTS, 1)
     host.issue(long, 0.0)
@@ -106,7 +106,7 @@ def test_a_place_that_nobody_else_wants_serves_what_waits_for_another(engine: Ca
     assert long.end == pytest.approx(25.0)
 
 
-def test_less_than_a_waveful_gets_no_further_place() -> None:
+def test_less_than_one_wave_of_requests_gets_no_further_place() -> None:
     host = SimulatedHost(range(2), SLOTS, 5.0, places=2)
     host.issue(load([10.0] * (2 * SLOTS - 1), 0), 0.0)
     host.issue(load([1.0], 1), 0.0)

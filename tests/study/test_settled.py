@@ -1,4 +1,4 @@
-"""When worlds are enough, and how long the fixed design takes."""
+"""When enough worlds were simulated, and how long the fixed design takes."""
 
 from dataclasses import replace
 
@@ -16,28 +16,28 @@ from adaptive_eval.study.simulated import SimulatedRun, simulate_run, tape_of_wo
 from adaptive_eval.study.simulations import chance_error, is_precise, simulate_all
 
 
-def ended(trials: float, reached: bool = False) -> SimulatedRun:
+def simulated_run(trials: float, reached: bool = False) -> SimulatedRun:
     return SimulatedRun("settled" if reached else "out_of_reach", round(trials), 0.0, 0.0, 0.0, 100.0, ())
 
 
 def test_the_interval_settles_when_its_ends_are_known_to_a_tenth_of_the_median() -> None:
     """The end's error is 1.71 sd / sqrt(n): with sd a third of the median, at about 32 runs."""
     rng = np.random.default_rng(0)
-    runs = [ended(trials) for trials in rng.normal(9000.0, 3000.0, 60)]
+    runs = [simulated_run(trials) for trials in rng.normal(9000.0, 3000.0, 60)]
     assert not is_precise(runs[:20]) and is_precise(runs)
     quantiles = np.quantile(rng.normal(0.0, 1.0, (4000, 50)), 0.1, axis=1)
     assert quantiles.std() == pytest.approx(1.71 / np.sqrt(50), rel=0.06)
 
 
 def test_an_even_chance_takes_more_worlds_than_a_certain_one() -> None:
-    even = [ended(1000.0, reached=bool(number % 2)) for number in range(60)]
-    never = [ended(1000.0)] * 60
+    even = [simulated_run(1000.0, reached=bool(number % 2)) for number in range(60)]
+    never = [simulated_run(1000.0)] * 60
     assert is_precise(never[:20]) and not is_precise(even[:40])
     assert chance_error(even[:20]) > chance_error(never[:20]) > 0.0
 
 
 def test_worlds_are_added_until_they_are_enough() -> None:
-    """Worlds that are all alike and far apart need no more than the first look of each, and the fewest worlds."""
+    """Identical worlds with distant models need only the first look of each, and the fewest worlds."""
     states: list[str] = []
     worlds = [level(0.95, 0.05)] * 100
     simulated = simulate_all(scenario(), worlds, Budget(), lambda _, state, at_once=False: states.append(state))
@@ -49,7 +49,7 @@ def test_worlds_are_added_until_they_are_enough() -> None:
 
 @pytest.mark.slow
 def test_every_run_of_a_forecast_counts_what_was_asked_ahead() -> None:
-    """Whether it is known how long answers take or not, in every world, with and without a cap."""
+    """With known and unknown answer times, in every world, with and without a cap."""
     timed_usage = AnswerUsage(*(np.array([[30.0, 20.0], [60.0, 45.0]]) for _ in range(3)), np.full(2, 0.5))
     untimed_usage = replace(timed_usage, seconds=np.full((2, 2), np.nan))
     worlds = [level(0.6, 0.5 - 0.002 * number) for number in range(30)]
@@ -74,7 +74,7 @@ def test_every_run_of_a_forecast_counts_what_was_asked_ahead() -> None:
 
 @pytest.mark.parametrize("slots", [1, 7, 64])
 def test_the_fixed_design_takes_the_time_of_its_simulation(slots: int) -> None:
-    """All trials at once and a single look, on the same servers."""
+    """All trials at once with one look, on the same servers."""
     spread = AnswerUsage(*(np.array([[30.0, 20.0], [60.0, 45.0]]) for _ in range(3)), np.full(2, 0.5))
     base = scenario(served=served(2, slots=slots)._replace(usage=spread))
     chances = level(0.7, 0.4)
@@ -93,7 +93,7 @@ def test_models_in_turn_are_served_one_after_the_other_by_the_fixed_design_too()
     )
 
 
-def test_what_nobody_knows_is_not_compared() -> None:
+def test_unknown_times_are_not_compared() -> None:
     nothing = np.full((2, 2), np.nan)
     unknown = scenario(served=served(2)._replace(usage=AnswerUsage(nothing, nothing, nothing, np.zeros(2))))
     assert fixed_seconds(unknown, np.ones((2, 2))) is None

@@ -1,4 +1,4 @@
-"""Runs side by side, from whole arrays: each as its own controller has it on the same outcomes."""
+"""Runs simulated side by side in arrays match their own controllers on the same outcomes."""
 
 from dataclasses import replace
 from typing import Any
@@ -42,7 +42,7 @@ RUBRICS = ([0.0, 1.0], [0.0, 0.5, 1.0])
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
-    """Of every kind that goes in step."""
+    """Plans of every kind that runs in step."""
     return Plan(
         Bench(MODELS, ASKED, np.array(draw(st.sampled_from(RUBRICS)))),
         draw(st.sampled_from(OBJECTIVES)),
@@ -61,33 +61,33 @@ def plans(draw: st.DrawFn) -> Plan:
 
 
 def worlds(seed: int, categories: int) -> list[FloatArray]:
-    """Probabilities (L, M, K): models alike and far apart."""
+    """Probabilities (L, M, K) of similar and of distant models."""
     rng = np.random.default_rng(seed)
     return [np.asarray(rng.dirichlet(np.full(categories, spread), (MODELS, ASKED))) for spread in (0.3, 1.0, 8.0)]
 
 
 def costs(categories: int) -> ServiceCosts:
-    """Answers of very different lengths, on few slots."""
+    """Costs of answers of very different lengths, on few slots."""
     seconds = np.linspace(5.0, 40.0, MODELS * categories).reshape(MODELS, categories)
     usage = AnswerUsage(seconds, seconds, seconds, np.full(MODELS, 0.5))
     by_category = [[Cost(20 + model, 0.1, 1.0) for _ in range(categories)] for model in range(MODELS)]
     return ServiceCosts(usage, by_category, [1, 3, 7, 64])
 
 
-def decided(run: SimulatedRun) -> list[object]:
-    """Everything but what hangs on the last bit: the fit of a prior has one more, or one less, beside others."""
+def comparable(run: SimulatedRun) -> list[object]:
+    """The comparable part of a run, without what depends on the last bit of a prior's fit."""
     pairs = [pair._replace(trials_needed=0.0) for pair in run.comparisons]
     return [*run._replace(comparisons=())[:-1], *pairs]
 
 
 def assert_same(together: SimulatedRun, alone: SimulatedRun) -> None:
-    assert repr(decided(together)) == repr(decided(alone))
+    assert repr(comparable(together)) == repr(comparable(alone))
     needed = [[pair.trials_needed for pair in run.comparisons] for run in (together, alone)]
     assert needed[0] == pytest.approx(needed[1])
 
 
 def hold_against_controllers(plan: Plan, seed: int) -> None:
-    """With caps on trials from less than a round to more than everything."""
+    """Compare runs with their controllers, with caps on trials from less than a round to more than everything."""
     categories = plan.bench.categories
     caps = [None, 50, 200, 333, 10**6]
     drawn, usage = dict(enumerate(worlds(seed, categories))), costs(categories)
@@ -100,7 +100,7 @@ def hold_against_controllers(plan: Plan, seed: int) -> None:
 
 
 @pytest.mark.parametrize("many", sizes(15, 150))
-def test_runs_side_by_side_are_those_of_their_controllers(many: int) -> None:
+def test_runs_side_by_side_match_their_controllers(many: int) -> None:
     settings(max_examples=many, deadline=None)(given(plans(), st.integers(0, 999))(hold_against_controllers))()
 
 
@@ -116,7 +116,7 @@ def test_exact_ties_are_called_no_more_often_than_promised(policy: Policy, pace:
     assert called <= binom.ppf(0.999, runs, 0.10) / runs
 
 
-def test_what_is_recorded_is_there_side_by_side_too() -> None:
+def test_recorded_outcomes_are_used_side_by_side_too() -> None:
     recorded = np.full((2, QUESTIONS, 6), -1, dtype=np.int8)
     recorded[0, :, :4], recorded[1, :, :4], recorded[0, 0, 5] = 1, 0, 1
     with_recorded, chances = served(2, recorded=recorded), level(0.6, 0.55)
@@ -126,7 +126,7 @@ def test_what_is_recorded_is_there_side_by_side_too() -> None:
         assert_same(run, simulate_run(plan, chances, with_recorded, (5, world), timed=False))
 
 
-def test_who_stands_beside_a_run_changes_nothing() -> None:
+def test_neighbouring_runs_do_not_change_a_run() -> None:
     plan = Plan(Bench(MODELS, ASKED, np.array([0.0, 1.0])), trials=Trials(3, 20))
     drawn = dict(enumerate(worlds(3, 2)))
     together = simulate_side_by_side(plan, drawn, costs(2), 1)
@@ -135,7 +135,7 @@ def test_who_stands_beside_a_run_changes_nothing() -> None:
 
 
 def test_pairs_that_are_called_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where calls latch; where they do not, every look is at all pairs."""
+    """If calls latch; otherwise every look covers all pairs."""
     looked: list[int] = []
 
     def counted(*given: Any) -> Any:
@@ -156,7 +156,7 @@ def test_pairs_that_are_called_are_not_looked_at_again(monkeypatch: pytest.Monke
 
 
 class OfItsOwn:
-    """A rule that somebody brought, who does not say that it judges each pair by itself."""
+    """A custom rule that does not declare that it judges each pair by itself."""
 
     def boundary(self, evidence: object) -> FloatArray:
         return np.full(6, 2.0)
@@ -175,7 +175,7 @@ class OfItsOwn:
         {"bench": Bench(MODELS, ASKED, np.array([0.0, 1.0]), prior_counts=np.ones((MODELS, ASKED, 2)))},
     ],
 )  # fmt: skip
-def test_what_arrays_do_not_cover_has_a_controller(changes: dict[str, object]) -> None:
+def test_plans_unsupported_by_arrays_use_a_controller(changes: dict[str, object]) -> None:
     plan = Plan(Bench(MODELS, ASKED, np.array([0.0, 1.0])))
     assert can_stand_side_by_side(plan)
     assert not can_stand_side_by_side(replace(plan, **changes))  # type: ignore[arg-type]

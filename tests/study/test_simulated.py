@@ -1,4 +1,4 @@
-"""Simulated runs against what can be worked out by hand, and what is made of them."""
+"""Simulated runs compared with results worked out by hand, and their summaries."""
 
 from dataclasses import replace
 
@@ -26,12 +26,12 @@ QUESTIONS = 30
 
 
 def level(*means: float) -> np.ndarray:
-    """Models that answer every question with the same probability."""
+    """Chances of models that answer every question right with the same probability."""
     return binary(np.repeat(np.array(means)[:, None], QUESTIONS, axis=1))
 
 
 def served(models: int, seconds: float = 10.0, slots: int = 3, recorded: np.ndarray | None = None) -> ServiceCosts:
-    """Answers that take exactly so long, and cost more when they are wrong."""
+    """Answers that take exactly this long, and cost more when wrong."""
     means = np.full((models, 2), seconds)
     usage = AnswerUsage(means, means, means, np.zeros(models))
     costs = [[Cost(20, 0.02, 5.0), Cost(10, 0.01, 3.0)]] * models
@@ -42,7 +42,7 @@ def plan(models: int = 2, **choices: object) -> Plan:
     return replace(Plan(Bench(models, QUESTIONS, BINARY)), **choices)  # type: ignore[arg-type]
 
 
-def test_models_that_are_far_apart_take_the_first_round_alone() -> None:
+def test_distant_models_take_only_the_first_round() -> None:
     run = simulate_run(plan(), level(0.95, 0.05), served(2), (0,))
     assert run.reached and run.trials == 2 * QUESTIONS * 4
     assert run.seconds == pytest.approx(QUESTIONS * 4 / 3 * 10.0), "3 slots a model, both at once"
@@ -111,7 +111,7 @@ def test_models_that_take_turns_wait_for_each_other_and_for_the_swap() -> None:
 
 
 def test_servers_of_the_run_are_paid_for_while_they_are_held_and_start() -> None:
-    """400 s of answers each. At one place, model 0 is there until model 1 is loaded, so that both are there as long."""
+    """400 s of answers each. At one place, model 0 stays until model 1 is loaded, so that both are held as long."""
     apart, launched = level(0.95, 0.05), served(2)._replace(launched={0: 2.0, 1: 1.0}, swap_seconds=60.0)
     run = simulate_run(plan(), apart, launched, (0,))
     assert run.seconds == pytest.approx(460.0) and run.gpu_seconds == pytest.approx((2.0 + 1.0) * 460.0)
@@ -126,7 +126,7 @@ def test_servers_of_the_run_are_paid_for_while_they_are_held_and_start() -> None
 
 
 def test_a_server_of_a_parked_model_is_stopped_and_started_again() -> None:
-    """It is held for its start, 25 s, another start and 10 s; if no model is parked, for its start and 350 s."""
+    """It is held for its start, 25 s, another start and 10 s; without parking, for its start and 350 s."""
     spans = ServedSpans(np.array([400.0, 60.0, 75.0, 0.0]), np.array([410.0, 70.0, 85.0, 0.0]))
     assert spans.held_seconds(60.0, np.inf, parks=True) == 60.0 + 25.0 + 60.0 + 10.0
     assert spans.held_seconds(60.0, np.inf, parks=False) == 60.0 + 350.0

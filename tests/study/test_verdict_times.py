@@ -1,4 +1,4 @@
-"""The time that verdicts take in a forecast, against servers that are simulated request by request."""
+"""The time of judge verdicts in a forecast, compared with a request-by-request simulation."""
 
 import heapq
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def one_round() -> Plan:
 
 
 def in_line(arrivals: Sequence[float], seconds: float, slots: int) -> list[float]:
-    """When each request ends that takes so long, first come first served."""
+    """End times of requests with these durations, first come first served."""
     free, ends = [0.0] * slots, []
     for arrival in sorted(arrivals):
         ends.append(max(arrival, free[0]) + seconds)
@@ -42,7 +42,7 @@ def in_line(arrivals: Sequence[float], seconds: float, slots: int) -> list[float
 
 @pytest.mark.parametrize("slots", [1, 6, 1000])
 @pytest.mark.parametrize(("reply", "judges"), [(1.0, 64), (1.0, 1), (9.0, 4), (30.0, 8)])
-def test_a_round_ends_when_the_last_verdict_is_there(slots: int, reply: float, judges: int) -> None:
+def test_a_round_ends_with_its_last_verdict(slots: int, reply: float, judges: int) -> None:
     answers = QUESTIONS * TRIALS
     come = [end for _ in range(2) for end in in_line([0.0] * answers, 10.0, slots)]
     expected = max(in_line(come, reply, judges))

@@ -1,4 +1,4 @@
-"""Worlds: categories as sticks, and worlds of the prior."""
+"""Worlds: stick-breaking categories, and worlds drawn from the prior."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def test_the_likelihood_of_the_sticks_is_that_of_the_categories() -> None:
 
 
 def test_the_prior_has_the_spreads_that_it_states() -> None:
-    """Without doubt about them, the variance of a logit is the sum of the four, and others share some of them."""
+    """With known variances, the variance of a logit is the sum of the four, and covariances are sums of shared ones."""
     prior = WorldPrior(level=1.0, ability=0.5, difficulty=2.0, taste=0.8, doubt=0.0)
     weights, rng = WEIGHTS[0], np.random.default_rng(3)
     logits = np.array([logits_of(draw, weights)[..., 0] for draw in prior_chances(prior, 2, 2, weights, 6_000, rng)])

@@ -1,4 +1,4 @@
-"""A batch service without a network, and a model at it that may be opened again and again by a supply."""
+"""A batch service without a network, and its model, which a supply may open repeatedly."""
 
 import asyncio
 from collections import Counter
@@ -26,7 +26,7 @@ ADA = 0
 
 
 class Log:
-    """What outlives a start: events of batches, trials that were sent, and answers."""
+    """Data that outlives a start: batch events, sent trials, and answers."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -44,7 +44,7 @@ class Log:
 
 
 class ServiceStart:
-    """One start of a run that asks the model, without a machine: it stores what comes, and allows what is asked."""
+    """One start of a run without a machine: it stores answers and grants the permits asked for."""
 
     def __init__(
         self, log: Log, supply: BatchSupply, *, delay: Callable[[], float] | None, allows: bool | None
@@ -105,7 +105,7 @@ class ServiceStart:
         self.supply.serve({})
 
     async def answered(self) -> dict[Key, Answer]:
-        """The answers, once every request was answered or has failed."""
+        """Wait for every request to be answered or to fail; return the answers."""
         while any(key not in self.log.answers and key not in self.failed for key in map(self._key, self._requests)):
             self._changed.clear()
             await self._changed.wait()
@@ -115,7 +115,7 @@ class ServiceStart:
         self.supply.cancel([number for number in self._requests if self._key(number) not in self.log.answers])
 
     async def die(self) -> None:
-        """Be killed: nothing that happens now is stored."""
+        """Simulate a kill: nothing more is stored."""
         self.is_dead = True
         await self.supply.close()
 
@@ -125,7 +125,7 @@ class ServiceStart:
 
 
 class ServiceDesk:
-    """A model at its batch service, which may be opened again and again."""
+    """A model at its batch service, which may be opened repeatedly."""
 
     def __init__(self, kind: str = "openai", service: ServiceInMemory | None = None, **settings: Any) -> None:
         self.service = service or ServiceInMemory()

@@ -1,4 +1,4 @@
-"""Batch services over HTTP: the formats beside the simulated service, and what a service that means ill may do."""
+"""Batch services over HTTP: the formats with the simulated service, and malicious services."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -82,7 +82,7 @@ async def test_a_batch_that_is_cancelled_has_what_was_answered(kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_creation_is_repeated_only_where_it_was_not_heard(kind: str) -> None:
+async def test_a_batch_creation_is_retried_only_if_it_was_not_received(kind: str) -> None:
     async with SimulatedServer(small_world(), batches=BatchHabits(refused=0.7, seed=2)) as server:
         service = opened(server.base_url, kind)
         assert (await created(service)).total == 10
@@ -116,12 +116,12 @@ async def _state_said(reply: bytes, status: int = 200, *headers: str) -> BatchSt
     "reply",
     [b"[]", b"null", b'{"status": "completed"}', b'{"id": "../files", "status": "x"}', b'{"id": 5}', b'{"id": ".."}'],
 )
-async def test_what_is_no_batch_is_refused(reply: bytes) -> None:
+async def test_a_response_that_is_not_a_batch_is_refused(reply: bytes) -> None:
     with pytest.raises(Failure, match="is not a batch"):
         await _state_said(reply)
 
 
-async def test_what_is_no_json_is_repeated_and_then_given_up() -> None:
+async def test_responses_that_are_not_json_are_retried_and_then_given_up() -> None:
     with pytest.raises(Unavailable, match="not JSON"):
         await _state_said(b"<html>")
 
@@ -154,7 +154,7 @@ async def test_each_service_gets_its_key_as_it_wants_it() -> None:
     assert [request.path for request in server.seen] == ["/v1/batches/b", "/v1/messages/batches/b", "/beta/batches/b"]
 
 
-async def test_lines_that_are_nothing_are_passed_over() -> None:
+async def test_invalid_result_lines_are_skipped() -> None:
     good = orjson.dumps({"custom_id": "k_1", "response": {"status_code": 200, "body": {}}})
     lines = [b"", b"{", b"[]", b'{"custom_id": 3}', b"\xff\xfe", good, b'{"custom_id": "k_2", "error": null}']
 
@@ -170,7 +170,7 @@ async def test_lines_that_are_nothing_are_passed_over() -> None:
     assert [notice.kind for notice in service.wire.notices] == ["bad_result"]
 
 
-async def test_a_service_that_wants_to_be_left_alone_is() -> None:
+async def test_a_retry_after_header_is_respected() -> None:
     waits: list[float] = []
 
     async def script(exchange: Exchange) -> None:
@@ -198,7 +198,7 @@ async def service() -> AsyncIterator[BatchService]:
     await service.wire.close()
 
 
-async def test_errors_of_a_request_mean_what_they_mean_when_it_is_asked_directly(service: BatchService) -> None:
+async def test_batch_errors_mean_the_same_as_direct_ones(service: BatchService) -> None:
     def answer(code: int, message: str, kind: str = "") -> object:
         return service.answer(
             BatchResult("k", code=code, error={"error": {"message": message, "code": kind}}), ASKED, 3, 1.0, 2
@@ -267,7 +267,7 @@ def test_a_message_as_a_chat_gives_it() -> None:
 
 
 def test_states_and_results_of_openai_in_its_own_words() -> None:
-    """The examples of its reference, shortened."""
+    """Shortened examples from its reference."""
     batch = {
         "id": "batch_abc123",
         "status": "completed",

@@ -1,4 +1,4 @@
-"""A model's requests as batches: gathered, handed in once, claimed by later starts; on a clock of the test's own."""
+"""A model's requests as batches: collected, submitted once, and claimed by later starts, on a simulated clock."""
 
 import asyncio
 import random
@@ -26,7 +26,7 @@ HOUR = 3600.0
 
 
 async def answered(start: ServiceStart, keys: Sequence[Key]) -> dict[Key, Answer]:
-    """All answers, once these requests are over."""
+    """Wait until these requests are over; return all answers."""
     start.ask(keys)
     return await start.answered()
 
@@ -36,7 +36,7 @@ def texts(answers: Mapping[Key, Answer]) -> dict[Key, str]:
 
 
 async def handed_in(desk: ServiceDesk, keys: Sequence[Key]) -> None:
-    """A start that has handed in a batch, and stops."""
+    """A start that has submitted a batch and stops."""
     first = desk.open()
     first.ask(keys)
     await asyncio.sleep(60.0)
@@ -127,7 +127,7 @@ async def test_a_request_that_fails_in_every_batch_is_given_up() -> None:
 async def test_batches_that_expire_or_find_no_room_do_not_count_as_failures(
     fault: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A request is given up after days, however few failures it may have."""
+    """A request is given up after days, however few failures it may have had."""
     monkeypatch.setattr(BatchCalls, "longest_poll", 10_000.0)  # each poll settles for a real moment
     service = ServiceInMemory(seconds=86_000.0, **{fault: 1.0})
     desk = ServiceDesk("openai", service)
@@ -156,7 +156,7 @@ async def test_a_refusal_of_all_is_believed_at_once_and_of_some_the_second_time(
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_batch_whose_creation_got_no_reply_is_found_again(kind: str) -> None:
-    """By its metadata, or if there is none by the ids among its results."""
+    """By its metadata or, without any, by the ids in its results."""
     service, keys = ServiceInMemory(seconds=60.0, lost=1.0), keys_of(range(10))
     desk = ServiceDesk(kind, service)
     start = desk.open()
@@ -214,7 +214,7 @@ async def test_failed_and_lost_requests_are_in_one_further_batch() -> None:
 # -- patience --------------------------------------------------------------------------------------------------------
 
 
-async def test_if_patience_ends_the_batch_is_cancelled_and_what_is_missing_asked_directly() -> None:
+async def test_a_batch_past_its_patience_is_cancelled_and_the_missing_asked_directly() -> None:
     desk, keys = ServiceDesk("openai", ServiceInMemory(seconds=10 * HOUR), cancel_after=5 * HOUR), keys_of(range(40))
     answers = await answered(desk.open(), keys)
     assert texts(answers) == truths(keys)
@@ -280,7 +280,7 @@ async def test_a_later_start_claims_what_an_earlier_one_has_handed_in(kind: str)
 
 
 async def test_a_batch_is_over_only_when_its_answers_are_on_disk() -> None:
-    """A kill between its results and their commit loses none: the next start collects them again."""
+    """A kill between results and their commit loses nothing: the next start collects the results again."""
     desk, keys = ServiceDesk("openai", ServiceInMemory(seconds=HOUR)), keys_of(range(6))
     first = desk.open(delay=None)
     await answered(first, keys)
@@ -301,7 +301,7 @@ async def test_a_batch_is_over_only_when_its_answers_are_on_disk() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_request_that_is_in_two_batches_waits_for_the_newer_one(kind: str) -> None:
-    """The older one has failed on it, and is not over: a kill came before its other answers were on disk."""
+    """It failed in the older one, which is not over because a kill came before its other answers were on disk."""
     service = ServiceInMemory(seconds=HOUR, errored=0.5, seed=5)
     desk, keys = ServiceDesk(kind, service), keys_of(range(20))
     first = desk.open(attempts=20, delay=None)
@@ -382,7 +382,7 @@ async def test_a_finished_run_abandons_its_batches_whose_answers_count_as_paid()
 
 
 async def test_an_id_that_no_service_gave_or_that_another_batch_has_is_not_asked_for() -> None:
-    """The notes of a run may be a stranger's."""
+    """The notes of a run may come from a stranger."""
     desk = ServiceDesk("openai", ServiceInMemory(seconds=HOUR))
     first = desk.open()
     first.ask(keys_of(range(5)))

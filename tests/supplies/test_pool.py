@@ -1,4 +1,4 @@
-"""A pool of servers by itself: what it starts and stops for what models need, and what it posts."""
+"""A pool of servers by itself: what it starts and stops as models need it, and the events it posts."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ CAPACITY = 10
 
 
 class FakeHost:
-    """A place that does at once what it is told, and remembers it."""
+    """A place that carries out commands at once and records them."""
 
     is_left_over = False
     loaded_model: int | None = None
@@ -34,7 +34,7 @@ class FakeHost:
         own_servers: bool = False,
         passing: bool = False,
     ) -> None:
-        """`passing`: the place has to be acquired."""
+        """`passing`: whether the place has to be acquired."""
         self.models, self.own, self.has_place = models, own_servers, not passing
         self.did: list[str] = []
         self.fails: dict[int | None, BaseException] = {}
@@ -64,7 +64,7 @@ class FakeHost:
 
 
 class PoolBench:
-    """A pool of such places, what it has posted, and models of which something has changed."""
+    """A pool of such places, the events it posted, and the models with changes."""
 
     def __init__(self, *hosts: FakeHost) -> None:
         self.posted: list[RunEvent] = []
@@ -82,7 +82,7 @@ class PoolBench:
         )
 
     async def serve(self, **demand: Demand) -> list[RunEvent]:
-        """What the pool posts, once all that it begins now is done; a model that is not named needs nothing."""
+        """The events the pool posts once everything it starts now is done; models not named need nothing."""
         self.posted.clear()
         self.changed.clear()
         self.pool.serve({number: demand.get(name, Demand()) for number, name in enumerate(NAMES)})
@@ -100,7 +100,7 @@ SETTLED, PARKED = Demand(is_settled=True), Demand(is_parked=True)
 
 
 def queued(servers: int) -> Demand:
-    """So much that this many servers have something to do."""
+    """A demand that keeps this many servers busy."""
     return Demand(waiting=servers * CAPACITY)
 
 
@@ -226,7 +226,7 @@ async def test_a_model_whose_place_was_lost_with_requests_comes_up_elsewhere_eve
 
 
 async def test_requests_of_a_model_that_comes_up_nowhere_are_hopeless() -> None:
-    """If the run ends, nobody waits for them."""
+    """When the run ends, nothing waits for them."""
     host = FakeHost(passing=True)
     bench = PoolBench(host)
     await bench.serve(ada=WANTED)

@@ -1,4 +1,4 @@
-"""Whole runs by the machine at fake places: asked while models are served, with few swaps, and the same looks."""
+"""Whole runs of the machine at fake places: few swaps, and the same looks."""
 
 import asyncio
 import random
@@ -33,7 +33,7 @@ MODELS = range(len(NAMES))
 
 
 class FakePlace(ServerHost):
-    """A place where fake servers come and go; it notices if a server in use is stopped, unless the place is lost."""
+    """A place with fake servers; it fails if a server in use is stopped, unless the place is lost."""
 
     def __init__(self, bed: "PooledBed", models: Sequence[int], *, passing: bool = False, delay: float = 0.002) -> None:
         """`passing`: the place has to be acquired, and may be lost."""
@@ -137,7 +137,7 @@ class PooledBed(MachineBed):
         self.places: list[FakePlace] = []
 
     def at(self, *groups: Sequence[int], places: int = 1, **options: bool) -> "PooledBed":
-        """So many places for each group of models."""
+        """This many places for each group of models."""
         self.places = [FakePlace(self, group, **options) for group in groups for _ in range(places)]
         return self
 
@@ -170,7 +170,7 @@ class PooledBed(MachineBed):
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
-    """What is found if all models are always there."""
+    """The result when all models are always served."""
     bed = PooledBed(tmp_path_factory.mktemp("reference"))
     bed.first_slots = bed.slots  # type: ignore[misc]
     bed.supply = partial(MachineBed.supply, bed)  # type: ignore[method-assign]
@@ -218,7 +218,7 @@ async def test_no_look_depends_on_places_that_come_and_go(tmp_path: Path, refere
 
 
 async def test_what_a_dead_server_had_is_asked_again_and_charged(tmp_path: Path) -> None:
-    """Under a cap, only after the charge is on disk."""
+    """With a cap, only after the charge is on disk."""
     the_plan = plan(budget=Budget(tokens=10**7))
     plain = PooledBed(tmp_path / "plain", the_plan).at([0], [1], [2])
     await plain.start()

@@ -1,4 +1,4 @@
-"""The simulated batch service: its states, and what it says of what makes no sense."""
+"""The simulated batch service: its states, and its answers to invalid calls."""
 
 import orjson
 import pytest
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.patient
 
 
 class Clocked:
-    """The service at a time that the test says."""
+    """The service at a time set by the test."""
 
     def __init__(self, **habits: float) -> None:
         self.now = 0.0
@@ -56,7 +56,7 @@ def test_an_answer_is_that_of_the_chat_api() -> None:
     assert line["response"]["body"]["choices"] == direct["choices"]  # type: ignore[index]
 
 
-def test_what_makes_no_sense_is_told() -> None:
+def test_invalid_batch_calls_are_refused_with_a_reason() -> None:
     service = Clocked(seconds=100.0)
     name = service.inline()
     assert service.call("POST", f"/beta/batches/{name}/cancel")[0] == 405
@@ -81,7 +81,7 @@ def test_half_of_a_batch_that_expires_is_answered() -> None:
     assert service.api.batches.counts["answered"] == 5
 
 
-def test_habits_are_read_and_mistakes_told() -> None:
+def test_batch_habits_are_parsed_and_unknown_ones_refused() -> None:
     assert parse_habits(["seconds=20", "expired=0.5"]) == BatchHabits(seconds=20.0, expired=0.5)
     for text, why in (
         ("haste=1", "known are seconds"),

@@ -1,4 +1,4 @@
-"""The supplies of models by their keys."""
+"""The registry of supplies by their keys."""
 
 from adaptive_eval.config.run import SOURCES, ModelConfig
 from adaptive_eval.supplies.opening import SUPPLIES

@@ -32,7 +32,7 @@ CATEGORIES = [3, 5, 6, 5, 3, 4, 4, 8, 3, 5, 7, 6]
 
 
 def by_hand(title: str, s: SimpleNamespace, t: Thresholds) -> int:
-    """One trial graded by the words of Tables 4 and 5, with early returns in place of masks."""
+    """Grade one trial following Tables 4 and 5, with early returns instead of masks."""
     if s.repeated_pattern == 1 or s.verifier_c >= 0.5:
         return 0
     correct, boxed, confident = s.is_correct >= 0.5, s.has_box >= 0.5, s.completion_bpt <= t.high
@@ -156,7 +156,7 @@ def test_weights_reward_the_better_of_two_categories() -> None:
 
 
 def test_categories_nobody_reached_still_count() -> None:
-    """Two successes on a five-level rubric leave uncertainty: the rubric is declared, not inferred."""
+    """Two successes on a five-level rubric leave uncertainty, as the rubric is declared rather than inferred."""
     schema = SCHEMATA["format_aware"]
     perfect = Signals(has_box=[[1, 1]], is_correct=[[1, 1]], repeated_pattern=[[0, 0]], verifier_c=[[0, 0]])
     counts = Counts.from_outcomes(classify(perfect, schema), w=schema.weights)
@@ -214,7 +214,7 @@ def test_a_threshold_that_no_trial_depends_on_is_not_asked_for() -> None:
     assert set(classify(right, SCHEMATA["conf_wrong_penalty"], thresholds)) == {0, 3}
 
 
-def test_a_schema_of_ones_own_must_cover_every_trial_once() -> None:
+def test_a_custom_schema_must_cover_every_trial_once() -> None:
     signals = random_signals(7, (100,))
     gap = Schema("gap", "Gap", (Category("correct and boxed", 1.0, (("correct", "boxed"),)),))
     overlap = Schema("overlap", "Overlap", tuple(Category(v, 1.0, ((v,),)) for v in ("correct", "wrong", "boxed")))

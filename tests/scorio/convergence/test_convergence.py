@@ -92,7 +92,7 @@ def test_pass_at_k_starts_at_k_and_is_compared_with_bayes(k: int, resample: str)
 @pytest.mark.parametrize("resample", ["columns", "rows"])
 @pytest.mark.parametrize("w", [None, [0.0, 1.0, 2.0, 5.0], [0.0, 2**-0.5, 0.9, 1.0]])
 def test_totals_and_posterior_means_rank_alike(w: list[float] | None, resample: str) -> None:
-    """The quick way for Bayes@N agrees with evaluating Bayes@N itself on the counts of every step."""
+    """The fast ranking for Bayes@N agrees with evaluating Bayes@N on the counts of each step."""
     outcomes, R0 = (R if w is None else LEVELS), WORLD.integers(0, 2, (5, 2))
     slow = Metric.of(lambda counts: scorio.eval.bayes(counts))
     for prior in (None, R0):
@@ -217,7 +217,7 @@ def test_separated_models_converge_at_once() -> None:
         ),
     ],
 )
-def test_a_study_that_cannot_be_is_refused(arguments: dict[str, object], message: str) -> None:
+def test_an_impossible_study_is_refused(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Study.of(**arguments)
 

@@ -28,7 +28,7 @@ def finite_bank(k: int) -> dict[str, Call]:
 
 
 def naive(k: int) -> dict[str, Call]:
-    """What takes shares for chances, and so any k."""
+    """Metrics that take shares as chances, and so any k."""
     return {"naive_pass_hat_k": lambda R: scorio_eval.naive_pass_hat_k(R, k)}
 
 

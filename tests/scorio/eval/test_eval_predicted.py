@@ -1,4 +1,4 @@
-"""Scores corrected by labels: beside the formula of the paper, beside labels of everything, and how often they hold."""
+"""Scores corrected by labels, compared with the formula of the paper and with full labels, and their coverage."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from scorio.eval import corrected
 
 
 def graded_trials(seed: int, questions: int = 30, trials: int = 16, errs: tuple[float, float] = (0.05, 0.15)):  # type: ignore[no-untyped-def]
-    """Truth by question, what a person would say of each trial, and what the grader says."""
+    """The truth by question, the label a person would give each trial, and the grade."""
     rng = np.random.default_rng(seed)
     chance = rng.beta(1.2, 1.2, questions)
     right = rng.random((questions, trials)) < chance[:, None]
@@ -15,7 +15,7 @@ def graded_trials(seed: int, questions: int = 30, trials: int = 16, errs: tuple[
     return chance, right.astype(float), (right ^ wrong).astype(float)
 
 
-def test_of_one_question_it_is_the_formula_of_the_paper() -> None:
+def test_with_one_question_the_estimate_is_the_formula_of_the_paper() -> None:
     _, right, graded = graded_trials(1, questions=1, trials=4000)
     at = np.arange(800)
     estimate = (float(graded.mean()), float(graded.std(ddof=1) / np.sqrt(graded.size)))
@@ -31,7 +31,7 @@ def test_of_one_question_it_is_the_formula_of_the_paper() -> None:
     assert estimated.sigma == pytest.approx(np.sqrt(independent**2 + shared), rel=0.02)
 
 
-def test_with_labels_of_everything_it_is_what_they_say() -> None:
+def test_with_every_trial_labelled_the_estimate_is_the_mean_label() -> None:
     _, right, graded = graded_trials(2)
     where = np.repeat(np.arange(30), 16)
     inner = np.sqrt((graded.var(axis=1, ddof=1) / 16).sum()) / 30
@@ -49,7 +49,7 @@ def test_with_labels_of_everything_it_is_what_they_say() -> None:
 
 
 @pytest.mark.parametrize(("labels", "trials", "errs"), [(60, 8, (0.1, 0.1)), (200, 16, (0.05, 0.15))])
-def test_its_intervals_hold_where_those_of_the_grader_may_not(
+def test_corrected_intervals_cover_where_those_of_the_grader_may_not(
     labels: int, trials: int, errs: tuple[float, float]
 ) -> None:
     held = alone = 0
@@ -85,7 +85,7 @@ def test_its_intervals_hold_where_those_of_the_grader_may_not(
         ([1.0, float("nan")], [1.0, 0.0], [0, 0], [3], "graded"),
     ],
 )
-def test_what_cannot_be_corrected_is_told(
+def test_input_that_cannot_be_corrected_is_refused(
     graded: list[float], labelled: list[float], questions: list[int], trials: list[int], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):

@@ -35,7 +35,7 @@ def test_a_letter_is_shared_exactly_by_those_who_are_not_told_apart(apart: NDArr
 
 @given(matrices())
 def test_the_groups_are_all_that_cannot_grow(apart: NDArray[np.bool_]) -> None:
-    """By brute force over all sets of models: those without a pair told apart that are part of no larger one."""
+    """By brute force over all sets of models: maximal sets without a separated pair."""
     models = len(apart)
     alike = [
         frozenset(group)

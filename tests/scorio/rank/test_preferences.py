@@ -1,4 +1,4 @@
-"""Preferences between two answers, against other ways to compute the same."""
+"""Preferences between two answers, compared with other ways to compute them."""
 
 from itertools import permutations
 
@@ -12,8 +12,8 @@ from scorio.rank import preferences
 Votes = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def drawn(seed: int, *, side: float = 0.4, questions: int = 60, shared: float = 0.0) -> Votes:
-    """Votes on models of known strength; `shared` is how much a question favours some of them."""
+def draw_votes(seed: int, *, side: float = 0.4, questions: int = 60, shared: float = 0.0) -> Votes:
+    """Votes on models of known strength; `shared` sets how much a question favours some of them."""
     rng, number = np.random.default_rng(seed), 4 * questions
     strength = np.repeat(np.linspace(0.6, -0.6, 5) + rng.normal(0.0, shared, (questions, 5)), 4, axis=0)
     a, b = rng.permuted(np.tile(np.arange(5), (number, 1)), axis=1)[:, :2].T
@@ -32,7 +32,7 @@ def log_likelihood(theta: np.ndarray, votes: Votes) -> float:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_strengths_are_those_of_largest_likelihood(seed: int) -> None:
-    votes = drawn(seed)
+    votes = draw_votes(seed)
     result = preferences(*votes)
     theta = minimize(lambda at: -log_likelihood(at, votes), np.zeros(6), method="BFGS", options={"gtol": 1e-8}).x
     wins = 1.0 / (1.0 + np.exp(theta[:5] - theta[:5, np.newaxis]))
@@ -66,10 +66,10 @@ def test_hunters_algorithm_finds_the_same_where_both_orders_were_shown_alike() -
 @pytest.mark.slow
 @pytest.mark.parametrize("shared", first_of([1.0, 0.0], 1))
 def test_intervals_hold_the_truth_as_often_as_they_say(shared: float) -> None:
-    truth = preferences(*drawn(10**6, questions=20_000, shared=shared)).score
+    truth = preferences(*draw_votes(10**6, questions=20_000, shared=shared)).score
     held = []
     for seed in range(200):
-        result = preferences(*drawn(seed, shared=shared))
+        result = preferences(*draw_votes(seed, shared=shared))
         held.append((result.lo <= truth) & (truth <= result.hi))
     assert 0.92 <= np.mean(held) <= 0.99  # 1,000 intervals, five of a draw
 
@@ -118,6 +118,6 @@ def test_the_side_is_told_from_the_models_only_where_both_stood_there() -> None:
         ([-1], [1], [1], "whole numbers"),
     ],
 )
-def test_what_is_no_vote_is_refused(first: list[float], second: list[int], won: list[float], message: str) -> None:
+def test_invalid_votes_are_refused(first: list[float], second: list[int], won: list[float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         preferences(first, second, won)

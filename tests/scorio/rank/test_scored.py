@@ -66,7 +66,7 @@ def test_bayes_ranks_by_mean_or_quantile(quantile: float | None, R0: np.ndarray 
 
 
 def test_a_low_quantile_prefers_the_surer_model() -> None:
-    """Two coins of one share, known from 4 and from 40 trials."""
+    """Two coins with the same share, from 4 and from 40 trials."""
     n = np.array([[[2, 2]], [[20, 20]], [[30, 10]]])
     counts = Counts(n, np.array([0.0, 1.0]))
     assert scorio.rank.bayes(counts).tolist() == [1, 1, 3]
@@ -88,7 +88,7 @@ def test_avg_ranks_by_the_plain_mean() -> None:
 
 
 def test_equal_totals_tie_however_they_are_spread() -> None:
-    """The same number of successes, on other questions, is the same score to the last digit that counts."""
+    """The same number of successes on other questions is the same score to the last relevant digit."""
     R = np.array([WORLD.permutation(BINARY[0].ravel()).reshape(6, 9) for _ in range(40)])
     assert scorio.rank.bayes(R).tolist() == [1] * 40
     assert scorio.rank.avg(R).tolist() == [1] * 40

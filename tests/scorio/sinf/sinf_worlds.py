@@ -81,7 +81,7 @@ def faster(questions: int) -> Schedule:
 
 
 def ragged(questions: int) -> Schedule:
-    """Half of the questions get four trials for every ten of the others."""
+    """Half of the questions get four trials for each ten of the others."""
     pace = np.where(np.arange(questions) % 2 == 0, 0.4, 1.0)
     rounds = [np.ceil(k * pace).astype(np.intp) for k in range(1, HORIZON + 1)]
     return [(n, n) for n in rounds]

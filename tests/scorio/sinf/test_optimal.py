@@ -1,4 +1,4 @@
-"""Calling and giving up computed together: the promise by simulation, and what theory knows of special cases."""
+"""Calling and giving up computed together: the error guarantee by simulation, and known special cases."""
 
 import numpy as np
 import pytest
@@ -11,8 +11,8 @@ from scorio.sinf.optimal import MIN_INFORMATION, Stopping, optimal_stopping
 PATHS = 10_000
 
 
-def played(rule: Stopping, looks: NDArray[np.float64], drift: float = 0.0, seed: int = 0) -> tuple[float, float]:
-    """Shares of simulated paths that are called upwards and downwards, looked at these times alone."""
+def shares_called(rule: Stopping, looks: NDArray[np.float64], drift: float = 0.0, seed: int = 0) -> tuple[float, float]:
+    """Shares of simulated paths called upwards and downwards, with looks only at these times."""
     rng, x = np.random.default_rng(seed), np.zeros(PATHS)
     undecided, before = np.ones(PATHS, bool), 0.0
     up = down = 0
@@ -44,25 +44,25 @@ SCHEDULES = {
 @pytest.mark.parametrize("looks", SCHEDULES.values(), ids=SCHEDULES.keys())
 @pytest.mark.parametrize("worth", [0.5, 2.0])
 def test_ties_are_called_as_rarely_as_promised_at_any_schedule(looks: NDArray[np.float64], worth: float) -> None:
-    up, down = played(optimal_stopping(0.1, 0.05, worth), looks)
+    up, down = shares_called(optimal_stopping(0.1, 0.05, worth), looks)
     assert up + down <= allowed(0.1)
     assert max(up, down) <= allowed(0.05)
 
 
 def test_the_promise_is_used() -> None:
-    up, down = played(optimal_stopping(0.1, 0.05, 2.0, 0.5), SCHEDULES["80 looks"])
+    up, down = shares_called(optimal_stopping(0.1, 0.05, 2.0, 0.5), SCHEDULES["80 looks"])
     assert 0.06 <= up + down <= allowed(0.1)
 
 
 @pytest.mark.parametrize("drift", [0.2, 0.5, 1.0, 3.0])
 def test_the_wrong_side_is_called_less_often_the_larger_the_difference(drift: float) -> None:
     rule, looks = optimal_stopping(0.1, 0.05, 2.0, 0.5), SCHEDULES["80 looks"]
-    up, down = played(rule, looks, drift)
-    assert down <= min(allowed(0.05), played(rule, looks, 0.0)[1] + 0.002) and up > down
+    up, down = shares_called(rule, looks, drift)
+    assert down <= min(allowed(0.05), shares_called(rule, looks, 0.0)[1] + 0.002) and up > down
 
 
-def test_whoever_avoids_the_looks_that_give_up_gains_no_more_than_was_counted_on() -> None:
-    """The worst that the grid knows, played: from each look straight to the next one where most is left."""
+def test_avoiding_looks_that_give_up_gains_no_more_than_accounted_for() -> None:
+    """The worst case of the grid: from each look directly to the next one with the most remaining error."""
     rule, rng = optimal_stopping(0.1, 0.05, 2.0), np.random.default_rng(5)
     x = np.sqrt(0.05) * rng.standard_normal(PATHS)
     called, t = np.abs(x) / np.sqrt(0.05) >= rule.boundary(np.full(PATHS, 0.05)), np.full(PATHS, 0.05)
@@ -78,7 +78,7 @@ def test_whoever_avoids_the_looks_that_give_up_gains_no_more_than_was_counted_on
         undecided &= ~now & ~(goes & rule.gives_up(z, t))
         near = np.abs(z) < 1.0
     assert called.mean() <= allowed(0.1)
-    seen = played(rule, SCHEDULES["80 looks"])
+    seen = shares_called(rule, SCHEDULES["80 looks"])
     assert called.mean() > sum(seen), "to avoid looks does gain something, or this shows nothing"
 
 
@@ -92,7 +92,7 @@ def test_a_call_that_is_worth_much_is_hardly_ever_given_up_and_loses_no_power() 
     dear, cheap = optimal_stopping(0.1, 0.05, 50.0, 0.5), optimal_stopping(0.1, 0.05, 1.0, 0.5)
     looks, middle = SCHEDULES["80 looks"], np.array([0.5])
     assert not dear.gives_up(np.zeros(1), middle)[0] and cheap.gives_up(np.zeros(1), middle)[0]
-    power = [played(rule, looks, 3.0)[0] for rule in (cheap, optimal_stopping(0.1, 0.05, 2.0, 0.5), dear)]
+    power = [shares_called(rule, looks, 3.0)[0] for rule in (cheap, optimal_stopping(0.1, 0.05, 2.0, 0.5), dear)]
     assert power == sorted(power)
     assert power[2] >= ndtr(3.0 + ndtri(0.05)) - 0.06  # a fixed design of the same size, one-sided at 5%
 
@@ -110,25 +110,25 @@ def test_all_settings_are_computed(alpha: float, start: float) -> None:
     rule = optimal_stopping(alpha, start, 2.0)
     assert np.all(np.isfinite(rule.call)) and np.all(rule.give <= rule.call) and np.all(rule.give >= 0.0)
     assert rule.times[0] == pytest.approx(max(start, MIN_INFORMATION)) and rule.times[-1] == 1.0
-    up, down = played(rule, np.linspace(max(start, MIN_INFORMATION), 1.0, 20))
+    up, down = shares_called(rule, np.linspace(max(start, MIN_INFORMATION), 1.0, 20))
     assert up + down <= allowed(alpha)
 
 
 def test_looks_that_are_known_to_come_every_round_use_the_promise_up() -> None:
-    """Two models take turns, so that each trial of a question has two looks; every third one may be missing."""
+    """Two models take turns, so that each trial of a question has two looks; every third look may be missing."""
     rule, turns = optimal_stopping(0.1, 0.05, 2.0, 0.0, 2.0 / 80.0, 0.5 / 80.0), np.linspace(0.05, 1.0, 153)
-    assert 0.085 <= sum(played(rule, turns)) <= allowed(0.1)
-    rounds = sum(played(rule, SCHEDULES["80 looks"]))
+    assert 0.085 <= sum(shares_called(rule, turns)) <= allowed(0.1)
+    rounds = sum(shares_called(rule, SCHEDULES["80 looks"]))
     assert 0.08 <= rounds <= allowed(0.1)
-    assert sum(played(rule, turns[np.arange(153) % 3 > 0])) <= allowed(0.1)
+    assert sum(shares_called(rule, turns[np.arange(153) % 3 > 0])) <= allowed(0.1)
     careful = optimal_stopping(0.1, 0.05, 2.0, 0.5)
-    assert sum(played(careful, SCHEDULES["80 looks"])) < rounds
+    assert sum(shares_called(careful, SCHEDULES["80 looks"])) < rounds
     for drift in (1.5, 3.0):  # and calls more that differ
-        assert played(rule, turns, drift)[0] > played(careful, turns, drift)[0]
+        assert shares_called(rule, turns, drift)[0] > shares_called(careful, turns, drift)[0]
 
 
-def test_what_is_left_is_what_comes() -> None:
-    """From a place on the way, at looks as fine as the grid: never more than the grid's worst."""
+def test_the_remaining_error_bounds_future_calls() -> None:
+    """From a point on the way, with looks as fine as the grid: never more than the grid's worst case."""
     rule, start = optimal_stopping(0.1, 0.05, 2.0, 0.5), np.array([0.3])
     for z in (0.5, 1.5, 2.2):
         rng, x = np.random.default_rng(1), np.full(PATHS, z * np.sqrt(0.3))

@@ -32,7 +32,7 @@ def test_clusters_of_one_question_change_nothing():
 
 
 def test_clusters_of_copies_count_as_one_question_each():
-    """Twelve questions that are four, three times each, say as much as the four."""
+    """Twelve questions that repeat four questions three times inform as much as the four."""
     four = np.random.default_rng(2).normal(size=4)
     assert sampled_variance(np.repeat(four, 3), np.repeat(["a", "b", "c", "d"], 3)) == pytest.approx(
         sampled_variance(four)

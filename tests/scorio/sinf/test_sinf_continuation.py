@@ -1,4 +1,4 @@
-"""Crossing from a point, and the exchange of what is left of the error: exact formulas, and paths drawn at random."""
+"""Crossing from a point, and exchanging the remaining error: exact formulas and random paths."""
 
 import numpy as np
 import pytest
@@ -76,9 +76,7 @@ def test_at_the_horizon_nothing_is_left_but_what_went_unseen() -> None:
 @pytest.mark.parametrize("runs", [300, pytest.param(3000, marks=pytest.mark.release)])
 @pytest.mark.parametrize("last", [6, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("greedy", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_whoever_chooses_the_horizon_by_what_was_seen_calls_ties_no_more_often(
-    last: int, greedy: bool, runs: int
-) -> None:
+def test_choosing_the_horizon_by_the_data_calls_ties_no_more_often(last: int, greedy: bool, runs: int) -> None:
     """Looks at 5, 6, .. of 10 until `last`; then 40, or (greedy) 12 instead where z is high already."""
     rng = np.random.default_rng(11)
     path = np.cumsum(rng.normal(size=(runs, 40)), axis=1)

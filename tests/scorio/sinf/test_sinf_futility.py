@@ -1,4 +1,4 @@
-"""Predictive power and what it would take."""
+"""Predictive power, and the trials still needed."""
 
 import numpy as np
 import pytest

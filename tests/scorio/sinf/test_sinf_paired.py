@@ -1,4 +1,4 @@
-"""Differences trial by trial: against counting by hand, the spread of simulated ones, and the promised errors."""
+"""Paired differences, compared with counting by hand, the spread of simulations, and the guaranteed error rates."""
 
 from collections import Counter
 
@@ -67,8 +67,8 @@ def counted(first: np.ndarray, second: np.ndarray, trials: int) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", ["apart", "against", "close", "closer"])
 @pytest.mark.parametrize("trials", [4, 12])
-def test_its_variance_is_what_differences_vary_by(kind: str, trials: int) -> None:
-    """But for the three trials that differ by all there is, which are stated apart."""
+def test_the_paired_variance_matches_the_variance_of_differences(kind: str, trials: int) -> None:
+    """Except for the three extra maximally different trials, which are stated separately."""
     first, second = worlds(kind, 1500, trials, np.random.default_rng(2))
     moments = paired_moments(counted(first, second, trials), BINARY, difference_values(BINARY).values, 80)
     assert moments.mean == pytest.approx((first * 1.0 - second).mean(axis=(1, 2)), abs=1e-12)
@@ -97,12 +97,12 @@ def test_exact_ties_are_called_no_more_often_than_promised(kind: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["apart", "against", "close", "closer", "closest"])
-def test_the_same_in_many_runs(kind: str) -> None:
+def test_exact_ties_keep_the_promise_in_many_runs(kind: str) -> None:
     assert ever_called(kind, 6000, 4) <= 0.1
 
 
 def test_a_gate_at_its_margin_is_passed_no_more_often_than_promised() -> None:
-    """Every difference counts against the build, and these are rare: until one comes, there is no sign of it."""
+    """Every difference counts against the build, and differences are rare: nothing shows before the first one."""
     delta, trials, runs = 0.02, 8, 4000
     rng, values = np.random.default_rng(5), difference_values(BINARY).values
     worse = rng.random((runs, QUESTIONS, trials)) < delta
@@ -114,7 +114,7 @@ def test_a_gate_at_its_margin_is_passed_no_more_often_than_promised() -> None:
     assert passed.mean() <= 0.05
 
 
-def test_nothing_that_differs_is_no_difference_and_no_certainty() -> None:
+def test_identical_outcomes_give_no_difference_and_no_certainty() -> None:
     n = np.zeros((QUESTIONS, 3), dtype=int)
     n[:, 1] = 80
     moments = paired_moments(n, BINARY, difference_values(BINARY).values, 80)
@@ -122,7 +122,7 @@ def test_nothing_that_differs_is_no_difference_and_no_certainty() -> None:
     assert 3.0 / (QUESTIONS * 80) ** 2 < moments.var < 4.5 / (QUESTIONS * 80) ** 2
 
 
-def test_whoever_is_first_changes_the_sign_alone() -> None:
+def test_swapping_the_models_changes_only_the_sign() -> None:
     rng, w = np.random.default_rng(6), np.array([0.0, 0.2, 1.0])
     n = rng.integers(0, 5, (QUESTIONS, len(difference_values(w).values))) + 1
     forward, backward = (paired_moments(counts, w, difference_values(w).values, 80) for counts in (n, n[:, ::-1]))
@@ -133,7 +133,7 @@ def test_whoever_is_first_changes_the_sign_alone() -> None:
     )
 
 
-def test_a_question_that_they_share_no_trial_of_leaves_all_open() -> None:
+def test_a_question_without_shared_trials_leaves_everything_open() -> None:
     n = np.ones((QUESTIONS, 3), dtype=int)
     n[4] = 0
     moments = paired_moments(n, BINARY, difference_values(BINARY).values, 80)
@@ -145,8 +145,8 @@ def coupled(first: np.ndarray, second: np.ndarray) -> Coupling:
     return coupling(np.repeat(np.arange(len(first)), first.shape[1]), first.ravel() * 1.0, second.ravel() * 1.0)
 
 
-def test_coupling_is_what_the_difference_varies_by() -> None:
-    """Over what it would with the second model's trials in another order."""
+def test_coupling_is_the_variance_ratio_of_the_difference() -> None:
+    """Compared with the second model's trials in another order."""
     first, second = worlds("close", 800, 6, np.random.default_rng(7))
     couplings = [coupled(mine, other) for mine, other in zip(first, second, strict=True)]
     shuffled = np.random.default_rng(8).permuted(second, axis=2)
@@ -176,7 +176,7 @@ def test_coupling_is_the_formula_question_by_question() -> None:
     assert (result.variance, result.sigma) == pytest.approx((together / apart, 2.0 * np.sqrt(noise) / apart))
 
 
-def test_coupling_of_trials_that_are_all_alike_is_not_known() -> None:
+def test_coupling_of_identical_trials_is_unknown() -> None:
     assert np.isnan(coupled(np.ones((QUESTIONS, 4)), np.ones((QUESTIONS, 4))).variance)
 
 
@@ -186,8 +186,8 @@ def test_coupling_needs_two_trials_of_a_question(trials: int) -> None:
 
 
 @pytest.mark.parametrize("expected", [6.0, 9.0, 16.0, 30.0])
-def test_rare_differences_that_fail_to_come_count_as_a_poisson_count_does(expected: float) -> None:
-    """Where calls are made, the exact probability of so few of them is hardly larger than z says, nor far smaller."""
+def test_absent_rare_differences_count_as_a_poisson_count(expected: float) -> None:
+    """Near calls, the exact probability of so few differences is hardly larger than z states, and not far smaller."""
     trials, questions = 400, 25
     w = np.array([0.0, 1.0])
     values = difference_values(w).values
@@ -203,7 +203,7 @@ def test_rare_differences_that_fail_to_come_count_as_a_poisson_count_does(expect
         assert z <= (float(moments.mean) + edge) / np.sqrt(float(moments.var)) + 1e-9
 
 
-def test_an_edge_never_makes_a_variance_smaller_and_none_leaves_it_as_it_is() -> None:
+def test_an_edge_never_reduces_the_variance() -> None:
     rng = np.random.default_rng(4)
     w = np.array([0.0, 0.5, 1.0])
     values = difference_values(w).values

@@ -45,7 +45,7 @@ def test_the_fit_is_the_top_of_the_likelihood_on_ragged_counts_of_four_categorie
 
 
 @pytest.mark.parametrize("w", [None, np.array([0.0, 0.5, 1.0])])
-def test_of_no_model_there_is_no_prior(w: np.ndarray | None):
+def test_no_models_give_no_prior(w: np.ndarray | None):
     assert self_centred_prior(np.zeros((0, 5, 3), int), w).shape == (0, 3)
 
 
@@ -87,7 +87,7 @@ def test_a_model_that_never_failed_is_not_certain():
 
 
 def test_questions_that_are_all_alike_are_pooled():
-    """Coins: the concentration is large, and the variance that of one proportion over all trials."""
+    """Coins: the concentration is large, and the variance is that of one proportion over all trials."""
     n = np.random.default_rng(7).binomial(80, 0.3, size=(200, 30))
     n = np.stack([80 - n, n], axis=-1)
     assert np.median(self_centred_prior(n).sum(axis=-1)) > 100
@@ -129,7 +129,7 @@ FORM_DIFFERS = "questions differ in what is worth little, and are alike in what 
 @pytest.mark.parametrize("case", [ALIKE_BESIDE, FORM_DIFFERS])
 @pytest.mark.parametrize("trials", [8, 20])
 def test_it_is_calibrated_where_distinctions_differ_in_how_alike_questions_are(case: str, trials: int):
-    """Within 6%, but for the three further trials; with one concentration of all it is up to 49% above, 16% below."""
+    """Within 6%, except for the three extra trials; one common concentration is up to 49% above or 16% below."""
     rng = np.random.default_rng(11)
     shares = rng.beta(0.3, 0.3, (800, 30))
     if case == ALIKE_BESIDE:

@@ -1,4 +1,4 @@
-"""What is promised at repeated looks, measured: a look at every round, on models that are exactly tied.
+"""The error guarantee with a look at every round, measured on exactly tied models.
 
 Rates may exceed the promise by two binomial standard errors. The published `zscore` rule promises nothing here; its
 rate is asserted as it was measured, so that it is known. Largest rates found (30 questions, confidence 0.95, promise
