@@ -99,25 +99,28 @@ def ties(runs: int, *, quick: bool) -> Iterator[tuple[Ended, Check | None]]:
                 continue
             row = replay_stacked(scenario, f"two, {spaced}", runs, **choices)
             rate = float(row.parted.mean())
-            most = PROMISE + 2.0 * float(np.sqrt(PROMISE * (1.0 - PROMISE) / runs))
-            yield row, Check(f"{scenario.name}: ties called, {spaced}", round(rate, 3), "<= 0.1 + 2 s.e.", rate <= most)
+            allowed = PROMISE + 2.0 * float(np.sqrt(PROMISE * (1.0 - PROMISE) / runs))
+            yield (
+                row,
+                Check(f"{scenario.name}: ties called, {spaced}", round(rate, 3), "<= 0.1 + 2 s.e.", rate <= allowed),
+            )
     yield replay_stacked(next(tied_pairs()), "two, published rule", runs, **PUBLISHED), None
 
 
 def on_set(scenario: Scenario, runs: int) -> Iterator[tuple[Ended, Check | None]]:
     """The default beside others, and its goals."""
-    found = {name: replay_stacked(scenario, name, runs, **choices) for name, choices in setups(scenario).items()}
-    yield from ((row, None) for row in found.values())
-    default, before = found["default"], found[ANY_LOOKS]
+    results = {name: replay_stacked(scenario, name, runs, **choices) for name, choices in setups(scenario).items()}
+    yield from ((row, None) for row in results.values())
+    default, before = results["default"], results[ANY_LOOKS]
     name, calls = scenario.name, float(default.called.mean())
-    least, wrong = FEWER * float(before.called.mean()), default.wrong
+    fewest, wrong = FEWER * float(before.called.mean()), default.wrong
     saved = round(default.cost / before.cost, 3)
     yield default, Check(f"{name}: cost over that of any looks", saved, "< 1", saved < 1.0)
     yield default, Check(f"{name}: runs with any wrong call", round(wrong, 3), f"<= {ANY_WRONG}", wrong <= ANY_WRONG)
     if name in GOALS:
         cost = default.cost
         yield default, Check(f"{name}: cost", round(cost, 3), f"<= {GOALS[name]}", cost <= GOALS[name])
-        yield default, Check(f"{name}: pairs called", round(calls, 2), f">= {least:.2f}", calls >= least)
+        yield default, Check(f"{name}: pairs called", round(calls, 2), f">= {fewest:.2f}", calls >= fewest)
 
 
 def cells(row: Ended) -> tuple[object, ...]:
@@ -142,8 +145,8 @@ def main() -> None:
         sets += [simulated(name) for name in ("shared_difficulty", "rubric", "many_close", "exact_ties")]
     rows: dict[tuple[str, str], Ended] = {}
     checks: list[Check] = []
-    for found in (ties(runs, quick=options.quick), *(on_set(scenario, runs) for scenario in sets)):
-        for row, check in found:
+    for results in (ties(runs, quick=options.quick), *(on_set(scenario, runs) for scenario in sets)):
+        for row, check in results:
             if (row.scenario.name, row.setup) not in rows:
                 print(*cells(row), flush=True)
                 rows[row.scenario.name, row.setup] = row

@@ -39,24 +39,24 @@ def passes(shares: FloatArray, rng: np.random.Generator) -> tuple[IntArray, IntA
 
 def chances(trials: IntArray, hits: IntArray) -> FloatArray:
     """For each look of a run, the smallest bound on a chance, times the number of moments and looks tried."""
-    found = []
+    smallest = []
     for number, seen in enumerate(range(OPENING, len(SIZES) + 1), 1):
         moments = tried_moments(seen)
         bound = float(log_chances(trials[:seen], hits[:seen], moments).min())
-        found.append(exp(min(bound + log(len(moments) * number * (number + 1)), 0.0)))
-    return np.array(found)
+        smallest.append(exp(min(bound + log(len(moments) * number * (number + 1)), 0.0)))
+    return np.array(smallest)
 
 
 def without_change(runs: int, rng: np.random.Generator) -> dict[float, FloatArray]:
     """The smallest chance of each run, by the mean share."""
-    found = {}
+    worlds = {}
     for mean in MEANS:
-        least = []
+        smallest = []
         for concentration, _ in product(CONCENTRATIONS, range(runs)):
             p = rng.beta(mean * concentration, (1.0 - mean) * concentration, QUESTIONS)
-            least.append(chances(*passes(np.tile(p, (len(SIZES), 1)), rng)).min())
-        found[mean] = np.array(least)
-    return found
+            smallest.append(chances(*passes(np.tile(p, (len(SIZES), 1)), rng)).min())
+        worlds[mean] = np.array(smallest)
+    return worlds
 
 
 def with_change(runs: int, rng: np.random.Generator) -> list[tuple[str, ...]]:
@@ -83,14 +83,14 @@ def main() -> None:
     options = arguments(__doc__ or "").parse_args()
     rng, runs = np.random.default_rng(11), 12 if options.quick else 2500
     worlds = without_change(runs, rng)
-    least = np.concatenate(list(worlds.values()))
-    alarms = int((least <= FALSE_ALARM / HYPOTHESES).sum())
-    goal = f"<= {FALSE_ALARM * len(least):g}"
+    smallest = np.concatenate(list(worlds.values()))
+    alarms = int((smallest <= FALSE_ALARM / HYPOTHESES).sum())
+    goal = f"<= {FALSE_ALARM * len(smallest):g}"
     checks = [
-        Check(f"alarms in {len(least):,} runs without a change", alarms, goal, alarms <= FALSE_ALARM * len(least))
+        Check(f"alarms in {len(smallest):,} runs without a change", alarms, goal, alarms <= FALSE_ALARM * len(smallest))
     ]
     for limit in LIMITS[1:]:
-        share = float((least <= limit).mean())
+        share = float((smallest <= limit).mean())
         checks.append(
             Check(f"runs with a chance of {limit:g} or less", round(share, 5), f"<= {limit:g}", share <= limit)
         )
@@ -103,11 +103,11 @@ def main() -> None:
             [
                 (
                     f"{mean:g}",
-                    len(own),
-                    *(f"{(own <= limit).mean():.3%}" for limit in LIMITS[1:]),
-                    int((own <= FALSE_ALARM / HYPOTHESES).sum()),
+                    len(of_mean),
+                    *(f"{(of_mean <= limit).mean():.3%}" for limit in LIMITS[1:]),
+                    int((of_mean <= FALSE_ALARM / HYPOTHESES).sum()),
                 )
-                for mean, own in worlds.items()
+                for mean, of_mean in worlds.items()
             ],
         ),
         markdown(("share", *(f"after {number}" for number in asked), "passes off"), changed),

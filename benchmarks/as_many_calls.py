@@ -85,7 +85,7 @@ def sample_variance_calls(scenario: Scenario, seed: int) -> FloatArray:
     scores = mean.mean(axis=1)
     variances = (around / np.maximum(number - 1, 1)).mean(axis=1) / questions
     order = np.argsort(-scores, axis=0, kind="stable")
-    scores, variances = (np.take_along_axis(one, order, axis=0) for one in (scores, variances))
+    scores, variances = (np.take_along_axis(values, order, axis=0) for values in (scores, variances))
     apart = scores[:-1] - scores[1:] >= Z_95 * np.sqrt(variances[:-1] + variances[1:])
     apart &= scores[:-1] > scores[1:]
     apart[:, 0] = False
@@ -96,20 +96,20 @@ def find(scenario: Scenario, runs: int, pool: ProcessPoolExecutor) -> Found:
     """The smallest number that calls as many in the mean over the draws."""
     adaptive = replay_stacked(scenario, "default", runs, rule=Optimal(start=scenario.start))
     done = list(pool.map(fixed, [(scenario, seed) for seed in range(runs // FIXED_DRAWS)]))
-    wanted = float(adaptive.called.mean())
-    number = smallest_fixed(np.mean([called for called, _, _ in done], axis=0), wanted)
-    plain = smallest_fixed(np.mean([called for _, _, called in done], axis=0), wanted)
+    target = float(adaptive.called.mean())
+    number = smallest_fixed(np.mean([called for called, _, _ in done], axis=0), target)
+    plain = smallest_fixed(np.mean([called for _, _, called in done], axis=0), target)
     at = scenario.cap if number is None else ceil(number)
     return Found(scenario, adaptive, number, plain, float(np.mean([wrong[at - 1] for _, wrong, _ in done])))
 
 
-def cells(found: Found) -> tuple[object, ...]:
+def cells(row: Found) -> tuple[object, ...]:
     """A row of the table."""
-    cap = found.scenario.cap
-    numbers = [f"> {cap}" if one is None else f"{one:.1f}" for one in (found.number, found.by_sample_variance)]
+    cap = row.scenario.cap
+    numbers = [f"> {cap}" if number is None else f"{number:.1f}" for number in (row.number, row.by_sample_variance)]
     return (
-        found.scenario.name, found.adaptive.cost, f"{found.adaptive.called.mean():.2f}", found.adaptive.wrong, *numbers,
-        found.wrong, found.ratio,
+        row.scenario.name, row.adaptive.cost, f"{row.adaptive.called.mean():.2f}", row.adaptive.wrong, *numbers,
+        row.wrong, row.ratio,
     )  # fmt: skip
 
 
@@ -128,14 +128,14 @@ def main() -> None:
         for scenario in sets:
             rows.append(find(scenario, runs, pool))
             print(scenario.name, rows[-1].number, round(rows[-1].ratio, 3), flush=True)
-    of_records = [found.ratio for found in rows if found.scenario.counts is not None]
-    said = "cost over a fixed design with as many calls"
-    checks = [Check(f"{one.scenario.name}: {said}", round(one.ratio, 3), "reported", None) for one in rows]
+    of_records = [row.ratio for row in rows if row.scenario.counts is not None]
+    title = "cost over a fixed design with as many calls"
+    checks = [Check(f"{row.scenario.name}: {title}", round(row.ratio, 3), "reported", None) for row in rows]
     if of_records:
         value = float(np.mean(of_records))
         checks.append(Check("mean over the recorded sets", round(value, 3), f"<= {GOAL}", value <= GOAL))
     took = (time.perf_counter() - started) / 60.0
-    tables = f"{check_table(checks)}\n\n{markdown(HEADER, [cells(one) for one in rows])}"
+    tables = f"{check_table(checks)}\n\n{markdown(HEADER, [cells(row) for row in rows])}"
     text = (
         f"# The fixed design that calls as many\n\n{EXPLAINED}\n\n{runs} seeded runs a row. Machine: {machine()}. "
         f"The whole took {took:.0f} minutes.\n\n{tables}"

@@ -55,19 +55,19 @@ class Row(NamedTuple):
 
     set: str
     pace: str
-    found: Found
+    figures: Found
 
     def cells(self) -> tuple[object, ...]:
-        found = self.found
-        prices = found.trials, BATCH_PRICE * found.trials
+        figures = self.figures
+        prices = figures.trials, BATCH_PRICE * figures.trials
         return (
             self.set,
             self.pace,
-            found.trials,
+            figures.trials,
             *prices,
-            f"{found.looks:.1f}",
-            f"{found.called:.2f}",
-            f"{found.wrong:.2f}",
+            f"{figures.looks:.1f}",
+            f"{figures.called:.2f}",
+            f"{figures.wrong:.2f}",
         )
 
 
@@ -75,8 +75,8 @@ def replay(job: tuple[Scenario, dict[str, Any], int]) -> Found:
     """One seeded replay."""
     scenario, choices, seed = job
     controller = drive_rounds(Controller(scenario.plan(**choices)), scenario.tape(seed))
-    found = judge_replay(seed, controller, scenario.world.truth)
-    return Found(found.cost, found.looks, found.called, found.wrong)
+    judged = judge_replay(seed, controller, scenario.world.truth)
+    return Found(judged.cost, judged.looks, judged.called, judged.wrong)
 
 
 def paces(scenario: Scenario) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -90,15 +90,15 @@ def paces(scenario: Scenario) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def checks(rows: list[Row]) -> Iterator[Check]:
     """The goals of `batches`."""
-    found = {(row.set, row.pace): row.found for row in rows}
+    figures = {(row.set, row.pace): row.figures for row in rows}
     for name in dict.fromkeys(row.set for row in rows):
-        batches, usual = found[name, "`batches`"], found[name, "`cost`"]
+        batches, usual = figures[name, "`batches`"], figures[name, "`cost`"]
         at_list = BATCH_PRICE * batches.trials
         yield Check(f"{name}: price, beside fixed N at list price", round(at_list, 3), "<= 0.33", at_list <= 0.33)
         share = batches.trials
         yield Check(f"{name}: price, beside fixed N in batches", round(share, 3), "<= 0.66", share <= 0.66)
-        least = usual.called - ALIKE
-        yield Check(f"{name}: calls", round(batches.called, 2), f">= {least:.2f} (cost)", batches.called >= least)
+        fewest = usual.called - ALIKE
+        yield Check(f"{name}: calls", round(batches.called, 2), f">= {fewest:.2f} (cost)", batches.called >= fewest)
         yield Check(f"{name}: looks", round(batches.looks, 1), "<= 12", batches.looks <= 12)
 
 
@@ -118,16 +118,16 @@ def main() -> None:
                 mean = Found(*cast(list[float], np.mean(list(pool.map(replay, jobs)), axis=0).tolist()))
                 rows.append(Row(scenario.name, name, mean))
                 print(rows[-1], flush=True)
-    found = list(checks(rows))
+    results = list(checks(rows))
     text = "\n\n".join([
         "# Batches: what a ranking costs through batch services",
         f"{runs} seeded runs a row, batches at {BATCH_PRICE:g} of the list price. Machine: {machine()}. The whole took "
         f"{(time.perf_counter() - start) / 60:.0f} minutes.",
-        check_table(found),
+        check_table(results),
         EXPLAINED,
         markdown(HEADER, [row.cells() for row in rows]),
     ])  # fmt: skip
-    publish(options, text, found)
+    publish(options, text, results)
 
 
 if __name__ == "__main__":

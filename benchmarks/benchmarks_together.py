@@ -53,7 +53,7 @@ class Compared(NamedTuple):
     wrong: int
     of_one: int
     """Trials of the one run at its first look with as many calls; all of them where it never has."""
-    whole: int
+    trials_whole: int
     called_whole: int
     wrong_whole: int
 
@@ -67,19 +67,23 @@ def main() -> None:
     rows, checks = [], []
     with ProcessPoolExecutor() as pool:
         for setting in SETTINGS:
-            found = list(pool.map(compared, [setting] * runs, range(runs)))
-            means = [float(np.mean(column)) for column in zip(*found, strict=True)]
-            one = dict(zip(Compared._fields, means, strict=True))
-            ratio = one["of_one"] / one["of_two"]
-            told = f"{setting.sizes[0]} and {setting.sizes[1]}", f"{setting.shares[0]:.0%}, {setting.shares[1]:.0%}"
+            results = list(pool.map(compared, [setting] * runs, range(runs)))
+            means = [float(np.mean(column)) for column in zip(*results, strict=True)]
+            mean = dict(zip(Compared._fields, means, strict=True))
+            ratio = mean["of_one"] / mean["of_two"]
+            described = (
+                f"{setting.sizes[0]} and {setting.sizes[1]}",
+                f"{setting.shares[0]:.0%}, {setting.shares[1]:.0%}",
+            )
             rows.append((
-                *told, f"{one['of_two']:,.0f}", f"{one['called']:.2f}", f"{one['of_one']:,.0f}", f"{ratio:.2f}",
-                f"{one['whole']:,.0f}", f"{one['called_whole']:.2f}", f"{one['wrong']:.3f}, {one['wrong_whole']:.3f}",
+                *described, f"{mean['of_two']:,.0f}", f"{mean['called']:.2f}", f"{mean['of_one']:,.0f}", f"{ratio:.2f}",
+                f"{mean['trials_whole']:,.0f}", f"{mean['called_whole']:.2f}",
+                f"{mean['wrong']:.3f}, {mean['wrong_whole']:.3f}",
             ))  # fmt: skip
-            name = f"trials for as many calls, one run in two: {' questions, weights '.join(told)}"
+            name = f"trials for as many calls, one run in two: {' questions, weights '.join(described)}"
             checks.append(Check(name, round(ratio, 3), "<= 0.7", ratio <= 0.7))
-    said = f"Means over {runs} worlds of {MODELS} models; `trials: {{min: 4, max: 80}}`, everything else by default."
-    text = "\n\n".join([machine(), said, markdown(HEADER, rows), check_table(checks)])
+    intro = f"Means over {runs} worlds of {MODELS} models; `trials: {{min: 4, max: 80}}`, everything else by default."
+    text = "\n\n".join([machine(), intro, markdown(HEADER, rows), check_table(checks)])
     publish(chosen, text, checks)
 
 
@@ -95,20 +99,20 @@ def compared(setting: Setting, seed: int) -> Compared:
     chances, draws = np.stack([1.0 - right, right], axis=-1), np.random.default_rng([seed, 1])
     counts = np.zeros((MODELS, len(labels), 2), dtype=np.int32)
     for label in (0, 1):
-        own = replace(both, bench=Bench(MODELS, sizes[label], W))
+        single = replace(both, bench=Bench(MODELS, sizes[label], W))
         tape = Tape.from_chances(chances[:, labels == label], W, draws)
-        counts[:, labels == label] = drive_rounds(Controller(own), tape).counts
+        counts[:, labels == label] = drive_rounds(Controller(single), tape).counts
     truth = bench.mean(right)
     called = list(calls_on_the_mean(both, counts))
-    whole = drive_rounds(Controller(both), Tape.from_chances(chances, W, draws))
-    looks = [(sum(look.trials), look.count(Verdict.RESOLVED)) for look in whole.looks]
-    last = [pair for pair in whole.looks[-1].comparisons if pair.verdict is Verdict.RESOLVED]
+    joint = drive_rounds(Controller(both), Tape.from_chances(chances, W, draws))
+    looks = [(sum(look.trials), look.count(Verdict.RESOLVED)) for look in joint.looks]
+    last = [pair for pair in joint.looks[-1].comparisons if pair.verdict is Verdict.RESOLVED]
     return Compared(
         of_two=int(counts.sum()),
         called=len(called),
         wrong=wrong(called, truth),
         of_one=next((trials for trials, calls in looks if calls >= len(called)), looks[-1][0]),
-        whole=looks[-1][0],
+        trials_whole=looks[-1][0],
         called_whole=len(last),
         wrong_whole=wrong([(pair.better, pair.worse) for pair in last if pair.worse is not None], truth),
     )
@@ -117,14 +121,14 @@ def compared(setting: Setting, seed: int) -> Compared:
 def calls_on_the_mean(plan: Plan, counts: IntArray) -> Iterator[tuple[int, int]]:
     """Neighbours by the mean that one look at these counts calls, the better first."""
     bench = plan.bench
-    known = update(Estimates.nothing(bench), np.arange(MODELS), counts, bench, plan.prior, plan.trials.max)
+    estimates = update(Estimates.nothing(bench), np.arange(MODELS), counts, bench, plan.prior, plan.trials.max)
     trials = counts.sum(axis=(1, 2))
     nobody, nothing = np.zeros(MODELS, dtype=bool), np.zeros(MODELS, dtype=np.int64)
-    left = np.maximum(80 * bench.questions - trials, 0)
-    available = AvailableTrials(trials, left, np.inf, nobody, nothing, nobody, nothing)
+    remaining = np.maximum(80 * bench.questions - trials, 0)
+    available = AvailableTrials(trials, remaining, np.inf, nobody, nothing, nobody, nothing)
     pairs = LatchedVerdicts.blank(MODELS * (MODELS - 1) // 2)
     criteria = Criteria(plan.objective, plan.deciding_rule, plan.judging)
-    look = judge_look(known, evidence_readings(known, criteria), pairs, criteria, available)
+    look = judge_look(estimates, evidence_readings(estimates, criteria), pairs, criteria, available)
     resolved = look.verdicts == 4
     yield from map(tuple, look.pairs[resolved].tolist())
 

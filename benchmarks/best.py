@@ -60,16 +60,16 @@ def picked(scenario: Scenario, picks: int, rule: str, runs: int) -> Picked:
     choices = {**paced(scenario, "cost"), "objective": PICKS[picks]}
     if rule == "near_best":
         choices["rule"] = NearBest(start=scenario.start)
-    most, rows = np.sort(truth)[::-1][:picks].mean(), list[tuple[float, ...]]()
-    for seed, one in enumerate(play_stacked(scenario, scenario.plan(**choices), runs)):
-        counts = one.end.counts
+    top_mean, rows = np.sort(truth)[::-1][:picks].mean(), list[tuple[float, ...]]()
+    for seed, run in enumerate(play_stacked(scenario, scenario.plan(**choices), runs)):
+        counts = run.end.counts
         best = highest((counts @ w / counts.sum(axis=-1)).mean(axis=1), picks)
         units = float(counts.sum()) / questions
         trials = max(round(units / models), 1)
         fixed = w[first_outcomes(scenario.tape(seed), models, questions, trials)].mean(axis=(1, 2))
-        settled = one.end.reason == Reason.SETTLED
+        settled = run.end.reason == Reason.SETTLED
         lost = np.delete(truth, best).max() - truth[best].min()
-        regrets = [100.0 * float(most - truth[chosen].mean()) for chosen in (best, highest(fixed, picks))]
+        regrets = [100.0 * float(top_mean - truth[chosen].mean()) for chosen in (best, highest(fixed, picks))]
         rows.append((units, *regrets, float(settled and lost >= MARGIN - 1e-9), float(not settled)))
     return Picked(*np.mean(rows, axis=0).tolist())
 
@@ -108,21 +108,21 @@ def main() -> None:
     asked += [(worst_case(rivals), 1, ("near_best",)) for rivals in WORST_RIVALS]
     table, checks = list[tuple[object, ...]](), list[Check]()
     for scenario, picks, rules in asked[:2] if options.quick else asked:
-        whole = scenario.world.p.shape[0] * scenario.cap
-        for rule, found in rows(scenario, picks, runs, rules):
+        all_trials = scenario.world.p.shape[0] * scenario.cap
+        for rule, result in rows(scenario, picks, runs, rules):
             table.append((
-                scenario.name, picks, rule, f"{found.units:.0f}", f"{found.units / whole:.2f}", f"{found.regret:.2f}",
-                f"{found.fixed_regret:.2f}", f"{found.behind:.1%}", f"{found.undecided:.0%}",
+                scenario.name, picks, rule, f"{result.units:.0f}", f"{result.units / all_trials:.2f}",
+                f"{result.regret:.2f}", f"{result.fixed_regret:.2f}", f"{result.behind:.1%}", f"{result.undecided:.0%}",
             ))  # fmt: skip
             print(*table[-1], flush=True)
             if (scenario.name, picks, rule) == ("aime2024", 1, "near_best"):
-                units, regret = found.units, found.regret
+                units, regret = result.units, result.regret
                 checks.append(Check("aime2024: units", round(units, 1), f"<= {MAX_UNITS:g}", units <= MAX_UNITS))
                 checks.append(
                     Check("aime2024: regret, points", round(regret, 2), f"<= {MAX_REGRET:g}", regret <= MAX_REGRET)
                 )
             if scenario.name.endswith("margin"):
-                share = found.behind / len(scenario.world.truth[1:])
+                share = result.behind / len(scenario.world.truth[1:])
                 checks.append(Check(f"{scenario.name}: wrong, per pair", round(share, 3), "<= 0.05", share <= 0.05))
     about = EXPLAINED.format(runs=runs, machine=machine())
     parts = ["# Picking the best", (__doc__ or "").strip(), about, markdown(HEADER, table), check_table(checks)]

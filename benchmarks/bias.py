@@ -61,7 +61,7 @@ class Errors(NamedTuple):
     """Those at the first look."""
     sigma: FloatArray
     """What the run takes the first ones to spread by."""
-    told: FloatArray
+    reported: FloatArray
     """What its replays say that they spread by."""
 
 
@@ -71,21 +71,21 @@ def errors(scenario: Scenario, asked_for: str, runs: int) -> Errors:
     plan = scenario.plan(trials=scenario.trials, objective=objective, policy=policy)
     rows, horizon = [], np.array(scenario.cap)
     for end, opened in play_stacked(scenario, plan, runs):
-        known, at_first = (
+        at_end, at_first = (
             estimate(counts, plan.bench.weights, plan.prior, horizon, bayes=False) for counts in (end.counts, opened)
         )
         run = EndedRun(plan, end.counts, end.reason, math.inf, set_aside=False, judged=np.ones(len(end.counts)))
-        again, sigma = run.replay(REPLAYS), known.sigma()
-        rows.append((known.score, known.score - again.shift, at_first.score, sigma, again.spread * sigma))
-    found = 100.0 * np.array(rows).swapaxes(0, 1)
-    found[:3] -= 100.0 * scenario.world.truth
-    return Errors(*found)
+        again, sigma = run.replay(REPLAYS), at_end.sigma()
+        rows.append((at_end.score, at_end.score - again.shift, at_first.score, sigma, again.spread * sigma))
+    columns = 100.0 * np.array(rows).swapaxes(0, 1)
+    columns[:3] -= 100.0 * scenario.world.truth
+    return Errors(*columns)
 
 
 def without_first(of: FloatArray, first: FloatArray) -> FloatArray:
     """The errors (runs, L) without what goes with those of the first look, which are 0 in the mean."""
-    rest = first - first.mean(axis=0)
-    slope = (of * rest).sum(axis=0) / np.square(rest).sum(axis=0)
+    deviation = first - first.mean(axis=0)
+    slope = (of * deviation).sum(axis=0) / np.square(deviation).sum(axis=0)
     return np.asarray(of - slope * first)
 
 
@@ -96,8 +96,8 @@ def largest(of: FloatArray) -> float:
 
 def by_chance(of: FloatArray) -> float:
     """What it is on average where each run's errors about their means have either sign."""
-    rng, rest = np.random.default_rng(1), of - of.mean(axis=0)
-    return float(np.mean([largest(rest * rng.choice([-1.0, 1.0], (len(of), 1))) for _ in range(FLIPS)]))
+    rng, deviation = np.random.default_rng(1), of - of.mean(axis=0)
+    return float(np.mean([largest(deviation * rng.choice([-1.0, 1.0], (len(of), 1))) for _ in range(FLIPS)]))
 
 
 def spread(of: FloatArray) -> float:
@@ -123,20 +123,20 @@ def main() -> None:
     rows, checks = [], []
     for scenario, asked in cases:
         number = runs if (scenario.name, asked) == CLOSEST else runs // FEWER
-        found = errors(scenario, asked, number)
-        plain, corrected = (without_first(one, found.first) for one in (found.ended, found.corrected))
-        pairs = ((found.ended, found.sigma), (found.corrected, found.sigma), (found.ended, found.told))
+        result = errors(scenario, asked, number)
+        plain, corrected = (without_first(values, result.first) for values in (result.ended, result.corrected))
+        pairs = ((result.ended, result.sigma), (result.corrected, result.sigma), (result.ended, result.reported))
         rows.append((
             scenario.name, asked, number,
             f"{largest(plain):.2f}", f"{largest(corrected):.2f}", f"{by_chance(corrected):.2f}",
-            f"{spread(found.ended):.2f}", f"{spread(found.corrected):.2f}",
+            f"{spread(result.ended):.2f}", f"{spread(result.corrected):.2f}",
             *(f"{spread(of / by):.3f}" for of, by in pairs), *(covered(of, by) for of, by in pairs),
         ))  # fmt: skip
         print(*rows[-1], flush=True)
         for what, bias in (("score", largest(plain)), ("corrected", largest(corrected))):
             if asked in GOALS:
-                said = f"{scenario.name}, {asked}, {what}: largest bias, points"
-                checks.append(Check(said, round(bias, 2), f"< {GOALS[asked]}", bias < GOALS[asked]))
+                title = f"{scenario.name}, {asked}, {what}: largest bias, points"
+                checks.append(Check(title, round(bias, 2), f"< {GOALS[asked]}", bias < GOALS[asked]))
     conclude(options, "Scores of runs that end early", "\n\n".join(__doc__.split("\n\n")[1:3]), "seeded runs",
              markdown(HEADER, rows), checks)  # fmt: skip
 

@@ -55,9 +55,9 @@ class Found(NamedTuple):
     covers: bool
 
 
-def drawn(pool: Outcomes, most: int, shared: bool, equal: bool, rng: np.random.Generator) -> Outcomes:
+def drawn(pool: Outcomes, cap: int, shared: bool, equal: bool, rng: np.random.Generator) -> Outcomes:
     """Outcomes (2, M, N) of a run, from those (2, M, n) of the pool."""
-    shape, question = (QUESTIONS, DEPTH * most), np.arange(QUESTIONS)[:, None]
+    shape, question = (QUESTIONS, DEPTH * cap), np.arange(QUESTIONS)[:, None]
     trials = [rng.integers(0, pool.shape[2], shape) for _ in range(2)]
     if shared:
         trials[1] = trials[0]
@@ -74,8 +74,8 @@ def carried_out(plan: Plan, pool: Outcomes, shared: bool, equal: bool, seed: int
     table = drawn(pool, plan.trials.max, shared, equal, np.random.default_rng(seed))
     controller = Controller(plan, keep_looks=False)
     while controller.finished is None:
-        asks = controller.ask(10**6)
-        controller.tell(Outcome(a.model, a.question, a.trial, int(table[a.model, a.question, a.trial])) for a in asks)
+        trials = controller.ask(10**6)
+        controller.tell(Outcome(a.model, a.question, a.trial, int(table[a.model, a.question, a.trial])) for a in trials)
     standing, look = controller.last_look, controller.latest_look()
     assert standing is not None and look is not None
     (pair,), evidence = look.comparisons, standing.evidence
@@ -103,22 +103,22 @@ def rows(name: str, pool: Outcomes, runs: int, equal: bool) -> Iterator[tuple[st
         yield name, seeds, [carried_out(chosen, pool, shared, equal, seed) for seed in range(runs)]
 
 
-def share(found: Sequence[Found], what: str) -> float:
+def share(runs: Sequence[Found], what: str) -> float:
     """Of the runs."""
-    return float(np.mean([getattr(one, what) for one in found]))
+    return float(np.mean([getattr(run, what) for run in runs]))
 
 
 def pools_of(folder: Path, answers: int, drawn: Path | None) -> dict[str, Outcomes]:
     """So many answers (M, n) of the original and of each copy, with the same seeds."""
     if drawn is not None and drawn.is_file():
-        with np.load(drawn) as kept:
-            pools = {name: kept[name] for name in kept.files}
+        with np.load(drawn) as arrays:
+            pools = {name: arrays[name] for name in arrays.files}
         if all(pool.shape == (QUESTIONS, answers) for pool in pools.values()):
             return pools
-    own = load(folder / "calc-1000")
-    models = {"original": own} | {f"int{bits}": rounded(own, bits) for bits in (8, 6, 4)}
+    original = load(folder / "calc-1000")
+    models = {"original": original} | {f"int{bits}": rounded(original, bits) for bits in (8, 6, 4)}
     pools = {
-        name: np.array([list(one.values()) for one in outcomes(model, answers, 0, TEMPERATURE).values()], np.uint8)
+        name: np.array([list(row.values()) for row in outcomes(model, answers, 0, TEMPERATURE).values()], np.uint8)
         for name, model in models.items()
     }
     if drawn is not None:
@@ -144,24 +144,24 @@ def main() -> None:
             gap = 100.0 * float(np.subtract(*pool.mean(axis=(1, 2))))
             label = f"original and {copy}" + ("" if equal else f", {gap:.1f} points apart")
             cost = 1.0
-            for name, seeds, found in rows(label, pool, runs, equal):
-                trials = share(found, "trials")
+            for name, seeds, results in rows(label, pool, runs, equal):
+                trials = share(results, "trials")
                 cost = trials if seeds == "own" else cost
-                ratio, decided, wrong = trials / cost, share(found, "decided"), share(found, "wrong")
+                ratio, decided, wrong = trials / cost, share(results, "decided"), share(results, "wrong")
                 asked = "equal models" if equal else "a gate"
                 shown = (f"{trials:,.0f}", f"{ratio:.2f}", f"{decided:.1%}", f"{wrong:.1%}")
-                table.append((name, asked, seeds, *shown, f"{share(found, 'covers'):.1%}"))
+                table.append((name, asked, seeds, *shown, f"{share(results, 'covers'):.1%}"))
                 print(*table[-1], flush=True)
-                said = f"{name}, {asked}, {seeds}"
+                check = f"{name}, {asked}, {seeds}"
                 if equal:
-                    checks.append(Check(f"{said}: called", round(decided, 3), "<= 0.1", decided <= MOST_CALLED))
+                    checks.append(Check(f"{check}: called", round(decided, 3), "<= 0.1", decided <= MOST_CALLED))
                 else:
-                    checks.append(Check(f"{said}: wrong", round(wrong, 3), "<= 0.05", wrong <= MOST_WRONG))
+                    checks.append(Check(f"{check}: wrong", round(wrong, 3), "<= 0.05", wrong <= MOST_WRONG))
                 if not equal and copy == "int8" and seeds == "coupled, shared":
-                    checks.append(Check(f"{said}: trials", round(ratio, 2), f"<= {GOAL}", ratio <= GOAL))
+                    checks.append(Check(f"{check}: trials", round(ratio, 2), f"<= {GOAL}", ratio <= GOAL))
                 if seeds == "coupled, own":
                     near = 0.95 <= ratio <= 1.05
-                    checks.append(Check(f"{said}: trials over own seeds", round(ratio, 2), "0.95 to 1.05", near))
+                    checks.append(Check(f"{check}: trials over own seeds", round(ratio, 2), "0.95 to 1.05", near))
     title = "Whole runs with the same seeds for near copies"
     size = f"{answers} trials a question of each model, {gates} runs of a gate, {ties} of equal models"
     conclude(options, title, EXPLAINED, size, markdown(HEADER, table), checks)

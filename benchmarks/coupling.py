@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from same_trials import Values, compared, told
+from same_trials import Values, compared, variance_text
 from tables import Check, arguments, conclude, markdown
 
 from scorio.moments import FloatArray, IntArray
@@ -42,19 +42,21 @@ def load(folder: Path) -> Model:
     (size,) = struct.unpack("<Q", data[:8])
     head, body = json.loads(data[8 : 8 + size]), data[8 + size :]
     return {
-        name.removeprefix("model."): np.frombuffer(body[slice(*one["data_offsets"])], np.float32).reshape(one["shape"])
-        for name, one in head.items()
+        name.removeprefix("model."): np.frombuffer(body[slice(*entry["data_offsets"])], np.float32).reshape(
+            entry["shape"]
+        )
+        for name, entry in head.items()
         if name != "__metadata__"
     }
 
 
 def rounded(model: Model, bits: int) -> Model:
     """A copy with its matrices rounded to so many bits, row by row."""
-    found = {}
+    result = {}
     for name, weights in model.items():
         step = np.abs(weights).max(axis=-1, keepdims=True) / (2 ** (bits - 1) - 1)
-        found[name] = np.round(weights / step) * step if weights.ndim == 2 else weights
-    return found
+        result[name] = np.round(weights / step) * step if weights.ndim == 2 else weights
+    return result
 
 
 def scores(model: Model, tokens: IntArray) -> FloatArray:
@@ -74,16 +76,22 @@ def scores(model: Model, tokens: IntArray) -> FloatArray:
         return np.concatenate([both.real, both.imag], axis=-1)
 
     for layer in range(LAYERS):
-        own = {name.split(".", 2)[2]: weights for name, weights in model.items() if name.startswith(f"layers.{layer}.")}
-        y = normed(x, own["input_layernorm.weight"])
-        q, k, v = (heads(y @ own[f"self_attn.{one}_proj.weight"].T) for one in "qkv")
+        parameters = {
+            name.split(".", 2)[2]: weights for name, weights in model.items() if name.startswith(f"layers.{layer}.")
+        }
+        y = normed(x, parameters["input_layernorm.weight"])
+        q, k, v = (heads(y @ parameters[f"self_attn.{projection}_proj.weight"].T) for projection in "qkv")
         seen = turned(q) @ turned(k).transpose(0, 1, 3, 2) / np.sqrt(size) + ahead
         seen = np.exp(seen - seen.max(axis=-1, keepdims=True))
         mixed = (seen / seen.sum(axis=-1, keepdims=True)) @ v
-        x = x + mixed.transpose(0, 2, 1, 3).reshape(rows, length, width) @ own["self_attn.o_proj.weight"].T
-        y = normed(x, own["post_attention_layernorm.weight"])
-        gate = y @ own["mlp.gate_proj.weight"].T
-        x = x + (gate / (1.0 + np.exp(-gate)) * (y @ own["mlp.up_proj.weight"].T)) @ own["mlp.down_proj.weight"].T
+        x = x + mixed.transpose(0, 2, 1, 3).reshape(rows, length, width) @ parameters["self_attn.o_proj.weight"].T
+        y = normed(x, parameters["post_attention_layernorm.weight"])
+        gate = y @ parameters["mlp.gate_proj.weight"].T
+        x = (
+            x
+            + (gate / (1.0 + np.exp(-gate)) * (y @ parameters["mlp.up_proj.weight"].T))
+            @ parameters["mlp.down_proj.weight"].T
+        )
     return np.asarray(normed(x[:, -1], model["norm.weight"]) @ model["embed_tokens.weight"].T)
 
 
@@ -94,29 +102,29 @@ def normed(x: FloatArray, gain: FloatArray) -> FloatArray:
 
 def questions(number: int = 30, seed: int = 11) -> list[tuple[str, str]]:
     """Sums, differences and products, with their answers."""
-    rng, found = random.Random(seed), []
+    rng, pairs = random.Random(seed), []
     for place in range(number):
-        most = 10 if place >= 26 else 100
-        a, b = rng.randrange(most), rng.randrange(most)
+        limit = 10 if place >= 26 else 100
+        a, b = rng.randrange(limit), rng.randrange(limit)
         if place < 18:
-            found.append((f"{a}+{b}=?", str(a + b)))
+            pairs.append((f"{a}+{b}=?", str(a + b)))
         elif place < 26:
-            found.append((f"{max(a, b)}-{min(a, b)}=?", str(abs(a - b))))
+            pairs.append((f"{max(a, b)}-{min(a, b)}=?", str(abs(a - b))))
         else:
-            found.append((f"{a}*{b}=?", str(a * b)))
-    return found
+            pairs.append((f"{a}*{b}=?", str(a * b)))
+    return pairs
 
 
 def right(model: Model, question: str, answer: str, seeds: IntArray, temperature: float) -> FloatArray:
     """Whether the answer under each seed is right."""
-    tokens = np.tile([BEGIN, *(TOKENS[one] for one in question), ANSWER], (len(seeds), 1))
+    tokens = np.tile([BEGIN, *(TOKENS[char] for char in question), ANSWER], (len(seeds), 1))
     asked = tokens.shape[1]
     noise = np.stack([np.random.default_rng(seed).gumbel(size=(LONGEST, 320)) for seed in seeds.tolist()])
     for step in range(LONGEST):
         drawn = (scores(model, tokens) / temperature + noise[:, step]).argmax(axis=1)
         tokens = np.concatenate([tokens, drawn[:, None]], axis=1)
-    wanted = [*(TOKENS[one] for one in answer), END]
-    return np.asarray((tokens[:, asked : asked + len(wanted)] == wanted).all(axis=1), dtype=float)
+    expected = [*(TOKENS[char] for char in answer), END]
+    return np.asarray((tokens[:, asked : asked + len(expected)] == expected).all(axis=1), dtype=float)
 
 
 def outcomes(model: Model, trials: int, first: int, temperature: float) -> dict[str, dict[int, float]]:
@@ -130,14 +138,14 @@ def outcomes(model: Model, trials: int, first: int, temperature: float) -> dict[
     }
 
 
-def score(found: Mapping[str, Mapping[int, float]]) -> float:
+def score(by_question: Mapping[str, Mapping[int, float]]) -> float:
     """The mean over all trials."""
-    return float(np.mean([list(one.values()) for one in found.values()]))
+    return float(np.mean([list(row.values()) for row in by_question.values()]))
 
 
-def values(found: Mapping[str, Mapping[int, float]]) -> Values:
+def values(by_question: Mapping[str, Mapping[int, float]]) -> Values:
     """The same by the number of each question."""
-    return {(at, trial): value for at, row in enumerate(found.values()) for trial, value in row.items()}
+    return {(at, trial): value for at, row in enumerate(by_question.values()) for trial, value in row.items()}
 
 
 def main() -> None:
@@ -149,22 +157,30 @@ def main() -> None:
     folder = options.models / "models_b"
     if not folder.is_dir():
         parser.error(f"{folder} is not there; --models names the folder of the trained models")
-    own = load(folder / "calc-1000")
-    copies = {f"int{bits}": rounded(own, bits) for bits in (8, 6, 5, 4)}
+    original = load(folder / "calc-1000")
+    copies = {f"int{bits}": rounded(original, bits) for bits in (8, 6, 5, 4)}
     copies |= {name: load(folder / name) for name in ("calc-1250", "calc-750")}
     rows, checks = [], []
     for temperature in temperatures:
-        base = outcomes(own, trials, 0, temperature)
+        base = outcomes(original, trials, 0, temperature)
         for name, copy in copies.items():
-            found = outcomes(copy, trials, 0, temperature)
+            paired = outcomes(copy, trials, 0, temperature)
             other = outcomes(copy, trials, 10**6, temperature)
-            same, apart = (compared(values(base), values(one)) for one in (found, other))
+            same, apart = (compared(values(base), values(run)) for run in (paired, other))
             label = f"calc-1000, {name}, temperature {temperature}"
-            rows.append((label, f"{score(base):.3f}, {score(found):.3f}", told(same), told(apart), same.variance))
+            rows.append(
+                (
+                    label,
+                    f"{score(base):.3f}, {score(paired):.3f}",
+                    variance_text(same),
+                    variance_text(apart),
+                    same.variance,
+                )
+            )
             print(*rows[-1], flush=True)
             if name == "int8":
-                said = f"int8 copy, temperature {temperature}: trials over those without"
-                checks.append(Check(said, round(same.variance, 3), f"<= {GOAL}", same.variance <= GOAL))
+                check = f"int8 copy, temperature {temperature}: trials over those without"
+                checks.append(Check(check, round(same.variance, 3), f"<= {GOAL}", same.variance <= GOAL))
     title = "The same seeds for near copies"
     conclude(options, title, EXPLAINED, f"{trials} trials a question", markdown(HEADER, rows), checks)
 

@@ -55,10 +55,10 @@ class Ties(NamedTuple):
 
 def ties(questions: int) -> Iterator[Ties]:
     rng = np.random.default_rng(5)
-    one = rng.beta(0.3, 0.3, questions)
-    yield Ties("alike", np.stack([one, one]))
+    chances = rng.beta(0.3, 0.3, questions)
+    yield Ties("alike", np.stack([chances, chances]))
     yield Ties("alike, 99% right", np.full((2, questions), 0.99))
-    yield Ties("other questions", np.stack([one, rng.permutation(one)]))
+    yield Ties("other questions", np.stack([chances, rng.permutation(chances)]))
     few = questions // 20
     better = np.full(questions, 0.5 - 0.5 * few / (questions - few))
     better[:few] = 1.0
@@ -67,41 +67,41 @@ def ties(questions: int) -> Iterator[Ties]:
     yield Ties("few known by heart", np.stack([sure.astype(float), np.full(questions, 0.02)]))
 
 
-def heights(chances: FloatArray, block: int, most: int, runs: int, seed: int) -> tuple[FloatArray, FloatArray]:
+def heights(chances: FloatArray, block: int, cap: int, runs: int, seed: int) -> tuple[FloatArray, FloatArray]:
     """z (runs, looks) of pairs at all looks, and the information there; with code of its own."""
-    rng, looks = np.random.default_rng(seed), np.arange(block, most + 1, block)
-    found = []
+    rng, looks = np.random.default_rng(seed), np.arange(block, cap + 1, block)
+    rows = []
     for _ in range(runs):
-        order = rng.permutation(chances.shape[1])[:most]
-        d = np.subtract(*(rng.random((2, most)) < chances[:, order]).astype(int))
+        order = rng.permutation(chances.shape[1])[:cap]
+        d = np.subtract(*(rng.random((2, cap)) < chances[:, order]).astype(int))
         total, squares = np.cumsum(d)[looks - 1], np.cumsum(d * d)[looks - 1]
         mean = total / looks
         var = ((squares - looks * mean**2) / (looks - 1) + EVENTS / looks) / looks
-        found.append(mean / np.sqrt(var))
-    return np.array(found), looks / most
+        rows.append(mean / np.sqrt(var))
+    return np.array(rows), looks / cap
 
 
-def called(z: FloatArray, bound: FloatArray, gone: NDArray[np.bool_]) -> str:
-    """The shares that are called for the first, and for the second, before they are `gone`."""
-    calls = (np.abs(z) >= bound) & (np.cumsum(gone, axis=1) - gone == 0)
+def called(z: FloatArray, bound: FloatArray, given_up: NDArray[np.bool_]) -> str:
+    """The shares that are called for the first, and for the second, before they are `given_up`."""
+    calls = (np.abs(z) >= bound) & (np.cumsum(given_up, axis=1) - given_up == 0)
     first = np.take_along_axis(np.sign(z), calls.argmax(axis=1)[:, None], axis=1)[:, 0] * calls.any(axis=1)
     return f"{(first > 0).mean():.3f}, {(first < 0).mean():.3f}"
 
 
 def tie_rows(runs: int) -> Iterator[tuple[object, ...]]:
-    for questions, block, most in ((2000, 100, 2000), (10_000, 200, 3000), (10_000, 50, 1000)):
-        share = block / most
+    for questions, block, cap in ((2000, 100, 2000), (10_000, 200, 3000), (10_000, 50, 1000)):
+        share = block / cap
         pair = Optimal(start=share, rests=True)
         alpha = (0.1 - pair.reserve) * (1.0 + pair.unspent)
         rule = optimal_stopping(alpha, share * (1.0 - 1e-9), WORTH, 0.0, 2.0 * share, 0.5 * share)
         for tie in ties(questions):
-            z, t = heights(tie.chances, block, most, runs, 7)
-            gone = np.stack(
+            z, t = heights(tie.chances, block, cap, runs, 7)
+            given_up = np.stack(
                 [rule.gives_up(column, np.full(len(z), now)) for column, now in zip(z.T, t, strict=True)], 1
             )
             rests = predictive_power(z, t[None], rule.boundary(np.ones(1))) < pair.futility * (1.0 - t)
             bound = rule.boundary(t)
-            yield questions, block, most, tie.name, called(z, bound, gone | rests), called(z, bound, gone)
+            yield questions, block, cap, tie.name, called(z, bound, given_up | rests), called(z, bound, given_up)
 
 
 class Run(NamedTuple):
@@ -117,21 +117,21 @@ class Run(NamedTuple):
     slowest: float
 
 
-def carried_out(p: FloatArray, block: int, most: int, seed: int) -> Run:
-    """A whole run of models with chances (L, M) that is asked `most` of the questions, in an order of its own."""
+def carried_out(p: FloatArray, block: int, cap: int, seed: int) -> Run:
+    """A whole run of models with chances (L, M) that is asked `cap` of the questions, in an order of its own."""
     rng = np.random.default_rng(seed)
     (models, questions), truth = p.shape, p.mean(axis=1)
-    order = rng.permutation(questions)[:most]
-    right = (rng.random((models, most)) < p[:, order]).astype(np.int32)
-    outcomes, share = np.stack([1 - right, right], axis=-1), block / most
-    plan = Plan(Bench(models, most, BINARY), rule=Optimal(start=share), trials=Trials(1, 1), drawn=block)
+    order = rng.permutation(questions)[:cap]
+    right = (rng.random((models, cap)) < p[:, order]).astype(np.int32)
+    outcomes, share = np.stack([1 - right, right], axis=-1), block / cap
+    plan = Plan(Bench(models, cap, BINARY), rule=Optimal(start=share), trials=Trials(1, 1), drawn=block)
     controller, slowest = Controller(plan, keep_looks=False), 0.0
     warm(plan)
     while controller.finished is None:
-        for one in controller.ask_rounds():
-            counts = outcomes * one.extra[..., None]
+        for asked in controller.ask_rounds():
+            counts = outcomes * asked.extra[..., None]
             begun = time.process_time()
-            controller.tell_round(one, counts)
+            controller.tell_round(asked, counts)
             slowest = max(slowest, time.process_time() - begun)
     standing = controller.last_look
     assert standing is not None
@@ -158,8 +158,8 @@ def warm(plan: Plan) -> None:
         Plan(Bench(2, plan.bench.questions, BINARY), rule=plan.rule, trials=Trials(1, 1), drawn=plan.drawn)
     )
     while not toy.looks:
-        for one in toy.ask_rounds():
-            toy.tell_round(one, np.stack([0 * one.extra, one.extra], axis=-1))
+        for asked in toy.ask_rounds():
+            toy.tell_round(asked, np.stack([0 * asked.extra, asked.extra], axis=-1))
 
 
 def made_up(models: int, questions: int) -> FloatArray:
@@ -168,24 +168,24 @@ def made_up(models: int, questions: int) -> FloatArray:
     return np.asarray(expit(np.linspace(-1.0, 1.0, models)[:, None] - difficulty[None, :]))
 
 
-def cost_row(name: str, p: FloatArray, block: int, most: int, runs: int) -> tuple[tuple[Any, ...], list[Run]]:
-    found = [carried_out(p, block, most, seed) for seed in range(runs)]
+def cost_row(name: str, p: FloatArray, block: int, cap: int, runs: int) -> tuple[tuple[Any, ...], list[Run]]:
+    ended = [carried_out(p, block, cap, seed) for seed in range(runs)]
     models = len(p)
 
     def mean(what: str) -> float:
-        return float(np.mean([getattr(run, what) for run in found]))
+        return float(np.mean([getattr(run, what) for run in ended]))
 
     def bias(what: str) -> str:
-        return f"{100.0 * np.abs(np.mean([getattr(run, what) for run in found], axis=0)).max():.2f}"
+        return f"{100.0 * np.abs(np.mean([getattr(run, what) for run in ended], axis=0)).max():.2f}"
 
     row = (
-        name, block, most, f"{mean('cells'):.3f}", f"{mean('called'):.1%}",
-        f"{mean('wrong'):.2f} of {models * (models - 1) // 2}", f"{np.mean([run.wrong > 0 for run in found]):.0%}",
+        name, block, cap, f"{mean('cells'):.3f}", f"{mean('called'):.1%}",
+        f"{mean('wrong'):.2f} of {models * (models - 1) // 2}", f"{np.mean([run.wrong > 0 for run in ended]):.0%}",
         f"{mean('neighbours'):.1f} of {models - 1}", bias("errors"), bias("fixed_errors"),
-        f"{np.std([run.standard for run in found]):.3f}", f"{max(run.slowest for run in found):.2f}",
+        f"{np.std([run.standard for run in ended]):.3f}", f"{max(run.slowest for run in ended):.2f}",
     )  # fmt: skip
     print(*row, flush=True)
-    return row, found
+    return row, ended
 
 
 def main() -> None:
@@ -203,20 +203,20 @@ def main() -> None:
     if options.data.exists():
         scenario = recorded(options.data, "livecodebench", best=20)
         sets.append(("LiveCodeBench, 20 x 400", scenario.world.p @ scenario.world.w, 50, 400, runs))
-    sets += [("200 x 10,000", made_up(200, 10_000), 200, most, large) for most in (3000, 10_000)]
+    sets += [("200 x 10,000", made_up(200, 10_000), 200, cap, large) for cap in (3000, 10_000)]
     ends: dict[tuple[str, int], list[Run]] = {}
-    for name, p, block, most, times in sets:
-        row, ends[name, most] = cost_row(name, p, block, most, times)
+    for name, p, block, cap, times in sets:
+        row, ends[name, cap] = cost_row(name, p, block, cap, times)
         rows.append(row)
     worst = max(float(side) for row in tied for side in str(row[-2]).split(", "))
     beyond = 0.05 + 2.0 * float(np.sqrt(0.05 * 0.95 / pairs))
     checks = [Check("the largest share of ties called, a side", worst, f"<= {beyond:.4f}", worst <= beyond)]
-    for most in (3000, 10_000):
-        found = ends["200 x 10,000", most]
-        cells, slowest = float(np.mean([run.cells for run in found])), max(run.slowest for run in found)
-        told = f"200 x 10,000, {most:,} at most: "
-        checks.append(Check(told + "trials at the end over one of each cell", cells, "<= 0.15", cells <= 0.15))
-        checks.append(Check(told + "CPU seconds of the slowest look", slowest, "<= 0.5", slowest <= 0.5))
+    for cap in (3000, 10_000):
+        ended = ends["200 x 10,000", cap]
+        cells, slowest = float(np.mean([run.cells for run in ended])), max(run.slowest for run in ended)
+        title = f"200 x 10,000, {cap:,} at most: "
+        checks.append(Check(title + "trials at the end over one of each cell", cells, "<= 0.15", cells <= 0.15))
+        checks.append(Check(title + "CPU seconds of the slowest look", slowest, "<= 0.5", slowest <= 0.5))
     report = "\n\n".join([
         "# Questions drawn at random", EXPLAINED,
         f"On {machine()}; {pairs:,} pairs a tie, {runs} seeded runs a row, {large} of 200 models.",

@@ -54,7 +54,7 @@ class Lives(NamedTuple):
     """The same answers, judged three ways."""
 
     extended: Fate
-    whole: Fate
+    at_once: Fate
     anew: NDArray[np.int8]
 
 
@@ -68,9 +68,11 @@ def main() -> None:
         ("spread", 0.0, 0.30, Anytime),
         *(("spread", lead, 0.30, Optimal) for lead in LEADS),
     ]
-    found = {kind: lives(pairs, *kind) for kind in kinds}
-    ties = {(world, futility, rule.__name__): one for (world, lead, futility, rule), one in found.items() if not lead}
-    ahead = {lead: one for (_, lead, _, _), one in found.items() if lead}
+    results = {kind: lives(pairs, *kind) for kind in kinds}
+    ties = {
+        (world, futility, rule.__name__): life for (world, lead, futility, rule), life in results.items() if not lead
+    }
+    ahead = {lead: life for (_, lead, _, _), life in results.items() if lead}
     rows, checks = list(_tie_rows(ties)), list(_checks(ties, ahead))
     seconds = time.perf_counter() - began
     raised = list(_raised_rows(10 if options.quick else 50))
@@ -84,11 +86,11 @@ def lives(pairs: int, world: str, lead: float, futility: float | None, rule: Kin
     better = p + (1.0 - p) * lead / np.maximum((1.0 - p).mean(axis=1, keepdims=True), lead)
     chances = np.stack([better, p], axis=1).reshape(2 * pairs, QUESTIONS)
     wins = np.cumsum(rng.random((HORIZONS[-1], *chances.shape)) < chances, axis=0, dtype=np.int32)
-    whole = _life(wins, HORIZONS[-1:], rule, futility)
+    at_once = _life(wins, HORIZONS[-1:], rule, futility)
     anew = np.zeros(pairs, np.int8)
     for horizon in HORIZONS:
         anew = np.where(anew == 0, _life(wins, (horizon,), rule, futility).call, anew)
-    return Lives(_life(wins, HORIZONS, rule, futility), whole, anew)
+    return Lives(_life(wins, HORIZONS, rule, futility), at_once, anew)
 
 
 def _life(wins: NDArray[np.int32], horizons: Sequence[int], kind: Kind, futility: float | None) -> Fate:
@@ -114,10 +116,10 @@ def _life(wins: NDArray[np.int32], horizons: Sequence[int], kind: Kind, futility
             going &= (call == 0) & (trials < horizon)
             if is_giving_up(rule):
                 going &= ~rule.gives_up(now)
-            least = rule.futility if is_giving_up(rule) else futility
-            if least is not None:
+            threshold = rule.futility if is_giving_up(rule) else futility
+            if threshold is not None:
                 power = forecast_power(now, rule, 0.0, np.ones(pairs))
-                going &= power >= least * (1.0 - now.information)
+                going &= power >= threshold * (1.0 - now.information)
             if not going.any():
                 break
             trials = trials + going
@@ -128,20 +130,21 @@ def _life(wins: NDArray[np.int32], horizons: Sequence[int], kind: Kind, futility
 
 def _evidence(wins: NDArray[np.int32], trials: NDArray[np.int64], horizon: int) -> Evidence:
     """Models 0 and 1, 2 and 3, and so on."""
-    each = np.repeat(trials, 2)
-    right = wins[each - 1, np.arange(len(each))]
-    counts = np.stack([each[:, None] - right, right], axis=-1)
-    found = estimate(counts, np.array([0.0, 1.0]), "self", np.array(horizon))
+    per_model = np.repeat(trials, 2)
+    right = wins[per_model - 1, np.arange(len(per_model))]
+    counts = np.stack([per_model[:, None] - right, right], axis=-1)
+    estimates = estimate(counts, np.array([0.0, 1.0]), "self", np.array(horizon))
     score, var, noise, at_end = (
-        values.reshape(-1, 2) for values in (found.score, found.var, found.noise, found.noise_at_horizon)
+        values.reshape(-1, 2)
+        for values in (estimates.score, estimates.var, estimates.noise, estimates.noise_at_horizon)
     )
     sigma = np.sqrt(var.sum(axis=1))
     z = (score[:, 0] - score[:, 1]) / sigma
     return Evidence(
-        models=len(each),
+        models=len(per_model),
         against_reference=False,
-        first=np.arange(0, len(each), 2),
-        second=np.arange(1, len(each), 2),
+        first=np.arange(0, len(per_model), 2),
+        second=np.arange(1, len(per_model), 2),
         difference=score[:, 0] - score[:, 1],
         sigma=sigma,
         z=z,
@@ -176,7 +179,7 @@ def _raised_rows(runs: int) -> Iterator[tuple[object, ...]]:
                 f"{delta:.0%}",
                 horizon,
                 *(f"{share:.2f}" for share in shares),
-                *(further[one] // runs for one in TIMES),
+                *(further[factor] // runs for factor in TIMES),
             )
 
 
@@ -189,16 +192,20 @@ def _short_runs(plan: Plan) -> Iterator[tuple[NDArray[np.bool_], Controller, flo
         ended = _played(plan, tape)
         result = ended.result()
         assert result is not None
-        left = [one.verdict.trials_needed for one in result.comparisons if one.verdict.verdict is Verdict.OUT_OF_REACH]
-        if ended.finished is Reason.OUT_OF_REACH and max(left) <= LONGEST:
-            yield tape, ended, max(float(plan.trials.max + 1), *left)
+        needed = [
+            pair.verdict.trials_needed for pair in result.comparisons if pair.verdict.verdict is Verdict.OUT_OF_REACH
+        ]
+        if ended.finished is Reason.OUT_OF_REACH and max(needed) <= LONGEST:
+            yield tape, ended, max(float(plan.trials.max + 1), *needed)
 
 
 def _played(plan: Plan, tape: NDArray[np.bool_]) -> Controller:
     controller = Controller(plan, followed=True)
     while controller.finished is None:
         asked = controller.ask(64)
-        controller.tell([Outcome(*one[:3], int(tape[one.trial - 1, one.model, one.question])) for one in asked])
+        controller.tell(
+            [Outcome(*trial[:3], int(tape[trial.trial - 1, trial.model, trial.question])) for trial in asked]
+        )
     return controller
 
 
@@ -210,27 +217,27 @@ Ties = dict[tuple[str, float | None, str], Lives]
 
 
 def _tie_rows(ties: Ties) -> Iterator[tuple[object, ...]]:
-    for (world, futility, rule), one in ties.items():
-        rates = [float(np.mean(call != 0)) for call in (one.extended.call, one.whole.call, one.anew)]
+    for (world, futility, rule), life in ties.items():
+        rates = [float(np.mean(call != 0)) for call in (life.extended.call, life.at_once.call, life.anew)]
         yield world, rule.lower(), "never" if futility is None else f"{futility:.2f}", *rates
 
 
 def _power_rows(ahead: dict[float, Lives]) -> Iterator[tuple[object, ...]]:
-    for lead, one in ahead.items():
-        found = [float(np.mean(fate.call == 1)) for fate in (one.extended, one.whole)]
-        yield f"{lead:.3f}", *found, *(f"{fate.trials.mean():.1f}" for fate in (one.extended, one.whole))
+    for lead, life in ahead.items():
+        powers = [float(np.mean(fate.call == 1)) for fate in (life.extended, life.at_once)]
+        yield f"{lead:.3f}", *powers, *(f"{fate.trials.mean():.1f}" for fate in (life.extended, life.at_once))
 
 
 def _checks(ties: Ties, ahead: dict[float, Lives]) -> Iterator[Check]:
-    for (world, futility, rule), one in ties.items():
-        rate = float(np.mean(one.extended.call != 0))
-        allowed = PROMISED + 2.0 * _error(PROMISED, len(one.anew))
+    for (world, futility, rule), life in ties.items():
+        rate = float(np.mean(life.extended.call != 0))
+        allowed = PROMISED + 2.0 * _error(PROMISED, len(life.anew))
         never = ", futility never" if futility is None else ""
         name = f"false winners, {world}, {rule.lower()}{never}, 8 -> 16 -> 32 -> 64"
         yield Check(name, round(rate, 4), f"<= 0.10 (Monte Carlo: {allowed:.3f})", rate <= allowed)
-    for lead, one in ahead.items():
-        kept = float(np.sum(one.extended.call == 1) / max(np.sum(one.whole.call == 1), 1))
-        yield Check(f"power kept against a run begun with 64, true difference {lead:.3f}", round(kept, 3), "", None)
+    for lead, life in ahead.items():
+        share = float(np.sum(life.extended.call == 1) / max(np.sum(life.at_once.call == 1), 1))
+        yield Check(f"power kept against a run begun with 64, true difference {lead:.3f}", round(share, 3), "", None)
 
 
 def _document(
@@ -256,7 +263,12 @@ def _document(
             "trials, since what can hardly be called any more is given up. Who expects to need 64 begins with 64.",
             "## Raised as far as the undecided pairs need, twice and three times as far: share that is decided then",
             markdown(
-                ("delta", "trials.max", *(f"x {one:g}" for one in TIMES), *(f"trials, x {one:g}" for one in TIMES)),
+                (
+                    "delta",
+                    "trials.max",
+                    *(f"x {factor:g}" for factor in TIMES),
+                    *(f"trials, x {factor:g}" for factor in TIMES),
+                ),
                 raised,
             ),
             f"{machine()}; {seconds:.0f} s.",

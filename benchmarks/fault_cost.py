@@ -80,9 +80,9 @@ async def carry_out(size: Size, faults: Faults) -> Outcome:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, *command, "--display", "none", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
             )
-            _, said = await process.communicate()
+            _, errors = await process.communicate()
             if process.returncode not in (ExitCode.REACHED, ExitCode.SPENT):
-                raise RuntimeError(f"a run ended with {process.returncode}: {said.decode()}")
+                raise RuntimeError(f"a run ended with {process.returncode}: {errors.decode()}")
             seconds = time.monotonic() - began
             with closing(RunReader.open(folder / "run")) as reader:
                 return Outcome(reader.trial_count(), seconds, server.counts)
@@ -114,8 +114,8 @@ def show(outcomes: dict[str, Outcome], checks: list[Check]) -> str:
     """The document."""
     kinds = sorted({kind for outcome in outcomes.values() for kind in outcome.requests})
     rows = [
-        (name, one.trials, round(one.seconds, 1), *(one.requests[kind] for kind in kinds))
-        for name, one in outcomes.items()
+        (name, run.trials, round(run.seconds, 1), *(run.requests[kind] for kind in kinds))
+        for name, run in outcomes.items()
     ]
     what = "requests by what the servers did with them"
     title = f"# What faults cost\n\n{(__doc__ or '').strip()}\n\nOn {machine()}; {what}."

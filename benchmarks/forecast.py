@@ -168,11 +168,11 @@ def tried(case: Case, seed: int) -> Trial:
     else:
         drawn = prior_chances(WorldPrior(), bench.models, bench.questions, world.weights, DRAWS, rng)
     plan = scenario.plan(Budget())
-    told = scenario.served if counts.any() else _served(world.weights, GUESSED_WRONG_FACTOR)
+    served = scenario.served if counts.any() else _served(world.weights, GUESSED_WRONG_FACTOR)
     if can_stand_side_by_side(plan):
-        runs = simulate_side_by_side(plan, dict(enumerate(drawn)), told, seed)
+        runs = simulate_side_by_side(plan, dict(enumerate(drawn)), served, seed)
     else:
-        runs = [simulate_run(plan, chances, told, (seed, number)) for number, chances in enumerate(drawn)]
+        runs = [simulate_run(plan, chances, served, (seed, number)) for number, chances in enumerate(drawn)]
     real = simulate_run(plan, world.chances, scenario.served, (seed, REAL), timed=plan.pace.dedicated_servers)
     ends = np.quantile([run.trials for run in runs], QUANTILES, method="weibull")
     return Trial(tuple(ends.tolist()), real.trials)
@@ -187,8 +187,8 @@ def _half_way(scenario: Scenario, world: World) -> Scenario:
         tape_of_world(plan, world.chances, scenario.served, (scenario.seed, REAL - 1)),
     )
     drive(controller, tape)
-    there = controller.arrived.sum(axis=2)
-    layers = [np.where(trial < there, tape.layer(trial).astype(np.int8), -1) for trial in range(int(there.max()))]
+    arrived = controller.arrived.sum(axis=2)
+    layers = [np.where(trial < arrived, tape.layer(trial).astype(np.int8), -1) for trial in range(int(arrived.max()))]
     controller.forget_arrivals()  # they are among the recorded outcomes
     before = StageBefore(controller, tuple(range(MODELS)))
     served = scenario.served._replace(recorded=np.stack(layers, axis=-1))
@@ -213,13 +213,13 @@ class Row(NamedTuple):
 
     def coverage(self, end: int) -> float:
         """The share of worlds in which the interval holds that begins at this quantile."""
-        return float(np.mean([one.holds(end) for one in self.trials]))
+        return float(np.mean([trial.holds(end) for trial in self.trials]))
 
     def cells(self) -> tuple[object, ...]:
-        _, low, median, high, _ = np.mean([one.forecast for one in self.trials], axis=0)
-        below = float(np.mean([one.realised < one.forecast[1] for one in self.trials]))
-        above = float(np.mean([one.realised > one.forecast[-2] for one in self.trials]))
-        realised = np.mean([one.realised for one in self.trials])
+        _, low, median, high, _ = np.mean([trial.forecast for trial in self.trials], axis=0)
+        below = float(np.mean([trial.realised < trial.forecast[1] for trial in self.trials]))
+        above = float(np.mean([trial.realised > trial.forecast[-2] for trial in self.trials]))
+        realised = np.mean([trial.realised for trial in self.trials])
         case, times = self.case, f"{self.case.wrong:g}x as long"
         return (
             case.name, case.optimize, times if case.optimize == "time" else "", case.known, self.coverage(1),
@@ -245,9 +245,9 @@ def _recorded(data: Path) -> Iterator[Case]:
 def check(row: Row) -> Iterator[Check]:
     case, goal = row.case, f"of {len(row.trials)}"
     what = f"{case.name}, {case.optimize}, wrong answers {case.wrong:g} times as long, pilot {case.known}: cost in the "
-    for interval, end, least, most in ((80, 1, 0.7, 0.9), (90, 0, 0.85, 1.0)):
+    for interval, end, low, high in ((80, 1, 0.7, 0.9), (90, 0, 0.85, 1.0)):
         share = row.coverage(end)
-        yield Check(f"{what}{interval}% interval", round(share, 3), f"{least}-{most} {goal}", least <= share <= most)
+        yield Check(f"{what}{interval}% interval", round(share, 3), f"{low}-{high} {goal}", low <= share <= high)
 
 
 def main() -> None:
@@ -270,7 +270,7 @@ def main() -> None:
     start = time.perf_counter()
     with ProcessPoolExecutor() as pool:
         rows = [measure(case, worlds, pool) for case in cases]
-    checks = [one for row in rows for one in check(row)]
+    checks = [result for row in rows for result in check(row)]
     text = "\n\n".join([
         "# Forecasts beside what came",
         f"{worlds} worlds a row: {MODELS} models, {QUESTIONS} questions, {HORIZON} trials a question at most, "

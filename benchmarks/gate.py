@@ -46,7 +46,7 @@ def main() -> None:
         "all questions alike": _plan(policy=Uniform()),
         "three rounds ahead": _plan(pace=Pace(3)),
     }
-    edge = {name: simulated(one, -DELTA, runs) for name, one in schedules.items()}
+    edge = {name: simulated(schedule, -DELTA, runs) for name, schedule in schedules.items()}
     power = {difference: simulated(plan, difference, runs) for difference in DIFFERENCES}
     tie = Plan(plan.bench, objective=Baseline(0), rule=plan.rule, judging=Judging(delta=DELTA), trials=TRIALS)
     equality = {difference: simulated(tie, difference, runs // 4) for difference in DIFFERENCES}
@@ -73,9 +73,9 @@ def simulated(plan: Plan, difference: float, runs: int) -> Found:
 def _run(plan: Plan, chances: FloatArray, seed: int) -> tuple[int | None, float]:
     rng, controller = np.random.default_rng(seed), Controller(plan, keep_looks=False)
     while controller.finished is None:
-        for one in controller.ask_rounds():
-            right = rng.binomial(one.extra, chances)
-            controller.tell_round(one, np.stack([one.extra - right, right], axis=-1))
+        for asked in controller.ask_rounds():
+            right = rng.binomial(asked.extra, chances)
+            controller.tell_round(asked, np.stack([asked.extra - right, right], axis=-1))
     look = controller.latest_look()
     assert look is not None
     (pair,) = look.comparisons
@@ -87,9 +87,9 @@ def _checks(edge: dict[str, Found], power: dict[float, Found], runs: int) -> lis
     allowed = PROMISED + 3.0 * (PROMISED * (1.0 - PROMISED) / runs) ** 0.5
     goal = f"<= {PROMISED:.2f} (Monte Carlo: {allowed:.3f})"
     checks = []
-    for name, one in edge.items():
-        checks.append(Check(f"PASS at the edge, {name}", round(one.passed, 4), goal, one.passed <= allowed))
-        checks.append(Check(f"FAIL at the edge, {name}", round(one.failed, 4), goal, one.failed <= allowed))
+    for name, result in edge.items():
+        checks.append(Check(f"PASS at the edge, {name}", round(result.passed, 4), goal, result.passed <= allowed))
+        checks.append(Check(f"FAIL at the edge, {name}", round(result.failed, 4), goal, result.failed <= allowed))
     equal = power[0.0]
     checks.append(Check("FAIL of an equal build", round(equal.failed, 4), "0", equal.failed == 0.0))
     checks.append(Check("PASS of an equal build", round(equal.passed, 4), ">= 0.90", equal.passed >= 0.90))
@@ -105,9 +105,9 @@ def _document(
     seconds: float,
 ) -> str:
     rows = [
-        (f"{100 * difference:+g}", one.passed, one.failed, 1.0 - one.passed - one.failed, one.trials,
+        (f"{100 * difference:+g}", result.passed, result.failed, 1.0 - result.passed - result.failed, result.trials,
          equality[difference].trials)
-        for difference, one in power.items()
+        for difference, result in power.items()
     ]  # fmt: skip
     return "\n\n".join(
         [

@@ -230,19 +230,19 @@ async def wait_until_ready(process: asyncio.subprocess.Process, url: str) -> Non
     raise SystemExit(f"the engine did not answer at {url}: see its output above")
 
 
-async def run(design: str, url: str, world: World, options: Namespace, seed: int, most: int) -> Ran:
+async def run(design: str, url: str, world: World, options: Namespace, seed: int, cap: int) -> Ran:
     """One real run, as a process."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "questions.jsonl").write_text("\n".join(json.dumps(row) for row in question_rows(world)))
         async with Front(world, seed, url, options.median_tokens) as front:
-            trials: dict[str, Any] = {"max": most, "optimize": "time" if design == "fixed" else design}
+            trials: dict[str, Any] = {"max": cap, "optimize": "time" if design == "fixed" else design}
             settings = {
                 "questions": "questions.jsonl",
                 "models": [{"name": model, "base_url": front.base_url, "gpus": 1} for model in world.models],
                 "grader": "math",
                 "seed": seed,
-                "trials": trials | ({"min": most} if design == "fixed" else {}),
+                "trials": trials | ({"min": cap} if design == "fixed" else {}),
                 "concurrency": options.slots,
             }
             (folder / "run.yaml").write_text(json.dumps(settings))
@@ -273,14 +273,14 @@ def row(seed: int, design: str, ran: Ran, fixed: Ran) -> tuple[object, ...]:
 
 async def measure(options: Namespace) -> tuple[list[tuple[object, ...]], list[Check]]:
     """All designs with every seed."""
-    most, seeds = (8, 1) if options.quick else (80, options.seeds)
+    cap, seeds = (8, 1) if options.quick else (80, options.seeds)
     world = replace(shared_difficulty(MODELS), latency=Latency(1.0, 1.0, 2.0, 8.0))
     rows, ratios = list[tuple[object, ...]](), list[float]()
     async with engine(options) as url:
         for seed in range(seeds):
             ran: dict[str, Ran] = {}
             for design in DESIGNS:
-                ran[design] = await run(design, url, world, options, seed, most)
+                ran[design] = await run(design, url, world, options, seed, cap)
                 rows.append(row(seed, design, ran[design], ran["fixed"]))
                 print(*rows[-1], flush=True)
             fixed, timed = ran["fixed"], ran["time"]

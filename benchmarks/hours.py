@@ -136,9 +136,9 @@ class SpreadTimes:
 
 def factors(models: int, spread: float) -> FloatArray:
     """Times as long as the mean, evenly in their logarithms, in an order that is not that of the models."""
-    found = np.exp(np.linspace(-0.5, 0.5, models) * np.log(spread))
-    np.random.default_rng(0).shuffle(found)
-    return np.asarray(found / found.mean())
+    values = np.exp(np.linspace(-0.5, 0.5, models) * np.log(spread))
+    np.random.default_rng(0).shuffle(values)
+    return np.asarray(values / values.mean())
 
 
 def replay(scenario: Scenario, setting: Setting, choices: dict[str, Any], seed: int) -> Hours:
@@ -149,16 +149,16 @@ def replay(scenario: Scenario, setting: Setting, choices: dict[str, Any], seed: 
     spread = SpreadTimes(times, factors(models, setting.spread), latency.median * setting.cut)
     slots, engine = setting.slots, partial(SharedEngine, GAIN * setting.slots / SLOTS)
     pool = [SimulatedHost(range(models), slots, 5.0, places=setting.places, engine=engine)]
-    each = [SimulatedHost((model,), slots, engine=engine) for model in range(models)]
+    separate = [SimulatedHost((model,), slots, engine=engine) for model in range(models)]
     controller = Controller(scenario.plan(**choices))
-    shared = pool if setting.places else each
+    shared = pool if setting.places else separate
     timeline = drive_in_time(controller, scenario.tape(seed), spread, slots, shared=shared)
-    found = judge_replay(seed, controller, scenario.world.truth)
+    judged = judge_replay(seed, controller, scenario.world.truth)
     hours = sum(served.held_seconds(START, np.inf, parks=timeline.parks) for served in timeline.served)
     if setting.places:
         hours = timeline.seconds * setting.places
     asked = sum(len(served.start) for served in timeline.served) / (models * questions * scenario.cap)
-    return Hours(timeline.seconds, hours, asked, found.called, found.wrong)
+    return Hours(timeline.seconds, hours, asked, judged.called, judged.wrong)
 
 
 class Shares(NamedTuple):
@@ -175,14 +175,14 @@ class Shares(NamedTuple):
 def capped(scenario: Scenario, caps: list[int], runs: int) -> str:
     """Comparisons called, trials asked and wall hours of both paces under caps on trials, a server each."""
     rows = list[tuple[str, ...]]()
-    whole = scenario.cap * scenario.world.p.shape[0] * scenario.world.p.shape[1]
+    all_trials = scenario.cap * scenario.world.p.shape[0] * scenario.world.p.shape[1]
     for cap in caps:
         cells = list[str]()
         for optimize in ("cost", "time"):
             choices = {**paced(scenario, optimize), "budget": Budget(trials=cap)}
             ran = [replay(scenario, SETTINGS[1], choices, seed) for seed in range(runs)]
-            called, asked, wall = (float(np.mean([getattr(one, of) for one in ran])) for of in CAPPED)
-            cells.append(f"{called:.2f}, {asked * whole:,.0f}, {wall / 3600:.1f}")
+            called, asked, wall = (float(np.mean([getattr(run, of) for run in ran])) for of in CAPPED)
+            cells.append(f"{called:.2f}, {asked * all_trials:,.0f}, {wall / 3600:.1f}")
         rows.append((f"{cap:,}", *cells))
         print(*rows[-1], flush=True)
     return markdown(("cap", "`cost`", "`time`"), rows)
@@ -190,25 +190,25 @@ def capped(scenario: Scenario, caps: list[int], runs: int) -> str:
 
 def shares(scenario: Scenario, setting: Setting, runs: int, smallest: int) -> Shares:
     """The means over the first worlds; `smallest` is the number of trials of the smallest fixed design."""
-    found: dict[Optimize, list[FloatArray]] = {"cost": [], "time": []}
+    ratios: dict[Optimize, list[FloatArray]] = {"cost": [], "time": []}
     small, few = list[Hours](), Trials(min(scenario.trials.min, smallest), smallest)
     for seed in range(runs):
         fixed = replay(scenario, setting, FIXED, seed)
         small.append(replay(scenario, setting, {**FIXED, "trials": few}, seed))
-        for optimize in found:
-            one = np.array(replay(scenario, setting, paced(scenario, optimize), seed))
-            beside = one[:2] / (small[-1].wall, small[-1].held)
-            one[:2] /= (fixed.wall, fixed.held)
-            found[optimize].append(np.concatenate([one, beside]))
-    answers, time = (np.mean(some, axis=0).tolist() for some in found.values())
-    error = float(np.std(found["time"], axis=0)[1] / np.sqrt(max(runs - 1, 1)))
-    own = len(Hours._fields)
-    return Shares(Hours(*answers[:own]), Hours(*time[:own]), error, np.array(time[own:]))
+        for optimize in ratios:
+            row = np.array(replay(scenario, setting, paced(scenario, optimize), seed))
+            beside = row[:2] / (small[-1].wall, small[-1].held)
+            row[:2] /= (fixed.wall, fixed.held)
+            ratios[optimize].append(np.concatenate([row, beside]))
+    answers, time = (np.mean(rows, axis=0).tolist() for rows in ratios.values())
+    error = float(np.std(ratios["time"], axis=0)[1] / np.sqrt(max(runs - 1, 1)))
+    width = len(Hours._fields)
+    return Shares(Hours(*answers[:width]), Hours(*time[:width]), error, np.array(time[width:]))
 
 
-def checks(setting: Setting, found: Shares) -> Iterator[Check]:
+def checks(setting: Setting, measured: Shares) -> Iterator[Check]:
     """What was to be shown, by this setting."""
-    answers, time = found.answers, found.time
+    answers, time = measured.answers, measured.time
     what = f"{setting.served}, {setting.tail}, {setting.slots} slots"
     if setting.goal is not None:
         yield Check(f"{what}: held", round(time.held, 3), f"<= {setting.goal}", time.held <= setting.goal)
@@ -244,11 +244,11 @@ def few_rows(runs: int) -> Iterator[tuple[tuple[object, ...], Check]]:
                     {**FIXED, "trials": scenario.trials}, paced(scenario, "cost"), paced(scenario, "time")
                 )
             )  # fmt: skip
-            held, over = (one[1] / fixed[1] for one in (answers, time)), time[1] / answers[1]
-            said = f"{FEW}, {setting.tail}, {slots} slots: held over `cost`"
+            held, over = (ratios[1] / fixed[1] for ratios in (answers, time)), time[1] / answers[1]
+            title = f"{FEW}, {setting.tail}, {slots} slots: held over `cost`"
             yield (
                 (setting.tail, slots, *(f"{share:.3f}" for share in held), f"{over:.2f}", f"{time[3]:.2f}"),
-                Check(said, round(over, 3), f"<= {OVER_ANSWERS}", over <= OVER_ANSWERS),
+                Check(title, round(over, 3), f"<= {OVER_ANSWERS}", over <= OVER_ANSWERS),
             )
 
 
@@ -258,8 +258,8 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=40, help="seeds of each row")
     parser.add_argument("--caps", type=int, nargs="+", metavar="TRIALS", help="only try runs under caps on trials")
     options = parser.parse_args()
-    there = (options.data / "aime2024_counts.npz").exists()
-    scenario = recorded(options.data, "aime2024") if there else simulated("coins")
+    has_records = (options.data / "aime2024_counts.npz").exists()
+    scenario = recorded(options.data, "aime2024") if has_records else simulated("coins")
     if options.caps:
         print(capped(scenario, options.caps, options.runs))
         return
@@ -267,29 +267,29 @@ def main() -> None:
     with ProcessPoolExecutor() as pool:
         number = find(scenario, 20 if options.quick else 400, pool).number
     smallest = scenario.cap if number is None else ceil(number)
-    rows, told = list[tuple[object, ...]](), list[Check]()
+    rows, results = list[tuple[object, ...]](), list[Check]()
     for setting in settings:
-        found = shares(scenario, setting, runs, smallest)
-        told += checks(setting, found)
-        answers, time, error = found.answers, found.time, found.error
+        measured = shares(scenario, setting, runs, smallest)
+        results += checks(setting, measured)
+        answers, time, error = measured.answers, measured.time, measured.error
         rows.append((
             setting.served, setting.tail, setting.slots, f"{time.wall:.3f}", f"{time.held:.3f} ± {error:.3f}",
             met(time.held, setting.goal), f"{time.asked:.3f}", f"{time.asked / answers.asked:.2f}",
             met(time.asked / answers.asked, setting.asked), f"{time.called:.2f}", f"{answers.held:.2f}",
-            *(f"{share:.2f}" for share in found.smallest),
+            *(f"{share:.2f}" for share in measured.smallest),
         ))  # fmt: skip
         print(*rows[-1], flush=True)
     few = list(few_rows(2 if options.quick else runs))
-    told += [check for _, check in few]
+    results += [check for _, check in few]
     beside = f"`optimize: cost` asks {answers.asked:.3f} and calls {answers.called:.2f}, whatever the servers are."
-    name = "AIME'24's twelve best" if there else "the coins"
+    name = "AIME'24's twelve best" if has_records else "the coins"
     explained = EXPLAINED.format(scenario=name, runs=runs, smallest=smallest, machine=f"Machine: {machine()}")
     parts = (
         "# Hours of servers", explained, markdown(HEADER, rows), beside, f"## {FEW.capitalize()}",
         "At most 8 trials per question, a server for each model; shares of what the fixed design of 8 holds.",
         markdown(FEW_HEADER, [row for row, _ in few]),
     )  # fmt: skip
-    publish(options, "\n\n".join(parts), told)
+    publish(options, "\n\n".join(parts), results)
 
 
 if __name__ == "__main__":

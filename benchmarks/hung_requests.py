@@ -164,18 +164,18 @@ async def carry_out(servers: Sequence[Server], rounds: int, max_tokens: int, str
         return answer.completion_tokens
 
     begun, lengths = loop.time(), []
-    each = REQUESTS // rounds
-    for first in range(0, REQUESTS, each):
-        round_of = [asked(model, seed) for model in range(MODELS) for seed in range(first, first + each)]
+    per_round = REQUESTS // rounds
+    for first in range(0, REQUESTS, per_round):
+        round_of = [asked(model, seed) for model in range(MODELS) for seed in range(first, first + per_round)]
         lengths += await asyncio.gather(*round_of)
     seconds = loop.time() - begun
     for endpoint in endpoints:
         await endpoint.close()
     firsts = [
         server.tokens(seed, 0)
-        for first in range(0, REQUESTS, each)
+        for first in range(0, REQUESTS, per_round)
         for server in servers
-        for seed in range(first, first + each)
+        for seed in range(first, first + per_round)
     ]
     return Outcome(
         seconds,
@@ -228,9 +228,9 @@ def long_answers(runs: int) -> list[Row]:
     for kind, settings in kinds.items():
         for what, max_tokens, stream in (("whole", 2048, False), ("default", 256, None), ("streamed", 2048, True)):
             for name, rounds in (("round", 1), ("rounds", ROUNDS)):
-                found = [run(one, rounds, max_tokens, stream, same=False, **settings) for one in range(runs)]
+                outcomes = [run(number, rounds, max_tokens, stream, same=False, **settings) for number in range(runs)]
                 figures = [
-                    round(100.0 * float(np.mean([getattr(one, figure) for one in found])), 2)
+                    round(100.0 * float(np.mean([getattr(outcome, figure) for outcome in outcomes])), 2)
                     for figure in ("twice", "replaced", "length")
                 ]
                 rows.append((kind, what, name, *figures))
@@ -239,7 +239,10 @@ def long_answers(runs: int) -> list[Row]:
 
 def _side_by_side(rows: Sequence[Row], keys: int) -> list[Row]:
     """One row for what has one round and what has several."""
-    return [(*one[:keys], *one[keys + 1 :], *many[keys + 1 :]) for one, many in zip(rows[::2], rows[1::2], strict=True)]
+    return [
+        (*single[:keys], *single[keys + 1 :], *many[keys + 1 :])
+        for single, many in zip(rows[::2], rows[1::2], strict=True)
+    ]
 
 
 def show(hung: list[Row], long: list[Row]) -> str:

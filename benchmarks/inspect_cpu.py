@@ -64,8 +64,8 @@ def cpu_of(command: list[str], folder: Path, url: str, *codes: int) -> tuple[flo
 
 def by_inspect(folder: Path, url: str, epochs: int) -> tuple[float, int]:
     """CPU seconds and samples of `inspect eval`."""
-    cpu, told = cpu_of([sys.executable, "-c", FIXED, str(epochs), str(SLOTS), *MODELS], folder, url, 0)
-    return cpu, int(told.split()[-1])
+    cpu, output = cpu_of([sys.executable, "-c", FIXED, str(epochs), str(SLOTS), *MODELS], folder, url, 0)
+    return cpu, int(output.split()[-1])
 
 
 def by_controller(folder: Path, url: str, epochs: int) -> tuple[float, int]:
@@ -86,10 +86,10 @@ def by_controller(folder: Path, url: str, epochs: int) -> tuple[float, int]:
     return cpu, int(json.loads((folder / run / "results.json").read_text())["cost"]["trials"])
 
 
-def parts(few: tuple[float, int], whole: tuple[float, int]) -> tuple[float, float]:
+def parts(few: tuple[float, int], many: tuple[float, int]) -> tuple[float, float]:
     """CPU seconds of a sample, and of all else, by a run with few samples and a whole one."""
-    each = (whole[0] - few[0]) / (whole[1] - few[1])
-    return each, few[0] - each * few[1]
+    per_sample = (many[0] - few[0]) / (many[1] - few[1])
+    return per_sample, few[0] - per_sample * few[1]
 
 
 def main() -> None:
@@ -105,17 +105,21 @@ def main() -> None:
             (folder / "known.py").write_text(TASK)
             (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, question_rows(world))))
             turns = [by_inspect, by_controller][:: 1 - pair % 2 * 2]
-            taken = {(turn, most): turn(folder, url, most) for most in (FEW, epochs) for turn in turns}
-        fixed_few, fixed_all = taken[by_inspect, FEW], taken[by_inspect, epochs]
-        own_few, own_all = taken[by_controller, FEW], taken[by_controller, epochs]
-        fixed, own = fixed_all[1], own_all[1]
+            cpu = {
+                (turn, epochs_of_run): turn(folder, url, epochs_of_run)
+                for epochs_of_run in (FEW, epochs)
+                for turn in turns
+            }
+        fixed_few, fixed_all = cpu[by_inspect, FEW], cpu[by_inspect, epochs]
+        own_few, own_all = cpu[by_controller, FEW], cpu[by_controller, epochs]
+        fixed, ours = fixed_all[1], own_all[1]
         (fixed_each, fixed_start), (own_each, own_start) = parts(fixed_few, fixed_all), parts(own_few, own_all)
-        samples.append(own / fixed)
+        samples.append(ours / fixed)
         ratios.append(own_each / fixed_each)
-        each = f"{1e3 * fixed_each:.2f}", f"{1e3 * own_each:.2f}"
+        costs = f"{1e3 * fixed_each:.2f}", f"{1e3 * own_each:.2f}"
         starts = f"{fixed_start:.1f}", f"{own_start:.1f}"
-        whole = f"{fixed_all[0]:.1f}", f"{own_all[0]:.1f}"
-        rows.append([pair + 1, f"{fixed:,}", f"{own:,}", samples[-1], *each, ratios[-1], *starts, *whole])
+        totals = f"{fixed_all[0]:.1f}", f"{own_all[0]:.1f}"
+        rows.append([pair + 1, f"{fixed:,}", f"{ours:,}", samples[-1], *costs, ratios[-1], *starts, *totals])
     header = ["pair", "samples, eval", "run", "ratio", "CPU ms a sample, eval", "run", "ratio"]
     header += ["CPU s of start and end, eval", "run", "CPU s in all, eval", "run"]
     share, ratio = round(statistics.median(samples), 3), round(statistics.median(ratios), 2)

@@ -112,8 +112,8 @@ class AnswerPopulation:
 
         A threshold that is the value of an answer to the last digit may fall on either side of it.
         """
-        found = classify(self.signals, schema, self.thresholds if thresholds is None else thresholds)
-        return np.asarray(np.array(schema.weights, dtype=float)[found].mean(axis=(1, 2)))
+        categories = classify(self.signals, schema, self.thresholds if thresholds is None else thresholds)
+        return np.asarray(np.array(schema.weights, dtype=float)[categories].mean(axis=(1, 2)))
 
 
 def draw_population(
@@ -140,8 +140,8 @@ def draw_population(
 
 def answer_serial(text: str) -> int | None:
     """The number of an answer that was drawn from a population."""
-    found = _SERIAL.search(text)
-    return None if found is None else int(found[1])
+    match = _SERIAL.search(text)
+    return None if match is None else int(match[1])
 
 
 class KnownRespondent(Respondent):
@@ -163,8 +163,8 @@ class KnownRespondent(Respondent):
         first, _, third, fourth, noise = self.noise(model, question, seed)
         at = self._models[model], self._questions[question], int(self.population.each * unit_float(first))
         drawn, right = self.population.at(*at), self.answers[question]
-        said = right if drawn.is_correct else other_answer(right, third)
-        closing = f"So the answer is \\boxed{{{said}}}." if drawn.has_box else f"So the answer is {said}."
+        final = right if drawn.is_correct else other_answer(right, third)
+        closing = f"So the answer is \\boxed{{{final}}}." if drawn.has_box else f"So the answer is {final}."
         opening = f"Take {fourth % 10**9} as seed of answer {self.population.serial(*at)}."
         between = filler(fourth, drawn.words - len(opening.split()) - len(closing.split()))
         seconds = self.world.latency.median * drawn.words / ANSWER_WORDS

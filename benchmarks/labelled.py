@@ -37,8 +37,8 @@ def chances() -> Found:
     rng = np.random.default_rng(1)
     hard = rng.normal(0.0, 1.3, QUESTIONS)
     logits = np.log(np.array(MEANS) / (1.0 - np.array(MEANS)))
-    found = 1.0 / (1.0 + np.exp(hard[None, :] - 1.3 * logits[:, None]))
-    return np.asarray(np.clip(found + (np.array(MEANS) - found.mean(axis=1))[:, None], 0.01, 0.99))
+    raw = 1.0 / (1.0 + np.exp(hard[None, :] - 1.3 * logits[:, None]))
+    return np.asarray(np.clip(raw + (np.array(MEANS) - raw.mean(axis=1))[:, None], 0.01, 0.99))
 
 
 def drawn(seed: int) -> tuple[Told, Told]:
@@ -51,24 +51,24 @@ def drawn(seed: int) -> tuple[Told, Told]:
     return right, right ^ wrong
 
 
-def decided(said: Told) -> tuple[Controller, NDArray[np.int64]]:
+def decided(judged: Told) -> tuple[Controller, NDArray[np.int64]]:
     """A run on the judge's grades, to its end, and how many trials of each question it has (L, M)."""
     plan = Plan(Bench(MODELS, QUESTIONS, np.array([0.0, 1.0])), trials=Trials(LEAST, MOST))
     controller = Controller(plan, keep_looks=False)
     while controller.finished is None:
-        for one in controller.ask_rounds():
-            for model, batch in one.batches.items():
+        for asked in controller.ask_rounds():
+            for model, batch in asked.batches.items():
                 counts = np.zeros((QUESTIONS, 2), dtype=np.int64)
                 for question in np.flatnonzero(batch.slots.extra).tolist():
                     first = int(batch.slots.first[question])
-                    some = said[model, question, first : first + int(batch.slots.extra[question])]
-                    counts[question] = np.bincount(some.astype(int), minlength=2)
+                    outcomes = judged[model, question, first : first + int(batch.slots.extra[question])]
+                    counts[question] = np.bincount(outcomes.astype(int), minlength=2)
                 controller.tell_batch(batch, counts)
     return controller, np.asarray(controller.counts.sum(axis=-1), dtype=np.int64)
 
 
 def corrections(
-    seed: int, right: Told, said: Told, trials: NDArray[np.int64], number: int, look: Look
+    seed: int, right: Told, judged: Told, trials: NDArray[np.int64], number: int, look: Look
 ) -> Iterator[tuple[float, float]]:
     """Of each model the corrected score and its standard deviation."""
     for model in range(MODELS):
@@ -79,16 +79,16 @@ def corrections(
             for turn, trial in enumerate(rng.permutation(trials[model, question]).tolist())
         ]
         _, _, where, which = (np.array(column) for column in zip(*sorted(queue)[:number], strict=True))
-        means = np.array([said[model, q, :n].mean() for q, n in enumerate(trials[model])])
-        found = corrected(
+        means = np.array([judged[model, q, :n].mean() for q, n in enumerate(trials[model])])
+        result = corrected(
             (look.scores[model], look.sigmas[model]),
-            said[model, where, which].astype(float),
+            judged[model, where, which].astype(float),
             right[model, where, which].astype(float),
             where,
             means=means,
             trials=trials[model],
         )
-        yield found.mu, found.sigma
+        yield result.mu, result.sigma
 
 
 def main() -> None:
@@ -99,15 +99,15 @@ def main() -> None:
     sigmas: dict[int, list[float]] = {number: [] for number in (0, *LABELS)}
     orders: dict[int, list[int]] = {number: [] for number in (0, *LABELS)}
     for seed in range(runs):
-        right, said = drawn(seed)
-        controller, trials = decided(said)
+        right, judged = drawn(seed)
+        controller, trials = decided(judged)
         look = controller.latest_look()
         assert look is not None
         for number in (0, *LABELS):
-            found = list(zip(look.scores, look.sigmas, strict=True))
+            results = list(zip(look.scores, look.sigmas, strict=True))
             if number:
-                found = list(corrections(seed, right, said, trials, number, look))
-            mu, sigma = np.array(found).T
+                results = list(corrections(seed, right, judged, trials, number, look))
+            mu, sigma = np.array(results).T
             held[number] += (np.abs(mu - truth) <= NORMAL * sigma).tolist()
             sigmas[number] += sigma.tolist()
             apart = (mu[0] - mu[1]) / np.hypot(sigma[0], sigma[1])
@@ -116,15 +116,15 @@ def main() -> None:
     for number in (0, *LABELS):
         order = np.array(orders[number])
         covered = float(np.mean(held[number]))
-        shares = [float(np.mean(order == way)) for way in (1, 0, -1)]
+        shares = [float(np.mean(order == sign)) for sign in (1, 0, -1)]
         rows.append((str(number or "none"), covered, float(np.mean(sigmas[number])), *shares))
         if number:
             holds = None if options.quick else LOW <= covered <= HIGH
-            told = f"{number} labels a model: corrected 95% intervals that contain the truth"
-            checks.append(Check(told, round(covered, 3), "0.93-0.97", holds))
+            title = f"{number} labels a model: corrected 95% intervals that contain the truth"
+            checks.append(Check(title, round(covered, 3), "0.93-0.97", holds))
             fair = shares[0] + shares[1]
-            told = f"{number} labels a model: the reversed order called right, or left open"
-            checks.append(Check(told, round(fair, 3), ">= 0.95", None if options.quick else fair >= CALLED))
+            title = f"{number} labels a model: the reversed order called right, or left open"
+            checks.append(Check(title, round(fair, 3), ">= 0.95", None if options.quick else fair >= CALLED))
     head = ("labels a model", "coverage", "mean sigma", "order right", "left open", "order wrong")
     conclude(options, "A judge that errs, and labels", __doc__, f"{runs} runs", markdown(head, rows), checks)
 

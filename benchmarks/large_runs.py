@@ -83,14 +83,14 @@ def main() -> None:
     rows: list[tuple[object, ...]] = []
     resumed: dict[int, list[tuple[int, Used]]] = {}
     pages: list[tuple[int, Used]] = []
-    for questions, each in [(50, EACH)] if options.quick else options.sizes:
+    for questions, answers in [(50, EACH)] if options.quick else options.sizes:
         with tempfile.TemporaryDirectory(dir=options.folder) as name:
-            config = configured(Path(name), questions, each)
-            trials = begin(config, Path(name) / "run", each)
+            config = configured(Path(name), questions, answers)
+            trials = begin(config, Path(name) / "run", answers)
             stored = (Path(name) / "run" / DATABASE_FILE).stat().st_size / 1e9
             for what, used in commands(config, Path(name) / "run"):
                 if what == "resume":
-                    resumed.setdefault(each, []).append((trials, used))
+                    resumed.setdefault(answers, []).append((trials, used))
                 if what == "page":
                     pages.append((trials, used))
                 per_trial = 1e6 * used.cpu / trials
@@ -108,8 +108,8 @@ def main() -> None:
         ):
             checks.append(Check(f"{name} of the page of {trials:,} answers", round(value, 1), f"<= {limit:g}",
                                 value <= limit))  # fmt: skip
-    for (few, least), (many, most) in pairwise(resumed.get(EACH, [])):
-        grown = (most.memory - least.memory) * 2**20 / (many - few)
+    for (few, small), (many, large) in pairwise(resumed.get(EACH, [])):
+        grown = (large.memory - small.memory) * 2**20 / (many - few)
         name = f"bytes of a resume for each answer from {few:,} to {many:,}"
         checks.append(Check(name, round(grown), f"<= {MOST_BYTES_A_TRIAL:g}", grown <= MOST_BYTES_A_TRIAL))
     text = "\n\n".join(
@@ -121,15 +121,15 @@ def main() -> None:
 
 def size(given: str) -> tuple[int, int]:
     """Questions, and answers to each by each model."""
-    questions, _, each = given.partition("x")
-    return int(questions), int(each or EACH)
+    questions, _, answers = given.partition("x")
+    return int(questions), int(answers or EACH)
 
 
 def about() -> str:
     return "\n\n".join(part for part in (__doc__ or "").split("\n\n") if not part.startswith("    ")).strip()
 
 
-def configured(folder: Path, questions: int, each: int) -> Path:
+def configured(folder: Path, questions: int, answers: int) -> Path:
     """A configuration of as many models as there are, on servers that nobody asks."""
     rows = ({"id": f"q{at:05}", "prompt": f"What is {at} + 1?", "answer": str(at + 1)} for at in range(questions))
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -138,33 +138,33 @@ def configured(folder: Path, questions: int, each: int) -> Path:
         "questions": "questions.jsonl",
         "models": [{"name": f"m{at:03}", "base_url": "http://127.0.0.1:9/v1"} for at in range(MODELS)],
         "grader": "numeric",
-        "trials": {"min": each, "max": 80},
-        "budget": {"trials": MODELS * questions * each},
+        "trials": {"min": answers, "max": 80},
+        "budget": {"trials": MODELS * questions * answers},
     }
     path = folder / "large.yaml"
     path.write_text(json.dumps(settings))
     return path
 
 
-def begin(config: Path, directory: Path, each: int) -> int:
+def begin(config: Path, directory: Path, answers: int) -> int:
     """The run with its first round, in the order in which answers come: trial by trial over all models."""
     prepared, number = prepare(load_config(config)), 0
     with closing(RunStore.open(directory, prepared.header).store) as store:
         store.append(note_of(RunStarted(0, os.getpid(), "localhost", "", {}), {}))
-        trials = answered(prepared, each)
+        trials = answered(prepared, answers)
         while batch := list(islice(trials, AT_ONCE)):
             number += len(batch)
             store.commit([*enumerate(batch, store.last_seq + 1)], elapsed=0.001 * number)
     return number
 
 
-def answered(prepared: PreparedRun, each: int) -> Iterator[Trial]:
+def answered(prepared: PreparedRun, answers: int) -> Iterator[Trial]:
     """The answers of all models; models and questions of a new run have their numbers in the configuration."""
     rng, keys = np.random.default_rng(1), [question.answer for question in prepared.questions]
     difficulty = rng.normal(0.0, 1.5, len(keys))
     signals = [{"is_correct": correct, "has_answer": True} for correct in (False, True)]
     filler, cost = "so that the sum is found by counting one further. " * 4, Cost(80, 0.0, 1.5)
-    for number in range(each):
+    for number in range(answers):
         for model, ability in enumerate(np.linspace(-1.5, 1.5, len(prepared.models))):
             right = (rng.random(len(keys)) < expit(ability - difficulty)).tolist()
             texts = rng.integers(0, 2**63, len(keys)).tolist()
@@ -187,10 +187,10 @@ def commands(config: Path, directory: Path) -> Iterator[tuple[str, Used]]:
 
 def measured(*command: str) -> Used:
     done = subprocess.run([sys.executable, "-c", MEASURED, *command], capture_output=True, text=True, check=False)
-    found = re.search(r"measured (\S+) (\S+) (\S+) (\S+)", done.stderr)
-    if found is None or found[4] not in ("0", "3", "None"):
+    match = re.search(r"measured (\S+) (\S+) (\S+) (\S+)", done.stderr)
+    if match is None or match[4] not in ("0", "3", "None"):
         sys.exit(f"{' '.join(command)} failed: {done.stderr[-2000:]}")
-    return Used(float(found[1]), float(found[2]), float(found[3]))
+    return Used(float(match[1]), float(match[2]), float(match[3]))
 
 
 if __name__ == "__main__":

@@ -64,22 +64,22 @@ class FamilyCpu:
         self.look()
 
     def _look(self) -> None:
-        found = {fields[0]: fields for path in Path("/proc").glob("[0-9]*/stat") if (fields := _fields(path))}
-        known = {pid for pid, begun in self._seconds if pid in found and found[pid][2] == begun}
-        family, more = known, {os.getpid()}
+        processes = {fields[0]: fields for path in Path("/proc").glob("[0-9]*/stat") if (fields := _fields(path))}
+        alive = {pid for pid, begun in self._seconds if pid in processes and processes[pid][2] == begun}
+        family, more = alive, {os.getpid()}
         while more:  # a process whose parent has ended has another one, but it is known by then
             family |= more
-            more = {pid for pid, (_, parent, _, _) in found.items() if parent in family} - family
+            more = {pid for pid, (_, parent, _, _) in processes.items() if parent in family} - family
         for pid in family - {os.getpid()}:
-            _, _, begun, seconds = found[pid]
+            _, _, begun, seconds = processes[pid]
             self._seconds[pid, begun] = seconds
 
 
 def _fields(path: Path) -> tuple[int, int, str, float] | None:
     """A process, its parent, when it began, and its seconds; None where it is gone."""
     try:
-        pid, _, rest = path.read_text().partition(" ")
+        pid, _, tail = path.read_text().partition(" ")
     except OSError:
         return None
-    fields = rest.rpartition(")")[2].split()
+    fields = tail.rpartition(")")[2].split()
     return int(pid), int(fields[1]), fields[19], (int(fields[11]) + int(fields[12])) / TICKS

@@ -57,8 +57,10 @@ def main() -> None:
         chances = sets[-1].world.p[:, :, 1]
         worlds |= {f"AIME'24, place {place + 1}": chances[place] for place in ((0, 11) if options.quick else range(12))}
     ties = {name: _ties(chances, runs) for name, chances in worlds.items()}
-    midst = {one.name: _in_the_midst(one, _fewer(runs)) for one in sets}
-    replays = {one.name: {name: _replays(one, name, max(runs // 6, 5)) for name in SETTINGS} for one in sets}
+    midst = {scenario.name: _in_the_midst(scenario, _fewer(runs)) for scenario in sets}
+    replays = {
+        scenario.name: {name: _replays(scenario, name, max(runs // 6, 5)) for name in SETTINGS} for scenario in sets
+    }
     checks = _checks(ties, midst, runs)
     publish(options, _document(ties, midst, replays, checks, runs, time.perf_counter() - began), checks)
 
@@ -117,15 +119,15 @@ def _replays(scenario: Scenario, name: str, runs: int) -> list[Run]:
 
 def _checks(ties: Mapping[str, Ties], midst: Mapping[str, Ties], runs: int) -> list[Check]:
     def mean(of: str) -> float:
-        return float(np.mean([getattr(one, of) for one in ties.values()]))
+        return float(np.mean([getattr(tie, of) for tie in ties.values()]))
 
-    most, few = max(one.default for one in ties.values()), max(one.default for one in midst.values())
+    highest, few = max(tie.default for tie in ties.values()), max(tie.default for tie in midst.values())
     bound, few_bound = _allowed(runs), _allowed(_fewer(runs))
     return [
         Check("ties called, published, one look at 80", mean("once"), "0.10 by its z", None),
         Check("ties called, published, a look after every round", mean("published"), "no promise", None),
         Check("ties called, default", mean("default"), "<= 0.10", mean("default") <= 0.10),
-        Check("the most of any two copies, default", most, f"<= 0.10 (Monte Carlo: {bound:.3f})", most <= bound),
+        Check("the most of any two copies, default", highest, f"<= 0.10 (Monte Carlo: {bound:.3f})", highest <= bound),
         Check("the most in any midst, default", few, f"<= 0.10 (Monte Carlo: {few_bound:.3f})", few <= few_bound),
     ]
 
@@ -150,11 +152,11 @@ def _document(
         f"{CAP} trials a question; {runs} runs for each two copies.",
         check_table(checks),
         "## Winners named between exact ties",
-        markdown(head, [(name, *one) for name, one in ties.items()]),
+        markdown(head, [(name, *tie) for name, tie in ties.items()]),
         "By z = 1.645 a single look names a winner in 10%. A run that looks after every round and ends where it has an "
         "order takes the first chance that it is given.",
         "## A copy in the midst of a leaderboard",
-        markdown(["leaderboard", *head[1:]], [(name, *one) for name, one in midst.items()]),
+        markdown(["leaderboard", *head[1:]], [(name, *tie) for name, tie in midst.items()]),
         "There the copies have unequal numbers of trials, which pull Bayes@N to the middle unequally.",
         "## Replays",
         markdown(
@@ -164,12 +166,12 @@ def _document(
                     name,
                     procedure,
                     *(
-                        float(np.mean([getattr(run, of) for run in found]))
+                        float(np.mean([getattr(run, of) for run in ended]))
                         for of in ("share", "called", "wrong", "tau")
                     ),
                 )
-                for name, each in replays.items()
-                for procedure, found in each.items()
+                for name, by_procedure in replays.items()
+                for procedure, ended in by_procedure.items()
             ],
         ),
         f"{machine()}; {seconds:.0f} s.",

@@ -55,14 +55,14 @@ class Setting(NamedTuple):
 
     sites: int
     """Of each model; 0: servers on this machine, without Ray."""
-    each: int = 128
+    in_flight: int = 128
     """Requests in flight at each server."""
 
     @property
     def words(self) -> str:
         """As a row of the table."""
         served = f"{self.sites} site{'s' * (self.sites > 1)} a model" if self.sites else "without Ray"
-        return f"{served}, {self.each} in flight at each"
+        return f"{served}, {self.in_flight} in flight at each"
 
 
 @contextmanager
@@ -71,11 +71,11 @@ def cluster(nodes: int) -> Iterator[str]:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     from ray.cluster_utils import Cluster
 
-    each: dict[str, Any] = {"object_store_memory": 80 * 2**20, "include_dashboard": False}
-    started = Cluster(initialize_head=True, head_node_args={"num_cpus": 0 if nodes else 99, **each})
+    node: dict[str, Any] = {"object_store_memory": 80 * 2**20, "include_dashboard": False}
+    started = Cluster(initialize_head=True, head_node_args={"num_cpus": 0 if nodes else 99, **node})
     try:
         for _ in range(nodes):
-            started.add_node(num_cpus=MODELS, **each)
+            started.add_node(num_cpus=MODELS, **node)
         yield started.address
     finally:
         started.shutdown()
@@ -103,7 +103,7 @@ def whole_run(setting: Setting, address: str, trials: int, family: FamilyCpu) ->
         for model in config["models"]:
             del model["base_url"]
             model["launch"] = launch
-            model["concurrency"] = setting.each
+            model["concurrency"] = setting.in_flight
         more = {"sampling": {"max_tokens": 512}, "stopping": {"on_alarm": "never"}}
         path.write_text(json.dumps(config | more))
         directory = Path(folder) / "run"
@@ -121,10 +121,10 @@ def whole_run(setting: Setting, address: str, trials: int, family: FamilyCpu) ->
             sys.exit(f"{' '.join(words)} ended with exit code {code}")
         family.look()
         with closing(RunReader.open(directory)) as reader:
-            end = next(one for one in reader.spending(1000) if one.trials >= LAST * trials)
+            end = next(spent for spent in reader.spending(1000) if spent.trials >= LAST * trials)
     of_head, of_all = (
-        1e3 * (family.seconds_at(end.at, one) - family.seconds_at(begin, one)) / end.trials
-        for one in (process.pid, None)
+        1e3 * (family.seconds_at(end.at, pid) - family.seconds_at(begin, pid)) / end.trials
+        for pid in (process.pid, None)
     )
     return Used(of_head, of_all, family.seconds_at(begin) - family.seconds_at(0.0))
 
@@ -161,16 +161,16 @@ def main() -> None:
     options = parser.parse_args()
     turns, trials = (1, 3600) if options.quick else (options.turns, options.trials)
     settings = settings_of(options)
-    found: dict[Setting, list[Used]] = {setting: [] for setting in settings}
+    measured: dict[Setting, list[Used]] = {setting: [] for setting in settings}
     family = FamilyCpu()
     with family.watched(), cluster(0 if options.one_node else 3) as address:
         for turn in range(turns):
             for setting in settings[:: 1 if turn % 2 == 0 else -1]:
-                found[setting].append(whole_run(setting, address, trials, family))
-                print(setting.words, found[setting][-1], flush=True)
+                measured[setting].append(whole_run(setting, address, trials, family))
+                print(setting.words, measured[setting][-1], flush=True)
 
     def beside(setting: Setting, part: str) -> float:
-        pairs = zip(found[settings[0]], found[setting], strict=True)
+        pairs = zip(measured[settings[0]], measured[setting], strict=True)
         return float(statistics.median(getattr(sites, part) / getattr(alone, part) for alone, sites in pairs))
 
     times = beside(settings[1], "head")
@@ -181,18 +181,18 @@ def main() -> None:
         name = f"trials a second of CPU of all processes, over a run without Ray: {setting.words}"
         checks.append(Check(name, round(share, 2), f">= {LEAST_SHARE}", share >= LEAST_SHARE))
     middle = {
-        part: {one: statistics.median(getattr(used, part) for used in found[one]) for one in settings}
+        part: {setup: statistics.median(getattr(used, part) for used in measured[setup]) for setup in settings}
         for part in Used._fields
     }
     rows = [
         (
-            one.words,
-            f"{middle['head'][one]:.3f}",
-            f"{middle['all'][one]:.3f}",
-            f"{1e3 / middle['all'][one]:,.0f}",
-            f"{middle['start'][one]:.1f}",
+            setup.words,
+            f"{middle['head'][setup]:.3f}",
+            f"{middle['all'][setup]:.3f}",
+            f"{1e3 / middle['all'][setup]:,.0f}",
+            f"{middle['start'][setup]:.1f}",
         )
-        for one in settings
+        for setup in settings
     ]
     document = [
         "# Sites on a Ray cluster",

@@ -92,38 +92,40 @@ def known_respondent() -> KnownRespondent:
     return KnownRespondent(replace(world, latency=Latency(median=0.001)), population)
 
 
-def drawn_answers(known: KnownRespondent, seed: int) -> NDArray[np.int64]:
+def drawn_answers(respondent: KnownRespondent, seed: int) -> NDArray[np.int64]:
     """(L, M, N): the numbers of the answers that the server gives to each trial of a run."""
 
-    def one(model: str, question: str) -> list[int]:
+    def answers_of(model: str, question: str) -> list[int]:
         base = hashed_base(seed, model, question)
-        texts = (known.answer(model, question, trial_seed(base, trial)).text for trial in range(DEEPEST))
+        texts = (respondent.answer(model, question, trial_seed(base, trial)).text for trial in range(DEEPEST))
         return [serial for text in texts if (serial := answer_serial(text)) is not None]
 
-    return np.array([[one(model, question) for question in known.world.questions] for model in known.world.models])
+    return np.array(
+        [[answers_of(model, question) for question in respondent.world.questions] for model in respondent.world.models]
+    )
 
 
 def run_without_http(
-    known: KnownRespondent, schema: Schema, serials: NDArray[np.int64], pilot: NDArray[np.int64]
+    respondent: KnownRespondent, schema: Schema, serials: NDArray[np.int64], pilot: NDArray[np.int64]
 ) -> RunEnd:
     """The decisions of a run on these answers, with thresholds of a pilot."""
-    population = known.population
-    wanted = RubricConfig(name=schema.name).percentiles
+    population = respondent.population
+    percentiles = RubricConfig(name=schema.name).percentiles
     columns = AnswerColumns(population, pilot[..., :LEAST])
-    fitted = fit_frozen(columns.numbers, ["q"] * columns.serials.size, wanted, with_medians=False).values
+    fitted = fit_frozen(columns.numbers, ["q"] * columns.serials.size, percentiles, with_medians=False).values
     labels = classify(population.signals, schema, Thresholds(**fitted)).ravel()[serials]
     weights = np.array(schema.weights, dtype=float)
     section = Decisions.model_validate({"rubric": {"name": schema.name}, "trials": {"min": LEAST, "max": MOST}})
     models, questions, _ = serials.shape
-    controller = Controller(plan_on(Bench(models, questions, weights), section, known.world.models))
+    controller = Controller(plan_on(Bench(models, questions, weights), section, respondent.world.models))
     while controller.finished is None:
         for asked in controller.ask_rounds():
             for model, batch in asked.batches.items():
                 counts = np.zeros((questions, len(weights)), dtype=np.int64)
                 for question in np.flatnonzero(batch.slots.extra).tolist():
                     first = int(batch.slots.first[question])
-                    some = labels[model, question, first : first + int(batch.slots.extra[question])]
-                    counts[question] = np.bincount(some, minlength=len(weights))
+                    outcomes = labels[model, question, first : first + int(batch.slots.extra[question])]
+                    counts[question] = np.bincount(outcomes, minlength=len(weights))
                 controller.tell_batch(batch, counts)
     result = controller.result()
     assert result is not None
@@ -164,22 +166,22 @@ def run_live(world: World, schema: Schema, seed: int, url: str, folder: Path, be
     record = adaptive_eval.run(settings, directory=folder / "run", display="none")
     assert record.results is not None
     rows = {row.name: row for row in record.results.models}
-    found = np.array([[rows[name].score, rows[name].sigma, rows[name].lo, rows[name].hi] for name in world.models])
+    numbers = np.array([[rows[name].score, rows[name].sigma, rows[name].lo, rows[name].hi] for name in world.models])
     with RunReader.intact(folder / "run") as reader:
         frozen = events_of_kind(reader.events(), ThresholdsFrozen)
     thresholds = dict(frozen[-1].values) if frozen else {}
     trials = sum(row.trials for row in rows.values())
-    return RunEnd(found[:, 0], found[:, 1], (found[:, 3] - found[:, 2]) / 2.0, trials, thresholds)
+    return RunEnd(numbers[:, 0], numbers[:, 1], (numbers[:, 3] - numbers[:, 2]) / 2.0, trials, thresholds)
 
 
-def is_same(one: RunEnd, other: RunEnd) -> bool:
+def is_same(first: RunEnd, other: RunEnd) -> bool:
     """To nine digits."""
-    numbers = [(getattr(one, name), getattr(other, name)) for name in ("scores", "sigmas", "halves")]
+    numbers = [(getattr(first, name), getattr(other, name)) for name in ("scores", "sigmas", "halves")]
     close = all(np.allclose(mine, its, rtol=0.0, atol=CLOSE) for mine, its in numbers)
-    fitted = one.thresholds.keys() == other.thresholds.keys() and all(
-        abs(value - other.thresholds[name]) < CLOSE for name, value in one.thresholds.items()
+    fitted = first.thresholds.keys() == other.thresholds.keys() and all(
+        abs(value - other.thresholds[name]) < CLOSE for name, value in first.thresholds.items()
     )
-    return close and fitted and one.trials == other.trials
+    return close and fitted and first.trials == other.trials
 
 
 def sigma_ratios(population: AnswerPopulation, schema: Schema) -> tuple[float, float, float]:
@@ -197,26 +199,28 @@ def sigma_ratios(population: AnswerPopulation, schema: Schema) -> tuple[float, f
         return self_centred_average_moments(counts, nu, weights, question_moments(nu, weights)).var
 
     now, before = own(self_centred_prior(counts, weights)), own(self_centred_prior(counts))
-    one, two, three = (float(np.sqrt((var.mean(axis=0) / true).mean())) for var in (now, now - added, before - added))
-    return one, two, three
+    first, second, third = (
+        float(np.sqrt((var.mean(axis=0) / true).mean())) for var in (now, now - added, before - added)
+    )
+    return first, second, third
 
 
 def compared(
-    known: KnownRespondent, options: argparse.Namespace
+    respondent: KnownRespondent, options: argparse.Namespace
 ) -> Iterator[tuple[Schema, list[tuple[RunEnd, FloatArray]], int]]:
     """Of each schema all runs with their truths, and how many of those that were live are the same."""
     runs = 20 if options.quick else 200
-    drawn = [(drawn_answers(known, seed), drawn_answers(known, PILOT + seed)) for seed in range(runs)]
-    with serving(known_server(known)) as url:
+    drawn = [(drawn_answers(respondent, seed), drawn_answers(respondent, PILOT + seed)) for seed in range(runs)]
+    with serving(known_server(respondent)) as url:
         for schema in SCHEMATA.values():
             if schema.name == "length_robust":
                 continue
-            ends = [run_without_http(known, schema, *answers) for answers in drawn]
-            truths = [known.population.scores(schema, Thresholds(**end.thresholds)) for end in ends]
+            ends = [run_without_http(respondent, schema, *answers) for answers in drawn]
+            truths = [respondent.population.scores(schema, Thresholds(**end.thresholds)) for end in ends]
             same = 0
             for seed, end in enumerate(ends[: options.live]):
                 with tempfile.TemporaryDirectory() as folder:
-                    same += is_same(run_live(known.world, schema, seed, url, Path(folder)), end)
+                    same += is_same(run_live(respondent.world, schema, seed, url, Path(folder)), end)
             yield schema, list(zip(ends, truths, strict=True)), same
 
 
@@ -226,21 +230,21 @@ def main() -> None:
     options = parser.parse_args()
     if options.live is None:
         options.live = 0 if options.quick else 1
-    known = known_respondent()
+    respondent = known_respondent()
     rows, why, checks = [], [], []
     number, alike = 0, 0
-    for schema, found, same in compared(known, options):
-        errors = np.array([end.scores - truth for end, truth in found])
-        sigmas, halves = np.array([end.sigmas for end, _ in found]), np.array([end.halves for end, _ in found])
+    for schema, results, same in compared(respondent, options):
+        errors = np.array([end.scores - truth for end, truth in results])
+        sigmas, halves = np.array([end.sigmas for end, _ in results]), np.array([end.halves for end, _ in results])
         covered = float(np.mean(np.abs(errors) <= halves))
-        trials = round(float(np.mean([end.trials for end, _ in found])))
+        trials = round(float(np.mean([end.trials for end, _ in results])))
         spread = float((errors / sigmas).std())
         rows.append((schema.title, len(schema.thresholds), trials, covered, spread, round(float(errors.mean()), 5)))
-        why.append((schema.title, *sigma_ratios(known.population, schema)))
-        number, alike = number + min(options.live, len(found)), alike + same
+        why.append((schema.title, *sigma_ratios(respondent.population, schema)))
+        number, alike = number + min(options.live, len(results)), alike + same
         holds = None if options.quick else LOW <= round(covered, 3) <= HIGH
-        told = f"{schema.name}: 95% intervals that contain the truth"
-        checks.append(Check(told, round(covered, 3), "0.93-0.97", holds))
+        title = f"{schema.name}: 95% intervals that contain the truth"
+        checks.append(Check(title, round(covered, 3), "0.93-0.97", holds))
     if number:
         checks.append(Check(f"{number} live runs that found the same", alike, str(number), alike == number))
     runs = 20 if options.quick else 200

@@ -14,9 +14,11 @@ def compared(first: Values, second: Values) -> Coupling:
     """The variance of their difference in that of independent models; not a number where all answers are alike."""
     both = sorted(first.keys() & second.keys())
     questions = np.array([question for question, _ in both], dtype=int)
-    return coupling(questions, *(np.array([own[place] for place in both], dtype=float) for own in (first, second)))
+    return coupling(
+        questions, *(np.array([values[place] for place in both], dtype=float) for values in (first, second))
+    )
 
 
-def told(found: Coupling) -> str:
+def variance_text(result: Coupling) -> str:
     """A variance with its standard error; nothing where it is not known."""
-    return f"{found.variance:.2f} +- {found.sigma:.2f}" if np.isfinite(found.variance) else ""
+    return f"{result.variance:.2f} +- {result.sigma:.2f}" if np.isfinite(result.variance) else ""

@@ -27,12 +27,12 @@ class SharedEngine(Engine):
     def serve(self, load: TrialLoad, now: float) -> None:
         """Place each trial in the slot that is free first."""
         self._settle(now)
-        known = next((one for one in self._served if one[0] is load), None)
-        if known is None:
-            gone = np.where(np.isfinite(load.begins), -math.inf, math.inf)  # it began earlier, in another turn
-            known = (load, gone, gone.copy())
-            self._served.append(known)
-        _, begins, ends = known
+        entry = next((served for served in self._served if served[0] is load), None)
+        if entry is None:
+            past = np.where(np.isfinite(load.begins), -math.inf, math.inf)  # it began earlier, in another turn
+            entry = (load, past, past.copy())
+            self._served.append(entry)
+        _, begins, ends = entry
         coming = np.isposinf(begins)
         begins[coming], ends[coming] = place_trials(self._free, load.seconds[coming], self._own)
         self._update_wall_times()
@@ -45,43 +45,43 @@ class SharedEngine(Engine):
     def withdraw(self, now: float) -> list[TrialLoad]:
         """Take back trials that have not begun; returns their loads."""
         self._settle(now)
-        own, left = self._own, list[TrialLoad]()
-        running = [ends[(begins <= own) & (ends > own)] for _, begins, ends in self._served]
+        engine_time, withdrawn = self._own, list[TrialLoad]()
+        running = [ends[(begins <= engine_time) & (ends > engine_time)] for _, begins, ends in self._served]
         busy = np.sort(np.concatenate([np.zeros(0), *running])).tolist()
-        self._free = [own] * (self._slots - len(busy)) + busy
+        self._free = [engine_time] * (self._slots - len(busy)) + busy
         for load, begins, ends in self._served:
-            if (ahead := begins > own).any():
+            if (ahead := begins > engine_time).any():
                 for times in (load.begins, load.ends, begins, ends):
                     times[ahead] = math.inf
-                left.append(load)
+                withdrawn.append(load)
         self.over = now
         self._update_wall_times()
-        return left
+        return withdrawn
 
     def _settle(self, now: float) -> None:
         """Fix everything before `now`."""
         if now > self._since:
-            own, wall = self._course()
+            engine_times, wall = self._course()
             beyond = max(now - float(wall[-1]), 0.0) * (1.0 + self.gain)
-            self._own, self._since = float(np.interp(now, wall, own)) + beyond, now
-        self._served = [one for one in self._served if one[0].end > now]
+            self._own, self._since = float(np.interp(now, wall, engine_times)) + beyond, now
+        self._served = [entry for entry in self._served if entry[0].end > now]
 
     def _update_wall_times(self) -> None:
         """Update the wall times of the loads' trials that are still open."""
-        own, wall = self._course()
+        engine_times, wall = self._course()
         for load, begins, ends in self._served:
-            told = load.begins, load.ends
-            for on_wall, mine in zip(told, (begins, ends), strict=True):
+            times = load.begins, load.ends
+            for on_wall, mine in zip(times, (begins, ends), strict=True):
                 ahead = (mine > self._own) | ~np.isfinite(on_wall)
-                on_wall[ahead] = np.where(np.isinf(mine[ahead]), math.inf, np.interp(mine[ahead], own, wall))
-            load.set_times(*told, float(load.ends.max(initial=self._since)))
+                on_wall[ahead] = np.where(np.isinf(mine[ahead]), math.inf, np.interp(mine[ahead], engine_times, wall))
+            load.set_times(*times, float(load.ends.max(initial=self._since)))
         for load, _, _ in self._served:
             self.over = max(self.over, float(load.ends[np.isfinite(load.ends)].max(initial=0.0)))
 
     def _course(self) -> tuple[FloatArray, FloatArray]:
         """Own time and wall time at every beginning and end from the settled moment on."""
-        begins = np.sort(np.concatenate([np.zeros(0), *(one[1] for one in self._served)]))
-        ends = np.sort(np.concatenate([np.zeros(0), *(one[2] for one in self._served)]))
+        begins = np.sort(np.concatenate([np.zeros(0), *(entry[1] for entry in self._served)]))
+        ends = np.sort(np.concatenate([np.zeros(0), *(entry[2] for entry in self._served)]))
         begins, ends = begins[begins < math.inf], ends[ends < math.inf]
         points = np.unique(np.concatenate([[self._own], begins[begins > self._own], ends[ends > self._own]]))
         running = np.searchsorted(begins, points, "right") - np.searchsorted(ends, points, "right")

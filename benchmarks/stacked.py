@@ -70,7 +70,7 @@ class Ended:
 def replay_stacked(scenario: Scenario, setup: str, runs: int, **choices: Any) -> Ended:
     """Seeded replays of the scenario with the plan's defaults but for the choices."""
     plan = scenario.plan(**{"trials": scenario.trials, **choices})
-    return _judged(scenario, setup, plan, [one.end for one in play_stacked(scenario, plan, runs)])
+    return _judged(scenario, setup, plan, [run.end for run in play_stacked(scenario, plan, runs)])
 
 
 def play_stacked(scenario: Scenario, plan: Plan, runs: int) -> list[Played]:
@@ -96,8 +96,8 @@ def _side_by_side(scenario: Scenario, plan: Plan, seeds: Sequence[int]) -> list[
 def _judged(scenario: Scenario, setup: str, plan: Plan, ends: Sequence[StackedEnd]) -> Ended:
     truth = scenario.world.truth
     counts = np.stack([end.counts for end in ends])
-    found = estimate(counts.reshape(-1, *counts.shape[2:]), plan.bench.weights, plan.prior, np.array(scenario.cap))
-    errors = found.score.reshape(len(ends), -1) - truth
+    estimates = estimate(counts.reshape(-1, *counts.shape[2:]), plan.bench.weights, plan.prior, np.array(scenario.cap))
+    errors = estimates.score.reshape(len(ends), -1) - truth
     leads = [
         [
             float(truth[pair.better] - truth[pair.worse])
@@ -123,5 +123,5 @@ def _judged(scenario: Scenario, setup: str, plan: Plan, ends: Sequence[StackedEn
         parted=np.array([any(abs(lead) <= EQUAL for lead in run) for run in leads]),
         ties=np.array([(len(run), sum(run)) for run in equal]),
         errors=errors,
-        standardised=errors / found.sigma().reshape(errors.shape),
+        standardised=errors / estimates.sigma().reshape(errors.shape),
     )

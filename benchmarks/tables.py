@@ -82,7 +82,7 @@ def added_by_hand(path: Path, text: str) -> str:
 
 def _sections(text: str) -> list[int]:
     """Where headings of the second level begin."""
-    return [found.start() for found in re.finditer(r"^## ", text, re.MULTILINE)]
+    return [match.start() for match in re.finditer(r"^## ", text, re.MULTILINE)]
 
 
 def conclude(

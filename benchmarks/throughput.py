@@ -151,9 +151,9 @@ def server_rate(quick: bool) -> tuple[list[Check], str]:
             before = _cpu_of(process.pid)
             if load("simulated", f"http://127.0.0.1:{port}/v1", level, requests, 1) is None:
                 raise SystemExit("the simulated server could not be loaded")
-            each = (_cpu_of(process.pid) - before) / (requests + 2 * level)
-            rows.append([f"{level} in flight", each * 1e3, round(1.0 / each)])
-            rates.append(round(1.0 / each))
+            per_request = (_cpu_of(process.pid) - before) / (requests + 2 * level)
+            rows.append([f"{level} in flight", per_request * 1e3, round(1.0 / per_request)])
+            rates.append(round(1.0 / per_request))
     slowest = min(rates)
     return [Check("simulated server: requests/s of one core", slowest, ">= 8,000", slowest >= 8000)], markdown(
         ["simulated server", "CPU ms a request", "requests/s of one core"], rows
@@ -190,13 +190,13 @@ def configuration(url: str, in_flight: int, trials: int, folder: Path) -> Path:
 def finished(command: list[str], accepted: tuple[int, ...] = (0,)) -> Cost:
     """Wall seconds, CPU seconds and MiB of a whole process on the first core."""
     begun = time.perf_counter()
-    with tempfile.TemporaryFile("w+") as said:
-        process = subprocess.Popen([*pinned(0), *command], stdout=subprocess.DEVNULL, stderr=said)
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen([*pinned(0), *command], stdout=subprocess.DEVNULL, stderr=errors)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode not in accepted:
-            said.seek(0)
-            raise SystemExit(f"{' '.join(command)} ended with exit code {process.returncode}\n{said.read()[-2000:]}")
+            errors.seek(0)
+            raise SystemExit(f"{' '.join(command)} ended with exit code {process.returncode}\n{errors.read()[-2000:]}")
     return Cost(time.perf_counter() - begun, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
@@ -226,9 +226,9 @@ def whole_runs(quick: bool) -> tuple[list[Check], str]:
         for level in (64, 1024) if quick else (64, 256, 1024):
             _, cost = measure(f"no delay, {level}", url, level, 1200, 3600 if quick else 13_200)
             rate = 1.0 / cost.cpu
-            least = 2500 if level > 256 else 3000
+            required = 2500 if level > 256 else 3000
             checks.append(
-                Check(f"trials/s of one core, {level} in flight", round(rate), f">= {least:,}", rate >= least)
+                Check(f"trials/s of one core, {level} in flight", round(rate), f">= {required:,}", rate >= required)
             )
         checks.append(Check("MiB, 1,024 in flight", round(cost.mib), "< 250", cost.mib < 250))
         if not quick:
@@ -288,8 +288,8 @@ def main() -> None:
         f"On {machine()}; the client and the server have a core each.",
     ]
     for part in (compare_clients, server_rate, whole_runs):
-        found, table = part(options.quick)
-        checks += found
+        results, table = part(options.quick)
+        checks += results
         parts.append(table)
     parts.append(check_table(checks))
     publish(options, "\n\n".join(parts), checks)

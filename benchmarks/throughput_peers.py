@@ -71,10 +71,10 @@ def with_lm_eval(url, in_flight, samples, folder):
         evaluation_tracker=tracker,
         bootstrap_iters=0,
     )
-    found = results.pop("samples")["whole_numbers"]
-    assert sum(len(sample["resps"][0]) for sample in found) == samples
-    tracker.save_results_aggregated(results=results, samples={"whole_numbers": found})
-    tracker.save_results_samples(task_name="whole_numbers", samples=found)
+    logged = results.pop("samples")["whole_numbers"]
+    assert sum(len(sample["resps"][0]) for sample in logged) == samples
+    tracker.save_results_aggregated(results=results, samples={"whole_numbers": logged})
+    tracker.save_results_samples(task_name="whole_numbers", samples=logged)
 
 
 if __name__ == "__main__":

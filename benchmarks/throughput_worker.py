@@ -207,8 +207,8 @@ async def load(client: str, url: str, in_flight: int, requests: int) -> None:
 
 
 if __name__ == "__main__":
-    role, *rest = sys.argv[1:]
+    role, *arguments = sys.argv[1:]
     if role == "serve":
-        asyncio.run(serve(int(rest[0]), float(rest[1]), *map(Path, rest[2:])))
+        asyncio.run(serve(int(arguments[0]), float(arguments[1]), *map(Path, arguments[2:])))
     else:
-        asyncio.run(load(rest[0], rest[1], int(rest[2]), int(rest[3])))
+        asyncio.run(load(arguments[0], arguments[1], int(arguments[2]), int(arguments[3])))

@@ -47,7 +47,7 @@ class Case(NamedTuple):
     setting: str = ""
     choices: Choices = ()
     confidence: float = 0.95
-    least: int | None = None
+    min_trials: int | None = None
     """Trials before the first look; None: the default."""
 
     @property
@@ -58,7 +58,9 @@ class Case(NamedTuple):
 
 PAIR, FIVE = (0.0,) * 2, (0.0,) * 5
 AGAINST_FIRST: Choices = (("objective", Baseline(0)),)
-TWO_AGAINST_SIX: Choices = (("objective", Pairs(((0, 1), *((one, other) for other in range(2, 8) for one in (0, 1))))),)
+TWO_AGAINST_SIX: Choices = (
+    ("objective", Pairs(((0, 1), *((first, second) for second in range(2, 8) for first in (0, 1))))),
+)
 CASES = [
     Case("spread", 30, 80, PAIR),
     Case("alike, 0.5", 30, 80, PAIR),
@@ -66,8 +68,8 @@ CASES = [
     Case("near-deterministic", 30, 80, PAIR),
     Case("alike, 0.5", 30, 8, PAIR),
     Case("alike, 0.5", 500, 8, PAIR),
-    Case("alike, 0.5", 30, 80, PAIR, "trials.min: 40", least=40),
-    Case("alike, 0.5", 30, 80, PAIR, "trials.min: 60", least=60),
+    Case("alike, 0.5", 30, 80, PAIR, "trials.min: 40", min_trials=40),
+    Case("alike, 0.5", 30, 80, PAIR, "trials.min: 60", min_trials=60),
     Case("spread", 10, 200, PAIR),
     Case("alike, 0.5", 30, 80, PAIR, "worth: 1", (("worth", 1.0),)),
     Case("alike, 0.5", 30, 80, PAIR, "worth: 10", (("worth", 10.0),)),
@@ -118,8 +120,8 @@ def scenario_of(case: Case) -> Scenario:
 def rate(case: Case, runs: int) -> float:
     """The share of comparisons of copies that were called; all that end next to each other count."""
     scenario = scenario_of(case)
-    least = min(scenario.trials.min, case.cap) if case.least is None else case.least
-    trials = Trials(least, case.cap)
+    min_trials = min(scenario.trials.min, case.cap) if case.min_trials is None else case.min_trials
+    trials = Trials(min_trials, case.cap)
     choices = dict(case.choices)
     rule = Optimal(case.confidence, trials.min / case.cap, choices.pop("worth", 3.0))
     ended = replay_stacked(scenario, case.setting, runs, rule=rule, trials=trials, **choices)
@@ -132,26 +134,26 @@ def rows_of(runs: int, cases: Sequence[Case]) -> Iterator[tuple[Case, float]]:
         yield from zip(cases, pool.map(partial(rate, runs=runs), cases), strict=True)
 
 
-def cells(case: Case, found: float) -> tuple[object, ...]:
+def cells(case: Case, share: float) -> tuple[object, ...]:
     """A row of the table."""
     alike = "all alike" if len(set(case.offsets)) == 1 else "two alike" if case in RIVALS else "pairs alike"
     return (
         f"{case.questions}, {case.profile}", f"{len(case.offsets)}, {alike}", case.cap, f"{case.confidence:.0%}",
-        found, f"{case.allowed:.2f}", case.setting,
+        share, f"{case.allowed:.2f}", case.setting,
     )  # fmt: skip
 
 
-def checks_of(found: Sequence[tuple[Case, float]]) -> Iterator[Check]:
+def checks_of(results: Sequence[tuple[Case, float]]) -> Iterator[Check]:
     """At the default confidence the promise is to be spent; in all worlds, it must hold."""
     low, high = (share * CASES[0].allowed for share in SPENT)
-    highest = max(rate for case, rate in found if case in CASES)
+    highest = max(rate for case, rate in results if case in CASES)
     yield Check("most ties called", round(highest, 3), f"{low:.3f} to {high:.3f}", low <= highest <= high)
-    groups = {"where resting models go on": RIVALS, **{f"confidence {one:.0%}": of(one) for one in ELSEWHERE}}
+    groups = {"where resting models go on": RIVALS, **{f"confidence {level:.0%}": of(level) for level in ELSEWHERE}}
     for name, cases in groups.items():
-        rates = [rate for case, rate in found if case in cases]
+        rates = [rate for case, rate in results if case in cases]
         if rates:
-            most, allowed = max(rates), cases[0].allowed
-            yield Check(f"most ties called, {name}", round(most, 3), f"<= {allowed:.2f}", most <= allowed)
+            largest, allowed = max(rates), cases[0].allowed
+            yield Check(f"most ties called, {name}", round(largest, 3), f"<= {allowed:.2f}", largest <= allowed)
 
 
 def of(confidence: float) -> list[Case]:
@@ -164,9 +166,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=2000, help="seeded runs per row")
     options = parser.parse_args()
     runs = 60 if options.quick else options.runs
-    found = list(rows_of(runs, CASES[:2] if options.quick else [*CASES, *RIVALS, *OTHERS]))
-    table = markdown(HEADER, [cells(*one) for one in found])
-    conclude(options, "Exact ties that are called", ABOUT, f"{runs} runs per row", table, list(checks_of(found)))
+    results = list(rows_of(runs, CASES[:2] if options.quick else [*CASES, *RIVALS, *OTHERS]))
+    table = markdown(HEADER, [cells(*result) for result in results])
+    conclude(options, "Exact ties that are called", ABOUT, f"{runs} runs per row", table, list(checks_of(results)))
 
 
 if __name__ == "__main__":

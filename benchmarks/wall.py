@@ -61,7 +61,7 @@ def world(median: float) -> World:
     return World("close", binary(chances), latency=Latency(median, 1.0, 2.0, 8.0))
 
 
-async def run(design: str, slots: int, median: float, most: int, seed: int) -> Ran:
+async def run(design: str, slots: int, median: float, cap: int, seed: int) -> Ran:
     """One real run against servers of its own."""
     close = world(median)
     with tempfile.TemporaryDirectory() as name:
@@ -77,10 +77,10 @@ async def run(design: str, slots: int, median: float, most: int, seed: int) -> R
                 "models": [{"name": model, "base_url": server.base_url} for model, server in servers.items()],
                 "grader": "math",
                 "seed": seed,
-                "trials": {"min": most, "optimize": "time"} if design == "fixed" else {"optimize": design},
+                "trials": {"min": cap, "optimize": "time"} if design == "fixed" else {"optimize": design},
                 "concurrency": slots,
             }
-            settings["trials"] |= {"max": most}  # type: ignore[operator]
+            settings["trials"] |= {"max": cap}  # type: ignore[operator]
             (folder / "run.yaml").write_text(json.dumps(settings))
             command = ("-m", "adaptive_eval", "run", str(folder / "run.yaml"), "--run-dir", str(folder / "run"))
             before, began = os.times(), time.monotonic()
@@ -98,23 +98,25 @@ async def run(design: str, slots: int, median: float, most: int, seed: int) -> R
     return Ran(wall, asked, stored, calls, cpu / wall / (os.cpu_count() or 1))
 
 
-def checks(slots: int, found: dict[str, list[Ran]], quick: bool) -> Iterator[Check]:
+def checks(slots: int, by_design: dict[str, list[Ran]], quick: bool) -> Iterator[Check]:
     """What was to be shown."""
-    share = float(np.mean([one.wall / fixed.wall for one, fixed in zip(found["time"], found["fixed"], strict=True)]))
+    share = float(
+        np.mean([ended.wall / fixed.wall for ended, fixed in zip(by_design["time"], by_design["fixed"], strict=True)])
+    )
     holds = None if quick else share <= GOALS[slots]
     yield Check(f"{slots} slots: wall of `time`", round(share, 2), f"<= {GOALS[slots]:.2f}", holds)
-    calls, least = (sum(one.calls for one in found[design]) for design in ("time", "cost"))
-    yield Check(f"{slots} slots: calls of `time`", calls, f">= {least}, of `cost`", calls >= least)
-    lost = sum(one.asked - one.stored for runs in found.values() for one in runs)
+    calls, fewest = (sum(ended.calls for ended in by_design[design]) for design in ("time", "cost"))
+    yield Check(f"{slots} slots: calls of `time`", calls, f">= {fewest}, of `cost`", calls >= fewest)
+    lost = sum(ended.asked - ended.stored for runs in by_design.values() for ended in runs)
     yield Check(f"{slots} slots: answers asked and not stored", lost, "0", lost == 0)
 
 
-def rows(slots: int, median: float, found: dict[str, list[Ran]]) -> Iterator[tuple[object, ...]]:
+def rows(slots: int, median: float, by_design: dict[str, list[Ran]]) -> Iterator[tuple[object, ...]]:
     """A row for each design."""
-    for design, ran in found.items():
-        shares = [one.wall / fixed.wall for one, fixed in zip(ran, found["fixed"], strict=True)]
+    for design, ran in by_design.items():
+        shares = [ended.wall / fixed.wall for ended, fixed in zip(ran, by_design["fixed"], strict=True)]
         share = f"{np.mean(shares):.2f} ({min(shares):.2f} to {max(shares):.2f})"
-        mean, lost = Ran(*np.mean(ran, axis=0).tolist()), sum(one.asked - one.stored for one in ran)
+        mean, lost = Ran(*np.mean(ran, axis=0).tolist()), sum(ended.asked - ended.stored for ended in ran)
         took = slots, f"{median:g}", design, f"{mean.wall:.0f}", share
         yield *took, f"{mean.asked:.0f}", lost, f"{mean.calls:.1f}", f"{mean.cpu:.0%}"
 
@@ -123,20 +125,20 @@ def main() -> None:
     parser = arguments((__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
-    seeds, most = (1, 8) if options.quick else (options.seeds, 80)
-    table, told, load = list[tuple[object, ...]](), list[Check](), 0.0
+    seeds, cap = (1, 8) if options.quick else (options.seeds, 80)
+    table, results, load = list[tuple[object, ...]](), list[Check](), 0.0
     for slots, median in ((16, 0.1),) if options.quick else MEDIANS.items():
-        found: dict[str, list[Ran]] = {design: [] for design in DESIGNS}
+        by_design: dict[str, list[Ran]] = {design: [] for design in DESIGNS}
         for seed in range(seeds):
-            for design, ran in found.items():
+            for design, ran in by_design.items():
                 load = max(load, os.getloadavg()[0])
-                ran.append(asyncio.run(run(design, slots, median, most, seed)))
+                ran.append(asyncio.run(run(design, slots, median, cap, seed)))
                 print(slots, seed, design, ran[-1], flush=True)
-        table += rows(slots, median, found)
-        told += checks(slots, found, options.quick)
+        table += rows(slots, median, by_design)
+        results += checks(slots, by_design, options.quick)
     about = EXPLAINED.format(seeds=seeds, machine=f"Machine: {machine()}", load=load)
-    parts = ["# Wall time over HTTP", (__doc__ or "").strip(), about, markdown(HEADER, table), check_table(told)]
-    publish(options, "\n\n".join(parts), told)
+    parts = ["# Wall time over HTTP", (__doc__ or "").strip(), about, markdown(HEADER, table), check_table(results)]
+    publish(options, "\n\n".join(parts), results)
 
 
 if __name__ == "__main__":

@@ -47,10 +47,10 @@ def independent(number: int) -> dict[str, FloatArray]:
     gold, rng = rank_scores(COIN_MEANS), np.random.default_rng([0, 0])
     totals = {name: np.zeros(TRIALS + 1 - metric.first) for name, metric in METRICS.items()}
     for done in range(0, number, AT_A_TIME):
-        some = min(AT_A_TIME, number - done)
-        tensors = matrices(some, rng)
+        count = min(AT_A_TIME, number - done)
+        tensors = matrices(count, rng)
         for name, metric in METRICS.items():
-            totals[name] += some * tau_of_tensors(tensors, metric, gold).tau
+            totals[name] += count * tau_of_tensors(tensors, metric, gold).tau
     return {name: total / number for name, total in totals.items()}
 
 

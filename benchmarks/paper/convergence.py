@@ -38,8 +38,8 @@ class Outcomes(NamedTuple):
     categories: IntArray
     weights: FloatArray
 
-    def best(self, most: int | None) -> "Outcomes":
-        order = np.argsort(-self.weights[self.categories].mean(axis=(1, 2)), kind="stable")[:most]
+    def best(self, top: int | None) -> "Outcomes":
+        order = np.argsort(-self.weights[self.categories].mean(axis=(1, 2)), kind="stable")[:top]
         return self._replace(categories=self.categories[order])
 
 
@@ -59,7 +59,7 @@ def read_outcomes(path: Path) -> Outcomes:
     trials, recorded = min(int(counts.sum(axis=-1).min()), MOST_TRIALS), recording.outcomes
     if recorded is None:
         rng = np.random.default_rng([0, 0])
-        cells = [rng.permutation(np.repeat(np.arange(len(cell)), cell))[:trials] for one in counts for cell in one]
+        cells = [rng.permutation(np.repeat(np.arange(len(cell)), cell))[:trials] for row in counts for cell in row]
         categories = np.reshape(cells, (*counts.shape[:2], trials))
     else:
         order = np.argsort(recorded < 0, axis=-1, kind="stable")[..., :trials]
@@ -85,16 +85,16 @@ def subset_rows(outcomes: Outcomes, replicates: int) -> list[tuple[object, ...]]
     """By number of models: subsets, mean convergence@n, and how often there is none."""
     models, rng, rows = len(outcomes.categories), np.random.default_rng([0, 3]), list[tuple[object, ...]]()
     study = Study.of(outcomes.categories, w=outcomes.weights)
-    for size, wanted in SUBSETS.items():
+    for size, number in SUBSETS.items():
         if size > models:
             break
         chosen: set[tuple[int, ...]] = set()
-        while len(chosen) < min(wanted, comb(models, size)):
+        while len(chosen) < min(number, comb(models, size)):
             chosen.add(tuple(sorted(rng.choice(models, size, replace=False).tolist())))
-        found = convergence_of_subsets(study, sorted(chosen), replicates, np.random.default_rng([0, 4]))
-        means = [at.mean for at in found if at.never < 1.0]
-        never = float(np.mean([at.never for at in found]))
-        rows.append((size, len(found), float(np.mean(means)) if means else "", never))
+        results = convergence_of_subsets(study, sorted(chosen), replicates, np.random.default_rng([0, 4]))
+        means = [at.mean for at in results if at.never < 1.0]
+        never = float(np.mean([at.never for at in results]))
+        rows.append((size, len(results), float(np.mean(means)) if means else "", never))
     return rows
 
 
@@ -124,10 +124,10 @@ def main() -> None:
     parts, checks = list[str](), list[Check]()
     for outcomes in [*map(read_outcomes, options.data)] or [coin_outcomes()]:
         text, at = sections(outcomes.best(options.top), replicates)
-        whole = float(at.pmf.sum()) + at.never
+        total = float(at.pmf.sum()) + at.never
         what = f"{outcomes.name}: shares of convergence@n and of none, together"
         parts.append(text)
-        checks.append(Check(what, round(whole, 6), "1", abs(whole - 1.0) < 1e-6))
+        checks.append(Check(what, round(total, 6), "1", abs(total - 1.0) < 1e-6))
     publish(options, "\n\n".join([f"# Convergence\n\n{__doc__}", *parts, check_table(checks)]), checks)
 
 

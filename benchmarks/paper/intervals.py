@@ -70,13 +70,13 @@ def main() -> None:
     options = arguments(__doc__ or "").parse_args()
     models = 200 if options.quick else 1000
     held = {(m, n): coverage(m, n, models) for m in QUESTIONS for n in TRIALS}
-    least = 0.95 - 3.0 * (0.95 * 0.05 / models) ** 0.5
+    bound = 0.95 - 3.0 * (0.95 * 0.05 / models) ** 0.5
     checks = [
         Check(
             f"avg@N, M = {m}, N = {n}",
             held[m, n]["avg@N, credible"],
-            f">= {least:.3f}",
-            held[m, n]["avg@N, credible"] >= least,
+            f">= {bound:.3f}",
+            held[m, n]["avg@N, credible"] >= bound,
         )
         for m in QUESTIONS
         for n in TRIALS

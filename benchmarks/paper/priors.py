@@ -61,7 +61,7 @@ def main() -> None:
     options = arguments(__doc__ or "").parse_args()
     updates, rng = 3000 if options.quick else 50_000, np.random.default_rng([0, 1])
     parts = [measure(AT_A_TIME, rng) for _ in range(updates // AT_A_TIME)]
-    orders, tau = np.concatenate([one for one, _ in parts]), np.sum([sums for _, sums in parts], axis=0) / updates
+    orders, tau = np.concatenate([order for order, _ in parts]), np.sum([sums for _, sums in parts], axis=0) / updates
     gain, mean, changed = tau - tau[0], float(orders.mean()), float(np.mean(orders < 1.0))
     checks = [
         Check("tau of the orders before and after", round(mean, 4), "0.88 +- 0.01", abs(mean - 0.88) <= 0.01),
@@ -69,8 +69,8 @@ def main() -> None:
     ]
     for place, depth in enumerate(DEPTHS[1:], start=1):
         if depth <= 4:
-            least = float(gain[place, :3].min())
-            checks.append(Check(f"D = {depth}: least gain at N = 1 to 3", round(least, 4), ">= 0", least >= 0.0))
+            lowest = float(gain[place, :3].min())
+            checks.append(Check(f"D = {depth}: least gain at N = 1 to 3", round(lowest, 4), ">= 0", lowest >= 0.0))
         else:
             last = float(gain[place, -1])
             checks.append(Check(f"D = {depth}: gain at N = {TRIALS}", round(last, 4), "<= 0", last <= 0.0))

@@ -77,7 +77,7 @@ def main() -> None:
         ("with uncertainty, commonest of all draws", *commonest),
         ("with uncertainty, commonest where row 2 is as printed", *shown),
     ]
-    most = 0.10 + 2.0 * float(np.sqrt(0.1 * 0.9 / replicates))
+    allowed = 0.10 + 2.0 * float(np.sqrt(0.1 * 0.9 / replicates))
     checks = [
         Check("row 1 as printed", str(gold == GOLD), "True", gold == GOLD),
         Check("row 3 of expected counts as printed", str(expected() == WITH), "True", expected() == WITH),
@@ -85,7 +85,7 @@ def main() -> None:
         Check("row 3 where row 2 is as printed", str(shown == WITH), "True", None if options.quick else shown == WITH),
         Check("share of the commonest row 3", round(times / replicates, 4), "", None),
         Check("share of draws with row 2 as printed", round(len(printed) / replicates, 4), "", None),
-        Check("equal coins told apart (promised: 10%)", round(apart, 4), f"<= {most:.3f}", apart <= most),
+        Check("equal coins told apart (promised: 10%)", round(apart, 4), f"<= {allowed:.3f}", apart <= allowed),
     ]
     head = ("ranks", *(f"LLM{number}" for number in range(len(COIN_MEANS), 0, -1)))
     publish(options, f"# Ranking\n\n{__doc__}\n{markdown(head, rows)}\n\n{check_table(checks)}", checks)

@@ -44,20 +44,20 @@ def said(process: "subprocess.Popen[str]") -> str:
 
 @pytest.mark.slow
 def test_a_configuration_can_be_pointed_at_it(server: "subprocess.Popen[str]", tmp_path: Path) -> None:
-    found = ADDRESS.search(said(server))
-    assert found is not None
+    match = ADDRESS.search(said(server))
+    assert match is not None
     config = tmp_path / "run.yaml"
     config.write_text(
         "questions: {world: coins}\ngrader: math\ntrials: {min: 2, max: 2}\n"
-        f"models:\n  - {{name: coin-11, base_url: '{found[0]}'}}\n  - {{name: coin-01, base_url: '{found[0]}'}}\n"
+        f"models:\n  - {{name: coin-11, base_url: '{match[0]}'}}\n  - {{name: coin-01, base_url: '{match[0]}'}}\n"
     )
     result = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(tmp_path / "run"), "--display", "plain"])
     assert re.search(r"^ *1 +coin-11", result.output, re.MULTILINE)
     decisions = json.loads((tmp_path / "run" / "results.json").read_bytes())["decisions"]
     assert decisions["trials"].items() >= {"min": 2, "max": 2, "draw": None, "optimize": "time"}.items()
     assert (decisions["objective"]["kind"], decisions["stopping"]["confidence"]) == ("ranking", 0.95)
-    assert httpx2.get(found[0] + "/models", timeout=HANGS).json()["data"][0]["id"] == "coin-01"
-    assert 'result="server_error"' in httpx2.get(found[0].removesuffix("/v1") + "/metrics", timeout=HANGS).text
+    assert httpx2.get(match[0] + "/models", timeout=HANGS).json()["data"][0]["id"] == "coin-01"
+    assert 'result="server_error"' in httpx2.get(match[0].removesuffix("/v1") + "/metrics", timeout=HANGS).text
 
 
 def test_the_version_is_told() -> None:
@@ -68,9 +68,9 @@ def test_the_version_is_told() -> None:
 def test_an_error_holds_nothing_that_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit), report_errors():
         raise Rejected("it serves \x1b]0;owned\x07\x1b[2J\u202eevil\r\n  its last line")
-    told = capsys.readouterr().err
-    assert told.startswith("error: it serves ") and told.endswith("\n  its last line\n")
-    assert not {"\x1b", "\x07", "\r", "\u202e"} & set(told)
+    message = capsys.readouterr().err
+    assert message.startswith("error: it serves ") and message.endswith("\n  its last line\n")
+    assert not {"\x1b", "\x07", "\r", "\u202e"} & set(message)
 
 
 def test_an_error_breaks_between_words_on_a_terminal(
@@ -81,9 +81,9 @@ def test_an_error_breaks_between_words_on_a_terminal(
     words, command = ["severalwords"] * 20, f"  adaptive-eval run {'long/' * 20}mine.yaml"
     with pytest.raises(typer.Exit), report_errors():
         raise Rejected(f"{' '.join(words)}\n{command}")
-    *told, last = capsys.readouterr().err.splitlines()
-    assert len(told) > 1 and all(len(line) <= 80 for line in told) and last == command
-    assert " ".join(told).split() == ["error:", *words]
+    *lines, last = capsys.readouterr().err.splitlines()
+    assert len(lines) > 1 and all(len(line) <= 80 for line in lines) and last == command
+    assert " ".join(lines).split() == ["error:", *words]
 
 
 def test_a_setting_for_no_configuration_is_refused(tmp_path: Path) -> None:
@@ -99,34 +99,36 @@ def test_a_key_that_is_not_set_is_a_warning_of_validate(tmp_path: Path, monkeypa
         "  - {name: coin-01, simulate: true, api_key_env: SOME_KEY}\n"
     )
     monkeypatch.delenv("SOME_KEY", raising=False)
-    told = CliRunner().invoke(app, ["validate", str(config)])
-    assert told.exit_code == 0
-    assert "is valid" in told.output
-    assert "warning: model 'coin-01': api_key_env names the environment variable SOME_KEY, which is not" in told.output
+    result = CliRunner().invoke(app, ["validate", str(config)])
+    assert result.exit_code == 0
+    assert "is valid" in result.output
+    assert (
+        "warning: model 'coin-01': api_key_env names the environment variable SOME_KEY, which is not" in result.output
+    )
     (tmp_path / ".env").write_text("SOME_KEY=abc")
     assert "warning" not in CliRunner().invoke(app, ["validate", str(config)]).output
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_says_of_itself_what_the_list_says_of_it(name: str) -> None:
-    own = f"{name}_" if iskeyword(name) else name
-    function = getattr(import_module(f"adaptive_eval.cli.{own}"), own)
+    module = f"{name}_" if iskeyword(name) else name
+    function = getattr(import_module(f"adaptive_eval.cli.{module}"), module)
     assert inspect.getdoc(function).startswith(COMMANDS[name])  # type: ignore[union-attr]
-    told = CliRunner().invoke(app, [name, "--help"])
-    assert told.exit_code == 0
-    assert re.search(rf"Usage: .*{name} \[OPTIONS\]", told.output)
+    result = CliRunner().invoke(app, [name, "--help"])
+    assert result.exit_code == 0
+    assert re.search(rf"Usage: .*{name} \[OPTIONS\]", result.output)
     for example in EXAMPLES[name]:
-        assert f"adaptive-eval {example}" in told.output
+        assert f"adaptive-eval {example}" in result.output
 
 
-@pytest.mark.parametrize(("name", "example"), [(name, one) for name in COMMANDS for one in EXAMPLES[name]])
+@pytest.mark.parametrize(("name", "example"), [(name, example) for name in COMMANDS for example in EXAMPLES[name]])
 def test_the_examples_of_a_command_have_options_that_it_takes(name: str, example: str) -> None:
     first, *words = shlex.split(example.partition(" > ")[0])
     assert first == name
     command = load_command(name)
     with command.make_context(name, [], resilient_parsing=True) as context:
-        _, left, _ = command.make_parser(context).parse_args(args=words)
-    assert not [word for word in left if word.startswith("-")]
+        _, unknown, _ = command.make_parser(context).parse_args(args=words)
+    assert not [word for word in unknown if word.startswith("-")]
 
 
 def test_the_guide_and_the_help_have_the_same_table_of_exit_codes() -> None:
@@ -154,9 +156,9 @@ def test_every_option_has_a_long_form(name: str) -> None:
 
 
 def test_a_mistake_in_the_arguments_of_a_command_is_told_with_its_usage() -> None:
-    told = CliRunner().invoke(app, ["validate", "--nothing"])
-    assert told.exit_code == 2
-    assert re.search(r"Usage: .*validate \[OPTIONS\]", told.stderr) and "--nothing" in told.stderr
+    result = CliRunner().invoke(app, ["validate", "--nothing"])
+    assert result.exit_code == 2
+    assert re.search(r"Usage: .*validate \[OPTIONS\]", result.stderr) and "--nothing" in result.stderr
 
 
 RUNNING = {"asyncio", "tenacity", "sqlite3", "rich.live", "adaptive_eval.store"}
@@ -222,5 +224,5 @@ def test_who_reads_a_run_does_not_load_what_asks_models(ended_runs: EndedRuns, s
 def test_a_shell_completes_the_commands() -> None:
     """As the script that --install-completion writes asks for it."""
     asked = {"_ADAPTIVE_EVAL_COMPLETE": "complete_bash", "COMP_WORDS": "adaptive-eval re", "COMP_CWORD": "1"}
-    told = CliRunner().invoke(app, [], env=asked, prog_name="adaptive-eval")
-    assert told.output.split() == [name for name in COMMANDS if name.startswith("re")]
+    result = CliRunner().invoke(app, [], env=asked, prog_name="adaptive-eval")
+    assert result.output.split() == [name for name in COMMANDS if name.startswith("re")]

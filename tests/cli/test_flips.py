@@ -25,7 +25,7 @@ LOG = f"{DATABASE_FILE}-wal"
 GOES_ON = {"trials": {"min": 4, "max": 12}}
 
 
-class Said(NamedTuple):
+class CommandOutput(NamedTuple):
     """What came of a command."""
 
     code: int
@@ -34,11 +34,11 @@ class Said(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredRun:
     """A run as it was left, and how it is read and gone on with."""
 
     site: Site
-    whole: Path
+    original: Path
     folder: Path
     config: Path
 
@@ -50,9 +50,9 @@ class Kept:
     def fresh(self) -> Path:
         """The run as it was left."""
         shutil.rmtree(self.copy, ignore_errors=True)
-        return Path(shutil.copytree(self.whole, self.copy))
+        return Path(shutil.copytree(self.original, self.copy))
 
-    def read(self) -> dict[str, Said]:
+    def read(self) -> dict[str, CommandOutput]:
         """What every command that reads says of the copy, and what it writes."""
         out, wide = self.folder / "out", ("--display", "plain")
         return {
@@ -65,21 +65,21 @@ class Kept:
             "replay": command("replay", self.copy, "--runs", 2, "--seed", 1),
         }
 
-    def go_on(self) -> tuple[Said, object]:
+    def go_on(self) -> tuple[CommandOutput, object]:
         """What a resume says, and what the run has found then."""
-        said = command("run", self.config, "--display", "plain", "--run-dir", self.copy)
-        return said, Found.of(self.copy) if said.code in ENDED else None
+        output = command("run", self.config, "--display", "plain", "--run-dir", self.copy)
+        return output, Found.of(self.copy) if output.code in ENDED else None
 
 
-def command(*words: object, written: Path | None = None) -> Said:
+def command(*words: object, written: Path | None = None) -> CommandOutput:
     """Run it, without a traceback."""
     for file in [] if written is None else written.parent.glob(f"{written.name}*"):
         file.unlink()
     done = CliRunner().invoke(app, [str(word) for word in words])
     assert isinstance(done.exception, SystemExit | None), (words, done.exception)
     files = [] if written is None else sorted(written.parent.glob(f"{written.name}*"))
-    told = done.stdout + "".join(file.read_text() for file in files)
-    return Said(done.exit_code, WHEN.sub("", told), done.stderr)
+    output = done.stdout + "".join(file.read_text() for file in files)
+    return CommandOutput(done.exit_code, WHEN.sub("", output), done.stderr)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Iterator[Si
             process.kill()
 
 
-def kept(site: Site, name: str, settings: dict[str, object], *, killed: bool = False) -> Kept:
+def stored_run(site: Site, name: str, settings: dict[str, object], *, killed: bool = False) -> StoredRun:
     """A run of that name, ended or killed."""
     config, directory = site.write(name, **settings), site.directory(name)
     if killed:
@@ -104,7 +104,7 @@ def kept(site: Site, name: str, settings: dict[str, object], *, killed: bool = F
         assert site.run(config, "--run-dir", str(directory)).exit_code in ENDED
     folder = site.folder / f"of {name}"
     folder.mkdir()
-    return Kept(site, directory, folder, config)
+    return StoredRun(site, directory, folder, config)
 
 
 def flipped(path: Path, rng: random.Random, places: Sequence[int] = ()) -> int:
@@ -116,7 +116,7 @@ def flipped(path: Path, rng: random.Random, places: Sequence[int] = ()) -> int:
     return place
 
 
-def drill(run: Kept, flips: int, flip: Callable[[Path, random.Random], object]) -> int:
+def drill(run: StoredRun, flips: int, flip: Callable[[Path, random.Random], object]) -> int:
     """How many of the flips `verify` reports; whoever would say something else because of one tells of it."""
     run.fresh()
     before = run.read()
@@ -126,18 +126,18 @@ def drill(run: Kept, flips: int, flip: Callable[[Path, random.Random], object]) 
         place = flip(run.fresh(), rng)
         verified = command("verify", run.copy)
         reported += verified.code != ExitCode.REACHED
-        for name, said in run.read().items():
-            assert told(said) or said == before[name], (place, name, said)
-        said, found = run.go_on()
-        assert told(said) or found == ended, (place, said)
-        assert told(said) or verified.code == ExitCode.REACHED, (place, verified, said)
+        for name, output in run.read().items():
+            assert reports_damage(output) or output == before[name], (place, name, output)
+        output, resumed = run.go_on()
+        assert reports_damage(output) or resumed == ended, (place, output)
+        assert reports_damage(output) or verified.code == ExitCode.REACHED, (place, verified, output)
     return reported
 
 
-def told(said: Said) -> bool:
+def reports_damage(output: CommandOutput) -> bool:
     """Refused, or gone on with in what is said to be left."""
-    refused = said.code == ExitCode.FAILED and "damaged" in said.notes
-    return refused or said.notes.startswith("note: ") and "ignored" in said.notes
+    refused = output.code == ExitCode.FAILED and "damaged" in output.notes
+    return refused or output.notes.startswith("note: ") and "ignored" in output.notes
 
 
 def written_in(path: Path) -> list[int]:
@@ -153,28 +153,28 @@ def indices(path: Path) -> list[int]:
 
 @pytest.mark.parametrize("flips", FLIPS)
 def test_of_a_run_that_has_ended(site: Site, flips: int) -> None:
-    run = kept(site, f"ended{flips}", GOES_ON)
-    places = written_in(run.whole / DATABASE_FILE)
+    run = stored_run(site, f"ended{flips}", GOES_ON)
+    places = written_in(run.original / DATABASE_FILE)
     assert drill(run, flips, lambda copy, rng: flipped(copy / DATABASE_FILE, rng, places)) > flips / 3
 
 
 @pytest.mark.parametrize("flips", FLIPS)
 def test_of_its_indices(site: Site, flips: int) -> None:
     """Rows that an index does not find would be written or graded amiss, though each is what was written."""
-    run = kept(site, f"indices{flips}", GOES_ON)
-    places = indices(run.whole / DATABASE_FILE)
+    run = stored_run(site, f"indices{flips}", GOES_ON)
+    places = indices(run.original / DATABASE_FILE)
     assert drill(run, flips, lambda copy, rng: flipped(copy / DATABASE_FILE, rng, places))
 
 
 @pytest.mark.parametrize("flips", FLIPS)
 def test_of_its_results(site: Site, flips: int) -> None:
-    run = kept(site, f"results{flips}", GOES_ON)
+    run = stored_run(site, f"results{flips}", GOES_ON)
     assert drill(run, flips, lambda copy, rng: flipped(copy / "results.json", rng)) >= flips - 1
 
 
 @pytest.mark.parametrize("flips", FLIPS)
 @pytest.mark.parametrize("file", [DATABASE_FILE, LOG])
 def test_of_a_run_that_was_killed(site: Site, file: str, flips: int) -> None:
-    run = kept(site, f"killed{len(file)}{flips}", {}, killed=True)
-    assert (run.whole / LOG).stat().st_size > 0
+    run = stored_run(site, f"killed{len(file)}{flips}", {}, killed=True)
+    assert (run.original / LOG).stat().st_size > 0
     drill(run, flips, lambda copy, rng: flipped(copy / file, rng))

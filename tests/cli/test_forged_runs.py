@@ -61,17 +61,17 @@ class Evil:
 
 @pytest.fixture
 def evil() -> Iterator[Evil]:
-    found = Evil()
+    listener = Evil()
 
     class Handler(BaseRequestHandler):
         def handle(self) -> None:
-            found.got.append(self.request.recv(65536))
+            listener.got.append(self.request.recv(65536))
 
     with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
         serving = threading.Thread(target=server.serve_forever)
         serving.start()
-        found.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
-        yield found
+        listener.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+        yield listener
         server.shutdown()
         serving.join()
 
@@ -100,8 +100,8 @@ def forge(run: Path, changes: Settings, models: Sequence[Settings], grader: str 
     with forging(run) as database:
         ((body,),) = database.execute("SELECT body FROM configurations")
         stored = json.loads(body)
-        for own, forged in zip(stored["models"], models, strict=True):
-            own.update(forged)
+        for model, forged in zip(stored["models"], models, strict=True):
+            model.update(forged)
         database.execute("UPDATE configurations SET body = ?", (json.dumps(stored | changes),))
         if grader is not None:
             ((body,),) = database.execute("SELECT value FROM run WHERE key = 'meaning'")
@@ -151,7 +151,7 @@ Path(__file__).with_name("ran").touch()
 
 
 @pytest.fixture
-def here(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, audit: None) -> Iterator[Path]:
+def workdir(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, audit: None) -> Iterator[Path]:
     """The user's folder, where Python finds the attacker's modules; the runs in it are as they were made."""
     folder = Path(shutil.copytree(made, tmp_path / "here"))
     (folder / CANARY).mkdir()
@@ -190,61 +190,63 @@ QUICK = (
 )
 
 
-@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("run", ["RUN", "OPEN"])
 @pytest.mark.parametrize("name", FORGERIES)
 def test_who_reads_starts_nothing_and_asks_nobody(
-    here: Path,
+    workdir: Path,
     evil: Evil,
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
     name: str,
     run: str,
-    whole: bool,
+    full: bool,
 ) -> None:
     if (name, run) != ("servers", "RUN"):
         request.getfixturevalue("no_pictures")
     monkeypatch.setattr(import_module("adaptive_eval.cli.track"), "_tracker", lambda *_: Listener())
-    forge(here / run, *forgery(name, evil.url, here))
-    run = shutil.move(here / run, here / "FORGED").name
+    forge(workdir / run, *forgery(name, evil.url, workdir))
+    run = shutil.move(workdir / run, workdir / "FORGED").name
     shutil.copytree("FORGED", "COPY")
     for line in READING:
-        if whole != (line in QUICK):  # the others are long
+        if full != (line in QUICK):  # the others are long
             done = command(line.replace("RUN", run, 1).replace("--output OUT", "--output OUT --force"))
             assert done.exception is None or isinstance(done.exception, SystemExit), (line, done.exc_info)
             assert done.exit_code != ExitCode.CONFIGURATION or line in REFUSED or line not in QUICK, (line, done.stderr)
             assert SEEN == [] and evil.got == [], line
             assert KEY not in done.output, line
-            for place in (here / "REPLAY", here / "OUT", here / "IMPORTED"):
+            for place in (workdir / "REPLAY", workdir / "OUT", workdir / "IMPORTED"):
                 shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
     command(f"validate {CANARY}/q.jsonl")
     assert SEEN, "it would have been heard"
 
 
-def test_graders_of_benchmarks_that_the_run_does_not_have_are_damage(here: Path) -> None:
+def test_graders_of_benchmarks_that_the_run_does_not_have_are_damage(workdir: Path) -> None:
     with pytest.raises(StoreError, match="the stored configuration is damaged"):
-        forge(here / "RUN", {"grader": {"kind": "by_benchmark", "graders": {"x": {"kind": "exact"}}}}, [{}] * 3)
+        forge(workdir / "RUN", {"grader": {"kind": "by_benchmark", "graders": {"x": {"kind": "exact"}}}}, [{}] * 3)
     done = command("report RUN --format md")
     assert done.exit_code == ExitCode.FAILED and "the stored configuration is damaged" in done.stderr
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-def test_who_goes_on_asks_whom_the_given_configuration_names(here: Path, evil: Evil, base_url: str, name: str) -> None:
-    forge(here / "OPEN", *forgery(name, evil.url, here))
+def test_who_goes_on_asks_whom_the_given_configuration_names(
+    workdir: Path, evil: Evil, base_url: str, name: str
+) -> None:
+    forge(workdir / "OPEN", *forgery(name, evil.url, workdir))
     done = command("run NEW.yaml --run-dir OPEN --display plain")
     assert done.exit_code in ENDED, done.stderr
     assert set(SEEN) <= {f"asks {urlsplit(base_url).port}"} and evil.got == []
-    assert json.loads((here / "OPEN" / RESULTS_FILE).read_bytes())["pairs"]
+    assert json.loads((workdir / "OPEN" / RESULTS_FILE).read_bytes())["pairs"]
 
 
-def test_a_forged_meaning_is_refused(here: Path, evil: Evil) -> None:
-    forge(here / "OPEN", *forgery("servers", evil.url, here), grader="exact")
+def test_a_forged_meaning_is_refused(workdir: Path, evil: Evil) -> None:
+    forge(workdir / "OPEN", *forgery("servers", evil.url, workdir), grader="exact")
     done = command("run NEW.yaml --run-dir OPEN --display plain")
     assert done.exit_code == ExitCode.CONFIGURATION and "grader.kind: 'exact' → 'numeric'" in done.stderr
     assert SEEN == []
 
 
-def test_a_tracker_gets_no_file_to_which_a_run_has_a_link(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tracker_gets_no_file_to_which_a_run_has_a_link(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Path] = []
 
     class Uploading(Listener):
@@ -256,5 +258,5 @@ def test_a_tracker_gets_no_file_to_which_a_run_has_a_link(here: Path, monkeypatc
         assert command("track RUN --mlflow").exit_code == ExitCode.REACHED
         assert [path.name for path in sent] == names
         sent.clear()
-        (here / "RUN" / RESULTS_FILE).unlink()
-        (here / "RUN" / RESULTS_FILE).symlink_to(here / "NEW.yaml")
+        (workdir / "RUN" / RESULTS_FILE).unlink()
+        (workdir / "RUN" / RESULTS_FILE).symlink_to(workdir / "NEW.yaml")

@@ -57,18 +57,18 @@ def made(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
 
 
 @pytest.fixture
-def here(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workdir(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = Path(shutil.copytree(made, tmp_path / "here"))
     monkeypatch.chdir(folder)
     return folder
 
 
-def fresh(here: Path, rng: random.Random) -> sqlite3.Connection:
-    shutil.rmtree(here / "RUN", ignore_errors=True)
-    shutil.copytree(here / "COPY", here / "RUN")
+def fresh(workdir: Path, rng: random.Random) -> sqlite3.Connection:
+    shutil.rmtree(workdir / "RUN", ignore_errors=True)
+    shutil.copytree(workdir / "COPY", workdir / "RUN")
     if rng.random() < 0.7:
-        (here / "RUN" / "results.json").unlink()
-    return sqlite3.connect(here / "RUN" / DATABASE_FILE)
+        (workdir / "RUN" / "results.json").unlink()
+    return sqlite3.connect(workdir / "RUN" / DATABASE_FILE)
 
 
 def put(database: sqlite3.Connection, table: str, body: str, where: str = "") -> None:
@@ -93,16 +93,16 @@ def say(line: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("table", BODIES)
-def test_json_that_is_no_object_or_too_deep_is_told(here: Path, table: str) -> None:
+def test_json_that_is_no_object_or_too_deep_is_told(workdir: Path, table: str) -> None:
     for body in (NESTED, "[]"):
-        with closing(fresh(here, random.Random(1))) as database:
+        with closing(fresh(workdir, random.Random(1))) as database:
             put(database, table, body)
         for line in ("report RUN --output OUT", "rescore RUN"):
             say(line)
 
 
-def test_looks_that_are_not_packed_are_told(here: Path) -> None:
-    with closing(fresh(here, random.Random(1))) as database:
+def test_looks_that_are_not_packed_are_told(workdir: Path) -> None:
+    with closing(fresh(workdir, random.Random(1))) as database:
         database.execute("UPDATE looks SET body = '{}'")
         reseal(database)
     done = CliRunner().invoke(app, ["report", "RUN", "--output", "OUT"])
@@ -113,10 +113,10 @@ def spoiled(value: Any, rng: random.Random) -> Any:
     """The same with one of its parts replaced, or left out."""
     places: list[tuple[Any, Any]] = []
 
-    def walk(one: Any) -> None:
-        parts = one.items() if isinstance(one, dict) else enumerate(one[:4]) if isinstance(one, list) else ()
+    def walk(value: Any) -> None:
+        parts = value.items() if isinstance(value, dict) else enumerate(value[:4]) if isinstance(value, list) else ()
         for key, part in list(parts):
-            places.append((one, key))
+            places.append((value, key))
             walk(part)
 
     walk(value)
@@ -150,16 +150,16 @@ def spoil(database: sqlite3.Connection, rng: random.Random) -> str:
     column = COLUMNS.get(table, "body")
     rows = database.execute(f"SELECT rowid, {column} FROM {table} WHERE {column} IS NOT NULL").fetchall()
     at, body = rng.choice(rows)
-    found = spoiled(json.loads(zlib.decompress(body) if table in PACKED else body), rng)
-    put(database, table, json.dumps(found), f"WHERE rowid = {at}")
-    return f"{table} {at}: {found!r:.300}"
+    new = spoiled(json.loads(zlib.decompress(body) if table in PACKED else body), rng)
+    put(database, table, json.dumps(new), f"WHERE rowid = {at}")
+    return f"{table} {at}: {new!r:.300}"
 
 
 @pytest.mark.parametrize(("number", "runs"), [(1, 3), *(pytest.param(n, 40, marks=pytest.mark.slow) for n in (2, 3))])
-def test_whatever_is_put_into_a_run_no_command_ends_in_a_traceback(here: Path, number: int, runs: int) -> None:
+def test_whatever_is_put_into_a_run_no_command_ends_in_a_traceback(workdir: Path, number: int, runs: int) -> None:
     rng = random.Random(number)
     for _ in range(runs):
-        with closing(fresh(here, rng)) as database:
+        with closing(fresh(workdir, rng)) as database:
             what = spoil(database, rng)
         for line in rng.sample(READING, 4):
             done = CliRunner().invoke(app, line.split())

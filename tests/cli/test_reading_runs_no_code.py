@@ -196,19 +196,19 @@ def stranger(
     request: pytest.FixtureRequest, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Stranger]:
     """What the stranger gave away lies where the user stands, where Python imports from, and where the run says."""
-    here = tmp_path / "here"
-    shutil.copytree(home, here)
+    folder = tmp_path / "here"
+    shutil.copytree(home, folder)
     if request.param == "killed":  # as a kill leaves it
-        with closing(sqlite3.connect(here / "RUN" / DATABASE_FILE)) as database:
+        with closing(sqlite3.connect(folder / "RUN" / DATABASE_FILE)) as database:
             database.execute("DELETE FROM notes WHERE kind = 'finished'")
             database.commit()
-        (here / "RUN/lock").unlink()  # which says what was committed last
-    shutil.copytree(here / "RUN", here / "COPY")
+        (folder / "RUN/lock").unlink()  # which says what was committed last
+    shutil.copytree(folder / "RUN", folder / "COPY")
     forget()
-    monkeypatch.setattr(sys, "path", [str(here), *sys.path])
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(here), *sys.path]))
-    monkeypatch.chdir(here)
-    yield Stranger(home, here)
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), *sys.path]))
+    monkeypatch.chdir(folder)
+    yield Stranger(home, folder)
     forget()
 
 
@@ -264,14 +264,14 @@ def test_no_command_runs_the_code_of_a_run_or_opens_what_it_names(
         request.getfixturevalue("no_pictures")
     monkeypatch.setattr(import_module("adaptive_eval.cli.track"), "_tracker", lambda *_: Listener())
     importing = list(sys.path)
-    named = {place / one for place in (stranger.home, stranger.folder) for one in (".env", "questions.jsonl")}
+    named = {place / file for place in (stranger.home, stranger.folder) for file in (".env", "questions.jsonl")}
     if name == "import":
         stranger.command("report RUN --format csv")
     for line in CASES[name] or ():
         opened.clear()
         done = stranger.command(line)
         if "RUBRIC.yaml" not in line and name not in GIVEN:  # beside a file of the user's, which may name them
-            assert not {Path(one).resolve() for one in opened} & named, line
+            assert not {Path(path).resolve() for path in opened} & named, line
         assert done.exception is None or isinstance(done.exception, SystemExit), (line, done.exception)
         assert done.exit_code != ExitCode.CONFIGURATION or line in REFUSED, (line, done.stderr)
         assert not stranger.ran, line
@@ -298,10 +298,10 @@ def test_the_page_of_a_run_and_of_its_folder_runs_no_code(stranger: Stranger, pl
     with process:
         try:
             assert process.stdout is not None
-            found = re.search(r"http://[^\s/]+", process.stdout.readline())
-            assert found is not None
+            address = re.search(r"http://[^\s/]+", process.stdout.readline())
+            assert address is not None
             answers = [
-                httpx2.get(f"{found[0]}/{path}", timeout=HANGS) for path in ("", "api/runs", f"api/run/{run}/view")
+                httpx2.get(f"{address[0]}/{path}", timeout=HANGS) for path in ("", "api/runs", f"api/run/{run}/view")
             ]
             assert [answer.status_code for answer in answers] == [200, 200, 200]
             assert "evilrun.payload:Objective" in answers[-1].text
@@ -318,12 +318,12 @@ def test_the_page_to_label_its_answers_on_runs_no_code(stranger: Stranger) -> No
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=stranger.folder) as process:
         try:
             assert process.stdout is not None
-            found = re.search(r"http://\S+", process.stdout.readline())
-            assert found is not None
-            shown = httpx2.get(f"{found[0]}now", timeout=HANGS).json()
+            address = re.search(r"http://\S+", process.stdout.readline())
+            assert address is not None
+            shown = httpx2.get(f"{address[0]}now", timeout=HANGS).json()
             label = shown["fields"][0]["levels"][0]
             answers = [
-                httpx2.post(f"{found[0]}{path}", timeout=HANGS)
+                httpx2.post(f"{address[0]}{path}", timeout=HANGS)
                 for path in (f"label?place={shown['place']}&label={label}", "end")
             ]
             assert [answer.status_code for answer in answers] == [200, 200]
@@ -359,8 +359,8 @@ def test_what_the_run_has_found_is_told_all_the_same(stranger: Stranger) -> None
     assert view.results is not None
     assert [model.name for model in view.results.models][-1] == "cyd"
     assert view.looks
-    said = "Which scores and pairs matter is said by the plug-in evilrun.payload:Objective."
-    assert view.words.objective == f"{said} It says of itself: 'The first against those of ＜i＞its＜/i＞ kind.'."
+    sentence = "Which scores and pairs matter is said by the plug-in evilrun.payload:Objective."
+    assert view.words.objective == f"{sentence} It says of itself: 'The first against those of ＜i＞its＜/i＞ kind.'."
     assert view.words.rule.startswith("It is judged by the rule that the plug-in evilrun.payload:Objective brings")
     assert view.words.promise.endswith("It says of itself: 'As the rule, but sterner： ｜z｜ ＞ 2 / √t.'.")
     assert view.results.compares
@@ -380,9 +380,9 @@ def test_a_run_from_before_anything_was_told_of_plug_ins_opens(stranger: Strange
     with forging(stranger.run) as database:
         ((body,),) = database.execute("SELECT body FROM configurations")
         stored = json.loads(body)
-        kept = stored.pop("plug_ins")
-        assert kept.keys() == {"objective.kind", "objective.rule", "stopping.rule", "trials.policy"}
-        assert kept["objective.kind"]["sources"].keys() == {"evilrun/__init__.py", "evilrun/payload.py"}
+        plug_ins = stored.pop("plug_ins")
+        assert plug_ins.keys() == {"objective.kind", "objective.rule", "stopping.rule", "trials.policy"}
+        assert plug_ins["objective.kind"]["sources"].keys() == {"evilrun/__init__.py", "evilrun/payload.py"}
         stored["objective"]["kind"] = "best"  # there was no other kind of them
         assert stored["objective"].keys() >= {"k", "baseline", "pairs", "half_width", "value"}
         database.execute("UPDATE configurations SET body = ?", (json.dumps(stored),))

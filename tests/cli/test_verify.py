@@ -57,10 +57,10 @@ def copy(done: Site, tmp_path: Path) -> Path:
 
 
 def test_a_run_is_intact(done: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = command("verify", done.directory())
-    assert said.exit_code == 0, said.output
-    assert said.output.endswith("intact\n")
-    assert "note" not in said.output
+    result = command("verify", done.directory())
+    assert result.exit_code == 0, result.output
+    assert result.output.endswith("intact\n")
+    assert "note" not in result.output
     once = replace(verify_run(done.directory()), looks=1)
     monkeypatch.setattr(sys.modules["adaptive_eval.cli.verify"], "verify_run", lambda run: once)
     assert " trials, 1 look, results" in command("verify", done.directory()).output
@@ -81,10 +81,10 @@ def test_every_flip_in_an_answer_is_noticed(done: Site, tmp_path: Path, flips: i
     for number in range(flips):
         run = Path(shutil.copytree(done.directory(), tmp_path / f"{number}"))
         place = flip(run / DATABASE_FILE, rng)
-        said = command("verify", run)
-        assert isinstance(said.exception, SystemExit | None), said.exception
-        noticed += said.exit_code != 0
-        assert said.exit_code == ExitCode.FAILED or answers(run) == before, f"byte {place}: {said.output}"
+        result = command("verify", run)
+        assert isinstance(result.exception, SystemExit | None), result.exception
+        noticed += result.exit_code != 0
+        assert result.exit_code == ExitCode.FAILED or answers(run) == before, f"byte {place}: {result.output}"
         shutil.rmtree(run)
     assert noticed
 
@@ -92,26 +92,26 @@ def test_every_flip_in_an_answer_is_noticed(done: Site, tmp_path: Path, flips: i
 def test_an_answer_that_was_changed_is_named(copy: Path) -> None:
     with closing(sqlite3.connect(copy / DATABASE_FILE)) as connection, connection:
         connection.execute("UPDATE trials SET text = 'something else' WHERE seq = (SELECT max(seq) FROM trials)")
-    said = command("verify", copy)
-    assert said.exit_code == ExitCode.FAILED and "is not what was written" in said.output + said.stderr
+    result = command("verify", copy)
+    assert result.exit_code == ExitCode.FAILED and "is not what was written" in result.output + result.stderr
 
 
 @pytest.mark.parametrize("flips", FLIPS)
 def test_every_flip_of_the_results_is_noticed(copy: Path, flips: int) -> None:
     rng, path = random.Random(8), copy / "results.json"
-    whole = path.read_bytes()
+    data = path.read_bytes()
     for _ in range(flips):
         place = flip(path, rng)
-        said = command("verify", copy)
-        harmless = place >= len(whole) - 24 and "note: results.json has no checksum" in said.output
-        assert said.exit_code == ExitCode.FAILED or harmless, (place, said.output)
-        path.write_bytes(whole)
+        result = command("verify", copy)
+        harmless = place >= len(data) - 24 and "note: results.json has no checksum" in result.output
+        assert result.exit_code == ExitCode.FAILED or harmless, (place, result.output)
+        path.write_bytes(data)
 
 
 def test_results_of_more_than_is_stored_are_noticed(copy: Path) -> None:
     with closing(sqlite3.connect(copy / DATABASE_FILE)) as connection, connection:
         connection.execute("DELETE FROM trials WHERE seq = (SELECT max(seq) FROM trials)")
     (copy / "lock").unlink()
-    said = command("verify", copy)
-    assert said.exit_code == ExitCode.FAILED
-    assert "they are not of one run, or trials are lost" in said.stderr
+    result = command("verify", copy)
+    assert result.exit_code == ExitCode.FAILED
+    assert "they are not of one run, or trials are lost" in result.stderr

@@ -19,7 +19,7 @@ HEAD = "questions: q.jsonl\ngrader: math\nsampling: {max_tokens: 1000}\nmodels:\
 MODEL = "  - {{name: a, base_url: http://a/v1, price: {{input: 1, output: 3}}, {}}}\n  - {{name: b, base_url: http://b/v1}}\n"
 
 
-def told(options: str, head: str = HEAD) -> list[str]:
+def problems_in(options: str, head: str = HEAD) -> list[str]:
     return [str(problem) for problem in check_text(head + MODEL.format(options), Path("b.yaml")).problems]
 
 
@@ -48,21 +48,23 @@ def test_a_word_stands_for_the_section() -> None:
     ],
 )
 def test_what_a_service_cannot_do_is_refused(options: str, why: str) -> None:
-    problems = told(options)
+    problems = problems_in(options)
     assert any(why in problem for problem in problems), problems
 
 
 def test_messages_need_the_longest_answer() -> None:
-    assert any("needs sampling.max_tokens" in one for one in told("batch: anthropic", HEAD.replace("1000", "null")))
+    assert any(
+        "needs sampling.max_tokens" in line for line in problems_in("batch: anthropic", HEAD.replace("1000", "null"))
+    )
 
 
 def test_prices_are_those_of_the_way_an_answer_came() -> None:
     batched, direct = model("batch: openai"), model("api_key_env: K")
     answers = [
-        Answer("x", "stop", 1, f"http://a/v1{way}", 9.0, prompt_tokens=1_000_000, completion_tokens=1_000_000)
-        for way in ("", " (batch)")
+        Answer("x", "stop", 1, f"http://a/v1{suffix}", 9.0, prompt_tokens=1_000_000, completion_tokens=1_000_000)
+        for suffix in ("", " (batch)")
     ]
-    assert [trial_cost(batched)(one).usd for one in answers] == [4.0, 2.0]
+    assert [trial_cost(batched)(answer).usd for answer in answers] == [4.0, 2.0]
     assert trial_cost(direct)(answers[0]).usd == 4.0
     assert usage_cost(batched, 1e6, 1e6, 1.0).usd == 2.0, "a forecast counts at batch prices"
     patient = model("batch: {kind: openai, cancel_after: 1h}")
@@ -96,9 +98,9 @@ def test_no_gpu_time_is_reserved_on_servers_of_the_run_itself() -> None:
     rows = "  - {name: a, launch: {}, gpus: 2}\n  - {name: b, base_url: http://b/v1, gpus: 2}\n"
     config = check_text(HEAD + rows, Path("b.yaml")).config
     assert config is not None
-    one = config.models[1]
-    most = one.sampling.timeout * one.concurrency.attempts * 2 / one.concurrency.in_flight
-    assert [cost.gpu_seconds for cost in worst_costs(config, (), [100, 100])] == [0.0, most]
+    entry = config.models[1]
+    expected = entry.sampling.timeout * entry.concurrency.attempts * 2 / entry.concurrency.in_flight
+    assert [cost.gpu_seconds for cost in worst_costs(config, (), [100, 100])] == [0.0, expected]
 
 
 def test_auto_takes_few_large_rounds() -> None:

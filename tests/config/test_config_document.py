@@ -100,7 +100,7 @@ last: |
 
 class TestProblems:
     @pytest.mark.parametrize(
-        ("text", "told"),
+        ("text", "expected"),
         [
             ("a: 1\nb: 2\na: 3", "line 3: a is given twice, first in line 1; keep one of the two"),
             ("a: {b: 1, b: 2}", "line 1: a.b is given twice, first in line 1; keep one of the two"),
@@ -132,8 +132,8 @@ class TestProblems:
             ("a: {<<: 1}", "is not YAML"),
         ],
     )
-    def test_each_is_told(self, text: str, told: str) -> None:
-        assert any(told in problem for problem in problems(text)), problems(text)
+    def test_each_is_told(self, text: str, expected: str) -> None:
+        assert any(expected in problem for problem in problems(text)), problems(text)
 
     def test_anchors_that_multiply_are_stopped(self) -> None:
         lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
@@ -184,8 +184,8 @@ class TestVariables:
         assert tree("key: ${EVIL}", EVIL=evil, A="no") == {"key": evil}
 
     def test_every_missing_one_is_named_where_it_stands(self) -> None:
-        told = problems("a: ${X}\nb:\n  - ${Y}-${Z}")
-        assert [line.split(",")[0] for line in told] == [
+        lines = problems("a: ${X}\nb:\n  - ${Y}-${Z}")
+        assert [line.split(",")[0] for line in lines] == [
             "line 1: a needs the environment variable X",
             "line 3: b[0] needs the environment variable Y",
             "line 3: b[0] needs the environment variable Z",

@@ -183,13 +183,13 @@ class TestSchema:
             items = section.get("items") or next((c["items"] for c in section.get("anyOf", ()) if "items" in c), {})
             for entry in value:
                 yield from self.unknown(entry, items, f"{path}[]")
-        known = self.properties(section)
-        if isinstance(value, dict) and known:
+        properties = self.properties(section)
+        if isinstance(value, dict) and properties:
             for key, inner in value.items():
-                if key not in known:
+                if key not in properties:
                     yield f"{path}.{key}"
                 else:
-                    yield from self.unknown(inner, known[key], f"{path}.{key}")
+                    yield from self.unknown(inner, properties[key], f"{path}.{key}")
 
     @pytest.mark.parametrize("text", [*(path.read_text() for path in EXAMPLES), starter(), short_starter()])
     def test_it_knows_every_key_of_the_examples(self, text: str) -> None:

@@ -31,14 +31,14 @@ def load(text: str, *overrides: str, **environment: str) -> RunConfig:
     return checked.config
 
 
-def told(text: str, *overrides: str, **environment: str) -> list[str]:
+def problems_in(text: str, *overrides: str, **environment: str) -> list[str]:
     checked = check_text(text, FILE, overrides, environment)
     assert checked.config is None
     return [str(problem) for problem in checked.problems]
 
 
 def only(text: str, *overrides: str, **environment: str) -> str:
-    (problem,) = told(text, *overrides, **environment)
+    (problem,) = problems_in(text, *overrides, **environment)
     return problem
 
 
@@ -72,7 +72,7 @@ class TestDefaults:
         )
         assert (config.stopping.confidence, config.stopping.delta) == (0.95, 0.0)
         assert (config.trials.min, config.trials.max) == (4, 80)
-        assert [load(BASE, f"trials.max={most}").trials.min for most in (13, 10, 5, 1)] == [4, 3, 2, 1]
+        assert [load(BASE, f"trials.max={cap}").trials.min for cap in (13, 10, 5, 1)] == [4, 3, 2, 1]
         assert config.rubric.name == "binary"
         assert config.grader == Math()
         assert [model.model for model in config.models] == ["a", "b"]
@@ -108,8 +108,8 @@ class TestShortForms:
         assert load(BASE + f"budget: {{wall_time: {written}}}").budget.wall_time == seconds
 
     def test_a_time_limit_without_a_unit_is_refused(self) -> None:
-        told = only(BASE + "budget: {wall_time: 90}")
-        assert "budget.wall_time must have a unit; write 90s, or a time such as 2h30m" in told
+        message = only(BASE + "budget: {wall_time: 90}")
+        assert "budget.wall_time must have a unit; write 90s, or a time such as 2h30m" in message
 
     def test_a_missing_file_is_told_beside_what_else_is_wrong(self, tmp_path: Path) -> None:
         path = tmp_path / "two.yaml"
@@ -225,7 +225,7 @@ class TestOverrides:
         ],
     )
     def test_mistakes_are_told_as_those_of_a_file(self, override: str, problem: str) -> None:
-        assert any(problem in line for line in told(BASE, override)), told(BASE, override)
+        assert any(problem in line for line in problems_in(BASE, override)), problems_in(BASE, override)
 
 
 class TestMistakes:
@@ -256,7 +256,7 @@ sampling: {top_p: 3}
             "line 9: trials.max must be at least trials.min, which is 9, but got 8",
             "line 10: sampling.top_p must be less than or equal to 1, but got 3",
         ]
-        lines = told(text)
+        lines = problems_in(text)
         for start in starts:
             assert any(line.startswith(start) for line in lines), (start, lines)
         assert len(lines) == len(starts)
@@ -301,8 +301,8 @@ sampling: {top_p: 3}
         ],
     )
     def test_single_ones(self, line: str, problem: str) -> None:
-        lines = told(BASE + line)
-        assert any(found.startswith("line 6: ") and problem in found for found in lines), lines
+        lines = problems_in(BASE + line)
+        assert any(message.startswith("line 6: ") and problem in message for message in lines), lines
 
     @pytest.mark.parametrize(
         ("grader", "mend"),
@@ -313,14 +313,14 @@ sampling: {top_p: 3}
         ],
     )
     def test_a_grader_that_there_is_not(self, grader: str, mend: str) -> None:
-        (line,) = told(BASE.replace("grader: math", f"grader: {grader}"))
+        (line,) = problems_in(BASE.replace("grader: math", f"grader: {grader}"))
         rule, _, mending = line.partition("; ")
         assert f"must be one of {', '.join(GRADERS)}, judge, verifier, but got" in rule
         assert mending == mend
 
     def test_a_grader_without_what_it_needs(self) -> None:
         text = BASE.replace("grader: math", "grader: {kind: regex, tolerance: 3}")
-        assert [line.partition("; ")[0] for line in told(text)] == [
+        assert [line.partition("; ")[0] for line in problems_in(text)] == [
             "line 5: grader.pattern must be given",
             "line 5: grader.tolerance is not a known key",
         ]
@@ -331,7 +331,7 @@ sampling: {top_p: 3}
         assert load(text).grader == Numeric(absolute=1.0)
 
     def test_missing_sections(self) -> None:
-        assert [line.partition(" must")[0] for line in told("seed: 1")] == [
+        assert [line.partition(" must")[0] for line in problems_in("seed: 1")] == [
             "line 1: questions",
             "line 1: models",
             "line 1: grader",
@@ -395,8 +395,8 @@ class TestBetweenSections:
         ],
     )
     def test_each_rule(self, lines: str, problem: str) -> None:
-        found = told(BASE + lines)
-        assert any(problem in line for line in found), found
+        messages = problems_in(BASE + lines)
+        assert any(problem in line for line in messages), messages
 
     @pytest.mark.parametrize(
         ("text", "problem"),
@@ -424,8 +424,8 @@ class TestBetweenSections:
         ],
     )
     def test_rules_about_what_is_needed(self, text: str, problem: str) -> None:
-        found = told(text)
-        assert any(problem in line for line in found), found
+        messages = problems_in(text)
+        assert any(problem in line for line in messages), messages
 
     def test_one_model_is_enough_for_precision(self) -> None:
         text = BASE.replace("  - {name: b, base_url: http://b/v1}\n", "")
@@ -436,7 +436,7 @@ class TestBetweenSections:
             BASE.replace("http://b/v1", "nowhere")
             + "objective: {kind: baseline, baseline: c}\nprompt: '{promt}'\ntrials: {min: x}"
         )
-        lines = told(text)
+        lines = problems_in(text)
         assert [line.split(" ")[1].rstrip(":") for line in lines] == ["4", "6", "7", "8"], lines
 
     def test_a_plug_in_needs_no_known_name(self) -> None:
@@ -453,12 +453,12 @@ class TestBetweenSections:
 
 class TestFiles:
     def test_the_environment_goes_before_dot_env(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        here, beside = tmp_path / "here", tmp_path / "beside"
-        for folder in (here, beside):
+        current, beside = tmp_path / "here", tmp_path / "beside"
+        for folder in (current, beside):
             folder.mkdir()
-        monkeypatch.chdir(here)
+        monkeypatch.chdir(current)
         monkeypatch.setenv("AE_ONE", "environment")
-        (here / ".env").write_text("AE_ONE=here\nAE_TWO=here\n")
+        (current / ".env").write_text("AE_ONE=here\nAE_TWO=here\n")
         (beside / ".env").write_text("AE_ONE=beside\nAE_TWO=beside\nAE_THREE='beside'\n")
         text = BASE + "prompt: {template: '{prompt}', system: '${AE_ONE} ${AE_TWO} ${AE_THREE}'}"
         (beside / "c.yaml").write_text(text)

@@ -31,7 +31,7 @@ def test_a_recorded_model_needs_no_address_price_or_length(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("models", "more", "said"),
+    ("models", "more", "message"),
     [
         (RECORDED, "", "must include a model to ask, but all are recorded"),
         (NEW + "- {name: coin-03, simulate: true}\n", "objective: place\n", "place needs recorded models"),
@@ -46,7 +46,7 @@ def test_a_recorded_model_needs_no_address_price_or_length(tmp_path: Path) -> No
         (RECORDED + NEW, "prior: {run: runs/older}\n", "cannot be combined with recorded models"),
     ],
 )
-def test_what_makes_no_sense_is_refused(tmp_path: Path, models: str, more: str, said: str) -> None:
+def test_what_makes_no_sense_is_refused(tmp_path: Path, models: str, more: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(write(tmp_path, models, more))
-    assert said in str(caught.value)
+    assert message in str(caught.value)

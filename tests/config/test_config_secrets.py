@@ -44,7 +44,7 @@ def told(line: str, **environment: str) -> list[str]:
 )
 def test_a_literal_key_is_refused_without_being_shown(line: str) -> None:
     lines = told(line)
-    assert any("has a secret, which must not be in the file" in found for found in lines), lines
+    assert any("has a secret, which must not be in the file" in message for message in lines), lines
     assert KEY not in str(lines)
     assert "abc" not in str(lines).replace("'abc'", "")
 
@@ -73,13 +73,13 @@ def test_names_of_variables_and_harmless_words_are_not(line: str) -> None:
 )
 def test_a_secret_variable_goes_into_headers_only(line: str) -> None:
     lines = told(line, MY_KEY="harmless", HF_TOKEN="harmless", DB_PASSWORD="harmless")
-    assert any("includes a secret, which would be stored with the results" in found for found in lines), lines
+    assert any("includes a secret, which would be stored with the results" in message for message in lines), lines
     assert "harmless" not in str(lines)
 
 
 def test_a_key_from_a_variable_of_any_name_is_recognised() -> None:
     lines = told("model: ${INNOCENT}", INNOCENT=KEY)
-    assert any("has a secret" in found for found in lines), lines
+    assert any("has a secret" in message for message in lines), lines
     assert KEY not in str(lines)
 
 
@@ -88,11 +88,11 @@ WORD = "0a1b2c3d4e5f0a1b2c3d4e5f"
 
 @pytest.mark.parametrize("key", [KEY, WORD, f"tok_{WORD}"])
 def test_no_variable_brings_a_key_into_an_address(key: str) -> None:
-    own = BASE.format(line="model: m").replace("http://a/v1", '"http://a/${INNOCENT}/v1"')
+    address = BASE.format(line="model: m").replace("http://a/v1", '"http://a/${INNOCENT}/v1"')
     from_the_environment = BASE.format(line="model: m").replace("    base_url: http://a/v1\n", "")
     for text, values in (
-        (own, {"INNOCENT": key}),
-        (own.replace('"http://a/${INNOCENT}/v1"', '["${INNOCENT}"]'), {"INNOCENT": f"http://a/v1/{key}"}),
+        (address, {"INNOCENT": key}),
+        (address.replace('"http://a/${INNOCENT}/v1"', '["${INNOCENT}"]'), {"INNOCENT": f"http://a/v1/{key}"}),
         (from_the_environment, {"OPENAI_BASE_URL": f"http://a/{key}/v1"}),
     ):
         lines = [str(problem) for problem in check_text(text, Path("c.yaml"), (), values).problems]
@@ -123,10 +123,10 @@ def test_a_header_from_the_environment_is_never_shown() -> None:
     text = BASE.format(line='headers: {Authorization: "Bearer ${MY_KEY}"}') + "seeed: 1"
     checked = check_text(text, Path("c.yaml"), (), {"MY_KEY": KEY})
     assert len(checked.problems) == 1
-    whole = check_text(text.replace("seeed", "seed"), Path("c.yaml"), (), {"MY_KEY": KEY}).config
-    assert whole is not None
-    assert KEY not in repr(whole) + str(whole) + whole.model_dump_json() + str(whole.model_dump())
-    assert whole.models[0].headers["Authorization"].get_secret_value() == f"Bearer {KEY}"
+    config = check_text(text.replace("seeed", "seed"), Path("c.yaml"), (), {"MY_KEY": KEY}).config
+    assert config is not None
+    assert KEY not in repr(config) + str(config) + config.model_dump_json() + str(config.model_dump())
+    assert config.models[0].headers["Authorization"].get_secret_value() == f"Bearer {KEY}"
 
 
 def test_a_key_as_a_key_is_not_shown_either() -> None:

@@ -26,18 +26,20 @@ def config(folder: Path, *models: dict[str, object], **changes: object) -> RunCo
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "expected"),
     [
         ({"sampling": {"temperature": 0.2}}, "but differ in sampling.temperature"),
         ({"prompt": {"template": "Say: {prompt}"}}, "but differ in prompt"),
         ({"batch": "anthropic"}, "but the batch service of new has none"),
     ],
 )
-def test_what_stands_in_the_way_is_told(tmp_path: Path, other: dict[str, object], said: str) -> None:
-    (found,) = why_uncoupled(config(tmp_path, {"name": "prod"}, {"name": "new", **other}, {"name": "copy"}))
-    assert found.startswith("new and prod share their seeds") and said in found
+def test_what_stands_in_the_way_is_told(tmp_path: Path, other: dict[str, object], expected: str) -> None:
+    (reason,) = why_uncoupled(config(tmp_path, {"name": "prod"}, {"name": "new", **other}, {"name": "copy"}))
+    assert reason.startswith("new and prod share their seeds") and expected in reason
     pairs = {"kind": "pairs", "pairs": [["new", "prod"]]}
-    assert [found] == list(why_uncoupled(config(tmp_path, {"name": "prod"}, {"name": "new", **other}, objective=pairs)))
+    assert [reason] == list(
+        why_uncoupled(config(tmp_path, {"name": "prod"}, {"name": "new", **other}, objective=pairs))
+    )
 
 
 def test_nothing_is_said_where_nothing_is_known(tmp_path: Path) -> None:

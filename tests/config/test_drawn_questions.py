@@ -49,7 +49,7 @@ def test_looks_of_the_rule_optimal_lie_as_blocks_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"questions": {"world": "many_questions"}}, "questions.shuffle must be true with trials.draw"),
         ({"trials": {"min": 1, "max": 4, "draw": 100}}, "trials.draw is for one trial of each question"),
@@ -67,10 +67,10 @@ def test_looks_of_the_rule_optimal_lie_as_blocks_do(tmp_path: Path) -> None:
         ({"report": {"metrics": ["pass@2"]}}, "report.metrics cannot be combined with trials.draw"),
     ],
 )
-def test_what_does_not_go_with_it_is_told(tmp_path: Path, changes: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError) as told:
+def test_what_does_not_go_with_it_is_told(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
         load_config(written(tmp_path, **changes))
-    assert said in str(told.value)
+    assert message in str(refused.value)
 
 
 def test_trials_that_are_there_are_refused(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ MEANING = {
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         ({"benchmark": {**TASK, "digest": "4567"}}, "benchmark.inspect: my_task.py was edited after the run began"),
         ({"benchmark": {"inspect": "my_task.py@sums"}}, "benchmark.inspect: my_task.py is not there any more"),
@@ -33,9 +33,9 @@ MEANING = {
         ({"seed": 8}, "seed: 7 → 8"),
     ],
 )
-def test_a_changed_file_is_named(change: dict[str, object], told: str) -> None:
+def test_a_changed_file_is_named(change: dict[str, object], expected: str) -> None:
     stored = replace(HEADER, meaning=MEANING)
     with pytest.raises(RunChanged) as changed:
         require_same_meaning(stored, replace(stored, meaning=MEANING | change), "runs/one")
-    said = str(changed.value)
-    assert f"\n  {told}\n" in said and "0123abcd" not in said and "--fresh" in said
+    message = str(changed.value)
+    assert f"\n  {expected}\n" in message and "0123abcd" not in message and "--fresh" in message

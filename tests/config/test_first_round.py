@@ -33,8 +33,8 @@ JUDGE = """
 """
 
 
-def prepared(budget: str, grader: str = "math", most: int = 1000) -> PreparedRun:
-    text = CONFIG.replace("BUDGET", budget).replace("GRADER", grader).replace("MAX", str(most))
+def prepared(budget: str, grader: str = "math", max_tokens: int = 1000) -> PreparedRun:
+    text = CONFIG.replace("BUDGET", budget).replace("GRADER", grader).replace("MAX", str(max_tokens))
     checked = check_text(text, Path("run.yaml"))
     assert checked.config is not None, checked.problems
     return prepare(checked.config)
@@ -54,14 +54,14 @@ def prepared(budget: str, grader: str = "math", most: int = 1000) -> PreparedRun
     ],
 )
 def test_the_sum_that_is_named_is_just_enough(key: str, grader: str, follows: str, lowers: str) -> None:
-    (said,) = first_round_problems(prepared(f"{key}: 1", grader))
-    found = re.fullmatch(
+    (message,) = first_round_problems(prepared(f"{key}: 1", grader))
+    match = re.fullmatch(
         r"(.*): it may cost (?:up to [\d,.]+, and the first round )?up to ([\d,.]+) \w+, and budget\.(\w+) is 1\. "
         r"Set budget\.\w+ to \2 or more, or lower (.*)",
-        said,
+        message,
     )
-    assert found is not None and (found[1], found[3], found[4]) == (follows, key, lowers)
-    enough = found[2].replace(",", "")
+    assert match is not None and (match[1], match[3], match[4]) == (follows, key, lowers)
+    enough = match[2].replace(",", "")
     assert not list(first_round_problems(prepared(f"{key}: {enough}", grader)))
     less = f"{float(enough) - 0.01:.2f}" if key == "usd" else f"{int(enough) - 1}"
     assert len(list(first_round_problems(prepared(f"{key}: {less}", grader)))) == 1
@@ -69,42 +69,44 @@ def test_the_sum_that_is_named_is_just_enough(key: str, grader: str, follows: st
 
 def test_where_one_answer_of_each_model_is_too_much_no_number_of_trials_is_named() -> None:
     """Fewer trials would mend nothing: the sum from which on answers are asked for is told beside the whole one."""
-    (said,) = first_round_problems(prepared("tokens: 1"))
-    least = re.search(r"it may cost up to ([\d,]+), and the first round up to", said)
-    assert least is not None and "trials.min" not in said
-    cap = int(least[1].replace(",", ""))
-    assert said.startswith(NO_ANSWERS) and next(first_round_problems(prepared(f"tokens: {cap - 1}"))).startswith(
+    (message,) = first_round_problems(prepared("tokens: 1"))
+    match = re.search(r"it may cost up to ([\d,]+), and the first round up to", message)
+    assert match is not None and "trials.min" not in message
+    cap = int(match[1].replace(",", ""))
+    assert message.startswith(NO_ANSWERS) and next(first_round_problems(prepared(f"tokens: {cap - 1}"))).startswith(
         NO_ANSWERS
     )
     assert next(first_round_problems(prepared(f"tokens: {cap}"))).startswith(IN_PARTS)
 
 
 def test_each_cap_that_is_too_small_is_named_and_others_are_not() -> None:
-    said = list(first_round_problems(prepared("tokens: 5, usd: 0.001, trials: 100000")))
-    assert [re.findall(r"Set (budget\.\w+)", one) for one in said] == [["budget.tokens"], ["budget.usd"]]
+    messages = list(first_round_problems(prepared("tokens: 5, usd: 0.001, trials: 100000")))
+    assert [re.findall(r"Set (budget\.\w+)", message) for message in messages] == [["budget.tokens"], ["budget.usd"]]
     assert not list(first_round_problems(prepared("wall_time: 1h")))
 
 
 def test_a_judge_sees_no_more_of_an_answer_than_its_tokens_can_have() -> None:
-    short, long = (prepared("tokens: 1", JUDGE, most) for most in (100, 100_000))
-    few, many = (worst_verdict(one.config, one.questions).tokens for one in (short, long))
+    short, long = (prepared("tokens: 1", JUDGE, max_tokens) for max_tokens in (100, 100_000))
+    few, many = (worst_verdict(run.config, run.questions).tokens for run in (short, long))
     assert many - few == 3 * (32768 - 16 * 100), "at most sixteen bytes a token, in each of three votes"
 
 
 @pytest.mark.slow
 def test_who_prepares_rehearses_or_starts_a_run_is_told(site: Site) -> None:
     config = site.write(budget={"tokens": 1000})
-    said = f"{NO_ANSWERS}: it may cost up to "
+    message = f"{NO_ANSWERS}: it may cost up to "
     for command in ("validate",), ("plan", "--worlds", "10"):
-        told = CliRunner().invoke(app, [*command, str(config)])
-        assert told.exit_code == ExitCode.REACHED and said in told.output
-    assert said in site.run(config, "--dry-run").output
+        result = CliRunner().invoke(app, [*command, str(config)])
+        assert result.exit_code == ExitCode.REACHED and message in result.output
+    assert message in site.run(config, "--dry-run").output
     ended = site.run(config)
-    assert ended.exit_code == ExitCode.SPENT and said in ended.stderr
+    assert ended.exit_code == ExitCode.SPENT and message in ended.stderr
     enough = re.search(r"Set budget\.tokens to ([\d,]+)", ended.stderr)
     assert enough is not None
     mended = site.run(site.write(budget={"tokens": int(enough[1].replace(",", ""))}))
-    assert said not in mended.output and "trials" in mended.stdout and "No answers were requested" not in mended.output
+    assert (
+        message not in mended.output and "trials" in mended.stdout and "No answers were requested" not in mended.output
+    )
 
 
 @pytest.mark.slow
@@ -112,18 +114,20 @@ def test_caps_that_nothing_bounds_are_told_before_a_run_and_in_its_report(site: 
     price = {"input": 1.0, "output": 2.0}
     models = [{"name": name, "base_url": site.base_url, "price": price} for name in ("ada", "bob")]
     config = site.write(models=models, sampling={"temperature": 0.6}, budget={"usd": 0.05, "trials": 500})
-    (told,) = first_round_problems(prepare(load_config(config)))
-    assert told.startswith("no max_tokens: for ada, bob caps reserve 1.5 times the largest answer so far")
-    assert "budget.usd may be exceeded" in told and "budget.tokens" not in told
+    (message,) = first_round_problems(prepare(load_config(config)))
+    assert message.startswith("no max_tokens: for ada, bob caps reserve 1.5 times the largest answer so far")
+    assert "budget.usd may be exceeded" in message and "budget.tokens" not in message
     runner = CliRunner()
     for command in (["validate"], ["plan", "--worlds", "10"], ["run", "--dry-run"]):
-        said = runner.invoke(app, [command[0], str(config), *command[1:]])
-        assert said.exit_code == ExitCode.REACHED and told in said.output, said.output
-        assert "inf" not in said.output.split()
+        result = runner.invoke(app, [command[0], str(config), *command[1:]])
+        assert result.exit_code == ExitCode.REACHED and message in result.output, result.output
+        assert "inf" not in result.output.split()
     ended = site.run(config)
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT) and ended.output.count(told) == 2, "first and last"
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT) and ended.output.count(message) == 2, "first and last"
     results = read_results(site.directory())
-    assert results is not None and [one.text for one in results.warnings if one.kind == "unbounded"] == [told]
+    assert results is not None and [warning.text for warning in results.warnings if warning.kind == "unbounded"] == [
+        message
+    ]
     assert 0.02 < results.cost.usd <= 0.05
     bounded = site.write("bounded", models=models, budget={"usd": 500.0})
     assert not list(first_round_problems(prepare(load_config(bounded))))

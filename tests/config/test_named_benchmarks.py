@@ -103,11 +103,11 @@ def listed(*words: str) -> dict[str, dict[str, object]]:
 
 def test_tasks_are_read_without_running_code_and_what_is_not_told_is_unknown(packages: Path) -> None:
     rows = listed()
-    told, bare = rows["told_evals/sums"], rows["bare_evals/sums"]
-    assert told["about"] == "Sums: by hand" and told["description"] == "Adds numbers, one by one."
-    assert (told["questions"], told["sandbox"], told["needs_hub"]) == (1200, "scorer", True)
-    assert told["source"] == "told_evals 1.2" and told["licence"] == "Apache-2.0"
-    assert told["scorers"] == ["match", "f1"] and told["args"] == {"level": "1", "tools": "None"}
+    full, bare = rows["told_evals/sums"], rows["bare_evals/sums"]
+    assert full["about"] == "Sums: by hand" and full["description"] == "Adds numbers, one by one."
+    assert (full["questions"], full["sandbox"], full["needs_hub"]) == (1200, "scorer", True)
+    assert full["source"] == "told_evals 1.2" and full["licence"] == "Apache-2.0"
+    assert full["scorers"] == ["match", "f1"] and full["args"] == {"level": "1", "tools": "None"}
     assert "told_evals/unlisted" not in rows, "it says which of its tasks are evaluations"
     assert (bare["about"], bare["questions"], bare["sandbox"]) == ("Sums of two numbers.", None, "solver or scorer")
     given = rows["bare_evals/given-name"]
@@ -118,9 +118,9 @@ def test_tasks_are_read_without_running_code_and_what_is_not_told_is_unknown(pac
 def test_tasks_of_lm_eval_are_those_that_can_be_asked(packages: Path) -> None:
     rows = {name: row for name, row in listed("gsm").items() if name.startswith("lm_eval")}
     assert set(rows) == {"lm_eval/gsm_cot", "lm_eval/gsm_own"}
-    found = rows["lm_eval/gsm_cot"]
-    assert (found["about"], found["description"], found["needs_hub"]) == ("Grade school", "Data: openai/gsm8k.", True)
-    assert found["scorers"] == ["exact_match"] and rows["lm_eval/gsm_own"]["needs_hub"] is False
+    task = rows["lm_eval/gsm_cot"]
+    assert (task["about"], task["description"], task["needs_hub"]) == ("Grade school", "Data: openai/gsm8k.", True)
+    assert task["scorers"] == ["exact_match"] and rows["lm_eval/gsm_own"]["needs_hub"] is False
 
 
 def test_files_here_are_listed_by_the_name_that_run_takes(packages: Path) -> None:
@@ -130,8 +130,8 @@ def test_files_here_are_listed_by_the_name_that_run_takes(packages: Path) -> Non
     (packages / "other.yaml").write_text("a: 1\n")
     rows = listed("sums")
     assert rows["mine.py@sums"]["source"] == "this folder"
-    own = rows["configs/own.yaml"]
-    assert (own["about"], own["scorers"]) == ("Two models on sums.", ["math"])
+    row = rows["configs/own.yaml"]
+    assert (row["about"], row["scorers"]) == ("Two models on sums.", ["math"])
     assert "other.yaml" not in rows
     refused = ae("init", "--benchmark", "configs/own.yaml")
     assert refused.exit_code == ExitCode.CONFIGURATION
@@ -147,16 +147,16 @@ def test_the_list_fits_into_a_terminal(packages: Path) -> None:
     assert "bare_evals/given-name: scorer verified_by_hand\n" in ended.output, "what is not known is left out"
     assert "bare_evals/unlisted\n" in ended.output and "unknown" not in ended.output
     assert "licence of the package Apache-2.0; its data may have another" in " ".join(ended.output.split())
-    whole = ae("benchmarks", "told_evals/sums").output
+    description = ae("benchmarks", "told_evals/sums").output
     assert ae("benchmarks", "bare_evals/sums").output.endswith("\n    Sums of two numbers.\n\n"), "once"
-    assert "Sums: by hand. Adds numbers, one by one." in whole
-    assert "data from the Hugging Face hub" in " ".join(whole.split())
+    assert "Sums: by hand. Adds numbers, one by one." in description
+    assert "data from the Hugging Face hub" in " ".join(description.split())
     more = "More: pip install 'adaptive-eval[inspect]' inspect_evals" in ended.output
     assert more is (find_spec("inspect_evals") is None)
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("told_evals/sms", "did you mean told_evals/sums?"),
         ("gsm", "did you mean lm_eval/gsm_cot or lm_eval/gsm_own?"),
@@ -168,10 +168,12 @@ def test_the_list_fits_into_a_terminal(packages: Path) -> None:
         ("quite-another", "there is no benchmark 'quite-another' here. `adaptive-eval benchmarks` lists all"),
     ],
 )
-def test_a_name_that_is_not_there_is_told_with_what_to_do(packages: Path, name: str, told: str) -> None:
-    known = [one for one in named_benchmarks(packages) if not one.name.startswith("inspect_evals/")]
-    with pytest.raises(ConfigError, match=re.escape(told)):
-        find_benchmark(name, known)
+def test_a_name_that_is_not_there_is_told_with_what_to_do(packages: Path, name: str, message: str) -> None:
+    benchmarks = [
+        benchmark for benchmark in named_benchmarks(packages) if not benchmark.name.startswith("inspect_evals/")
+    ]
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        find_benchmark(name, benchmarks)
 
 
 @pytest.mark.parametrize("name", ["told_evals/sums", "bare_evals/given-name", "lm_eval/gsm_cot"])

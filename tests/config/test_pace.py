@@ -35,8 +35,8 @@ def test_time_is_paid_for_on_servers_of_your_own() -> None:
     turned = "".join(f"  - {{name: {name}, launch: {{exclusive: gpu0}}}}\n" for name in "ab")
     for models in (TWO, launched, turned, two("gpus: 1"), two(f"gpus: 1, {PRICE}"), two(FREE)):
         for more in ("", "sampling: {max_tokens: 32000}\n"):
-            found = chosen(models, more)
-            assert found[0] == "time" and found[1].startswith("all models are on servers of your own")
+            result = chosen(models, more)
+            assert result[0] == "time" and result[1].startswith("all models are on servers of your own")
 
 
 def test_answers_are_paid_for_where_every_model_has_a_price_or_something_to_be_known_by() -> None:
@@ -99,9 +99,9 @@ def test_a_model_with_a_batch_is_on_no_server_of_yours_and_growing_rounds_are_ro
 def test_neither_caps_nor_judges_change_the_pace(tmp_path: Path, settings: tuple[str, ...]) -> None:
     (tmp_path / "q.jsonl").write_text('{"id": "q", "prompt": "What is 1?", "answer": "1"}\n')
     (tmp_path / "run.yaml").write_text(f"{HEAD}sampling: {{max_tokens: 2000}}\nmodels:\n{TWO}")
-    found = prepare(load_config(tmp_path / "run.yaml", settings))
-    assert found.config.trials.optimize == "time" and "servers of your own" in str(found.why_optimized)
-    assert found.plan.pace == Pace(lookahead=12, opening=12, dedicated_servers=True)
+    prepared = prepare(load_config(tmp_path / "run.yaml", settings))
+    assert prepared.config.trials.optimize == "time" and "servers of your own" in str(prepared.why_optimized)
+    assert prepared.plan.pace == Pace(lookahead=12, opening=12, dedicated_servers=True)
 
 
 @pytest.mark.parametrize(("questions", "ahead"), [(30, 12), (150, 2), (360, 1), (361, 0), (5000, 0)])

@@ -127,9 +127,9 @@ def test_a_rule_is_made_of_its_options_and_of_what_it_asks_for(
 
 
 def test_a_policy_and_an_objective_too(folder: Path) -> None:
-    found = plan(folder, "trials: {policy: 'mine:Frugal', options: {share: 0.5}}\nobjective: mine:Against")
-    assert found.policy.share == 0.5  # type: ignore[attr-defined]
-    assert found.objective.comparisons(np.arange(4)).tolist() == [[0, 1], [0, 2], [0, 3]]
+    result = plan(folder, "trials: {policy: 'mine:Frugal', options: {share: 0.5}}\nobjective: mine:Against")
+    assert result.policy.share == 0.5  # type: ignore[attr-defined]
+    assert result.objective.comparisons(np.arange(4)).tolist() == [[0, 1], [0, 2], [0, 3]]
     two = plan(folder, "objective: {kind: 'mine:Against', options: {named: [b, d]}}")
     assert two.objective.comparisons(np.arange(4)).tolist() == [[1, 0], [1, 2], [3, 0], [3, 2]]
 
@@ -193,8 +193,8 @@ def test_what_does_not_fit_is_told(folder: Path, text: str, problem: str) -> Non
 )
 def test_a_file_that_names_them_wrongly(line: str, problem: str) -> None:
     text = BASE.replace("grader: math\n", "") + line if line.startswith("grader") else BASE + line
-    told = [str(one) for one in check_text(text, Path("a.yaml")).problems]
-    assert any(problem in one for one in told), told
+    messages = [str(message) for message in check_text(text, Path("a.yaml")).problems]
+    assert any(problem in message for message in messages), messages
 
 
 def test_a_grader_is_given_its_options(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,10 +37,10 @@ def config() -> RunConfig:
 def test_the_worst_trial_has_the_longest_prompt_and_the_longest_answer(config: RunConfig) -> None:
     prepared = prepare(config)
     longest = max(len(question.prompt.encode()) for question in prepared.questions) + TEMPLATE_TOKENS
-    one, two, three = prepared.plan.bench.worst_cost
-    assert one == Cost(longest + 100, pytest.approx((longest + 200) / 1e6))
-    assert two.tokens == one.tokens + len(" Think.")
-    assert three.tokens == one.tokens
+    first, second, third = prepared.plan.bench.worst_cost
+    assert first == Cost(longest + 100, pytest.approx((longest + 200) / 1e6))
+    assert second.tokens == first.tokens + len(" Think.")
+    assert third.tokens == first.tokens
 
 
 def test_models_that_are_asked_alike_have_their_prompts_rendered_once(
@@ -58,9 +58,9 @@ def test_a_key_that_a_model_may_have_one_day_is_part_of_what_its_trials_mean(con
     class Later(ModelConfig):
         effort: str = "plain"
 
-    told = config.models[0].model_dump()
-    plain, high = (Later.model_validate({**told, "effort": effort}) for effort in ("plain", "high"))
-    meant = [run_header(config.model_copy(update={"models": (one,)}), ()).models for one in (plain, high)]
+    settings = config.models[0].model_dump()
+    plain, high = (Later.model_validate({**settings, "effort": effort}) for effort in ("plain", "high"))
+    meant = [run_header(config.model_copy(update={"models": (model,)}), ()).models for model in (plain, high)]
     assert meant[0] == {"one": run_header(config, ()).models["one"]}, "a new key changes no run that lacks it"
     assert meant[1]["one"] == {**meant[0]["one"], "effort": "high"}
 
@@ -101,9 +101,9 @@ def test_answer_keys_that_are_wrong_in_the_same_way_are_told_once(tmp_path: Path
     text = text.replace("simulate: true", 'base_url: "http://127.0.0.1:9/v1"')
     config = check_text(text, tmp_path / "run.yaml", (), {}).config
     assert config is not None
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as refused:
         prepare(config)
-    _, first, other = str(told.value).splitlines()
+    _, first, other = str(refused.value).splitlines()
     assert first.startswith("  question q0: has no choices, and its answer 'colour 0' is not a letter A to E")
     assert first.endswith("(and 10 more)")
     assert other.startswith("  question odd: ")

@@ -50,22 +50,24 @@ def paper(outcomes: Outcomes, w: list[float], plan: Plan, threshold: float, look
 
     `outcomes` (L, M, N): what each trial gives. Where two mu are the same number, the order is that of `looks`.
     """
-    models, most = len(outcomes), plan.trials.max
+    models, cap = len(outcomes), plan.trials.max
     trials = [plan.trials.min] * models
     for look in looks:
-        found = [evaluate(outcomes[i, :, : trials[i]].tolist(), w) for i in range(models)]
-        order = sorted(look.order, key=lambda i: -round(found[i][0], 12))
+        estimates = [evaluate(outcomes[i, :, : trials[i]].tolist(), w) for i in range(models)]
+        order = sorted(look.order, key=lambda i: -round(estimates[i][0], 12))
         z = [
-            (found[i][0] - found[j][0]) / sqrt(found[i][1] ** 2 + found[j][1] ** 2)
+            (estimates[i][0] - estimates[j][0]) / sqrt(estimates[i][1] ** 2 + estimates[j][1] ** 2)
             for i, j in zip(order, order[1:], strict=False)
         ]
         ranks = [0] * models
         for place, model in enumerate(order):
             ranks[model] = 1 if place == 0 else ranks[order[place - 1]] + (z[place - 1] >= threshold)
-        yield Round(order, [one[0] for one in found], ranks, z, list(trials))
-        pairs = [pair for pair, each in zip(zip(order, order[1:], strict=False), z, strict=True) if each < threshold]
-        more = {i for pair in pairs if min(trials[pair[0]], trials[pair[1]]) < most for i in pair}
-        grown = [min(n + (i in more), most) for i, n in enumerate(trials)]
+        yield Round(order, [estimate[0] for estimate in estimates], ranks, z, list(trials))
+        pairs = [
+            pair for pair, height in zip(zip(order, order[1:], strict=False), z, strict=True) if height < threshold
+        ]
+        more = {i for pair in pairs if min(trials[pair[0]], trials[pair[1]]) < cap for i in pair}
+        grown = [min(n + (i in more), cap) for i, n in enumerate(trials)]
         if grown == trials:
             break
         trials = grown
@@ -94,9 +96,9 @@ def published(
 def played(plan: Plan, outcomes: Outcomes) -> Controller:
     controller = Controller(plan, followed=True)
     while controller.finished is None:
-        asks = controller.ask(1 << 30)
+        trials = controller.ask(1 << 30)
         controller.tell(
-            Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial])) for a in asks
+            Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial])) for a in trials
         )
     return controller
 
@@ -106,13 +108,13 @@ def require_same(plan: Plan, outcomes: Outcomes, w: list[float], threshold: floa
     controller = played(plan, outcomes)
     expected = list(paper(outcomes, w, plan, threshold, controller.looks))
     assert len(controller.looks) == len(expected)
-    for look, found in zip(controller.looks, expected, strict=True):
-        assert list(look.order) == found.order
-        assert list(look.tiers) == found.ranks
-        assert [n // plan.bench.questions for n in look.trials] == found.trials
-        assert [pair.z for pair in look.comparisons] == pytest.approx(found.z)
-        assert [pair.verdict is Verdict.RESOLVED for pair in look.comparisons] == [z >= threshold for z in found.z]
-        assert [pair.rho for pair in look.comparisons] == pytest.approx([0.5 * (1 + erf(z / sqrt(2))) for z in found.z])
+    for look, other in zip(controller.looks, expected, strict=True):
+        assert list(look.order) == other.order
+        assert list(look.tiers) == other.ranks
+        assert [n // plan.bench.questions for n in look.trials] == other.trials
+        assert [pair.z for pair in look.comparisons] == pytest.approx(other.z)
+        assert [pair.verdict is Verdict.RESOLVED for pair in look.comparisons] == [z >= threshold for z in other.z]
+        assert [pair.rho for pair in look.comparisons] == pytest.approx([0.5 * (1 + erf(z / sqrt(2))) for z in other.z])
     return controller
 
 
@@ -128,12 +130,12 @@ def test_every_look_is_that_of_the_paper(seed: int) -> None:
     assert result is not None
     last = controller.looks[-1]
     by_model = {row.model: row for row in result.models}
-    found = [evaluate(outcomes[i, :, : n // 12].tolist(), w) for i, n in enumerate(last.trials)]
-    assert [by_model[i].bayes for i in range(5)] == pytest.approx([mu for mu, _ in found])
-    assert [by_model[i].bayes_sigma for i in range(5)] == pytest.approx([sigma for _, sigma in found])
+    estimates = [evaluate(outcomes[i, :, : n // 12].tolist(), w) for i, n in enumerate(last.trials)]
+    assert [by_model[i].bayes for i in range(5)] == pytest.approx([mu for mu, _ in estimates])
+    assert [by_model[i].bayes_sigma for i in range(5)] == pytest.approx([sigma for _, sigma in estimates])
     for row in result.comparisons:
         assert row.verdict.worse is not None
-        assert row.difference == pytest.approx(found[row.verdict.better][0] - found[row.verdict.worse][0])
+        assert row.difference == pytest.approx(estimates[row.verdict.better][0] - estimates[row.verdict.worse][0])
 
 
 @pytest.mark.skipif(not RECORDED.is_dir(), reason="there are no recorded outcomes beside the repository")
@@ -170,7 +172,7 @@ def test_a_call_that_does_not_last_is_open_again_and_gets_trials() -> None:
     verdicts = [
         {frozenset((pair.better, pair.worse)): pair.verdict for pair in look.comparisons} for look in controller.looks
     ]
-    seen = [one.get(frozenset((0, 2))) or one.get(frozenset((0, 3))) for one in verdicts]
+    seen = [look.get(frozenset((0, 2))) or look.get(frozenset((0, 3))) for look in verdicts]
     assert Verdict.RESOLVED in seen
     assert any(a is Verdict.RESOLVED and b is Verdict.OPEN for a, b in zip(seen, seen[1:], strict=False))
 
@@ -180,11 +182,11 @@ def test_a_raised_horizon_goes_on_as_if_it_had_always_been_so() -> None:
     outcomes = (rng.random((3, 10, 24)) < np.array([0.48, 0.5, 0.52])[:, None, None]).astype(int)
     short = published(3, 10, [0.0, 1.0], min=2, max=8)
     extended = published(3, 10, [0.0, 1.0], played(short, outcomes), min=2, max=24)
-    whole = require_same(published(3, 10, [0.0, 1.0], min=2, max=24), outcomes, [0.0, 1.0])
+    undisturbed = require_same(published(3, 10, [0.0, 1.0], min=2, max=24), outcomes, [0.0, 1.0])
     resumed = played(extended, outcomes)
-    assert resumed.looks[-1].tiers == whole.looks[-1].tiers
-    assert resumed.looks[-1].scores == whole.looks[-1].scores
-    assert resumed.trials.tolist() == whole.trials.tolist()
+    assert resumed.looks[-1].tiers == undisturbed.looks[-1].tiers
+    assert resumed.looks[-1].scores == undisturbed.looks[-1].scores
+    assert resumed.trials.tolist() == undisturbed.trials.tolist()
 
 
 def test_the_rule_by_itself_is_of_the_uniform_prior() -> None:

@@ -28,7 +28,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.environ", dict(ENVIRONMENT))
 
 
-def known(folder: Path, text: str) -> set[str]:
+def secrets_of(folder: Path, text: str) -> set[str]:
     """The secrets that a run with this configuration removes, without encodings."""
     (folder / "questions.jsonl").write_text('{"id": "q", "prompt": "6 * 7?", "answer": "42"}')
     (path := folder / "run.yaml").write_text(f"questions: questions.jsonl\n{text}\n")
@@ -36,18 +36,18 @@ def known(folder: Path, text: str) -> set[str]:
 
 
 def test_keys_and_headers_of_models_and_judges_are_known_and_no_others(tmp_path: Path) -> None:
-    assert known(tmp_path, f"{MODELS}\ngrader: numeric") == SENT
+    assert secrets_of(tmp_path, f"{MODELS}\ngrader: numeric") == SENT
     judge = "grader: {kind: judge, server: {base_url: 'http://j/v1', model: j, api_key_env: JUDGE_KEY}}"
-    assert known(tmp_path, f"{MODELS}\n{judge}") == SENT | {"key-of-j-1234567"}
+    assert secrets_of(tmp_path, f"{MODELS}\n{judge}") == SENT | {"key-of-j-1234567"}
     headers = MODELS.replace("'http://b/v1'", "'http://b/v1', headers: {X-Key: '${HEADER}'}")
-    assert known(tmp_path, f"{headers}\ngrader: numeric") == SENT | {"header-12345678"}
+    assert secrets_of(tmp_path, f"{headers}\ngrader: numeric") == SENT | {"header-12345678"}
 
 
 @pytest.mark.parametrize("more", ["launch: {command: [serve, '{port}']}", "base_url: 'http://b/v1', auth: 'my:signer'"])
 def test_a_program_that_can_read_the_environment_may_say_all_of_it(tmp_path: Path, more: str) -> None:
     models = MODELS.replace("base_url: 'http://b/v1'", more)
-    whole = {"key-of-b-1234567", "key-of-j-1234567", "other-key-123456"}
-    assert known(tmp_path, f"{models}\ngrader: numeric") == SENT | whole
+    others = {"key-of-b-1234567", "key-of-j-1234567", "other-key-123456"}
+    assert secrets_of(tmp_path, f"{models}\ngrader: numeric") == SENT | others
 
 
 def test_the_file_of_a_key_is_no_secret_and_neither_are_words(tmp_path: Path) -> None:

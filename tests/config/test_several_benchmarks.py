@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_config_load import load, told
+from test_config_load import load, problems_in
 
 from adaptive_eval.config.benchmarks import BenchmarkPart, weigh_questions
 from adaptive_eval.config.fingerprint import differences
@@ -54,14 +54,14 @@ def rows(folder: Path) -> Path:
 def test_questions_and_graders_of_all_are_one_section_each() -> None:
     config = load(TWO + MODELS)
     assert [(part.name, part.weight) for part in config.benchmarks] == [("easy", 3.0), ("hard", 1.0)]
-    assert {name: str(one.path) for name, one in config.questions.benchmarks.items()} == {
+    assert {name: str(source.path) for name, source in config.questions.benchmarks.items()} == {
         "easy": "e.jsonl",
         "hard": "h.jsonl",
     }
     assert isinstance(config.grader, ByBenchmark)
     assert isinstance(config.grader.graders["easy"], Math)
     assert isinstance(config.grader.graders["hard"], Numeric)
-    assert config.grader.timeout == max(one.timeout for one in config.grader.graders.values())
+    assert config.grader.timeout == max(grader.timeout for grader in config.grader.graders.values())
 
 
 def test_an_override_reaches_an_entry() -> None:
@@ -81,7 +81,7 @@ def test_a_task_of_another_harness_may_be_one_of_them() -> None:
 def test_ids_clusters_prompts_and_weights_are_those_of_the_benchmark(tmp_path: Path) -> None:
     prepared = prepare(load_config(rows(tmp_path)))
     assert tuple(prepared.roster.questions)[:3] == ("easy/q0", "easy/q1", "hard/q0")
-    assert [one.cluster for one in prepared.questions][2:] == ["hard/a", "hard/b", "hard/a"]
+    assert [question.cluster for question in prepared.questions][2:] == ["hard/a", "hard/b", "hard/a"]
     first, second = prepared.prompts
     assert [first[at].messages[-1].content for at in (0, 2)] == ["Q: e0?", "h0? (a)"]
     assert [message.role for message in second[2].messages] == ["system", "user"]
@@ -113,7 +113,7 @@ def test_a_stored_run_is_read_as_it_was_written(tmp_path: Path) -> None:
 )
 def test_what_the_score_means_is_kept(tmp_path: Path, change: str) -> None:
     path = rows(tmp_path)
-    was, now = (run_header(load_config(path, some), ()).meaning for some in ((), (change,)))
+    was, now = (run_header(load_config(path, changes), ()).meaning for changes in ((), (change,)))
     assert len(list(differences(was, now))) == 1
 
 
@@ -129,10 +129,10 @@ def test_a_grader_is_that_of_the_question(tmp_path: Path) -> None:
 
 def test_weights_are_shared_by_the_questions_that_are_there() -> None:
     parts = [BenchmarkPart(name="a", weight=2.0), BenchmarkPart(name="b"), BenchmarkPart(name="c")]
-    found = weigh_questions(parts, ["c/1", "a/1", "a/2/x"])
-    assert found is not None
-    assert found.benchmark_of.tolist() == [1, 0, 0]
-    assert found.question_weights.tolist() == [1.0, 1.0, 1.0]
+    weighed = weigh_questions(parts, ["c/1", "a/1", "a/2/x"])
+    assert weighed is not None
+    assert weighed.benchmark_of.tolist() == [1, 0, 0]
+    assert weighed.question_weights.tolist() == [1.0, 1.0, 1.0]
     assert weigh_questions((), ["q"]) is None
 
 
@@ -199,7 +199,7 @@ def test_weights_are_shared_by_the_questions_that_are_there() -> None:
     ],
 )
 def test_what_cannot_be_is_told_where_it_stands(text: str, problem: str) -> None:
-    lines = told(text + MODELS)
+    lines = problems_in(text + MODELS)
     assert any(problem in line for line in lines), lines
 
 
@@ -208,4 +208,4 @@ def test_the_schema_for_editors_has_what_an_entry_may_say() -> None:
     entry = schema["$defs"]["BenchmarkPart"]["properties"]
     assert {"name", "weight", "gate", "questions", "grader", "prompt", "benchmark"} == entry.keys()
     assert "benchmarks" not in schema["$defs"]["QuestionsConfig"]["properties"]
-    assert all(one.get("description") for one in entry.values())
+    assert all(setting.get("description") for setting in entry.values())

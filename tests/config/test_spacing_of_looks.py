@@ -47,8 +47,8 @@ def test_no_model_has_more_than_a_round_between_two_looks(pace: Pace) -> None:
         flight += controller.ask(1 << 10)
         order = np.argsort(rng.random(len(flight)) * [1.0 + 4.0 * (ask.model == 1) for ask in flight])
         come = set(order[: 1 + rng.integers(24)].tolist())
-        told = [Outcome(*flight[at][:3], int(rng.random() < chances[flight[at].model])) for at in come]
+        outcomes = [Outcome(*flight[at][:3], int(rng.random() < chances[flight[at].model])) for at in come]
         flight = [ask for at, ask in enumerate(flight) if at not in come]
-        held += [look.trials for look in controller.tell(told)]
+        held += [look.trials for look in controller.tell(outcomes)]
     assert len(held) > 5
     assert np.diff(held, axis=0).max() <= bench.questions

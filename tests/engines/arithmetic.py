@@ -50,13 +50,13 @@ def random_problem(rng: random.Random) -> Problem:
 
 def questions() -> list[Problem]:
     """The thirty questions of the tests, all different."""
-    rng, found = random.Random("thirty questions"), dict[str, Problem]()
+    rng, problems = random.Random("thirty questions"), dict[str, Problem]()
     for sign, count in MIX:
-        wanted = len(found) + count
-        while len(found) < wanted:
+        goal = len(problems) + count
+        while len(problems) < goal:
             drawn = problem(sign, rng)
-            found.setdefault(drawn.prompt, drawn)
-    return list(found.values())
+            problems.setdefault(drawn.prompt, drawn)
+    return list(problems.values())
 
 
 def text_tokens(text: str) -> list[int]:

@@ -29,7 +29,7 @@ def pooled(workplace: Workplace, name: str, **changes: object) -> Path:
     """A run whose servers share two places; `changes` replaces whole sections."""
     return workplace.configure(
         name,
-        [_served(one, workplace.folder) for one in SIX],
+        [_served(checkpoint, workplace.folder) for checkpoint in SIX],
         servers={"pool": {"places": PLACES}},
         **changes,
     )
@@ -51,7 +51,7 @@ def killed_in_a_swap(workplace: Workplace, config: Path) -> dict[Key, Answer]:
         process.send_signal(signal.SIGKILL)
         process.communicate()
     with closing(RunReader.open(workplace.directory(config))) as reader:
-        return {(one.model, one.question, one.trial): one.answer for one in reader.trials()}
+        return {(trial.model, trial.question, trial.trial): trial.answer for trial in reader.trials()}
 
 
 def _await_swap(directory: Path, process: "subprocess.Popen[str]") -> None:

@@ -43,13 +43,13 @@ class Finished:
     def outcomes(self) -> dict[Key, tuple[int, str, str, int | None]]:
         """What must not depend on how the run went: of each trial the seed, the text, its end and its category."""
         return {
-            (one.model, one.question, one.trial): (
-                one.answer.seed,
-                one.answer.text,
-                one.answer.finish_reason,
-                one.category,
+            (record.model, record.question, record.trial): (
+                record.answer.seed,
+                record.answer.text,
+                record.answer.finish_reason,
+                record.category,
             )
-            for one in self.records
+            for record in self.records
         }
 
     @property
@@ -63,8 +63,8 @@ class Finished:
 
     def tokens(self) -> tuple[int, int]:
         """Of all prompts and of all answers."""
-        answers = [one.answer for one in self.records]
-        return sum(one.prompt_tokens for one in answers), sum(one.completion_tokens for one in answers)
+        answers = [record.answer for record in self.records]
+        return sum(answer.prompt_tokens for answer in answers), sum(answer.completion_tokens for answer in answers)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Workplace:
 
     @classmethod
     def make(cls, folder: Path) -> "Workplace":
-        rows = [{"id": one.prompt, "prompt": one.prompt, "answer": one.answer} for one in questions()]
+        rows = [{"id": problem.prompt, "prompt": problem.prompt, "answer": problem.answer} for problem in questions()]
         (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
         return cls(folder)
 
@@ -105,12 +105,12 @@ class Workplace:
     def finish(self, config: Path, process: "subprocess.Popen[str]", accepted: Sequence[int] = (0,)) -> Finished:
         """Wait for the end of a run and read it."""
         try:
-            said, _ = process.communicate(timeout=RUN_SECONDS)
+            output, _ = process.communicate(timeout=RUN_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
-            said, _ = process.communicate()
-            raise AssertionError(f"the run took longer than {RUN_SECONDS:g} s:\n{said[-2000:]}") from None
-        assert process.returncode in accepted, said[-4000:]
+            output, _ = process.communicate()
+            raise AssertionError(f"the run took longer than {RUN_SECONDS:g} s:\n{output[-2000:]}") from None
+        assert process.returncode in accepted, output[-4000:]
         return read(self.directory(config), process.returncode)
 
     def run(self, config: Path, *options: str, accepted: Sequence[int] = (0,)) -> Finished:
@@ -143,8 +143,13 @@ def read(directory: Path, code: int) -> Finished:
 
 def true_score(model: Weights, temperature: float = 1.0) -> Chance:
     """The mean chance of a right answer over the thirty questions."""
-    found = [chance(model, prompt_tokens(one.prompt), answer_tokens(one.answer), temperature) for one in questions()]
-    return Chance(sum(one.exact for one in found) / len(found), sum(one.slack for one in found) / len(found))
+    chances = [
+        chance(model, prompt_tokens(problem.prompt), answer_tokens(problem.answer), temperature)
+        for problem in questions()
+    ]
+    return Chance(
+        sum(result.exact for result in chances) / len(chances), sum(result.slack for result in chances) / len(chances)
+    )
 
 
 def require_exact_ranking(run: Finished, truth: Mapping[str, Chance]) -> None:
@@ -162,12 +167,12 @@ def require_exact_bits(run: Finished) -> None:
     All but a few: an answer with a token that its text does not show cannot be read back from the text.
     """
     compared = 0
-    for one in run.records:
-        prompt, answer = prompt_tokens(one.question), answer_tokens(one.answer.text)
-        if one.answer.finish_reason == "stop" and len(answer) == one.answer.completion_tokens:
-            found = token_log_probabilities(weights(one.model), [*prompt, *answer])[-len(answer) :]
-            expected = mean_bits(list(found))
-            assert one.answer.completion_bpt is not None and expected is not None
-            assert abs(one.answer.completion_bpt - expected) < BITS, one
+    for record in run.records:
+        prompt, answer = prompt_tokens(record.question), answer_tokens(record.answer.text)
+        if record.answer.finish_reason == "stop" and len(answer) == record.answer.completion_tokens:
+            log_probabilities = token_log_probabilities(weights(record.model), [*prompt, *answer])[-len(answer) :]
+            expected = mean_bits(list(log_probabilities))
+            assert record.answer.completion_bpt is not None and expected is not None
+            assert abs(record.answer.completion_bpt - expected) < BITS, record
             compared += 1
     assert compared > 0.98 * len(run.records)

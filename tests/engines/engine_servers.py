@@ -130,11 +130,11 @@ class Server:
 
     def metrics(self, label: str = "") -> dict[str, float]:
         """The server's own counters, each summed over its labels: all, or those that have this one."""
-        found: dict[str, float] = {}
+        values: dict[str, float] = {}
         for line in httpx2.get(f"{self.root}/metrics", timeout=30.0).text.splitlines():
             if (match := re.fullmatch(r"([A-Za-z_:][\w:]*)(?:\{(.*)\})? (\S+)", line)) and label in (match[2] or ""):
-                found[match[1]] = found.get(match[1], 0.0) + float(match[3])
-        return found
+                values[match[1]] = values.get(match[1], 0.0) + float(match[3])
+        return values
 
 
 @contextmanager
@@ -154,7 +154,7 @@ def running(*servers: Server) -> Iterator[None]:
 def descendants(pid: int) -> list[int]:
     """The processes that a process has started, and those that they have, parents first."""
     children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return children + [found for child in children for found in descendants(child)]
+    return children + [descendant for child in children for descendant in descendants(child)]
 
 
 def title(pid: int) -> str:

@@ -38,5 +38,5 @@ def weights(name: str) -> Weights:
 
 def exact() -> dict[str, dict[str, float]]:
     """By model and question: the committed probabilities of a right answer."""
-    found: dict[str, dict[str, float]] = json.loads((FAMILY / "exact.json").read_text())
-    return found
+    probabilities: dict[str, dict[str, float]] = json.loads((FAMILY / "exact.json").read_text())
+    return probabilities

@@ -23,12 +23,12 @@ IN_PLACE_OF = {"A": "0", "B": "2", "C": "3", '"': "4"}
 
 def judging_weights(name: str) -> Weights:
     """Those of a member of the family that says labels where it would say digits."""
-    found = dict(weights(name))
-    output = SHARPNESS * found["model.embed_tokens.weight"]
+    tensors = dict(weights(name))
+    output = SHARPNESS * tensors["model.embed_tokens.weight"]
     for ours, theirs in IN_PLACE_OF.items():
         pair = [FIRST_BYTE + ord(ours), FIRST_BYTE + ord(theirs)]
         output[pair] = output[pair[::-1]]
-    return {**found, OUTPUT: np.asarray(output)}
+    return {**tensors, OUTPUT: np.asarray(output)}
 
 
 def slot_of(model: Weights, sent: Transcript) -> Mapping[str, float]:

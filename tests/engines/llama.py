@@ -60,13 +60,13 @@ UNSEEN = [token for token in range(VOCABULARY) if token != EOS and not 0x21 <= t
 
 def shapes() -> dict[str, tuple[int, ...]]:
     """Every tensor of a model; the embedding is also the output matrix."""
-    found: dict[str, tuple[int, ...]] = {}
-    found |= {"model.embed_tokens.weight": (VOCABULARY, HIDDEN), "model.norm.weight": (HIDDEN,)}
+    result: dict[str, tuple[int, ...]] = {}
+    result |= {"model.embed_tokens.weight": (VOCABULARY, HIDDEN), "model.norm.weight": (HIDDEN,)}
     for layer in range(LAYERS):
         prefix = f"model.layers.{layer}"
-        found |= {f"{prefix}.{name}.weight": shape for name, shape in LINEAR.items()}
-        found |= {f"{prefix}.{name}.weight": (HIDDEN,) for name in ("input_layernorm", "post_attention_layernorm")}
-    return found
+        result |= {f"{prefix}.{name}.weight": shape for name, shape in LINEAR.items()}
+        result |= {f"{prefix}.{name}.weight": (HIDDEN,) for name in ("input_layernorm", "post_attention_layernorm")}
+    return result
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -78,11 +78,11 @@ def read_safetensors(path: Path) -> dict[str, NDArray[np.float16]]:
     start = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:start])
     header.pop("__metadata__", None)
-    found = {}
+    tensors = {}
     for name, entry in header.items():
         first, last = entry["data_offsets"]
-        found[name] = np.frombuffer(data[start + first : start + last], "<f2").reshape(entry["shape"])
-    return found
+        tensors[name] = np.frombuffer(data[start + first : start + last], "<f2").reshape(entry["shape"])
+    return tensors
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, NDArray[np.float16]]) -> None:

@@ -77,7 +77,7 @@ def test_outcomes_depend_on_neither_concurrency_nor_answers_per_request(
 
 
 def bits(run: Finished) -> dict[tuple[str, str, int], float | None]:
-    return {(one.model, one.question, one.trial): one.answer.completion_bpt for one in run.records}
+    return {(record.model, record.question, record.trial): record.answer.completion_bpt for record in run.records}
 
 
 def test_a_request_for_eight_answers_has_eight_seeds_in_a_row(server: Server, workplace: Workplace) -> None:
@@ -89,8 +89,8 @@ def test_a_request_for_eight_answers_has_eight_seeds_in_a_row(server: Server, wo
     )
     assert len(run.records) == len(MODELS) * 30 * 8 == 8 * (chat_requests(server) - before)
     seeds = defaultdict[tuple[str, str], dict[int, str]](dict)
-    for one in run.records:
-        seeds[one.model, one.question][one.answer.seed] = one.answer.text
+    for record in run.records:
+        seeds[record.model, record.question][record.answer.seed] = record.answer.text
     for (model, question), texts in seeds.items():
         first = hashed_base(2026, model, question)
         assert sorted(texts) == list(range(first, first + 8))

@@ -25,11 +25,13 @@ LEAST_GAP = 0.08
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_committed_probabilities_are_those_of_the_weights(name: str) -> None:
-    found = {}
-    for one in questions():
-        found[one.prompt] = chance(weights(name), prompt_tokens(one.prompt), answer_tokens(one.answer)).exact
+    probabilities = {}
+    for problem in questions():
+        probabilities[problem.prompt] = chance(
+            weights(name), prompt_tokens(problem.prompt), answer_tokens(problem.answer)
+        ).exact
     assert true_score(weights(name)).slack < 0.001
-    assert found == pytest.approx(exact()[name], abs=1e-6)
+    assert probabilities == pytest.approx(exact()[name], abs=1e-6)
 
 
 def test_every_model_has_probabilities() -> None:
@@ -54,9 +56,9 @@ def test_a_checkpoint_has_every_tensor() -> None:
 
 def test_probabilities_sum_to_one_and_see_no_later_token() -> None:
     tokens = [*prompt_tokens("37+45="), *answer_tokens("82")]
-    whole = log_probabilities(weights(base()), tokens)
-    assert np.exp(whole).sum(axis=1) == pytest.approx(1.0)
-    assert log_probabilities(weights(base()), tokens[:4]) == pytest.approx(whole[:4])
+    table = log_probabilities(weights(base()), tokens)
+    assert np.exp(table).sum(axis=1) == pytest.approx(1.0)
+    assert log_probabilities(weights(base()), tokens[:4]) == pytest.approx(table[:4])
 
 
 def test_the_chance_is_the_product_of_its_tokens_at_any_temperature() -> None:
@@ -80,11 +82,11 @@ def test_whatever_can_hide_in_a_text_is_counted_as_unseen() -> None:
 def test_sampled_answers_are_right_as_often_as_is_said() -> None:
     """By sampling in numpy, without the formula of `chance`."""
     rng = np.random.default_rng(0)
-    name = max(checkpoints(), key=lambda one: true_score(weights(one)).exact)
+    name = max(checkpoints(), key=lambda checkpoint: true_score(weights(checkpoint)).exact)
     model, right, expected = weights(name), [], []
-    for one in questions()[::6]:
-        expected.append(chance(model, prompt_tokens(one.prompt), answer_tokens(one.answer)).exact)
-        right.append(np.mean([_sampled(name, one.prompt, rng) == one.answer for _ in range(60)]))
+    for problem in questions()[::6]:
+        expected.append(chance(model, prompt_tokens(problem.prompt), answer_tokens(problem.answer)).exact)
+        right.append(np.mean([_sampled(name, problem.prompt, rng) == problem.answer for _ in range(60)]))
     spread = np.sqrt(sum(p * (1 - p) / 60 for p in expected)) / len(expected)
     assert abs(np.mean(right) - np.mean(expected)) < 4 * spread
 
@@ -101,11 +103,11 @@ def _sampled(name: str, prompt: str, rng: np.random.Generator) -> str:
 
 
 def test_the_questions_are_right() -> None:
-    assert len({one.prompt for one in questions()}) == 30
-    for one in questions():
-        left, sign, right = re.fullmatch(r"(\d+)([-+*])(\d+)=", one.prompt).groups()  # type: ignore[union-attr]
-        value = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}[sign](int(left), int(right))
-        assert one.answer == str(value)
+    assert len({problem.prompt for problem in questions()}) == 30
+    for problem in questions():
+        first, sign, second = re.fullmatch(r"(\d+)([-+*])(\d+)=", problem.prompt).groups()  # type: ignore[union-attr]
+        value = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}[sign](int(first), int(second))
+        assert problem.answer == str(value)
 
 
 def test_every_byte_has_a_symbol_of_its_own() -> None:

@@ -44,18 +44,18 @@ SHORT = 50
 @pytest.fixture(scope="module")
 def answering(serve: Callable[..., None], logs: Path, tmp_path_factory: pytest.TempPathFactory) -> Server:
     folder = tmp_path_factory.mktemp("answering")
-    found = llama(convert(checkpoints()[ANSWERING], folder / f"{ANSWERING}.gguf"), logs / "answering.log")
-    serve(found)
-    return found
+    server = llama(convert(checkpoints()[ANSWERING], folder / f"{ANSWERING}.gguf"), logs / "answering.log")
+    serve(server)
+    return server
 
 
 @pytest.fixture(scope="module")
 def judging(serve: Callable[..., None], logs: Path, tmp_path_factory: pytest.TempPathFactory) -> Server:
     folder = tmp_path_factory.mktemp("judging")
     gguf = convert_weights("judge", judging_weights(JUDGING), folder / "judge.gguf", CONTEXT)
-    found = llama(gguf, logs / "judging.log", slots=8, context=CONTEXT)
-    serve(found)
-    return found
+    server = llama(gguf, logs / "judging.log", slots=8, context=CONTEXT)
+    serve(server)
+    return server
 
 
 def asked(server: Server, kind: str, **changes: object) -> dict[str, object]:
@@ -81,8 +81,8 @@ def run(workplace: Workplace, name: str, settings: dict[str, object], accepted: 
 
 def used(trials: list[TrialRecord]) -> tuple[float, float]:
     """Tokens of what the one who grades has read and written, as the run has counted them."""
-    told = [[float(trial.signals.get(f"judge_{kind}_tokens", 0.0)) for trial in trials] for kind in _KINDS]
-    return sum(told[0]), sum(told[1])
+    tokens = [[float(trial.signals.get(f"judge_{kind}_tokens", 0.0)) for trial in trials] for kind in _KINDS]
+    return sum(tokens[0]), sum(tokens[1])
 
 
 _KINDS = ("prompt", "completion")
@@ -90,9 +90,9 @@ _KINDS = ("prompt", "completion")
 
 def counters(server: Server) -> tuple[float, float]:
     """The same as the server has."""
-    told = server.metrics()
-    read = told["llamacpp:prompt_tokens_total"] + told["llamacpp:prompt_tokens_cached_total"]
-    return read, told["llamacpp:tokens_predicted_total"]
+    metrics = server.metrics()
+    read = metrics["llamacpp:prompt_tokens_total"] + metrics["llamacpp:prompt_tokens_cached_total"]
+    return read, metrics["llamacpp:tokens_predicted_total"]
 
 
 def grading_tokens(trial: TrialRecord) -> int:
@@ -101,7 +101,7 @@ def grading_tokens(trial: TrialRecord) -> int:
 
 
 def by_id() -> dict[str, Problem]:
-    return {one.prompt: one for one in questions()}
+    return {problem.prompt: problem for problem in questions()}
 
 
 # -- a judge -----------------------------------------------------------------------------------------------------------
@@ -112,26 +112,28 @@ def test_verdicts_come_in_the_form_that_the_grammar_sees_to(
 ) -> None:
     """JSON by a schema: every reply that ends is a verdict; one that is cut off is none, and is counted."""
     before = counters(judging)
-    found = run(workplace, "structured", settings(answering, judge(judging, sampling={**REPLY, "max_tokens": SHORT})))
+    finished = run(
+        workplace, "structured", settings(answering, judge(judging, sampling={**REPLY, "max_tokens": SHORT}))
+    )
     read, written = (after - earlier for after, earlier in zip(counters(judging), before, strict=True))
-    graded = [one for one in found.records if one.category is not None]
-    failed = [one for one in found.records if one.category is None]
+    graded = [record for record in finished.records if record.category is not None]
+    failed = [record for record in finished.records if record.category is None]
     assert len(graded) > 10 and failed, (len(graded), len(failed))
-    assert {one.signals["verdict"] for one in graded} <= {"correct", "wrong", ""}
-    assert all("is not the requested JSON object" in str(one.grader_error) for one in failed)
-    assert sum(map(grading_tokens, found.records)) == read + written
+    assert {record.signals["verdict"] for record in graded} <= {"correct", "wrong", ""}
+    assert all("is not the requested JSON object" in str(record.grader_error) for record in failed)
+    assert sum(map(grading_tokens, finished.records)) == read + written
     assert used(graded)[1] < written
-    assert "response_format" not in str(found.results["warnings"])
+    assert "response_format" not in str(finished.results["warnings"])
 
 
 def test_a_verdict_that_cannot_be_read_is_no_grade(answering: Server, judging: Server, workplace: Workplace) -> None:
     """Nobody sees to the form of these replies, and this model knows of none: the run stops, and all is stored."""
     mute = settings(answering, judge(judging, structured=False))
-    found = run(workplace, "lines", mute, accepted=(ExitCode.ENDPOINTS,))
-    sent = [one for one in found.records if one.answer.text.strip()]
-    assert sent and all(one.category is None for one in sent)
-    judged = [one for one in sent if one.grader_error != AWAITS_VERDICT]
-    assert judged and all("gave no verdict" in str(one.grader_error) for one in judged)
+    finished = run(workplace, "lines", mute, accepted=(ExitCode.ENDPOINTS,))
+    sent = [record for record in finished.records if record.answer.text.strip()]
+    assert sent and all(record.category is None for record in sent)
+    judged = [record for record in sent if record.grader_error != AWAITS_VERDICT]
+    assert judged and all("gave no verdict" in str(record.grader_error) for record in judged)
 
 
 def test_votes_and_levels_of_several_criteria_are_those_of_the_schema(
@@ -139,12 +141,12 @@ def test_votes_and_levels_of_several_criteria_are_those_of_the_schema(
 ) -> None:
     scores = [{"name": "brief", "weight": 0.5}, {"name": "true", "weight": 0.5, "levels": {"bad": 0, "good": 1}}]
     grader = judge(judging, scores=scores, votes=3, sampling={**REPLY, "max_tokens": 256})
-    found = run(workplace, "criteria", settings(answering, grader, trials={"min": 1, "max": 1}))
-    graded = [one for one in found.records if one.category is not None and one.answer.text.strip()]
+    finished = run(workplace, "criteria", settings(answering, grader, trials={"min": 1, "max": 1}))
+    graded = [record for record in finished.records if record.category is not None and record.answer.text.strip()]
     assert len(graded) > 20
-    assert {one.signals["brief"] for one in graded} <= {"met", "not met"}
-    assert {one.signals["true"] for one in graded} <= {"bad", "good"}
-    assert len({one.signals["agreement"] for one in graded}) > 1, "each vote has a seed of its own"
+    assert {record.signals["brief"] for record in graded} <= {"met", "not met"}
+    assert {record.signals["true"] for record in graded} <= {"bad", "good"}
+    assert len({record.signals["agreement"] for record in graded}) > 1, "each vote has a seed of its own"
 
 
 def test_a_kill_between_answer_and_verdict_loses_neither(
@@ -160,26 +162,26 @@ def test_a_kill_between_answer_and_verdict_loses_neither(
         process.send_signal(signal.SIGKILL)
         process.communicate()
     with closing(RunReader.open(workplace.directory(config))) as reader:
-        waiting = [one for one in reader.trials() if one.grader_error == AWAITS_VERDICT]
+        waiting = [record for record in reader.trials() if record.grader_error == AWAITS_VERDICT]
     assert waiting
-    found = workplace.run(config, accepted=(0, 3))
-    after = {(one.model, one.question, one.trial): one for one in found.records}
-    for one in waiting:
-        kept = after[one.model, one.question, one.trial]
-        assert kept.answer == one.answer and kept.grader_error != AWAITS_VERDICT
-    assert found.outcomes == undisturbed.outcomes
+    finished = workplace.run(config, accepted=(0, 3))
+    after = {(record.model, record.question, record.trial): record for record in finished.records}
+    for record in waiting:
+        graded = after[record.model, record.question, record.trial]
+        assert graded.answer == record.answer and graded.grader_error != AWAITS_VERDICT
+    assert finished.outcomes == undisturbed.outcomes
 
 
 def test_a_cap_holds_by_the_counters_of_both_servers(answering: Server, judging: Server, workplace: Workplace) -> None:
     cap = 110_000
     grader = judge(judging, max_answer_bytes=1024)
     capped = settings(answering, grader, trials={"min": 1, "max": 60}, budget={"tokens": cap})
-    before = [counters(one) for one in (answering, judging)]
+    before = [counters(server) for server in (answering, judging)]
     config = workplace.configure("capped", capped.pop("models"), **capped)  # type: ignore[arg-type]
-    found = workplace.run(config, accepted=(ExitCode.SPENT,))
-    after = [counters(one) for one in (answering, judging)]
-    spent = sum(sum(one) for one in after) - sum(sum(one) for one in before)
-    counted = float(found.results["cost"]["tokens"])
+    finished = workplace.run(config, accepted=(ExitCode.SPENT,))
+    after = [counters(server) for server in (answering, judging)]
+    spent = sum(map(sum, after)) - sum(map(sum, before))
+    counted = float(finished.results["cost"]["tokens"])
     assert 0.2 * cap < counted <= cap
     assert counted <= spent <= counted + PROBES, "what a server is asked before the run is not of the run"
 
@@ -192,22 +194,22 @@ def test_the_probabilities_of_a_verifier_are_those_of_its_weights(
 ) -> None:
     grader = asked(judging, "verifier", key_grader="exact")
     before = counters(judging)
-    found = run(
+    finished = run(
         workplace, "verified", settings(answering, grader, rubric="verifier_probe", trials={"min": 1, "max": 1})
     )
     read, written = (after - earlier for after, earlier in zip(counters(judging), before, strict=True))
-    assert all(one.category is not None for one in found.records)
-    assert used(list(found.records))[1] == written - 1, "one request is without content"
-    assert used(list(found.records))[0] < read
+    assert all(record.category is not None for record in finished.records)
+    assert used(list(finished.records))[1] == written - 1, "one request is without content"
+    assert used(list(finished.records))[0] < read
     verifier, weights = Verifier.model_validate(grader), judging_weights(JUDGING)
     base = label_scores(list(slot_of(weights, verifier.content_free).items()), LABELS).values
-    shown = [one for one in found.records if one.answer.text.strip()][:COMPARED]
-    told = set()
-    for one in shown:
-        question = Question(one.question, one.question, by_id()[one.question].answer)
-        scores = label_scores(list(slot_of(weights, verifier.transcript(question, one.answer.text)).items()), LABELS)
+    shown = [record for record in finished.records if record.answer.text.strip()][:COMPARED]
+    first_probabilities = set()
+    for record in shown:
+        question = Question(record.question, record.question, by_id()[record.question].answer)
+        scores = label_scores(list(slot_of(weights, verifier.transcript(question, record.answer.text)).items()), LABELS)
         expected, _ = label_probabilities(scores, base)
-        given = tuple(float(one.signals[f"verifier_{label.lower()}"]) for label in LABELS)
+        given = tuple(float(record.signals[f"verifier_{label.lower()}"]) for label in LABELS)
         assert given == pytest.approx(expected, abs=PROBABILITY)
-        told.add(round(given[0], 4))
-    assert len(told) > COMPARED // 2, "what is verified makes a difference"
+        first_probabilities.add(round(given[0], 4))
+    assert len(first_probabilities) > COMPARED // 2, "what is verified makes a difference"

@@ -78,11 +78,11 @@ def test_a_server_whose_worker_is_killed_is_started_again(workplace: Workplace, 
     workplace.await_trials(disturbed, 300, process)
     (worker,) = [pid for pid in descendants(process.pid) if title(pid).startswith("VLLM::Worker")]
     os.kill(worker, signal.SIGKILL)
-    found = workplace.finish(disturbed, process, accepted=(0, 3))
-    assert found.events.count(ServerDied.KIND) == 1 and found.events.count(ServerLaunched.KIND) == 2
-    assert len(found.records) == 30 * 60
+    finished = workplace.finish(disturbed, process, accepted=(0, 3))
+    assert finished.events.count(ServerDied.KIND) == 1 and finished.events.count(ServerLaunched.KIND) == 2
+    assert len(finished.records) == 30 * 60
     undisturbed = workplace.run(workplace.configure("undisturbed", [with_vllm(name)], **settings), accepted=(0, 3))
-    assert _answers(found) == _answers(undisturbed)
+    assert _answers(finished) == _answers(undisturbed)
 
 
 def _answers(run: Finished) -> object:

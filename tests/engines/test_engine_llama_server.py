@@ -24,9 +24,9 @@ MODELS = list(checkpoints())
 def servers(serve: Callable[..., None], logs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Server]:
     folder = tmp_path_factory.mktemp("ggufs")
     files = {name: convert(path, folder / f"{name}.gguf") for name, path in checkpoints().items()}
-    found = {name: llama(path, logs / f"{name}.log") for name, path in files.items()}
-    serve(*found.values())
-    return found
+    started = {name: llama(path, logs / f"{name}.log") for name, path in files.items()}
+    serve(*started.values())
+    return started
 
 
 def models(servers: dict[str, Server]) -> list[dict[str, object]]:
@@ -35,9 +35,11 @@ def models(servers: dict[str, Server]) -> list[dict[str, object]]:
 
 def counters(servers: dict[str, Server]) -> tuple[float, float]:
     """Tokens of prompts, whether read or remembered, and of answers."""
-    found = [server.metrics() for server in servers.values()]
-    read = sum(one["llamacpp:prompt_tokens_total"] + one["llamacpp:prompt_tokens_cached_total"] for one in found)
-    return read, sum(one["llamacpp:tokens_predicted_total"] for one in found)
+    metrics = [server.metrics() for server in servers.values()]
+    read = sum(
+        values["llamacpp:prompt_tokens_total"] + values["llamacpp:prompt_tokens_cached_total"] for values in metrics
+    )
+    return read, sum(values["llamacpp:tokens_predicted_total"] for values in metrics)
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +84,6 @@ def test_a_model_that_is_not_served_is_refused(servers: dict[str, Server], workp
     assert httpx2.post(f"{server.base_url}/chat/completions", json=body, timeout=60.0).status_code == 200
     asked = [{"name": name, "base_url": server.base_url} for name in (MODELS[0], "another")]
     process = workplace.start(workplace.configure("unknown", asked))
-    said, _ = process.communicate(timeout=120.0)
-    assert process.returncode == ExitCode.ENDPOINTS, said
-    assert "another" in said
+    output, _ = process.communicate(timeout=120.0)
+    assert process.returncode == ExitCode.ENDPOINTS, output
+    assert "another" in output

@@ -35,15 +35,17 @@ def test_a_run_that_is_killed_in_a_swap_ends_as_one_that_was_not(undisturbed: Fi
     workplace = Workplace.make(tmp_path)
     config = pooled(workplace, "killed")
     stored = killed_in_a_swap(workplace, config)
-    found = workplace.run(config)
-    assert found.order == undisturbed.order and found.tiers == undisturbed.tiers
-    assert [pair["verdict"] for pair in found.results["pairs"]] == [
+    finished = workplace.run(config)
+    assert finished.order == undisturbed.order and finished.tiers == undisturbed.tiers
+    assert [pair["verdict"] for pair in finished.results["pairs"]] == [
         pair["verdict"] for pair in undisturbed.results["pairs"]
     ]
-    assert found.events.count(ServerLaunching.KIND) > found.events.count(ServerLaunched.KIND), "one was on its way"
-    assert found.events.count(ServerLaunched.KIND) >= len(SIX), "and was started again"
-    kept = {(one.model, one.question, one.trial): one.answer for one in found.records}
-    assert all(kept[key] == answer for key, answer in stored.items()), "nothing that was there is asked again"
-    assert {key: one[0] for key, one in found.outcomes.items() if key in undisturbed.outcomes} == {
-        key: one[0] for key, one in undisturbed.outcomes.items() if key in found.outcomes
+    assert finished.events.count(ServerLaunching.KIND) > finished.events.count(ServerLaunched.KIND), (
+        "one was on its way"
+    )
+    assert finished.events.count(ServerLaunched.KIND) >= len(SIX), "and was started again"
+    answers = {(record.model, record.question, record.trial): record.answer for record in finished.records}
+    assert all(answers[key] == answer for key, answer in stored.items()), "nothing that was there is asked again"
+    assert {key: outcome[0] for key, outcome in finished.outcomes.items() if key in undisturbed.outcomes} == {
+        key: outcome[0] for key, outcome in undisturbed.outcomes.items() if key in finished.outcomes
     }, "the same trial has the same seed"

@@ -23,9 +23,9 @@ TRIALS = {"min": 40, "max": 40}
 
 @pytest.fixture(scope="module")
 def servers(serve: Callable[..., None], logs: Path) -> list[Server]:
-    found = [vllm(checkpoints()[CHECKPOINT], logs / f"vllm-{number}.log") for number in (1, 2)]
-    serve(*found)
-    return found
+    replicas = [vllm(checkpoints()[CHECKPOINT], logs / f"vllm-{number}.log") for number in (1, 2)]
+    serve(*replicas)
+    return replicas
 
 
 def models(servers: Sequence[Server]) -> list[dict[str, object]]:
@@ -47,15 +47,15 @@ def test_the_ranking_is_that_of_the_true_scores(servers: list[Server], workplace
 
 def test_both_replicas_are_at_work_where_there_is_work_for_both(servers: list[Server], undisturbed: Finished) -> None:
     """In a run of few trials the one that is quicker to warm up, or has a core to itself, may give nearly all."""
-    shares = [sum(one.answer.replica == server.base_url for one in undisturbed.records) for server in servers]
+    shares = [sum(record.answer.replica == server.base_url for record in undisturbed.records) for server in servers]
     assert min(shares) > 0.2 * sum(shares)
 
 
 def test_prompt_bpt_is_that_of_the_weights(undisturbed: Finished) -> None:
-    for one in undisturbed.records:
-        assert one.answer.prompt_bpt is not None
-        expected = mean_bits(list(token_log_probabilities(weights(CHECKPOINT), prompt_tokens(one.question))))
-        assert one.answer.prompt_bpt == pytest.approx(expected, abs=BITS)
+    for record in undisturbed.records:
+        assert record.answer.prompt_bpt is not None
+        expected = mean_bits(list(token_log_probabilities(weights(CHECKPOINT), prompt_tokens(record.question))))
+        assert record.answer.prompt_bpt == pytest.approx(expected, abs=BITS)
 
 
 def test_a_replica_whose_worker_is_killed_loses_nothing(
@@ -72,7 +72,7 @@ def test_a_replica_whose_worker_is_killed_loses_nothing(
     victim.await_health()
     run = workplace.finish(config, process)
     require_same(run, undisturbed)
-    assert any(one.answer.attempts > 1 for one in run.records)
+    assert any(record.answer.attempts > 1 for record in run.records)
 
 
 def test_the_only_server_may_die_and_come_back(

@@ -66,10 +66,10 @@ def test_three_raylets_find_what_one_machine_finds(
     served: list[dict[str, object]], at_home: Finished, workplace: Workplace, raylets: Raylets
 ) -> None:
     config = workplace.configure("there", served, **FIXED)
-    there = workplace.run(config, "--ray", raylets.address, accepted=(0, 3))
-    assert len(there.records) >= 4 * 30 * len(THREE)
-    assert there.outcomes == at_home.outcomes and there.looks == at_home.looks
-    assert (there.order, there.tiers) == (at_home.order, at_home.tiers)
+    on_raylets = workplace.run(config, "--ray", raylets.address, accepted=(0, 3))
+    assert len(on_raylets.records) >= 4 * 30 * len(THREE)
+    assert on_raylets.outcomes == at_home.outcomes and on_raylets.looks == at_home.looks
+    assert (on_raylets.order, on_raylets.tiers) == (at_home.order, at_home.tiers)
     rows = sites(workplace.directory(config))
     assert {row.model for row in rows} == set(THREE)
     assert len({row.node for row in rows}) == len(THREE), "each on a node of its own"

@@ -90,7 +90,7 @@ def _interleaved(matrix: NDArray[np.floating]) -> NDArray[np.floating]:
 
 
 def _tensors(weights: Weights) -> dict[str, NDArray[np.float32]]:
-    found = {
+    tensors = {
         "token_embd.weight": weights["model.embed_tokens.weight"],
         "output_norm.weight": weights["model.norm.weight"],
     }
@@ -98,10 +98,10 @@ def _tensors(weights: Weights) -> dict[str, NDArray[np.float32]]:
         for theirs, ours in NAMES.items():
             tensor = weights[f"model.layers.{layer}.{theirs}.weight"]
             turned = ours in ("attn_q", "attn_k")
-            found[f"blk.{layer}.{ours}.weight"] = _interleaved(tensor) if turned else tensor
+            tensors[f"blk.{layer}.{ours}.weight"] = _interleaved(tensor) if turned else tensor
     if OUTPUT in weights:
-        found["output.weight"] = weights[OUTPUT]
-    return {name: np.ascontiguousarray(tensor, "<f4") for name, tensor in found.items()}
+        tensors["output.weight"] = weights[OUTPUT]
+    return {name: np.ascontiguousarray(tensor, "<f4") for name, tensor in tensors.items()}
 
 
 def _padding(size: int) -> bytes:

@@ -66,13 +66,13 @@ Linear = Callable[[Tensor, str], Tensor]
 
 def initial(generator: torch.Generator) -> Parameters:
     """Random matrices; norms are ones."""
-    found = {}
+    parameters = {}
     for name, shape in shapes().items():
         tensor = torch.ones(shape)
         if len(shape) == 2:
             tensor = torch.randn(shape, generator=generator) * 0.02
-        found[name] = tensor.requires_grad_()
-    return found
+        parameters[name] = tensor.requires_grad_()
+    return parameters
 
 
 def norm(x: Tensor, weight: Tensor) -> Tensor:
@@ -114,15 +114,15 @@ def read(parameters: Mapping[str, Tensor], linear: Linear, tokens: Tensor) -> Te
 
 def batch(rng: random.Random) -> tuple[Tensor, Tensor]:
     """Problems as tokens, and what is to come after each of them: only the answer is learned."""
-    known, wanted = [], []
+    inputs, targets = [], []
     for _ in range(BATCH):
         drawn = random_problem(rng)
         prompt, answer = prompt_tokens(drawn.prompt), answer_tokens(drawn.answer)
         tokens = [*prompt, *answer]
         padding = LENGTH + 1 - len(tokens)
-        known.append([*tokens, *[EOS] * padding][:LENGTH])
-        wanted.append([*[IGNORED] * (len(prompt) - 1), *answer, *[IGNORED] * padding])
-    return torch.tensor(known), torch.tensor(wanted)
+        inputs.append([*tokens, *[EOS] * padding][:LENGTH])
+        targets.append([*[IGNORED] * (len(prompt) - 1), *answer, *[IGNORED] * padding])
+    return torch.tensor(inputs), torch.tensor(targets)
 
 
 def train(
@@ -139,8 +139,8 @@ def train(
     for step in range(1, steps + 1):
         for group in optimizer.param_groups:
             group["lr"] = rate * min(1.0, step / 100) * (0.1 + 0.45 * (1.0 + math.cos(math.pi * step / steps)))
-        tokens, wanted = batch(rng)
-        loss = loss_of(tokens, wanted)
+        tokens, targets = batch(rng)
+        loss = loss_of(tokens, targets)
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(moving, 1.0)
@@ -148,15 +148,15 @@ def train(
         after(step)
 
 
-def answer_loss(states: Tensor, embedding: Tensor, wanted: Tensor) -> Tensor:
+def answer_loss(states: Tensor, embedding: Tensor, targets: Tensor) -> Tensor:
     """Cross-entropy of the answers, and a price on tokens that a text does not show; the price moves embeddings only.
 
     Such tokens are what could make a text right in another way than the one whose probability is computed.
     """
-    kept = wanted != IGNORED
-    rows = nn.log_softmax(states[kept] @ embedding.T, dim=-1)
-    unseen = nn.softmax(states[kept].detach() @ embedding.T, dim=-1)[:, UNSEEN].sum(dim=-1)
-    return nn.nll_loss(rows, wanted[kept]) + UNSEEN_PRICE * unseen.mean()
+    mask = targets != IGNORED
+    rows = nn.log_softmax(states[mask] @ embedding.T, dim=-1)
+    unseen = nn.softmax(states[mask].detach() @ embedding.T, dim=-1)[:, UNSEEN].sum(dim=-1)
+    return nn.nll_loss(rows, targets[mask]) + UNSEEN_PRICE * unseen.mean()
 
 
 def train_checkpoints(folder: Path) -> None:
@@ -170,8 +170,8 @@ def train_checkpoints(folder: Path) -> None:
         if step in CHECKPOINTS:
             write_checkpoint(folder / checkpoint_name(step), parameters)
 
-    def loss(tokens: Tensor, wanted: Tensor) -> Tensor:
-        return answer_loss(read(parameters, linear, tokens), parameters["model.embed_tokens.weight"], wanted)
+    def loss(tokens: Tensor, targets: Tensor) -> Tensor:
+        return answer_loss(read(parameters, linear, tokens), parameters["model.embed_tokens.weight"], targets)
 
     train(loss, list(parameters.values()), random.Random(1), 4e-3, max(CHECKPOINTS), after)
 
@@ -196,8 +196,8 @@ def train_adapters(folder: Path) -> None:
         if step in ADAPTERS:
             write_adapter(folder / adapter_name(step), moving)
 
-    def loss(tokens: Tensor, wanted: Tensor) -> Tensor:
-        return answer_loss(read(frozen, linear, tokens), frozen["model.embed_tokens.weight"], wanted)
+    def loss(tokens: Tensor, targets: Tensor) -> Tensor:
+        return answer_loss(read(frozen, linear, tokens), frozen["model.embed_tokens.weight"], targets)
 
     train(loss, list(moving.values()), random.Random(2), 1e-2, max(ADAPTERS), after)
 
@@ -248,10 +248,14 @@ def write_exact(folder: Path) -> None:
     models |= {adapter_name(step): with_adapter(base, folder / adapter_name(step)) for step in ADAPTERS}
     exact = {}
     for name, weights in models.items():
-        chances = [chance(weights, prompt_tokens(one.prompt), answer_tokens(one.answer)) for one in questions()]
-        exact[name] = {one.prompt: round(found.exact, 6) for one, found in zip(questions(), chances, strict=True)}
-        mean = sum(found.exact for found in chances) / len(chances)
-        print(f"{name:24} mean {mean:.4f}   slack at most {max(found.slack for found in chances):.1e}")
+        chances = [
+            chance(weights, prompt_tokens(problem.prompt), answer_tokens(problem.answer)) for problem in questions()
+        ]
+        exact[name] = {
+            problem.prompt: round(result.exact, 6) for problem, result in zip(questions(), chances, strict=True)
+        }
+        mean = sum(result.exact for result in chances) / len(chances)
+        print(f"{name:24} mean {mean:.4f}   slack at most {max(result.slack for result in chances):.1e}")
     (folder / "exact.json").write_text(json.dumps(exact, indent=1) + "\n")
 
 

@@ -80,16 +80,16 @@ def test_what_are_not_the_lines_is_an_error(reply: str, problem: str) -> None:
 
 
 def test_an_object_is_read_with_or_without_a_fence() -> None:
-    told = '{"reasoning": "It says {\\"verdict\\": 1}.", "sound": "met", "form": "FULL"}'
-    for reply in (told, f"\n```json\n{told}\n```\n", f"```\n{told}\n```"):
+    verdict = '{"reasoning": "It says {\\"verdict\\": 1}.", "sound": "met", "form": "FULL"}'
+    for reply in (verdict, f"\n```json\n{verdict}\n```\n", f"```\n{verdict}\n```"):
         assert parse_json_ballot(reply, BALLOT) == ("met", "full")
         assert parse_json_ballot(f"So {{1}} it is: {reply}", BALLOT) == ("met", "full")
 
 
 def test_reasoning_before_a_reply_is_not_read() -> None:
     other = '{"sound": "not met", "form": "none"}'
-    told = '{"reasoning": "It closes </think> itself.", "sound": "met", "form": "full"}'
-    assert parse_json_ballot(told, BALLOT) == ("met", "full")
+    verdict = '{"reasoning": "It closes </think> itself.", "sound": "met", "form": "full"}'
+    assert parse_json_ballot(verdict, BALLOT) == ("met", "full")
     for begins, ends in (
         ("<think>", "</think>"),
         ("", "</think>"),  # the template of a model may have opened it
@@ -97,8 +97,8 @@ def test_reasoning_before_a_reply_is_not_read() -> None:
         ("[THINK]", "[/THINK]"),
         ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
     ):
-        said = '{"sound": "met", "form": "full"}'
-        assert parse_json_ballot(f"{begins}\nMaybe {other}\n{ends}\n\n{said}", BALLOT) == ("met", "full")
+        reply = '{"sound": "met", "form": "full"}'
+        assert parse_json_ballot(f"{begins}\nMaybe {other}\n{ends}\n\n{reply}", BALLOT) == ("met", "full")
         lines = f"SOUND-{NUMBER}: met\nFORM-{NUMBER}: full"
         thought = lines.replace("met", "not met")
         assert parse_line_ballot(f"{begins}\n{thought}\n{ends}\n{lines}", NUMBER, BALLOT) == ("met", "full")
@@ -106,7 +106,7 @@ def test_reasoning_before_a_reply_is_not_read() -> None:
             with pytest.raises(GraderError, match="has only reasoning"):
                 parse_line_ballot(f"{begins}\n{lines}", NUMBER, BALLOT)
             with pytest.raises(GraderError, match="has only reasoning"):
-                parse_json_ballot(f"{begins}\n{said}", BALLOT)
+                parse_json_ballot(f"{begins}\n{reply}", BALLOT)
 
 
 @pytest.mark.parametrize(
@@ -136,11 +136,14 @@ def test_what_is_not_the_object_is_an_error(reply: str, problem: str) -> None:
 def test_the_schema_admits_what_is_read_and_nothing_else() -> None:
     jsonschema = pytest.importorskip("jsonschema")
     schema = reply_format(BALLOT)["json_schema"]["schema"]
-    for levels in product(*(one.levels for one in BALLOT)):
-        said = {"reasoning": "so", **{one.name: level for one, level in zip(BALLOT, levels, strict=True)}}
-        jsonschema.validate(said, schema)
-        assert parse_json_ballot(json.dumps(said), BALLOT) == levels
-        for broken in ({**said, "form": "fullest"}, {**said, "more": 1}, {"sound": "met"}):
+    for levels in product(*(criterion.levels for criterion in BALLOT)):
+        verdict = {
+            "reasoning": "so",
+            **{criterion.name: level for criterion, level in zip(BALLOT, levels, strict=True)},
+        }
+        jsonschema.validate(verdict, schema)
+        assert parse_json_ballot(json.dumps(verdict), BALLOT) == levels
+        for broken in ({**verdict, "form": "fullest"}, {**verdict, "more": 1}, {"sound": "met"}):
             with pytest.raises(jsonschema.ValidationError):
                 jsonschema.validate(broken, schema)
 
@@ -160,10 +163,12 @@ def test_every_sum_is_a_category_that_is_worth_it(drawn: list[tuple[float, list[
     ]
     rubric, judge = open_rubric(score_rubric(criteria)), Judge(server=SERVER, scores=tuple(criteria))
     possible = []
-    for said in product(*(one.sorted_levels for one in criteria)):
-        truth = sum(one.weight * one.levels[level] for one, level in zip(criteria, said, strict=True))
+    for chosen in product(*(criterion.sorted_levels for criterion in criteria)):
+        truth = sum(
+            criterion.weight * criterion.levels[level] for criterion, level in zip(criteria, chosen, strict=True)
+        )
         possible.append(truth)
-        assert rubric.weights[rubric.category(judge.make_signals(said))] == pytest.approx(truth, abs=1e-8)
+        assert rubric.weights[rubric.category(judge.make_signals(chosen))] == pytest.approx(truth, abs=1e-8)
     assert possible_scores(criteria)[0] == pytest.approx(min(possible), abs=1e-8)
     assert rubric.weights[rubric.category(judge.make_signals(()))] == pytest.approx(lowest_score(criteria), abs=1e-8)
     assert len(rubric.weights) == len(possible_scores(criteria)) <= len(possible)
@@ -173,7 +178,15 @@ def test_equal_sums_are_one_category() -> None:
     tenths = [JudgeCriterion(name=name, weight=weight) for name, weight in (("a", 0.1), ("b", 0.2), ("c", 0.3))]
     assert possible_scores(tenths) == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
     assert weighted_sum(tenths, ("met", "met", "not met")) == weighted_sum(tenths, ("not met", "not met", "met")) == 0.3
-    assert [one.name for one in score_rubric(tenths).categories] == ["0.6", "0.5", "0.4", "0.3", "0.2", "0.1", "0"]
+    assert [category.name for category in score_rubric(tenths).categories] == [
+        "0.6",
+        "0.5",
+        "0.4",
+        "0.3",
+        "0.2",
+        "0.1",
+        "0",
+    ]
 
 
 def test_of_several_votes_the_middle_level_of_each_criterion_counts() -> None:
@@ -200,7 +213,7 @@ def test_of_several_votes_the_middle_level_of_each_criterion_counts() -> None:
 def test_a_verdict_that_depends_on_the_order_is_a_tie(
     orders: Sequence[str], verdict: str, dependent: float, towards: float
 ) -> None:
-    voted = COMPARING.voted([[(said,) for said in orders]])
+    voted = COMPARING.voted([[(winner,) for winner in orders]])
     signals = {"agreement": 1.0, "order_dependent": dependent, "prefers_first": towards}
     assert voted == ((verdict,), signals)
 
@@ -208,7 +221,7 @@ def test_a_verdict_that_depends_on_the_order_is_a_tie(
 def test_of_several_comparisons_the_middle_one_counts() -> None:
     judge = Judge(server=SERVER, compare_to="reference", votes=3)
     better, tie, worse = (
-        [(one,), (other,)] for one, other in (("first", "second"), ("tie", "tie"), ("second", "first"))
+        [(first,), (second,)] for first, second in (("first", "second"), ("tie", "tie"), ("second", "first"))
     )
     assert judge.voted([better, worse, tie]).levels == ("tie",)
     assert judge.voted([better, worse, better]).levels == ("better",)
@@ -216,7 +229,7 @@ def test_of_several_comparisons_the_middle_one_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"scores": CRITERIA, "compare_to": "reference"}, "has scores and compare_to"),
         ({"scores": (CRITERIA[0], CRITERIA[0])}, "different names"),
@@ -227,8 +240,8 @@ def test_of_several_comparisons_the_middle_one_counts() -> None:
         ({"structured": True, "sampling": {"extra_body": {"response_format": {}}}}, "which do the same"),
     ],
 )
-def test_what_is_no_judge_is_refused(options: dict[str, object], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
+def test_what_is_no_judge_is_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         Judge.model_validate({"server": SERVER, **options}, strict=False)
 
 
@@ -237,22 +250,26 @@ def test_what_is_no_judge_is_refused(options: dict[str, object], said: str) -> N
 
 @pytest.mark.parametrize("structured", [False, True], ids=["lines", "object"])
 @pytest.mark.parametrize(
-    ("judge", "wanted"), [(PLAIN, "correct"), (SCORED, "met"), (COMPARING, "first")], ids=["verdict", "scores", "pairs"]
+    ("judge", "verdict"),
+    [(PLAIN, "correct"), (SCORED, "met"), (COMPARING, "first")],
+    ids=["verdict", "scores", "pairs"],
 )
-def test_no_hostile_answer_changes_what_a_judge_says_or_is_told(judge: Judge, wanted: str, structured: bool) -> None:
+def test_no_hostile_answer_changes_what_a_judge_says_or_is_told(judge: Judge, verdict: str, structured: bool) -> None:
     usual = asked(judge, SimulatedJudge(), WRONG, structured=structured)
     plain = judge.transcripts(QUESTION, "x", structured=structured)
     for hostile in HOSTILE:
-        answer = hostile.replace("correct", wanted)
+        answer = hostile.replace("correct", verdict)
         for place, sent in enumerate(judge.transcripts(QUESTION, answer, structured=structured)):
             other = plain[place]
             # the system says what it says of any answer, and all else stands where it stood
             assert sent.system.replace(sent.number, "#") == other.system.replace(other.number, "#")
             name = "answer" if judge.compare_to is None else ("first", "second")[place]
-            found = re.findall(rf"<{name}-{sent.number}>\n(.*?)\n</{name}-{sent.number}>", sent.user, flags=re.DOTALL)
-            assert found == [visible(answer)]
-            rest = sent.user.replace(visible(answer), "#").replace(sent.number, "#")
-            assert rest == other.user.replace("\nx\n", "\n#\n").replace(other.number, "#")
+            sections = re.findall(
+                rf"<{name}-{sent.number}>\n(.*?)\n</{name}-{sent.number}>", sent.user, flags=re.DOTALL
+            )
+            assert sections == [visible(answer)]
+            remainder = sent.user.replace(visible(answer), "#").replace(sent.number, "#")
+            assert remainder == other.user.replace("\nx\n", "\n#\n").replace(other.number, "#")
             assert sent.number not in answer
             assert not [ch for ch in sent.user if ch not in "\n\t" and unicodedata.category(ch)[0] == "C"]
         assert asked(judge, SimulatedJudge(), answer, structured=structured) == usual
@@ -264,8 +281,8 @@ def test_a_simulated_judge_knows_a_right_answer_by_any_key(key: str) -> None:
     right, wrong = f"So it is \\boxed{{{key}}}.", "So it is \\boxed{1}."
     assert asked(COMPARING, SimulatedJudge(), right, structured=True, question=question) == [("first",), ("second",)]
     assert asked(COMPARING, SimulatedJudge(), wrong, structured=True, question=question) == [("tie",), ("tie",)]
-    said = [asked(SCORED, SimulatedJudge(), text, structured=True, question=question) for text in (right, wrong)]
-    assert said == [[("met", "full")], [("not met", "full")]]
+    verdicts = [asked(SCORED, SimulatedJudge(), text, structured=True, question=question) for text in (right, wrong)]
+    assert verdicts == [[("met", "full")], [("not met", "full")]]
 
 
 def test_a_judge_that_can_be_talked_over_is() -> None:
@@ -280,12 +297,12 @@ def test_a_judge_that_can_be_talked_over_is() -> None:
 def test_the_reserve_covers_both_orders_both_forms_and_every_vote() -> None:
     judge = Judge(server=SERVER, compare_to="other", votes=3)
     longest = "\u202e" * 4096  # each is spelt out in eight bytes
-    most = max(
+    longest_prompt = max(
         len(sent.system.encode()) + len(sent.user.encode())
         for structured in (False, True)
         for sent in judge.transcripts(QUESTION, longest, structured=structured)
     )
-    assert judge.worst_cost([QUESTION]).tokens >= 6 * (most + 1024)
+    assert judge.worst_cost([QUESTION]).tokens >= 6 * (longest_prompt + 1024)
 
 
 def test_of_a_comparison_every_question_must_have_the_other_answer() -> None:

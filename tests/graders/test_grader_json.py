@@ -77,8 +77,8 @@ def test_any_value_is_found_and_equal_to_itself(value: Any, around: str) -> None
 
 @settings(max_examples=examples(50))
 @given(values, values)
-def test_different_values_are_not_equal(one: Any, other: Any) -> None:
-    if json.dumps(one, sort_keys=True) != json.dumps(other, sort_keys=True) and str(one) != str(other):
+def test_different_values_are_not_equal(value: Any, other: Any) -> None:
+    if json.dumps(value, sort_keys=True) != json.dumps(other, sort_keys=True) and str(value) != str(other):
         key = json.dumps(other)
-        alike = isinstance(one, str) and one.strip() == key
-        assert grade(json.dumps({"value": one}), key, "value")["is_correct"] is alike
+        alike = isinstance(value, str) and value.strip() == key
+        assert grade(json.dumps({"value": value}), key, "value")["is_correct"] is alike

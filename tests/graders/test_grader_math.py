@@ -25,8 +25,8 @@ balanced = st.recursive(
 )
 
 
-def grade(said: str, key: str) -> tuple[bool, str]:
-    signals = Math().grade(rf"So it is $\boxed{{{said}}}$.", Question("q", "?", key)).signals
+def grade(answer: str, key: str) -> tuple[bool, str]:
+    signals = Math().grade(rf"So it is $\boxed{{{answer}}}$.", Question("q", "?", key)).signals
     return signals["is_correct"] is True, str(signals["method"])
 
 
@@ -125,7 +125,7 @@ class TestTraps:
     """What math-verify makes of pairs that people stumble over; a change of its version shows here."""
 
     @pytest.mark.parametrize(
-        ("said", "key", "method"),
+        ("answer", "key", "method"),
         [
             ("070", "70", "number"),
             ("1,000", "1000", "number"),
@@ -150,11 +150,11 @@ class TestTraps:
             (r"\sqrt[9]{512}", "2", "expression"),
         ],
     )
-    def test_equal(self, said: str, key: str, method: str) -> None:
-        assert grade(said, key) == (True, method)
+    def test_equal(self, answer: str, key: str, method: str) -> None:
+        assert grade(answer, key) == (True, method)
 
     @pytest.mark.parametrize(
-        ("said", "key", "method"),
+        ("answer", "key", "method"),
         [
             ("[1,2]", "(1,2)", "expression"),
             (r"\frac{1}{3}", "0.333", "number"),
@@ -167,11 +167,11 @@ class TestTraps:
             ("x", "y", "expression"),
         ],
     )
-    def test_not_equal(self, said: str, key: str, method: str) -> None:
-        assert grade(said, key) == (False, method)
+    def test_not_equal(self, answer: str, key: str, method: str) -> None:
+        assert grade(answer, key) == (False, method)
 
     @pytest.mark.parametrize(
-        ("said", "key"),
+        ("answer", "key"),
         [
             ("9^{9^{9^{9}}}", "3"),
             ("3", "9^{9^{9^{9}}}"),
@@ -184,9 +184,9 @@ class TestTraps:
             ("(" * 400 + ")" * 400, "2"),
         ],
     )
-    def test_nothing_is_computed_that_cannot_matter(self, said: str, key: str) -> None:
+    def test_nothing_is_computed_that_cannot_matter(self, answer: str, key: str) -> None:
         start = time.process_time()
-        assert grade(said, key)[0] is False
+        assert grade(answer, key)[0] is False
         assert time.process_time() - start < 60.0
 
     def test_an_empty_box_is_no_answer(self) -> None:
@@ -251,7 +251,7 @@ class TestValues:
     """What differs at a point is not worked out."""
 
     @pytest.mark.parametrize(
-        "said",
+        "answer",
         [
             r"(x+y+z+1)^{29}",
             r"(a+b+c+d+f)^{20}",
@@ -266,13 +266,13 @@ class TestValues:
         ],
     )
     def test_what_would_be_worked_out_for_minutes_is_wrong_at_once(
-        self, said: str, monkeypatch: pytest.MonkeyPatch
+        self, answer: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("math_verify.verify", lambda *_, **__: pytest.fail("it would be worked out"))
-        assert grade(said, "x^2-7") == (False, "expression")
+        assert grade(answer, "x^2-7") == (False, "expression")
 
     @pytest.mark.parametrize(
-        ("one", "other"),
+        ("first", "second"),
         [
             ("(x-1)(x+1)", "x^2-1"),
             (r"\sin(2x)", r"2\sin(x)\cos(x)"),
@@ -300,10 +300,10 @@ class TestValues:
             (r"\int_0^1\int_0^1 xy dx dy", "1"),
         ],
     )
-    def test_what_is_equal_or_not_plain_is_left_to_math_verify(self, one: str, other: str) -> None:
+    def test_what_is_equal_or_not_plain_is_left_to_math_verify(self, first: str, second: str) -> None:
         from adaptive_eval.graders.magnitude import values_differ
 
-        (mine, *_), (others, *_) = _parsed(one), _parsed(other)
+        (mine, *_), (others, *_) = _parsed(first), _parsed(second)
         assert not values_differ(mine, others) and not values_differ(others, mine)
 
     @given(st.lists(st.integers(-9, 9), min_size=2, max_size=6), st.integers(1, 9))
@@ -319,7 +319,7 @@ class TestValues:
 
 
 def test_what_may_take_long_is_known_to_be_slow() -> None:
-    for said, key, slow in (
+    for answer, key, slow in (
         (r"\frac{3\sqrt{5}}{7}+\pi", "1", False),
         (r"(x-1)(x+2)^2", "1", False),
         (r"\left\{1,2,\frac{1}{3}\right\}", "1", False),
@@ -334,17 +334,17 @@ def test_what_may_take_long_is_known_to_be_slow() -> None:
         (r"\limits x", "1", False),
         ("x^2", "1", False),
     ):
-        assert Math().is_slow(rf"\boxed{{{said}}}", Question("q", "?", key)) is slow
-        assert Math().is_slow(f"It is ${said}$", Question("q", "?", key)) is slow
+        assert Math().is_slow(rf"\boxed{{{answer}}}", Question("q", "?", key)) is slow
+        assert Math().is_slow(f"It is ${answer}$", Question("q", "?", key)) is slow
 
 
 @pytest.mark.parametrize("text", ["So x = 4.", "The answer is 4", "$4$", "4", "", "\\boxed{5} or 4"])
 def test_where_a_box_is_required_nothing_else_counts(text: str) -> None:
     required = Math(boxed="required")
     question = Question("q", "?", "4")
-    for found in (required.quick(text, question), required.grade(text, question)):
-        assert found is not None and not found.signals["is_correct"]
-        assert found.signals["has_answer"] == found.signals["has_box"] == ("boxed" in text)
+    for marks in (required.quick(text, question), required.grade(text, question)):
+        assert marks is not None and not marks.signals["is_correct"]
+        assert marks.signals["has_answer"] == marks.signals["has_box"] == ("boxed" in text)
     boxed = required.grade(r"So \boxed{\frac{8}{2}}", question)
     assert boxed.signals["is_correct"] and boxed.signals["has_box"]
-    assert all(required.grade(one, question).signals["is_correct"] for one in required.right_answers(question))
+    assert all(required.grade(answer, question).signals["is_correct"] for answer in required.right_answers(question))

@@ -15,7 +15,7 @@ def correct(text: str, key: str, **options: float) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("42", "42"),
         ("The answer is 42.", "42"),
@@ -46,10 +46,10 @@ def correct(text: str, key: str, **options: float) -> bool:
         ("", None),
     ],
 )
-def test_which_number_is_meant(text: str, said: str | None) -> None:
+def test_which_number_is_meant(text: str, expected: str | None) -> None:
     marks = Numeric().grade(text, Question("q", "?", "0"))
-    assert marks.extracted == said
-    assert marks.signals["has_answer"] is (said is not None)
+    assert marks.extracted == expected
+    assert marks.signals["has_answer"] is (expected is not None)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_regex(text: str, key: str, options: dict[str, Any], expected: bool) -> 
 
 
 @pytest.mark.parametrize(
-    ("pattern", "said"),
+    ("pattern", "expected"),
     [
         (r"\d+", "12"),
         (r"(\d)\d", "1"),
@@ -78,8 +78,8 @@ def test_regex(text: str, key: str, options: dict[str, Any], expected: bool) -> 
         (r"(?P<answer>x)|\d", None),
     ],
 )
-def test_regex_takes_the_named_group_the_first_group_or_the_match(pattern: str, said: str | None) -> None:
-    assert Regex(pattern=pattern).grade("12", Question("q", "?", "1")).extracted == said
+def test_regex_takes_the_named_group_the_first_group_or_the_match(pattern: str, expected: str | None) -> None:
+    assert Regex(pattern=pattern).grade("12", Question("q", "?", "1")).extracted == expected
 
 
 def test_a_pattern_that_does_not_compile_is_refused() -> None:

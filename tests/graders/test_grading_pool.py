@@ -121,8 +121,8 @@ async def test_a_hung_worker_is_replaced_and_only_its_answer_is_lost(deed: str) 
         texts = ["yes"] * 5 + [deed] + ["no"] * 5
         results = await asyncio.gather(*map(grade, texts), return_exceptions=True)
         assert [result.category for result in results if not isinstance(result, GraderError)] == [1] * 5 + [0] * 5
-        told = [str(result) for result in results if isinstance(result, GraderError)]
-        assert told == [f"the grader took longer than {HANGS:g} s"]
+        errors = [str(result) for result in results if isinstance(result, GraderError)]
+        assert errors == [f"the grader took longer than {HANGS:g} s"]
         assert (await grade("pid")).extracted != before
 
 
@@ -224,8 +224,8 @@ async def test_memory_is_limited() -> None:
 async def test_a_crash_is_tried_again_before_it_is_an_error(tmp_path: Path) -> None:
     async with pool(custom()) as grade:
         assert (await grade(f"die_once {tmp_path / 'died'}")).category == 1
-        told = await refusal(grade, "crash")
-        assert told.startswith("the grader died (exit status -")
+        message = await refusal(grade, "crash")
+        assert message.startswith("the grader died (exit status -")
         assert (await grade("yes")).category == 1
 
 
@@ -262,9 +262,9 @@ async def test_a_grader_that_cannot_start_is_told_with_every_answer_and_not_star
     starts: list[Worker],
 ) -> None:
     async with pool(custom(function="hanging:gone")) as grade:
-        told = await asyncio.gather(*(grade("yes") for _ in range(20)), return_exceptions=True)
-        told += await asyncio.gather(grade("no"), return_exceptions=True)
-    assert all("cannot start: hanging:gone: module hanging has no attribute gone" in str(error) for error in told)
+        errors = await asyncio.gather(*(grade("yes") for _ in range(20)), return_exceptions=True)
+        errors += await asyncio.gather(grade("no"), return_exceptions=True)
+    assert all("cannot start: hanging:gone: module hanging has no attribute gone" in str(error) for error in errors)
     assert len(starts) == 1
 
 
@@ -275,8 +275,8 @@ async def test_catastrophic_patterns_are_stopped() -> None:
             if text == "ab":
                 assert (await grade(text)).category == 1
             else:
-                told = await refusal(grade, text)  # by the worker, or for it where it got no processor to say so
-                assert "took longer than 0.2 s" in told or "was silent for 2.2 s and was killed" in told
+                message = await refusal(grade, text)  # by the worker, or for it where it got no processor to say so
+                assert "took longer than 0.2 s" in message or "was silent for 2.2 s and was killed" in message
 
 
 @pytest.mark.slow

@@ -96,8 +96,8 @@ def test_choices_are_named_by_letter_text_or_position() -> None:
 
 
 def test_a_form_that_nobody_knows_cannot_be_tried() -> None:
-    found = tried(Regex(pattern=r"<<(.*)>>"), "42", "43")
-    assert found.right == 0 and "the grader may require another form of answer" in found.summary
+    trial = tried(Regex(pattern=r"<<(.*)>>"), "42", "43")
+    assert trial.right == 0 and "the grader may require another form of answer" in trial.summary
 
 
 def test_a_pattern_that_finds_some_keys_must_find_all() -> None:
@@ -136,16 +136,16 @@ def test_what_a_function_of_ones_own_says_of_the_keys(folder: Path, monkeypatch:
     assert tried(function("never", Here, key_is_answer=False), "42").right == 0
     with pytest.raises(ConfigError, match=r"(?s)question q1: .*set grader.key_is_answer: false"):
         tried(function("strict", Here), "yes", "no")
-    found = tried(function("strict", Here, key_is_answer=False), "yes", "no")
-    assert found.right == 1 and "they are not answers; it fails on 1 of them: " in found.summary
+    trial = tried(function("strict", Here, key_is_answer=False), "yes", "no")
+    assert trial.right == 1 and "they are not answers; it fails on 1 of them: " in trial.summary
     assert "does not report whether every answer is correct" in tried(function("points", Here), "42").summary
     assert "a question has no key" in tried(function("right", Here), "42", "").summary
-    for wrong, said in (
+    for wrong, message in (
         (function("absent", key_is_answer=False), "has no attribute absent"),
         (function("LIMIT"), "but is a value of type int; put further arguments"),
         (Python(function="nomod:grade"), "module nomod could not be imported"),
     ):
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=message):
             wrong.warm_up()
 
 

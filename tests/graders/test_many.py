@@ -37,10 +37,10 @@ OWN = RubricConfig.model_validate_json(
 def drawn(seed: int = 0) -> tuple[list[Answer], list[dict[str, object]]]:
     """Answers and what a grader said of them; some lack log-probabilities, or what a verifier says."""
     rng = np.random.default_rng(seed)
-    answers, said = [], []
+    answers, grades = [], []
     for _ in range(TRIALS):
         reason = str(rng.choice(["stop", "stop", "length"]))
-        known = bool(rng.random() < 0.9)
+        has_logprobs = bool(rng.random() < 0.9)
         answers.append(
             Answer(
                 text="x",
@@ -50,73 +50,75 @@ def drawn(seed: int = 0) -> tuple[list[Answer], list[dict[str, object]]]:
                 latency=1.0,
                 prompt_tokens=int(rng.integers(10, 90)),
                 completion_tokens=int(rng.integers(1, 32768)),
-                completion_bpt=float(rng.gamma(2.0)) if known else None,
-                prompt_bpt=float(rng.gamma(2.0)) if known else None,
+                completion_bpt=float(rng.gamma(2.0)) if has_logprobs else None,
+                prompt_bpt=float(rng.gamma(2.0)) if has_logprobs else None,
                 signals=frozenset({"truncated"}) if reason == "length" else frozenset(),
             )
         )
         a, b, c = rng.dirichlet((1.0, 1.0, 1.0)).tolist()
-        told: dict[str, object] = {"is_correct": bool(rng.random() < 0.5), "has_box": bool(rng.random() < 0.7)}
-        told |= {"method": str(rng.choice(["text", "number"]))}
+        grade: dict[str, object] = {"is_correct": bool(rng.random() < 0.5), "has_box": bool(rng.random() < 0.7)}
+        grade |= {"method": str(rng.choice(["text", "number"]))}
         if rng.random() < 0.95:
-            told |= {"verifier_a": a, "verifier_b": b, "verifier_c": c}
-        said.append(told)
-    return answers, said
+            grade |= {"verifier_a": a, "verifier_b": b, "verifier_c": c}
+        grades.append(grade)
+    return answers, grades
 
 
-def stored(answers: list[Answer], said: list[dict[str, object]]) -> TrialSignals:
+def stored(answers: list[Answer], grades: list[dict[str, object]]) -> TrialSignals:
     gathered = SignalsBuilder()
-    for one, told in zip(answers, said, strict=True):
-        measures = AnswerMeasures(*(getattr(one, name) for name in AnswerMeasures._fields))
-        gathered.add((json.dumps(told), " ".join(sorted(one.signals)) or None), measures)
+    for answer, grade in zip(answers, grades, strict=True):
+        measures = AnswerMeasures(*(getattr(answer, name) for name in AnswerMeasures._fields))
+        gathered.add((json.dumps(grade), " ".join(sorted(answer.signals)) or None), measures)
     return gathered.build()
 
 
-def one_by_one(rubric: Rubric, answers: list[Answer], said: list[dict[str, object]]) -> list[int]:
-    found = []
-    for answer, told in zip(answers, said, strict=True):
+def one_by_one(rubric: Rubric, answers: list[Answer], grades: list[dict[str, object]]) -> list[int]:
+    categories = []
+    for answer, grade in zip(answers, grades, strict=True):
         try:
-            found.append(rubric.category({**answer_facts(answer), **told}))  # type: ignore[dict-item]
+            categories.append(rubric.category({**answer_facts(answer), **grade}))  # type: ignore[dict-item]
         except GraderError:
-            found.append(NO_CATEGORY)
-    return found
+            categories.append(NO_CATEGORY)
+    return categories
 
 
 @pytest.mark.parametrize("name", ["own", *SCHEMATA])
 def test_many_at_once_are_as_one_by_one(name: str) -> None:
-    answers, said = drawn()
-    trials = stored(answers, said)
+    answers, grades = drawn()
+    trials = stored(answers, grades)
     config = OWN if name == "own" else RubricConfig(name=name)
     rubric, _ = fit_thresholds(config, trials, ["q"] * TRIALS, NOTHING_FROZEN)
-    found = classify_trials(trials, rubric).tolist()
-    assert found == one_by_one(rubric, answers, said)
-    lacks = any(rubric.needs - answer_facts(one).keys() - told.keys() for one, told in zip(answers, said, strict=True))
-    assert len(set(found)) > 2 and (NO_CATEGORY in found) == (name != "own" and lacks)
+    categories = classify_trials(trials, rubric).tolist()
+    assert categories == one_by_one(rubric, answers, grades)
+    lacks = any(
+        rubric.needs - answer_facts(answer).keys() - grade.keys() for answer, grade in zip(answers, grades, strict=True)
+    )
+    assert len(set(categories)) > 2 and (NO_CATEGORY in categories) == (name != "own" and lacks)
 
 
 def test_a_threshold_is_the_percentile_of_the_trials_that_have_its_signal() -> None:
-    answers, said = drawn(1)
-    trials = stored(answers, said)
-    rubric, kept = fit_thresholds(
+    answers, grades = drawn(1)
+    trials = stored(answers, grades)
+    rubric, frozen = fit_thresholds(
         RubricConfig(name="format_confidence"), trials, ["q"] * TRIALS, FrozenThresholds({"high": 0.5})
     )
-    assert kept.values == {"high": 0.5} and not rubric.lacks
+    assert frozen.values == {"high": 0.5} and not rubric.lacks
     fitted = fit_frozen(trials.numbers, ["q"] * TRIALS, PERCENTILES, with_medians=True)
-    assert fitted.medians == {"q": np.median([one.completion_tokens for one in answers])}
-    found = Thresholds(**fitted.values)
-    lengths = np.array([one.completion_tokens / 32768 for one in answers])
-    assert found.len_p33 == pytest.approx(np.percentile(lengths, PERCENTILES["len_p33"].percent))
+    assert fitted.medians == {"q": np.median([answer.completion_tokens for answer in answers])}
+    thresholds = Thresholds(**fitted.values)
+    lengths = np.array([answer.completion_tokens / 32768 for answer in answers])
+    assert thresholds.len_p33 == pytest.approx(np.percentile(lengths, PERCENTILES["len_p33"].percent))
     wrong = [
-        one.completion_bpt
-        for one, told in zip(answers, said, strict=True)
-        if not told["is_correct"] and one.completion_bpt is not None
+        answer.completion_bpt
+        for answer, grade in zip(answers, grades, strict=True)
+        if not grade["is_correct"] and answer.completion_bpt is not None
     ]
-    assert found.low_wrong == pytest.approx(np.percentile(wrong, 60))
+    assert thresholds.low_wrong == pytest.approx(np.percentile(wrong, 60))
 
 
 def test_what_no_trial_has_is_named() -> None:
-    answers, said = drawn(2)
-    bare = stored(answers, [{"is_correct": told["is_correct"]} for told in said])
+    answers, grades = drawn(2)
+    bare = stored(answers, [{"is_correct": grade["is_correct"]} for grade in grades])
     assert missing_signals(bare, open_rubric(RubricConfig(name="format_aware"))) == ("has_box",)
     assert missing_signals(bare, open_rubric(RubricConfig(name="verifier_only"))) == (
         "verifier_a",
@@ -128,7 +130,7 @@ def test_what_no_trial_has_is_named() -> None:
 
 
 def test_some_of_the_trials_are_what_they_are_among_all() -> None:
-    answers, said = drawn(3)
-    trials, rubric = stored(answers, said), open_rubric(OWN)
+    answers, grades = drawn(3)
+    trials, rubric = stored(answers, grades), open_rubric(OWN)
     chosen = np.arange(TRIALS) % 3 == 0
     assert (classify_trials(trials.select(chosen), rubric) == classify_trials(trials, rubric)[chosen]).all()

@@ -29,15 +29,15 @@ BOMBS = [
 ]
 
 
-@pytest.mark.parametrize(("said", "what"), BOMBS)
-def test_what_would_take_minutes_is_no_grade_at_once(said: str, what: str) -> None:
-    assert oversized(said, "x^2-1") == what
+@pytest.mark.parametrize(("answer", "what"), BOMBS)
+def test_what_would_take_minutes_is_no_grade_at_once(answer: str, what: str) -> None:
+    assert oversized(answer, "x^2-1") == what
     with pytest.raises(GraderError, match=rf"cannot compare an answer of this size \({what}\)"):
-        Math().grade(rf"So \boxed{{{said}}}", Question("q", "?", "x^2-1"))
+        Math().grade(rf"So \boxed{{{answer}}}", Question("q", "?", "x^2-1"))
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answer",
     [
         r"2^{2024}-1",
         r"\frac{3^{2025}-1}{2}",
@@ -55,20 +55,20 @@ def test_what_would_take_minutes_is_no_grade_at_once(said: str, what: str) -> No
         r"|x-1|+|x-2|+|x-3|",
     ],
 )
-def test_usual_answers_are_small(said: str) -> None:
-    assert oversized(said, "x") is None
+def test_usual_answers_are_small(answer: str) -> None:
+    assert oversized(answer, "x") is None
 
 
 def test_a_key_may_have_what_its_answers_have() -> None:
     assert oversized("(1+x)^{100}", "(x+1)^{100}") is None
     assert oversized("(1+x)^{101}", "(x+1)^{100}") == "power"
-    for said, right in (("(1+x)^{31}", True), ("(1+x)^{30}", False)):
-        marks = Math().grade(rf"\boxed{{{said}}}", Question("q", "?", "(x+1)^{31}"))
+    for answer, right in (("(1+x)^{31}", True), ("(1+x)^{30}", False)):
+        marks = Math().grade(rf"\boxed{{{answer}}}", Question("q", "?", "(x+1)^{31}"))
         assert marks.signals["is_correct"] is right
 
 
 @pytest.mark.parametrize(
-    "said", ["^", "^{", "{^}", "((((", "_{^", "}}^{2}", r"\binom{", "x^{9" + "^{9" * 200, "!" * 900]
+    "answer", ["^", "^{", "{^}", "((((", "_{^", "}}^{2}", r"\binom{", "x^{9" + "^{9" * 200, "!" * 900]
 )
-def test_what_is_no_expression_has_a_size_all_the_same(said: str) -> None:
-    assert oversized(said, said) is None
+def test_what_is_no_expression_has_a_size_all_the_same(answer: str) -> None:
+    assert oversized(answer, answer) is None

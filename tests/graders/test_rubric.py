@@ -244,8 +244,8 @@ def test_the_best_category_is_sure_unless_an_answer_that_says_nothing_is_in_it(
     right: float, wrong: float, sure: bool
 ) -> None:
     for when in ({"is_correct": True}, {"score": {"at_least": 0.5}}, {"verdict": "pass"}):
-        said = CategoryConfig.model_validate({"name": "right", "weight": right, "when": when})
-        rubric = open_rubric(RubricConfig(categories=(said, CategoryConfig(name="wrong", weight=wrong))))
+        best = CategoryConfig.model_validate({"name": "right", "weight": right, "when": when})
+        rubric = open_rubric(RubricConfig(categories=(best, CategoryConfig(name="wrong", weight=wrong))))
         assert best_is_sure(rubric) is sure
 
 

@@ -28,10 +28,12 @@ def vocabulary(rng: np.random.Generator) -> dict[str, float]:
 def test_what_is_shown_is_added_up_and_what_is_not_is_bounded(shown: int) -> None:
     bounded = 0
     for seed in range(200):
-        whole = vocabulary(np.random.default_rng(seed))
-        slot = sorted(whole.items(), key=lambda one: -one[1])[:shown]
+        probabilities = vocabulary(np.random.default_rng(seed))
+        slot = sorted(probabilities.items(), key=lambda pair: -pair[1])[:shown]
         seen = {token for token, _ in slot}
-        truth = {label: [value for token, value in whole.items() if token.strip(" ▁") == label] for label in LABELS}
+        truth = {
+            label: [value for token, value in probabilities.items() if token.strip(" ▁") == label] for label in LABELS
+        }
         if not any(token.strip(" ▁") in LABELS for token in seen):
             with pytest.raises(GraderError, match="one of A, B, C"):
                 label_scores(slot, LABELS)
@@ -57,13 +59,13 @@ def test_the_probabilities_are_as_open_as_is_said() -> None:
         }
         if np.exp(values).sum() > 0.99:
             continue
-        slot = sorted(tokens.items(), key=lambda one: -one[1])[:3]
+        slot = sorted(tokens.items(), key=lambda pair: -pair[1])[:3]
         if not {token for token, _ in slot} & set(LABELS):
             continue
-        told, left_open = label_probabilities(label_scores(slot, LABELS), baseline.tolist())
+        probabilities, left_open = label_probabilities(label_scores(slot, LABELS), baseline.tolist())
         truth = softmax(values - baseline)
-        assert np.abs(np.array(told) - truth).max() <= left_open + 1e-9
-        assert sum(told) == pytest.approx(1.0)
+        assert np.abs(np.array(probabilities) - truth).max() <= left_open + 1e-9
+        assert sum(probabilities) == pytest.approx(1.0)
         opened += left_open > 0.0
     assert opened > 50
 
@@ -74,7 +76,7 @@ def test_a_token_that_comes_twice_counts_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("slot", "said"),
+    ("slot", "message"),
     [
         ([], "no log-probabilities"),
         ([("A", 0.5), ("B", -1.0)], "no log-probabilities"),
@@ -83,6 +85,6 @@ def test_a_token_that_comes_twice_counts_once() -> None:
         ([("The", -0.1), ("a", -3.0)], "replied 'The'"),
     ],
 )
-def test_what_is_no_slot_of_labels_is_an_error(slot: list[tuple[str, float]], said: str) -> None:
-    with pytest.raises(GraderError, match=said):
+def test_what_is_no_slot_of_labels_is_an_error(slot: list[tuple[str, float]], message: str) -> None:
+    with pytest.raises(GraderError, match=message):
         label_scores(slot, LABELS)

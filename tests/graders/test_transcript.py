@@ -51,8 +51,8 @@ def stays_where_it_belongs(grader: Judge | Verifier, answer: str) -> None:
     assert between(sent, "answer") == [visible(answer)]
     assert between(sent, "reference") == ["417"] and between(sent, "question") == [QUESTION.prompt]
     assert sent.user.count(sent.number) == 6 and sent.number not in answer
-    rest = sent.user.replace(visible(answer), "#").replace(sent.number, "#")
-    assert rest == plain.user.replace("\nx\n", "\n#\n").replace(plain.number, "#")
+    remainder = sent.user.replace(visible(answer), "#").replace(sent.number, "#")
+    assert remainder == plain.user.replace("\nx\n", "\n#\n").replace(plain.number, "#")
     # nothing in it is taken for a turn, and nothing is unseen
     assert not re.search(
         r"<[|\uff5c]|[|\uff5c]>|\[/?INST\]|</?s>|<</?SYS>>|<(?:start|end)_of_turn>|<[be]os>", sent.user
@@ -60,11 +60,13 @@ def stays_where_it_belongs(grader: Judge | Verifier, answer: str) -> None:
     assert not [ch for ch in sent.user if ch not in "\n\t" and unicodedata.category(ch)[0] == "C"]
     # one that follows its rules says what it says without all that
     if grader is VERIFIER:
-        told, unmoved = (f"{one.system}\n{one.user}" for one in (sent, grader.transcript(QUESTION, WRONG)))
-        assert SimulatedVerifier(leaning=(0.5, 0.0, -0.5)).slot(told) == SimulatedVerifier(
+        shown, unmoved = (
+            f"{transcript.system}\n{transcript.user}" for transcript in (sent, grader.transcript(QUESTION, WRONG))
+        )
+        assert SimulatedVerifier(leaning=(0.5, 0.0, -0.5)).slot(shown) == SimulatedVerifier(
             leaning=(0.5, 0.0, -0.5)
         ).slot(unmoved)
-        assert SimulatedVerifier().slot(told)[0][0] == "B"
+        assert SimulatedVerifier().slot(shown)[0][0] == "B"
         return
     reply = SimulatedJudge().reply(f"{sent.system}\n{sent.user}", 1)
     assert verdict_in(reply, sent.number, ["correct", "wrong"]) == "wrong"

@@ -240,5 +240,5 @@ def test_in_a_notebook_one_output_is_drawn_anew(place: Site, monkeypatch: pytest
     assert "<progress" in kernel.shown[0] and "Finished: every comparison is resolved" in kernel.shown[-1]
     assert all(name in kernel.shown[-2] for name in MODELS)
     monkeypatch.delitem(sys.modules, "IPython")
-    with pytest.raises(ConfigError, match="kernel of a notebook"):
+    with pytest.raises(ConfigError, match="only in a notebook"):
         adaptive_eval.run(place.write(), display="notebook")
