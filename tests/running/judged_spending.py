@@ -55,7 +55,7 @@ class JudgedSpender(Spender):
     @property
     def judged(self) -> list[Attempt]:
         """What the judge's server has done."""
-        return [one for one in self.attempts if one.model == JUDGE]
+        return [attempt for attempt in self.attempts if attempt.model == JUDGE]
 
 
 class _JudgeWire(SpendingWire):
@@ -71,7 +71,7 @@ class _JudgeWire(SpendingWire):
         return self._excess * super()._tokens(seed)
 
     def _text(self, body: Mapping[str, Any], seed: int) -> str:
-        content = "\n".join(one["content"] for one in body["messages"])
+        content = "\n".join(message["content"] for message in body["messages"])
         shown, line = dict(_SHOWN.findall(content)), _LINE.search(content)
         if not shown:
             return "OK."  # a tiny request shows no answer

@@ -75,10 +75,10 @@ def arm(point: str) -> None:
             return made
 
         async def killed_state(self: Any, *args: Any, state: Any = state) -> Any:
-            found = await state(self, *args)
+            batch_state = await state(self, *args)
             if on_their_way.none:
                 die()
-            return found
+            return batch_state
 
         if point in ("planned", "created"):
             form.create = killed_create  # type: ignore[method-assign, assignment]

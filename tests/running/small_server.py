@@ -34,8 +34,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         models = {"data": [{"id": name} for name in SKILLS]}
-        known = {"/health": {}, "/v1/models": models}
-        self._reply(200 if self.path in known else 404, known.get(self.path, {}))
+        replies = {"/health": {}, "/v1/models": models}
+        self._reply(200 if self.path in replies else 404, replies.get(self.path, {}))
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

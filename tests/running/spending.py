@@ -105,7 +105,7 @@ class SpendingWire:
         self._asked += 1
         seeds = range(body["seed"], body["seed"] + body.get("n", 1))
         fate = self._fate(seeds)
-        attempt = Attempt(self._model, world.starts, [] if fate == REFUSED else [self._tokens(one) for one in seeds])
+        attempt = Attempt(self._model, world.starts, [] if fate == REFUSED else [self._tokens(seed) for seed in seeds])
         world.attempts.append(attempt)
         began = loop.time()
         try:
@@ -156,9 +156,9 @@ class SpendingWire:
     def _usage(self, completion: int) -> dict[str, object]:
         if self._says == MISSING:
             return {}
-        said = {ABSURD: 2_000_000_000, LOW: 1}.get(self._says, completion)
-        prompt = said if self._says == ABSURD else PROMPT_TOKENS
-        return {"usage": {"prompt_tokens": prompt, "completion_tokens": said}}
+        reported = {ABSURD: 2_000_000_000, LOW: 1}.get(self._says, completion)
+        prompt = reported if self._says == ABSURD else PROMPT_TOKENS
+        return {"usage": {"prompt_tokens": prompt, "completion_tokens": reported}}
 
     async def models(self, base_url: str) -> Reply:
         if self._gone:

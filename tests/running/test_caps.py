@@ -110,8 +110,10 @@ def lead(
     place = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=place) as name:
         folder, world = Path(name), Spender(says=says, faults=faults or {})
-        for start, gone in zip_longest((*starts, Start()), absent[: len(starts) + 1]):
-            ended = world.run(config_of(folder, budget, samples, slots, gone, bounded=bounded), folder / "run", start)
+        for start, missing in zip_longest((*starts, Start()), absent[: len(starts) + 1]):
+            ended = world.run(
+                config_of(folder, budget, samples, slots, missing, bounded=bounded), folder / "run", start
+            )
         reader = RunReader.open(folder / "run")
         try:
             events = reader.events()
@@ -165,16 +167,16 @@ def holds(life: Life) -> None:
     attempts, budget = life.world.attempts, life.budget
     tokens = sum(map(within_reserve, attempts))
     if not life.bounded:  # nobody knows what an answer has cost that is lost before the first of its model is stored
-        tokens -= sum(one.answers for one in life.lost if not one.tokens) * (MAX_TOKENS + PROMPT_TOKENS)
+        tokens -= sum(loss.answers for loss in life.lost if not loss.tokens) * (MAX_TOKENS + PROMPT_TOKENS)
     assert tokens <= budget.get("tokens", tokens)
     assert tokens * PRICE <= 1e6 * budget.get("usd", tokens * PRICE)
-    seconds = sum(one.seconds for one in attempts if one.tokens) * GPUS / life.slots
+    seconds = sum(attempt.seconds for attempt in attempts if attempt.tokens) * GPUS / life.slots
     assert seconds <= 3600.0 * budget.get("gpu_hours", seconds)
     assert life.trials <= budget.get("trials", life.trials)
     active = sum(life.world.active)
     assert active <= budget.get("wall_time", active) + MOST_SLACK
     if life.world.says == BEYOND and budget.keys() & {"tokens", "usd", "gpu_hours"}:
-        noticed = [sum(one.tokens) - within_reserve(one) for one in attempts if one.came]
+        noticed = [sum(attempt.tokens) - within_reserve(attempt) for attempt in attempts if attempt.came]
         starts = len(life.world.active)
         assert sum(noticed) <= starts * len(SKILLS) * life.slots * life.samples * (TIMES_BEYOND - 1) * MAX_TOKENS
 
@@ -236,7 +238,7 @@ def test_what_was_sent_twice_is_told_as_lost_once() -> None:
     with much_is_sent_twice():
         life = lead({"tokens": 3_000_000})
     sent = sum(len(attempt.tokens) for attempt in life.world.attempts)
-    assert sent - life.trials == sum(one.answers for one in life.lost) > 10
+    assert sent - life.trials == sum(loss.answers for loss in life.lost) > 10
     holds(life)
 
 
@@ -296,8 +298,8 @@ def test_what_was_in_flight_at_a_kill_counts_as_spent_at_its_worst() -> None:
 def test_where_nothing_bounds_an_answer_what_was_in_flight_counts_by_the_largest_that_is_stored() -> None:
     life = lead({"tokens": 300_000}, starts=(Start(Fate.KILL, 60),), bounded=False)
     assert life.lost
-    most = [event.tokens / event.answers / RESERVE_FACTOR for event in life.lost]
-    assert all(event.killed for event in life.lost) and all(MAX_TOKENS - 50 < one < MAX_TOKENS + 5 for one in most)
+    sizes = [event.tokens / event.answers / RESERVE_FACTOR for event in life.lost]
+    assert all(event.killed for event in life.lost) and all(MAX_TOKENS - 50 < size < MAX_TOKENS + 5 for size in sizes)
     holds(life)
 
 

@@ -27,15 +27,15 @@ def stored_and_counted(site: Site) -> tuple[int, int]:
     with closing(RunReader.open(site.directory())) as reader:
         stored = reader.trial_count()
         in_scores = sum(reader.looks()[-1].body["trials"])
-    told = results(site)["models"]
-    assert isinstance(told, list) and sum(row["trials"] for row in told) == in_scores
+    rows = results(site)["models"]
+    assert isinstance(rows, list) and sum(row["trials"] for row in rows) == in_scores
     return stored, in_scores
 
 
 def warnings(site: Site, kind: str) -> list[str]:
-    told = results(site)["warnings"]
-    assert isinstance(told, list)
-    return [one["text"] for one in told if one["kind"] == kind]
+    entries = results(site)["warnings"]
+    assert isinstance(entries, list)
+    return [entry["text"] for entry in entries if entry["kind"] == kind]
 
 
 @pytest.mark.slow
@@ -71,7 +71,7 @@ def test_a_setting_that_is_changed_in_the_file_or_set_again_replaces_what_the_ru
 
 
 @pytest.mark.parametrize(
-    ("lowered", "said"),
+    ("lowered", "message"),
     [
         ({"trials": {"min": 2, "max": 3}}, "--set trials.max=6"),
         pytest.param({"budget": {"trials": 20}}, "--set budget.trials=500", marks=pytest.mark.slow),
@@ -79,17 +79,17 @@ def test_a_setting_that_is_changed_in_the_file_or_set_again_replaces_what_the_ru
     ],
 )
 def test_what_would_contradict_the_run_is_refused_with_what_to_type(
-    site: Site, lowered: dict[str, object], said: str
+    site: Site, lowered: dict[str, object], message: str
 ) -> None:
-    kept = {"trials": {"min": 2, "max": 6}, "budget": {"trials": 500}}
-    assert site.run(site.write(**kept)).exit_code in ENDED
+    settings = {"trials": {"min": 2, "max": 6}, "budget": {"trials": 500}}
+    assert site.run(site.write(**settings)).exit_code in ENDED
     before = looks(site)
-    refused = site.run(site.write(**kept | lowered))
-    assert refused.exit_code == ExitCode.CONFIGURATION and said in refused.stderr
+    refused = site.run(site.write(**settings | lowered))
+    assert refused.exit_code == ExitCode.CONFIGURATION and message in refused.stderr
     assert looks(site) == before
     with closing(RunReader.open(site.directory())) as reader:
         assert len(reader.configurations()) == 1
-    assert site.run(site.write(**kept)).exit_code in ENDED
+    assert site.run(site.write(**settings)).exit_code in ENDED
 
 
 @pytest.mark.slow
@@ -105,14 +105,14 @@ def test_a_limit_may_be_lowered_to_what_is_not_used_yet(site: Site) -> None:
 def test_a_model_that_is_removed_leaves_every_other_answer_in_its_score(site: Site) -> None:
     assert site.run(site.write(trials={"min": 4, "max": 20})).exit_code in ENDED
     before = looks(site)
-    left = [{"name": name, "base_url": site.base_url} for name in MODELS if name != "bob"]
-    ended = site.run(site.write(trials={"min": 4, "max": 20}, models=left))
+    remaining = [{"name": name, "base_url": site.base_url} for name in MODELS if name != "bob"]
+    ended = site.run(site.write(trials={"min": 4, "max": 20}, models=remaining))
     assert ended.exit_code in ENDED, ended.stderr
     after = looks(site)
     assert after[: len(before)] == before
-    had = dict(zip(before[-1]["models"], before[-1]["trials"], strict=True))
+    trials_before = dict(zip(before[-1]["models"], before[-1]["trials"], strict=True))
     now = dict(zip(after[-1]["models"], after[-1]["trials"], strict=True))
-    assert all(now[name] >= had[name] for name in ("ada", "cyd")) and set(now) == {"ada", "cyd"}
+    assert all(now[name] >= trials_before[name] for name in ("ada", "cyd")) and set(now) == {"ada", "cyd"}
     assert site.run(site.write(trials={"min": 4, "max": 20})).exit_code in ENDED, "and comes back"
     back = looks(site)
     assert dict(zip(back[-1]["models"], back[-1]["trials"], strict=True))["bob"] > 0
@@ -127,8 +127,8 @@ def test_another_confidence_judges_all_answers_anew_and_is_told(site: Site) -> N
     assert looks(site)[: len(before)] == before
     now = stored_and_counted(site)
     assert now[0] == now[1] >= counted == stored
-    (said,) = warnings(site, "redecided")
-    assert "stopping.confidence: 0.95 → 0.7" in said and "The promise does not cover" in said
+    (warning,) = warnings(site, "redecided")
+    assert "stopping.confidence: 0.95 → 0.7" in warning and "The promise does not cover" in warning
 
 
 @pytest.mark.slow

@@ -42,14 +42,16 @@ def earlier_run(
     listed = [{"name": name, "base_url": url} for name in models]
     config = site.write("earlier", models=listed, trials={"min": depth, "max": depth})
     assert site.run(config, "--run-dir", str(site.directory("earlier"))).exit_code in ENDED
-    return {(one.question, one.trial): one.answer.text for one in stored(site, "earlier") if one.model == BASELINE}
+    return {
+        (trial.question, trial.trial): trial.answer.text for trial in stored(site, "earlier") if trial.model == BASELINE
+    }
 
 
 def expected(trial: TrialRecord, others: dict[tuple[str, int], str], depth: int = DEPTH) -> str:
     """By hand: who is right."""
     right = f"{{{right_answer(trial.question)}}}"
-    own, other = right in trial.answer.text, right in others[trial.question, trial.trial % depth]
-    return "tie" if own == other else "better" if own else "worse"
+    is_right, other_is_right = right in trial.answer.text, right in others[trial.question, trial.trial % depth]
+    return "tie" if is_right == other_is_right else "better" if is_right else "worse"
 
 
 @pytest.mark.slow
@@ -66,13 +68,13 @@ def test_each_answer_is_compared_with_that_of_its_number(site: Site, fair_url: s
             "an answer is a tie with itself, and sent to nobody"
         )
     assert {trial.signals["verdict"] for trial in trials} == {"better", "tie", "worse"}
-    found = read_results(site.directory())
-    assert found is not None and found.weights == (1.0, 0.5, 0.0)
+    results = read_results(site.directory())
+    assert results is not None and results.weights == (1.0, 0.5, 0.0)
     # nobody needs the earlier run to read this one
     shutil.rmtree(site.directory("earlier"))
     assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).exit_code == 0
-    gone = site.run(site.write(**settings(site, fair_url)))
-    assert gone.exit_code == ExitCode.CONFIGURATION and "is not a run directory" in gone.output
+    result = site.run(site.write(**settings(site, fair_url)))
+    assert result.exit_code == ExitCode.CONFIGURATION and "is not a run directory" in result.output
 
 
 @pytest.mark.slow
@@ -117,9 +119,9 @@ def test_what_is_not_there_is_told_before_anything_is_asked(
 def test_without_a_run_it_is_told_to_run_the_model_first(site: Site, fair_url: str) -> None:
     grader = {**settings(site, fair_url)["grader"], "compare_to": {"model": BASELINE}}  # type: ignore[dict-item]
     config = site.write(**settings(site, fair_url, grader=grader))
-    told = CliRunner().invoke(app, ["validate", str(config)])
-    words = " ".join(told.output.split())
-    assert told.exit_code == ExitCode.CONFIGURATION and "1 problem" in words, told.output
+    result = CliRunner().invoke(app, ["validate", str(config)])
+    words = " ".join(result.output.split())
+    assert result.exit_code == ExitCode.CONFIGURATION and "1 problem" in words, result.output
     assert "grader.compare_to.run must name the run with the model's answers; run that model by itself first" in words
     assert "{run: runs/earlier, model: NAME}" in words
 

@@ -74,5 +74,5 @@ def test_all_that_was_drawn_is_stored_and_gives_the_category(name: str, site: Si
         assert (trial.answer.finish_reason == "length") == population.cut_off[at]
         assert trial.answer.completion_bpt == pytest.approx(population.bits[at])
         assert trial.answer.prompt_bpt == pytest.approx(population.prompt_bits[at[1]])
-        assert [signals[f"verifier_{one}"] for one in "abc"] == pytest.approx(labels.tolist(), abs=1e-9)
+        assert [signals[f"verifier_{letter}"] for letter in "abc"] == pytest.approx(labels.tolist(), abs=1e-9)
         assert trial.category == categories[at]

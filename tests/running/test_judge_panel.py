@@ -25,12 +25,14 @@ def judges() -> Iterator[tuple[str, str, str]]:
     """Servers of the small world: two with a judge that makes no mistakes, one whose judge is always wrong."""
     with ExitStack() as stack:
         kinds = (SimulatedJudge(), SimulatedJudge(), SimulatedJudge(says_right=ALWAYS_WRONG, structured=False))
-        one, two, three = (stack.enter_context(serving(SimulatedServer(small_world(), judge=judge))) for judge in kinds)
-        yield one, two, three
+        first, second, third = (
+            stack.enter_context(serving(SimulatedServer(small_world(), judge=judge))) for judge in kinds
+        )
+        yield first, second, third
 
 
-def server(url: str, **own: object) -> dict[str, object]:
-    return {"base_url": url, "model": "judge", **own}
+def server(url: str, **fields: object) -> dict[str, object]:
+    return {"base_url": url, "model": "judge", **fields}
 
 
 def settings(first: str, *further: str, **changes: object) -> dict[str, object]:
@@ -53,9 +55,9 @@ def test_most_of_all_votes_decide(site: Site, judges: tuple[str, str, str]) -> N
     assert {trial.signals["agreement"] for trial in trials} == {2 / 3}
     alone = site.write("alone", **settings(right, server=server(right, price=prices[0])))
     assert site.run(alone, "--run-dir", str(site.directory("alone"))).exit_code in ENDED
-    each = {(one.model, one.question, one.trial): one for one in stored(site, "alone")}
+    singles = {(single.model, single.question, single.trial): single for single in stored(site, "alone")}
     for trial in trials:
-        of_one = each[trial.model, trial.question, trial.trial]
+        of_one = singles[trial.model, trial.question, trial.trial]
         # the two that are sent the same text cost 1 and 10 times as much; the third has no price
         assert float(trial.signals["judge_usd"]) == pytest.approx(11.0 * float(of_one.signals["judge_usd"]), rel=0.05)
         assert float(trial.signals["judge_prompt_tokens"]) > 2.5 * float(of_one.signals["judge_prompt_tokens"])
@@ -64,8 +66,8 @@ def test_most_of_all_votes_decide(site: Site, judges: tuple[str, str, str]) -> N
     assert {tuple(float(trial.signals[f"agreement_{at}"]) for at in (1, 2, 3)) for trial in trials} == {(1.0, 1.0, 0.0)}
     report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
     assert "Share of votes for the final verdict, by judge: judge 100.0%, judge 100.0%, judge 0.0%." in report
-    told = [one.text for one in results.warnings if one.kind == "judge_unstructured"]
-    assert len(told) == 1 and "replies of judge are read line by line" in told[0]
+    texts = [warning.text for warning in results.warnings if warning.kind == "judge_unstructured"]
+    assert len(texts) == 1 and "replies of judge are read line by line" in texts[0]
 
 
 @pytest.mark.slow

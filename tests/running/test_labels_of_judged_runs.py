@@ -59,7 +59,10 @@ def test_labels_of_several_criteria_are_asked_one_by_one(site: Site, fair_judge:
     session = LabelSession(site.directory(), 3)
     now = session.current
     levels = ("not met", "met")
-    assert now is not None and [(one.name, one.levels) for one in now.fields] == [("sound", levels), ("form", levels)]
+    assert now is not None and [(field.name, field.levels) for field in now.fields] == [
+        ("sound", levels),
+        ("form", levels),
+    ]
     assert session.label("not met, met")
     session.skip()
     assert session.label("met, met") and not session.label("met")
@@ -69,11 +72,13 @@ def test_labels_of_several_criteria_are_asked_one_by_one(site: Site, fair_judge:
     for trial in stored(site):
         labels.append(f'{trial.model},{trial.question},{trial.trial},"{"met" if is_right(trial) else "not met"}, met"')
     (site.folder / "labels.csv").write_text("\n".join(labels))
-    taken = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(site.folder / "labels.csv")])
-    assert taken.exit_code == 0, taken.output
-    found = labelled(site)
-    assert found.levels == ("met, met", "not met, met")
-    assert all(one.corrected == pytest.approx(one.score) and one.disagreements == 0 for one in found.models)
+    result = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(site.folder / "labels.csv")])
+    assert result.exit_code == 0, result.output
+    stored_labels = labelled(site)
+    assert stored_labels.levels == ("met, met", "not met, met")
+    assert all(
+        model.corrected == pytest.approx(model.score) and model.disagreements == 0 for model in stored_labels.models
+    )
     (site.folder / "bad.csv").write_text('model,question,trial,label\nada,q0,0,"met"')
     refused = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(site.folder / "bad.csv")])
     assert refused.exit_code == ExitCode.CONFIGURATION and "one of not met | met" in " ".join(refused.output.split())
@@ -86,14 +91,14 @@ def test_labels_are_what_a_verifier_without_an_error_is_sure_of(site: Site) -> N
         changes = {"grader": verified_by(url), "rubric": "verifier_only", "trials": {"min": 4, "max": 4}}
         assert site.run(site.write(**verified(url, **changes))).exit_code in ENDED
     truth = {}
-    for one in stored(site):
-        thinks = str(one.signals["verdict"])
-        truth[Labelled(one.model, one.question, one.trial)] = thinks
+    for trial in stored(site):
+        thinks = str(trial.signals["verdict"])
+        truth[Labelled(trial.model, trial.question, trial.trial)] = thinks
     add_labels(site.directory(), truth)
     apply_labels(site.directory())
-    found = labelled(site)
-    assert found.levels == ("correct", "wrong", "invalid")
-    for model in found.models:
+    labels = labelled(site)
+    assert labels.levels == ("correct", "wrong", "invalid")
+    for model in labels.models:
         right = [label == "correct" for at, label in truth.items() if at.model == model.name]
         assert model.disagreements == 0 and model.score is not None and model.corrected is not None
         assert model.corrected == pytest.approx(0.2 + 0.8 * np.mean(right))  # who is sure of B gives 0.2

@@ -19,12 +19,12 @@ FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
 
 def first_outcomes(directory: Path, depth: int) -> dict[tuple[str, str], list[int]]:
     """The categories of the first trials of each cell, in their order."""
-    found: dict[tuple[str, str], list[int]] = {}
+    outcomes: dict[tuple[str, str], list[int]] = {}
     for (model, question, trial), category in sorted(Found.of(directory).outcomes.items()):
         if trial < depth:
             assert category is not None
-            found.setdefault((model, question), []).append(category)
-    return found
+            outcomes.setdefault((model, question), []).append(category)
+    return outcomes
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def run_with(site: Site, section: dict[str, object], **changes: object) -> str:
 def test_r0_is_the_first_trials_of_the_earlier_run_and_never_more_than_the_first_look(
     site: Site, earlier: Path
 ) -> None:
-    said = run_with(site, {"run": str(earlier)})
-    assert "outcomes of the run earlier count as R0" in said
+    output = run_with(site, {"run": str(earlier)})
+    assert "outcomes of the run earlier count as R0" in output
     with closing(RunReader.open(site.directory())) as reader:
         plan = stored_plan(stored_setup(reader.header()), reader, reader.events())
     expected = first_outcomes(earlier, 3)
@@ -68,12 +68,12 @@ def test_one_greedy_answer_to_each_question_may_come_first(site: Site) -> None:
     greedy = site.write("greedy", **once)
     assert site.run(greedy, "--run-dir", str(site.directory("greedy"))).exit_code in FINISHED
     section = {"run": str(site.directory("greedy"))}
-    told = site.run(site.write(prior=section, trials={"min": 3, "max": 8}), "--dry-run").stdout
+    output = site.run(site.write(prior=section, trials={"min": 3, "max": 8}), "--dry-run").stdout
     run_with(site, section)
     results = json.loads((site.directory() / "results.json").read_text())
-    (caution,) = (one["text"] for one in results["warnings"] if one["kind"] == "prior")
+    (caution,) = (warning["text"] for warning in results["warnings"] if warning["kind"] == "prior")
     changed = "sampled with other settings than those of this run (ada.temperature: 0.0 → 0.6, bob."
-    assert changed in caution and changed in told
+    assert changed in caution and changed in output
     assert [row["prior_depth"] for row in results["models"]] == [1.0, 1.0, 1.0]
     assert all(row["score_without_prior"] is not None for row in results["models"])
     with closing(RunReader.open(site.directory())) as reader:

@@ -33,10 +33,10 @@ def _take_away(site: Site, server: GatedServer, how: str, tmp_path: Path) -> Non
     if how == "replaced":
         (directory / "run.sqlite").write_bytes(b"")
     server.open()
-    _, said = process.communicate(timeout=HANGS)
-    assert process.returncode == ExitCode.FAILED, said
-    assert "was removed or replaced while the run went on" in said
-    assert "--fresh" in said
-    assert "intact" not in said
-    assert "Traceback" not in said
+    _, errors = process.communicate(timeout=HANGS)
+    assert process.returncode == ExitCode.FAILED, errors
+    assert "was removed or replaced while the run went on" in errors
+    assert "--fresh" in errors
+    assert "intact" not in errors
+    assert "Traceback" not in errors
     shutil.rmtree(tmp_path / "elsewhere", ignore_errors=True)

@@ -56,9 +56,9 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Fo
     """What the run finds when nothing happens to it."""
     site = Site.make(tmp_path_factory.mktemp("uninterrupted"), base_url)
     assert site.run(site.write()).exit_code == ExitCode.REACHED
-    found = Found.of(site.directory())
-    assert len(found.looks) > 5
-    return found
+    result = Found.of(site.directory())
+    assert len(result.looks) > 5
+    return result
 
 
 def printed(process: "subprocess.Popen[str]", word: str) -> str:
@@ -115,8 +115,8 @@ def test_a_second_process_leaves_and_the_first_signal_drains(site: Site, uninter
         assert second.exit_code == ExitCode.FAILED
         assert f"is held by process {process.pid} on " in second.stderr
         process.send_signal(signal.SIGTERM)
-        told = printed(process, "stopping: ")
-        assert re.search(r"stopping: waiting for \d+ requests? to be answered and graded", told), told
+        line = printed(process, "stopping: ")
+        assert re.search(r"stopping: waiting for \d+ requests? to be answered and graded", line), line
         gated.open()
         out, err = process.communicate(timeout=HANGS)
     assert process.returncode == ExitCode.STOPPED, err
@@ -163,7 +163,7 @@ def read_until(master: int, word: str, seconds: float = HANGS) -> str:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"prompt": "Think. {prompt}"}, "models.ada.prompt.template: not set → 'Think. {prompt}'"),
         pytest.param(
@@ -176,12 +176,12 @@ def read_until(master: int, word: str, seconds: float = HANGS) -> str:
     ],
 )
 def test_a_resume_that_changes_what_trials_mean_is_refused_with_the_difference(
-    site: Site, changes: dict[str, object], told: str
+    site: Site, changes: dict[str, object], message: str
 ) -> None:
     site.run(site.write(trials={"min": 2, "max": 2}))
     refused = site.run(site.write(trials={"min": 2, "max": 2}, **changes))
     assert refused.exit_code == ExitCode.CONFIGURATION
-    assert told in refused.stderr
+    assert message in refused.stderr
     assert refused.stderr.endswith(f"adaptive-eval regrade {site.directory()} --config CONFIG\n")
     assert "Traceback" not in refused.stderr
 
@@ -250,11 +250,11 @@ def test_no_key_is_in_any_file_or_on_the_screen(site: Site, monkeypatch: pytest.
         for name in MODELS
     ]
     models[2]["model"] = "gone"
-    told = site.run(site.write(models=models[:2], trials={"min": 2, "max": 2}))
-    assert told.exit_code == ExitCode.SPENT, told.stderr
+    result = site.run(site.write(models=models[:2], trials={"min": 2, "max": 2}))
+    assert result.exit_code == ExitCode.SPENT, result.stderr
     refused = site.run(site.write(models=models, trials={"min": 2, "max": 2}))
     assert refused.exit_code == ExitCode.ENDPOINTS
-    everything = [told.stdout, told.stderr, refused.stdout, refused.stderr]
+    everything = [result.stdout, result.stderr, refused.stdout, refused.stderr]
     everything += [path.read_bytes().decode("latin-1") for path in site.directory().iterdir()]
     assert len(everything) > 6
     assert not [text for text in everything if "aaaabbbb" in text or "eeeeffff" in text]
@@ -439,7 +439,7 @@ def test_servers_that_never_answered_have_finished_nothing(site: Site) -> None:
     assert "no model has a score" in ended.stdout and "first ada" not in ended.stdout
     assert "95% interval" not in ended.stdout
     assert results(site.directory())["run"]["status"] == "stopped"  # type: ignore[index]
-    assert [(one.status, one.reason) for one in RunsFolder(site.directory().parent).briefs()] == [
+    assert [(brief.status, brief.reason) for brief in RunsFolder(site.directory().parent).briefs()] == [
         ("stopped", "no answer came from any model")
     ]
     assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md"]).exit_code == 0
@@ -451,13 +451,13 @@ def test_what_to_do_after_a_horizon_is_another_horizon(site: Site) -> None:
     ended = site.run(site.write(trials={"min": 2, "max": 30}), "--set", "trials.max=2", "--set", "stopping.delta=.001")
     assert ended.exit_code == ExitCode.SPENT
     advice, command = _advice(ended.stdout)
-    said = advice.removesuffix(f" ({ENOUGH}):")
+    instruction = advice.removesuffix(f" ({ENOUGH}):")
     command, _, larger = command.partition(" --set trials.max=")
     results = read_results(site.directory())
     assert results is not None and "trials.max" not in command
     needed = [pair.trials_needed for pair in results.pairs if pair.verdict == "out_of_reach"]
-    assert needed and int(larger) >= 2 * max(one or 0.0 for one in needed), "it would be given up again"
-    assert said == f"to do     raise trials.max to {larger}"
+    assert needed and int(larger) >= 2 * max(number or 0.0 for number in needed), "it would be given up again"
+    assert instruction == f"to do     raise trials.max to {larger}"
     assert command.startswith("adaptive-eval run ") and " --set stopping.delta=.001" in command
     # whoever watches is told the same
     watched = CliRunner().invoke(app, ["monitor", str(site.directory()), "--once", "--display", "plain"])
@@ -477,10 +477,10 @@ def _advice(printed: str) -> tuple[str, str]:
 def test_what_to_do_where_a_cap_has_ended_a_run_is_to_raise_it_too_and_else_to_begin_anew(site: Site) -> None:
     config = site.write(trials={"min": 2, "max": 30}, budget={"trials": 60}, store=str(site.folder / "more"))
     ended = site.run(config, "--set", "trials.max=2")
-    for told, fresh in (("raise budget.trials to ", False), ("set budget.trials to ", True)):
+    for action, fresh in (("raise budget.trials to ", False), ("set budget.trials to ", True)):
         assert ended.exit_code == ExitCode.SPENT
         advice, command = _advice(ended.stdout)
-        assert told in advice and " and trials.max to " in advice
+        assert action in advice and " and trials.max to " in advice
         words = shlex.split(command)
         assert any(word.startswith("budget.trials=") for word in words) and ("--fresh" in words) == fresh
         ended = CliRunner().invoke(app, [*words[1:], "--display", "plain"])

@@ -50,8 +50,8 @@ def test_scores_have_all_that_was_waited_for_and_so_has_what_is_worked_out_anew(
     assert {row.name: (row.score, row.trials) for row in anew.models} == {
         name: (row["score"], row["trials"]) for name, row in published.items()
     }
-    (own, *_) = rescore(directory).rubrics
-    assert {row.name: row.score for row in own.models} == pytest.approx(
+    (rubric, *_) = rescore(directory).rubrics
+    assert {row.name: row.score for row in rubric.models} == pytest.approx(
         {n: row["score"] for n, row in published.items()}
     )
     assert site.run(config, "--run-dir", str(directory)).exit_code in ENDED

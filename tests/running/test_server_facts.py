@@ -35,8 +35,8 @@ def llama(tmp_path: Path, llama_url: str) -> Site:
 
 def test_a_notice_is_told_once_a_start() -> None:
     troubles, notice = ModelTroubles(), Notice("named", "its answers are named 'x'")
-    (told,) = troubles.events(EndpointStats(notices=(notice,)), 0, 0.0)
-    assert told == ServersNoticed("", "named", notice.text)
+    (event,) = troubles.events(EndpointStats(notices=(notice,)), 0, 0.0)
+    assert event == ServersNoticed("", "named", notice.text)
     assert list(troubles.events(EndpointStats(notices=(notice,)), 0, 1.0)) == []
 
 
@@ -50,11 +50,13 @@ def test_results_say_what_was_sent_and_what_was_left_to_the_server(llama: Site) 
         sampling = model["sampling"]
         assert (sampling["temperature"], sampling["max_tokens"]) == (0.6, 2000)
         assert sampling["top_p"] == sampling["top_k"] == "server default"
-    cautions = [(one["model"], one["kind"]) for one in results["warnings"] if one["kind"] == "server_defaults"]
+    cautions = [
+        (warning["model"], warning["kind"]) for warning in results["warnings"] if warning["kind"] == "server_defaults"
+    ]
     assert sorted(cautions) == [(name, "server_defaults") for name in MODELS]
     view = read_view(llama.directory())
     assert view.results is not None
-    assert [one.kind for one in view.results.warnings].count("server_defaults") == 3
+    assert [warning.kind for warning in view.results.warnings].count("server_defaults") == 3
 
 
 def test_the_warning_is_printed_while_the_run_begins(llama: Site) -> None:

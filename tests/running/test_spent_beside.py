@@ -61,11 +61,11 @@ def test_what_a_model_has_cost_that_left_is_shown_everywhere(site: Site) -> None
     assert results is not None
     (row,) = results.cost.beside
     assert (row.what, row.model, row.trials, row.tokens, row.usd) == ("left", "cyd", trials, tokens, pytest.approx(usd))
-    assert results.cost.in_all("usd") == pytest.approx(sum(one[2] for one in spent.values()))
+    assert results.cost.in_all("usd") == pytest.approx(sum(amounts[2] for amounts in spent.values()))
     with closing(RunReader.open(site.directory())) as reader:
         held = reader.held_times()
     assert row.server_seconds == held["cyd"].seconds and results.cost.server_seconds is not None
-    assert results.cost.server_seconds == pytest.approx(sum(one.seconds for one in held.values()))
+    assert results.cost.server_seconds == pytest.approx(sum(held_time.seconds for held_time in held.values()))
     assert f"besides   {trials} trials, {tokens:,} tokens, ${usd:.2f}, " in ended.stdout
     assert " GPU hours on cyd, which the run has no more" in ended.stdout
     verified = CliRunner().invoke(app, ["verify", str(site.directory())])
@@ -74,14 +74,14 @@ def test_what_a_model_has_cost_that_left_is_shown_everywhere(site: Site) -> None
     feed.poll()
     caps = {cap.name: cap.used for cap in stored_status(feed).caps}
     assert caps == pytest.approx(
-        {name: sum(one[at] for one in spent.values()) for at, name in enumerate(("trials", "tokens", "usd"))}
+        {name: sum(amounts[at] for amounts in spent.values()) for at, name in enumerate(("trials", "tokens", "usd"))}
     )
     report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
     assert f"| cyd, which the run has no more | {trials} " in report.replace("|     ", "| ")
     assert "A server that the run started counts from its start" in report
     assert f"servers held for {duration(results.cost.server_seconds)} in total" in ended.stdout
     compared = CliRunner().invoke(app, ["compare", str(site.directory()), str(site.directory())]).stdout
-    asked = sum(one[0] for one in spent.values())
+    asked = sum(amounts[0] for amounts in spent.values())
     assert asked == results.cost.asked and f"answers requested {asked} → {asked}, tokens" in compared
     page = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "html", "--output", "-"]).stdout
     assert f'"beside":[{{"what":"left","model":"cyd","trials":{trials},"tokens":{tokens},' in page
@@ -146,9 +146,9 @@ def test_what_never_came_counts_as_the_caps_count_it() -> None:
     servers = HeldServers([None, HeldTime(100.0, 50.0)], {0, 1})
     assert servers.counted == {1}, "of ada it is not known for how long a server was held"
     assert counted_gpu_seconds(servers, [7.0, 8.0], rows) == 50.0 + 7.0 + 31.0
-    said = other_costs_in_short(rows)
-    assert said is not None and said.startswith(
+    text = other_costs_in_short(rows)
+    assert text is not None and text.startswith(
         "3 trials, 166 tokens, $1.85, 0.0086 GPU hours on cyd, which the run has no"
     )
-    assert said.endswith("more; answers of 2 models that never came; verdicts on answers of ada that never came")
+    assert text.endswith("more; answers of 2 models that never came; verdicts on answers of ada that never came")
     assert other_costs_in_short(()) is None

@@ -125,7 +125,7 @@ async def test_a_cap_that_passes_while_stored_answers_are_graded_does_not_cost_t
 
 async def test_a_cap_on_time_ends_the_grading_of_stored_answers(tmp_path: Path) -> None:
     bed = await with_ungraded(MachineBed(tmp_path))
-    left, before = ungraded(bed), asked(bed)
+    remaining, before = ungraded(bed), asked(bed)
     unlimited, bed.plan = bed.plan, replace(bed.plan, budget=Budget(wall_seconds=1.0))
 
     def pass_the_cap() -> None:
@@ -135,7 +135,7 @@ async def test_a_cap_on_time_ends_the_grading_of_stored_answers(tmp_path: Path) 
     bed.grading.at_once = 1
     machine = await bed.start()
     assert asked(bed) == before and machine.controller.finished is not None
-    assert ungraded(bed) >= left - 1
+    assert ungraded(bed) >= remaining - 1
     bed.plan, bed.grading = unlimited, FakeGrading()
     await bed.start()
     assert not ungraded(bed)
@@ -165,7 +165,7 @@ async def test_answers_whose_grading_was_cut_off_are_left_to_the_next_start(tmp_
 @pytest.mark.parametrize("times", [1, 2])
 async def test_grading_stored_answers_can_be_stopped_and_what_is_done_stays(tmp_path: Path, times: int) -> None:
     bed = await with_ungraded(MachineBed(tmp_path))
-    left, before = ungraded(bed), asked(bed)
+    remaining, before = ungraded(bed), asked(bed)
     drivers: list[Driver] = []
 
     def stop_at_the_second() -> None:
@@ -175,7 +175,7 @@ async def test_grading_stored_answers_can_be_stopped_and_what_is_done_stays(tmp_
     bed.grading = SlowGrading(stop_at_the_second, slow=2)
     bed.grading.at_once = 1
     await bed.start_or_stop(drivers.append)
-    assert ungraded(bed) == left - 1
+    assert ungraded(bed) == remaining - 1
     assert asked(bed) == before
     kinds = [note.kind for note in bed.observer.notes if note.kind in (REGRADING, REGRADED)]
     assert kinds == [REGRADING, REGRADED]

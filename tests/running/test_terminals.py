@@ -28,10 +28,10 @@ def test_a_reader_that_leaves_does_not_end_the_run(site: Site, display: str) -> 
     config = site.write(trials=ONCE)
     read, write = os.pipe()
     os.close(read)
-    with os.fdopen(write, "wb") as gone:
+    with os.fdopen(write, "wb") as closed_pipe:
         command = [*COMMAND, str(config), "--display", display]
         done = subprocess.run(
-            command, cwd=site.folder, stdout=gone, stderr=subprocess.PIPE, text=True, timeout=HANGS, check=False
+            command, cwd=site.folder, stdout=closed_pipe, stderr=subprocess.PIPE, text=True, timeout=HANGS, check=False
         )
     assert done.returncode in ENDED, done.stderr
     assert "nothing more is shown (Broken pipe); the run goes on" in done.stderr

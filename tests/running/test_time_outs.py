@@ -130,9 +130,9 @@ def run(folder: Path, server: Hanging, *options: str, **changes: object) -> tupl
 
 
 def results(folder: Path) -> dict[str, Any]:
-    found = json.loads((folder / "run" / "results.json").read_text())
-    assert isinstance(found, dict)
-    return found
+    document = json.loads((folder / "run" / "results.json").read_text())
+    assert isinstance(document, dict)
+    return document
 
 
 GATE = {"kind": "baseline", "baseline": "ada", "gate": True}
@@ -164,9 +164,9 @@ def test_a_server_that_was_mended_is_asked_again(tmp_path: Path, server: Hanging
     models = [{"name": name, "base_url": server.base_url} for name in ("ada", "bob")]
     code, output = run(tmp_path, server, models=models)
     assert code == ExitCode.REACHED, output
-    found = results(tmp_path)
-    assert [(row["name"], row["signals"]) for row in found["models"]] == [("ada", {}), ("bob", {})]
-    assert "asked_again" in {warning["kind"] for warning in found["warnings"]}
+    document = results(tmp_path)
+    assert [(row["name"], row["signals"]) for row in document["models"]] == [("ada", {}), ("bob", {})]
+    assert "asked_again" in {warning["kind"] for warning in document["warnings"]}
 
 
 @pytest.mark.slow

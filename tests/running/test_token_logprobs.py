@@ -57,12 +57,12 @@ def require_whole(trials: list[TrialRecord]) -> None:
     for trial in trials:
         tokens, values = told(trial)
         assert list(tokens) == split_tokens(trial.answer.text)
-        known = [value for value in values if value is not None]
-        assert len(known) == len(tokens) and trial.answer.completion_bpt is not None
-        assert bits(known) == pytest.approx(trial.answer.completion_bpt, abs=1e-4)
-        some = -(-len(known) // 10)
-        assert trial.signals["worst_bpt"] == pytest.approx(bits(sorted(known)[:some]), abs=1e-3)
-        assert trial.signals["last_bpt"] == pytest.approx(bits(known[-some:]), abs=1e-3)
+        numbers = [value for value in values if value is not None]
+        assert len(numbers) == len(tokens) and trial.answer.completion_bpt is not None
+        assert bits(numbers) == pytest.approx(trial.answer.completion_bpt, abs=1e-4)
+        tenth = -(-len(numbers) // 10)
+        assert trial.signals["worst_bpt"] == pytest.approx(bits(sorted(numbers)[:tenth]), abs=1e-3)
+        assert trial.signals["last_bpt"] == pytest.approx(bits(numbers[-tenth:]), abs=1e-3)
 
 
 @pytest.mark.slow
@@ -74,12 +74,12 @@ def test_every_token_is_kept_and_exported(site: Site, url: str) -> None:
     plain = site.write("plain", **settings(url, sampling={**KEPT, "logprobs": True}))
     assert site.run(plain, "--run-dir", str(site.directory("plain"))).exit_code in ENDED
     assert Found.of(site.directory("plain")) == Found.of(site.directory())
-    assert all(one.answer.token_logprobs is None for one in stored(site, "plain"))
+    assert all(trial.answer.token_logprobs is None for trial in stored(site, "plain"))
     place = site.folder / "rows.jsonl"
     done = CliRunner().invoke(app, ["export", str(site.directory()), "--format", "jsonl", "--output", str(place)])
     assert done.exit_code == 0, done.output
     rows = [json.loads(line) for line in place.read_text().splitlines()]
-    assert [row["token_logprobs"]["tokens"] for row in rows] == [list(told(one).tokens) for one in trials]
+    assert [row["token_logprobs"]["tokens"] for row in rows] == [list(told(trial).tokens) for trial in trials]
 
 
 @pytest.mark.slow
@@ -104,11 +104,13 @@ def test_a_rubric_goes_by_the_least_likely_tokens_live_and_afterwards(site: Site
     fitted = SURE | {"thresholds": {"from": str(site.directory("later"))}}
     assert site.run(site.write(**settings(url, rubric=fitted, **two))).exit_code in ENDED
     live = read_results(site.directory())
-    assert live is not None and {one.category for one in stored(site)} == {0, 1, 2}
+    assert live is not None and {trial.category for trial in stored(site)} == {0, 1, 2}
     rubrics = {"sure": RubricConfig.model_validate_json(json.dumps(SURE))}
-    (sure,) = [one for one in rescore(site.directory("later"), rubrics).rubrics if one.name == "sure"]
+    (sure,) = [rubric for rubric in rescore(site.directory("later"), rubrics).rubrics if rubric.name == "sure"]
     # both runs have the same answers, so thresholds and scores are the same
-    assert {one.name: one.score for one in sure.models} == {row.name: pytest.approx(row.score) for row in live.models}
+    assert {model.name: model.score for model in sure.models} == {
+        row.name: pytest.approx(row.score) for row in live.models
+    }
 
 
 @pytest.mark.parametrize(
