@@ -1,4 +1,4 @@
-"""Whether a history adds up: the database as it lies there against what the server was asked for.
+"""Checks that a history adds up: the database against what the server was asked for.
 
 Written from the format and the promises alone, with no code of the product: SQL, sums, and the seeds' formula.
 """
@@ -72,7 +72,7 @@ class Books:
         return asked.model, asked.question, number
 
     def check(self, world: World, fate: Fate, models: Sequence[str] = tuple(SKILLS)) -> None:
-        """After one start: everything stored was asked for once, and nothing is missing or changed."""
+        """After one start everything stored was asked for once, and nothing is missing or changed."""
         before, self.rows = self.rows, stored_rows(self.directory)
         asked = [self.trial_of(request) for request in world.log[self.checked :]]
         refused = {self.trial_of(request) for request in world.refused if request.start == world.starts}
@@ -232,7 +232,7 @@ class Books:
         assert abs(model["bayes_sigma"] - math.sqrt(variance)) < 1e-9
 
     def _beginnings(self, rows: Mapping[Trial, Row], question: Mapping[str, Any]) -> list[list[int]]:
-        """The counts of the first trials of a question, of so many as one likes."""
+        """The counts of the first trials of a question, for every number of them."""
         outcomes = sorted((number, row.category) for (_, key, number), row in rows.items() if key == question["id"])
         firsts = (Counter(category for _, category in outcomes[:end]) for end in range(len(outcomes) + 1))
         return [[first[0], first[1]] for first in firsts]

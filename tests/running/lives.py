@@ -46,7 +46,7 @@ class Killed(BaseException):
 
 
 class Fate(Enum):
-    """What befalls a start."""
+    """What happens to a start."""
 
     NOTHING = "nothing"
     KILL = "kill"
@@ -64,7 +64,7 @@ class Request(NamedTuple):
 
 
 def server_answer(model: str, question: str, seed: int) -> str:
-    """What the server says, always: by model, question and seed alone."""
+    """The server's answer, which depends only on model, question and seed."""
     return "right" if share_of(model, question, seed) < SKILLS[model] else "wrong"
 
 
@@ -74,7 +74,7 @@ def share_of(*parts: object) -> float:
 
 @dataclass
 class Start:
-    """One start of the run, or one `regrade`; its moments are counted, and at one of them comes what befalls it."""
+    """One start of the run, or one `regrade`; its moments are counted, and its fate comes at one of them."""
 
     fate: Fate = Fate.NOTHING
     at: int = 0
@@ -121,7 +121,7 @@ class Start:
 
 @dataclass
 class World:
-    """The server with its memory, and the grader that may be broken: what outlives every start."""
+    """The server with its memory, and the grader that may be broken; both outlive every start."""
 
     log: list[Request] = field(default_factory=list)
     """Every answer that was asked for, in order."""
@@ -136,7 +136,7 @@ class World:
     log_at_commit: int = 0
     """Length of the log when the newest commit was begun: what was asked before is entered by it."""
     entered: int = 0
-    """The same of the newest commit that is on disk, or when the start began."""
+    """The same for the newest commit on disk, or for the beginning of the start."""
 
     def run(self, config: RunConfig, directory: Path, start: Start) -> Ended | None:
         """One start of the run; None where it was killed."""

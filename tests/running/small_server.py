@@ -1,4 +1,4 @@
-"""A model server that starts in no time: `python small_server.py PORT [MANNERS...] FOLDER`.
+"""A model server that starts at once: `python small_server.py PORT [MANNERS...] FOLDER`.
 
 It answers the questions in `questions.jsonl` of the folder, more often right for some models than for others, by model,
 question and seed alone. With `slow` it thinks for a second; with `held` it answers ten requests (or N: `held=N`), and

@@ -1,4 +1,4 @@
-"""Servers that count what they generate: they say of it what they like, and lose some of it on the way.
+"""Servers that count what they generate, report any usage, and lose some answers on the way.
 
 The run is the product's own, its endpoints with their repeats and time limits included. Only the wire is left out, and
 the time is that of a patient loop.
@@ -37,7 +37,7 @@ RESET, HUNG, GARBLED, REFUSED = "reset", "hung", "garbled", "refused"
 
 @dataclass
 class Attempt:
-    """What a server has done for one request."""
+    """What a server did for one request."""
 
     model: str
     start: int

@@ -1,4 +1,4 @@
-"""Answers that cannot be right end a run before it is paid for: whole runs through the command line over loopback."""
+"""Answers that cannot be right end a run before it costs much: whole runs by the command line over loopback."""
 
 import json
 import re
@@ -92,11 +92,11 @@ def place(tmp_path: Path, server: Saying) -> Place:
 
 
 NEVER = {"kind": "json", "field": "answer"}
-"""A grader that finds nothing in what is said here."""
+"""A grader that finds nothing in these answers."""
 
 
 @pytest.mark.slow
-def test_where_nothing_is_read_of_any_model_the_run_ends_after_its_first_look(place: Place, server: Saying) -> None:
+def test_a_run_ends_after_its_first_look_if_nothing_can_be_read_of_any_model(place: Place, server: Saying) -> None:
     ended = place.run(grader=NEVER, concurrency=1, stopping={"delta": 0.9})
     assert ended.exit_code == ExitCode.SPENT
     assert "the answers of every model cannot be what was asked for" in ended.stderr
@@ -122,7 +122,7 @@ def test_where_nothing_is_read_of_any_model_the_run_ends_after_its_first_look(pl
 
 
 @pytest.mark.slow
-def test_a_gate_is_undecided_where_nothing_is_read_of_any_model(place: Place) -> None:
+def test_a_gate_is_undecided_if_nothing_can_be_read_of_any_model(place: Place) -> None:
     gate = {"kind": "baseline", "baseline": MODELS[0], "gate": True}
     assert place.run(grader=NEVER, objective=gate, stopping={"delta": 0.9}).exit_code == ExitCode.SPENT
     results = json.loads((place.run_dir / "results.json").read_bytes())
@@ -130,7 +130,7 @@ def test_a_gate_is_undecided_where_nothing_is_read_of_any_model(place: Place) ->
 
 
 @pytest.mark.slow
-def test_graded_anew_such_a_run_goes_on_with_what_it_has(place: Place, server: Saying) -> None:
+def test_a_regraded_run_goes_on_after_an_alarm(place: Place, server: Saying) -> None:
     assert place.run(grader=NEVER).exit_code == ExitCode.SPENT
     asked = len(server.asked)
     regraded = CliRunner().invoke(app, ["regrade", str(place.run_dir), "--config", str(place.config())])
@@ -141,7 +141,7 @@ def test_graded_anew_such_a_run_goes_on_with_what_it_has(place: Place, server: S
     assert len(set(server.asked)) == len(server.asked) >= asked
 
 
-def test_the_user_may_go_on_all_the_same(place: Place) -> None:
+def test_the_user_may_go_on_in_spite_of_an_alarm(place: Place) -> None:
     ended = place.run("--set", "stopping.on_alarm=never", grader=NEVER)
     assert "cannot be what was asked for" not in ended.stderr
     assert ("nothing_extracted", "bob") in place.warnings()
@@ -177,7 +177,7 @@ EMPTY_IS_WRONG = {
 
 @pytest.mark.parametrize("kind", ["empty", "context_length"])
 @pytest.mark.parametrize("share_of_them", [1.0, 0.8])
-def test_a_model_that_mostly_says_nothing_ends_the_run_and_is_called_nothing(
+def test_a_model_with_mostly_empty_answers_ends_the_run_and_is_not_called_worse(
     place: Place, server: Saying, kind: str, share_of_them: float
 ) -> None:
     def silent(model: str, question: str, seed: int) -> bool:
@@ -239,7 +239,7 @@ def test_a_gate_does_not_call_a_model_worse_whose_requests_exceed_the_context(pl
 
 
 @pytest.mark.parametrize("gated", [True, False])
-def test_where_one_alarm_ends_a_run_nothing_is_decided(place: Place, server: Saying, gated: bool) -> None:
+def test_a_run_that_an_alarm_ends_decides_nothing(place: Place, server: Saying, gated: bool) -> None:
     """Each text says what the exit code says, and so do the results."""
     server.says = lambda model, question, seed: (
         honest(model, question, seed) if model == "ada" else f"It is {seed + 1000}."
@@ -263,8 +263,8 @@ def test_where_one_alarm_ends_a_run_nothing_is_decided(place: Place, server: Say
     assert [pair["verdict"] for pair in after["pairs"]] == ["resolved"]
 
 
-def test_servers_that_ignore_the_seed_are_told_of_everywhere(place: Place, server: Saying) -> None:
-    """One alone is warned of; where all do, the run would be paid for nothing."""
+def test_servers_that_ignore_the_seed_are_reported_everywhere(place: Place, server: Saying) -> None:
+    """For one model there is a warning; if all do, the run would be wasted."""
     words = " because the number is what it is and was" * 12
 
     def says(model: str, question: str, seed: int) -> str:
@@ -386,7 +386,7 @@ def test_short_answers_of_honest_models_raise_no_alarm_later(place: Place, serve
     assert place.alarms() == [] and "repeats" not in dict(place.warnings())
 
 
-def test_honest_answers_raise_nothing(place: Place) -> None:
+def test_honest_answers_raise_no_alarm(place: Place) -> None:
     assert place.run().exit_code in (ExitCode.REACHED, ExitCode.SPENT)
     assert place.alarms() == []
     assert not {kind for kind, _ in place.warnings()} & {"alarm", *AnswerFault}

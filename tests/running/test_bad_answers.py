@@ -135,7 +135,9 @@ def test_a_rubric_that_names_cut_answers_lets_their_grades_stand(place: Place, s
 
 
 @pytest.mark.slow
-def test_a_few_cut_answers_block_what_they_could_decide_and_the_headline_says_it(place: Place, server: Saying) -> None:
+def test_a_few_cut_answers_block_the_pairs_they_could_decide_and_the_headline_says_so(
+    place: Place, server: Saying
+) -> None:
     cut = [(7 * seed) % 13 == 0 for seed in range(13)]
     server.says = lambda model, question, seed: answer("bob", question, 0 if cut[seed % 13] else seed)
     server.ends = lambda model, question, seed: "length" if model == "ada" and cut[seed % 13] else "stop"
@@ -196,7 +198,7 @@ def test_cut_answers_of_a_recorded_model_decide_nothing_either(place: Place, ser
 
 
 class Turning:
-    """A server that goes bad for one model after so many of its answers."""
+    """A server that goes bad for one model after a number of answers."""
 
     def __init__(self, server: Saying, how: str, after: int = 20) -> None:
         self.server, self.how, self.left = server, how, after
@@ -253,7 +255,7 @@ def test_a_server_that_goes_bad_ends_the_run_which_goes_on_once_it_is_fixed(
 
 
 @pytest.mark.slow
-def test_a_server_that_stays_bad_raises_the_alarm_again_and_nothing_loops(place: Place, server: Saying) -> None:
+def test_a_server_that_stays_bad_raises_the_alarm_again_without_a_loop(place: Place, server: Saying) -> None:
     Turning(server, "empty")
     assert place.run(concurrency=1).exit_code == ExitCode.SPENT
     asked = len(server.asked)
@@ -265,7 +267,7 @@ def test_a_server_that_stays_bad_raises_the_alarm_again_and_nothing_loops(place:
 
 
 @pytest.mark.slow
-def test_the_user_may_accept_what_a_server_has_become_or_go_on_without_it(place: Place, server: Saying) -> None:
+def test_the_user_may_accept_a_changed_server_or_go_on_without_it(place: Place, server: Saying) -> None:
     Turning(server, "empty")
     assert place.run(concurrency=1).exit_code == ExitCode.SPENT
     accepted = place.run("--set", "stopping.on_alarm=never", concurrency=1)

@@ -40,7 +40,7 @@ def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class AgedBatches(SimulatedServer):
-    """Batches that take an hour, and are as old as a test says once there is one for each model."""
+    """Batches that take an hour, and have the age that a test sets once each model has one."""
 
     age = 0.0
 
@@ -74,7 +74,7 @@ def events(directory: Path) -> list[Event]:
 
 
 def undisturbed(site: Site, **changes: object) -> Found:
-    """What the same run finds with a service that does nothing wrong."""
+    """What the same run finds with a service without faults."""
     with service() as (_, url):
         config = site.write("plain", models=batched(url), trials=TRIALS, **changes)
         return ended_well(site, config, site.directory("plain"))
@@ -113,7 +113,7 @@ def first_looks(directory: Path) -> tuple[list[int], set[bool]]:
 
 
 @pytest.mark.slow
-def test_a_cap_that_does_not_bear_the_first_round_leaves_looks_that_count_and_another_cap_changes_none(
+def test_a_cap_below_the_first_round_leaves_valid_looks_and_a_later_cap_changes_none(
     site: Site,
 ) -> None:
     """The first round is `trials.min` then, and calls begin there, also after the cap was raised."""
@@ -174,7 +174,7 @@ def test_models_with_and_without_batches_are_in_one_run(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_where_patience_ends_the_rest_is_asked_directly_at_the_full_price(site: Site) -> None:
+def test_requests_of_a_cancelled_batch_are_sent_directly_at_full_price(site: Site) -> None:
     price = {"price": {"input": 1.0, "output": 10.0}}
     with aged(HOUR / 2) as (server, url):
         models = [model | price for model in batched(url, cancel_after=0.2)]
@@ -230,7 +230,7 @@ def test_a_stopped_run_leaves_its_batches_to_the_next_start(site: Site) -> None:
 
 
 def killed_at(point: str, site: Site, config: Path) -> tuple[int, str]:
-    """How a run ends that is killed where it comes to that point, and what it has said of errors."""
+    """The exit code and the errors of a run that is killed at that point."""
     process = WarmProcess([point, "run", str(config), "--run-dir", str(site.directory())], site.folder, SCRIPT)
     _, errors = process.communicate(timeout=HANGS)
     return process.wait(), errors

@@ -208,7 +208,7 @@ UNBOUNDED = BUDGETS | {
 @seed(3)
 @only_drawn(examples(12))
 @given(**UNBOUNDED)
-def test_some_budgets_hold_where_nothing_bounds_an_answer(**chosen: Any) -> None:
+def test_some_budgets_hold_without_a_limit_on_the_length_of_answers(**chosen: Any) -> None:
     """Its answers are nearly as long as each other: what is reserved by the largest is enough for any."""
     check(**chosen)
 
@@ -234,7 +234,7 @@ def test_some_budgets_hold_where_much_is_sent_twice(**chosen: Any) -> None:
 
 
 @pytest.mark.slow
-def test_what_was_sent_twice_is_told_as_lost_once() -> None:
+def test_a_request_sent_twice_is_reported_as_lost_once() -> None:
     with much_is_sent_twice():
         life = lead({"tokens": 3_000_000})
     sent = sum(len(attempt.tokens) for attempt in life.world.attempts)
@@ -269,11 +269,11 @@ def test_what_was_sent_twice_is_told_as_lost_once() -> None:
         "one leaves, tokens",
     ],
 )
-def test_what_was_exceeded_once_holds(chosen: dict[str, Any]) -> None:
+def test_budgets_that_were_once_exceeded_hold(chosen: dict[str, Any]) -> None:
     holds(lead(**chosen))
 
 
-def test_what_a_server_refuses_costs_nothing() -> None:
+def test_refused_requests_cost_nothing() -> None:
     life = lead({"tokens": 300_000}, faults={REFUSED: 1.0}, starts=(Start(),))
     assert (life.lost, life.set_aside) == ([], True)
 
@@ -287,7 +287,7 @@ def test_five_hundred_budgets_hold(number: int) -> None:
     seed(number)(only_drawn(500 // CHUNKS)(given(**BUDGETS)(check)))()
 
 
-def test_what_was_in_flight_at_a_kill_counts_as_spent_at_its_worst() -> None:
+def test_requests_in_flight_at_a_kill_count_at_their_worst_case() -> None:
     life = lead({"tokens": 300_000}, starts=(Start(Fate.KILL, 40),))
     assert life.lost
     assert all(event.killed and event.tokens >= event.answers * MAX_TOKENS for event in life.lost)
@@ -295,7 +295,7 @@ def test_what_was_in_flight_at_a_kill_counts_as_spent_at_its_worst() -> None:
 
 
 @pytest.mark.slow
-def test_where_nothing_bounds_an_answer_what_was_in_flight_counts_by_the_largest_that_is_stored() -> None:
+def test_without_a_limit_requests_in_flight_count_as_the_largest_stored_answer() -> None:
     life = lead({"tokens": 300_000}, starts=(Start(Fate.KILL, 60),), bounded=False)
     assert life.lost
     sizes = [event.tokens / event.answers / RESERVE_FACTOR for event in life.lost]
@@ -308,5 +308,5 @@ def test_a_run_without_kills_loses_nothing() -> None:
     assert (life.lost, life.set_aside) == ([], False)
 
 
-def test_a_model_that_goes_beyond_what_was_reserved_is_set_aside() -> None:
+def test_a_model_that_exceeds_its_reservation_is_set_aside() -> None:
     assert lead({"tokens": 300_000}, says=BEYOND, slots=1).set_aside

@@ -1,4 +1,4 @@
-"""A run that goes on with other settings: it remembers those it had, looks stand, and no answer leaves a score."""
+"""A run that goes on with other settings remembers its own, keeps its looks, and drops no answer from a score."""
 
 import json
 from contextlib import closing
@@ -39,7 +39,7 @@ def warnings(site: Site, kind: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_plain_command_goes_on_with_what_the_run_was_given(site: Site) -> None:
+def test_the_plain_command_goes_on_with_the_settings_of_the_run(site: Site) -> None:
     config = site.write(trials={"min": 2, "max": 3}, budget={"trials": 90})
     assert site.run(config).exit_code == ExitCode.SPENT
     longer = site.run(config, "--set", "trials.max=120", "--set", "budget.trials=2000")
@@ -55,7 +55,7 @@ def test_the_plain_command_goes_on_with_what_the_run_was_given(site: Site) -> No
 
 
 @pytest.mark.slow
-def test_a_setting_that_is_changed_in_the_file_or_set_again_replaces_what_the_run_was_given(site: Site) -> None:
+def test_a_setting_changed_in_the_file_or_on_the_command_line_replaces_that_of_the_run(site: Site) -> None:
     site.run(site.write(trials={"min": 2, "max": 3}), "--set", "trials.max=4", "--set", "stopping.confidence=0.9")
     again = site.run(site.write(trials={"min": 2, "max": 6}))
     assert again.exit_code in ENDED, again.stderr
@@ -78,7 +78,7 @@ def test_a_setting_that_is_changed_in_the_file_or_set_again_replaces_what_the_ru
         pytest.param({"budget": {"wall_time": "0.001s"}}, "--set budget.wall_time=", marks=pytest.mark.slow),
     ],
 )
-def test_what_would_contradict_the_run_is_refused_with_what_to_type(
+def test_settings_that_contradict_the_run_are_refused_with_what_to_type(
     site: Site, lowered: dict[str, object], message: str
 ) -> None:
     settings = {"trials": {"min": 2, "max": 6}, "budget": {"trials": 500}}
@@ -119,7 +119,7 @@ def test_a_model_that_is_removed_leaves_every_other_answer_in_its_score(site: Si
 
 
 @pytest.mark.slow
-def test_another_confidence_judges_all_answers_anew_and_is_told(site: Site) -> None:
+def test_another_confidence_judges_all_answers_again_and_is_reported(site: Site) -> None:
     assert site.run(site.write(trials={"min": 2, "max": 9})).exit_code in ENDED
     before, (stored, counted) = looks(site), stored_and_counted(site)
     lax = site.run(site.write(trials={"min": 2, "max": 9}, stopping={"confidence": 0.7}))

@@ -1,4 +1,4 @@
-"""Runs in the loop of uvloop are those of asyncio."""
+"""Runs in the loop of uvloop equal those of asyncio."""
 
 import asyncio
 import json

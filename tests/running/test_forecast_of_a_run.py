@@ -1,4 +1,4 @@
-"""What `plan` says of a run without a pilot, beside the run: answers that are asked ahead are in both."""
+"""The forecast of `plan` without a pilot against the run itself: both count answers that are asked ahead."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The gate of continuous integration: PASS, FAIL or UNDECIDED, with an exit code for each, wherever the run is told."""
+"""The gate of continuous integration: PASS, FAIL or UNDECIDED, with an exit code for each, in every report."""
 
 import json
 import re

@@ -26,7 +26,7 @@ def run_to(site: Site, max_trials: int, min_trials: int = 2) -> str:
 
 
 @pytest.mark.slow
-def test_each_change_is_stored_told_and_found_again(site: Site) -> None:
+def test_each_change_of_the_horizon_is_stored_reported_and_replayed(site: Site) -> None:
     run_to(site, 3)
     with closing(RunReader.open(site.directory())) as reader:
         first = reader.looks()
@@ -65,7 +65,7 @@ def test_the_first_look_stays_where_it_was(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_where_the_first_look_lay_is_kept_when_the_horizon_that_gave_it_is_raised(site: Site) -> None:
+def test_the_place_of_the_first_look_stays_when_the_horizon_that_set_it_is_raised(site: Site) -> None:
     """By default it lies at three tenths of `trials.max`, and at most at 4."""
     for max_trials in (6, 20):
         ended = site.run(site.write(trials={"max": max_trials}))
@@ -108,7 +108,7 @@ def test_a_run_that_chooses_its_pace_keeps_the_one_it_began_with(site: Site) -> 
 
 
 @pytest.mark.slow
-def test_what_the_promise_depends_on_and_is_chosen_after_looks_is_named(site: Site) -> None:
+def test_a_changed_setting_that_the_promise_depends_on_is_named(site: Site) -> None:
     """Who gets the next trials is not among it."""
     run_to(site, 3)
     trials = {"min": 2, "max": 4, "policy": "uniform"}

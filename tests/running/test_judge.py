@@ -1,4 +1,4 @@
-"""Runs whose answers are graded by a judge: over HTTP, with kills, caps, errors, and verdicts that cannot be had."""
+"""Runs whose answers are graded by a judge: over HTTP, with kills, caps, errors, and missing verdicts."""
 
 import asyncio
 import re
@@ -66,7 +66,7 @@ def settings(url: str, **changes: object) -> dict[str, object]:
 
 
 def grading_is_told(site: Site) -> GradingCost:
-    """What grades have used, which must be the sum over the stored answers, live and worked out anew."""
+    """What grades have used: the sum over the stored answers, live and computed again."""
     results = read_results(site.directory())
     assert results is not None and results.cost.grading is not None
     total, trials = results.cost.grading, [trial for trial in stored(site) if trial.category is not None]
@@ -133,7 +133,7 @@ def test_a_judge_without_mistakes_grades_as_the_grader_does(site: Site, fair_url
         assert trial.cost.tokens == trial.answer.prompt_tokens + trial.answer.completion_tokens + sum(map(float, used))
 
 
-def test_verdicts_are_categories_and_most_votes_decide(site: Site) -> None:
+def test_verdicts_are_categories_and_the_majority_decides(site: Site) -> None:
     verdicts = [{"name": name, "says": f"it is {name}"} for name in ("good", "fair", "poor")]
     categories = [
         {"name": "good", "weight": 1, "when": {"verdict": "good"}},
@@ -151,7 +151,7 @@ def test_verdicts_are_categories_and_most_votes_decide(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_a_verdict_that_cannot_be_had_is_no_grade_and_is_asked_for_again(site: Site, fair_url: str) -> None:
+def test_a_missing_verdict_is_no_grade_and_is_requested_again(site: Site, fair_url: str) -> None:
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge(mute=0.02))) as url:
         config = site.write(**settings(fair_url, grader=judged_by(url)))
         assert site.run(config).exit_code in ENDED
@@ -186,9 +186,7 @@ def test_a_verdict_that_cannot_be_had_is_no_grade_and_is_asked_for_again(site: S
 
 
 @pytest.mark.slow
-def test_a_judge_that_gives_no_verdict_ends_the_run_soon_and_one_that_thinks_first_gives_them(
-    site: Site, fair_url: str
-) -> None:
+def test_a_judge_without_verdicts_ends_the_run_soon_and_one_that_thinks_first_grades(site: Site, fair_url: str) -> None:
     replies = ["<think>I cannot decide"]
     with saying(("judge",), lambda model, question, seed: replies[seed % len(replies)]) as server:
         grader = judged_by(server.base_url, concurrency={"in_flight": 1})
@@ -214,9 +212,7 @@ def test_a_judge_that_gives_no_verdict_ends_the_run_soon_and_one_that_thinks_fir
 
 
 @pytest.mark.slow
-def test_a_cap_that_does_not_bear_the_first_round_at_its_worst_bears_a_run_that_costs_little(
-    site: Site, fair_url: str
-) -> None:
+def test_a_cap_below_the_worst_case_of_the_first_round_is_enough_for_a_cheap_run(site: Site, fair_url: str) -> None:
     """Seven times what the run costs, which was refused for the bytes that an answer might have had."""
     price = {"input": 1.2, "output": 2.0}
     models = [{"name": name, "base_url": fair_url, "price": price} for name in MODELS]
@@ -233,7 +229,7 @@ def test_a_cap_that_does_not_bear_the_first_round_at_its_worst_bears_a_run_that_
 
 
 @pytest.mark.slow
-def test_a_kill_counts_no_verdict_that_was_not_asked_for_yet(site: Site, fair_url: str) -> None:
+def test_a_kill_counts_no_verdict_that_was_not_requested_yet(site: Site, fair_url: str) -> None:
     """Answers come faster than the judge, of which two at a time are asked for: the others wait on this side."""
     with serving(GatedServer(small_world(), 3, judge=SimulatedJudge())) as url:
         slow_judge = judged_by(url, concurrency={"in_flight": 2})
@@ -253,7 +249,7 @@ def test_a_kill_counts_no_verdict_that_was_not_asked_for_yet(site: Site, fair_ur
 
 @pytest.fixture
 def forgetful(monkeypatch: pytest.MonkeyPatch, short_pauses: None) -> Callable[[float], SimulatedServer]:
-    """A judge that resets such a share of its connections, none of which counts as closed while idle."""
+    """A judge that resets a share of its connections, none of which counts as closed while idle."""
     monkeypatch.setattr(connection, "STALE_SECONDS", 0.0)
     return lambda share: SimulatedServer(small_world(), faults=Faults(reset=share), judge=SimulatedJudge())
 
@@ -262,7 +258,7 @@ ABREAST = {"concurrency": {"in_flight": 64}}
 
 
 @pytest.mark.slow
-def test_a_reply_that_the_judge_has_lost_counts_at_its_worst(
+def test_a_lost_reply_of_the_judge_counts_at_its_worst_case(
     site: Site, fair_url: str, forgetful: Callable[[float], SimulatedServer]
 ) -> None:
     judge = forgetful(0.2)
@@ -282,10 +278,10 @@ def test_a_reply_that_the_judge_has_lost_counts_at_its_worst(
     assert "verdicts on answers of" in report
 
 
-def test_what_the_judge_has_lost_ends_a_run_at_its_cap(
+def test_lost_replies_of_the_judge_end_a_run_at_its_cap(
     site: Site, fair_url: str, forgetful: Callable[[float], SimulatedServer]
 ) -> None:
-    """A judge that loses everything: no more is asked of it than the budget bears at its worst."""
+    """A judge that loses everything is asked no more than the budget allows in the worst case."""
     judge = forgetful(1.0)
     with serving(judge) as url:
         grader = judged_by(url, max_answer_bytes=1024, **ABREAST)
@@ -295,8 +291,8 @@ def test_what_the_judge_has_lost_ends_a_run_at_its_cap(
 
 
 @pytest.mark.slow
-def test_judging_anew_stays_within_the_caps_or_is_confirmed(site: Site, fair_url: str) -> None:
-    """Nothing is sent where a cap might not bear it; what it has used is spent, with replies that were lost."""
+def test_judging_again_stays_within_the_caps_or_is_confirmed(site: Site, fair_url: str) -> None:
+    """Nothing is sent that might exceed a cap; what was used counts, with replies that were lost."""
     limits = {"sampling": {"max_tokens": 20}, "concurrency": {"in_flight": 64, "retry_for": 0.0}}
     assert site.run(site.write(**settings(fair_url, grader="math", trials={"min": 2, "max": 2}))).exit_code in ENDED
     before = stored(site)
@@ -328,8 +324,8 @@ def charged_for_regrades(site: Site) -> list[Charge]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_regrade_that_is_ended_has_spent_what_it_has_asked(site: Site, fair_url: str, number: signal.Signals) -> None:
-    """Its grades are lost, and what they have cost is not: caps, later regrades, runs and reports count it."""
+def test_an_interrupted_regrade_counts_what_it_has_requested(site: Site, fair_url: str, number: signal.Signals) -> None:
+    """Its grades are lost, but caps, later regrades, runs and reports count what they have cost."""
     keyed = settings(fair_url, grader="math", trials={"min": 4, "max": 4})
     assert site.run(site.write(**keyed)).exit_code in ENDED
     before = stored(site)

@@ -60,7 +60,7 @@ def report_of(directory: Path) -> str:
 
 @pytest.mark.slow
 def test_scores_by_criteria_make_the_categories(site: Site, fair_url: str) -> None:
-    """No rubric is given: each sum of weights is a category, and the score of a model is the mean of its sums."""
+    """Without a rubric each sum of weights is a category, and the score of a model is the mean of its sums."""
     config = site.write(**settings(site, fair_url, {**SCORES, "votes": 3}))
     assert site.run(config).exit_code in ENDED
     results = read_results(site.directory())
@@ -76,9 +76,7 @@ def test_scores_by_criteria_make_the_categories(site: Site, fair_url: str) -> No
 
 
 @pytest.mark.slow
-def test_a_server_that_refuses_the_schema_is_asked_line_by_line_and_that_is_said_once(
-    site: Site, fair_url: str
-) -> None:
+def test_a_server_that_refuses_the_schema_is_asked_line_by_line_and_noted_once(site: Site, fair_url: str) -> None:
     judge = SimulatedServer(small_world(), judge=SimulatedJudge(structured=False))
     with serving(judge) as url:
         config = site.write("plain", **settings(site, url, SCORES))
@@ -95,7 +93,7 @@ def test_a_server_that_refuses_the_schema_is_asked_line_by_line_and_that_is_said
     assert Found.of(site.directory()) == Found.of(site.directory("plain"))
 
 
-def test_who_wants_the_schema_and_cannot_have_it_gets_no_grade(site: Site) -> None:
+def test_a_required_schema_that_is_refused_gives_no_grade(site: Site) -> None:
     server = SimulatedServer(small_world(), judge=SimulatedJudge(structured=False))
     with serving(server) as url:
         strict = settings(site, url, {**SCORES, "structured": True}, trials={"min": 2, "max": 2})
@@ -130,8 +128,8 @@ def test_a_comparison_is_made_in_both_orders(site: Site, fair_url: str) -> None:
 @pytest.mark.parametrize(
     ("bias", "expected"), [(0.3, {"better", "tie", "worse"}), pytest.param(1.0, {"tie"}, marks=pytest.mark.slow)]
 )
-def test_a_judge_that_likes_a_place_is_seen_and_moves_no_score(site: Site, bias: float, expected: set[str]) -> None:
-    """One that always prefers the first calls every comparison a tie, and the report says how far it leans."""
+def test_a_judge_with_position_bias_is_reported_and_moves_no_score(site: Site, bias: float, expected: set[str]) -> None:
+    """A judge that always prefers the first calls every comparison a tie, and the report gives its bias."""
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge(position_bias=bias))) as url:
         config = site.write(**settings(site, url, AGAINST, trials={"min": 4, "max": 4}))
         assert site.run(config).exit_code in ENDED
@@ -169,7 +167,7 @@ def test_a_judge_that_likes_a_place_is_seen_and_moves_no_score(site: Site, bias:
         ),
     ],
 )
-def test_what_cannot_be_scored_or_compared_is_told_before_anything_is_asked(
+def test_invalid_scoring_and_comparison_is_reported_before_anything_is_asked(
     site: Site, fair_url: str, grader: dict[str, object], changes: dict[str, object], message: str
 ) -> None:
     config = site.write(**settings(site, fair_url, grader, **changes))
@@ -178,7 +176,7 @@ def test_what_cannot_be_scored_or_compared_is_told_before_anything_is_asked(
 
 
 @pytest.mark.slow
-def test_a_rubric_of_ones_own_goes_by_the_levels(site: Site, fair_url: str) -> None:
+def test_a_custom_rubric_may_use_the_levels_of_criteria(site: Site, fair_url: str) -> None:
     categories = [
         {"name": "good", "weight": 1, "when": {"score": {"at_least": 0.6}, "form": "met"}},
         {"name": "rest", "weight": 0},

@@ -42,7 +42,7 @@ def settings(first: str, *further: str, **changes: object) -> dict[str, object]:
 
 
 @pytest.mark.slow
-def test_most_of_all_votes_decide(site: Site, judges: tuple[str, str, str]) -> None:
+def test_the_majority_of_all_votes_decides(site: Site, judges: tuple[str, str, str]) -> None:
     right, too, wrong = judges
     prices = [{"input": 1.0, "output": 2.0}, {"input": 10.0, "output": 20.0}]
     panel = [server(right, price=prices[0]), server(too, price=prices[1]), server(wrong)]
@@ -71,7 +71,7 @@ def test_most_of_all_votes_decide(site: Site, judges: tuple[str, str, str]) -> N
 
 
 @pytest.mark.slow
-def test_what_the_judges_do_not_agree_on_has_no_grade_until_they_do(site: Site, judges: tuple[str, str, str]) -> None:
+def test_answers_without_a_majority_have_no_grade_until_there_is_one(site: Site, judges: tuple[str, str, str]) -> None:
     right, _, wrong = judges
     undecided = site.run(site.write(**settings(right, wrong)))
     assert undecided.exit_code == ExitCode.ENDPOINTS and "judge's votes differ" in undecided.output
@@ -87,7 +87,7 @@ def test_what_the_judges_do_not_agree_on_has_no_grade_until_they_do(site: Site, 
 
 
 @pytest.mark.slow
-def test_one_of_three_may_be_away(site: Site, judges: tuple[str, str, str]) -> None:
+def test_one_of_three_judges_may_be_unreachable(site: Site, judges: tuple[str, str, str]) -> None:
     right, too, _ = judges
     assert site.run(site.write(**settings(right, too, AWAY))).exit_code in ENDED
     assert {trial.signals["agreement"] for trial in stored(site)} == {2 / 3}
@@ -103,7 +103,7 @@ def test_another_judge_in_the_panel_is_another_grader(site: Site, judges: tuple[
 
 
 @pytest.mark.slow
-def test_caps_need_what_every_judge_may_cost(site: Site, judges: tuple[str, str, str]) -> None:
+def test_caps_reserve_what_every_judge_may_cost(site: Site, judges: tuple[str, str, str]) -> None:
     right, too, wrong = judges
     price = {"input": 1.0, "output": 2.0}
     models = [{"name": name, "base_url": right, "price": price} for name in MODELS]
@@ -131,7 +131,7 @@ def test_caps_need_what_every_judge_may_cost(site: Site, judges: tuple[str, str,
         ([server(AWAY, sampling={"temprature": 1})], "sampling.temprature"),
     ],
 )
-def test_what_is_wrong_in_a_panel_is_told(site: Site, panel: list[dict[str, object]], message: str) -> None:
+def test_mistakes_in_a_panel_are_reported(site: Site, panel: list[dict[str, object]], message: str) -> None:
     refused = site.run(site.write(**settings(AWAY, server=panel)))
     assert refused.exit_code == ExitCode.CONFIGURATION and message in refused.stderr
 

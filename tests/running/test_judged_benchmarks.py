@@ -1,4 +1,4 @@
-"""Runs of two benchmarks of which a judge grades one: by question, with kills, caps and a judge that is gone."""
+"""Runs of two benchmarks of which a judge grades one: by question, with kills, caps and an unreachable judge."""
 
 import json
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def write(site: Site, url: str, name: str = "run", judge_url: str = "", **change
 
 
 @pytest.mark.slow
-def test_answers_are_judged_or_read_as_their_benchmark_wants_it(site: Site, fair_url: str) -> None:
+def test_answers_are_judged_or_parsed_as_their_benchmark_says(site: Site, fair_url: str) -> None:
     ended = site.run(write(site, fair_url, judge_url=fair_url))
     assert ended.exit_code in ENDED, ended.output
     keyed = write(site, fair_url, "keyed")
@@ -88,7 +88,7 @@ def test_caps_count_what_the_judge_reads_and_says(site: Site, fair_url: str) -> 
 
 
 @pytest.mark.slow
-def test_where_the_judge_is_gone_its_answers_alone_are_without_a_grade(site: Site, fair_url: str) -> None:
+def test_an_unreachable_judge_leaves_only_its_own_answers_without_a_grade(site: Site, fair_url: str) -> None:
     result = site.run(write(site, fair_url, judge_url="http://127.0.0.1:9/v1"))
     assert result.exit_code not in ENDED
     graded = {trial.question.partition("/")[0]: trial.category is not None for trial in stored(site)}
@@ -98,7 +98,7 @@ def test_where_the_judge_is_gone_its_answers_alone_are_without_a_grade(site: Sit
 
 
 @pytest.mark.slow
-def test_answers_are_graded_anew_and_labelled(site: Site, fair_url: str) -> None:
+def test_answers_of_benchmarks_are_regraded_and_labelled(site: Site, fair_url: str) -> None:
     config = write(site, fair_url, judge_url=fair_url)
     assert site.run(config).exit_code in ENDED
     before = Found.of(site.directory()).outcomes

@@ -1,4 +1,4 @@
-"""With a judge's verdicts in them caps hold, whatever servers say and lose, and whenever a run is killed.
+"""Caps hold for runs with a judge too, whatever servers report and lose, and whenever a run is killed.
 
 Also where the judge compares with the answers of another run: what was compared with what is worked out by hand.
 """
@@ -70,7 +70,7 @@ class JudgedLife:
     """What it has spent on stored answers."""
     reason: str | None
     failed: AdaptiveEvalError | None
-    """What the last start has ended with."""
+    """Why the last start ended."""
     parts: Mapping[str, Cost]
     """What is stored of it, for the answers themselves, for their grades, and for verdicts in vain."""
     lost: Sequence[AnswersLost]
@@ -95,7 +95,7 @@ def judged_config(
     horizon: int = 6,
     **how: object,
 ) -> RunConfig:
-    """`how`: what else is said of the grader."""
+    """`how`: further settings of the grader."""
     rows = ({"id": key, "prompt": f"ask {key}", "answer": "right"} for key in QUESTIONS)
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     model = {"base_url": "http://127.0.0.1:9/v1", "price": {"input": PRICE, "output": PRICE}, "gpus": GPUS}
@@ -129,7 +129,7 @@ def judged_config(
 
 
 def earlier_run(folder: Path) -> Path:
-    """A run with seeds of its own, whose answers are compared with."""
+    """A run with seeds of its own, with whose answers others are compared."""
     config = judged_config(folder, {}, SLOTS, 1, None)
     document: dict[str, Any] = {
         "questions": "questions.jsonl",
@@ -219,7 +219,7 @@ def spending_keeps_to(budget: Mapping[str, float], world: JudgedSpender, slots: 
 
 
 def caps_hold(life: JudgedLife) -> None:
-    """The budget is kept to, and nothing is graded that no judge has said."""
+    """The budget holds, and every grade comes from a judge."""
     spending_keeps_to(life.budget, life.world, life.slots)
     assert len(life.rows) <= life.budget.get("trials", len(life.rows))
     for trial, row in life.rows.items():
@@ -299,8 +299,8 @@ EXCESS = 60
 
 
 @pytest.mark.parametrize("starts", [(), (Start(Fate.KILL, 90), Start())], ids=["one start", "killed"])
-def test_a_judge_that_goes_beyond_what_was_reserved_ends_a_run(starts: tuple[Start, ...]) -> None:
-    """No more goes beyond a cap than what its server was at when that was noticed, once a start."""
+def test_a_judge_that_exceeds_its_reservation_ends_a_run(starts: tuple[Start, ...]) -> None:
+    """A cap is exceeded only by the requests in flight when that was noticed, once a start."""
     life = lead_judged({"tokens": 150_000}, judge_excess=EXCESS, starts=starts)
     assert 0 < len(life.world.judged) <= (len(starts) + 1) * 2 * JUDGE_SLOTS
     ended = "" if life.failed is None else str(life.failed)
@@ -308,7 +308,7 @@ def test_a_judge_that_goes_beyond_what_was_reserved_ends_a_run(starts: tuple[Sta
 
 
 @pytest.mark.slow
-def test_all_that_is_judged_anew_counts_once_more() -> None:
+def test_verdicts_that_are_given_again_count_again() -> None:
     life = lead_judged({"tokens": 4_000_000}, regrades=(Start(),))
     generated = sum(sum(attempt.tokens) for attempt in life.world.attempts)
     assert len(life.world.judged) > len(life.rows) and life.stored.tokens == generated
@@ -336,21 +336,21 @@ def test_a_comparison_takes_two_requests_a_vote_and_a_tie_word_for_word_takes_no
 
 
 @pytest.mark.slow
-def test_a_judge_that_has_given_verdicts_may_fail_on_all_that_a_later_start_asks_it_first() -> None:
+def test_a_judge_with_earlier_verdicts_may_fail_on_the_first_requests_of_a_later_start() -> None:
     life = lead_judged({"tokens": 900_000}, starts=(Start(),), mute=0.2)
     ungraded = sum(row.category is None for row in life.rows.values())
     assert FIRST_ANSWERS < ungraded < len(life.rows) and life.failed is None
 
 
 @pytest.mark.slow
-def test_a_verdict_that_could_not_be_read_is_not_told_as_lost_by_a_kill_later() -> None:
+def test_an_unreadable_verdict_is_not_reported_as_lost_by_a_later_kill() -> None:
     life = lead_judged({"tokens": 900_000}, starts=(Start(), Start(Fate.KILL, 8)), mute=0.2)
     assert any(loss.killed and loss.verdicts for loss in life.lost)
     parts_add_up(life)
 
 
 @pytest.mark.slow
-def test_verdicts_that_a_kill_cut_off_are_told_where_all_is_judged_anew() -> None:
+def test_verdicts_cut_off_by_a_kill_are_reported_when_everything_is_judged_again() -> None:
     life = lead_judged({"tokens": 400_000}, starts=(Start(Fate.KILL, 60),), regrades=(Start(),))
     parts_add_up(life)
     assert any(loss.killed and loss.verdicts for loss in life.lost)

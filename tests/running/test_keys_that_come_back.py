@@ -1,4 +1,4 @@
-"""A server that hands the key back in everything that it says: it is graded, stored nowhere, and shown nowhere."""
+"""A server that repeats the key in everything it sends: answers are graded, the key is never stored or shown."""
 
 import json
 from base64 import b64encode
@@ -42,7 +42,9 @@ def files_in(folder: Path) -> list[str]:
     return [path.read_bytes().decode("latin-1") for path in folder.rglob("*") if path.is_file()]
 
 
-def test_a_key_is_graded_stored_nowhere_and_shown_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_in_an_answer_is_stored_nowhere_and_shown_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("THE_KEY", KEY)
     runner, run = CliRunner(), tmp_path / "runs" / "run"
     with listening(echo) as server:

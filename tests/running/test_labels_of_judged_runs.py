@@ -43,7 +43,7 @@ def fair_judge() -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_who_labels_a_comparison_sees_both_answers_though_the_earlier_run_is_gone(site: Site, fair_judge: str) -> None:
+def test_labelling_a_comparison_shows_both_answers_even_without_the_earlier_run(site: Site, fair_judge: str) -> None:
     others = earlier_run(site, fair_judge)
     assert site.run(site.write(**compared(site, fair_judge))).exit_code in ENDED
     shutil.rmtree(site.directory("earlier"))
@@ -85,7 +85,7 @@ def test_labels_of_several_criteria_are_asked_one_by_one(site: Site, fair_judge:
 
 
 @pytest.mark.slow
-def test_labels_are_what_a_verifier_without_an_error_is_sure_of(site: Site) -> None:
+def test_labels_correct_the_scores_of_a_hesitant_verifier(site: Site) -> None:
     """A hesitant verifier gives less than its labels are worth, and the correction adds what is missing."""
     with serving(SimulatedServer(small_world(), verifier=SimulatedVerifier(0.3, LEANING))) as url:
         changes = {"grader": verified_by(url), "rubric": "verifier_only", "trials": {"min": 4, "max": 4}}

@@ -55,7 +55,7 @@ def none_left(site: Site) -> bool:
 
 @pytest.fixture(autouse=True)
 def places_of_its_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test waits for a place that someone else on this machine has."""
+    """No test waits for a place that another process on this machine holds."""
     monkeypatch.setenv("TMPDIR", str(site.folder))
     monkeypatch.setattr(tempfile, "tempdir", str(site.folder))
 
@@ -111,7 +111,7 @@ def printed(process: WarmProcess, word: str) -> str:
 
 
 @pytest.mark.slow
-def test_it_finds_what_it_finds_where_others_serve(site: Site, elsewhere: Found) -> None:
+def test_launched_servers_give_the_results_of_external_ones(site: Site, elsewhere: Found) -> None:
     models = launched(site, exclusive="gpu0")
     ended = site.run(site.write(trials=AHEAD, models=models))
     assert ended.exit_code == ExitCode.SPENT, ended.output
@@ -131,7 +131,7 @@ def test_it_finds_what_it_finds_where_others_serve(site: Site, elsewhere: Found)
 
 
 @pytest.mark.slow
-def test_a_pool_finds_the_same_over_a_kill_in_the_middle_of_a_swap(site: Site, elsewhere: Found) -> None:
+def test_a_pool_finds_the_same_in_spite_of_a_kill_during_a_swap(site: Site, elsewhere: Found) -> None:
     settings = {"trials": AHEAD, "servers": {"pool": {"places": [0, "1"]}}}
     config = site.write(models=launched(site, exclusive=None), **settings)
     process = site.start(config, "--run-dir", str(site.directory()))
@@ -213,7 +213,7 @@ def test_no_server_is_left_when_the_run_is_killed_or_stopped(site: Site, number:
 
 
 @pytest.mark.slow
-def test_interrupted_while_a_server_is_started_the_run_stops(site: Site) -> None:
+def test_a_run_can_be_interrupted_while_a_server_starts(site: Site) -> None:
     section = {
         "command": [sys.executable, "-c", "import time; time.sleep(3600)", str(SERVER), "{port}", str(site.folder)]
     }
@@ -235,8 +235,8 @@ main()
 
 
 @pytest.mark.slow
-def test_a_run_that_is_over_says_so_before_its_servers_have_ended(site: Site) -> None:
-    """Ctrl-C then spares the wait, and changes nothing else."""
+def test_a_finished_run_says_so_before_its_servers_have_ended(site: Site) -> None:
+    """Ctrl-C then ends the wait, and changes nothing else."""
     config = site.write(trials={"min": 4, "max": 4}, models=launched(site, "stubborn", exclusive=None))
     script = site.folder / "an_hour_of_grace.py"
     script.write_text(AN_HOUR_OF_GRACE)
@@ -252,7 +252,7 @@ def test_a_run_that_is_over_says_so_before_its_servers_have_ended(site: Site) ->
 
 
 @pytest.mark.slow
-def test_a_run_waits_for_a_place_that_another_one_has(site: Site) -> None:
+def test_a_run_waits_for_a_place_that_another_run_holds(site: Site) -> None:
     first = site.start(site.write("first", models=launched(site, "held")))
     printed(first, "ada: its server is ready")
     config = site.write("second", trials={"min": 4, "max": 4}, models=launched(site))
@@ -294,9 +294,7 @@ def test_a_server_that_does_not_start_takes_the_others_with_it(site: Site) -> No
     assert "Traceback" not in ended.stderr
 
 
-def test_a_program_that_is_not_there_is_told_before_anything_is_started(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_program_is_reported_before_anything_is_started(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(site.folder)
     models = launched(site)
     models[2] = {"name": "cyd", "launch": {"model": "org/cyd"}}

@@ -1,4 +1,4 @@
-"""Whatever befalls a run, it buys nothing twice, loses nothing, and ends with the ranking of an undisturbed one."""
+"""Whatever happens to a run, it buys nothing twice, loses nothing, and ends with the ranking of an undisturbed one."""
 
 import csv
 import json
@@ -440,7 +440,7 @@ ONCE = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", ONCE)
-def test_a_life_that_went_wrong_or_was_thought_to(steps: Callable[[Lives], None]) -> None:
+def test_a_life_that_once_failed_passes(steps: Callable[[Lives], None]) -> None:
     life = Lives()
     try:
         steps(life)
@@ -453,7 +453,7 @@ CHUNKS = 8
 
 
 def lives(histories: int, steps: int, number: int = 0) -> None:
-    """So many histories, other ones for every number."""
+    """That many histories, different ones for every number."""
     chosen = settings(
         max_examples=histories,
         stateful_step_count=steps,
@@ -470,7 +470,7 @@ def test_some_lives_of_a_run() -> None:
 
 
 def killed_again_and_again(number: int) -> None:
-    """A life of kills, with little in between, of which rules that are drawn from all have few."""
+    """A life of many kills with few other steps, which randomly drawn rules rarely give."""
     chance = random.Random(number)
     slots, samples, min_trials = chance.choice([1, 3, 16]), chance.choice([1, 1, 2, 5]), chance.choice([1, 2])
     pace = chance.choice(["cost", "time"])

@@ -1,4 +1,4 @@
-"""A connection that is reset after the server has generated everything: what that has cost counts, and is told."""
+"""A connection that is reset after the server has generated the answer: its cost counts, and is reported."""
 
 import json
 import signal
@@ -120,7 +120,7 @@ def meter() -> Iterator[Meter]:
 
 
 def stored(directory: Path) -> tuple[int, list[AnswersLost], int]:
-    """Tokens of stored answers, what was written down as lost, and how much is entered as in flight."""
+    """Tokens of stored answers, events of lost answers, and the number reserved as in flight."""
     with closing(RunReader.open(directory)) as reader:
         tokens = sum(trial.cost.tokens for trial in reader.trials())
         return tokens, events_of_kind(reader.events(), AnswersLost), sum(reader.in_flight().values())
@@ -135,7 +135,7 @@ def told(directory: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_what_resets_and_a_kill_have_lost_counts_and_is_told(tmp_path: Path, meter: Meter) -> None:
+def test_answers_lost_to_resets_and_a_kill_count_and_are_reported(tmp_path: Path, meter: Meter) -> None:
     site = Site.make(tmp_path, f"http://127.0.0.1:{meter.server_port}/v1")
     config = site.write(
         budget={"tokens": CAP},
@@ -184,7 +184,7 @@ def stop(process: WarmProcess) -> None:
     process.communicate()
 
 
-def test_what_an_end_cuts_off_is_told_once_and_at_once(tmp_path: Path, meter: Meter) -> None:
+def test_answers_cut_off_by_an_end_are_reported_once_and_at_once(tmp_path: Path, meter: Meter) -> None:
     site = Site.make(tmp_path, f"http://127.0.0.1:{meter.server_port}/v1")
     meter.resets = 0.0
     config = site.write(trials={"min": 2, "max": 12}, stopping={"on_alarm": "never"})
@@ -200,7 +200,7 @@ def test_what_an_end_cuts_off_is_told_once_and_at_once(tmp_path: Path, meter: Me
     assert tokens + sum(event.tokens for event in lost) == meter.generated
 
 
-def test_what_a_server_refused_is_not_lost(tmp_path: Path, meter: Meter) -> None:
+def test_refused_requests_are_not_lost_answers(tmp_path: Path, meter: Meter) -> None:
     site = Site.make(tmp_path, f"http://127.0.0.1:{meter.server_port}/v1")
     meter.resets = 0.0
     config = site.write(trials={"min": 2, "max": 12}, stopping={"on_alarm": "never"})
@@ -213,7 +213,7 @@ def test_what_a_server_refused_is_not_lost(tmp_path: Path, meter: Meter) -> None
     assert (lost, in_flight) == ([], 0) and tokens == meter.generated
 
 
-def test_without_caps_too_what_a_kill_has_lost_is_told(tmp_path: Path, meter: Meter) -> None:
+def test_answers_lost_to_a_kill_are_reported_without_caps_too(tmp_path: Path, meter: Meter) -> None:
     site = Site.make(tmp_path, f"http://127.0.0.1:{meter.server_port}/v1")
     config = site.write(trials={"min": 2, "max": 12}, stopping={"on_alarm": "never"})
     meter.resets = 0.0

@@ -1,4 +1,4 @@
-"""The command that is told how a run has ended: by a real command, and what fails about it."""
+"""The command that is called at the end of a run: a real command, and its failures."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ with open("told.json", "a") as file:
 
 @pytest.fixture
 def program(site: Site) -> list[str]:
-    """A command that keeps what it is told."""
+    """A command that records how it is called."""
     path = site.folder / "tell"
     path.write_text(COMMAND.format(python=sys.executable))
     path.chmod(0o700)
@@ -36,7 +36,7 @@ def told(folder: Path) -> list[Json]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_a_run_that_ends_tells_a_command_without_keys(
+def test_the_command_is_called_at_the_end_without_keys(
     site: Site, program: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", "one-that-nobody-else-may-see")
@@ -48,14 +48,14 @@ def test_a_run_that_ends_tells_a_command_without_keys(
     assert "PATH" in message["names"] and "SOME_API_KEY" not in message["names"]
 
 
-def test_an_error_that_ends_a_run_is_told(site: Site, program: list[str]) -> None:
+def test_the_command_is_told_of_an_error_that_ends_a_run(site: Site, program: list[str]) -> None:
     models = [{"name": name, "model": f"no-{name}", "base_url": site.base_url} for name in ("ada", "bob")]
     assert site.run(site.write(models=models, notify=program)).exit_code == ExitCode.ENDPOINTS
     (message,) = told(site.folder)
     assert message["text"].startswith("run: Stopped by an error: ") and message["text"].count("\n") == 1
 
 
-def test_a_run_that_stops_at_its_budget_is_told_too(site: Site, program: list[str]) -> None:
+def test_the_command_is_told_of_a_run_that_stops_at_its_budget(site: Site, program: list[str]) -> None:
     ended = site.run(site.write(notify=program, budget={"trials": 3}))
     assert ended.exit_code == ExitCode.SPENT
     (message,) = told(site.folder)

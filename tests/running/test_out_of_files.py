@@ -1,4 +1,4 @@
-"""A run on a machine that lets it open few files: it takes longer, and nothing else."""
+"""A run with a low limit on open files takes longer, and is otherwise the same."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ FILES = 72
 
 @pytest.mark.slow
 @pytest.mark.parametrize("client", ["http", "openai"])
-def test_few_open_files_are_this_machines_trouble(tmp_path: Path, client: str) -> None:
+def test_a_limit_on_open_files_is_not_blamed_on_servers(tmp_path: Path, client: str) -> None:
     """No answer comes before files have run out: how many requests wait at a time depends on no clock."""
     short = threading.Event()
     with listening(lambda asked: short.wait(HANGS) and None) as server:

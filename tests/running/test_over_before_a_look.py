@@ -1,4 +1,4 @@
-"""A run that ends before it has looked leaves a results.json that says so, as any other that has ended."""
+"""A run that ends before its first look leaves a results.json that says so."""
 
 import json
 from contextlib import closing
@@ -35,7 +35,7 @@ def said(command: str, directory: Path, *options: str) -> str:
     return result.output
 
 
-def test_a_cap_that_refuses_the_first_round_is_told_by_all_who_read_the_run(site: Site) -> None:
+def test_every_reader_of_a_run_says_that_its_cap_refused_the_first_round(site: Site) -> None:
     ended = site.run(site.write(**TOO_LITTLE))
     assert ended.exit_code == ExitCode.SPENT and NOTHING in ended.stdout
     document = left_by(site.directory())
@@ -53,7 +53,7 @@ def test_a_cap_that_refuses_the_first_round_is_told_by_all_who_read_the_run(site
     assert results is not None and results.cost.trials >= 96
 
 
-def test_what_was_paid_before_a_first_look_is_told(site: Site) -> None:
+def test_spending_before_a_first_look_is_reported(site: Site) -> None:
     priced = [{"name": name, "base_url": site.base_url, "price": {"input": 1, "output": 2}} for name in MODELS]
     ended = site.run(site.write(models=priced, trials={"min": 8, "max": 8}, budget={"usd": 0.05}))
     assert ended.exit_code == ExitCode.SPENT and "cost" not in left_by(site.directory())

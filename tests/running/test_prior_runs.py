@@ -1,4 +1,4 @@
-"""What a run begins with: outcomes of an earlier one as R0, kept in the run from then on."""
+"""A run may begin with outcomes of an earlier one as R0, which it stores."""
 
 import json
 import shutil
@@ -85,7 +85,7 @@ def test_one_greedy_answer_to_each_question_may_come_first(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_the_earlier_run_is_needed_once(site: Site, earlier: Path) -> None:
+def test_the_earlier_run_is_read_only_once(site: Site, earlier: Path) -> None:
     section: dict[str, object] = {"run": str(earlier)}
     run_with(site, section, budget={"trials": 100})
     before = Found.of(site.directory())
@@ -96,7 +96,7 @@ def test_the_earlier_run_is_needed_once(site: Site, earlier: Path) -> None:
     assert len(Found.of(site.directory()).outcomes) > len(before.outcomes)
 
 
-def test_a_model_may_take_its_elders_outcomes(site: Site, earlier: Path) -> None:
+def test_a_model_may_take_the_outcomes_of_another_model(site: Site, earlier: Path) -> None:
     run_with(site, {"run": str(earlier), "models": {"ada": "bob", "cyd": "cyd"}})
     expected = first_outcomes(earlier, 3)
     with closing(RunReader.open(site.directory())) as reader:
@@ -107,7 +107,7 @@ def test_a_model_may_take_its_elders_outcomes(site: Site, earlier: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_model_that_joins_later_gets_its_part(site: Site, earlier: Path) -> None:
+def test_a_model_that_joins_later_gets_its_prior_outcomes(site: Site, earlier: Path) -> None:
     models = [{"name": name, "base_url": site.base_url} for name in MODELS]
     section: dict[str, object] = {"run": str(earlier)}
     run_with(site, section, models=models[:2])
@@ -132,7 +132,7 @@ def test_a_model_that_joins_later_gets_its_part(site: Site, earlier: Path) -> No
         ({}, {"grader": "exact"}, "was graded otherwise, by another grader or one with other settings"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_r0_is_refused_and_nothing_begins(
+def test_invalid_prior_runs_are_refused_and_nothing_begins(
     site: Site, earlier: Path, section: dict[str, object], changes: dict[str, object], message: str
 ) -> None:
     rows = [json.loads(line) for line in (site.folder / "questions.jsonl").read_text().splitlines()]
@@ -144,7 +144,7 @@ def test_what_cannot_be_r0_is_refused_and_nothing_begins(
     assert not site.directory().exists()
 
 
-def test_a_run_is_no_evidence_for_itself(site: Site, earlier: Path) -> None:
+def test_a_run_cannot_be_its_own_prior(site: Site, earlier: Path) -> None:
     ended = site.run(site.write("earlier", prior={"run": str(earlier)}), "--run-dir", str(earlier))
     assert ended.exit_code == ExitCode.CONFIGURATION
     assert "is the run itself" in ended.stderr

@@ -19,7 +19,7 @@ PUBLISHED: dict[str, Any] = {"stopping": {"rule": "published"}, "trials": TRIALS
 
 
 def published(**trials: int) -> dict[str, Any]:
-    """The settings of the paper with so many trials."""
+    """The settings of the paper with this many trials."""
     return PUBLISHED | {"trials": TRIALS | trials}
 
 
@@ -31,7 +31,7 @@ def latest(site: Site) -> dict[str, Any]:
     return document
 
 
-def test_it_says_before_while_and_after_what_it_does_not_promise(site: Site) -> None:
+def test_the_published_rule_says_throughout_that_it_promises_nothing(site: Site) -> None:
     config = site.write(**PUBLISHED)
     checked = CliRunner().invoke(app, ["validate", str(config)])
     assert NONE in checked.stdout
@@ -47,15 +47,15 @@ def test_it_says_before_while_and_after_what_it_does_not_promise(site: Site) -> 
 
 
 @pytest.mark.slow
-def test_the_default_says_there_what_it_does_promise(site: Site) -> None:
+def test_the_default_rule_says_what_it_promises(site: Site) -> None:
     config = site.write()
     checked = CliRunner().invoke(app, ["validate", str(config)])
     assert "promise: per pair, at most 5% risk of a wrong order" in checked.stdout
     assert "Decisions use avg@N." in markdown(read_view(site.directory())) if site.run(config) else False
 
 
-def test_what_was_called_is_told_with_the_look_since_which_it_holds() -> None:
-    """A rule that judges anew takes a call back; the one that is made later is told with its own look."""
+def test_a_call_is_reported_with_the_look_since_which_it_holds() -> None:
+    """A rule that judges again withdraws a call; a later call is reported with its own look."""
     rule, decided = SimpleNamespace(boundary=lambda evidence: np.array([1.645])), DecidingLooks.blank(1)
     calls = []
     for look, call in enumerate((1, 0, 1, 1), 1):
@@ -68,7 +68,7 @@ def test_what_was_called_is_told_with_the_look_since_which_it_holds() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_that_is_resumed_with_it_says_so(site: Site) -> None:
+def test_a_run_that_is_resumed_with_the_published_rule_says_so(site: Site) -> None:
     site.run(site.write(seed=4, trials={"min": 2, "max": 4}))
     site.run(site.write(**published(min=2, max=4)))
     texts = [warning["text"] for warning in latest(site)["warnings"] if warning["kind"] == "redecided"]

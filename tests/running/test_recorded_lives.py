@@ -1,4 +1,4 @@
-"""Whatever befalls a run of recorded models and a new one: those are never asked, and nothing is bought twice."""
+"""Whatever happens to a run of recorded models and a new one, those are never asked, and nothing is bought twice."""
 
 import json
 import shutil
@@ -126,7 +126,7 @@ class RecordedLives(RuleBasedStateMachine):
 
     @rule()
     def lose_the_earlier_run(self) -> None:
-        """What was taken of it is stored, once there is a look."""
+        """What was taken from the earlier run is stored, once there is a look."""
         if (self.directory / "run.sqlite").exists() and self.books.rows:
             shutil.rmtree(self.folder / "old", ignore_errors=True)
 

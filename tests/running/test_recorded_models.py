@@ -34,7 +34,7 @@ OLD = ("ada", "bob")
 
 
 class Folder:
-    """A place with questions, an earlier run of two models, and a run that places the third among them."""
+    """A folder with questions, an earlier run of two models, and a run that places a third among them."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.world = path, World()
@@ -141,8 +141,8 @@ def test_another_source_is_taken_only_where_it_has_the_same_outcomes(folder: Fol
         folder.run(folder.config("new", [*others, models[-1]], objective="place"))
 
 
-def test_recorded_models_are_handed_on(folder: Folder) -> None:
-    """Week after week: what a run has recorded stands in the next one too, with the run that has asked it."""
+def test_recorded_models_are_passed_on_to_the_next_run(folder: Folder) -> None:
+    """Week after week: recordings of a run are in the next one too, with the run that made the requests."""
     folder.run(folder.placing())
     recorded = [{"name": name, "recorded": str(folder.path / "new")} for name in (*OLD, NEW)]
     again = {"name": "dee", "base_url": "http://127.0.0.1:9/v1"}
@@ -162,7 +162,7 @@ def test_recorded_models_are_handed_on(folder: Folder) -> None:
 def test_a_gate_that_the_error_of_its_baseline_limits_says_how_long_a_recording_it_takes(
     folder: Folder, recorded: int, max_trials: int
 ) -> None:
-    """No number of trials of the other decides it; where that is not so, a larger `trials.max` is what helps."""
+    """No number of trials of the other model decides it; otherwise a larger `trials.max` helps."""
     baseline = [{"name": "bob", "base_url": "http://127.0.0.1:9/v1"}]
     trials, precise = {"min": recorded, "max": recorded}, {"kind": "precision", "half_width": 0.5}
     assert folder.run(folder.config("base", baseline, objective=precise, trials=trials), name="base") is not None
@@ -230,7 +230,7 @@ REFUSALS: dict[str, tuple[Callable[[Folder], RunConfig], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_what_means_something_else_is_refused_with_what_to_do(folder: Folder, case: str) -> None:
+def test_recordings_that_do_not_match_are_refused_with_what_to_do(folder: Folder, case: str) -> None:
     make, match = REFUSALS[case]
     with refused(match):
         load_starting_point(prepare(make(folder)), folder.path / "new")
@@ -238,7 +238,7 @@ def test_what_means_something_else_is_refused_with_what_to_do(folder: Folder, ca
 
 
 def test_a_recorded_model_may_have_a_prompt_of_its_own(folder: Folder) -> None:
-    """As models that are asked may: what it was sent is what the configuration says."""
+    """Like other models: its prompts are those of the configuration."""
     recorded = [{"name": name, "recorded": str(folder.path / "old"), "prompt": "{prompt}"} for name in OLD]
     asked = {"name": NEW, "base_url": "http://127.0.0.1:9/v1"}
     config = folder.config("new", [*recorded, asked], objective="place", prompt="{prompt} Think.")
@@ -264,7 +264,7 @@ def test_a_model_that_was_recorded_cannot_become_one_that_is_asked(folder: Folde
         folder.run(folder.config("new", asked))
 
 
-def test_grading_anew_by_another_key_is_refused_and_trying_again_is_not(folder: Folder) -> None:
+def test_regrading_by_another_key_is_refused_and_retrying_is_not(folder: Folder) -> None:
     folder.run(folder.placing())
     assert asyncio.run(regrade_stored(folder.path / "new")).changed == 0
     folder.write_questions(QUESTIONS, answer="wrong")
@@ -272,7 +272,7 @@ def test_grading_anew_by_another_key_is_refused_and_trying_again_is_not(folder: 
         asyncio.run(regrade_stored(folder.path / "new", folder.placing()))
 
 
-def test_who_reads_the_run_sees_recorded_models_as_such(folder: Folder) -> None:
+def test_readers_of_the_run_show_recorded_models_as_such(folder: Folder) -> None:
     folder.run(folder.placing())
     new, old = folder.path / "new", folder.path / "old"
     text = markdown(read_view(new))

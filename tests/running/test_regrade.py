@@ -41,7 +41,7 @@ def fragile(site: Site) -> Path:
 
 
 @pytest.mark.slow
-def test_what_the_grader_failed_on_is_graded_by_regrade(site: Site, fragile: Path) -> None:
+def test_regrade_grades_the_answers_that_the_grader_failed_on(site: Site, fragile: Path) -> None:
     broken = site.folder / "broken"
     broken.touch()
     ended = site.run(fragile)
@@ -137,7 +137,7 @@ def test_a_directory_without_a_run_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_grader_that_says_the_same_of_every_answer_leaves_every_decision(site: Site) -> None:
+def test_an_equivalent_grader_changes_no_decision(site: Site) -> None:
     trials = {"min": 2, "max": 8}
     site.run(site.write(trials=trials, grader="contains"))
     before, looks = read_results(site.directory()), Found.of(site.directory()).looks
@@ -159,7 +159,7 @@ def grade(text, question):
 
 
 @pytest.mark.slow
-def test_what_a_rule_asked_for_that_saw_other_grades_stays_in_the_scores(site: Site) -> None:
+def test_trials_requested_under_earlier_grades_stay_in_the_scores(site: Site) -> None:
     (site.folder / "coin.py").write_text(COIN)
     trials = {"min": 4, "max": 60}
     ended = site.run(site.write(trials=trials))

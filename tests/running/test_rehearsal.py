@@ -1,4 +1,4 @@
-"""`--dry-run` and `check` say what would happen, and let nothing happen."""
+"""`--dry-run` and `check` say what a run would do, and do nothing of it."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store.errors import DATABASE_FILE
 
 
-def test_a_dry_run_says_what_would_run_and_at_most_cost(site: Site) -> None:
+def test_a_dry_run_says_what_would_run_and_its_worst_cost(site: Site) -> None:
     config = site.write(budget={"tokens": 100_000}, stopping={"delta": 0.02})
     result = site.run(config, "--dry-run")
     assert result.exit_code == ExitCode.REACHED, result.stderr
@@ -134,7 +134,7 @@ def test_a_dry_run_writes_money_to_the_cent_or_finer_and_says_that_its_time_has_
 
 
 @pytest.mark.slow
-def test_a_dry_run_finds_that_a_run_cannot_go_on_or_begin(site: Site) -> None:
+def test_a_dry_run_says_if_a_run_cannot_resume_or_begin(site: Site) -> None:
     config = site.write(trials={"min": 2, "max": 2})
     site.run(config)
     stored = (site.directory() / DATABASE_FILE).read_bytes()
@@ -148,7 +148,7 @@ def test_a_dry_run_finds_that_a_run_cannot_go_on_or_begin(site: Site) -> None:
 
 
 @pytest.mark.usefixtures("short_pauses")
-def test_a_dry_run_finds_what_is_not_there(site: Site) -> None:
+def test_a_dry_run_finds_a_model_that_is_not_served(site: Site) -> None:
     models = [*site.config()["models"], {"name": "eve", "base_url": site.base_url}]  # type: ignore[misc]
     result = site.run(site.write(models=models), "--dry-run")
     assert result.exit_code == ExitCode.ENDPOINTS
@@ -210,7 +210,7 @@ def test_a_grader_that_cannot_work_is_found_before_anything_is_asked(site: Site)
 
 
 @pytest.mark.usefixtures("short_pauses")
-def test_the_servers_of_judges_are_asked_too(site: Site) -> None:
+def test_a_dry_run_asks_the_servers_of_judges_too(site: Site) -> None:
     away, verdicts = {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}, {"attempts": 1, "retry_for": 0}
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:
         reachable = {"base_url": url, "model": "judge"}
@@ -235,7 +235,7 @@ def test_a_dry_run_in_which_nothing_is_graded_says_so(site: Site) -> None:
     assert "these answers" not in site.run(site.write(), "--dry-run").stdout
 
 
-def test_an_answer_that_its_server_cut_off_before_max_tokens_is_told(
+def test_a_dry_run_says_if_a_server_cut_an_answer_before_max_tokens(
     site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prepared = prepare(load_config(site.write(sampling={"max_tokens": 800})))

@@ -1,4 +1,4 @@
-"""A run whose files are taken away while it goes on, in a process of its own."""
+"""A run in a process of its own whose files are removed while it goes on."""
 
 import shutil
 from dataclasses import replace
@@ -16,7 +16,7 @@ from adaptive_eval.simulate.server import serving
 @pytest.mark.parametrize(
     "how", ["folder", *(pytest.param(how, marks=pytest.mark.slow) for how in ("file", "replaced"))]
 )
-def test_a_run_whose_store_is_taken_away_says_what_is_lost(site: Site, how: str, tmp_path: Path) -> None:
+def test_a_run_whose_store_is_removed_says_what_is_lost(site: Site, how: str, tmp_path: Path) -> None:
     server = GatedServer(small_world(), 30)
     with serving(server) as url:
         _take_away(replace(site, base_url=url), server, how, tmp_path)

@@ -73,7 +73,7 @@ KILLS = [1, pytest.param(8, marks=pytest.mark.slow), pytest.param(50, marks=pyte
 
 
 @pytest.mark.parametrize("kills", KILLS)
-def test_a_run_that_was_killed_ends_as_if_it_had_not_been(site: Site, uninterrupted: Found, kills: int) -> None:
+def test_a_killed_run_ends_like_an_undisturbed_one(site: Site, uninterrupted: Found, kills: int) -> None:
     """SIGKILL at random moments of one run, and of another when that one ends."""
     rng, runs = random.Random(kills), 0
     while kills > 0:
@@ -104,7 +104,7 @@ def test_the_result_does_not_depend_on_concurrency(site: Site, uninterrupted: Fo
 
 
 def test_a_second_process_leaves_and_the_first_signal_drains(site: Site, uninterrupted: Found) -> None:
-    """A gate keeps answers of the third round until the run was told: how many then wait depends on the machine."""
+    """A gate holds answers of the third round until the signal; how many wait then depends on the machine."""
     gated = GatedServer(small_world(), 40)
     with serving(gated) as url:
         models = [{"name": name, "base_url": url if name == MODELS[0] else site.base_url} for name in MODELS]
@@ -128,7 +128,7 @@ def test_a_second_process_leaves_and_the_first_signal_drains(site: Site, uninter
 
 
 @pytest.mark.slow
-def test_on_a_terminal_ctrl_c_drains_and_again_stops_at_once(site: Site, slow_url: str) -> None:
+def test_ctrl_c_on_a_terminal_drains_and_a_second_one_stops_at_once(site: Site, slow_url: str) -> None:
     """The live view in a pseudo-terminal, on a server that would take an hour to drain."""
     config = replace(site, base_url=slow_url).write()
     master, slave = pty.openpty()
@@ -201,9 +201,7 @@ def test_fresh_starts_over_beside_the_old_run(site: Site, monkeypatch: pytest.Mo
         assert RunResumed.KIND in [event.kind for event in reader.events()], "the newest is continued"
 
 
-def test_a_run_that_has_bought_nothing_keeps_nobody_from_other_settings(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_without_answers_does_not_block_other_settings(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(site.folder)
     words = ["--display", "none", "--set", "trials.min=2", "--set", "trials.max=2"]
     refused = CliRunner().invoke(app, ["run", str(site.write(budget={"trials": 1})), *words])
@@ -230,7 +228,7 @@ def test_a_run_that_was_killed_before_its_first_answer_is_left_aside_unless_caps
     assert run_directory(other, None, False).name == ("played" if budget else "played~2")
 
 
-def test_fresh_and_a_directory_exclude_each_other(site: Site) -> None:
+def test_fresh_and_run_dir_exclude_each_other(site: Site) -> None:
     refused = site.run(site.write(), "--fresh")
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "--fresh" in refused.stderr and "--run-dir" in refused.stderr
@@ -283,7 +281,7 @@ def test_models_that_are_not_served_are_named_at_once_and_all_together(
 
 
 @pytest.mark.usefixtures("short_pauses")
-def test_a_model_that_thinks_for_long_does_not_keep_a_refusal_back(
+def test_a_slow_model_does_not_delay_the_refusal_of_another(
     site: Site, slow_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "REFUSALS_SECONDS", 0.05)
@@ -358,7 +356,9 @@ def test_a_full_disk_stops_the_run_and_keeps_what_was_committed(
 
 
 @pytest.mark.slow
-def test_a_really_full_disk(site: Site, uninterrupted: Found, tmp_path: Path, committed: list[int]) -> None:
+def test_a_full_file_system_stops_the_run_and_keeps_what_was_committed(
+    site: Site, uninterrupted: Found, tmp_path: Path, committed: list[int]
+) -> None:
     """The same on a file system of a third of a MiB, where mounting one is allowed."""
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -398,7 +398,7 @@ def test_a_clock_that_jumps_changes_nothing(site: Site, uninterrupted: Found, mo
         assert CliRunner().invoke(app, [*command, str(site.directory())]).exit_code == 0
 
 
-def test_a_run_on_a_disk_that_may_only_be_read_is_read_and_not_written(site: Site, tmp_path: Path) -> None:
+def test_a_run_on_a_read_only_disk_is_read_and_not_written(site: Site, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "tmpfs", disk], capture_output=True).returncode != 0:
@@ -447,7 +447,7 @@ def test_servers_that_never_answered_have_finished_nothing(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_what_to_do_after_a_horizon_is_another_horizon(site: Site) -> None:
+def test_the_advice_after_a_horizon_is_a_larger_horizon(site: Site) -> None:
     ended = site.run(site.write(trials={"min": 2, "max": 30}), "--set", "trials.max=2", "--set", "stopping.delta=.001")
     assert ended.exit_code == ExitCode.SPENT
     advice, command = _advice(ended.stdout)
@@ -474,7 +474,7 @@ def _advice(printed: str) -> tuple[str, str]:
 
 
 @pytest.mark.slow
-def test_what_to_do_where_a_cap_has_ended_a_run_is_to_raise_it_too_and_else_to_begin_anew(site: Site) -> None:
+def test_the_advice_after_a_cap_is_to_raise_it_too_or_to_start_over(site: Site) -> None:
     config = site.write(trials={"min": 2, "max": 30}, budget={"trials": 60}, store=str(site.folder / "more"))
     ended = site.run(config, "--set", "trials.max=2")
     for action, fresh in (("raise budget.trials to ", False), ("set budget.trials to ", True)):

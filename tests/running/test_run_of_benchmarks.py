@@ -1,4 +1,4 @@
-"""A run of two benchmarks, from its first request to whoever reads it: one score, and what it is made of."""
+"""A run of two benchmarks, from its first request to its reports: one score, and its parts."""
 
 import json
 import shutil
@@ -81,7 +81,7 @@ def test_the_score_is_the_weighted_mean_of_the_benchmarks(ended: Path) -> None:
     assert sum(row.share for row in results.groups if row.by == "level") == pytest.approx(len(results.models))
 
 
-def test_questions_are_known_by_their_benchmark_and_asked_by_their_weight(ended: Path) -> None:
+def test_questions_are_named_by_their_benchmark_and_asked_by_their_weight(ended: Path) -> None:
     results = found(ended)
     trials = {row.id: sum(row.trials) for row in rows_of(results)}
     assert {key.partition("/")[0] for key in trials} == {"easy", "hard"}
@@ -91,7 +91,7 @@ def test_questions_are_known_by_their_benchmark_and_asked_by_their_weight(ended:
     assert heavy > 1.5 * light
 
 
-def test_all_who_read_the_run_find_the_same_scores(ended: Path) -> None:
+def test_all_readers_of_the_run_find_the_same_scores(ended: Path) -> None:
     results = found(ended)
     scores = {row.name: row.score for row in results.models}
     report = markdown(read_view(ended))
@@ -121,7 +121,7 @@ def test_a_replay_of_the_run_weighs_its_questions(ended: Path, tmp_path: Path) -
     assert again == pytest.approx(scores), "the same trials in their order"
 
 
-def test_the_run_goes_on_with_the_same_weights_alone(ended: Path, site: Site) -> None:
+def test_the_run_resumes_only_with_the_same_weights(ended: Path, site: Site) -> None:
     config = site.folder / "run.yaml"
     assert site.run(config, "--set", "trials.max=32").exit_code in (ExitCode.REACHED, ExitCode.SPENT)
     other = site.run(config, "--set", "benchmarks.0.weight=1")
@@ -145,8 +145,8 @@ def test_answers_are_graded_again_by_the_grader_of_their_benchmark(ended: Path) 
 
 
 @pytest.mark.slow
-def test_a_benchmark_has_a_gate_of_its_own_in_one_decision_with_the_whole(site: Site) -> None:
-    """A build may be far worse in all, but not on the easy questions: there one is, and the other is better."""
+def test_gates_of_benchmarks_and_of_the_whole_are_one_decision(site: Site) -> None:
+    """A build may be far worse in total, but not on the easy questions: one build is, the other is better."""
     path = site.gated_benchmarks()
     ran = site.run(path)
     assert ran.exit_code == ExitCode.WORSE, ran.output

@@ -1,4 +1,4 @@
-"""What a run tells and writes down of the servers that it asks."""
+"""What a run reports and stores of the servers that it asks."""
 
 import json
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def llama(tmp_path: Path, llama_url: str) -> Site:
     return Site.make(tmp_path, llama_url)
 
 
-def test_a_notice_is_told_once_a_start() -> None:
+def test_a_notice_is_reported_once_a_start() -> None:
     troubles, notice = ModelTroubles(), Notice("named", "its answers are named 'x'")
     (event,) = troubles.events(EndpointStats(notices=(notice,)), 0, 0.0)
     assert event == ServersNoticed("", "named", notice.text)
@@ -64,13 +64,13 @@ def test_the_warning_is_printed_while_the_run_begins(llama: Site) -> None:
     assert "ada: its server is llama.cpp, which drops improbable tokens" in ended.stdout
 
 
-def test_a_dry_run_warns_too(llama: Site) -> None:
+def test_a_dry_run_warns_of_server_defaults_too(llama: Site) -> None:
     ended = llama.run(llama.write(), "--dry-run")
     assert ended.exit_code == ExitCode.REACHED
     assert "warn  ada, bob, cyd  its server is llama.cpp" in ended.stdout
 
 
-def test_gpu_time_is_shared_by_what_the_server_was_given(site: Site) -> None:
+def test_gpu_time_is_divided_by_concurrent_answers(site: Site) -> None:
     urls = [site.base_url, "http://127.0.0.1:9/v1"]
     models = [{"name": "ada", "base_url": urls, "gpus": 4}, {"name": "bob", "base_url": site.base_url}]
     sampling = {"temperature": 0.6, "max_tokens": 10, "timeout": 100}

@@ -79,7 +79,7 @@ def test_servers_in_turn_are_held_until_the_next(site: Site) -> None:
 
 @pytest.mark.slow
 def test_a_kill_loses_none_of_the_time_before(site: Site) -> None:
-    """The servers hold their answers back, so that all of them are up for as long as the test wants it."""
+    """The servers hold their answers back, so that all of them stay up as long as the test needs."""
     before = dict.fromkeys(MODELS, 0.0)
     config = site.write(trials=TRIALS, models=launched(site, "held", exclusive=None))
 

@@ -1,4 +1,4 @@
-"""What was spent on a model that left is shown wherever spending is: caps count it."""
+"""What was spent on a removed model is shown wherever spending is, since caps count it."""
 
 import sqlite3
 from collections.abc import Collection
@@ -49,7 +49,7 @@ def sums(site: Site) -> dict[str, tuple[int, int, float]]:
 
 
 @pytest.mark.slow
-def test_what_a_model_has_cost_that_left_is_shown_everywhere(site: Site) -> None:
+def test_the_cost_of_a_removed_model_is_shown_everywhere(site: Site) -> None:
     models = [{"name": name, "base_url": site.base_url, "price": PRICE, "gpus": 1} for name in ("ada", "bob", "cyd")]
     few = {"trials": {"min": 4, "max": 4}, "budget": CAPS}
     assert site.run(site.write(models=models, **few)).exit_code in ENDED
@@ -93,8 +93,8 @@ def test_lost_answers_are_those_of_all_models_that_the_run_had() -> None:
     assert lost_answers(rows) == ["14 lost answers"] and lost_answers([]) == []
 
 
-def test_what_a_regrade_asks_is_spent_until_its_grades_are_stored(tmp_path: Path) -> None:
-    """At its worst before it is sent, as it was when it has come, and not at all beside the grades."""
+def test_requests_of_a_regrade_count_until_its_grades_are_stored(tmp_path: Path) -> None:
+    """At its worst before it is sent, at its cost when it has come, and not twice once grades are stored."""
     worst, used = Cost(100, 0.1, 9.0), Cost(7, 0.007, 0.3)
     with closing(RunStore.open(tmp_path, HEADER).store) as store:
         costs = RegradeCosts(store, worst, NO_COST, Budget(tokens=1), beyond_caps=True)
@@ -110,8 +110,8 @@ def test_what_a_regrade_asks_is_spent_until_its_grades_are_stored(tmp_path: Path
         assert store.reader.spent() == pytest.approx(NO_COST, abs=1e-12) and not beside(store, SKILLS)
 
 
-def test_a_server_that_never_came_up_was_held_for_a_model_that_left(tmp_path: Path) -> None:
-    """Who takes the model out has paid for it nevertheless, also of a cap."""
+def test_the_held_time_of_a_server_that_never_came_up_counts_for_a_removed_model(tmp_path: Path) -> None:
+    """The removed model was paid for nevertheless, and counts for caps."""
     with closing(RunStore.open(tmp_path, HEADER).store) as store:
         note = note_of(ServerLaunching("cyd"), store.reader.models())
         store.commit([(1, note)], held={"cyd": [*HeldTime(60.0, 120.0)]})
@@ -125,7 +125,7 @@ def beside(store: RunStore, models: Collection[str]) -> tuple[OtherCostRow, ...]
     return costs_beside(reader, Names(models), HeldServers([None] * len(models), ()), reader.events())
 
 
-def test_what_never_came_counts_as_the_caps_count_it() -> None:
+def test_answers_that_never_came_count_as_the_caps_count_them() -> None:
     """GPU hours of a server that the run starts are those for which it is held, whatever was lost; where none
     was held, those of requests, and lost ones are among these."""
     events = [

@@ -1,4 +1,4 @@
-"""Whole runs against servers that refuse now and then, or say absurd things, over their whole lives."""
+"""Whole runs against servers that sometimes refuse requests or reply absurdly."""
 
 import time
 from contextlib import closing
@@ -60,7 +60,7 @@ def test_stray_refusals_cost_nothing(tmp_path: Path, undisturbed: Outcomes, stat
     assert f"HTTP {status}: gateway says no" in result.output
 
 
-def test_a_model_that_is_really_refused_is_told_after_few_requests(
+def test_a_model_that_is_always_refused_is_reported_after_few_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "REFUSALS_SECONDS", HANGS)  # until both are heard
@@ -80,7 +80,7 @@ def test_a_model_that_is_really_refused_is_told_after_few_requests(
 
 @pytest.mark.usefixtures("short_pauses")
 @pytest.mark.parametrize("concurrency", [1, 4])
-def test_a_key_that_is_taken_back_sets_one_model_aside_and_a_resume_goes_on(
+def test_a_revoked_key_sets_one_model_aside_and_a_resume_goes_on(
     tmp_path: Path, undisturbed: Outcomes, concurrency: int
 ) -> None:
     """It is believed after some rounds of refusals. Requests are sent one by one then, if replies are no slower than
@@ -109,7 +109,9 @@ def test_a_key_that_is_taken_back_sets_one_model_aside_and_a_resume_goes_on(
 
 
 @pytest.mark.parametrize("read_retry_after", first_of(["86400", "NaN", "-5", "Fri, 31 Dec 9999 23:59:59 GMT"], 1))
-def test_absurd_waits_cost_a_moment_and_are_told(tmp_path: Path, undisturbed: Outcomes, read_retry_after: str) -> None:
+def test_absurd_waits_cost_a_moment_and_are_reported(
+    tmp_path: Path, undisturbed: Outcomes, read_retry_after: str
+) -> None:
     def script(asked: Asked) -> Said | None:
         strange = asked.number % 7 == 2 and not asked.repeated
         return Said(429, b"later", {"Retry-After": read_retry_after}) if strange else None

@@ -1,4 +1,4 @@
-"""What becomes of a run whose terminal, or whoever read its output, has gone."""
+"""What happens to a run whose terminal, or the reader of its output, has gone."""
 
 import itertools
 import os
@@ -97,7 +97,7 @@ def test_a_terminal_that_is_closed_stops_the_run_as_sigterm_does(site: Site, gat
 
 
 @pytest.mark.slow
-def test_under_nohup_it_goes_on(site: Site, gated: Gated) -> None:
+def test_a_run_under_nohup_goes_on(site: Site, gated: Gated) -> None:
     command = ["nohup", *COMMAND, str(gated.config), "--display", "plain"]
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, cwd=site.folder, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)

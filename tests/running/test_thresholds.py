@@ -194,7 +194,7 @@ def test_an_imported_run_is_graded_by_thresholds_of_the_other_run(site: Site, pi
 
 
 @pytest.mark.slow
-def test_lengths_go_by_the_median_of_the_question_in_the_other_run(site: Site, pilot: Path) -> None:
+def test_lengths_are_relative_to_the_median_of_the_question_in_the_other_run(site: Site, pilot: Path) -> None:
     assert site.run(site.write(**settings(rubric=taking(BRIEF, pilot), seed=5))).exit_code in ENDED
     (event,), lengths = frozen(site.directory()), defaultdict(list)
     for trial in stored(pilot):

@@ -1,4 +1,4 @@
-"""`logprobs: tokens`: every token with its log-probability, kept with its answer wherever that goes."""
+"""`logprobs: tokens`: every token with its log-probability, stored and exported with its answer."""
 
 import json
 import math
@@ -83,7 +83,7 @@ def test_every_token_is_kept_and_exported(site: Site, url: str) -> None:
 
 
 @pytest.mark.slow
-def test_stored_tokens_are_graded_anew_and_gone_on_with(site: Site, url: str) -> None:
+def test_stored_tokens_are_regraded_and_the_run_goes_on(site: Site, url: str) -> None:
     assert site.run(site.write(**settings(url, trials={"min": 2, "max": 2}))).exit_code in ENDED
     config = site.write(**settings(url, rubric=GIVEN))
     done = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(config)])
@@ -93,7 +93,7 @@ def test_stored_tokens_are_graded_anew_and_gone_on_with(site: Site, url: str) ->
 
 
 @pytest.mark.slow
-def test_a_rubric_goes_by_the_least_likely_tokens_live_and_afterwards(site: Site, url: str) -> None:
+def test_a_rubric_may_use_the_least_likely_tokens_live_and_afterwards(site: Site, url: str) -> None:
     missing = site.write(**settings(url, rubric=GIVEN, sampling={**KEPT, "logprobs": True}))
     refused = site.run(missing)
     assert refused.exit_code == ExitCode.CONFIGURATION
@@ -117,11 +117,11 @@ def test_a_rubric_goes_by_the_least_likely_tokens_live_and_afterwards(site: Site
     "stored",
     [b"", b"no zlib", "text", *map(pack_json, ([], [["a"], []], [[1], [1]], {"a": 1}, [["a"], ["b"]], 7))],
 )
-def test_what_was_never_written_is_refused(stored: object) -> None:
+def test_corrupt_token_logprobs_are_refused(stored: object) -> None:
     with pytest.raises(StoreError):
         unpack_logprobs(stored)
 
 
-def test_four_decimals_are_kept_and_what_is_not_known() -> None:
+def test_log_probabilities_keep_four_decimals_and_may_be_unknown() -> None:
     given = AnswerLogprobs(("\ud800", "b", "c"), (-0.123456, None, -9999.0))
     assert unpack_logprobs(pack_logprobs(given)) == AnswerLogprobs(given.tokens, (-0.1235, None, -9999.0))

@@ -1,4 +1,4 @@
-"""Whole runs against a server that fails some requests every time: they cost no model, and are no wrong answers."""
+"""Whole runs against a server that always fails some requests: no model is set aside, no answer counts as wrong."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def rows(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def failing(model: str, share: int) -> Any:
-    """A script that fails one in so many of the model's requests, by their seeds, whenever they come."""
+    """A script that always fails a share of the model's requests, chosen by seed."""
 
     def script(asked: Asked) -> Said | None:
         fails = asked.model == model and "Question" in asked.prompt and asked.seed % share == 0
@@ -84,7 +84,7 @@ def test_what_the_model_answered_at_an_earlier_start_counts_where_nothing_else_i
 
 
 @pytest.mark.slow
-def test_a_model_that_lacks_too_many_answers_is_asked_again_when_its_server_is_mended(tmp_path: Path) -> None:
+def test_a_model_that_lacks_too_many_answers_is_asked_again_once_its_server_is_repaired(tmp_path: Path) -> None:
     with listening(failing("bob", 4)) as server:
         config = write_config(tmp_path, server)
         code, output = run(config)

@@ -18,7 +18,7 @@ from adaptive_eval.report.reader import RunReader
 
 IN_FLIGHT = 8
 WHOLE = 3 * 8 * 12
-"""Trials of a run that asks all it may."""
+"""Trials of a run that asks as much as it may."""
 """Requests of each model."""
 GRADER = """
 import hashlib, time

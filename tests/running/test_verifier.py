@@ -48,13 +48,13 @@ def baselines(site: Site) -> list[BaselineAsked]:
 
 
 def expected(thinks: int, leaning: tuple[float, ...] = (0.0, 0.0, 0.0)) -> np.ndarray:
-    """The probabilities of a verifier that thinks so; a content-free request leaves nothing of what it leans to."""
+    """The probabilities of a verifier with this opinion; a content-free request removes its bias."""
     raised = np.exp(np.array(leaning) + SURE * (np.arange(3) == thinks))
     return np.asarray(raised / raised.sum())
 
 
 def shown(tokens: int) -> dict[str, object]:
-    """Settings of a verifier whose server shows so many of its likeliest tokens."""
+    """Settings of a verifier whose server returns that many of its likeliest tokens."""
     return {"sampling": {"extra_body": {"top_logprobs": tokens}}}
 
 
@@ -63,7 +63,7 @@ def labels(trial: TrialRecord) -> list[float]:
 
 
 @pytest.mark.slow
-def test_the_probabilities_are_those_of_the_verifier(site: Site, fair_url: str) -> None:
+def test_probabilities_of_labels_are_those_of_the_verifier(site: Site, fair_url: str) -> None:
     grader = verified_by(fair_url, key_grader="math")
     config = site.write(**settings(fair_url, grader=grader, rubric="verifier_probe"))
     assert site.run(config).exit_code in ENDED
@@ -114,7 +114,7 @@ def test_without_a_key_grader_the_verifier_says_what_is_correct(site: Site, fair
         ),
     ],
 )
-def test_a_server_that_cannot_verify_is_told_before_anything_is_spent(
+def test_a_server_that_cannot_verify_is_reported_before_anything_is_spent(
     site: Site, verifier: SimulatedVerifier, grader: dict[str, object], message: str
 ) -> None:
     server = SimulatedServer(small_world(), verifier=verifier)
@@ -126,7 +126,7 @@ def test_a_server_that_cannot_verify_is_told_before_anything_is_spent(
 
 
 @pytest.mark.slow
-def test_a_label_out_of_sight_has_a_bound_and_too_wide_a_bound_is_no_grade(site: Site) -> None:
+def test_a_missing_label_has_a_bound_and_too_wide_a_bound_is_no_grade(site: Site) -> None:
     # of three tokens one is often a word instead of the least likely label
     for name, sure, graded in (("narrow", 9.0, True), ("wide", 0.5, False)):
         verifier = SimulatedVerifier(sure, noise=1.0, talks=-OTHERS_SCORE - 0.3)
@@ -155,7 +155,7 @@ def test_a_reply_that_is_no_label_is_no_grade(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_a_baseline_that_is_lost_on_the_way_counts_each_time(site: Site, fair_url: str) -> None:
+def test_a_lost_baseline_request_counts_each_time(site: Site, fair_url: str) -> None:
     world = replace(small_world(), latency=Latency(median=1.2))
     faulty = SimulatedServer(world, faults=Faults(reset=0.5), verifier=SimulatedVerifier(SURE, LEANING), seed=3)
     with serving(faulty) as url:
