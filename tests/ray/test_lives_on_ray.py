@@ -245,7 +245,7 @@ def test_a_head_that_reads_its_run_for_long_is_known_to_live(
     assert all(event.found for event in events(site, SitePlaced)[len(MODELS) :])
 
 
-def test_an_unavailable_place_is_reported(site: Site, raylets: Raylets) -> None:
+def test_a_place_that_cannot_be_had_is_reported(site: Site, raylets: Raylets) -> None:
     config = written(site, models=models(site, resources={"CPU": 2, "GPU": 8}), sites={"resource_timeout": 2})
     ended = site.run(config, "--ray", raylets.address)
     assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
@@ -254,7 +254,7 @@ def test_an_unavailable_place_is_reported(site: Site, raylets: Raylets) -> None:
     assert "the most that one has is CPU 8, GPU 0" in output
 
 
-def test_a_missing_cluster_is_reported(site: Site, raylets: Raylets) -> None:
+def test_no_cluster_to_join_is_reported(site: Site, raylets: Raylets) -> None:
     for address, message in (("127.0.0.1:1", "there is no Ray cluster to join"), ("ray://x:1", "auto or the HOST")):
         ended = site.run(written(site, models=models(site)), "--ray", address)
         assert ended.exit_code == ExitCode.CONFIGURATION and message in " ".join(ended.output.split())
