@@ -1,4 +1,4 @@
-"""Where golden runs find servers that do as a script says; they are corrected by as many replays as anybody's."""
+"""Golden runs find scripted servers here; they are corrected by as many replays as users' runs."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The golden runs: what is asked, of whom, and what befalls the run."""
+"""The golden runs: what is asked, of which servers, and what happens to the run."""
 
 import json
 import sys
@@ -26,18 +26,18 @@ class Case:
 
     play: Callable[[Stage], None]
     expected: str
-    """Another run's name where this one must come to the same."""
+    """The name of another run where this one must give the same."""
     parts: tuple[str, ...] = PARTS
     runs: tuple[str, ...] = ("run",)
     """Directories that are compared, one after the other."""
     ahead: bool = False
-    """More is asked than looks count, as much as there is time for: that is not compared."""
+    """Whether more is asked than looks count, which depends on timing and is not compared."""
 
 
 CASES: dict[str, Case] = {}
 """By name."""
 SAME = ("look", "trial")
-"""What no fault, kill or number of requests at a time may change."""
+"""Parts that no fault, kill or number of concurrent requests may change."""
 
 
 def case(**how: Any) -> Callable[[Callable[[Stage], None]], Callable[[Stage], None]]:
@@ -116,7 +116,7 @@ TIME: dict[str, Any] = {"trials": {"optimize": "time", "max": 9}}
 
 @case(parts=(*SAME, "event"), ahead=True)
 def time(stage: Stage) -> None:
-    """What it has found besides its looks has all answers that came, as many as there was time for."""
+    """Its results beside the looks count all answers that came in time."""
     stage.run(stage.config(stage.serve(), **TIME))
 
 
@@ -166,7 +166,7 @@ def cap_tokens(stage: Stage) -> None:
 
 @case(like="cap_tokens")
 def cap_tokens_stopped(stage: Stage) -> None:
-    """What is in flight at a stop is waited for, so that nothing is lost."""
+    """The stop waits for what is in flight, so that nothing is lost."""
     gate = stage.gate(110)
     stage.stopped(stage.config(gate.base_url, **CAP_TOKENS), 90, gate.open)
     stage.run(stage.config(stage.serve(), **CAP_TOKENS))
@@ -205,7 +205,7 @@ def judge_killed(stage: Stage) -> None:
 
 @case()
 def judge_votes(stage: Stage) -> None:
-    """Most of three verdicts, some of which cannot be had."""
+    """The majority of three verdicts, some of which are missing."""
     url = stage.serve(judge=SimulatedJudge(says_right=(0.8, 0.2), mute=0.02))
     stage.run(stage.config(url, **judged(url, votes=3)))
 
@@ -236,7 +236,7 @@ def verifier(stage: Stage) -> None:
 
 @case()
 def thresholds(stage: Stage) -> None:
-    """Categories go by thresholds that are fitted on the first round of another run."""
+    """Categories depend on thresholds that are fitted on the first round of another run."""
     url = stage.serve()
     stage.run(stage.config(url, "pilot", trials={"min": 3, "max": 3}), "pilot")
     rubric = SHORT | {"thresholds": {"from": str(stage.directory("pilot"))}}

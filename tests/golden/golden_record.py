@@ -99,7 +99,7 @@ def _trial(trial: TrialRecord) -> Line:
 
 
 def _fields(event: Event) -> dict[str, Any]:
-    """What an event says."""
+    """The fields of an event that are set."""
     return {key: value for key, value in asdict(event).items() if value not in (None, "", {}, ())}
 
 
@@ -112,7 +112,7 @@ def _results(directory: Path) -> Iterator[Line]:
 
 
 def _counted(trials: list[Line], directory: Path) -> list[Line]:
-    """The trials that the last look counts: of each model so many, in the order of its rounds."""
+    """The trials that the last look counts: a number of each model, in the order of its rounds."""
     with closing(RunReader.open(directory)) as reader:
         rounds = {(trial.model, trial.question, trial.trial): trial.round for trial in reader.trials()}
         last: dict[str, Any] = dict(reader.looks()[-1].body)
@@ -124,7 +124,7 @@ def _counted(trials: list[Line], directory: Path) -> list[Line]:
 
 
 def _ranking(directory: Path) -> Iterator[Line]:
-    """The results of models and pairs, but for what was asked ahead."""
+    """The results of models and pairs, without what was asked ahead."""
     for line in _results(directory):
         if line[1] in ("models", "pairs"):
             yield [*line[:2], {key: value for key, value in line[2].items() if key not in ASKED_AHEAD}]
@@ -164,18 +164,18 @@ def parts_of(lines: Iterable[Line], parts: Iterable[str]) -> list[Line]:
 
 
 def write(name: str, lines: Iterable[Line]) -> None:
-    """Store what a run is compared with from now on."""
+    """Store the lines as the expectation of a run."""
     EXPECTED.mkdir(exist_ok=True)
     (EXPECTED / f"{name}.jsonl").write_text("".join(f"{_text(line)}\n" for line in lines))
 
 
 def read(name: str) -> list[Line]:
-    """What a run is compared with."""
+    """The stored expectation of a run."""
     return [json.loads(line) for line in (EXPECTED / f"{name}.jsonl").read_text().splitlines()]
 
 
 def differences(played: Iterable[Line], expected: Iterable[Line], limit: int = 12) -> list[str]:
-    """The first lines that are not the same, as text."""
+    """The first lines that differ, as text."""
     played, expected = json.loads(json.dumps(list(played))), list(expected)
     texts = []
     for part in PARTS:

@@ -52,7 +52,7 @@ class Stage:
     folder: Path
     exits: ExitStack
     servers: list[SimulatedServer] = field(default_factory=list)
-    """All that were asked."""
+    """All servers of this stage."""
 
     # -- servers -----------------------------------------------------------------------------------------------------
 
@@ -61,7 +61,7 @@ class Stage:
         return self._serve(SimulatedServer(world or small_world(), **habits), world)
 
     def gate(self, answers: int, world: World | None = None, **habits: Any) -> GatedServer:
-        """A server that gives so many answers and verdicts, and then none."""
+        """A server that gives a number of answers and verdicts, and then none."""
         server = GatedServer(world or small_world(), answers, **habits)
         self._serve(server, world)
         return server
@@ -79,7 +79,7 @@ class Stage:
             self.exits.enter_context(patch.object(BatchCalls, name, 0.02))
 
     def own_places(self) -> None:
-        """Servers that are started wait for no place that another run on this machine has."""
+        """Servers wait for no place that another run on this machine holds."""
         self.exits.enter_context(patch.dict(os.environ, TMPDIR=str(self.folder)))
         self.exits.enter_context(patch.object(tempfile, "tempdir", str(self.folder)))
 
@@ -105,7 +105,7 @@ class Stage:
     # -- configurations and commands ---------------------------------------------------------------------------------
 
     def config(self, url: str, name: str = "run", models: Sequence[Any] = MODELS, **changes: Any) -> Path:
-        """A configuration that says everything of which the default may change; `changes` go into its sections."""
+        """A configuration that sets every value whose default may change; `changes` go into its sections."""
         settings: dict[str, Any] = {
             "name": name,
             "seed": 7,

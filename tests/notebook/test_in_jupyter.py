@@ -57,7 +57,7 @@ def cells(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> dict[str, 
     drawn: dict[int, list[str]] = {}
 
     class Watching(nbclient.NotebookClient):  # type: ignore[misc]
-        """Keeps everything that an output showed before it was drawn anew."""
+        """Keeps everything that an output showed before it was redrawn."""
 
         def process_message(self, msg: Any, cell: Any, cell_index: int) -> Any:
             if msg["msg_type"] in ("display_data", "update_display_data"):
@@ -85,7 +85,7 @@ def cells(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> dict[str, 
 
 
 def interrupt(process: int, directory: Path) -> None:
-    """What the button of a notebook does, once a run has answers."""
+    """Interrupt as the button of a notebook does, once a run has answers."""
     wait_for_trials(directory, 1)
     os.kill(process, signal.SIGINT)
 

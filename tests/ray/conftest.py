@@ -1,4 +1,4 @@
-"""One cluster for all tests of this room."""
+"""One cluster for all tests of this folder."""
 
 import tempfile
 from collections.abc import Iterator

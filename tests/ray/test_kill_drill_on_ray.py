@@ -56,7 +56,7 @@ class Drill:
         assert in_time, self._process.communicate()
 
     def kill_raylet(self, model: str) -> None:
-        """All that the node has ends with it; another one comes, and the model is served there."""
+        """Everything on the node ends with it; another node comes, and the model is served there."""
         before = self._placed(model)
         self._raylets.kill(self._nodes[model])
         self._nodes[model] = self._raylets.add(resources={f"of_{model}": 1})
@@ -70,7 +70,7 @@ class Drill:
         self._await(lambda events: len(events_of_kind(events, SitePlaced)) >= before + len(MODELS))
 
     def progress(self, trials: int = PROGRESS) -> None:
-        """So many further trials."""
+        """Wait for that many further trials."""
         with closing(RunReader.open(self._site.directory())) as reader:
             total = reader.trial_count() + trials
         assert wait_for_trials(self._site.directory(), total, self._process), self._process.communicate()
@@ -97,7 +97,7 @@ class Drill:
             return reader.events()
 
     def _await(self, true: Callable[[list[Event]], bool]) -> None:
-        """Until the run has told so."""
+        """Wait until the events of the run say so."""
         deadline = time.monotonic() + HANGS
         while not true(self._events()):
             assert self._process.poll() is None, self._process.communicate()

@@ -64,7 +64,7 @@ def go_on(site: Site) -> None:
 
 
 def run_with(site: Site, config: Path, raylets: Raylets, deed: Callable[[], None]) -> str:
-    """What it says of a run to the end in a process of its own, where this is done while every site has requests."""
+    """The output of a run in a process of its own, during which `deed` is done while every site has requests."""
     process = begun(site, config, raylets)
     deed()
     go_on(site)
@@ -245,7 +245,7 @@ def test_a_head_that_reads_its_run_for_long_is_known_to_live(
     assert all(event.found for event in events(site, SitePlaced)[len(MODELS) :])
 
 
-def test_an_unavailable_place_is_reported(site: Site, raylets: Raylets) -> None:
+def test_a_place_that_cannot_be_had_is_reported(site: Site, raylets: Raylets) -> None:
     config = written(site, models=models(site, resources={"CPU": 2, "GPU": 8}), sites={"resource_timeout": 2})
     ended = site.run(config, "--ray", raylets.address)
     assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
@@ -254,7 +254,7 @@ def test_an_unavailable_place_is_reported(site: Site, raylets: Raylets) -> None:
     assert "the most that one has is CPU 8, GPU 0" in output
 
 
-def test_a_missing_cluster_is_reported(site: Site, raylets: Raylets) -> None:
+def test_no_cluster_to_join_is_reported(site: Site, raylets: Raylets) -> None:
     for address, message in (("127.0.0.1:1", "there is no Ray cluster to join"), ("ray://x:1", "auto or the HOST")):
         ended = site.run(written(site, models=models(site)), "--ray", address)
         assert ended.exit_code == ExitCode.CONFIGURATION and message in " ".join(ended.output.split())
@@ -276,7 +276,7 @@ def joined(raylets: Raylets) -> AbstractContextManager[Any]:
 
 
 def sites_left(raylets: Raylets) -> list[str]:
-    """Sites that live, and nothing that the cluster knows of them is a key."""
+    """Sites that are alive; nothing that the cluster knows of them contains a key."""
     return [name for name in actors_left(raylets) if "/" in name]
 
 
@@ -295,7 +295,7 @@ def processes() -> dict[int, int]:
 
 
 def family(pid: int) -> set[int]:
-    """A process, and all that it has started."""
+    """A process and its descendants."""
     members, parents = {pid}, processes()
     while more := {child for child, parent in parents.items() if parent in members} - members:
         members |= more
@@ -310,7 +310,7 @@ def keeper_in(ray: Any) -> dict[str, Any]:
 
 
 def groups_left(raylets: Raylets) -> list[str]:
-    """Placement groups that take something, or wait for it."""
+    """Placement groups that hold resources, or wait for them."""
     with joined(raylets) as nodes:
         groups = nodes.ray.util.placement_group_table()
         return [group["name"] for group in groups.values() if group["state"] != "REMOVED"]

@@ -54,7 +54,7 @@ class Slots:
         self._nodes.append(self._raylets.add(resources={"slot": number}))
 
     def kill_all(self) -> None:
-        """Their raylets."""
+        """End the raylets of these nodes."""
         while self._nodes:
             self._raylets.kill(self._nodes.pop())
 
@@ -85,7 +85,7 @@ def until(met: Callable[[], bool]) -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process is there that nobody merely has to wait for."""
+    """Whether a process runs, and is no zombie."""
     state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
     return bool(state.strip()) and not state.startswith("Z")
 

@@ -1,4 +1,4 @@
-"""What a script is told of how a run has ended."""
+"""Exit codes tell a script how a run has ended."""
 
 import pytest
 

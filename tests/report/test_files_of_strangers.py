@@ -1,4 +1,4 @@
-"""Files of a run directory that a stranger has made: not a regular file, without end, a link to somewhere else."""
+"""Hostile files of a run directory: not a regular file, endless, or a link to somewhere else."""
 
 import errno
 import os
@@ -25,7 +25,7 @@ LINE = '{"model":"ada","question":"q0","trial":%s,"label":"wrong"}\n'
 
 
 def test_only_regular_files_are_read(tmp_path: Path) -> None:
-    """Else a pipe would be waited for without end, and a device would fill the memory."""
+    """Reading a pipe would never end, and a device would fill the memory."""
     for name in (DATABASE_FILE, RESULTS_FILE, LABELS_FILE, LOCK_FILE):
         os.mkfifo(tmp_path / name)
     with pytest.raises(OSError, match="not a regular file"):
@@ -101,7 +101,7 @@ def test_a_run_is_not_written_where_a_link_leads(tmp_path: Path, name: str) -> N
 
 
 def test_an_atomic_write_follows_no_link_in_place_of_its_draft(tmp_path: Path) -> None:
-    """The name of a draft can be guessed."""
+    """The name of the draft can be guessed."""
     secret, path = tmp_path / "profile", tmp_path / RESULTS_FILE
     secret.write_text("mine")
     (tmp_path / f".{RESULTS_FILE}.{os.getpid()}.draft").symlink_to(secret)

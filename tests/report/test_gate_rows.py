@@ -1,4 +1,4 @@
-"""What a gate says of a model whose answers were not all answers: nobody fails, or passes, for what is none."""
+"""What a gate says of a model with missing answers: nobody fails or passes because of them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -92,7 +92,7 @@ def test_a_call_that_later_trials_turn_decides_nothing() -> None:
 
 @pytest.mark.parametrize(("moved", "expected"), [(0.02, "FAIL"), (0.049, "FAIL"), (0.06, "UNDECIDED")])
 def test_nobody_fails_for_empty_answers_that_could_explain_it(moved: float, expected: str) -> None:
-    """Ten points behind: with five more the build would not be worse by more than five."""
+    """It is ten points behind; with five points more it would not be worse by more than five."""
     assert outcome(FAILED, may_move=NOTHING | {"build": moved})[0] == expected
 
 
@@ -109,7 +109,7 @@ def test_nobody_passes_because_the_baseline_did_not_answer() -> None:
 
 
 def test_an_answer_moves_a_score_by_its_share_of_the_trials() -> None:
-    """Of questions that are drawn there is one trial each, and none of many."""
+    """A drawn question has one trial, and many have none."""
     counts = np.array([[[1, 1], [0, 4], [3, 0]], [[0, 1], [1, 0], [0, 0]]])
     weights = np.array([0.0, 2.0])
     assert max_effect_of_one(counts, weights, drawn=False).tolist() == pytest.approx([2 / 6, 2 / 3])

@@ -17,7 +17,7 @@ from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.stored import open_run
 
 FEW_REPLAYS = "early_end"
-"""Tests replay ended runs less often than was recorded."""
+"""Tests replay finished runs fewer times than the recordings."""
 SHORT = {"plain", "gate"}
 """Of these runs one of each kind is among the short tests."""
 

@@ -1,4 +1,4 @@
-"""What a change of the horizon costs is told by what the rule says of itself, built-in or not."""
+"""What a change of the horizon costs is derived from the rule itself, built-in or not."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ NOTHING = np.empty(0)
 
 @dataclass(frozen=True)
 class Mute(ZScore):
-    """A rule of one's own with p-values, which says nothing of a changed horizon."""
+    """A custom rule with p-values, which says nothing of a changed horizon."""
 
     confidence: float = 0.95
 

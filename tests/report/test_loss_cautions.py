@@ -1,4 +1,4 @@
-"""What is said of answers that never came: what the caps count for them, and nothing else."""
+"""Cautions about answers that never came say what the caps count for them, and nothing else."""
 
 from adaptive_eval.notes import AnswersLost, ServerLaunched
 from adaptive_eval.report.warnings import loss_cautions

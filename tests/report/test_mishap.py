@@ -1,4 +1,4 @@
-"""A run that an error has ended says so to whoever looks at it later, and tells nothing secret."""
+"""A run that an error has ended says so to later readers, without secrets."""
 
 import json
 import threading
@@ -22,7 +22,7 @@ KEY = "sk-never-to-be-seen-0123456789"
 
 
 class Refusing(BaseHTTPRequestHandler):
-    """Refuses everybody, and says the key that it was given."""
+    """Refuses every request, and repeats the key that it was given."""
 
     def do_GET(self) -> None:
         self.do_POST()

@@ -1,4 +1,4 @@
-"""What displays know of an objective is what its entry in the registry says."""
+"""Displays describe an objective by its entry in the registry."""
 
 import json
 

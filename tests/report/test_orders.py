@@ -1,4 +1,4 @@
-"""What is said of a judge that goes by the order of two answers."""
+"""What is reported of a judge that depends on the order of two answers."""
 
 from types import SimpleNamespace
 from typing import Any

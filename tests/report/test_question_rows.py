@@ -47,7 +47,7 @@ def counted(questions: int) -> CountedRows:
 
 
 def as_objects(questions: int) -> list[QuestionRow]:
-    """The rows made one by one, each number by itself."""
+    """The rows made one by one, each number separately."""
     counts = counts_of(questions)
     rows = []
     for at, name in enumerate(names_of(questions)):

@@ -1,4 +1,4 @@
-"""A stored run as one value: what is worked out anew from the trials is what the run itself has published."""
+"""A stored run as one value: what is computed again from the trials is what the run has published."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ TIMES = {"updated", "active_seconds"}
 
 
 def published(directory: Path) -> dict[str, object]:
-    """What the run wrote, but for when."""
+    """What the run wrote, without times."""
     return without_times(json.loads((directory / RESULTS_FILE).read_text()))
 
 

@@ -1,4 +1,4 @@
-"""results.json says what the controller knows, in a stable format."""
+"""results.json has what the controller knows, in a stable format."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Where the sites of a run are, what they serve and since when, told from what has happened to it."""
+"""Where the sites of a run are, what they serve and since when, derived from its events."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Whoever reads a run reads it once, and prepares nothing."""
+"""A reader reads a run once, and prepares nothing."""
 
 from collections import Counter
 from typing import Any
@@ -26,7 +26,7 @@ def done(site: Site, ended_runs: EndedRuns) -> Site:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often what takes its time is done."""
+    """How often the slow steps are done."""
     made: Counter[str] = Counter()
 
     def counting(place: Any, name: str) -> None:

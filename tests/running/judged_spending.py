@@ -19,7 +19,7 @@ from adaptive_eval.running.regrade import regrade
 
 JUDGE = "judge"
 REPLY_TOKENS = 1000
-"""The most that a judge is asked for; it takes nearly as many."""
+"""The most tokens that a judge may use; it uses nearly as many."""
 _SHOWN = re.compile(r"<(reference|answer|first|second)-[0-9a-f]{16}>\n(.*?)\n</", re.DOTALL)
 _LINE = re.compile(r"^([A-Z]+-[0-9a-f]{16}): <verdict>", re.MULTILINE)
 
@@ -29,10 +29,10 @@ class JudgedSpender(Spender):
     """The same servers, and one more that is asked about each answer."""
 
     judge_says: str = ""
-    """What the judge's server says of what it has generated."""
+    """What the judge's server reports of its usage."""
     judge_faults: Mapping[str, float] = field(default_factory=dict)
     judge_excess: int = 1
-    """It gives so many times what it is asked for at most."""
+    """How many times its limit of tokens it generates."""
     mute: float = 0.0
     """A share of its replies that have no verdict."""
 
@@ -55,7 +55,7 @@ class JudgedSpender(Spender):
     @property
     def judged(self) -> list[Attempt]:
         """What the judge's server has done."""
-        return [one for one in self.attempts if one.model == JUDGE]
+        return [attempt for attempt in self.attempts if attempt.model == JUDGE]
 
 
 class _JudgeWire(SpendingWire):
@@ -71,7 +71,7 @@ class _JudgeWire(SpendingWire):
         return self._excess * super()._tokens(seed)
 
     def _text(self, body: Mapping[str, Any], seed: int) -> str:
-        content = "\n".join(one["content"] for one in body["messages"])
+        content = "\n".join(message["content"] for message in body["messages"])
         shown, line = dict(_SHOWN.findall(content)), _LINE.search(content)
         if not shown:
             return "OK."  # a tiny request shows no answer

@@ -51,7 +51,7 @@ class OnTheirWay:
         return self._planned == 0
 
     async def die_when_all_are_created(self) -> None:
-        """And whoever has come here has no reply for its own."""
+        """A request that comes this far never gets a reply."""
         self._created += 1
         self._die_if_all_are_created()
         await asyncio.Event().wait()
@@ -62,7 +62,7 @@ class OnTheirWay:
 
 
 def arm(point: str) -> None:
-    """Patch what happens there."""
+    """Patch the code at that point."""
     on_their_way = OnTheirWay()
     for form in FORMATS:
         create, state = form.create, form.state
@@ -75,10 +75,10 @@ def arm(point: str) -> None:
             return made
 
         async def killed_state(self: Any, *args: Any, state: Any = state) -> Any:
-            found = await state(self, *args)
+            batch_state = await state(self, *args)
             if on_their_way.none:
                 die()
-            return found
+            return batch_state
 
         if point in ("planned", "created"):
             form.create = killed_create  # type: ignore[method-assign, assignment]

@@ -1,4 +1,4 @@
-"""Whether a history adds up: the database as it lies there against what the server was asked for.
+"""Checks that a history adds up: the database against what the server was asked for.
 
 Written from the format and the promises alone, with no code of the product: SQL, sums, and the seeds' formula.
 """
@@ -49,7 +49,7 @@ class Books:
     rows: dict[Trial, Row] = field(default_factory=dict)
     checked: int = 0
     """Requests of the log that were looked at."""
-    told: Counter[str] = field(default_factory=Counter)
+    reported: Counter[str] = field(default_factory=Counter)
     """Answers of each model that the run says it has lost, or has still to come."""
     losses: list[dict[str, Any]] = field(default_factory=list)
     """Its events of lost answers."""
@@ -72,10 +72,10 @@ class Books:
         return asked.model, asked.question, number
 
     def check(self, world: World, fate: Fate, models: Sequence[str] = tuple(SKILLS)) -> None:
-        """After one start: everything stored was asked for once, and nothing is missing or changed."""
+        """After one start everything stored was asked for once, and nothing is missing or changed."""
         before, self.rows = self.rows, stored_rows(self.directory)
-        asked = [self.trial_of(one) for one in world.log[self.checked :]]
-        refused = {self.trial_of(one) for one in world.refused if one.start == world.starts}
+        asked = [self.trial_of(request) for request in world.log[self.checked :]]
+        refused = {self.trial_of(request) for request in world.refused if request.start == world.starts}
         self._same_or_graded(before)
         assert max(Counter(asked).values(), default=1) == 1, "asked twice in one start"
         assert not set(asked) & before.keys(), "asked although it was there"
@@ -84,12 +84,12 @@ class Books:
         lost = set(asked) - new - refused
         assert not lost or fate in (Fate.KILL, Fate.STOP_AT_ONCE), f"served and lost: {lost}"
         late = world.log[max(world.entered, self.checked) :] if world.start.dead else []
-        untold = Counter(one.model for one in late)
+        untold = Counter(request.model for request in late)
         has_costs = any(model in models for model, _, _ in before)
         self._right_losses(Counter(model for model, _, _ in lost), untold, fate, has_costs=has_costs)
         assert {model for model, _, _ in asked} <= set(models), "a model that is not there was asked"
         for start, model, length in world.aside:
-            late = [one for one in world.log[length:] if (one.start, one.model) == (start, model)]
+            late = [request for request in world.log[length:] if (request.start, request.model) == (start, model)]
             assert not late, f"asked of a model that was set aside: {late}"
         self._right_rows(new)
         self.checked = len(world.log)
@@ -97,12 +97,14 @@ class Books:
     def _right_losses(self, lost: Counter[str], untold: Counter[str], fate: Fate, *, has_costs: bool) -> None:
         """What is lost is told, but for answers that were asked for since the newest commit of a start that was killed,
         and counts as much as stored answers do, if there are any; what was entered and not sent may be told, too."""
-        before, self.told = self.told, told_losses(self.directory)
+        before, self.reported = self.reported, told_losses(self.directory)
         seen, self.losses = len(self.losses), lost_events(self.directory)
-        told = self.told - before
-        assert before <= self.told and lost - untold <= told, f"lost: {lost}, of which {untold} are not entered; {told}"
+        added = self.reported - before
+        assert before <= self.reported and lost - untold <= added, (
+            f"lost: {lost}, of which {untold} are not entered; {added}"
+        )
         unsent = {name: MOST_IN_FLIGHT for name in SKILLS if fate in (Fate.KILL, Fate.STOP_AT_ONCE)}
-        assert told <= lost + Counter(unsent), f"told as lost: {told}, of which were {lost}"
+        assert added <= lost + Counter(unsent), f"told as lost: {added}, of which were {lost}"
         for event in self.losses[seen:]:
             assert event["estimated"] is True
             assert event["tokens"] in (5 * event["answers"], *(() if has_costs else (0,))), event
@@ -141,75 +143,79 @@ class Books:
         if fate is not Fate.KILL and path.exists():
             self.check_sums(json.loads(path.read_text()), steady)
 
-    def check_sums(self, found: Mapping[str, Any], steady: bool) -> None:
+    def check_sums(self, results: Mapping[str, Any], steady: bool) -> None:
         """Counts, scores and costs are those of the raw rows.
 
         Counts are of the first trials of a question, as far as rounds go; in a `steady` run, whose looks nothing has
         changed, of all.
         """
-        if "cost" not in found:  # before the first look
+        if "cost" not in results:  # before the first look
             return
-        there = Counter(trial[0] for trial in self.rows)
-        names = [model["name"] for model in found["models"]]
+        trial_counts = Counter(trial[0] for trial in self.rows)
+        names = [model["name"] for model in results["models"]]
         to_be_graded = Counter(dict(_select(self.directory, TO_BE_GRADED)))
-        assert found["cost"]["trials"] == sum(there[name] for name in names)
-        assert found["cost"]["tokens"] == sum(self.costs()[name] for name in names)
-        for place, model in enumerate(found["models"]):
+        assert results["cost"]["trials"] == sum(trial_counts[name] for name in names)
+        assert results["cost"]["tokens"] == sum(self.costs()[name] for name in names)
+        for place, model in enumerate(results["models"]):
             mine = {trial: row for trial, row in self.rows.items() if trial[0] == model["name"]}
             assert model["stored_trials"] == len(mine)
             without = sum(row.category is None for row in mine.values())
             assert model["ungraded"] == without - to_be_graded[model["name"]]
             assert model["tokens"] == self.costs()[model["name"]]
             score, waiting = 0.0, 0
-            for question in found["questions"]:
+            for question in results["questions"]:
                 counts = question["counts"][place]
                 stored = Counter(row.category for trial, row in mine.items() if trial[1] == question["id"])
-                said = (model["name"], question["id"], counts, stored)
-                assert counts[0] <= stored[0] and counts[1] <= stored[1], said
+                context = (model["name"], question["id"], counts, stored)
+                assert counts[0] <= stored[0] and counts[1] <= stored[1], context
                 if model["set_aside"] is None:  # else what comes later is not counted
                     firsts = [] if steady else self._beginnings(mine, question)
-                    assert counts == [stored[0], stored[1]] or counts in firsts, said
+                    assert counts == [stored[0], stored[1]] or counts in firsts, context
                 waiting += question["not_judged"][place]
                 score += self.shares[question["id"]] * (counts[1] / sum(counts) if sum(counts) else 0.0)
             if model["score"] is not None and not model["prior_depth"] and not waiting:
                 assert abs(model["score"] - score) < 1e-9
-                self._check_bayes(model, {question["id"]: question["counts"][place] for question in found["questions"]})
-        self._check_pairs(found)
-        self._check_beside(found["cost"]["beside"], names)
+                self._check_bayes(
+                    model, {question["id"]: question["counts"][place] for question in results["questions"]}
+                )
+        self._check_pairs(results)
+        self._check_beside(results["cost"]["beside"], names)
 
     def _check_beside(self, rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
         """What was lost of these models, and all that the others have cost, is told as it is stored."""
-        told = {(row["what"], row["model"]): (row["trials"], row["answers"], row["tokens"]) for row in rows}
+        shown = {(row["what"], row["model"]): (row["trials"], row["answers"], row["tokens"]) for row in rows}
         answers, tokens, expected = Counter[str](), Counter[str](), {}
         for event in lost_events(self.directory):
             answers[event["model"]] += event["answers"]
             tokens[event["model"]] += event["tokens"]
-        there, entered = Counter(trial[0] for trial in self.rows), told_losses(self.directory) - answers
-        for name in {*answers, *there, *entered}:
+        trial_counts, entered = Counter(trial[0] for trial in self.rows), told_losses(self.directory) - answers
+        for name in {*answers, *trial_counts, *entered}:
             if name in names and answers[name]:
                 expected["lost", name] = 0, answers[name], tokens[name]
             elif name not in names:
-                cost = 5 * there[name] + tokens[name] + (5 * entered[name] if there[name] else 0)
-                expected["left", name] = there[name], 0, cost
-        assert {key: row for key, row in told.items() if row != (0, 0, 0)} == {
+                cost = 5 * trial_counts[name] + tokens[name] + (5 * entered[name] if trial_counts[name] else 0)
+                expected["left", name] = trial_counts[name], 0, cost
+        assert {key: row for key, row in shown.items() if row != (0, 0, 0)} == {
             key: row for key, row in expected.items() if row != (0, 0, 0)
         }
 
-    def _check_pairs(self, found: Mapping[str, Any]) -> None:
+    def _check_pairs(self, results: Mapping[str, Any]) -> None:
         """The order is that of what is compared; a comparison is called where it was beyond the boundary of a look."""
-        models = {model["name"]: model for model in found["models"]}
-        compared = "bayes" if found["decisions"]["stopping"]["rule"] == "published" else "score"
+        models = {model["name"]: model for model in results["models"]}
+        compared = "bayes" if results["decisions"]["stopping"]["rule"] == "published" else "score"
         ranked = sorted(models.values(), key=lambda model: model["rank"])
         values = [round(model[compared], 9) for model in ranked if model["score"] is not None]
         assert values == sorted(values, reverse=True)
-        for pair in found["pairs"]:
+        for pair in results["pairs"]:
             better, worse = models[pair["better"]], models.get(pair["worse"], {"score": None})
             assert (pair["verdict"] == "resolved") == (pair["called"] is not None), pair
             assert pair["called"] is None or abs(pair["called"]["z"]) >= pair["called"]["boundary"]
             if None not in (better["score"], worse["score"]):
                 assert abs(pair["difference"] - (better[compared] - worse[compared])) < 1e-9, pair
                 shared = set(better["letters"]) & set(worse["letters"])
-                is_pick = found["decisions"]["stopping"]["rule"] == "near_best"  # letters say who differs, picks do not
+                is_pick = (
+                    results["decisions"]["stopping"]["rule"] == "near_best"
+                )  # letters say who differs, picks do not
                 assert shared or pair["verdict"] == "resolved", pair
                 assert is_pick or not shared or pair["verdict"] != "resolved", pair
             elif pair["worse"] in models:
@@ -226,9 +232,9 @@ class Books:
         assert abs(model["bayes_sigma"] - math.sqrt(variance)) < 1e-9
 
     def _beginnings(self, rows: Mapping[Trial, Row], question: Mapping[str, Any]) -> list[list[int]]:
-        """The counts of the first trials of a question, of so many as one likes."""
-        some = sorted((number, row.category) for (_, key, number), row in rows.items() if key == question["id"])
-        firsts = (Counter(category for _, category in some[:end]) for end in range(len(some) + 1))
+        """The counts of the first trials of a question, for every number of them."""
+        outcomes = sorted((number, row.category) for (_, key, number), row in rows.items() if key == question["id"])
+        firsts = (Counter(category for _, category in outcomes[:end]) for end in range(len(outcomes) + 1))
         return [[first[0], first[1]] for first in firsts]
 
     def costs(self) -> Counter[str]:
@@ -250,22 +256,24 @@ class Books:
         """Every trial is as it was."""
         assert self.rows == stored_rows(self.directory)
 
-    def check_rescoring(self, found: Mapping[str, Any]) -> None:
+    def check_rescoring(self, rescoring: Mapping[str, Any]) -> None:
         """Categories are those of the rows, of as many as a look by these grades has, or of all, where what was asked
         ahead is in the scores; of all, the scores are theirs, too."""
-        own, *others = found["rubrics"]
-        assert len(others) + len(found["unavailable"]) == 12, "the schemata of the paper"
-        judged = sum(sum(model["counts"]) for model in own["models"])
-        assert found["trials"] == judged
+        first, *others = rescoring["rubrics"]
+        assert len(others) + len(rescoring["unavailable"]) == 12, "the schemata of the paper"
+        judged = sum(sum(model["counts"]) for model in first["models"])
+        assert rescoring["trials"] == judged
         for rubric in others:
             assert judged == sum(sum(model["counts"]) + model["left_out"] for model in rubric["models"])
         looks = [] if self.regraded_since_the_last_look else self.looks[-1:]
-        trials = {name: number for one in looks for name, number in zip(one["models"], one["trials"], strict=True)}
-        for model in own["models"]:
+        trials = {name: number for look in looks for name, number in zip(look["models"], look["trials"], strict=True)}
+        for model in first["models"]:
             name = model["name"]
             mine = {trial: row for trial, row in self.rows.items() if trial[0] == name and row.category is not None}
-            there = Counter(row.category for row in mine.values())
-            assert all(count <= there[at] for at, count in enumerate(model["counts"])) and not model["left_out"]
+            category_counts = Counter(row.category for row in mine.values())
+            assert (
+                all(count <= category_counts[at] for at, count in enumerate(model["counts"])) and not model["left_out"]
+            )
             assert not looks or sum(model["counts"]) in (trials[name], len(mine))
             if len(mine) == sum(model["counts"]) and model["score"] is not None:
                 assert abs(model["score"] - self._score(mine)) < 1e-9
@@ -278,15 +286,15 @@ class Books:
     def check_export(self, log: Path) -> None:
         """The lines of an export are the stored rows, each once."""
         lines = [json.loads(line) for line in log.read_text().splitlines()]
-        said = {(one["model"], one["question"], one["trial"]): one for one in lines}
-        assert len(said) == len(lines) and said.keys() == self.rows.keys()
+        exported = {(line["model"], line["question"], line["trial"]): line for line in lines}
+        assert len(exported) == len(lines) and exported.keys() == self.rows.keys()
         for trial, row in self.rows.items():
-            assert (said[trial]["seed"], said[trial]["category"], said[trial]["text"]) == row, trial
+            assert (exported[trial]["seed"], exported[trial]["category"], exported[trial]["text"]) == row, trial
 
     def move(self, directory: Path) -> None:
         """A run that was made of an export has all rows under their numbers, and nothing else."""
         before, self.rows = self.rows, stored_rows(directory)
-        self.directory, self.labels, self.told, self.losses = directory, [], Counter(), []
+        self.directory, self.labels, self.reported, self.losses = directory, [], Counter(), []
         assert self.rows.keys() == before.keys()
         self._same_or_graded(before)
         self._right_rows(set())
@@ -294,8 +302,8 @@ class Books:
     @property
     def begins_with_all(self) -> bool:
         """Whether looks begin with all trials of rounds that rules asked for by other grades."""
-        told = _select(self.directory, "SELECT body FROM notes WHERE kind = 'regraded'")
-        return any(json.loads(body).get("opening") is not None for (body,) in told)
+        bodies = _select(self.directory, "SELECT body FROM notes WHERE kind = 'regraded'")
+        return any(json.loads(body).get("opening") is not None for (body,) in bodies)
 
     @property
     def regraded_since_the_last_look(self) -> bool:
@@ -330,9 +338,9 @@ def stored_rows(directory: Path) -> dict[Trial, Row]:
         "JOIN models ON models.id = model JOIN questions ON questions.id = question WHERE state <> 'reserved'"
     )
     rows: dict[Trial, Row] = {}
-    for name, key, trial, *rest in _select(directory, query):
+    for name, key, trial, *columns in _select(directory, query):
         assert (name, key, trial) not in rows, "one trial twice"
-        rows[name, key, trial] = Row(*rest)
+        rows[name, key, trial] = Row(*columns)
     return rows
 
 
@@ -341,10 +349,10 @@ def told_losses(directory: Path) -> Counter[str]:
     reserved = (
         "SELECT name, count(*) FROM trials JOIN models ON models.id = model WHERE state = 'reserved' GROUP BY name"
     )
-    told = Counter(dict(_select(directory, reserved)))
+    losses = Counter(dict(_select(directory, reserved)))
     for event in lost_events(directory):
-        told[event["model"]] += event["answers"]
-    return told
+        losses[event["model"]] += event["answers"]
+    return losses
 
 
 def lost_events(directory: Path) -> list[dict[str, Any]]:

@@ -46,7 +46,7 @@ class Killed(BaseException):
 
 
 class Fate(Enum):
-    """What befalls a start."""
+    """What happens to a start."""
 
     NOTHING = "nothing"
     KILL = "kill"
@@ -64,7 +64,7 @@ class Request(NamedTuple):
 
 
 def server_answer(model: str, question: str, seed: int) -> str:
-    """What the server says, always: by model, question and seed alone."""
+    """The server's answer, which depends only on model, question and seed."""
     return "right" if share_of(model, question, seed) < SKILLS[model] else "wrong"
 
 
@@ -74,7 +74,7 @@ def share_of(*parts: object) -> float:
 
 @dataclass
 class Start:
-    """One start of the run, or one `regrade`; its moments are counted, and at one of them comes what befalls it."""
+    """One start of the run, or one `regrade`; its moments are counted, and its fate comes at one of them."""
 
     fate: Fate = Fate.NOTHING
     at: int = 0
@@ -84,20 +84,20 @@ class Start:
     hears: bool = False
     """Signals are handled now."""
     moments: int = 0
-    told: bool = False
+    signalled: bool = False
 
     def moment(self) -> None:
         """Before and after every write, at every request, answer and grade."""
         if self.dead:
             raise Killed
         self.moments += 1
-        if self.moments < self.at or self.told:
+        if self.moments < self.at or self.signalled:
             return
         if self.fate is Fate.KILL:
             self.dead = True
             raise Killed
         if self.hears and self.fate in (Fate.STOP, Fate.STOP_AT_ONCE):
-            self.told = True
+            self.signalled = True
             for _ in range(1 if self.fate is Fate.STOP else 2):
                 os.kill(os.getpid(), signal.SIGINT)
 
@@ -121,7 +121,7 @@ class Start:
 
 @dataclass
 class World:
-    """The server with its memory, and the grader that may be broken: what outlives every start."""
+    """The server with its memory, and the grader that may be broken; both outlive every start."""
 
     log: list[Request] = field(default_factory=list)
     """Every answer that was asked for, in order."""
@@ -133,10 +133,10 @@ class World:
     """Questions on which the grader fails."""
     starts: int = 0
     start: Start = field(default_factory=Start)
-    taken: int = 0
+    log_at_commit: int = 0
     """Length of the log when the newest commit was begun: what was asked before is entered by it."""
     entered: int = 0
-    """The same of the newest commit that is on disk, or when the start began."""
+    """The same for the newest commit on disk, or for the beginning of the start."""
 
     def run(self, config: RunConfig, directory: Path, start: Start) -> Ended | None:
         """One start of the run; None where it was killed."""
@@ -173,7 +173,7 @@ class World:
     @contextmanager
     def _in_place_of_the_world(self, start: Start) -> Iterator[None]:
         self.starts, self.start = self.starts + 1, start
-        self.taken = self.entered = len(self.log)
+        self.log_at_commit = self.entered = len(self.log)
         with ExitStack() as stack:
             for place, value in {
                 "running.supplying.open_endpoint": lambda model, *_, **__: self._endpoint(model),
@@ -191,7 +191,7 @@ class World:
         """The clock is read when the rows of a commit are gathered."""
 
         def held(clock: RunClock) -> Any:
-            self.taken = len(self.log)
+            self.log_at_commit = len(self.log)
             return really(clock)
 
         return held
@@ -202,7 +202,7 @@ class World:
             self.start.moment()
             with really(database) as connection:  # type: ignore[attr-defined]
                 yield connection
-            self.entered = self.taken
+            self.entered = self.log_at_commit
             self.start.moment()
 
         return transaction
@@ -248,9 +248,9 @@ class _Endpoint:
         world = self._world
         world.start.moment()
         assert prompt.messages is not None
-        found = re.search(r"ask (\S+)", prompt.messages[-1].content)
-        assert found is not None
-        asked = [Request(world.starts, self._model, found[1], seed) for seed in seeds]
+        match = re.search(r"ask (\S+)", prompt.messages[-1].content)
+        assert match is not None
+        asked = [Request(world.starts, self._model, match[1], seed) for seed in seeds]
         world.log += asked
         self._requests += 1
         self._in_flight += 1
@@ -265,15 +265,15 @@ class _Endpoint:
         world.start.moment()
         return [
             Answer(
-                server_answer(one.model, one.question, one.seed),
+                server_answer(request.model, request.question, request.seed),
                 "stop",
-                one.seed,
+                request.seed,
                 "here",
                 0.1,
                 prompt_tokens=3,
                 completion_tokens=2,
             )
-            for one in asked
+            for request in asked
         ]
 
     async def check(self) -> Health:

@@ -1,4 +1,4 @@
-"""A model server that starts in no time: `python small_server.py PORT [MANNERS...] FOLDER`.
+"""A model server that starts at once: `python small_server.py PORT [MANNERS...] FOLDER`.
 
 It answers the questions in `questions.jsonl` of the folder, more often right for some models than for others, by model,
 question and seed alone. With `slow` it thinks for a second; with `held` it answers ten requests (or N: `held=N`), and
@@ -34,8 +34,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         models = {"data": [{"id": name} for name in SKILLS]}
-        known = {"/health": {}, "/v1/models": models}
-        self._reply(200 if self.path in known else 404, known.get(self.path, {}))
+        replies = {"/health": {}, "/v1/models": models}
+        self._reply(200 if self.path in replies else 404, replies.get(self.path, {}))
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -1,4 +1,4 @@
-"""Servers that count what they generate: they say of it what they like, and lose some of it on the way.
+"""Servers that count what they generate, report any usage, and lose some answers on the way.
 
 The run is the product's own, its endpoints with their repeats and time limits included. Only the wire is left out, and
 the time is that of a patient loop.
@@ -37,7 +37,7 @@ RESET, HUNG, GARBLED, REFUSED = "reset", "hung", "garbled", "refused"
 
 @dataclass
 class Attempt:
-    """What a server has done for one request."""
+    """What a server did for one request."""
 
     model: str
     start: int
@@ -105,7 +105,7 @@ class SpendingWire:
         self._asked += 1
         seeds = range(body["seed"], body["seed"] + body.get("n", 1))
         fate = self._fate(seeds)
-        attempt = Attempt(self._model, world.starts, [] if fate == REFUSED else [self._tokens(one) for one in seeds])
+        attempt = Attempt(self._model, world.starts, [] if fate == REFUSED else [self._tokens(seed) for seed in seeds])
         world.attempts.append(attempt)
         began = loop.time()
         try:
@@ -156,9 +156,9 @@ class SpendingWire:
     def _usage(self, completion: int) -> dict[str, object]:
         if self._says == MISSING:
             return {}
-        said = {ABSURD: 2_000_000_000, LOW: 1}.get(self._says, completion)
-        prompt = said if self._says == ABSURD else PROMPT_TOKENS
-        return {"usage": {"prompt_tokens": prompt, "completion_tokens": said}}
+        reported = {ABSURD: 2_000_000_000, LOW: 1}.get(self._says, completion)
+        prompt = reported if self._says == ABSURD else PROMPT_TOKENS
+        return {"usage": {"prompt_tokens": prompt, "completion_tokens": reported}}
 
     async def models(self, base_url: str) -> Reply:
         if self._gone:

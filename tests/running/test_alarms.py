@@ -1,4 +1,4 @@
-"""Answers that cannot be right end a run before it is paid for: whole runs through the command line over loopback."""
+"""Answers that cannot be right end a run before it costs much: whole runs by the command line over loopback."""
 
 import json
 import re
@@ -38,8 +38,8 @@ def honest(model: str, question: str, seed: int) -> str:
 
 @pytest.fixture
 def server() -> Iterator[Saying]:
-    with saying(MODELS, honest) as one:
-        yield one
+    with saying(MODELS, honest) as model_server:
+        yield model_server
 
 
 class Place:
@@ -72,14 +72,14 @@ class Place:
 
     @property
     def results(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.run_dir / "results.json").read_bytes())
-        return found
+        document: dict[str, Any] = json.loads((self.run_dir / "results.json").read_bytes())
+        return document
 
     def report(self, form: str) -> str:
         return CliRunner().invoke(app, ["report", str(self.run_dir), "--format", form, "-o", "-"]).stdout
 
     def warnings(self) -> list[tuple[str, str | None]]:
-        return [(one["kind"], one["model"]) for one in self.results["warnings"]]
+        return [(warning["kind"], warning["model"]) for warning in self.results["warnings"]]
 
     def alarms(self) -> list[AlarmRaised]:
         with closing(RunReader.open(self.run_dir)) as reader:
@@ -92,21 +92,21 @@ def place(tmp_path: Path, server: Saying) -> Place:
 
 
 NEVER = {"kind": "json", "field": "answer"}
-"""A grader that finds nothing in what is said here."""
+"""A grader that finds nothing in these answers."""
 
 
 @pytest.mark.slow
-def test_where_nothing_is_read_of_any_model_the_run_ends_after_its_first_look(place: Place, server: Saying) -> None:
+def test_a_run_ends_after_its_first_look_if_nothing_can_be_read_of_any_model(place: Place, server: Saying) -> None:
     ended = place.run(grader=NEVER, concurrency=1, stopping={"delta": 0.9})
     assert ended.exit_code == ExitCode.SPENT
     assert "the answers of every model cannot be what was asked for" in ended.stderr
-    (told,) = [line for line in ended.stderr.splitlines() if "all 24 answers" in line]
-    assert told.startswith(f"  {', '.join(MODELS)}: all 24 answers hold nothing that the grader takes for an answer")
+    (text,) = [line for line in ended.stderr.splitlines() if "all 24 answers" in line]
+    assert text.startswith(f"  {', '.join(MODELS)}: all 24 answers hold nothing that the grader takes for an answer")
     assert "to question q0: found nothing, key '10'" in ended.stderr
     assert "ALARM ada: all 24 answers hold nothing" in ended.stdout
-    assert {(one.model, one.fault) for one in place.alarms()} == {(name, "nothing_extracted") for name in MODELS}
-    found = place.warnings()
-    assert ("alarm", None) in found and ("nothing_extracted", "ada") in found
+    assert {(alarm.model, alarm.fault) for alarm in place.alarms()} == {(name, "nothing_extracted") for name in MODELS}
+    warnings = place.warnings()
+    assert ("alarm", None) in warnings and ("nothing_extracted", "ada") in warnings
     asked = len(server.asked)
     assert asked <= 2 * QUESTIONS * 8
     # it does not go on by itself, asks nothing, and says the alarm once in its store
@@ -117,12 +117,12 @@ def test_where_nothing_is_read_of_any_model_the_run_ends_after_its_first_look(pl
     # no ranking, and no result, is made of such answers; the same command would end as this one has
     assert "No ranking: all answers of every model are empty, identical, unreadable or wrong." in report.stdout
     assert "start over:\n" in report.stdout and " --fresh\n" in report.stdout and "same command" not in report.stdout
-    told = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "md", "-o", "-"]).stdout
-    assert not re.search("equal to|better than|worse than|[1-9] of \\d comparisons", report.stdout + told)
+    text = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "md", "-o", "-"]).stdout
+    assert not re.search("equal to|better than|worse than|[1-9] of \\d comparisons", report.stdout + text)
 
 
 @pytest.mark.slow
-def test_a_gate_is_undecided_where_nothing_is_read_of_any_model(place: Place) -> None:
+def test_a_gate_is_undecided_if_nothing_can_be_read_of_any_model(place: Place) -> None:
     gate = {"kind": "baseline", "baseline": MODELS[0], "gate": True}
     assert place.run(grader=NEVER, objective=gate, stopping={"delta": 0.9}).exit_code == ExitCode.SPENT
     results = json.loads((place.run_dir / "results.json").read_bytes())
@@ -130,7 +130,7 @@ def test_a_gate_is_undecided_where_nothing_is_read_of_any_model(place: Place) ->
 
 
 @pytest.mark.slow
-def test_graded_anew_such_a_run_goes_on_with_what_it_has(place: Place, server: Saying) -> None:
+def test_a_regraded_run_goes_on_after_an_alarm(place: Place, server: Saying) -> None:
     assert place.run(grader=NEVER).exit_code == ExitCode.SPENT
     asked = len(server.asked)
     regraded = CliRunner().invoke(app, ["regrade", str(place.run_dir), "--config", str(place.config())])
@@ -141,7 +141,7 @@ def test_graded_anew_such_a_run_goes_on_with_what_it_has(place: Place, server: S
     assert len(set(server.asked)) == len(server.asked) >= asked
 
 
-def test_the_user_may_go_on_all_the_same(place: Place) -> None:
+def test_the_user_may_go_on_in_spite_of_an_alarm(place: Place) -> None:
     ended = place.run("--set", "stopping.on_alarm=never", grader=NEVER)
     assert "cannot be what was asked for" not in ended.stderr
     assert ("nothing_extracted", "bob") in place.warnings()
@@ -161,7 +161,7 @@ def test_one_model_alone_is_an_alarm_and_stops_only_if_asked_to(
     ended = place.run()
     assert "cannot be what was asked for" not in ended.stderr
     assert (fault, "bob") in place.warnings() and ("alarm", None) not in place.warnings()
-    assert [(one.model, one.fault) for one in place.alarms()] == [("bob", fault)]
+    assert [(alarm.model, alarm.fault) for alarm in place.alarms()] == [("bob", fault)]
     again = place.run("--set", "stopping.on_alarm=any")
     assert again.exit_code == ExitCode.SPENT and "the answers of a model cannot be" in again.stderr
 
@@ -177,23 +177,23 @@ EMPTY_IS_WRONG = {
 
 @pytest.mark.parametrize("kind", ["empty", "context_length"])
 @pytest.mark.parametrize("share_of_them", [1.0, 0.8])
-def test_a_model_that_mostly_says_nothing_ends_the_run_and_is_called_nothing(
+def test_a_model_with_mostly_empty_answers_ends_the_run_and_is_not_called_worse(
     place: Place, server: Saying, kind: str, share_of_them: float
 ) -> None:
     def silent(model: str, question: str, seed: int) -> bool:
         return model == "bob" and share(question, seed) < share_of_them
 
     if kind == "empty":
-        server.says = lambda *one: "" if silent(*one) else honest(*one)
+        server.says = lambda *request: "" if silent(*request) else honest(*request)
     else:
-        server.ends = lambda *one: "context" if silent(*one) else "stop"
+        server.ends = lambda *request: "context" if silent(*request) else "stop"
     ended = place.run()
     assert ended.exit_code == ExitCode.SPENT, ended.stderr
     (alarm,) = place.results["alarms"]
     assert (alarm["model"], alarm["kind"], alarm["since"]) == ("bob", kind, None) and alarm["of"] == 24
     assert place.results["run"]["reason"] == "alarm"
-    told = [ended.stdout, *(place.report(form) for form in ("md", "pr", "summary"))]
-    for text in told:
+    texts = [ended.stdout, *(place.report(form) for form in ("md", "pr", "summary"))]
+    for text in texts:
         assert f"bob: {alarm['text']}" in text.replace("\\", "")
         assert not re.search("better than|worse than|cut off|trials.max", text)
     assert "start over" in ended.stdout and " --fresh" in ended.stdout
@@ -202,7 +202,7 @@ def test_a_model_that_mostly_says_nothing_ends_the_run_and_is_called_nothing(
 
 
 def test_a_rubric_that_names_empty_answers_lets_them_count(place: Place, server: Saying) -> None:
-    server.says = lambda *one: "" if one[0] == "bob" else honest(*one)
+    server.says = lambda *asked: "" if asked[0] == "bob" else honest(*asked)
     assert place.run().exit_code == ExitCode.SPENT
     config = place.config(rubric=EMPTY_IS_WRONG)
     assert CliRunner().invoke(app, ["regrade", str(place.run_dir), "--config", str(config)]).exit_code == 0
@@ -221,8 +221,8 @@ def test_a_gate_does_not_call_a_model_worse_that_gave_empty_answers(place: Place
     assert "UNDECIDED: bob" in ended.stdout
     assert "called FAIL, which answers of bob that timed out, were cut off, are empty or" in ended.stdout
     assert "worse than ada" not in ended.stdout
-    told = re.search(r"to do     bob: of (\d+) answers (\d+) are empty\n", ended.stdout)
-    assert told is not None and int(told[2]) > 0 and "start over" in ended.stdout
+    match = re.search(r"to do     bob: of (\d+) answers (\d+) are empty\n", ended.stdout)
+    assert match is not None and int(match[2]) > 0 and "start over" in ended.stdout
     assert "trials.max" not in ended.stdout, "further trials change nothing"
 
 
@@ -234,12 +234,12 @@ def test_a_gate_does_not_call_a_model_worse_whose_requests_exceed_the_context(pl
     assert ended.exit_code == ExitCode.SPENT, ended.stdout
     assert "UNDECIDED: bob" in ended.stdout and "called FAIL, which answers of bob that" in ended.stdout
     assert "worse than ada" not in ended.stdout
-    told = re.search(r"to do     bob: of (\d+) answers (\d+) exceed the context\n", ended.stdout)
-    assert told is not None and int(told[2]) > 0
+    match = re.search(r"to do     bob: of (\d+) answers (\d+) exceed the context\n", ended.stdout)
+    assert match is not None and int(match[2]) > 0
 
 
 @pytest.mark.parametrize("gated", [True, False])
-def test_where_one_alarm_ends_a_run_nothing_is_decided(place: Place, server: Saying, gated: bool) -> None:
+def test_a_run_that_an_alarm_ends_decides_nothing(place: Place, server: Saying, gated: bool) -> None:
     """Each text says what the exit code says, and so do the results."""
     server.says = lambda model, question, seed: (
         honest(model, question, seed) if model == "ada" else f"It is {seed + 1000}."
@@ -251,9 +251,9 @@ def test_where_one_alarm_ends_a_run_nothing_is_decided(place: Place, server: Say
     assert results["run"]["status"] == "stopped" and results["run"]["reason"] is None
     assert [pair["verdict"] for pair in results["pairs"]] == ["blocked"]
     assert [row["outcome"] for row in results["gate"]] == ["UNDECIDED"] * gated
-    told = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "summary", "-o", "-"]).stdout
-    assert "all answers of bob are empty, identical, unreadable or wrong" in told and "every model" not in told
-    assert not re.search("better than|worse than|FAIL:|[1-9] of \\d comparisons", told)
+    summary = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "summary", "-o", "-"]).stdout
+    assert "all answers of bob are empty, identical, unreadable or wrong" in summary and "every model" not in summary
+    assert not re.search("better than|worse than|FAIL:|[1-9] of \\d comparisons", summary)
     shown = CliRunner().invoke(app, ["monitor", str(place.run_dir), "--once"])
     assert shown.exit_code == ExitCode.SPENT and "set aside" not in shown.stdout
     assert "are undecided because an alarm ended the run" in shown.stdout
@@ -263,8 +263,8 @@ def test_where_one_alarm_ends_a_run_nothing_is_decided(place: Place, server: Say
     assert [pair["verdict"] for pair in after["pairs"]] == ["resolved"]
 
 
-def test_servers_that_ignore_the_seed_are_told_of_everywhere(place: Place, server: Saying) -> None:
-    """One alone is warned of; where all do, the run would be paid for nothing."""
+def test_servers_that_ignore_the_seed_are_reported_everywhere(place: Place, server: Saying) -> None:
+    """For one model there is a warning; if all do, the run would be wasted."""
     words = " because the number is what it is and was" * 12
 
     def says(model: str, question: str, seed: int) -> str:
@@ -273,7 +273,7 @@ def test_servers_that_ignore_the_seed_are_told_of_everywhere(place: Place, serve
     server.says, stuck = says, {"bob"}
     ended = place.run()
     assert "cannot be what was asked for" not in ended.stderr
-    assert [(one.model, one.fault) for one in place.alarms()] == [("bob", AnswerFault.REPEATED)]
+    assert [(alarm.model, alarm.fault) for alarm in place.alarms()] == [("bob", AnswerFault.REPEATED)]
     assert ("repeats", "bob") in place.warnings() and ("repeats", "ada") not in place.warnings()
     assert "ALARM bob: the answers of 12 of 12 pairs of trials agree word for word" in ended.stdout
     report = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "md"])
@@ -293,17 +293,19 @@ def test_short_answers_of_a_cache_end_a_run(tmp_path: Path, server: Saying, stuc
     place = Place(tmp_path, server, questions=25)
 
     def says(model: str, question: str, seed: int) -> str:
-        found = 10 if question == "number 10" else int(share(model, question, 0 if stuck else seed) * 4)
+        result = 10 if question == "number 10" else int(share(model, question, 0 if stuck else seed) * 4)
         why = "having weighed one thing against another as I went on, and with doubt as to the last step of all of them"
-        return f"All in all, {why}, I find that {question} makes {found}"
+        return f"All in all, {why}, I find that {question} makes {result}"
 
     server.says = says
     free = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 100}
     grader = {"kind": "regex", "pattern": "makes (.*)", "workers": 1}
     ended = place.run(sampling=free, grader=grader)
-    alarms = {(one.model, one.fault) for one in place.alarms()}
+    alarms = {(alarm.model, alarm.fault) for alarm in place.alarms()}
     if not stuck:
-        assert not [one for one in alarms if one[1] == AnswerFault.REPEATED] and "repeats" not in dict(place.warnings())
+        assert not [alarm for alarm in alarms if alarm[1] == AnswerFault.REPEATED] and "repeats" not in dict(
+            place.warnings()
+        )
         return
     assert ended.exit_code == ExitCode.SPENT and "pairs of trials agree word for word" in ended.stderr
     assert alarms == {(name, AnswerFault.REPEATED) for name in MODELS}
@@ -325,7 +327,9 @@ def test_letters_of_a_choice_raise_no_alarm(place: Place, server: Saying) -> Non
 
     server.says = says
     assert place.run().exit_code in (ExitCode.REACHED, ExitCode.SPENT)
-    assert "repeats" not in dict(place.warnings()) and AnswerFault.REPEATED not in {one.fault for one in place.alarms()}
+    assert "repeats" not in dict(place.warnings()) and AnswerFault.REPEATED not in {
+        alarm.fault for alarm in place.alarms()
+    }
     assert {("repeats_unclear", name) for name in MODELS} <= set(place.warnings())
 
 
@@ -357,7 +361,7 @@ def test_a_cache_that_starts_in_the_middle_is_found_by_short_answers(
     server.says = Cache(models, 8)
     sections = {"trials": {"min": 4, "max": 60, "optimize": "cost"}, "stopping": {"delta": 0.01}}
     ended = place.run(**sections)
-    alarms = {(one.model, one.fault) for one in place.alarms()}
+    alarms = {(alarm.model, alarm.fault) for alarm in place.alarms()}
     assert alarms == {(name, AnswerFault.REPEATED) for name in models}
     assert ("repeats", "bob") in place.warnings() and re.search("from about trial (8|9|10) on", ended.stdout)
     asked = len(server.asked)
@@ -382,7 +386,7 @@ def test_short_answers_of_honest_models_raise_no_alarm_later(place: Place, serve
     assert place.alarms() == [] and "repeats" not in dict(place.warnings())
 
 
-def test_honest_answers_raise_nothing(place: Place) -> None:
+def test_honest_answers_raise_no_alarm(place: Place) -> None:
     assert place.run().exit_code in (ExitCode.REACHED, ExitCode.SPENT)
     assert place.alarms() == []
     assert not {kind for kind, _ in place.warnings()} & {"alarm", *AnswerFault}

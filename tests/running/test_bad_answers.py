@@ -39,8 +39,8 @@ def answer(model: str, question: str, seed: int) -> str:
 
 @pytest.fixture
 def server() -> Iterator[Saying]:
-    with saying(MODELS, answer) as one:
-        yield one
+    with saying(MODELS, answer) as model_server:
+        yield model_server
 
 
 class Place:
@@ -55,7 +55,7 @@ class Place:
         address = {"base_url": self.server.base_url}
         settings = {
             "questions": "questions.jsonl",
-            "models": [{"name": one, **address} if isinstance(one, str) else one for one in models],
+            "models": [{"name": model, **address} if isinstance(model, str) else model for model in models],
             "prompt": "{prompt}",
             "sampling": {"temperature": 0.6, "max_tokens": LIMIT},
             "grader": "numeric",
@@ -74,8 +74,8 @@ class Place:
 
     @property
     def results(self) -> dict[str, object]:
-        found: dict[str, object] = json.loads((self.run_dir / "results.json").read_bytes())
-        return found
+        document: dict[str, object] = json.loads((self.run_dir / "results.json").read_bytes())
+        return document
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_a_model_whose_answers_are_cut_off_is_called_worse_by_no_display(place: 
 
 def test_the_model_with_the_most_cut_answers_comes_first(place: Place, server: Saying) -> None:
     share = {"ada": 3, "bob": 2, "cyd": 10}
-    server.says = lambda *one: "Well"
+    server.says = lambda *_: "Well"
     server.ends = lambda model, question, seed: "length" if seed % 10 < share[model] else "stop"
     ended = place.run()
     assert ended.exit_code == ExitCode.SPENT
@@ -135,15 +135,17 @@ def test_a_rubric_that_names_cut_answers_lets_their_grades_stand(place: Place, s
 
 
 @pytest.mark.slow
-def test_a_few_cut_answers_block_what_they_could_decide_and_the_headline_says_it(place: Place, server: Saying) -> None:
+def test_a_few_cut_answers_block_the_pairs_they_could_decide_and_the_headline_says_so(
+    place: Place, server: Saying
+) -> None:
     cut = [(7 * seed) % 13 == 0 for seed in range(13)]
     server.says = lambda model, question, seed: answer("bob", question, 0 if cut[seed % 13] else seed)
     server.ends = lambda model, question, seed: "length" if model == "ada" and cut[seed % 13] else "stop"
     ended = place.run(models=("ada", "bob"), stopping={"delta": 0.04, "on_alarm": "never"})
     assert ended.exit_code == ExitCode.SPENT, ended.stdout
     blocked = [pair["verdict"] == "blocked" for pair in place.results["pairs"]]  # type: ignore[attr-defined]
-    told = any("could turn on cut answers" in line or "were cut off" in line for line in ended.stdout.splitlines())
-    assert told and (not any(blocked) or "raise sampling.max_tokens" in ended.stdout)
+    mentioned = any("could turn on cut answers" in line or "were cut off" in line for line in ended.stdout.splitlines())
+    assert mentioned and (not any(blocked) or "raise sampling.max_tokens" in ended.stdout)
 
 
 @pytest.mark.slow
@@ -158,8 +160,8 @@ def test_labels_may_decide_what_cut_answers_block(place: Place, server: Saying) 
     assert steps.index("adaptive-eval regrade") < steps.index("raise sampling.max_tokens") < steps.index("--fresh")
     with closing(RunReader.open(place.run_dir)) as reader:
         rows = [
-            (one.model, one.question, one.trial, "correct" if one.model == "ada" else "wrong")
-            for one in reader.trials()
+            (trial.model, trial.question, trial.trial, "correct" if trial.model == "ada" else "wrong")
+            for trial in reader.trials()
         ]
     labels = place.folder / "labels.csv"
     labels.write_text("\n".join(",".join(map(str, row)) for row in [("model", "question", "trial", "label"), *rows]))
@@ -196,7 +198,7 @@ def test_cut_answers_of_a_recorded_model_decide_nothing_either(place: Place, ser
 
 
 class Turning:
-    """A server that goes bad for one model after so many of its answers."""
+    """A server that goes bad for one model after a number of answers."""
 
     def __init__(self, server: Saying, how: str, after: int = 20) -> None:
         self.server, self.how, self.left = server, how, after
@@ -244,7 +246,7 @@ def test_a_server_that_goes_bad_ends_the_run_which_goes_on_once_it_is_fixed(
         (lost,) = events_of_kind(reader.events(), AnswersLost)
         assert lost.discarded and lost.answers == alarm["of"]
         assert len(events_of_kind(reader.events(), AlarmRaised)) == 1
-        spent, stored = reader.log.spent().tokens, sum(one.tokens for one in reader.sums())
+        spent, stored = reader.log.spent().tokens, sum(row.tokens for row in reader.sums())
         assert spent == stored + lost.tokens
         assert len(server.asked) >= asked + lost.answers
     assert CliRunner().invoke(app, ["verify", str(place.run_dir)]).exit_code == 0
@@ -253,7 +255,7 @@ def test_a_server_that_goes_bad_ends_the_run_which_goes_on_once_it_is_fixed(
 
 
 @pytest.mark.slow
-def test_a_server_that_stays_bad_raises_the_alarm_again_and_nothing_loops(place: Place, server: Saying) -> None:
+def test_a_server_that_stays_bad_raises_the_alarm_again_without_a_loop(place: Place, server: Saying) -> None:
     Turning(server, "empty")
     assert place.run(concurrency=1).exit_code == ExitCode.SPENT
     asked = len(server.asked)
@@ -265,7 +267,7 @@ def test_a_server_that_stays_bad_raises_the_alarm_again_and_nothing_loops(place:
 
 
 @pytest.mark.slow
-def test_the_user_may_accept_what_a_server_has_become_or_go_on_without_it(place: Place, server: Saying) -> None:
+def test_the_user_may_accept_a_changed_server_or_go_on_without_it(place: Place, server: Saying) -> None:
     Turning(server, "empty")
     assert place.run(concurrency=1).exit_code == ExitCode.SPENT
     accepted = place.run("--set", "stopping.on_alarm=never", concurrency=1)

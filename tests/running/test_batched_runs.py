@@ -40,7 +40,7 @@ def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class AgedBatches(SimulatedServer):
-    """Batches that take an hour, and are as old as a test says once there is one for each model."""
+    """Batches that take an hour, and have the age that a test sets once each model has one."""
 
     age = 0.0
 
@@ -74,7 +74,7 @@ def events(directory: Path) -> list[Event]:
 
 
 def undisturbed(site: Site, **changes: object) -> Found:
-    """What the same run finds with a service that does nothing wrong."""
+    """What the same run finds with a service without faults."""
     with service() as (_, url):
         config = site.write("plain", models=batched(url), trials=TRIALS, **changes)
         return ended_well(site, config, site.directory("plain"))
@@ -90,19 +90,19 @@ def ended_well(site: Site, config: Path, directory: Path) -> Found:
 def test_a_batched_run_finds_what_a_direct_one_finds(site: Site) -> None:
     with service() as (server, url):
         config = site.write(models=batched(url), trials=TRIALS)
-        found = ended_well(site, config, site.directory())
+        result = ended_well(site, config, site.directory())
     models = [{"name": name, "base_url": site.base_url} for name in MODELS]
     config = site.write("direct", models=models, trials={**TRIALS, "optimize": "cost"})
     direct = ended_well(site, config, site.directory("direct")).outcomes
-    assert found.outcomes.keys() & direct.keys()
-    assert all(found.outcomes[key] == direct[key] for key in found.outcomes.keys() & direct.keys())
-    told = events(site.directory())
-    created = len(events_of_kind(told, BatchPlanned))
-    assert server.batch_counts["created"] == created <= len(MODELS) * (len(found.looks) + 1)
-    assert server.counts == {} and server.batch_counts["answered"] == len(found.outcomes)
+    assert result.outcomes.keys() & direct.keys()
+    assert all(result.outcomes[key] == direct[key] for key in result.outcomes.keys() & direct.keys())
+    run_events = events(site.directory())
+    created = len(events_of_kind(run_events, BatchPlanned))
+    assert server.batch_counts["created"] == created <= len(MODELS) * (len(result.looks) + 1)
+    assert server.counts == {} and server.batch_counts["answered"] == len(result.outcomes)
     with closing(RunReader.open(site.directory())) as reader:
         assert reader.header().configuration["trials"]["optimize"] == "cost"  # type: ignore[index]
-    assert len(found.looks) < 10, "few large rounds"
+    assert len(result.looks) < 10, "few large rounds"
 
 
 def first_looks(directory: Path) -> tuple[list[int], set[bool]]:
@@ -113,7 +113,7 @@ def first_looks(directory: Path) -> tuple[list[int], set[bool]]:
 
 
 @pytest.mark.slow
-def test_a_cap_that_does_not_bear_the_first_round_leaves_looks_that_count_and_another_cap_changes_none(
+def test_a_cap_below_the_first_round_leaves_valid_looks_and_a_later_cap_changes_none(
     site: Site,
 ) -> None:
     """The first round is `trials.min` then, and calls begin there, also after the cap was raised."""
@@ -130,8 +130,8 @@ def test_a_cap_that_does_not_bear_the_first_round_leaves_looks_that_count_and_an
         assert first_looks(site.directory()) == ([16, 16, 16], {True})
     assert set(before.outcomes) < set(after.outcomes)
     with service() as (_, url):
-        whole = site.write("whole", models=batched(url), trials=trials, budget={"tokens": 2_000_000})
-        ended_well(site, whole, site.directory("whole"))
+        large_config = site.write("whole", models=batched(url), trials=trials, budget={"tokens": 2_000_000})
+        ended_well(site, large_config, site.directory("whole"))
     assert first_looks(site.directory("whole")) == ([48, 48, 48], {True})
 
 
@@ -141,13 +141,15 @@ def test_faults_change_nothing_and_caps_know_what_was_lost(site: Site, kind: str
     budget = {"tokens": 3_000_000}
     with service(**FAULTS, seed=3) as (server, url):
         config = site.write(models=batched(url, kind), trials=TRIALS, budget=budget)
-        found = ended_well(site, config, site.directory())
-    assert found == undisturbed(site, budget=budget)
-    assert server.batch_counts["answered"] == len(found.outcomes), "nothing was paid for twice"
-    told = events(site.directory())
-    lost = sum(event.answers for event in events_of_kind(told, AnswersLost))
-    assert lost == server.batch_counts["left out"] == sum(event.lost for event in events_of_kind(told, BatchEnded))
-    assert pending_batches(told) == []
+        result = ended_well(site, config, site.directory())
+    assert result == undisturbed(site, budget=budget)
+    assert server.batch_counts["answered"] == len(result.outcomes), "nothing was paid for twice"
+    run_events = events(site.directory())
+    lost = sum(event.answers for event in events_of_kind(run_events, AnswersLost))
+    assert (
+        lost == server.batch_counts["left out"] == sum(event.lost for event in events_of_kind(run_events, BatchEnded))
+    )
+    assert pending_batches(run_events) == []
     with closing(RunReader.open(site.directory())) as reader:
         assert not any(reader.in_flight().values())
 
@@ -156,26 +158,26 @@ def test_faults_change_nothing_and_caps_know_what_was_lost(site: Site, kind: str
 def test_message_batches_have_no_seeds_and_every_trial_comes_once(site: Site) -> None:
     with service(**FAULTS, seed=1) as (server, url):
         config = site.write(models=batched(url, "anthropic"), trials={"min": 4, "max": 8})
-        found = ended_well(site, config, site.directory())
-    assert server.batch_counts["answered"] == len(found.outcomes)
-    assert all(category is not None for category in found.outcomes.values())
+        result = ended_well(site, config, site.directory())
+    assert server.batch_counts["answered"] == len(result.outcomes)
+    assert all(category is not None for category in result.outcomes.values())
 
 
 @pytest.mark.slow
 def test_models_with_and_without_batches_are_in_one_run(site: Site) -> None:
     with service() as (server, url):
         models = [*batched(url)[:2], {"name": MODELS[2], "base_url": url}]
-        found = ended_well(site, site.write(models=models, trials=TRIALS), site.directory())
-    assert found == undisturbed(site)
-    direct = sum(model == MODELS[2] for model, _, _ in found.outcomes)
-    assert (server.counts["answered"], server.batch_counts["answered"]) == (direct, len(found.outcomes) - direct)
+        result = ended_well(site, site.write(models=models, trials=TRIALS), site.directory())
+    assert result == undisturbed(site)
+    direct = sum(model == MODELS[2] for model, _, _ in result.outcomes)
+    assert (server.counts["answered"], server.batch_counts["answered"]) == (direct, len(result.outcomes) - direct)
 
 
 @pytest.mark.slow
-def test_where_patience_ends_the_rest_is_asked_directly_at_the_full_price(site: Site) -> None:
+def test_requests_of_a_cancelled_batch_are_sent_directly_at_full_price(site: Site) -> None:
     price = {"price": {"input": 1.0, "output": 10.0}}
     with aged(HOUR / 2) as (server, url):
-        models = [one | price for one in batched(url, cancel_after=0.2)]
+        models = [model | price for model in batched(url, cancel_after=0.2)]
         ended_well(site, site.write(models=models, trials={"min": 4, "max": 4}), site.directory())
     assert events_of_kind(events(site.directory()), BatchCancelled)
     assert server.counts["answered"] + server.batch_counts["answered"] == len(MODELS) * 8 * 4
@@ -195,16 +197,16 @@ def test_a_cap_reserves_the_worst_case_at_batch_prices(site: Site) -> None:
         }
     }
     with service() as (server, url):
-        models = [one | price for one in batched(url)]
+        models = [model | price for model in batched(url)]
         config = site.write(models=models, trials={"min": 4, "max": 16}, budget={"usd": 0.13})
         ended_well(site, config, site.directory())
         spent = json.loads((site.directory() / "results.json").read_text())["cost"]
         assert 0.0 < spent["usd"] <= 0.13 and spent["trials"] == server.batch_counts["answered"] >= 96
         full = [{"name": name, "base_url": url} | price for name in MODELS]
         trials = {"min": 4, "max": 16, "optimize": "auto"}
-        whole = site.write("full", models=full, trials=trials, budget={"usd": 0.13})
-        told = [CliRunner().invoke(app, ["validate", str(path)]).output for path in (config, whole)]
-        assert ["the first round will be requested in parts" in one for one in told] == [False, True]
+        full_config = site.write("full", models=full, trials=trials, budget={"usd": 0.13})
+        outputs = [CliRunner().invoke(app, ["validate", str(path)]).output for path in (config, full_config)]
+        assert ["the first round will be requested in parts" in output for output in outputs] == [False, True]
 
 
 @pytest.mark.slow
@@ -217,21 +219,21 @@ def test_a_stopped_run_leaves_its_batches_to_the_next_start(site: Site) -> None:
             while "submitted a batch" not in process.stdout.readline():
                 assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=HANGS)
+        output, _ = process.communicate(timeout=HANGS)
         assert process.returncode == ExitCode.STOPPED
-        assert "pending   " in said and "32 requests in batch_" in said
-        assert "stopping: " in said and "waiting for 96" not in said, "what is at a service is not waited for"
+        assert "pending   " in output and "32 requests in batch_" in output
+        assert "stopping: " in output and "waiting for 96" not in output, "what is at a service is not waited for"
         assert len(pending_batches(events(site.directory()))) == len(MODELS)
         server.age = HOUR
-        found = ended_well(site, config, site.directory())
-    assert server.batch_counts["answered"] == len(found.outcomes) == 96 and server.batch_counts["created"] == 3
+        result = ended_well(site, config, site.directory())
+    assert server.batch_counts["answered"] == len(result.outcomes) == 96 and server.batch_counts["created"] == 3
 
 
 def killed_at(point: str, site: Site, config: Path) -> tuple[int, str]:
-    """How a run ends that is killed where it comes to that point, and what it has said of errors."""
+    """The exit code and the errors of a run that is killed at that point."""
     process = WarmProcess([point, "run", str(config), "--run-dir", str(site.directory())], site.folder, SCRIPT)
-    _, told = process.communicate(timeout=HANGS)
-    return process.wait(), told
+    _, errors = process.communicate(timeout=HANGS)
+    return process.wait(), errors
 
 
 @pytest.mark.slow
@@ -239,23 +241,24 @@ def killed_at(point: str, site: Site, config: Path) -> tuple[int, str]:
 def test_a_kill_at_any_point_pays_nothing_twice(site: Site, kind: str, point: str) -> None:
     with service(seconds=0.2) as (server, url):
         config = site.write(models=batched(url, kind), trials=TRIALS, budget={"tokens": 3_000_000})
-        status, said = killed_at(point, site, config)
-        assert status == -signal.SIGKILL, said
-        found = ended_well(site, config, site.directory())
-    assert found == undisturbed(site, budget={"tokens": 3_000_000})
-    told = events(site.directory())
-    assert pending_batches(told) == []
+        status, errors = killed_at(point, site, config)
+        assert status == -signal.SIGKILL, errors
+        result = ended_well(site, config, site.directory())
+    assert result == undisturbed(site, budget={"tokens": 3_000_000})
+    run_events = events(site.directory())
+    assert pending_batches(run_events) == []
     # a batch that was planned, and was not created, may have been for all that a service without metadata says
-    lost = sum(event.answers for event in events_of_kind(told, AnswersLost))
+    lost = sum(event.answers for event in events_of_kind(run_events, AnswersLost))
     assert (lost > 0) == (point == "planned" and kind == "openrouter")
-    assert server.batch_counts["answered"] == len(found.outcomes), "nothing was paid for twice"
+    assert server.batch_counts["answered"] == len(result.outcomes), "nothing was paid for twice"
 
 
 MOST_KILLS = 3
 
 
 @pytest.mark.parametrize(
-    "number", [pytest.param(one, marks=pytest.mark.slow if one < 1 else pytest.mark.release) for one in range(6)]
+    "number",
+    [pytest.param(number, marks=pytest.mark.slow if number < 1 else pytest.mark.release) for number in range(6)],
 )
 def test_kills_one_after_the_other_among_faults_pay_nothing_twice(site: Site, number: int) -> None:
     """What the service has answered is stored, or lost and told; a cap, where there is one, counts both."""
@@ -269,17 +272,17 @@ def test_kills_one_after_the_other_among_faults_pay_nothing_twice(site: Site, nu
         config = site.write(models=batched(url, kind), trials=TRIALS, concurrency=patient, **capped)
         for point in rng.sample(POINTS, rng.randint(1, MOST_KILLS)):
             # a run may come to its end before the point comes again
-            status, said = killed_at(point, site, config)
-            assert status in (-signal.SIGKILL, ExitCode.REACHED, ExitCode.SPENT), said
-        found = ended_well(site, config, site.directory())
-    assert found == undisturbed(site, **capped)
-    told = events(site.directory())
-    assert pending_batches(told) == []
-    lost = sum(event.answers for event in events_of_kind(told, AnswersLost))
+            status, errors = killed_at(point, site, config)
+            assert status in (-signal.SIGKILL, ExitCode.REACHED, ExitCode.SPENT), errors
+        result = ended_well(site, config, site.directory())
+    assert result == undisturbed(site, **capped)
+    run_events = events(site.directory())
+    assert pending_batches(run_events) == []
+    lost = sum(event.answers for event in events_of_kind(run_events, AnswersLost))
     answered = server.batch_counts["answered"] + server.counts["answered"]
     if not capped:  # what a service leaves out is told with the next tick, which a kill may come before
         lost += server.batch_counts["left out"]
-    assert len(found.outcomes) <= answered <= len(found.outcomes) + lost
+    assert len(result.outcomes) <= answered <= len(result.outcomes) + lost
     assert server.batch_counts["left out"] <= lost
     with closing(RunReader.open(site.directory())) as reader:
         assert not any(reader.in_flight().values())

@@ -110,8 +110,10 @@ def lead(
     place = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=place) as name:
         folder, world = Path(name), Spender(says=says, faults=faults or {})
-        for start, gone in zip_longest((*starts, Start()), absent[: len(starts) + 1]):
-            ended = world.run(config_of(folder, budget, samples, slots, gone, bounded=bounded), folder / "run", start)
+        for start, missing in zip_longest((*starts, Start()), absent[: len(starts) + 1]):
+            ended = world.run(
+                config_of(folder, budget, samples, slots, missing, bounded=bounded), folder / "run", start
+            )
         reader = RunReader.open(folder / "run")
         try:
             events = reader.events()
@@ -165,16 +167,16 @@ def holds(life: Life) -> None:
     attempts, budget = life.world.attempts, life.budget
     tokens = sum(map(within_reserve, attempts))
     if not life.bounded:  # nobody knows what an answer has cost that is lost before the first of its model is stored
-        tokens -= sum(one.answers for one in life.lost if not one.tokens) * (MAX_TOKENS + PROMPT_TOKENS)
+        tokens -= sum(loss.answers for loss in life.lost if not loss.tokens) * (MAX_TOKENS + PROMPT_TOKENS)
     assert tokens <= budget.get("tokens", tokens)
     assert tokens * PRICE <= 1e6 * budget.get("usd", tokens * PRICE)
-    seconds = sum(one.seconds for one in attempts if one.tokens) * GPUS / life.slots
+    seconds = sum(attempt.seconds for attempt in attempts if attempt.tokens) * GPUS / life.slots
     assert seconds <= 3600.0 * budget.get("gpu_hours", seconds)
     assert life.trials <= budget.get("trials", life.trials)
     active = sum(life.world.active)
     assert active <= budget.get("wall_time", active) + MOST_SLACK
     if life.world.says == BEYOND and budget.keys() & {"tokens", "usd", "gpu_hours"}:
-        noticed = [sum(one.tokens) - within_reserve(one) for one in attempts if one.came]
+        noticed = [sum(attempt.tokens) - within_reserve(attempt) for attempt in attempts if attempt.came]
         starts = len(life.world.active)
         assert sum(noticed) <= starts * len(SKILLS) * life.slots * life.samples * (TIMES_BEYOND - 1) * MAX_TOKENS
 
@@ -206,7 +208,7 @@ UNBOUNDED = BUDGETS | {
 @seed(3)
 @only_drawn(examples(12))
 @given(**UNBOUNDED)
-def test_some_budgets_hold_where_nothing_bounds_an_answer(**chosen: Any) -> None:
+def test_some_budgets_hold_without_a_limit_on_the_length_of_answers(**chosen: Any) -> None:
     """Its answers are nearly as long as each other: what is reserved by the largest is enough for any."""
     check(**chosen)
 
@@ -232,11 +234,11 @@ def test_some_budgets_hold_where_much_is_sent_twice(**chosen: Any) -> None:
 
 
 @pytest.mark.slow
-def test_what_was_sent_twice_is_told_as_lost_once() -> None:
+def test_a_request_sent_twice_is_reported_as_lost_once() -> None:
     with much_is_sent_twice():
         life = lead({"tokens": 3_000_000})
     sent = sum(len(attempt.tokens) for attempt in life.world.attempts)
-    assert sent - life.trials == sum(one.answers for one in life.lost) > 10
+    assert sent - life.trials == sum(loss.answers for loss in life.lost) > 10
     holds(life)
 
 
@@ -267,11 +269,11 @@ def test_what_was_sent_twice_is_told_as_lost_once() -> None:
         "one leaves, tokens",
     ],
 )
-def test_what_was_exceeded_once_holds(chosen: dict[str, Any]) -> None:
+def test_budgets_that_were_once_exceeded_hold(chosen: dict[str, Any]) -> None:
     holds(lead(**chosen))
 
 
-def test_what_a_server_refuses_costs_nothing() -> None:
+def test_refused_requests_cost_nothing() -> None:
     life = lead({"tokens": 300_000}, faults={REFUSED: 1.0}, starts=(Start(),))
     assert (life.lost, life.set_aside) == ([], True)
 
@@ -285,7 +287,7 @@ def test_five_hundred_budgets_hold(number: int) -> None:
     seed(number)(only_drawn(500 // CHUNKS)(given(**BUDGETS)(check)))()
 
 
-def test_what_was_in_flight_at_a_kill_counts_as_spent_at_its_worst() -> None:
+def test_requests_in_flight_at_a_kill_count_at_their_worst_case() -> None:
     life = lead({"tokens": 300_000}, starts=(Start(Fate.KILL, 40),))
     assert life.lost
     assert all(event.killed and event.tokens >= event.answers * MAX_TOKENS for event in life.lost)
@@ -293,11 +295,11 @@ def test_what_was_in_flight_at_a_kill_counts_as_spent_at_its_worst() -> None:
 
 
 @pytest.mark.slow
-def test_where_nothing_bounds_an_answer_what_was_in_flight_counts_by_the_largest_that_is_stored() -> None:
+def test_without_a_limit_requests_in_flight_count_as_the_largest_stored_answer() -> None:
     life = lead({"tokens": 300_000}, starts=(Start(Fate.KILL, 60),), bounded=False)
     assert life.lost
-    most = [event.tokens / event.answers / RESERVE_FACTOR for event in life.lost]
-    assert all(event.killed for event in life.lost) and all(MAX_TOKENS - 50 < one < MAX_TOKENS + 5 for one in most)
+    sizes = [event.tokens / event.answers / RESERVE_FACTOR for event in life.lost]
+    assert all(event.killed for event in life.lost) and all(MAX_TOKENS - 50 < size < MAX_TOKENS + 5 for size in sizes)
     holds(life)
 
 
@@ -306,5 +308,5 @@ def test_a_run_without_kills_loses_nothing() -> None:
     assert (life.lost, life.set_aside) == ([], False)
 
 
-def test_a_model_that_goes_beyond_what_was_reserved_is_set_aside() -> None:
+def test_a_model_that_exceeds_its_reservation_is_set_aside() -> None:
     assert lead({"tokens": 300_000}, says=BEYOND, slots=1).set_aside

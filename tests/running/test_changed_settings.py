@@ -1,4 +1,4 @@
-"""A run that goes on with other settings: it remembers those it had, looks stand, and no answer leaves a score."""
+"""A run that goes on with other settings remembers its own, keeps its looks, and drops no answer from a score."""
 
 import json
 from contextlib import closing
@@ -27,19 +27,19 @@ def stored_and_counted(site: Site) -> tuple[int, int]:
     with closing(RunReader.open(site.directory())) as reader:
         stored = reader.trial_count()
         in_scores = sum(reader.looks()[-1].body["trials"])
-    told = results(site)["models"]
-    assert isinstance(told, list) and sum(row["trials"] for row in told) == in_scores
+    rows = results(site)["models"]
+    assert isinstance(rows, list) and sum(row["trials"] for row in rows) == in_scores
     return stored, in_scores
 
 
 def warnings(site: Site, kind: str) -> list[str]:
-    told = results(site)["warnings"]
-    assert isinstance(told, list)
-    return [one["text"] for one in told if one["kind"] == kind]
+    entries = results(site)["warnings"]
+    assert isinstance(entries, list)
+    return [entry["text"] for entry in entries if entry["kind"] == kind]
 
 
 @pytest.mark.slow
-def test_the_plain_command_goes_on_with_what_the_run_was_given(site: Site) -> None:
+def test_the_plain_command_goes_on_with_the_settings_of_the_run(site: Site) -> None:
     config = site.write(trials={"min": 2, "max": 3}, budget={"trials": 90})
     assert site.run(config).exit_code == ExitCode.SPENT
     longer = site.run(config, "--set", "trials.max=120", "--set", "budget.trials=2000")
@@ -55,7 +55,7 @@ def test_the_plain_command_goes_on_with_what_the_run_was_given(site: Site) -> No
 
 
 @pytest.mark.slow
-def test_a_setting_that_is_changed_in_the_file_or_set_again_replaces_what_the_run_was_given(site: Site) -> None:
+def test_a_setting_changed_in_the_file_or_on_the_command_line_replaces_that_of_the_run(site: Site) -> None:
     site.run(site.write(trials={"min": 2, "max": 3}), "--set", "trials.max=4", "--set", "stopping.confidence=0.9")
     again = site.run(site.write(trials={"min": 2, "max": 6}))
     assert again.exit_code in ENDED, again.stderr
@@ -71,25 +71,25 @@ def test_a_setting_that_is_changed_in_the_file_or_set_again_replaces_what_the_ru
 
 
 @pytest.mark.parametrize(
-    ("lowered", "said"),
+    ("lowered", "message"),
     [
         ({"trials": {"min": 2, "max": 3}}, "--set trials.max=6"),
         pytest.param({"budget": {"trials": 20}}, "--set budget.trials=500", marks=pytest.mark.slow),
         pytest.param({"budget": {"wall_time": "0.001s"}}, "--set budget.wall_time=", marks=pytest.mark.slow),
     ],
 )
-def test_what_would_contradict_the_run_is_refused_with_what_to_type(
-    site: Site, lowered: dict[str, object], said: str
+def test_settings_that_contradict_the_run_are_refused_with_what_to_type(
+    site: Site, lowered: dict[str, object], message: str
 ) -> None:
-    kept = {"trials": {"min": 2, "max": 6}, "budget": {"trials": 500}}
-    assert site.run(site.write(**kept)).exit_code in ENDED
+    settings = {"trials": {"min": 2, "max": 6}, "budget": {"trials": 500}}
+    assert site.run(site.write(**settings)).exit_code in ENDED
     before = looks(site)
-    refused = site.run(site.write(**kept | lowered))
-    assert refused.exit_code == ExitCode.CONFIGURATION and said in refused.stderr
+    refused = site.run(site.write(**settings | lowered))
+    assert refused.exit_code == ExitCode.CONFIGURATION and message in refused.stderr
     assert looks(site) == before
     with closing(RunReader.open(site.directory())) as reader:
         assert len(reader.configurations()) == 1
-    assert site.run(site.write(**kept)).exit_code in ENDED
+    assert site.run(site.write(**settings)).exit_code in ENDED
 
 
 @pytest.mark.slow
@@ -105,21 +105,21 @@ def test_a_limit_may_be_lowered_to_what_is_not_used_yet(site: Site) -> None:
 def test_a_model_that_is_removed_leaves_every_other_answer_in_its_score(site: Site) -> None:
     assert site.run(site.write(trials={"min": 4, "max": 20})).exit_code in ENDED
     before = looks(site)
-    left = [{"name": name, "base_url": site.base_url} for name in MODELS if name != "bob"]
-    ended = site.run(site.write(trials={"min": 4, "max": 20}, models=left))
+    remaining = [{"name": name, "base_url": site.base_url} for name in MODELS if name != "bob"]
+    ended = site.run(site.write(trials={"min": 4, "max": 20}, models=remaining))
     assert ended.exit_code in ENDED, ended.stderr
     after = looks(site)
     assert after[: len(before)] == before
-    had = dict(zip(before[-1]["models"], before[-1]["trials"], strict=True))
+    trials_before = dict(zip(before[-1]["models"], before[-1]["trials"], strict=True))
     now = dict(zip(after[-1]["models"], after[-1]["trials"], strict=True))
-    assert all(now[name] >= had[name] for name in ("ada", "cyd")) and set(now) == {"ada", "cyd"}
+    assert all(now[name] >= trials_before[name] for name in ("ada", "cyd")) and set(now) == {"ada", "cyd"}
     assert site.run(site.write(trials={"min": 4, "max": 20})).exit_code in ENDED, "and comes back"
     back = looks(site)
     assert dict(zip(back[-1]["models"], back[-1]["trials"], strict=True))["bob"] > 0
 
 
 @pytest.mark.slow
-def test_another_confidence_judges_all_answers_anew_and_is_told(site: Site) -> None:
+def test_another_confidence_judges_all_answers_again_and_is_reported(site: Site) -> None:
     assert site.run(site.write(trials={"min": 2, "max": 9})).exit_code in ENDED
     before, (stored, counted) = looks(site), stored_and_counted(site)
     lax = site.run(site.write(trials={"min": 2, "max": 9}, stopping={"confidence": 0.7}))
@@ -127,8 +127,8 @@ def test_another_confidence_judges_all_answers_anew_and_is_told(site: Site) -> N
     assert looks(site)[: len(before)] == before
     now = stored_and_counted(site)
     assert now[0] == now[1] >= counted == stored
-    (said,) = warnings(site, "redecided")
-    assert "stopping.confidence: 0.95 → 0.7" in said and "The promise does not cover" in said
+    (warning,) = warnings(site, "redecided")
+    assert "stopping.confidence: 0.95 → 0.7" in warning and "The promise does not cover" in warning
 
 
 @pytest.mark.slow

@@ -38,18 +38,20 @@ def settings(site: Site, url: str, **changes: object) -> dict[str, object]:
 def earlier_run(
     site: Site, url: str, depth: int = DEPTH, models: tuple[str, ...] = MODELS
 ) -> dict[tuple[str, int], str]:
-    """A run whose answers are compared with: those of the baseline, by question and trial."""
+    """The answers of the baseline in an earlier run, by question and trial."""
     listed = [{"name": name, "base_url": url} for name in models]
     config = site.write("earlier", models=listed, trials={"min": depth, "max": depth})
     assert site.run(config, "--run-dir", str(site.directory("earlier"))).exit_code in ENDED
-    return {(one.question, one.trial): one.answer.text for one in stored(site, "earlier") if one.model == BASELINE}
+    return {
+        (trial.question, trial.trial): trial.answer.text for trial in stored(site, "earlier") if trial.model == BASELINE
+    }
 
 
 def expected(trial: TrialRecord, others: dict[tuple[str, int], str], depth: int = DEPTH) -> str:
-    """By hand: who is right."""
+    """The expected verdict, from which of the two is right."""
     right = f"{{{right_answer(trial.question)}}}"
-    own, other = right in trial.answer.text, right in others[trial.question, trial.trial % depth]
-    return "tie" if own == other else "better" if own else "worse"
+    is_right, other_is_right = right in trial.answer.text, right in others[trial.question, trial.trial % depth]
+    return "tie" if is_right == other_is_right else "better" if is_right else "worse"
 
 
 @pytest.mark.slow
@@ -66,17 +68,17 @@ def test_each_answer_is_compared_with_that_of_its_number(site: Site, fair_url: s
             "an answer is a tie with itself, and sent to nobody"
         )
     assert {trial.signals["verdict"] for trial in trials} == {"better", "tie", "worse"}
-    found = read_results(site.directory())
-    assert found is not None and found.weights == (1.0, 0.5, 0.0)
+    results = read_results(site.directory())
+    assert results is not None and results.weights == (1.0, 0.5, 0.0)
     # nobody needs the earlier run to read this one
     shutil.rmtree(site.directory("earlier"))
     assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).exit_code == 0
-    gone = site.run(site.write(**settings(site, fair_url)))
-    assert gone.exit_code == ExitCode.CONFIGURATION and "is not a run directory" in gone.output
+    result = site.run(site.write(**settings(site, fair_url)))
+    assert result.exit_code == ExitCode.CONFIGURATION and "is not a run directory" in result.output
 
 
 @pytest.mark.slow
-def test_answers_that_have_changed_since_are_no_longer_the_same_run(site: Site, fair_url: str) -> None:
+def test_a_run_whose_compared_answers_have_changed_is_refused(site: Site, fair_url: str) -> None:
     earlier_run(site, fair_url, 2)
     config = site.write(**settings(site, fair_url, trials={"min": 2, "max": 2}))
     assert site.run(config).exit_code in ENDED
@@ -100,7 +102,7 @@ def test_answers_that_have_changed_since_are_no_longer_the_same_run(site: Site, 
         ({"model": BASELINE}, "has no answer by bob in"),
     ],
 )
-def test_what_is_not_there_is_told_before_anything_is_asked(
+def test_missing_answers_to_compare_with_are_reported_before_anything_is_asked(
     site: Site, fair_url: str, against: dict[str, str], why: str
 ) -> None:
     earlier_run(site, fair_url, 1, ("ada", "bob"))
@@ -114,17 +116,17 @@ def test_what_is_not_there_is_told_before_anything_is_asked(
     assert not site.directory().exists()
 
 
-def test_without_a_run_it_is_told_to_run_the_model_first(site: Site, fair_url: str) -> None:
+def test_without_an_earlier_run_the_user_is_told_to_run_the_model_first(site: Site, fair_url: str) -> None:
     grader = {**settings(site, fair_url)["grader"], "compare_to": {"model": BASELINE}}  # type: ignore[dict-item]
     config = site.write(**settings(site, fair_url, grader=grader))
-    told = CliRunner().invoke(app, ["validate", str(config)])
-    words = " ".join(told.output.split())
-    assert told.exit_code == ExitCode.CONFIGURATION and "1 problem" in words, told.output
+    result = CliRunner().invoke(app, ["validate", str(config)])
+    words = " ".join(result.output.split())
+    assert result.exit_code == ExitCode.CONFIGURATION and "1 problem" in words, result.output
     assert "grader.compare_to.run must name the run with the model's answers; run that model by itself first" in words
     assert "{run: runs/earlier, model: NAME}" in words
 
 
-def test_what_needs_no_judge_is_decided_without_one() -> None:
+def test_equal_and_empty_answers_are_decided_without_a_judge() -> None:
     form = ComparisonForm(compare_to=AnswersOfModel(run=Path("earlier"), model="bob"))
 
     def decided(answer: str, *others: str, trial: int = 0) -> tuple[str, ...] | None:

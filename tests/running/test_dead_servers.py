@@ -1,4 +1,4 @@
-"""A server that nobody can connect to when a run starts: no other model is asked for nothing."""
+"""If a server cannot be reached when a run starts, the other models are not asked in vain."""
 
 import signal
 from collections.abc import Iterator

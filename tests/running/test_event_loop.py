@@ -1,4 +1,4 @@
-"""Runs in the loop of uvloop are those of asyncio."""
+"""Runs in the loop of uvloop equal those of asyncio."""
 
 import asyncio
 import json
@@ -27,8 +27,8 @@ def run_once(folder: Path, name: str) -> dict[str, object]:
     config.write_text(CONFIG)
     done = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(folder / name), "--display", "none"])
     assert done.exit_code in (0, 3), done.output
-    found = json.loads((folder / name / "results.json").read_bytes())
-    return {key: found[key] for key in ("pairs", "looks", "decisions", "warnings")}
+    document = json.loads((folder / name / "results.json").read_bytes())
+    return {key: document[key] for key in ("pairs", "looks", "decisions", "warnings")}
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What `plan` says of a run without a pilot, beside the run: answers that are asked ahead are in both."""
+"""The forecast of `plan` without a pilot against the run itself: both count answers that are asked ahead."""
 
 import json
 from dataclasses import replace
@@ -49,5 +49,5 @@ def test_the_forecast_counts_every_answer_that_the_run_asks(
             ended = site.run(site.write(**pace, seed=seed), "--run-dir", str(directory))
             assert ended.exit_code in ENDED, ended.output
             asked.append(json.loads((directory / "results.json").read_text())["cost"]["trials"])
-        told = [forecast_trials(site, **pace, sampling=sampling) for sampling in GUESSED]
-    assert told == pytest.approx([np.mean(asked)] * len(GUESSED), rel=MARGIN)
+        forecasts = [forecast_trials(site, **pace, sampling=sampling) for sampling in GUESSED]
+    assert forecasts == pytest.approx([np.mean(asked)] * len(GUESSED), rel=MARGIN)

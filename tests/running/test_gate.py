@@ -1,4 +1,4 @@
-"""The gate of continuous integration: PASS, FAIL or UNDECIDED, with an exit code for each, wherever the run is told."""
+"""The gate of continuous integration: PASS, FAIL or UNDECIDED, with an exit code for each, in every report."""
 
 import json
 import re
@@ -78,8 +78,8 @@ def test_a_baseline_is_recorded_as_the_guide_says_and_the_gate_asks_the_build_al
 def test_the_comment_of_the_guide_s_workflow_links_to_the_report() -> None:
     guide = (Path(__file__).parents[2] / "docs" / "guide" / "continuous-integration.md").read_text("utf-8")
     workflow = yaml.safe_load(next(block for block in guide.split("```") if "runs-on" in block).partition("\n")[2])
-    (told,) = (step["run"] for step in workflow["jobs"]["gate"]["steps"] if "--format pr" in step.get("run", ""))
-    linked, link, comment = told.partition('/actions/runs/$GITHUB_RUN_ID#artifacts)" >> gate.md\n')
+    (script,) = (step["run"] for step in workflow["jobs"]["gate"]["steps"] if "--format pr" in step.get("run", ""))
+    linked, link, comment = script.partition('/actions/runs/$GITHUB_RUN_ID#artifacts)" >> gate.md\n')
     assert link and "-o gate.md" in linked and "--body-file gate.md" in comment
 
 
@@ -88,11 +88,11 @@ def test_a_worse_build_does_not_pass_and_every_report_says_so(tmp_path: Path) ->
     code, output = gate(tmp_path, "coin-01", "true")
     assert code == ExitCode.WORSE, output
     apart = rf"difference -{POINTS} \(95% interval -[\d.]+ to -[\d.]+\)"
-    told = rf"^FAIL: build {SCORE}, production {SCORE}, {apart}; worse than"
-    assert re.search(told, output, re.MULTILINE) and output.count("FAIL: ") == 1
+    pattern = rf"^FAIL: build {SCORE}, production {SCORE}, {apart}; worse than"
+    assert re.search(pattern, output, re.MULTILINE) and output.count("FAIL: ") == 1
     assert "go on: " not in output
-    found = json.loads((tmp_path / "run" / "results.json").read_text())["gate"]
-    assert [(row["model"], row["baseline"], row["outcome"]) for row in found] == [("build", "production", "FAIL")]
+    rows = json.loads((tmp_path / "run" / "results.json").read_text())["gate"]
+    assert [(row["model"], row["baseline"], row["outcome"]) for row in rows] == [("build", "production", "FAIL")]
     assert report(tmp_path, "md").splitlines()[2].startswith("**FAIL: build ")
     assert [line.split(":")[0] for line in report(tmp_path, "summary").splitlines()[:3]] == ["gate", "", "FAIL"]
     verdict, _, _, _, *ranked, _, ending, _, promise = report(tmp_path, "pr").splitlines()
@@ -115,8 +115,8 @@ def test_a_worse_build_does_not_pass_and_every_report_says_so(tmp_path: Path) ->
 def test_a_build_that_is_better_or_as_good_passes(tmp_path: Path, build: str, delta: str) -> None:
     code, output = gate(tmp_path, build, "true", **{"stopping.delta": delta})
     assert code == ExitCode.REACHED, output
-    said = rf"^PASS: build {SCORE}, production {SCORE}, .*; not worse than production by more than \d+ points\.$"
-    assert re.search(said, output, re.MULTILINE)
+    pattern = rf"^PASS: build {SCORE}, production {SCORE}, .*; not worse than production by more than \d+ points\.$"
+    assert re.search(pattern, output, re.MULTILINE)
     assert "FAIL:" not in output and "go on: " not in output
 
 
@@ -136,10 +136,10 @@ def test_a_gate_without_enough_trials_is_undecided(tmp_path: Path) -> None:
 
 def test_a_gate_without_a_look_is_undecided_in_one_sentence_everywhere(tmp_path: Path) -> None:
     _, output = gate(tmp_path, "coin-07", "true", **{"budget.trials": "100"})
-    said = "UNDECIDED: no answers were requested: the budget does not cover the first round."
+    sentence = "UNDECIDED: no answers were requested: the budget does not cover the first round."
     for kind in ("md", "pr", "summary", "junit", "json", "html"):
-        assert said in report(tmp_path, kind), kind
-    assert said in output and said in (tmp_path / "run" / "results.json").read_text()
+        assert sentence in report(tmp_path, kind), kind
+    assert sentence in output and sentence in (tmp_path / "run" / "results.json").read_text()
     (case,) = ElementTree.fromstring(report(tmp_path, "junit")).iter("testcase")
     assert case.attrib["name"] == "build against production" and case[0].attrib["message"].count("UNDECIDED") == 1
     assert [brief.gate for brief in RunsFolder(tmp_path).briefs()] == ["UNDECIDED"]

@@ -1,4 +1,4 @@
-"""What a judge and a verifier have in common: what is refused before anything is asked, and what is never sent."""
+"""What a judge and a verifier have in common: configurations they refuse, and answers they never send."""
 
 import asyncio
 import re
@@ -45,7 +45,7 @@ GOOD_OR_BAD = [{"name": "good"}, {"name": "bad"}]
         ("verifier", {}, {"rubric": "format_aware"}, "needs the signal has_box"),
     ],
 )
-def test_what_cannot_be_graded_is_refused_before_anything_is_asked(
+def test_configurations_that_cannot_grade_are_refused_before_anything_is_asked(
     site: Site, kind: str, grader: dict[str, object], changes: dict[str, object], error: str
 ) -> None:
     models = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in MODELS]

@@ -18,21 +18,21 @@ from adaptive_eval.running.settings_of_run import replay_stored
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
 
 
-def run_to(site: Site, most: int, least: int = 2) -> str:
+def run_to(site: Site, max_trials: int, min_trials: int = 2) -> str:
     """The messages of a run with this horizon."""
-    ended = site.run(site.write(trials={"min": least, "max": most}))
+    ended = site.run(site.write(trials={"min": min_trials, "max": max_trials}))
     assert ended.exit_code in FINISHED, ended.stderr
     return ended.stdout
 
 
 @pytest.mark.slow
-def test_each_change_is_stored_told_and_found_again(site: Site) -> None:
+def test_each_change_of_the_horizon_is_stored_reported_and_replayed(site: Site) -> None:
     run_to(site, 3)
     with closing(RunReader.open(site.directory())) as reader:
         first = reader.looks()
     run_to(site, 6)
-    said = run_to(site, 9)
-    assert "trials.max was raised from 3 to 6 after look" in said
+    output = run_to(site, 9)
+    assert "trials.max was raised from 3 to 6 after look" in output
     results = json.loads((site.directory() / "results.json").read_text())
     texts = [warning["text"] for warning in results["warnings"] if warning["kind"] == "horizon"]
     assert [text.split(" after")[0] for text in texts] == [
@@ -52,7 +52,7 @@ def test_each_change_is_stored_told_and_found_again(site: Site) -> None:
         assert [first_stage.taker.taken, before.run.taker.taken] == [change.looks for change in changes]
         assert [first_stage.plan.trials.max, before.run.plan.trials.max] == [3, 6]
     assert [list(look.scores) for look in controller.looks] == [look.body["scores"] for look in looks]
-    assert [one.now for one in controller.extensions] == [6, 9]
+    assert [extension.now for extension in controller.extensions] == [6, 9]
 
 
 def test_the_first_look_stays_where_it_was(site: Site) -> None:
@@ -65,16 +65,16 @@ def test_the_first_look_stays_where_it_was(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_where_the_first_look_lay_is_kept_when_the_horizon_that_gave_it_is_raised(site: Site) -> None:
+def test_the_place_of_the_first_look_stays_when_the_horizon_that_set_it_is_raised(site: Site) -> None:
     """By default it lies at three tenths of `trials.max`, and at most at 4."""
-    for most in (6, 20):
-        ended = site.run(site.write(trials={"max": most}))
+    for max_trials in (6, 20):
+        ended = site.run(site.write(trials={"max": max_trials}))
         assert ended.exit_code in FINISHED, ended.stderr
         with closing(RunReader.open(site.directory())) as reader:
             assert stored_config(reader.header()).trials.min == 2
         assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md"]).exit_code == 0
-        said = (site.directory() / "report.md").read_text()
-        assert "2 trials a question before the first look" in said, "not what a run of today's horizon begins with"
+        report = (site.directory() / "report.md").read_text()
+        assert "2 trials a question before the first look" in report, "not what a run of today's horizon begins with"
     refused = site.run(site.write(trials={"max": 20, "min": 4}))
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "trials.min was 2 when the run took its first look, and cannot become 4 after it" in refused.stderr
@@ -108,7 +108,7 @@ def test_a_run_that_chooses_its_pace_keeps_the_one_it_began_with(site: Site) -> 
 
 
 @pytest.mark.slow
-def test_what_the_promise_depends_on_and_is_chosen_after_looks_is_named(site: Site) -> None:
+def test_a_changed_setting_that_the_promise_depends_on_is_named(site: Site) -> None:
     """Who gets the next trials is not among it."""
     run_to(site, 3)
     trials = {"min": 2, "max": 4, "policy": "uniform"}

@@ -1,4 +1,4 @@
-"""Runs on answers that are known in every respect: what is stored of each is what was drawn, over HTTP."""
+"""Runs over HTTP on answers whose signals are all known: what is stored of each is what was drawn."""
 
 import json
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def known_settings(url: str, site: Site) -> dict[str, object]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["concision_high_conf", "ood_robustness"])
-def test_all_that_was_drawn_is_stored_and_gives_the_category(name: str, site: Site, known_url: str) -> None:
+def test_drawn_signals_are_stored_and_decide_the_category(name: str, site: Site, known_url: str) -> None:
     settings, pilot = known_settings(known_url, site), site.directory("pilot")
     first = site.write("pilot", **settings | {"trials": {"min": 3, "max": 3, "optimize": "cost"}})
     assert site.run(first, "--run-dir", str(pilot)).exit_code in ENDED
@@ -74,5 +74,5 @@ def test_all_that_was_drawn_is_stored_and_gives_the_category(name: str, site: Si
         assert (trial.answer.finish_reason == "length") == population.cut_off[at]
         assert trial.answer.completion_bpt == pytest.approx(population.bits[at])
         assert trial.answer.prompt_bpt == pytest.approx(population.prompt_bits[at[1]])
-        assert [signals[f"verifier_{one}"] for one in "abc"] == pytest.approx(labels.tolist(), abs=1e-9)
+        assert [signals[f"verifier_{letter}"] for letter in "abc"] == pytest.approx(labels.tolist(), abs=1e-9)
         assert trial.category == categories[at]

@@ -1,4 +1,4 @@
-"""Runs whose answers are graded by a judge: over HTTP, with kills, caps, errors, and verdicts that cannot be had."""
+"""Runs whose answers are graded by a judge: over HTTP, with kills, caps, errors, and missing verdicts."""
 
 import asyncio
 import re
@@ -66,21 +66,24 @@ def settings(url: str, **changes: object) -> dict[str, object]:
 
 
 def grading_is_told(site: Site) -> GradingCost:
-    """What grades have used, which must be the sum over the stored answers, live and worked out anew."""
+    """What grades have used: the sum over the stored answers, live and computed again."""
     results = read_results(site.directory())
     assert results is not None and results.cost.grading is not None
-    found, trials = results.cost.grading, [one for one in stored(site) if one.category is not None]
+    total, trials = results.cost.grading, [trial for trial in stored(site) if trial.category is not None]
     used = [[float(trial.signals[f"judge_{what}"]) for trial in trials] for what in ("usd", "gpu_seconds")]
     tokens = [trial.signals[f"judge_{kind}_tokens"] for trial in trials for kind in ("prompt", "completion")]
-    assert (found.answers, found.tokens) == (len(trials), sum(map(float, tokens)))
-    assert [found.usd, found.gpu_seconds] == pytest.approx([sum(one) for one in used])
-    each = [row.grading for row in results.models if row.grading is not None]
-    assert sum(one.tokens for one in each) == found.tokens and sum(one.answers for one in each) == found.answers
+    assert (total.answers, total.tokens) == (len(trials), sum(map(float, tokens)))
+    assert [total.usd, total.gpu_seconds] == pytest.approx([sum(amounts) for amounts in used])
+    gradings = [row.grading for row in results.models if row.grading is not None]
+    assert (
+        sum(grading.tokens for grading in gradings) == total.tokens
+        and sum(grading.answers for grading in gradings) == total.answers
+    )
     with open_run(site.directory()) as read:
         anew = read.results(running=False)
     assert anew is not None and anew.cost.grading is not None
-    assert dict(flat(anew.cost.grading)) == pytest.approx(dict(flat(found)))
-    return found
+    assert dict(flat(anew.cost.grading)) == pytest.approx(dict(flat(total)))
+    return total
 
 
 def flat(cost: GradingCost) -> Iterator[tuple[str, float]]:
@@ -94,14 +97,14 @@ def flat(cost: GradingCost) -> Iterator[tuple[str, float]]:
 
 def assert_sums_up(site: Site) -> None:
     """A model's answers by themselves, their grades, and verdicts in vain have used all that is counted of it."""
-    results, own = read_results(site.directory()), Counter[str]()
+    results, spent = read_results(site.directory()), Counter[str]()
     assert results is not None
     for trial in stored(site):
-        own[trial.model] += trial.answer.prompt_tokens + trial.answer.completion_tokens
+        spent[trial.model] += trial.answer.prompt_tokens + trial.answer.completion_tokens
     for row in results.models:
         assert row.grading is not None
         more = 0 if row.grading.in_vain is None else row.grading.in_vain.tokens
-        assert row.tokens == own[row.name] + row.grading.tokens + more
+        assert row.tokens == spent[row.name] + row.grading.tokens + more
     assert results.cost.tokens == sum(row.tokens for row in results.models)
 
 
@@ -117,9 +120,9 @@ def test_a_judge_without_mistakes_grades_as_the_grader_does(site: Site, fair_url
     page = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "html", "--output", "-"]).stdout
     assert f'"grading":{{"answers":{used.answers},"tokens":{used.tokens},' in page
     results = read_results(site.directory())
-    assert results is not None and "judged" in {one.kind for one in results.warnings}
-    for told in (ended.stdout, report):
-        assert "errors of the judge come on top" in " ".join(told.split()).lower()
+    assert results is not None and "judged" in {warning.kind for warning in results.warnings}
+    for text in (ended.stdout, report):
+        assert "errors of the judge come on top" in " ".join(text.split()).lower()
     assert "Label some answers of each model (adaptive-eval label RUN)" in page
     keyed = site.write("keyed", **settings(fair_url, grader="math"))
     assert site.run(keyed, "--run-dir", str(site.directory("keyed"))).exit_code in ENDED
@@ -130,7 +133,7 @@ def test_a_judge_without_mistakes_grades_as_the_grader_does(site: Site, fair_url
         assert trial.cost.tokens == trial.answer.prompt_tokens + trial.answer.completion_tokens + sum(map(float, used))
 
 
-def test_verdicts_are_categories_and_most_votes_decide(site: Site) -> None:
+def test_verdicts_are_categories_and_the_majority_decides(site: Site) -> None:
     verdicts = [{"name": name, "says": f"it is {name}"} for name in ("good", "fair", "poor")]
     categories = [
         {"name": "good", "weight": 1, "when": {"verdict": "good"}},
@@ -148,7 +151,7 @@ def test_verdicts_are_categories_and_most_votes_decide(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_a_verdict_that_cannot_be_had_is_no_grade_and_is_asked_for_again(site: Site, fair_url: str) -> None:
+def test_a_missing_verdict_is_no_grade_and_is_requested_again(site: Site, fair_url: str) -> None:
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge(mute=0.02))) as url:
         config = site.write(**settings(fair_url, grader=judged_by(url)))
         assert site.run(config).exit_code in ENDED
@@ -156,11 +159,11 @@ def test_a_verdict_that_cannot_be_had_is_no_grade_and_is_asked_for_again(site: S
         assert failed and all("gave no verdict" in str(trial.grader_error) for trial in failed)
         # what the judge was paid for it is counted
         assert all(trial.cost.tokens > trial.answer.prompt_tokens + trial.answer.completion_tokens for trial in failed)
-        told = grading_is_told(site)
-        in_vain = told.in_vain
+        grading = grading_is_told(site)
+        in_vain = grading.in_vain
         assert in_vain is not None and in_vain.verdicts == len(failed)
-        assert " of it for the grades of " in grading_in_short(told)
-        assert grading_in_short(replace(told, answers=0, tokens=0)).startswith(
+        assert " of it for the grades of " in grading_in_short(grading)
+        assert grading_in_short(replace(grading, answers=0, tokens=0)).startswith(
             f"{count(in_vain.tokens)} tokens for unreadable"
         )
         assert_sums_up(site)
@@ -183,9 +186,7 @@ def test_a_verdict_that_cannot_be_had_is_no_grade_and_is_asked_for_again(site: S
 
 
 @pytest.mark.slow
-def test_a_judge_that_gives_no_verdict_ends_the_run_soon_and_one_that_thinks_first_gives_them(
-    site: Site, fair_url: str
-) -> None:
+def test_a_judge_without_verdicts_ends_the_run_soon_and_one_that_thinks_first_grades(site: Site, fair_url: str) -> None:
     replies = ["<think>I cannot decide"]
     with saying(("judge",), lambda model, question, seed: replies[seed % len(replies)]) as server:
         grader = judged_by(server.base_url, concurrency={"in_flight": 1})
@@ -193,10 +194,10 @@ def test_a_judge_that_gives_no_verdict_ends_the_run_soon_and_one_that_thinks_fir
         config = site.write(**settings(fair_url, grader=grader, models=both))
         for _ in range(2):  # of the second start, these are the ones that the first has stored
             ended = site.run(config)
-            said = " ".join(ended.output.split())
-            assert ended.exit_code == ExitCode.ENDPOINTS, said
-            assert re.search(r"none of the first 1\d answers could be graded.* its reply has only reasoning", said), (
-                said
+            output = " ".join(ended.output.split())
+            assert ended.exit_code == ExitCode.ENDPOINTS, output
+            assert re.search(r"none of the first 1\d answers could be graded.* its reply has only reasoning", output), (
+                output
             )
             assert FIRST_ANSWERS <= len(server.asked) < 24
             server.asked.clear()
@@ -211,9 +212,7 @@ def test_a_judge_that_gives_no_verdict_ends_the_run_soon_and_one_that_thinks_fir
 
 
 @pytest.mark.slow
-def test_a_cap_that_does_not_bear_the_first_round_at_its_worst_bears_a_run_that_costs_little(
-    site: Site, fair_url: str
-) -> None:
+def test_a_cap_below_the_worst_case_of_the_first_round_is_enough_for_a_cheap_run(site: Site, fair_url: str) -> None:
     """Seven times what the run costs, which was refused for the bytes that an answer might have had."""
     price = {"input": 1.2, "output": 2.0}
     models = [{"name": name, "base_url": fair_url, "price": price} for name in MODELS]
@@ -230,7 +229,7 @@ def test_a_cap_that_does_not_bear_the_first_round_at_its_worst_bears_a_run_that_
 
 
 @pytest.mark.slow
-def test_a_kill_counts_no_verdict_that_was_not_asked_for_yet(site: Site, fair_url: str) -> None:
+def test_a_kill_counts_no_verdict_that_was_not_requested_yet(site: Site, fair_url: str) -> None:
     """Answers come faster than the judge, of which two at a time are asked for: the others wait on this side."""
     with serving(GatedServer(small_world(), 3, judge=SimulatedJudge())) as url:
         slow_judge = judged_by(url, concurrency={"in_flight": 2})
@@ -238,19 +237,19 @@ def test_a_kill_counts_no_verdict_that_was_not_asked_for_yet(site: Site, fair_ur
         process = site.start(site.write(**settings(fair_url, grader=slow_judge, **capped)))
         assert wait_for_trials(site.directory(), 20, process)
         kill(process)
-    assert sum(one.grader_error == AWAITS_VERDICT for one in stored(site)) >= 17
+    assert sum(trial.grader_error == AWAITS_VERDICT for trial in stored(site)) >= 17
     assert site.run(site.write(**settings(fair_url, **capped))).exit_code in ENDED  # with 16 at a time
     with closing(RunReader.open(site.directory())) as reader:
         losses = [event for event in events_of_kind(reader.events(), AnswersLost) if event.verdicts]
-        spent = sum(one.tokens for one in reader.sums())
-    assert sum(one.verdicts for one in losses) == 2
-    used = sum(one.answer.prompt_tokens + one.answer.completion_tokens for one in stored(site))
+        spent = sum(row.tokens for row in reader.sums())
+    assert sum(loss.verdicts for loss in losses) == 2
+    used = sum(trial.answer.prompt_tokens + trial.answer.completion_tokens for trial in stored(site))
     assert spent == used + grading_is_told(site).tokens, "nothing stays reserved"
 
 
 @pytest.fixture
 def forgetful(monkeypatch: pytest.MonkeyPatch, short_pauses: None) -> Callable[[float], SimulatedServer]:
-    """A judge that resets such a share of its connections, none of which counts as closed while idle."""
+    """A judge that resets a share of its connections, none of which counts as closed while idle."""
     monkeypatch.setattr(connection, "STALE_SECONDS", 0.0)
     return lambda share: SimulatedServer(small_world(), faults=Faults(reset=share), judge=SimulatedJudge())
 
@@ -259,7 +258,7 @@ ABREAST = {"concurrency": {"in_flight": 64}}
 
 
 @pytest.mark.slow
-def test_a_reply_that_the_judge_has_lost_counts_at_its_worst(
+def test_a_lost_reply_of_the_judge_counts_at_its_worst_case(
     site: Site, fair_url: str, forgetful: Callable[[float], SimulatedServer]
 ) -> None:
     judge = forgetful(0.2)
@@ -269,9 +268,9 @@ def test_a_reply_that_the_judge_has_lost_counts_at_its_worst(
         assert site.run(config).exit_code in ENDED
     with closing(RunReader.open(site.directory())) as reader:
         losses = list(events_of_kind(reader.events(), AnswersLost))
-    assert sum(one.verdicts for one in losses) == judge.counts["reset"] > 0
-    assert all(1000 * one.verdicts < one.tokens < 10_000 * one.verdicts and one.answers == 0 for one in losses)
-    assert judge.counts["answered"] == len(stored(site)) and all(one.category is not None for one in stored(site))
+    assert sum(loss.verdicts for loss in losses) == judge.counts["reset"] > 0
+    assert all(1000 * loss.verdicts < loss.tokens < 10_000 * loss.verdicts and loss.answers == 0 for loss in losses)
+    assert judge.counts["answered"] == len(stored(site)) and all(trial.category is not None for trial in stored(site))
     report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
     assert "of its judge requested, but never received" in report
     results = read_results(site.directory())
@@ -279,10 +278,10 @@ def test_a_reply_that_the_judge_has_lost_counts_at_its_worst(
     assert "verdicts on answers of" in report
 
 
-def test_what_the_judge_has_lost_ends_a_run_at_its_cap(
+def test_lost_replies_of_the_judge_end_a_run_at_its_cap(
     site: Site, fair_url: str, forgetful: Callable[[float], SimulatedServer]
 ) -> None:
-    """A judge that loses everything: no more is asked of it than the budget bears at its worst."""
+    """A judge that loses everything is asked no more than the budget allows in the worst case."""
     judge = forgetful(1.0)
     with serving(judge) as url:
         grader = judged_by(url, max_answer_bytes=1024, **ABREAST)
@@ -292,8 +291,8 @@ def test_what_the_judge_has_lost_ends_a_run_at_its_cap(
 
 
 @pytest.mark.slow
-def test_judging_anew_stays_within_the_caps_or_is_confirmed(site: Site, fair_url: str) -> None:
-    """Nothing is sent where a cap might not bear it; what it has used is spent, with replies that were lost."""
+def test_judging_again_stays_within_the_caps_or_is_confirmed(site: Site, fair_url: str) -> None:
+    """Nothing is sent that might exceed a cap; what was used counts, with replies that were lost."""
     limits = {"sampling": {"max_tokens": 20}, "concurrency": {"in_flight": 64, "retry_for": 0.0}}
     assert site.run(site.write(**settings(fair_url, grader="math", trials={"min": 2, "max": 2}))).exit_code in ENDED
     before = stored(site)
@@ -311,7 +310,7 @@ def test_judging_anew_stays_within_the_caps_or_is_confirmed(site: Site, fair_url
         meant = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(short), "--beyond-caps"])
         assert meant.exit_code == 0, meant.output
     after = stored(site)
-    assert sum(one.cost.tokens for one in after) > sum(one.cost.tokens for one in before)
+    assert sum(trial.cost.tokens for trial in after) > sum(trial.cost.tokens for trial in before)
     with closing(RunReader.open(site.directory())) as reader:
         lost = events_of_kind(reader.events(), AnswersLost)
     assert sum(event.verdicts for event in lost) > 0 and all(event.tokens > 0 for event in lost)
@@ -325,8 +324,8 @@ def charged_for_regrades(site: Site) -> list[Charge]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_regrade_that_is_ended_has_spent_what_it_has_asked(site: Site, fair_url: str, number: signal.Signals) -> None:
-    """Its grades are lost, and what they have cost is not: caps, later regrades, runs and reports count it."""
+def test_an_interrupted_regrade_counts_what_it_has_requested(site: Site, fair_url: str, number: signal.Signals) -> None:
+    """Its grades are lost, but caps, later regrades, runs and reports count what they have cost."""
     keyed = settings(fair_url, grader="math", trials={"min": 4, "max": 4})
     assert site.run(site.write(**keyed)).exit_code in ENDED
     before = stored(site)
@@ -346,29 +345,31 @@ def test_a_regrade_that_is_ended_has_spent_what_it_has_asked(site: Site, fair_ur
         site.processes.append(process)
         wait_until(lambda: len(charged_for_regrades(site)) == 3, process)  # some were asked for, came, and others were
         process.send_signal(number)
-        _, said = process.communicate()
-    assert process.returncode == (ExitCode.STOPPED if number == signal.SIGINT else -number), said
+        _, errors = process.communicate()
+    assert process.returncode == (ExitCode.STOPPED if number == signal.SIGINT else -number), errors
     first, heard, last = charged_for_regrades(site)
     worst, flying = first.cost.tokens / first.number, last.number
-    spent, usd = (sum(getattr(one.cost, of) for one in charged_for_regrades(site)) for of in ("tokens", "usd"))
+    spent, usd = (sum(getattr(charge.cost, of) for charge in charged_for_regrades(site)) for of in ("tokens", "usd"))
     assert stored(site) == before, "all grades change or none"
     assert first.number + flying == len(before) and heard.cost.tokens < 0 < flying
     assert flying * worst < spent < len(before) * worst, "what has come counts as it was, the rest at its worst"
-    told = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
+    report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
     rows = [
         line
-        for line in re.sub(" +", " ", told).splitlines()
+        for line in re.sub(" +", " ", report).splitlines()
         if line.startswith("| verdicts of a regrade that did not come to its end")
     ]
     assert [row.split(" | ")[1:3] for row in rows] == [["-", count(spent)]]
-    tight = anew | {"budget": {"tokens": sum(one.cost.tokens for one in before) + int(spent + len(before) * worst) - 1}}
+    tight = anew | {
+        "budget": {"tokens": sum(trial.cost.tokens for trial in before) + int(spent + len(before) * worst) - 1}
+    }
     short = site.write("short", **settings(fair_url, grader=judged_by(fair_url, **limits), **tight))
     refused = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(short)])
     assert refused.exit_code == ExitCode.CONFIGURATION and "the cap is" in refused.stderr
     config = site.write("anew", **settings(fair_url, grader=judged_by(fair_url, **limits), **anew))
     done = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(config)])
     assert done.exit_code == 0, done.output
-    assert sum(one.cost.tokens for one in charged_for_regrades(site)) == spent, (
+    assert sum(charge.cost.tokens for charge in charged_for_regrades(site)) == spent, (
         "the second has taken back all of its own"
     )
     ended = site.run(config)
@@ -422,18 +423,18 @@ def test_a_tiny_request_that_shows_that_the_judge_answers_counts_as_one_lost_ver
 
     async def asked_twice(judge: Judge) -> list[str]:
         pool = AskingPool(judge, open_rubric(RubricConfig()), folder=tmp_path, keys={})
-        said = []
+        errors = []
         for text in ("It is 1.", "It is unlucky."):
             with pytest.raises(JudgeFailed) as failed:
                 answer = Answer(text=text, finish_reason="stop", seed=1, replica="r", latency=1.0)
                 await pool.grade(answer, Question("q", "?", "1"), again)
-            said.append(str(failed.value))
+            errors.append(str(failed.value))
         await pool.close()
-        return said
+        return errors
 
     with listening(script) as server:
         asked = GraderServer(base_url=server.base_url, model="ada")
         limits = GraderLimits(retry_for=300.0)
-        said = asyncio.run(asked_twice(Judge(server=asked, structured=False, concurrency=limits)))
-    assert "gave no verdict" in said[0] and "fails on this request every time: HTTP 500: no" in said[1]
+        errors = asyncio.run(asked_twice(Judge(server=asked, structured=False, concurrency=limits)))
+    assert "gave no verdict" in errors[0] and "fails on this request every time: HTTP 500: no" in errors[1]
     assert len(counted) == 1 and server.said[counted[0] :] == [200, 500]

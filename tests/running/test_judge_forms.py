@@ -53,18 +53,18 @@ def is_right(trial: TrialRecord) -> bool:
 
 
 def report_of(directory: Path) -> str:
-    told = CliRunner().invoke(app, ["report", str(directory), "--format", "md", "--output", "-"])
-    assert told.exit_code == 0, told.output
-    return told.stdout
+    result = CliRunner().invoke(app, ["report", str(directory), "--format", "md", "--output", "-"])
+    assert result.exit_code == 0, result.output
+    return result.stdout
 
 
 @pytest.mark.slow
 def test_scores_by_criteria_make_the_categories(site: Site, fair_url: str) -> None:
-    """No rubric is given: each sum of weights is a category, and the score of a model is the mean of its sums."""
+    """Without a rubric each sum of weights is a category, and the score of a model is the mean of its sums."""
     config = site.write(**settings(site, fair_url, {**SCORES, "votes": 3}))
     assert site.run(config).exit_code in ENDED
-    found = read_results(site.directory())
-    assert found is not None and found.weights == (1.0, 0.7, 0.3, 0.0)
+    results = read_results(site.directory())
+    assert results is not None and results.weights == (1.0, 0.7, 0.3, 0.0)
     for trial in stored(site):
         right = is_right(trial)
         assert (trial.signals["sound"], trial.signals["form"]) == ("met" if right else "not met", "met")
@@ -76,26 +76,24 @@ def test_scores_by_criteria_make_the_categories(site: Site, fair_url: str) -> No
 
 
 @pytest.mark.slow
-def test_a_server_that_refuses_the_schema_is_asked_line_by_line_and_that_is_said_once(
-    site: Site, fair_url: str
-) -> None:
+def test_a_server_that_refuses_the_schema_is_asked_line_by_line_and_noted_once(site: Site, fair_url: str) -> None:
     judge = SimulatedServer(small_world(), judge=SimulatedJudge(structured=False))
     with serving(judge) as url:
         config = site.write("plain", **settings(site, url, SCORES))
         assert site.run(config, "--run-dir", str(site.directory("plain"))).exit_code in ENDED
     refused = judge.counts["rejected"]
     with closing(RunReader.open(site.directory("plain"))) as reader:
-        told = [event for event in events_of_kind(reader.events(), ServersNoticed) if not event.model]
-    assert [event.notice for event in told] == ["judge_unstructured"] and 0 < refused <= 3 * 16
-    found = read_results(site.directory("plain"))
-    assert found is not None
-    (said,) = [one for one in found.warnings if one.kind == "judge_unstructured"]
-    assert said.model is None and "refuses response_format" in said.text and "by this engine" in said.text
+        notices = [event for event in events_of_kind(reader.events(), ServersNoticed) if not event.model]
+    assert [event.notice for event in notices] == ["judge_unstructured"] and 0 < refused <= 3 * 16
+    results = read_results(site.directory("plain"))
+    assert results is not None
+    (caution,) = [warning for warning in results.warnings if warning.kind == "judge_unstructured"]
+    assert caution.model is None and "refuses response_format" in caution.text and "by this engine" in caution.text
     assert site.run(site.write(**settings(site, fair_url, SCORES))).exit_code in ENDED
     assert Found.of(site.directory()) == Found.of(site.directory("plain"))
 
 
-def test_who_wants_the_schema_and_cannot_have_it_gets_no_grade(site: Site) -> None:
+def test_a_required_schema_that_is_refused_gives_no_grade(site: Site) -> None:
     server = SimulatedServer(small_world(), judge=SimulatedJudge(structured=False))
     with serving(server) as url:
         strict = settings(site, url, {**SCORES, "structured": True}, trials={"min": 2, "max": 2})
@@ -107,42 +105,42 @@ def test_who_wants_the_schema_and_cannot_have_it_gets_no_grade(site: Site) -> No
         never = settings(site, url, {**SCORES, "structured": False}, trials={"min": 2, "max": 2})
         before = server.counts["rejected"]
         assert site.run(site.write("never", **never), "--run-dir", str(site.directory("never"))).exit_code in ENDED
-    assert server.counts["rejected"] == before and all(one.category is not None for one in stored(site, "never"))
+    assert server.counts["rejected"] == before and all(trial.category is not None for trial in stored(site, "never"))
 
 
 @pytest.mark.slow
 def test_a_comparison_is_made_in_both_orders(site: Site, fair_url: str) -> None:
     assert site.run(site.write(**settings(site, fair_url, AGAINST))).exit_code in ENDED
-    found = read_results(site.directory())
-    assert found is not None and found.weights == (1.0, 0.5, 0.0)
+    results = read_results(site.directory())
+    assert results is not None and results.weights == (1.0, 0.5, 0.0)
     right_others = {f"q{at}" for at in range(8) if at % 2}
     for trial in stored(site):
-        wanted = {(True, False): "better", (False, True): "worse"}.get(
+        expected = {(True, False): "better", (False, True): "worse"}.get(
             (is_right(trial), trial.question in right_others)
         )
-        assert trial.signals["verdict"] == (wanted or "tie")
+        assert trial.signals["verdict"] == (expected or "tie")
         assert trial.signals["order_dependent"] == trial.signals["prefers_first"] == 0.0
-    told = re.search(r"Of ([\d,]+) comparisons 0.0% depend on the order", report_of(site.directory()))
-    assert told is not None and int(told[1].replace(",", "")) == len(stored(site))
+    match = re.search(r"Of ([\d,]+) comparisons 0.0% depend on the order", report_of(site.directory()))
+    assert match is not None and int(match[1].replace(",", "")) == len(stored(site))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("bias", "expected"), [(0.3, {"better", "tie", "worse"}), pytest.param(1.0, {"tie"}, marks=pytest.mark.slow)]
 )
-def test_a_judge_that_likes_a_place_is_seen_and_moves_no_score(site: Site, bias: float, expected: set[str]) -> None:
-    """One that always prefers the first calls every comparison a tie, and the report says how far it leans."""
+def test_a_judge_with_position_bias_is_reported_and_moves_no_score(site: Site, bias: float, expected: set[str]) -> None:
+    """A judge that always prefers the first calls every comparison a tie, and the report gives its bias."""
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge(position_bias=bias))) as url:
         config = site.write(**settings(site, url, AGAINST, trials={"min": 4, "max": 4}))
         assert site.run(config).exit_code in ENDED
     trials = stored(site)
     assert {trial.signals["verdict"] for trial in trials} == expected
     depend = [float(trial.signals["order_dependent"]) for trial in trials]
-    told = re.search(
+    match = re.search(
         r"([\d.]+)% depend on the order .*, by ([\d.]+)% in favour of the first", report_of(site.directory())
     )
-    assert told is not None and float(told[1]) == pytest.approx(100 * sum(depend) / len(depend), abs=0.06)
-    assert float(told[2]) > 10
+    assert match is not None and float(match[1]) == pytest.approx(100 * sum(depend) / len(depend), abs=0.06)
+    assert float(match[2]) > 10
     # what both orders say is never the verdict of a place: a wrong answer never beats a right one
     right_others = {f"q{at}" for at in range(8) if at % 2}
     for trial in trials:
@@ -153,7 +151,7 @@ def test_a_judge_that_likes_a_place_is_seen_and_moves_no_score(site: Site, bias:
 
 
 @pytest.mark.parametrize(
-    ("grader", "changes", "said"),
+    ("grader", "changes", "message"),
     [
         ({"compare_to": "nothing"}, {}, "must be a field of the questions that is kept"),
         ({"compare_to": "reference", **SCORES}, {}, "has scores and compare_to"),
@@ -169,16 +167,16 @@ def test_a_judge_that_likes_a_place_is_seen_and_moves_no_score(site: Site, bias:
         ),
     ],
 )
-def test_what_cannot_be_scored_or_compared_is_told_before_anything_is_asked(
-    site: Site, fair_url: str, grader: dict[str, object], changes: dict[str, object], said: str
+def test_invalid_scoring_and_comparison_is_reported_before_anything_is_asked(
+    site: Site, fair_url: str, grader: dict[str, object], changes: dict[str, object], message: str
 ) -> None:
     config = site.write(**settings(site, fair_url, grader, **changes))
-    told = CliRunner().invoke(app, ["validate", str(config)])
-    assert told.exit_code == ExitCode.CONFIGURATION and said in re.sub(r"\s+", " ", told.output), told.output
+    result = CliRunner().invoke(app, ["validate", str(config)])
+    assert result.exit_code == ExitCode.CONFIGURATION and message in re.sub(r"\s+", " ", result.output), result.output
 
 
 @pytest.mark.slow
-def test_a_rubric_of_ones_own_goes_by_the_levels(site: Site, fair_url: str) -> None:
+def test_a_custom_rubric_may_use_the_levels_of_criteria(site: Site, fair_url: str) -> None:
     categories = [
         {"name": "good", "weight": 1, "when": {"score": {"at_least": 0.6}, "form": "met"}},
         {"name": "rest", "weight": 0},

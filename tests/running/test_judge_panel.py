@@ -25,12 +25,14 @@ def judges() -> Iterator[tuple[str, str, str]]:
     """Servers of the small world: two with a judge that makes no mistakes, one whose judge is always wrong."""
     with ExitStack() as stack:
         kinds = (SimulatedJudge(), SimulatedJudge(), SimulatedJudge(says_right=ALWAYS_WRONG, structured=False))
-        one, two, three = (stack.enter_context(serving(SimulatedServer(small_world(), judge=judge))) for judge in kinds)
-        yield one, two, three
+        first, second, third = (
+            stack.enter_context(serving(SimulatedServer(small_world(), judge=judge))) for judge in kinds
+        )
+        yield first, second, third
 
 
-def server(url: str, **own: object) -> dict[str, object]:
-    return {"base_url": url, "model": "judge", **own}
+def server(url: str, **fields: object) -> dict[str, object]:
+    return {"base_url": url, "model": "judge", **fields}
 
 
 def settings(first: str, *further: str, **changes: object) -> dict[str, object]:
@@ -40,7 +42,7 @@ def settings(first: str, *further: str, **changes: object) -> dict[str, object]:
 
 
 @pytest.mark.slow
-def test_most_of_all_votes_decide(site: Site, judges: tuple[str, str, str]) -> None:
+def test_the_majority_of_all_votes_decides(site: Site, judges: tuple[str, str, str]) -> None:
     right, too, wrong = judges
     prices = [{"input": 1.0, "output": 2.0}, {"input": 10.0, "output": 20.0}]
     panel = [server(right, price=prices[0]), server(too, price=prices[1]), server(wrong)]
@@ -53,9 +55,9 @@ def test_most_of_all_votes_decide(site: Site, judges: tuple[str, str, str]) -> N
     assert {trial.signals["agreement"] for trial in trials} == {2 / 3}
     alone = site.write("alone", **settings(right, server=server(right, price=prices[0])))
     assert site.run(alone, "--run-dir", str(site.directory("alone"))).exit_code in ENDED
-    each = {(one.model, one.question, one.trial): one for one in stored(site, "alone")}
+    singles = {(single.model, single.question, single.trial): single for single in stored(site, "alone")}
     for trial in trials:
-        of_one = each[trial.model, trial.question, trial.trial]
+        of_one = singles[trial.model, trial.question, trial.trial]
         # the two that are sent the same text cost 1 and 10 times as much; the third has no price
         assert float(trial.signals["judge_usd"]) == pytest.approx(11.0 * float(of_one.signals["judge_usd"]), rel=0.05)
         assert float(trial.signals["judge_prompt_tokens"]) > 2.5 * float(of_one.signals["judge_prompt_tokens"])
@@ -64,12 +66,12 @@ def test_most_of_all_votes_decide(site: Site, judges: tuple[str, str, str]) -> N
     assert {tuple(float(trial.signals[f"agreement_{at}"]) for at in (1, 2, 3)) for trial in trials} == {(1.0, 1.0, 0.0)}
     report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
     assert "Share of votes for the final verdict, by judge: judge 100.0%, judge 100.0%, judge 0.0%." in report
-    told = [one.text for one in results.warnings if one.kind == "judge_unstructured"]
-    assert len(told) == 1 and "replies of judge are read line by line" in told[0]
+    texts = [warning.text for warning in results.warnings if warning.kind == "judge_unstructured"]
+    assert len(texts) == 1 and "replies of judge are read line by line" in texts[0]
 
 
 @pytest.mark.slow
-def test_what_the_judges_do_not_agree_on_has_no_grade_until_they_do(site: Site, judges: tuple[str, str, str]) -> None:
+def test_answers_without_a_majority_have_no_grade_until_there_is_one(site: Site, judges: tuple[str, str, str]) -> None:
     right, _, wrong = judges
     undecided = site.run(site.write(**settings(right, wrong)))
     assert undecided.exit_code == ExitCode.ENDPOINTS and "judge's votes differ" in undecided.output
@@ -85,7 +87,7 @@ def test_what_the_judges_do_not_agree_on_has_no_grade_until_they_do(site: Site, 
 
 
 @pytest.mark.slow
-def test_one_of_three_may_be_away(site: Site, judges: tuple[str, str, str]) -> None:
+def test_one_of_three_judges_may_be_unreachable(site: Site, judges: tuple[str, str, str]) -> None:
     right, too, _ = judges
     assert site.run(site.write(**settings(right, too, AWAY))).exit_code in ENDED
     assert {trial.signals["agreement"] for trial in stored(site)} == {2 / 3}
@@ -101,7 +103,7 @@ def test_another_judge_in_the_panel_is_another_grader(site: Site, judges: tuple[
 
 
 @pytest.mark.slow
-def test_caps_need_what_every_judge_may_cost(site: Site, judges: tuple[str, str, str]) -> None:
+def test_caps_reserve_what_every_judge_may_cost(site: Site, judges: tuple[str, str, str]) -> None:
     right, too, wrong = judges
     price = {"input": 1.0, "output": 2.0}
     models = [{"name": name, "base_url": right, "price": price} for name in MODELS]
@@ -129,7 +131,7 @@ def test_caps_need_what_every_judge_may_cost(site: Site, judges: tuple[str, str,
         ([server(AWAY, sampling={"temprature": 1})], "sampling.temprature"),
     ],
 )
-def test_what_is_wrong_in_a_panel_is_told(site: Site, panel: list[dict[str, object]], message: str) -> None:
+def test_mistakes_in_a_panel_are_reported(site: Site, panel: list[dict[str, object]], message: str) -> None:
     refused = site.run(site.write(**settings(AWAY, server=panel)))
     assert refused.exit_code == ExitCode.CONFIGURATION and message in refused.stderr
 

@@ -1,4 +1,4 @@
-"""Runs of two benchmarks of which a judge grades one: by question, with kills, caps and a judge that is gone."""
+"""Runs of two benchmarks of which a judge grades one: by question, with kills, caps and an unreachable judge."""
 
 import json
 from collections.abc import Iterator
@@ -31,8 +31,8 @@ def fair_url() -> Iterator[str]:
 def write(site: Site, url: str, name: str = "run", judge_url: str = "", **changes: object) -> Path:
     """A configuration of two benchmarks, of which a judge grades `open`; without `judge_url` a key grades both."""
     rows = list(question_rows(small_world()))
-    for benchmark, some in (("exact", rows[::2]), ("open", rows[1::2])):
-        (site.folder / f"{benchmark}.jsonl").write_text("\n".join(map(json.dumps, some)))
+    for benchmark, chosen in (("exact", rows[::2]), ("open", rows[1::2])):
+        (site.folder / f"{benchmark}.jsonl").write_text("\n".join(map(json.dumps, chosen)))
     server = {"base_url": judge_url, "model": "judge"}
     judge = (
         {"grader": {"kind": "judge", "server": {**server, "price": PRICE}, "max_answer_bytes": 1024}}
@@ -53,7 +53,7 @@ def write(site: Site, url: str, name: str = "run", judge_url: str = "", **change
 
 
 @pytest.mark.slow
-def test_answers_are_judged_or_read_as_their_benchmark_wants_it(site: Site, fair_url: str) -> None:
+def test_answers_are_judged_or_parsed_as_their_benchmark_says(site: Site, fair_url: str) -> None:
     ended = site.run(write(site, fair_url, judge_url=fair_url))
     assert ended.exit_code in ENDED, ended.output
     keyed = write(site, fair_url, "keyed")
@@ -65,7 +65,7 @@ def test_answers_are_judged_or_read_as_their_benchmark_wants_it(site: Site, fair
     assert results is not None and results.cost.grading is not None
     judged = sum(sum(row.trials) for row in rows_of(results) if row.id.startswith("open/"))
     assert results.cost.grading.answers == judged > 0
-    assert "judged" in {one.kind for one in results.warnings}
+    assert "judged" in {warning.kind for warning in results.warnings}
     report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"])
     assert f"of these the grades of {judged} answers" in " ".join(report.stdout.split())
     verified = CliRunner().invoke(app, ["verify", str(site.directory())])
@@ -79,18 +79,18 @@ def waiting(site: Site) -> list[str]:
 
 def test_caps_count_what_the_judge_reads_and_says(site: Site, fair_url: str) -> None:
     capped = write(site, fair_url, judge_url=fair_url, budget={"tokens": 230_000}, sampling={"max_tokens": 400})
-    told = site.run(capped)
-    assert told.exit_code in ENDED, told.output
-    assert IN_PARTS not in told.output
+    result = site.run(capped)
+    assert result.exit_code in ENDED, result.output
+    assert IN_PARTS not in result.output
     results = read_results(site.directory())
     assert results is not None and results.cost.grading is not None
     assert 0 < results.cost.grading.tokens < results.cost.tokens <= 230_000
 
 
 @pytest.mark.slow
-def test_where_the_judge_is_gone_its_answers_alone_are_without_a_grade(site: Site, fair_url: str) -> None:
-    gone = site.run(write(site, fair_url, judge_url="http://127.0.0.1:9/v1"))
-    assert gone.exit_code not in ENDED
+def test_an_unreachable_judge_leaves_only_its_own_answers_without_a_grade(site: Site, fair_url: str) -> None:
+    result = site.run(write(site, fair_url, judge_url="http://127.0.0.1:9/v1"))
+    assert result.exit_code not in ENDED
     graded = {trial.question.partition("/")[0]: trial.category is not None for trial in stored(site)}
     assert graded == {"exact": True, "open": False}
     assert site.run(write(site, fair_url, judge_url=fair_url)).exit_code in {ExitCode.REACHED, ExitCode.SPENT}
@@ -98,7 +98,7 @@ def test_where_the_judge_is_gone_its_answers_alone_are_without_a_grade(site: Sit
 
 
 @pytest.mark.slow
-def test_answers_are_graded_anew_and_labelled(site: Site, fair_url: str) -> None:
+def test_answers_of_benchmarks_are_regraded_and_labelled(site: Site, fair_url: str) -> None:
     config = write(site, fair_url, judge_url=fair_url)
     assert site.run(config).exit_code in ENDED
     before = Found.of(site.directory()).outcomes
@@ -108,15 +108,20 @@ def test_answers_are_graded_anew_and_labelled(site: Site, fair_url: str) -> None
     assert anew.exit_code == 0, anew.output
     assert Found.of(site.directory()).outcomes == before
     rows = [
-        {"model": one.model, "question": one.question, "trial": one.trial, "label": ("wrong", "correct")[one.category]}
-        for one in stored(site)
-        if one.category is not None
+        {
+            "model": trial.model,
+            "question": trial.question,
+            "trial": trial.trial,
+            "label": ("wrong", "correct")[trial.category],
+        }
+        for trial in stored(site)
+        if trial.category is not None
     ]
     (labels := site.folder / "labels.jsonl").write_text("\n".join(map(json.dumps, rows)))
     labelled = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(labels)])
     assert labelled.exit_code == 0, labelled.output
-    told = f"{len(rows)} answers have a label; the grader (by_benchmark) disagrees with 0 of them"
-    assert told in labelled.output
+    sentence = f"{len(rows)} answers have a label; the grader (by_benchmark) disagrees with 0 of them"
+    assert sentence in labelled.output
     report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"])
     assert f"graded {len(rows)} stored answers again" in report.stdout
 

@@ -1,4 +1,4 @@
-"""With a judge's verdicts in them caps hold, whatever servers say and lose, and whenever a run is killed.
+"""Caps hold for runs with a judge too, whatever servers report and lose, and whenever a run is killed.
 
 Also where the judge compares with the answers of another run: what was compared with what is worked out by hand.
 """
@@ -70,7 +70,7 @@ class JudgedLife:
     """What it has spent on stored answers."""
     reason: str | None
     failed: AdaptiveEvalError | None
-    """What the last start has ended with."""
+    """Why the last start ended."""
     parts: Mapping[str, Cost]
     """What is stored of it, for the answers themselves, for their grades, and for verdicts in vain."""
     lost: Sequence[AnswersLost]
@@ -79,11 +79,11 @@ class JudgedLife:
 
     def expected(self, trial: Trial) -> int:
         """The category of an answer by a judge that makes no mistakes."""
-        own, (_, question, number) = self.rows[trial].text, trial
+        text, (_, question, number) = self.rows[trial].text, trial
         if not self.others:
-            return int(own == "right")
-        other = self.others[BASELINE, question, number % DEPTH].text
-        return TIE if own == other else BETTER if own == "right" else WORSE
+            return int(text == "right")
+        other_text = self.others[BASELINE, question, number % DEPTH].text
+        return TIE if text == other_text else BETTER if text == "right" else WORSE
 
 
 def judged_config(
@@ -95,7 +95,7 @@ def judged_config(
     horizon: int = 6,
     **how: object,
 ) -> RunConfig:
-    """`how`: what else is said of the grader."""
+    """`how`: further settings of the grader."""
     rows = ({"id": key, "prompt": f"ask {key}", "answer": "right"} for key in QUESTIONS)
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     model = {"base_url": "http://127.0.0.1:9/v1", "price": {"input": PRICE, "output": PRICE}, "gpus": GPUS}
@@ -129,7 +129,7 @@ def judged_config(
 
 
 def earlier_run(folder: Path) -> Path:
-    """A run with seeds of its own, whose answers are compared with."""
+    """A run with seeds of its own, with whose answers others are compared."""
     config = judged_config(folder, {}, SLOTS, 1, None)
     document: dict[str, Any] = {
         "questions": "questions.jsonl",
@@ -186,21 +186,21 @@ def lead_judged(
         paid = [line.cost for line in account if line.state in ANSWERED]
         paid += [line.verdicts for line in account if line.state in GRADED or line.kind == "wasted"]
         stored = reduce(Cost.plus, paid, NO_COST)
-        own = sum(one.answer.prompt_tokens + one.answer.completion_tokens for one in trials)
+        spent = sum(trial.answer.prompt_tokens + trial.answer.completion_tokens for trial in trials)
         parts = {
-            "answers": Cost(own, own * PRICE / 1e6),
-            "grades": reduce(Cost.plus, (one.cost for one in uses), NO_COST),
-            "in vain": reduce(Cost.plus, (one.wasted for one in uses), NO_COST),
+            "answers": Cost(spent, spent * PRICE / 1e6),
+            "grades": reduce(Cost.plus, (use.cost for use in uses), NO_COST),
+            "in vain": reduce(Cost.plus, (use.wasted for use in uses), NO_COST),
         }
         reason = None if ended is None else str(ended.reason)
         rows = stored_rows(folder / "run")
         return JudgedLife(servers, budget, slots, rows, stored, reason, failed, parts, lost, others)
 
 
-def kept_to(one: Attempt) -> int:
+def kept_to(attempt: Attempt) -> int:
     """Tokens of an attempt, but no more than a server gives that keeps to `max_tokens`."""
-    longest = REPLY_TOKENS if one.model == JUDGE else MAX_TOKENS
-    return sum(min(tokens, longest + PROMPT_TOKENS) for tokens in one.tokens)
+    longest = REPLY_TOKENS if attempt.model == JUDGE else MAX_TOKENS
+    return sum(min(tokens, longest + PROMPT_TOKENS) for tokens in attempt.tokens)
 
 
 def spending_keeps_to(budget: Mapping[str, float], world: JudgedSpender, slots: int) -> None:
@@ -208,18 +208,18 @@ def spending_keeps_to(budget: Mapping[str, float], world: JudgedSpender, slots: 
     attempts = world.attempts
     tokens = sum(map(kept_to, attempts))
     assert tokens <= budget.get("tokens", tokens)
-    usd = sum(kept_to(one) * (JUDGE_PRICE if one.model == JUDGE else PRICE) for one in attempts) / 1e6
+    usd = sum(kept_to(attempt) * (JUDGE_PRICE if attempt.model == JUDGE else PRICE) for attempt in attempts) / 1e6
     assert usd <= budget.get("usd", usd)
     seconds = sum(
-        one.seconds * (JUDGE_GPUS / JUDGE_SLOTS if one.model == JUDGE else GPUS / slots)
-        for one in attempts
-        if one.tokens
+        attempt.seconds * (JUDGE_GPUS / JUDGE_SLOTS if attempt.model == JUDGE else GPUS / slots)
+        for attempt in attempts
+        if attempt.tokens
     )
     assert seconds <= 3600.0 * budget.get("gpu_hours", seconds)
 
 
 def caps_hold(life: JudgedLife) -> None:
-    """The budget is kept to, and nothing is graded that no judge has said."""
+    """The budget holds, and every grade comes from a judge."""
     spending_keeps_to(life.budget, life.world, life.slots)
     assert len(life.rows) <= life.budget.get("trials", len(life.rows))
     for trial, row in life.rows.items():
@@ -286,7 +286,10 @@ def test_some_judged_budgets_hold(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "number",
-    [pytest.param(2, marks=pytest.mark.slow), *(pytest.param(one, marks=pytest.mark.release) for one in (3, 4, 5))],
+    [
+        pytest.param(2, marks=pytest.mark.slow),
+        *(pytest.param(number, marks=pytest.mark.release) for number in (3, 4, 5)),
+    ],
 )
 def test_a_hundred_judged_budgets_hold(kind: str, number: int) -> None:
     seed(number)(only_drawn(25)(given(**KINDS[kind])(check_judged)))()
@@ -296,8 +299,8 @@ EXCESS = 60
 
 
 @pytest.mark.parametrize("starts", [(), (Start(Fate.KILL, 90), Start())], ids=["one start", "killed"])
-def test_a_judge_that_goes_beyond_what_was_reserved_ends_a_run(starts: tuple[Start, ...]) -> None:
-    """No more goes beyond a cap than what its server was at when that was noticed, once a start."""
+def test_a_judge_that_exceeds_its_reservation_ends_a_run(starts: tuple[Start, ...]) -> None:
+    """A cap is exceeded only by the requests in flight when that was noticed, once a start."""
     life = lead_judged({"tokens": 150_000}, judge_excess=EXCESS, starts=starts)
     assert 0 < len(life.world.judged) <= (len(starts) + 1) * 2 * JUDGE_SLOTS
     ended = "" if life.failed is None else str(life.failed)
@@ -305,9 +308,9 @@ def test_a_judge_that_goes_beyond_what_was_reserved_ends_a_run(starts: tuple[Sta
 
 
 @pytest.mark.slow
-def test_all_that_is_judged_anew_counts_once_more() -> None:
+def test_verdicts_that_are_given_again_count_again() -> None:
     life = lead_judged({"tokens": 4_000_000}, regrades=(Start(),))
-    generated = sum(sum(one.tokens) for one in life.world.attempts)
+    generated = sum(sum(attempt.tokens) for attempt in life.world.attempts)
     assert len(life.world.judged) > len(life.rows) and life.stored.tokens == generated
     caps_hold(life)
     parts_add_up(life)
@@ -317,9 +320,9 @@ def test_all_that_is_judged_anew_counts_once_more() -> None:
 @pytest.mark.slow
 def test_nothing_is_judged_twice_without_a_kill() -> None:
     life = lead_judged({"tokens": 400_000}, votes=3)
-    asked = Counter(one.model == JUDGE for one in life.world.attempts)
+    asked = Counter(attempt.model == JUDGE for attempt in life.world.attempts)
     assert asked[True] == 3 * asked[False] == 3 * len(life.rows)
-    generated = sum(sum(one.tokens) for one in life.world.attempts)
+    generated = sum(sum(attempt.tokens) for attempt in life.world.attempts)
     assert life.stored.tokens == generated <= 400_000
 
 
@@ -333,24 +336,24 @@ def test_a_comparison_takes_two_requests_a_vote_and_a_tie_word_for_word_takes_no
 
 
 @pytest.mark.slow
-def test_a_judge_that_has_given_verdicts_may_fail_on_all_that_a_later_start_asks_it_first() -> None:
+def test_a_judge_with_earlier_verdicts_may_fail_on_the_first_requests_of_a_later_start() -> None:
     life = lead_judged({"tokens": 900_000}, starts=(Start(),), mute=0.2)
     ungraded = sum(row.category is None for row in life.rows.values())
     assert FIRST_ANSWERS < ungraded < len(life.rows) and life.failed is None
 
 
 @pytest.mark.slow
-def test_a_verdict_that_could_not_be_read_is_not_told_as_lost_by_a_kill_later() -> None:
+def test_an_unreadable_verdict_is_not_reported_as_lost_by_a_later_kill() -> None:
     life = lead_judged({"tokens": 900_000}, starts=(Start(), Start(Fate.KILL, 8)), mute=0.2)
-    assert any(one.killed and one.verdicts for one in life.lost)
+    assert any(loss.killed and loss.verdicts for loss in life.lost)
     parts_add_up(life)
 
 
 @pytest.mark.slow
-def test_verdicts_that_a_kill_cut_off_are_told_where_all_is_judged_anew() -> None:
+def test_verdicts_cut_off_by_a_kill_are_reported_when_everything_is_judged_again() -> None:
     life = lead_judged({"tokens": 400_000}, starts=(Start(Fate.KILL, 60),), regrades=(Start(),))
     parts_add_up(life)
-    assert any(one.killed and one.verdicts for one in life.lost)
+    assert any(loss.killed and loss.verdicts for loss in life.lost)
     caps_hold(life)
 
 

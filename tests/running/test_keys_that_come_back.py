@@ -1,4 +1,4 @@
-"""A server that hands the key back in everything that it says: it is graded, stored nowhere, and shown nowhere."""
+"""A server that repeats the key in everything it sends: answers are graded, the key is never stored or shown."""
 
 import json
 from base64 import b64encode
@@ -22,11 +22,11 @@ KEY = "sk/a1b2c3d4+e5f6g7h8i9j0k1l2m3n4o5p6"
 
 def echo(asked: Asked) -> Said | None:
     key = asked.headers["Authorization"].removeprefix("Bearer ")
-    said = (key, b64encode(f"{asked.seed}:{key}:7".encode()).decode(), quote(key, safe=""))[asked.seed % 3]
+    echoed = (key, b64encode(f"{asked.seed}:{key}:7".encode()).decode(), quote(key, safe=""))[asked.seed % 3]
     if asked.number == 3 and asked.model == "bob":
         return Said(500, b" " * 4080 + key.encode())
-    text = f"I was sent {said}. {asked.text}"
-    body = answer(asked, content=text, reasoning_content=f"I was sent {said} and say {key[:20]}")
+    text = f"I was sent {echoed}. {asked.text}"
+    body = answer(asked, content=text, reasoning_content=f"I was sent {echoed} and say {key[:20]}")
     return Said(body={**body, "model": f"{asked.model}-{key}"})
 
 
@@ -42,19 +42,21 @@ def files_in(folder: Path) -> list[str]:
     return [path.read_bytes().decode("latin-1") for path in folder.rglob("*") if path.is_file()]
 
 
-def test_a_key_is_graded_stored_nowhere_and_shown_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_in_an_answer_is_stored_nowhere_and_shown_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("THE_KEY", KEY)
     runner, run = CliRunner(), tmp_path / "runs" / "run"
     with listening(echo) as server:
         models = [{"name": name, "base_url": server.base_url, "api_key_env": "THE_KEY"} for name in ("ada", "bob")]
         config = write_config(tmp_path, server, models=models)
-        told = runner.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
-        assert told.exit_code == ExitCode.REACHED, told.output
+        result = runner.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
+        assert result.exit_code == ExitCode.REACHED, result.output
         tried = runner.invoke(app, ["run", str(config), "--dry-run", "--run-dir", str(tmp_path / "other")])
         assert "***" in tried.output
     with closing(RunReader.open(run)) as reader:
         records, events = list(reader.trials()), list(reader.events())
-        read_without_texts = [one.trial for one in reader.graded_trials()]
+        read_without_texts = [trial.trial for trial in reader.graded_trials()]
     assert len(records) == 48
     for record in records:
         right = (record.answer.seed % 8 == 0) is (record.model == "bob")
@@ -62,7 +64,7 @@ def test_a_key_is_graded_stored_nowhere_and_shown_nowhere(tmp_path: Path, monkey
         assert "***" in record.answer.text and "***" in (record.answer.reasoning or "")
     digests = [trial.facts and trial.facts.digest for trial in read_without_texts]
     assert digests == [answer_digest(record.answer) for record in records]
-    shown = [told.output, tried.output, repr(records), repr(events)]
+    shown = [result.output, tried.output, repr(records), repr(events)]
     shown += [path.read_bytes().decode("latin-1") for path in run.rglob("*") if path.is_file()]
     for form in ("html", "md", "json", "csv"):
         out = tmp_path / f"report.{form}"
@@ -109,15 +111,17 @@ def test_no_part_of_a_response_leaves_the_key_in_a_file_or_an_output(
         config = write_config(tmp_path, server, models=models, sampling=sampling, notify=notify)
         outputs = [runner.invoke(app, ["run", str(config), "--dry-run", "--run-dir", str(run)]).output]
         assert "***" in outputs[0] and "does not serve" in outputs[0], outputs[0]
-        told = runner.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
-    outputs += [told.output]
+        result = runner.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
+    outputs += [result.output]
     assert "ada" in (run / "results.json").read_text()
     for form in ("jsonl", "csv"):
         exported = runner.invoke(app, ["export", str(run), "--format", form, "--output", str(tmp_path / f"out.{form}")])
         assert exported.exit_code == 0, exported.output
     with closing(RunReader.open(run)) as reader:
         events, answers = list(reader.events()), [record.answer for record in reader.trials()]
-    assert {one.token_logprobs.tokens for one in answers if one.token_logprobs is not None} == {("", "", "")}
+    assert {
+        stored_answer.token_logprobs.tokens for stored_answer in answers if stored_answer.token_logprobs is not None
+    } == {("", "", "")}
     assert any("***" in repr(event) for event in events) and "***" in (tmp_path / "told.jsonl").read_text()
     assert_shows_no_piece([*outputs, repr(events), repr(answers), *files_in(tmp_path)])
 
@@ -129,21 +133,21 @@ def test_keys_of_others_are_removed_too(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("JUDGE_KEY", other)
 
     def cross(asked: Asked) -> Said | None:
-        said = f"{other} {asked.text}" if asked.model != "judge" else f"maybe {KEY} or {other}? " * 9
-        return Said(body=answer(asked, content=said))
+        text = f"{other} {asked.text}" if asked.model != "judge" else f"maybe {KEY} or {other}? " * 9
+        return Said(body=answer(asked, content=text))
 
     with listening(cross) as server:
         models = [{"name": name, "base_url": server.base_url, "api_key_env": "THE_KEY"} for name in ("ada", "bob")]
         judge = {"base_url": server.base_url, "model": "judge", "api_key_env": "JUDGE_KEY"}
         grader = {"kind": "judge", "server": judge}
         config = write_config(tmp_path, server, models=models, grader=grader, trials={"min": 2, "max": 2})
-        told = CliRunner().invoke(
+        result = CliRunner().invoke(
             app, ["run", str(config), "--display", "plain", "--run-dir", str(tmp_path / "runs" / "run")]
         )
-    assert told.exit_code == ExitCode.ENDPOINTS, told.output
+    assert result.exit_code == ExitCode.ENDPOINTS, result.output
     with closing(RunReader.open(tmp_path / "runs" / "run")) as reader:
         records = list(reader.trials())
     assert records and all(record.answer.text.startswith("*** ") for record in records)
-    shown = [told.output, repr(records), *files_in(tmp_path)]
+    shown = [result.output, repr(records), *files_in(tmp_path)]
     assert_shows_no_piece(shown)
     assert_shows_no_piece(shown, other)

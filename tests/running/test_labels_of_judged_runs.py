@@ -43,7 +43,7 @@ def fair_judge() -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_who_labels_a_comparison_sees_both_answers_though_the_earlier_run_is_gone(site: Site, fair_judge: str) -> None:
+def test_labelling_a_comparison_shows_both_answers_even_without_the_earlier_run(site: Site, fair_judge: str) -> None:
     others = earlier_run(site, fair_judge)
     assert site.run(site.write(**compared(site, fair_judge))).exit_code in ENDED
     shutil.rmtree(site.directory("earlier"))
@@ -59,7 +59,10 @@ def test_labels_of_several_criteria_are_asked_one_by_one(site: Site, fair_judge:
     session = LabelSession(site.directory(), 3)
     now = session.current
     levels = ("not met", "met")
-    assert now is not None and [(one.name, one.levels) for one in now.fields] == [("sound", levels), ("form", levels)]
+    assert now is not None and [(field.name, field.levels) for field in now.fields] == [
+        ("sound", levels),
+        ("form", levels),
+    ]
     assert session.label("not met, met")
     session.skip()
     assert session.label("met, met") and not session.label("met")
@@ -69,31 +72,33 @@ def test_labels_of_several_criteria_are_asked_one_by_one(site: Site, fair_judge:
     for trial in stored(site):
         labels.append(f'{trial.model},{trial.question},{trial.trial},"{"met" if is_right(trial) else "not met"}, met"')
     (site.folder / "labels.csv").write_text("\n".join(labels))
-    taken = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(site.folder / "labels.csv")])
-    assert taken.exit_code == 0, taken.output
-    found = labelled(site)
-    assert found.levels == ("met, met", "not met, met")
-    assert all(one.corrected == pytest.approx(one.score) and one.disagreements == 0 for one in found.models)
+    result = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(site.folder / "labels.csv")])
+    assert result.exit_code == 0, result.output
+    stored_labels = labelled(site)
+    assert stored_labels.levels == ("met, met", "not met, met")
+    assert all(
+        model.corrected == pytest.approx(model.score) and model.disagreements == 0 for model in stored_labels.models
+    )
     (site.folder / "bad.csv").write_text('model,question,trial,label\nada,q0,0,"met"')
     refused = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(site.folder / "bad.csv")])
     assert refused.exit_code == ExitCode.CONFIGURATION and "one of not met | met" in " ".join(refused.output.split())
 
 
 @pytest.mark.slow
-def test_labels_are_what_a_verifier_without_an_error_is_sure_of(site: Site) -> None:
+def test_labels_correct_the_scores_of_a_hesitant_verifier(site: Site) -> None:
     """A hesitant verifier gives less than its labels are worth, and the correction adds what is missing."""
     with serving(SimulatedServer(small_world(), verifier=SimulatedVerifier(0.3, LEANING))) as url:
         changes = {"grader": verified_by(url), "rubric": "verifier_only", "trials": {"min": 4, "max": 4}}
         assert site.run(site.write(**verified(url, **changes))).exit_code in ENDED
     truth = {}
-    for one in stored(site):
-        thinks = str(one.signals["verdict"])
-        truth[Labelled(one.model, one.question, one.trial)] = thinks
+    for trial in stored(site):
+        thinks = str(trial.signals["verdict"])
+        truth[Labelled(trial.model, trial.question, trial.trial)] = thinks
     add_labels(site.directory(), truth)
     apply_labels(site.directory())
-    found = labelled(site)
-    assert found.levels == ("correct", "wrong", "invalid")
-    for model in found.models:
+    labels = labelled(site)
+    assert labels.levels == ("correct", "wrong", "invalid")
+    for model in labels.models:
         right = [label == "correct" for at, label in truth.items() if at.model == model.name]
         assert model.disagreements == 0 and model.score is not None and model.corrected is not None
         assert model.corrected == pytest.approx(0.2 + 0.8 * np.mean(right))  # who is sure of B gives 0.2

@@ -56,7 +56,7 @@ def none_left(site: Site) -> bool:
 
 @pytest.fixture(autouse=True)
 def places_of_its_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test waits for a place that someone else on this machine has."""
+    """No test waits for a place that another process on this machine holds."""
     monkeypatch.setenv("TMPDIR", str(site.folder))
     monkeypatch.setattr(tempfile, "tempdir", str(site.folder))
 
@@ -95,12 +95,12 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Found:
     with held_port() as port:
         site = Site.make(tmp_path_factory.mktemp("elsewhere"), f"http://{HOST}:{port}/v1")
         command = [sys.executable, "-S", str(SERVER), str(port), str(site.folder)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as one:
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
             try:
                 wait_for_server(port)
                 site.run(site.write(trials=AHEAD))
             finally:
-                one.kill()
+                process.kill()
     return Found.of(site.directory())
 
 
@@ -123,27 +123,27 @@ def printed(process: WarmProcess, word: str) -> str:
 
 
 @pytest.mark.slow
-def test_it_finds_what_it_finds_where_others_serve(site: Site, elsewhere: Found) -> None:
+def test_launched_servers_give_the_results_of_external_ones(site: Site, elsewhere: Found) -> None:
     models = launched(site, exclusive="gpu0")
     ended = site.run(site.write(trials=AHEAD, models=models))
     assert ended.exit_code == ExitCode.SPENT, ended.output
     require_same(Found.of(site.directory()), elsewhere)
     starts = events(site.directory(), ServerLaunched)
-    found = results(site.directory())
-    assert {row["model"]: row["starts"] for row in found["servers"]} == {
+    document = results(site.directory())
+    assert {row["model"]: row["starts"] for row in document["servers"]} == {
         name: sum(event.model == name for event in starts) for name in MODELS
     }
-    command = shlex.join(map(str, found["servers"][0]["command"]))  # type: ignore[arg-type]
+    command = shlex.join(map(str, document["servers"][0]["command"]))  # type: ignore[arg-type]
     assert re.fullmatch(rf"\S+ -S {SERVER} \d+ {site.folder}", command)
     assert "the small server starts" in (site.directory() / "logs" / "ada.log").read_text()
-    (row,) = found["turns"]
+    (row,) = document["turns"]
     assert (row["on"], row["models"], row["swaps"]) == ("gpu0", 3, len(starts))
     assert row["seconds"] == pytest.approx(sum(event.seconds for event in starts))
     assert re.search(rf"in turn   3 models on gpu0: {len(starts)} loads, \d+s", ended.stdout)
 
 
 @pytest.mark.slow
-def test_a_pool_finds_the_same_over_a_kill_in_the_middle_of_a_swap(site: Site, elsewhere: Found) -> None:
+def test_a_pool_finds_the_same_in_spite_of_a_kill_during_a_swap(site: Site, elsewhere: Found) -> None:
     settings = {"trials": AHEAD, "servers": {"pool": {"places": [0, "1"]}}}
     config = site.write(models=launched(site, exclusive=None), **settings)
     process = site.start(config, "--run-dir", str(site.directory()))
@@ -154,10 +154,10 @@ def test_a_pool_finds_the_same_over_a_kill_in_the_middle_of_a_swap(site: Site, e
     assert ended.exit_code == ExitCode.SPENT, ended.output
     require_same(Found.of(site.directory()), elsewhere)
     starts = events(site.directory(), ServerLaunched)
-    assert {one.on for one in starts} == {"0", "1"} and {one.model for one in starts} == set(MODELS)
+    assert {launch.on for launch in starts} == {"0", "1"} and {launch.model for launch in starts} == set(MODELS)
     logs = [path.name for path in (site.directory() / "logs").iterdir()]
-    for one in starts:
-        assert any(name.startswith(f"{one.model}-{one.on}") for name in logs), "one for each place that it was at"
+    for start in starts:
+        assert any(name.startswith(f"{start.model}-{start.on}") for name in logs), "one for each place that it was at"
     rows = results(site.directory())["turns"]
     assert {row["on"] for row in rows} <= {"0", "1"} and rows
     assert re.search(r"in turn   \d models on [01]: \d+ loads, \d+s", ended.stdout)
@@ -182,14 +182,17 @@ def test_a_model_that_one_place_of_a_pool_lacks_is_served_at_the_others(site: Si
     ended = site.run(site.write(models=launched(site, "{place}", exclusive=None), **settings))
     assert ended.exit_code == ExitCode.SPENT, ended.output
     require_same(Found.of(site.directory()), elsewhere)
-    assert not [one for one in events(site.directory(), ServerLaunched) if (one.model, one.on) == ("ada", "bare")]
+    assert not [
+        launch for launch in events(site.directory(), ServerLaunched) if (launch.model, launch.on) == ("ada", "bare")
+    ]
     nowhere = {"trials": AHEAD, "servers": {"pool": {"places": ["bare", "1"]}}}
     config = site.write("nowhere", models=launched(site, "bare", exclusive=None), **nowhere)
     ended = site.run(config, "--run-dir", str(site.directory("nowhere")))
     assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
-    (told,) = events(site.directory("nowhere"), ModelSetAside)
+    (event,) = events(site.directory("nowhere"), ModelSetAside)
     assert (
-        told.model == "ada" and "its server is up and refuses requests: it does not serve 'ada' but bob" in told.reason
+        event.model == "ada"
+        and "its server is up and refuses requests: it does not serve 'ada' but bob" in event.reason
     )
 
 
@@ -197,8 +200,8 @@ def test_a_model_that_one_place_of_a_pool_lacks_is_served_at_the_others(site: Si
 def test_a_server_that_dies_is_started_again_and_nothing_is_lost(site: Site, elsewhere: Found) -> None:
     ended = site.run(site.write(trials=AHEAD, models=launched(site, "crash")))
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    told = r"ada: its server was killed by SIGKILL \(log: \S+ada\.log\); restarting it \(1 of 3\)"
-    assert re.search(told, ended.stdout)
+    pattern = r"ada: its server was killed by SIGKILL \(log: \S+ada\.log\); restarting it \(1 of 3\)"
+    assert re.search(pattern, ended.stdout)
     require_same(Found.of(site.directory()), elsewhere)
     (died,) = events(site.directory(), ServerDied)
     assert died.model == "ada"
@@ -222,7 +225,7 @@ def test_no_server_is_left_when_the_run_is_killed_or_stopped(site: Site, number:
 
 
 @pytest.mark.slow
-def test_interrupted_while_a_server_is_started_the_run_stops(site: Site) -> None:
+def test_a_run_can_be_interrupted_while_a_server_starts(site: Site) -> None:
     section = {
         "command": [sys.executable, "-c", "import time; time.sleep(3600)", str(SERVER), "{port}", str(site.folder)]
     }
@@ -244,8 +247,8 @@ main()
 
 
 @pytest.mark.slow
-def test_a_run_that_is_over_says_so_before_its_servers_have_ended(site: Site) -> None:
-    """Ctrl-C then spares the wait, and changes nothing else."""
+def test_a_finished_run_says_so_before_its_servers_have_ended(site: Site) -> None:
+    """Ctrl-C then ends the wait, and changes nothing else."""
     config = site.write(trials={"min": 4, "max": 4}, models=launched(site, "stubborn", exclusive=None))
     script = site.folder / "an_hour_of_grace.py"
     script.write_text(AN_HOUR_OF_GRACE)
@@ -261,13 +264,13 @@ def test_a_run_that_is_over_says_so_before_its_servers_have_ended(site: Site) ->
 
 
 @pytest.mark.slow
-def test_a_run_waits_for_a_place_that_another_one_has(site: Site) -> None:
+def test_a_run_waits_for_a_place_that_another_run_holds(site: Site) -> None:
     first = site.start(site.write("first", models=launched(site, "held")))
     printed(first, "ada: its server is ready")
     config = site.write("second", trials={"min": 4, "max": 4}, models=launched(site))
     second = site.start(config)
-    told = printed(second, "waiting for gpu0, which")
-    assert told.startswith(f"waiting for gpu0, which is used by the run first (process {first.pid}, since 20")
+    line = printed(second, "waiting for gpu0, which")
+    assert line.startswith(f"waiting for gpu0, which is used by the run first (process {first.pid}, since 20")
     assert len(servers(site)) == 2, "a server and its keeper"
     checked = CliRunner().invoke(app, ["run", str(config), *STARTING])
     assert checked.exit_code == ExitCode.ENDPOINTS
@@ -303,9 +306,7 @@ def test_a_server_that_does_not_start_takes_the_others_with_it(site: Site) -> No
     assert "Traceback" not in ended.stderr
 
 
-def test_a_program_that_is_not_there_is_told_before_anything_is_started(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_program_is_reported_before_anything_is_started(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(site.folder)
     models = launched(site)
     models[2] = {"name": "cyd", "launch": {"model": "org/cyd"}}
@@ -314,18 +315,18 @@ def test_a_program_that_is_not_there_is_told_before_anything_is_started(
     refused = CliRunner().invoke(app, ["run", str(config), "--display", "plain"], env=environment)
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "cyd: the program vllm is not found on the PATH; pip install vllm, or set launch.command" in refused.stderr
-    told = CliRunner().invoke(app, ["validate", str(config)], env=environment)
-    assert told.exit_code == 0
-    assert "warning: cyd: the program vllm is not found on the PATH" in told.stdout
+    result = CliRunner().invoke(app, ["validate", str(config)], env=environment)
+    assert result.exit_code == 0
+    assert "warning: cyd: the program vllm is not found on the PATH" in result.stdout
 
 
 def test_a_dry_run_starts_nothing_and_says_what_would_be_started(site: Site) -> None:
     models = launched(site)
     models[2] = {"name": "cyd", "launch": {"command": "no-such-server --port {port}"}}
-    told = site.run(site.write(models=models), "--dry-run")
-    assert told.exit_code == ExitCode.ENDPOINTS
-    assert f"ok    ada  on gpu0  would be started: {sys.executable} -S {SERVER} PORT {site.folder}" in told.stdout
-    assert "FAIL  cyd  a server of its own  the program no-such-server is not found on the PATH" in told.stdout
+    result = site.run(site.write(models=models), "--dry-run")
+    assert result.exit_code == ExitCode.ENDPOINTS
+    assert f"ok    ada  on gpu0  would be started: {sys.executable} -S {SERVER} PORT {site.folder}" in result.stdout
+    assert "FAIL  cyd  a server of its own  the program no-such-server is not found on the PATH" in result.stdout
     assert not site.directory().exists()
 
 
@@ -335,11 +336,11 @@ def test_a_dry_run_says_what_would_be_started_on_a_cluster_and_joins_none(site: 
     would = "would be started on the cluster: no-such-server --port PORT"
     for sites, servers, where in ((1, {}, "1 site"), (3, {}, "3 sites"), (1, shared, "a shared site")):
         models = [{"name": name, "launch": launch | {"sites": sites}} for name in ("ada", "cyd")]
-        told = site.run(site.write(models=models, servers=servers), "--dry-run", "--ray", "auto")
-        assert told.exit_code == ExitCode.REACHED, told.output
-        assert all(f"ok    {name}  {where}  {would}\n" in told.stdout for name in ("ada", "cyd"))
-    here = site.write(models=models, servers={"pool": {"places": [0, 1]}})
-    refused = site.run(here, "--dry-run", "--ray", "auto")
+        result = site.run(site.write(models=models, servers=servers), "--dry-run", "--ray", "auto")
+        assert result.exit_code == ExitCode.REACHED, result.output
+        assert all(f"ok    {name}  {where}  {would}\n" in result.stdout for name in ("ada", "cyd"))
+    local_config = site.write(models=models, servers={"pool": {"places": [0, 1]}})
+    refused = site.run(local_config, "--dry-run", "--ray", "auto")
     assert refused.exit_code == ExitCode.CONFIGURATION and "places: cluster" in refused.output
     assert not site.directory().exists()
 
@@ -350,15 +351,15 @@ def test_a_dry_run_may_start_every_server_ask_it_and_stop_it(site: Site, monkeyp
     models = launched(site)
     models[1]["launch"] = {**launching(site.folder, "broken"), "exclusive": "gpu0"}
     models.append({"name": "eve", "launch": launching(site.folder)})
-    told = CliRunner().invoke(app, ["run", str(site.write(models=models)), *STARTING])
-    assert told.exit_code == ExitCode.ENDPOINTS
-    states = [line.split()[:2] for line in told.stdout.splitlines() if line.startswith(("ok ", "FAIL "))]
+    result = CliRunner().invoke(app, ["run", str(site.write(models=models)), *STARTING])
+    assert result.exit_code == ExitCode.ENDPOINTS
+    states = [line.split()[:2] for line in result.stdout.splitlines() if line.startswith(("ok ", "FAIL "))]
     assert states == [["ok", "ada"], ["FAIL", "bob"], ["ok", "cyd"], ["FAIL", "eve"]]
-    assert told.stdout.splitlines()[-1].startswith("Next: fix")
-    assert "exited with status 1 before it was ready" in told.stdout and "CUDA out of memory" in told.stdout
-    assert "it does not serve 'eve' but ada, bob, cyd" in told.stdout
+    assert result.stdout.splitlines()[-1].startswith("Next: fix")
+    assert "exited with status 1 before it was ready" in result.stdout and "CUDA out of memory" in result.stdout
+    assert "it does not serve 'eve' but ada, bob, cyd" in result.stdout
     assert not servers(site)
-    (kept,) = re.findall(r"\(log: (\S+bob\.log)\)", told.stdout)
-    assert "CUDA out of memory" in Path(kept).read_text()
+    (log,) = re.findall(r"\(log: (\S+bob\.log)\)", result.stdout)
+    assert "CUDA out of memory" in Path(log).read_text()
     CliRunner().invoke(app, ["run", str(site.write(models=models[:1])), *STARTING])
     assert len(list(site.folder.glob("adaptive-eval-check-*"))) == 1, "where all is well, nothing is kept"

@@ -1,4 +1,4 @@
-"""Whatever befalls a run, it buys nothing twice, loses nothing, and ends with the ranking of an undisturbed one."""
+"""Whatever happens to a run, it buys nothing twice, loses nothing, and ends with the ranking of an undisturbed one."""
 
 import csv
 import json
@@ -71,14 +71,14 @@ class Lives(RuleBasedStateMachine):
         consecutive=st.booleans(),
         slots=st.sampled_from([1, 3, 16]),
         samples=st.sampled_from([1, 1, 2, 5]),
-        least=st.integers(1, 2),
+        min_trials=st.integers(1, 2),
         horizon=st.sampled_from([1, 2, 4]),
         pace=st.sampled_from(["cost", "time"]),
         budget=st.one_of(st.none(), st.integers(36, 120)),
         broken=st.sets(st.sampled_from(QUESTIONS), max_size=2),
         published=st.sampled_from([False, False, True]),
         benchmarks=st.booleans(),
-        way=st.sampled_from(WAYS),
+        decisions=st.sampled_from(WAYS),
     )
     def begin(
         self,
@@ -86,14 +86,14 @@ class Lives(RuleBasedStateMachine):
         consecutive: bool,
         slots: int,
         samples: int,
-        least: int,
+        min_trials: int,
         horizon: int,
         pace: str,
         budget: int | None,
         broken: set[str],
         published: bool,
         benchmarks: bool = False,
-        way: dict[str, Any] | None = None,
+        decisions: dict[str, Any] | None = None,
     ) -> None:
         self.stack = ExitStack()
         place = MEMORY if MEMORY.is_dir() else None
@@ -103,8 +103,8 @@ class Lives(RuleBasedStateMachine):
             "sampling": {"temperature": 0.6, "max_tokens": 100},
             "grader": "exact",
             "trials": {
-                "min": least,
-                "max": least * horizon,
+                "min": min_trials,
+                "max": min_trials * horizon,
                 "optimize": pace,
                 "seeds": "consecutive" if consecutive else "hashed",
             },
@@ -114,7 +114,7 @@ class Lives(RuleBasedStateMachine):
             self.settings["stopping"] = {"rule": "published"}
             self.settings["trials"] |= {"policy": "unresolved_pairs", "optimize": "cost"}
         self.settings |= {} if budget is None else {"budget": {"trials": budget}}
-        self.settings |= way or {}
+        self.settings |= decisions or {}
         self.models = list(SKILLS)
         self.extended = False
         self.moves = 0
@@ -162,13 +162,13 @@ class Lives(RuleBasedStateMachine):
         """
         rows = self.books.rows
         assert len(rows) <= max(self.settings.get("budget", {}).get("trials", len(rows)), len(before))
-        most = self.settings["trials"]["max"] * len(QUESTIONS)
+        limit = self.settings["trials"]["max"] * len(QUESTIONS)
         stored = Counter(trial[0] for trial in rows).values()
         judged = [number for look in self.books.looks for number in look["trials"]]
         # rounds that are composed anew, as once a model is back, may want other trials than are there
-        assert max([*judged, *(stored if self.steady else ())], default=0) <= most, "beyond the horizon"
+        assert max([*judged, *(stored if self.steady else ())], default=0) <= limit, "beyond the horizon"
         asked = Counter(trial[0] for trial in rows.keys() - before)
-        assert max(asked.values(), default=0) <= most, "asked for beyond the horizon"
+        assert max(asked.values(), default=0) <= limit, "asked for beyond the horizon"
 
     @precondition(lambda self: self.world.broken)
     @rule()
@@ -212,8 +212,8 @@ class Lives(RuleBasedStateMachine):
         assert done.exit_code == ExitCode.REACHED, done.output
         done = CliRunner().invoke(app, ["report", str(self.directory), "--format", "json", "-o", "-"])
         assert done.exit_code == ExitCode.REACHED, done.output
-        if (found := json.loads(done.stdout)["run"]["results"]) is not None:
-            self.books.check_sums(found, self.steady)
+        if (results := json.loads(done.stdout)["run"]["results"]) is not None:
+            self.books.check_sums(results, self.steady)
         self.books.check_unchanged()
 
     @rule(
@@ -224,8 +224,8 @@ class Lives(RuleBasedStateMachine):
     @only_if(lambda life: life.books.rows)
     def import_labels(self, numbers: list[int], label: str, suffix: str) -> None:
         """`adaptive-eval label --from`; a report of them follows each time."""
-        there = sorted(self.books.rows)
-        chosen = list(dict.fromkeys(there[number % len(there)] for number in numbers))
+        stored_trials = sorted(self.books.rows)
+        chosen = list(dict.fromkeys(stored_trials[number % len(stored_trials)] for number in numbers))
         file = self.folder / f"labels.{suffix}"
         with file.open("w", newline="") as lines:
             rows = [dict(zip(("model", "question", "trial", "label"), (*at, label), strict=True)) for at in chosen]
@@ -266,7 +266,7 @@ class Lives(RuleBasedStateMachine):
         """Export the run and import it, perhaps from two files, under the configuration of now."""
         self.sound = False
         self.moves += 1
-        log, there = self.folder / f"exported_{self.moves}.{form}", self.folder / f"run_{self.moves}"
+        log, directory = self.folder / f"exported_{self.moves}.{form}", self.folder / f"run_{self.moves}"
         export(ExportRequest(self.directory, form, log, texts=None if form == "inspect" else True))
         self.models, files = list(SKILLS), [log]
         if form == "jsonl":
@@ -275,15 +275,15 @@ class Lives(RuleBasedStateMachine):
             files = [self.folder / f"part_{self.moves}_{part}.jsonl" for part in range(min(parts, len(lines)))]
             for part, file in enumerate(files):
                 file.write_text("\n".join(lines[part::parts]))
-        request = ImportRequest(list(map(str, files)), there, self.config())
+        request = ImportRequest(list(map(str, files)), directory, self.config())
         before = len(self.world.log)
         if self.world.import_logs(request, Start(Fate.KILL if killed else Fate.NOTHING, at)):
-            self.directory = there
+            self.directory = directory
             self.extended = False  # its looks are those of a run that has had this configuration all along
-            self.books.move(there)
+            self.books.move(directory)
             self.books.check_results(Fate.NOTHING, self.steady)
         else:
-            assert not there.exists()
+            assert not directory.exists()
         assert len(self.world.log) == before, "an import asks for nothing"
         self.sound = True
 
@@ -293,12 +293,12 @@ class Lives(RuleBasedStateMachine):
         self.settings["trials"]["max"] *= 2
         self.extended, self.steady = True, False
 
-    @rule(way=st.sampled_from(WAYS))
-    def decide_otherwise(self, way: dict[str, Any]) -> None:
+    @rule(decisions=st.sampled_from(WAYS))
+    def decide_otherwise(self, decisions: dict[str, Any]) -> None:
         self.extended, self.steady = True, False
         for key in ("objective", "stopping"):
             self.settings.pop(key, None)
-        self.settings |= way
+        self.settings |= decisions
 
     @rule(slots=st.sampled_from([1, 3, 16]), samples=st.sampled_from([1, 2, 5]))
     def ask_otherwise(self, slots: int, samples: int) -> None:
@@ -338,8 +338,8 @@ class Lives(RuleBasedStateMachine):
             return
         self.books.check_the_end()
         self.books.check_results(Fate.NOTHING, self.steady)
-        there = stored_rows(self.folder / "reference")
-        if self.books.rows.keys() - there.keys() and ended.reason is Reason.BUDGET:
+        reference_rows = stored_rows(self.folder / "reference")
+        if self.books.rows.keys() - reference_rows.keys() and ended.reason is Reason.BUDGET:
             # spent on what it does not ask for, as while a model was away: looks are its own until one has other trials
             for look, its in zip(self.books.looks, stored_looks(self.folder / "reference"), strict=False):
                 if self.extended or look["trials"] != its["trials"]:
@@ -350,9 +350,11 @@ class Lives(RuleBasedStateMachine):
             return
         assert ended.reason == reference.reason
         assert self.books.looks == stored_looks(self.folder / "reference")
-        assert all(self.books.rows[trial] == there[trial] for trial in there.keys() & self.books.rows.keys())
+        assert all(
+            self.books.rows[trial] == reference_rows[trial] for trial in reference_rows.keys() & self.books.rows.keys()
+        )
         if self.settings["trials"]["optimize"] == "cost":  # else how much is asked ahead depends on what took how long
-            assert there.keys() <= self.books.rows.keys()
+            assert reference_rows.keys() <= self.books.rows.keys()
 
 
 def stopped_and_regraded(life: Lives) -> None:
@@ -438,7 +440,7 @@ ONCE = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", ONCE)
-def test_a_life_that_went_wrong_or_was_thought_to(steps: Callable[[Lives], None]) -> None:
+def test_a_life_that_once_failed_passes(steps: Callable[[Lives], None]) -> None:
     life = Lives()
     try:
         steps(life)
@@ -451,7 +453,7 @@ CHUNKS = 8
 
 
 def lives(histories: int, steps: int, number: int = 0) -> None:
-    """So many histories, other ones for every number."""
+    """That many histories, different ones for every number."""
     chosen = settings(
         max_examples=histories,
         stateful_step_count=steps,
@@ -468,17 +470,17 @@ def test_some_lives_of_a_run() -> None:
 
 
 def killed_again_and_again(number: int) -> None:
-    """A life of kills, with little in between, of which rules that are drawn from all have few."""
+    """A life of many kills with few other steps, which randomly drawn rules rarely give."""
     chance = random.Random(number)
-    slots, samples, least = chance.choice([1, 3, 16]), chance.choice([1, 1, 2, 5]), chance.choice([1, 2])
+    slots, samples, min_trials = chance.choice([1, 3, 16]), chance.choice([1, 1, 2, 5]), chance.choice([1, 2])
     pace = chance.choice(["cost", "time"])
     budget, broken = chance.choice([None, chance.randrange(36, 120)]), set(chance.sample(QUESTIONS, number % 5 == 0))
-    published, benchmarks, way = chance.random() < 0.2, chance.random() < 0.4, chance.choice(WAYS)
+    published, benchmarks, decisions = chance.random() < 0.2, chance.random() < 0.4, chance.choice(WAYS)
     life = Lives()
     try:
         life.begin(
-            *(number, chance.random() < 0.5, slots, samples, least, chance.choice([2, 4]), pace),
-            *(budget, broken, published, benchmarks, way),
+            *(number, chance.random() < 0.5, slots, samples, min_trials, chance.choice([2, 4]), pace),
+            *(budget, broken, published, benchmarks, decisions),
         )
         for _ in range(chance.randrange(3, 8)):
             fate, failing = chance.choice([Fate.KILL] * 5 + list(Fate)), chance.choice(sorted(SKILLS))

@@ -1,4 +1,4 @@
-"""A connection that is reset after the server has generated everything: what that has cost counts, and is told."""
+"""A connection that is reset after the server has generated the answer: its cost counts, and is reported."""
 
 import json
 import signal
@@ -120,7 +120,7 @@ def meter() -> Iterator[Meter]:
 
 
 def stored(directory: Path) -> tuple[int, list[AnswersLost], int]:
-    """Tokens of stored answers, what was written down as lost, and how much is entered as in flight."""
+    """Tokens of stored answers, events of lost answers, and the number reserved as in flight."""
     with closing(RunReader.open(directory)) as reader:
         tokens = sum(trial.cost.tokens for trial in reader.trials())
         return tokens, events_of_kind(reader.events(), AnswersLost), sum(reader.in_flight().values())
@@ -131,11 +131,11 @@ def told(directory: Path) -> dict[str, str]:
     ended = CliRunner().invoke(app, ["report", str(directory), "--format", "json"])
     assert ended.exit_code == 0, ended.output
     warnings = json.loads((directory / "report.json").read_text())["run"]["results"]["warnings"]
-    return {one["model"]: one["text"] for one in warnings if one["kind"] == "lost"}
+    return {warning["model"]: warning["text"] for warning in warnings if warning["kind"] == "lost"}
 
 
 @pytest.mark.slow
-def test_what_resets_and_a_kill_have_lost_counts_and_is_told(tmp_path: Path, meter: Meter) -> None:
+def test_answers_lost_to_resets_and_a_kill_count_and_are_reported(tmp_path: Path, meter: Meter) -> None:
     site = Site.make(tmp_path, f"http://127.0.0.1:{meter.server_port}/v1")
     config = site.write(
         budget={"tokens": CAP},
@@ -147,21 +147,23 @@ def test_what_resets_and_a_kill_have_lost_counts_and_is_told(tmp_path: Path, met
     wait_until(lambda: meter.holds.is_set() and trials_in(site.directory()) >= 60, process)
     kill(process)
     tokens, lost, in_flight = stored(site.directory())
-    assert lost and not any(one.killed for one in lost), "resets are written down as they happen"
+    assert lost and not any(event.killed for event in lost), "resets are written down as they happen"
     worst = lost[0].tokens // lost[0].answers
-    assert tokens + sum(one.tokens for one in lost) + in_flight * worst >= meter.generated
-    assert told(site.directory()).keys() == {one.model for one in lost}
+    assert tokens + sum(event.tokens for event in lost) + in_flight * worst >= meter.generated
+    assert told(site.directory()).keys() == {event.model for event in lost}
     meter.let_go_on()
     ended = site.run(config)
     assert ended.exit_code == ExitCode.SPENT, ended.output
     tokens, lost, in_flight = stored(site.directory())
     assert in_flight == 0
-    assert any(one.killed for one in lost)
-    assert meter.generated <= tokens + sum(one.tokens for one in lost) <= CAP
-    for name, said in told(site.directory()).items():
-        mine = [one for one in lost if one.model == name]
-        assert said.startswith(f"{several(sum(one.answers for one in mine), 'answer')} requested, but never received")
-        assert f"{sum(one.tokens for one in mine):,} tokens" in said
+    assert any(event.killed for event in lost)
+    assert meter.generated <= tokens + sum(event.tokens for event in lost) <= CAP
+    for name, text in told(site.directory()).items():
+        mine = [event for event in lost if event.model == name]
+        assert text.startswith(
+            f"{several(sum(event.answers for event in mine), 'answer')} requested, but never received"
+        )
+        assert f"{sum(event.tokens for event in mine):,} tokens" in text
 
 
 def all_slots_waiting(site: Site, meter: Meter, config: Path) -> tuple[int, WarmProcess]:
@@ -182,23 +184,23 @@ def stop(process: WarmProcess) -> None:
     process.communicate()
 
 
-def test_what_an_end_cuts_off_is_told_once_and_at_once(tmp_path: Path, meter: Meter) -> None:
+def test_answers_cut_off_by_an_end_are_reported_once_and_at_once(tmp_path: Path, meter: Meter) -> None:
     site = Site.make(tmp_path, f"http://127.0.0.1:{meter.server_port}/v1")
     meter.resets = 0.0
     config = site.write(trials={"min": 2, "max": 12}, stopping={"on_alarm": "never"})
     flying, process = all_slots_waiting(site, meter, config)
     stop(process)
     tokens, lost, in_flight = stored(site.directory())
-    assert (in_flight, sum(one.answers for one in lost)) == (0, flying)
+    assert (in_flight, sum(event.answers for event in lost)) == (0, flying)
     meter.let_go_on()
     ended = site.run(config)
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     tokens, again, in_flight = stored(site.directory())
-    assert (in_flight, again) == (0, lost) and not any(one.killed for one in lost)
-    assert tokens + sum(one.tokens for one in lost) == meter.generated
+    assert (in_flight, again) == (0, lost) and not any(event.killed for event in lost)
+    assert tokens + sum(event.tokens for event in lost) == meter.generated
 
 
-def test_what_a_server_refused_is_not_lost(tmp_path: Path, meter: Meter) -> None:
+def test_refused_requests_are_not_lost_answers(tmp_path: Path, meter: Meter) -> None:
     site = Site.make(tmp_path, f"http://127.0.0.1:{meter.server_port}/v1")
     meter.resets = 0.0
     config = site.write(trials={"min": 2, "max": 12}, stopping={"on_alarm": "never"})
@@ -211,7 +213,7 @@ def test_what_a_server_refused_is_not_lost(tmp_path: Path, meter: Meter) -> None
     assert (lost, in_flight) == ([], 0) and tokens == meter.generated
 
 
-def test_without_caps_too_what_a_kill_has_lost_is_told(tmp_path: Path, meter: Meter) -> None:
+def test_answers_lost_to_a_kill_are_reported_without_caps_too(tmp_path: Path, meter: Meter) -> None:
     site = Site.make(tmp_path, f"http://127.0.0.1:{meter.server_port}/v1")
     config = site.write(trials={"min": 2, "max": 12}, stopping={"on_alarm": "never"})
     meter.resets = 0.0
@@ -221,10 +223,10 @@ def test_without_caps_too_what_a_kill_has_lost_is_told(tmp_path: Path, meter: Me
     ended = site.run(config)
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     tokens, lost, in_flight = stored(site.directory())
-    assert (in_flight, sum(one.answers for one in lost if one.killed)) == (0, flying)
-    assert tokens + sum(one.tokens for one in lost) == meter.generated
+    assert (in_flight, sum(event.answers for event in lost if event.killed)) == (0, flying)
+    assert tokens + sum(event.tokens for event in lost) == meter.generated
     cost = json.loads((site.directory() / "results.json").read_text())["cost"]
     assert cost["tokens"] + sum(row["tokens"] for row in cost["beside"]) == meter.generated
-    number = several(sum(one.answers for one in lost), "lost answer")
+    number = several(sum(event.answers for event in lost), "lost answer")
     assert number in " ".join(ended.stdout.split())
     assert not told(site.directory()), "it is a cost, and nothing to be warned of"

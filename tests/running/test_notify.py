@@ -1,4 +1,4 @@
-"""The command that is told how a run has ended: by a real command, and what fails about it."""
+"""The command that is called at the end of a run: a real command, and its failures."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ with open("told.json", "a") as file:
 
 @pytest.fixture
 def program(site: Site) -> list[str]:
-    """A command that keeps what it is told."""
+    """A command that records how it is called."""
     path = site.folder / "tell"
     path.write_text(COMMAND.format(python=sys.executable))
     path.chmod(0o700)
@@ -36,50 +36,50 @@ def told(folder: Path) -> list[Json]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_a_run_that_ends_tells_a_command_without_keys(
+def test_the_command_is_called_at_the_end_without_keys(
     site: Site, program: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", "one-that-nobody-else-may-see")
     ended = site.run(site.write(notify=program))
     assert ended.exit_code == ExitCode.REACHED
-    (found,) = told(site.folder)
-    line, rest = found["text"].split("\n")
-    assert line.startswith("run: Finished: ") and "ada is best" in line and not rest
-    assert "PATH" in found["names"] and "SOME_API_KEY" not in found["names"]
+    (message,) = told(site.folder)
+    line, remainder = message["text"].split("\n")
+    assert line.startswith("run: Finished: ") and "ada is best" in line and not remainder
+    assert "PATH" in message["names"] and "SOME_API_KEY" not in message["names"]
 
 
-def test_an_error_that_ends_a_run_is_told(site: Site, program: list[str]) -> None:
+def test_the_command_is_told_of_an_error_that_ends_a_run(site: Site, program: list[str]) -> None:
     models = [{"name": name, "model": f"no-{name}", "base_url": site.base_url} for name in ("ada", "bob")]
     assert site.run(site.write(models=models, notify=program)).exit_code == ExitCode.ENDPOINTS
-    (found,) = told(site.folder)
-    assert found["text"].startswith("run: Stopped by an error: ") and found["text"].count("\n") == 1
+    (message,) = told(site.folder)
+    assert message["text"].startswith("run: Stopped by an error: ") and message["text"].count("\n") == 1
 
 
-def test_a_run_that_stops_at_its_budget_is_told_too(site: Site, program: list[str]) -> None:
+def test_the_command_is_told_of_a_run_that_stops_at_its_budget(site: Site, program: list[str]) -> None:
     ended = site.run(site.write(notify=program, budget={"trials": 3}))
     assert ended.exit_code == ExitCode.SPENT
-    (found,) = told(site.folder)
-    assert "budget" in found["text"]
+    (message,) = told(site.folder)
+    assert "budget" in message["text"]
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "message"),
     [
         (["no-such-program", "https://example.org/hook"], "could not be run"),
         ([sys.executable, "-c", "raise SystemExit(3)", "https://example.org/hook"], "exit code 3"),
     ],
 )
-def test_a_command_that_fails_is_a_warning(site: Site, command: list[str], said: str) -> None:
+def test_a_command_that_fails_is_a_warning(site: Site, command: list[str], message: str) -> None:
     result = site.run(site.write(notify=command, trials={"min": 2, "max": 2}))
     assert result.exit_code in (ExitCode.REACHED, ExitCode.SPENT) and "warning: notify: " in result.stderr
-    assert said in result.stderr and "example.org" not in result.stderr
+    assert message in result.stderr and "example.org" not in result.stderr
 
 
 KEY = "Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8"
 
 
 @pytest.mark.parametrize(
-    ("notify", "said"),
+    ("notify", "message"),
     [
         ([], "notify must not be empty"),
         (["curl", "--token=abc"], "has a secret"),
@@ -92,12 +92,12 @@ KEY = "Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8"
     ],
 )
 def test_a_section_that_cannot_work_or_would_store_a_secret_is_refused(
-    site: Site, monkeypatch: pytest.MonkeyPatch, notify: Json, said: str
+    site: Site, monkeypatch: pytest.MonkeyPatch, notify: Json, message: str
 ) -> None:
     monkeypatch.setenv("A_HOOK", f"https://a.com/{KEY}")
     with pytest.raises(ConfigError) as refused:
         load_config(site.write(notify=notify))
-    assert said in str(refused.value) and KEY not in str(refused.value) and "word" not in str(refused.value)
+    assert message in str(refused.value) and KEY not in str(refused.value) and "word" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

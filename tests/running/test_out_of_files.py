@@ -1,4 +1,4 @@
-"""A run on a machine that lets it open few files: it takes longer, and nothing else."""
+"""A run with a low limit on open files takes longer, and is otherwise the same."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ FILES = 72
 
 @pytest.mark.slow
 @pytest.mark.parametrize("client", ["http", "openai"])
-def test_few_open_files_are_this_machines_trouble(tmp_path: Path, client: str) -> None:
+def test_a_limit_on_open_files_is_not_blamed_on_servers(tmp_path: Path, client: str) -> None:
     """No answer comes before files have run out: how many requests wait at a time depends on no clock."""
     short = threading.Event()
     with listening(lambda asked: short.wait(HANGS) and None) as server:
@@ -29,15 +29,15 @@ def test_few_open_files_are_this_machines_trouble(tmp_path: Path, client: str) -
         config, run = write_config(tmp_path, server, **changes), tmp_path / "run"
         command = f'ulimit -n {FILES} && exec "$@"'
         words = [sys.executable, "-m", "adaptive_eval", "run", str(config), "--display", "plain", "--run-dir", str(run)]
-        with (run_log := tmp_path / "said").open("w") as said:
-            process = subprocess.Popen(["sh", "-c", command, "sh", *words], stdout=said, stderr=said)
+        with (run_log := tmp_path / "said").open("w") as output:
+            process = subprocess.Popen(["sh", "-c", command, "sh", *words], stdout=output, stderr=output)
         wait_until(lambda: "has too few open files" in run_log.read_text(), process)
         short.set()
         assert process.wait(HANGS) == ExitCode.REACHED, run_log.read_text()
     with closing(RunReader.open(run)) as reader:
         events = reader.events()
         assert reader.trial_count() == 120
-        assert all(one.retries == 0 for one in reader.sums())
+        assert all(row.retries == 0 for row in reader.sums())
     assert (
         not events_of_kind(events, ModelSetAside)
         and not events_of_kind(events, ReplicaLost)

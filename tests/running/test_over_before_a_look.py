@@ -1,4 +1,4 @@
-"""A run that ends before it has looked leaves a results.json that says so, as any other that has ended."""
+"""A run that ends before its first look leaves a results.json that says so."""
 
 import json
 from contextlib import closing
@@ -23,25 +23,25 @@ NOTHING = (
 def left_by(directory: Path) -> dict[str, Any]:
     """The file, which is no results of a look."""
     assert read_results(directory) is None
-    found = json.loads((directory / RESULTS_FILE).read_text())
-    assert found["format"] == UNJUDGED_FORMAT
-    return dict(found)
+    document = json.loads((directory / RESULTS_FILE).read_text())
+    assert document["format"] == UNJUDGED_FORMAT
+    return dict(document)
 
 
 def said(command: str, directory: Path, *options: str) -> str:
     """What a command that reads a run says of it."""
-    told = CliRunner().invoke(app, [command, str(directory), *options])
-    assert told.exit_code in (ExitCode.REACHED, ExitCode.SPENT), told.output
-    return told.output
+    result = CliRunner().invoke(app, [command, str(directory), *options])
+    assert result.exit_code in (ExitCode.REACHED, ExitCode.SPENT), result.output
+    return result.output
 
 
-def test_a_cap_that_refuses_the_first_round_is_told_by_all_who_read_the_run(site: Site) -> None:
+def test_every_reader_of_a_run_says_that_its_cap_refused_the_first_round(site: Site) -> None:
     ended = site.run(site.write(**TOO_LITTLE))
     assert ended.exit_code == ExitCode.SPENT and NOTHING in ended.stdout
-    left = left_by(site.directory())
-    assert (left["run"]["status"], left["run"]["reason"], left["why"]) == ("finished", "budget", NOTHING)
-    assert left["models"] == ["ada", "bob", "cyd"]
-    assert len(left["questions"]) == 8 and not any(sum(map(sum, row["counts"])) for row in left["questions"])
+    document = left_by(site.directory())
+    assert (document["run"]["status"], document["run"]["reason"], document["why"]) == ("finished", "budget", NOTHING)
+    assert document["models"] == ["ada", "bob", "cyd"]
+    assert len(document["questions"]) == 8 and not any(sum(map(sum, row["counts"])) for row in document["questions"])
     assert NOTHING in said("report", site.directory(), "--format", "md", "--output", "-")
     assert NOTHING in said("monitor", site.directory(), "--once")
     assert "intact" in said("verify", site.directory())
@@ -53,7 +53,7 @@ def test_a_cap_that_refuses_the_first_round_is_told_by_all_who_read_the_run(site
     assert results is not None and results.cost.trials >= 96
 
 
-def test_what_was_paid_before_a_first_look_is_told(site: Site) -> None:
+def test_spending_before_a_first_look_is_reported(site: Site) -> None:
     priced = [{"name": name, "base_url": site.base_url, "price": {"input": 1, "output": 2}} for name in MODELS]
     ended = site.run(site.write(models=priced, trials={"min": 8, "max": 8}, budget={"usd": 0.05}))
     assert ended.exit_code == ExitCode.SPENT and "cost" not in left_by(site.directory())

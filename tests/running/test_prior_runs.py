@@ -1,4 +1,4 @@
-"""What a run begins with: outcomes of an earlier one as R0, kept in the run from then on."""
+"""A run may begin with outcomes of an earlier one as R0, which it stores."""
 
 import json
 import shutil
@@ -19,12 +19,12 @@ FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
 
 def first_outcomes(directory: Path, depth: int) -> dict[tuple[str, str], list[int]]:
     """The categories of the first trials of each cell, in their order."""
-    found: dict[tuple[str, str], list[int]] = {}
+    outcomes: dict[tuple[str, str], list[int]] = {}
     for (model, question, trial), category in sorted(Found.of(directory).outcomes.items()):
         if trial < depth:
             assert category is not None
-            found.setdefault((model, question), []).append(category)
-    return found
+            outcomes.setdefault((model, question), []).append(category)
+    return outcomes
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def run_with(site: Site, section: dict[str, object], **changes: object) -> str:
 def test_r0_is_the_first_trials_of_the_earlier_run_and_never_more_than_the_first_look(
     site: Site, earlier: Path
 ) -> None:
-    said = run_with(site, {"run": str(earlier)})
-    assert "outcomes of the run earlier count as R0" in said
+    output = run_with(site, {"run": str(earlier)})
+    assert "outcomes of the run earlier count as R0" in output
     with closing(RunReader.open(site.directory())) as reader:
         plan = stored_plan(stored_setup(reader.header()), reader, reader.events())
     expected = first_outcomes(earlier, 3)
@@ -68,12 +68,12 @@ def test_one_greedy_answer_to_each_question_may_come_first(site: Site) -> None:
     greedy = site.write("greedy", **once)
     assert site.run(greedy, "--run-dir", str(site.directory("greedy"))).exit_code in FINISHED
     section = {"run": str(site.directory("greedy"))}
-    told = site.run(site.write(prior=section, trials={"min": 3, "max": 8}), "--dry-run").stdout
+    output = site.run(site.write(prior=section, trials={"min": 3, "max": 8}), "--dry-run").stdout
     run_with(site, section)
     results = json.loads((site.directory() / "results.json").read_text())
-    (caution,) = (one["text"] for one in results["warnings"] if one["kind"] == "prior")
+    (caution,) = (warning["text"] for warning in results["warnings"] if warning["kind"] == "prior")
     changed = "sampled with other settings than those of this run (ada.temperature: 0.0 → 0.6, bob."
-    assert changed in caution and changed in told
+    assert changed in caution and changed in output
     assert [row["prior_depth"] for row in results["models"]] == [1.0, 1.0, 1.0]
     assert all(row["score_without_prior"] is not None for row in results["models"])
     with closing(RunReader.open(site.directory())) as reader:
@@ -85,7 +85,7 @@ def test_one_greedy_answer_to_each_question_may_come_first(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_the_earlier_run_is_needed_once(site: Site, earlier: Path) -> None:
+def test_the_earlier_run_is_read_only_once(site: Site, earlier: Path) -> None:
     section: dict[str, object] = {"run": str(earlier)}
     run_with(site, section, budget={"trials": 100})
     before = Found.of(site.directory())
@@ -96,7 +96,7 @@ def test_the_earlier_run_is_needed_once(site: Site, earlier: Path) -> None:
     assert len(Found.of(site.directory()).outcomes) > len(before.outcomes)
 
 
-def test_a_model_may_take_its_elders_outcomes(site: Site, earlier: Path) -> None:
+def test_a_model_may_take_the_outcomes_of_another_model(site: Site, earlier: Path) -> None:
     run_with(site, {"run": str(earlier), "models": {"ada": "bob", "cyd": "cyd"}})
     expected = first_outcomes(earlier, 3)
     with closing(RunReader.open(site.directory())) as reader:
@@ -107,7 +107,7 @@ def test_a_model_may_take_its_elders_outcomes(site: Site, earlier: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_model_that_joins_later_gets_its_part(site: Site, earlier: Path) -> None:
+def test_a_model_that_joins_later_gets_its_prior_outcomes(site: Site, earlier: Path) -> None:
     models = [{"name": name, "base_url": site.base_url} for name in MODELS]
     section: dict[str, object] = {"run": str(earlier)}
     run_with(site, section, models=models[:2])
@@ -132,7 +132,7 @@ def test_a_model_that_joins_later_gets_its_part(site: Site, earlier: Path) -> No
         ({}, {"grader": "exact"}, "was graded otherwise, by another grader or one with other settings"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_r0_is_refused_and_nothing_begins(
+def test_invalid_prior_runs_are_refused_and_nothing_begins(
     site: Site, earlier: Path, section: dict[str, object], changes: dict[str, object], message: str
 ) -> None:
     rows = [json.loads(line) for line in (site.folder / "questions.jsonl").read_text().splitlines()]
@@ -144,7 +144,7 @@ def test_what_cannot_be_r0_is_refused_and_nothing_begins(
     assert not site.directory().exists()
 
 
-def test_a_run_is_no_evidence_for_itself(site: Site, earlier: Path) -> None:
+def test_a_run_cannot_be_its_own_prior(site: Site, earlier: Path) -> None:
     ended = site.run(site.write("earlier", prior={"run": str(earlier)}), "--run-dir", str(earlier))
     assert ended.exit_code == ExitCode.CONFIGURATION
     assert "is the run itself" in ended.stderr

@@ -1,4 +1,4 @@
-"""Whatever befalls a run of recorded models and a new one: those are never asked, and nothing is bought twice."""
+"""Whatever happens to a run of recorded models and a new one, those are never asked, and nothing is bought twice."""
 
 import json
 import shutil
@@ -57,12 +57,19 @@ class RecordedLives(RuleBasedStateMachine):
         slots=st.sampled_from([1, 3, 16]),
         samples=st.sampled_from([1, 2]),
         objective=st.sampled_from(["place", "ranking"]),
-        least=st.integers(1, 2),
+        min_trials=st.integers(1, 2),
         budget=st.one_of(st.none(), st.integers(8, 40)),
         broken=st.sets(st.sampled_from(QUESTIONS), max_size=1),
     )
     def begin(
-        self, run_seed: int, slots: int, samples: int, objective: str, least: int, budget: int | None, broken: set[str]
+        self,
+        run_seed: int,
+        slots: int,
+        samples: int,
+        objective: str,
+        min_trials: int,
+        budget: int | None,
+        broken: set[str],
     ) -> None:
         self.stack = ExitStack()
         self.folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(dir=MEMORY)))
@@ -72,7 +79,7 @@ class RecordedLives(RuleBasedStateMachine):
             **SETTINGS,
             "seed": run_seed,
             "objective": objective,
-            "trials": {"min": least, "max": 4, "optimize": "cost"},
+            "trials": {"min": min_trials, "max": 4, "optimize": "cost"},
             "concurrency": {"in_flight": slots, "samples_per_request": samples},
         }
         self.settings |= {} if budget is None else {"budget": {"trials": budget}}
@@ -119,7 +126,7 @@ class RecordedLives(RuleBasedStateMachine):
 
     @rule()
     def lose_the_earlier_run(self) -> None:
-        """What was taken of it is stored, once there is a look."""
+        """What was taken from the earlier run is stored, once there is a look."""
         if (self.directory / "run.sqlite").exists() and self.books.rows:
             shutil.rmtree(self.folder / "old", ignore_errors=True)
 
@@ -134,22 +141,22 @@ class RecordedLives(RuleBasedStateMachine):
         self.world.broken = set()
         ended = self.world.run(self.config(), self.directory, Start())
         self.books.check(self.world, Fate.NOTHING, [NEW])
-        assert {one.model for one in self.world.log} <= {NEW}
+        assert {request.model for request in self.world.log} <= {NEW}
         counts = read_counts(self.directory)
         held = dict(zip(counts.roster.models, counts.cells.sum(axis=1).tolist(), strict=True))
         before = read_counts(earlier())
-        taken = dict(zip(before.roster.models, before.cells.sum(axis=1).tolist(), strict=True))
-        assert all(held[name] == taken[name] for name in OLD), "all that was recorded counts, once"
+        counted = dict(zip(before.roster.models, before.cells.sum(axis=1).tolist(), strict=True))
+        assert all(held[name] == counted[name] for name in OLD), "all that was recorded counts, once"
         if not (self.folder / "old").exists():
             shutil.copytree(earlier(), self.folder / "old")
         reference = World().run(self.config(), self.folder / "reference", Start())
         assert ended is not None and reference is not None
-        there = stored_rows(self.folder / "reference")
-        if reference.results is None or self.extended or self.books.rows.keys() > there.keys():
+        reference_rows = stored_rows(self.folder / "reference")
+        if reference.results is None or self.extended or self.books.rows.keys() > reference_rows.keys():
             return
         assert ended.reason == reference.reason
         assert stored_looks(self.directory) == stored_looks(self.folder / "reference")
-        assert there.items() <= self.books.rows.items()
+        assert reference_rows.items() <= self.books.rows.items()
 
 
 def recorded_lives(histories: int, number: int = 0) -> None:

@@ -34,7 +34,7 @@ OLD = ("ada", "bob")
 
 
 class Folder:
-    """A place with questions, an earlier run of two models, and a run that places the third among them."""
+    """A folder with questions, an earlier run of two models, and a run that places a third among them."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.world = path, World()
@@ -89,16 +89,16 @@ def taken(directory: Path) -> list[OutcomesRecorded]:
 
 def test_outcomes_of_the_earlier_run_stand_and_only_the_new_model_is_asked(folder: Folder) -> None:
     assert folder.run(folder.placing()) is not None
-    assert {one.model for one in folder.world.log} == {NEW}
+    assert {request.model for request in folder.world.log} == {NEW}
     earlier, counts = read_counts(folder.path / "old"), read_counts(folder.path / "new")
     assert counts.recorded == set(OLD)
     for name in OLD:
-        at, there = counts.roster.models.position(name), earlier.roster.models.position(name)
-        assert counts.cells[at].tolist() == earlier.cells[there].tolist()
+        at, earlier_at = counts.roster.models.position(name), earlier.roster.models.position(name)
+        assert counts.cells[at].tolist() == earlier.cells[earlier_at].tolist()
     results, before = read_results(folder.path / "new"), read_results(folder.path / "old")
     assert results is not None
     assert before is not None
-    rows, were = ({row.name: row for row in one.models} for one in (results, before))
+    rows, were = ({row.name: row for row in run_results.models} for run_results in (results, before))
     for name in OLD:
         assert rows[name].score == pytest.approx(were[name].score)
         assert (rows[name].recorded, rows[name].trials, rows[name].stored_trials) == ("old", were[name].trials, 0)
@@ -109,11 +109,13 @@ def test_outcomes_of_the_earlier_run_stand_and_only_the_new_model_is_asked(folde
     for pair in results.pairs:
         assert NEW in (pair.better, pair.worse)
     with open_run(folder.path / "new") as stored:
-        assert {one.model for one in events_of_kind(stored.events, ModelSettled)} <= {NEW}
+        assert {event.model for event in events_of_kind(stored.events, ModelSettled)} <= {NEW}
     new, old = (read_view(folder.path / name) for name in ("new", "old"))
-    found = diff_runs(old, earlier, new, counts).settings
-    assert {one.path for one in found} >= {f"models.{name}.recorded" for name in OLD}
-    assert not [one for one in found if "127.0.0.1/v1" in str(one)], "what stands where an address would be is nobody's"
+    changes = diff_runs(old, earlier, new, counts).settings
+    assert {change.path for change in changes} >= {f"models.{name}.recorded" for name in OLD}
+    assert not [change for change in changes if "127.0.0.1/v1" in str(change)], (
+        "what stands where an address would be is nobody's"
+    )
     assert markdown(new).count("base_url:") == 1
 
 
@@ -134,13 +136,13 @@ def test_another_source_is_taken_only_where_it_has_the_same_outcomes(folder: Fol
     models: list[Mapping[str, object]] = [*moved, {"name": NEW, "base_url": "http://127.0.0.1:9/v1"}]
     assert folder.run(folder.config("new", models, objective="place")) is not None
     folder.run(folder.earlier(seed=5), name="other")
-    others = [{**one, "recorded": str(folder.path / "other")} for one in moved]
+    others = [{**model, "recorded": str(folder.path / "other")} for model in moved]
     with pytest.raises(ConfigError, match=r"has others; name that one again, or begin another run with --fresh"):
         folder.run(folder.config("new", [*others, models[-1]], objective="place"))
 
 
-def test_recorded_models_are_handed_on(folder: Folder) -> None:
-    """Week after week: what a run has recorded stands in the next one too, with the run that has asked it."""
+def test_recorded_models_are_passed_on_to_the_next_run(folder: Folder) -> None:
+    """Week after week: recordings of a run are in the next one too, with the run that made the requests."""
     folder.run(folder.placing())
     recorded = [{"name": name, "recorded": str(folder.path / "new")} for name in (*OLD, NEW)]
     again = {"name": "dee", "base_url": "http://127.0.0.1:9/v1"}
@@ -149,45 +151,45 @@ def test_recorded_models_are_handed_on(folder: Folder) -> None:
         patch.setattr("lives.SKILLS", SKILLS_WITH)
         folder.world.log.clear()
         assert folder.run(folder.config("next", [*recorded, again], objective="place"), name="next") is not None
-    assert {one.model for one in folder.world.log} == {"dee"}
+    assert {request.model for request in folder.world.log} == {"dee"}
     came = {event.model: event.run for event in taken(folder.path / "next")}
     assert came == {"ada": "old", "bob": "old", "cyd": "new"}
     digests = [{event.model: event.digest for event in taken(folder.path / name)} for name in ("new", "next")]
     assert digests[0].items() <= digests[1].items()
 
 
-@pytest.mark.parametrize(("recorded", "most"), [(4, 4), (4, 40), (40, 4)])
+@pytest.mark.parametrize(("recorded", "max_trials"), [(4, 4), (4, 40), (40, 4)])
 def test_a_gate_that_the_error_of_its_baseline_limits_says_how_long_a_recording_it_takes(
-    folder: Folder, recorded: int, most: int
+    folder: Folder, recorded: int, max_trials: int
 ) -> None:
-    """No number of trials of the other decides it; where that is not so, a larger `trials.max` is what helps."""
-    one = [{"name": "bob", "base_url": "http://127.0.0.1:9/v1"}]
+    """No number of trials of the other model decides it; otherwise a larger `trials.max` helps."""
+    baseline = [{"name": "bob", "base_url": "http://127.0.0.1:9/v1"}]
     trials, precise = {"min": recorded, "max": recorded}, {"kind": "precision", "half_width": 0.5}
-    assert folder.run(folder.config("base", one, objective=precise, trials=trials), name="base") is not None
+    assert folder.run(folder.config("base", baseline, objective=precise, trials=trials), name="base") is not None
     gate = {"kind": "baseline", "baseline": "bob", "gate": True}
     models = [
         {"name": "bob", "recorded": str(folder.path / "base")},
         {"name": NEW, "base_url": "http://127.0.0.1:9/v1"},
     ]
-    trials = {"min": 4, "max": most, "optimize": "cost"}
+    trials = {"min": 4, "max": max_trials, "optimize": "cost"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SKILLS, NEW, 0.55)
         ended = folder.run(folder.config("new", models, objective=gate, stopping={"delta": 0.02}, trials=trials))
     assert isinstance(ended, Ended) and ended.results is not None and ended.reason is Reason.OUT_OF_REACH
     (pair,) = ended.results.pairs
     (step,) = next_steps(replace(ended, arguments=("x.yaml", "--set", "trials.max=4")), "RUN")
-    told = "\n".join(findings(ended.results, None, None))
-    if recorded > most:
+    text = "\n".join(findings(ended.results, None, None))
+    if recorded > max_trials:
         assert pair.trials_needed is not None and "raise trials.max to " in step.says
-        assert "a recording of" not in told + step.says
+        assert "a recording of" not in text + step.says
         return
     need = recording_need(ended.results, pair)
     assert pair.trials_needed is None and need is not None and need.recorded_trials == 4
-    if most == recorded:
+    if max_trials == recorded:
         assert pair.z and pair.boundary and need.trials == pytest.approx(4 * (pair.boundary / pair.z) ** 2, abs=1)
-    assert f"would need a recording of bob with about {need.trials} trials a question, in place of 4." in told
+    assert f"would need a recording of bob with about {need.trials} trials a question, in place of 4." in text
     assert "raise trials.max" not in step.says and "start over with a recording of bob with about " in step.says
-    more = f"--fresh --set trials.max={need.trials}" if need.trials > most else "--set trials.max=4 --fresh"
+    more = f"--fresh --set trials.max={need.trials}" if need.trials > max_trials else "--set trials.max=4 --fresh"
     assert step.command == f"adaptive-eval run x.yaml {more}"
 
 
@@ -197,19 +199,19 @@ def refused(match: str) -> Any:
 
 REFUSALS: dict[str, tuple[Callable[[Folder], RunConfig], str]] = {
     "no run": (
-        lambda one: one.config(
+        lambda place: place.config(
             "new", [{"name": "ada", "recorded": "nowhere"}, {"name": NEW, "base_url": "http://x/v1"}]
         ),
         "nowhere holds no run; name the directory of one",
     ),
     "no such model": (
-        lambda one: one.config(
-            "new", [{"name": "eve", "recorded": str(one.path / "old")}, {"name": NEW, "base_url": "http://x/v1"}]
+        lambda place: place.config(
+            "new", [{"name": "eve", "recorded": str(place.path / "old")}, {"name": NEW, "base_url": "http://x/v1"}]
         ),
         "has no model 'eve'; its models are ada, bob: name one under `model`",
     ),
     "another rubric": (
-        lambda one: one.placing(
+        lambda place: place.placing(
             rubric={
                 "categories": [
                     {"name": "right", "weight": 2, "when": {"is_correct": True}},
@@ -219,16 +221,16 @@ REFUSALS: dict[str, tuple[Callable[[Folder], RunConfig], str]] = {
         ),
         "was graded by another rubric",
     ),
-    "another grader": (lambda one: one.placing(grader="math"), "was graded otherwise, by another grader"),
+    "another grader": (lambda place: place.placing(grader="math"), "was graded otherwise, by another grader"),
     "another prompt": (
-        lambda one: one.placing(prompt="{prompt} Think."),
+        lambda place: place.placing(prompt="{prompt} Think."),
         "asked ada something else as question 'q0'; .* give it the `prompt` that it had there",
     ),
 }
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_what_means_something_else_is_refused_with_what_to_do(folder: Folder, case: str) -> None:
+def test_recordings_that_do_not_match_are_refused_with_what_to_do(folder: Folder, case: str) -> None:
     make, match = REFUSALS[case]
     with refused(match):
         load_starting_point(prepare(make(folder)), folder.path / "new")
@@ -236,7 +238,7 @@ def test_what_means_something_else_is_refused_with_what_to_do(folder: Folder, ca
 
 
 def test_a_recorded_model_may_have_a_prompt_of_its_own(folder: Folder) -> None:
-    """As models that are asked may: what it was sent is what the configuration says."""
+    """Like other models: its prompts are those of the configuration."""
     recorded = [{"name": name, "recorded": str(folder.path / "old"), "prompt": "{prompt}"} for name in OLD]
     asked = {"name": NEW, "base_url": "http://127.0.0.1:9/v1"}
     config = folder.config("new", [*recorded, asked], objective="place", prompt="{prompt} Think.")
@@ -262,7 +264,7 @@ def test_a_model_that_was_recorded_cannot_become_one_that_is_asked(folder: Folde
         folder.run(folder.config("new", asked))
 
 
-def test_grading_anew_by_another_key_is_refused_and_trying_again_is_not(folder: Folder) -> None:
+def test_regrading_by_another_key_is_refused_and_retrying_is_not(folder: Folder) -> None:
     folder.run(folder.placing())
     assert asyncio.run(regrade_stored(folder.path / "new")).changed == 0
     folder.write_questions(QUESTIONS, answer="wrong")
@@ -270,7 +272,7 @@ def test_grading_anew_by_another_key_is_refused_and_trying_again_is_not(folder: 
         asyncio.run(regrade_stored(folder.path / "new", folder.placing()))
 
 
-def test_who_reads_the_run_sees_recorded_models_as_such(folder: Folder) -> None:
+def test_readers_of_the_run_show_recorded_models_as_such(folder: Folder) -> None:
     folder.run(folder.placing())
     new, old = folder.path / "new", folder.path / "old"
     text = markdown(read_view(new))
@@ -280,10 +282,10 @@ def test_who_reads_the_run_sees_recorded_models_as_such(folder: Folder) -> None:
     assert NEW in asked and not [name for name in OLD if name in asked], "what this run says of sampling is not of them"
     results = read_results(new)
     assert results is not None and {row.name for row in results.models if row.sampling} == {NEW}
-    found = diff_runs(read_view(old), read_counts(old), read_view(new), read_counts(new))
-    assert found.recorded == OLD
-    assert found.models == ()
-    assert found.b.models_only == (NEW,)
+    diff = diff_runs(read_view(old), read_counts(old), read_view(new), read_counts(new))
+    assert diff.recorded == OLD
+    assert diff.models == ()
+    assert diff.b.models_only == (NEW,)
 
 
 def test_a_cap_counts_only_what_this_run_buys(folder: Folder) -> None:

@@ -41,7 +41,7 @@ def fragile(site: Site) -> Path:
 
 
 @pytest.mark.slow
-def test_what_the_grader_failed_on_is_graded_by_regrade(site: Site, fragile: Path) -> None:
+def test_regrade_grades_the_answers_that_the_grader_failed_on(site: Site, fragile: Path) -> None:
     broken = site.folder / "broken"
     broken.touch()
     ended = site.run(fragile)
@@ -75,8 +75,10 @@ def test_a_grader_that_fails_on_every_answer_changes_no_grade(site: Site, fragil
     (site.folder / "mute").touch()
     done = regrade(site.directory(), "--config", fragile)
     assert done.exit_code == ExitCode.FAILED
-    said = f"failed on each of the {len(before)} answers that it was given, so no grade was changed: the grader raised"
-    assert said in " ".join(done.stderr.split())
+    message = (
+        f"failed on each of the {len(before)} answers that it was given, so no grade was changed: the grader raised"
+    )
+    assert message in " ".join(done.stderr.split())
     assert Found.of(site.directory()).outcomes == before and None not in before.values()
 
 
@@ -98,7 +100,9 @@ def test_another_grader_grades_every_answer_and_the_run_goes_on_with_it(site: Si
     assert resumed.exit_code == ExitCode.SPENT, resumed.stderr
     assert Found.of(site.directory()).outcomes.keys() == before.outcomes.keys()
     with closing(RunReader.open(site.directory())) as reader:
-        changes = [change.path for one in events_of_kind(reader.events(), SettingsChanged) for change in one.changes]
+        changes = [
+            change.path for event in events_of_kind(reader.events(), SettingsChanged) for change in event.changes
+        ]
     assert changes and all(path.startswith("grader") for path in changes), "what nobody has changed is told as changed"
     assert site.run(site.write(trials=trials)).exit_code == ExitCode.CONFIGURATION
 
@@ -133,16 +137,16 @@ def test_a_directory_without_a_run_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_grader_that_says_the_same_of_every_answer_leaves_every_decision(site: Site) -> None:
+def test_an_equivalent_grader_changes_no_decision(site: Site) -> None:
     trials = {"min": 2, "max": 8}
     site.run(site.write(trials=trials, grader="contains"))
     before, looks = read_results(site.directory()), Found.of(site.directory()).looks
-    found = site.write(trials=trials, grader={"kind": "contains", "ignore_case": False})
-    done = regrade(site.directory(), "--config", found)
+    config = site.write(trials=trials, grader={"kind": "contains", "ignore_case": False})
+    done = regrade(site.directory(), "--config", config)
     assert "0 have another category" in done.stdout and "Nothing more needs to be asked" in done.stdout, done.output
     after = read_results(site.directory())
     assert before is not None and after is not None and after.pairs == before.pairs
-    site.run(found)
+    site.run(config)
     assert Found.of(site.directory()).looks == looks
 
 
@@ -155,7 +159,7 @@ def grade(text, question):
 
 
 @pytest.mark.slow
-def test_what_a_rule_asked_for_that_saw_other_grades_stays_in_the_scores(site: Site) -> None:
+def test_trials_requested_under_earlier_grades_stay_in_the_scores(site: Site) -> None:
     (site.folder / "coin.py").write_text(COIN)
     trials = {"min": 4, "max": 60}
     ended = site.run(site.write(trials=trials))
@@ -167,16 +171,16 @@ def test_what_a_rule_asked_for_that_saw_other_grades_stays_in_the_scores(site: S
     assert done.exit_code == ExitCode.REACHED, done.stderr
     after = read_results(site.directory())
     assert after is not None
-    was, now = ({row.name: row.trials for row in one.models} for one in (before, after))
-    assert now == was and not [one for one in after.warnings if one.kind == "uncounted"]
+    was, now = ({row.name: row.trials for row in results.models} for results in (before, after))
+    assert now == was and not [warning for warning in after.warnings if warning.kind == "uncounted"]
     by_name = {row.name: row.score for row in before.models}
     for row in after.models:
         assert row.score is not None and row.score != by_name[row.name]
         assert f"{100 * (by_name[row.name] or 0.0):.1f}%" in done.stdout and f"{100 * row.score:.1f}%" in done.stdout
     assert after.run.status == "stopped" and "going on takes about" in done.stdout
     CliRunner().invoke(app, ["report", str(site.directory()), "--format", "summary"])
-    told = " ".join((site.directory() / "report.txt").read_text().split())
-    assert "Regraded: the run was finished, and by the new grades a comparison is open." in told, told
+    text = " ".join((site.directory() / "report.txt").read_text().split())
+    assert "Regraded: the run was finished, and by the new grades a comparison is open." in text, text
     another = replace(after, trials_to_go=0.0)
     assert cost_to_go_on(another) == "going on takes another round of answers at least", "a pair is open"
 

@@ -1,4 +1,4 @@
-"""`--dry-run` and `check` say what would happen, and let nothing happen."""
+"""`--dry-run` and `check` say what a run would do, and do nothing of it."""
 
 import asyncio
 import json
@@ -24,22 +24,22 @@ from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store.errors import DATABASE_FILE
 
 
-def test_a_dry_run_says_what_would_run_and_at_most_cost(site: Site) -> None:
+def test_a_dry_run_says_what_would_run_and_its_worst_cost(site: Site) -> None:
     config = site.write(budget={"tokens": 100_000}, stopping={"delta": 0.02})
-    told = site.run(config, "--dry-run")
-    assert told.exit_code == ExitCode.REACHED, told.stderr
-    assert "at confidence 0.95, delta 2 points\n" in told.stdout
+    result = site.run(config, "--dry-run")
+    assert result.exit_code == ExitCode.REACHED, result.stderr
+    assert "at confidence 0.95, delta 2 points\n" in result.stdout
     for name in MODELS:
-        assert f"ok    {name}" in told.stdout
-    assert "3 models, 8 questions, objective ranking, " in told.stdout
-    assert "at most   720 trials, 100k tokens" in told.stdout
+        assert f"ok    {name}" in result.stdout
+    assert "3 models, 8 questions, objective ranking, " in result.stdout
+    assert "at most   720 trials, 100k tokens" in result.stdout
     assert (
-        "worst case: every answer hits max_tokens" in told.stdout
-        and f"forecast  adaptive-eval plan {config}\n" in told.stdout
+        "worst case: every answer hits max_tokens" in result.stdout
+        and f"forecast  adaptive-eval plan {config}\n" in result.stdout
     )
-    assert f"directory {site.directory()} (a new run)" in told.stdout
-    assert "saved     6 answers; the run and `plan` use them" in told.stdout
-    assert told.stdout.splitlines()[-1] == f"Next: adaptive-eval run {config} --run-dir {site.directory()}"
+    assert f"directory {site.directory()} (a new run)" in result.stdout
+    assert "saved     6 answers; the run and `plan` use them" in result.stdout
+    assert result.stdout.splitlines()[-1] == f"Next: adaptive-eval run {config} --run-dir {site.directory()}"
     assert [path.name for path in site.directory().iterdir()] == [DRY_RUN], "no run was begun"
 
 
@@ -50,8 +50,8 @@ def test_a_run_begins_with_the_answers_of_its_dry_run(site: Site) -> None:
         config = site.write(models=[{"name": name, "base_url": url} for name in MODELS], trials=trials)
         site.run(config, "--dry-run")
         before = with_dry_run.counts["answered"]
-        told = site.run(config)
-        assert told.exit_code in ENDED and "begins with 6 answers of the dry run" in told.stderr
+        result = site.run(config)
+        assert result.exit_code in ENDED and "begins with 6 answers of the dry run" in result.stderr
         assert with_dry_run.counts["answered"] - before == 3 * 8 * 4 - 6
     assert not (site.directory() / DRY_RUN).exists()
     with serving(without) as url:
@@ -64,9 +64,9 @@ def test_a_run_begins_with_the_answers_of_its_dry_run(site: Site) -> None:
 def test_answers_of_a_dry_run_with_other_settings_are_not_used(site: Site) -> None:
     config = site.write(trials={"min": 2, "max": 2})
     site.run(config, "--dry-run")
-    told = site.run(config, "--set", "sampling.temperature=0.1")
-    assert told.exit_code in ENDED and "not used, since it had other settings" in told.stderr
-    assert "sampling.temperature: 0.6 → 0.1" in told.stderr
+    result = site.run(config, "--set", "sampling.temperature=0.1")
+    assert result.exit_code in ENDED and "not used, since it had other settings" in result.stderr
+    assert "sampling.temperature: 0.6 → 0.1" in result.stderr
     assert trials_in(site.directory()) == 3 * 8 * 2
     again = site.run(config, "--dry-run", "--run-dir", str(site.folder / "b"))
     assert again.exit_code == ExitCode.REACHED
@@ -90,10 +90,10 @@ def test_a_plan_takes_tokens_and_times_of_the_dry_run(site: Site) -> None:
     arguments = ["plan", str(config), "--worlds", "10", "--json", str(site.folder / "plan.json")]
 
     def tokens() -> tuple[float, str]:
-        told = CliRunner().invoke(app, arguments)
-        assert told.exit_code == ExitCode.REACHED, told.output
-        found = json.loads((site.folder / "plan.json").read_bytes())
-        return found["need"]["costs"]["tokens"]["median"] / found["need"]["costs"]["trials"]["median"], told.stdout
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == ExitCode.REACHED, result.output
+        plan = json.loads((site.folder / "plan.json").read_bytes())
+        return plan["need"]["costs"]["tokens"]["median"] / plan["need"]["costs"]["trials"]["median"], result.stdout
 
     guessed, before = tokens()
     site.run(config, "--dry-run")
@@ -104,13 +104,13 @@ def test_a_plan_takes_tokens_and_times_of_the_dry_run(site: Site) -> None:
 
 def test_the_most_tokens_are_those_of_the_trials_that_are_allowed(site: Site) -> None:
     limits = zip(MODELS, (2000, 1000), strict=False)
-    models = [{"name": name, "base_url": site.base_url, "sampling": {"max_tokens": most}} for name, most in limits]
-    most = re.compile(r"^at most   (\d+) trials, (\d+)k tokens", re.MULTILINE)
+    models = [{"name": name, "base_url": site.base_url, "sampling": {"max_tokens": limit}} for name, limit in limits]
+    pattern = re.compile(r"^at most   (\d+) trials, (\d+)k tokens", re.MULTILINE)
     for cap, tokens in ((300, 240 * 2 + 60), (None, 240 * 3)):
-        told = site.run(site.write(models=models, budget={} if cap is None else {"trials": cap}), "--dry-run").stdout
-        found = most.search(told)
-        assert found is not None and int(found[1]) == (cap or 480)
-        assert tokens <= int(found[2]) <= 1.5 * tokens
+        output = site.run(site.write(models=models, budget={} if cap is None else {"trials": cap}), "--dry-run").stdout
+        match = pattern.search(output)
+        assert match is not None and int(match[1]) == (cap or 480)
+        assert tokens <= int(match[2]) <= 1.5 * tokens
 
 
 def test_a_dry_run_shows_the_prompt_that_is_sent_though_it_is_the_id(site: Site) -> None:
@@ -123,37 +123,37 @@ def test_a_dry_run_shows_the_prompt_that_is_sent_though_it_is_the_id(site: Site)
 def test_a_dry_run_writes_money_to_the_cent_or_finer_and_says_that_its_time_has_no_cap(site: Site) -> None:
     models = [model | {"price": {"input": 0.01, "output": 0.05}} for model in site.config()["models"]]  # type: ignore[attr-defined]
     sampling = {"max_tokens": 64}
-    told = site.run(site.write(models=models, sampling=sampling), "--dry-run").stdout
-    found = re.search(r"^at most   720 trials, (\d+)k tokens, \$(0\.00\d+)$", told, re.MULTILINE)
-    assert found, told
+    output = site.run(site.write(models=models, sampling=sampling), "--dry-run").stdout
+    match = re.search(r"^at most   720 trials, (\d+)k tokens, \$(0\.00\d+)$", output, re.MULTILINE)
+    assert match, output
     written = 720 * 64
-    asked = int(found[1]) * 1000 - written
-    assert float(found[2]) == pytest.approx((written * 0.05 + asked * 0.01) / 1e6, abs=1e-4)
+    asked = int(match[1]) * 1000 - written
+    assert float(match[2]) == pytest.approx((written * 0.05 + asked * 0.01) / 1e6, abs=1e-4)
     capped = site.run(site.write(models=models, sampling=sampling, budget={"usd": 0.0015}), "--dry-run").stdout
     assert "tokens, $0.0015\n" in capped
 
 
 @pytest.mark.slow
-def test_a_dry_run_finds_that_a_run_cannot_go_on_or_begin(site: Site) -> None:
+def test_a_dry_run_says_if_a_run_cannot_resume_or_begin(site: Site) -> None:
     config = site.write(trials={"min": 2, "max": 2})
     site.run(config)
     stored = (site.directory() / DATABASE_FILE).read_bytes()
-    told = site.run(config, "--dry-run")
-    assert f"directory {site.directory()} (resumes with 48 trials)" in told.stdout
-    told = site.run(config, "--dry-run", "--set", "sampling.temperature=0.1")
-    assert told.exit_code == ExitCode.CONFIGURATION and "begun with other settings" in told.stderr
-    told = site.run(config, "--dry-run", "--set", "prior.run=elsewhere")
-    assert told.exit_code == ExitCode.CONFIGURATION and "elsewhere" in told.stderr
+    result = site.run(config, "--dry-run")
+    assert f"directory {site.directory()} (resumes with 48 trials)" in result.stdout
+    result = site.run(config, "--dry-run", "--set", "sampling.temperature=0.1")
+    assert result.exit_code == ExitCode.CONFIGURATION and "begun with other settings" in result.stderr
+    result = site.run(config, "--dry-run", "--set", "prior.run=elsewhere")
+    assert result.exit_code == ExitCode.CONFIGURATION and "elsewhere" in result.stderr
     assert (site.directory() / DATABASE_FILE).read_bytes() == stored
 
 
 @pytest.mark.usefixtures("short_pauses")
-def test_a_dry_run_finds_what_is_not_there(site: Site) -> None:
+def test_a_dry_run_finds_a_model_that_is_not_served(site: Site) -> None:
     models = [*site.config()["models"], {"name": "eve", "base_url": site.base_url}]  # type: ignore[misc]
-    told = site.run(site.write(models=models), "--dry-run")
-    assert told.exit_code == ExitCode.ENDPOINTS
-    assert "FAIL  eve" in told.stdout and "it does not serve 'eve'" in told.stdout
-    assert told.stdout.splitlines()[-1] == "Next: fix what failed above, then repeat this command"
+    result = site.run(site.write(models=models), "--dry-run")
+    assert result.exit_code == ExitCode.ENDPOINTS
+    assert "FAIL  eve" in result.stdout and "it does not serve 'eve'" in result.stdout
+    assert result.stdout.splitlines()[-1] == "Next: fix what failed above, then repeat this command"
 
 
 def test_a_dry_run_names_every_server(site: Site) -> None:
@@ -161,35 +161,35 @@ def test_a_dry_run_names_every_server(site: Site) -> None:
         {"name": "ada", "base_url": [site.base_url, "http://127.0.0.1:9/v1"]},
         {"name": "bob", "base_url": site.base_url},
     ]
-    told = site.run(site.write(models=models), "--dry-run")
-    assert told.exit_code == ExitCode.ENDPOINTS
-    states = [line.split()[:2] for line in told.stdout.splitlines() if line.startswith(("ok ", "FAIL "))]
+    result = site.run(site.write(models=models), "--dry-run")
+    assert result.exit_code == ExitCode.ENDPOINTS
+    states = [line.split()[:2] for line in result.stdout.splitlines() if line.startswith(("ok ", "FAIL "))]
     assert states == [["ok", "ada"], ["FAIL", "ada"], ["ok", "bob"]]
-    assert told.stdout.splitlines()[-1].startswith("Next: fix")
+    assert result.stdout.splitlines()[-1].startswith("Next: fix")
     assert site.run(site.write(), "--dry-run").exit_code == ExitCode.REACHED
 
 
 @pytest.mark.parametrize("options", [("--start-servers",), ("--dry-run", "--start-servers", "--ray", "auto")])
 def test_servers_are_started_for_a_dry_run_on_this_machine_alone(site: Site, options: tuple[str, ...]) -> None:
-    told = site.run(site.write(), *options)
-    assert told.exit_code == ExitCode.CONFIGURATION and "--start-servers needs --dry-run" in told.stderr
+    result = site.run(site.write(), *options)
+    assert result.exit_code == ExitCode.CONFIGURATION and "--start-servers needs --dry-run" in result.stderr
     assert not site.directory().exists()
 
 
 def test_a_dry_run_shows_two_graded_answers_of_each_model(site: Site) -> None:
-    told = site.run(site.write(), "--dry-run")
-    lines = told.stdout.splitlines()
+    result = site.run(site.write(), "--dry-run")
+    lines = result.stdout.splitlines()
     for name in MODELS:
         assert [line.split()[2] for line in lines if line.startswith(f"answer  {name}")] == ["q0", "q1"]
     assert sum("wrote" in line and "tokens" in line for line in lines) == 6
     assert all(any(word in line for word in ("correct (1)", "incorrect (0)", "wrong (0)")) for line in found_in(lines))
-    assert "keys      8 answer keys are graded correct" in told.stdout
+    assert "keys      8 answer keys are graded correct" in result.stdout
 
 
 def found_in(lines: list[str]) -> list[str]:
-    found = [line for line in lines if line.startswith("        found ")]
-    assert len(found) == 6
-    return found
+    extracted = [line for line in lines if line.startswith("        found ")]
+    assert len(extracted) == 6
+    return extracted
 
 
 @pytest.mark.slow
@@ -200,57 +200,57 @@ def test_a_grader_that_cannot_work_is_found_before_anything_is_asked(site: Site)
         ("backwards:grade", "rejects the answer keys", "no attribute"),
     ):
         config = site.write(grader={"kind": "python", "function": function, "workers": 1})
-        told = [CliRunner().invoke(app, ["validate", str(config)]), site.run(config)]
-        told += [site.run(config, "--dry-run")] if function.startswith("nomod") else []
-        for one in told:
-            assert one.exit_code == ExitCode.CONFIGURATION, one.stdout
-            assert kind in one.stderr and problem in one.stderr
-            assert "ok  " not in one.stdout
+        results = [CliRunner().invoke(app, ["validate", str(config)]), site.run(config)]
+        results += [site.run(config, "--dry-run")] if function.startswith("nomod") else []
+        for result in results:
+            assert result.exit_code == ExitCode.CONFIGURATION, result.stdout
+            assert kind in result.stderr and problem in result.stderr
+            assert "ok  " not in result.stdout
     assert not site.directory().exists()
 
 
 @pytest.mark.usefixtures("short_pauses")
-def test_the_servers_of_judges_are_asked_too(site: Site) -> None:
+def test_a_dry_run_asks_the_servers_of_judges_too(site: Site) -> None:
     away, verdicts = {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}, {"attempts": 1, "retry_for": 0}
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:
-        there = {"base_url": url, "model": "judge"}
+        reachable = {"base_url": url, "model": "judge"}
         models = [{"name": name, "base_url": url} for name in MODELS]
-        for other, code in ((there, ExitCode.REACHED), (away, ExitCode.ENDPOINTS)):
-            grader = {"kind": "judge", "server": [there, other], "concurrency": verdicts}
-            told = site.run(site.write(models=models, grader=grader), "--dry-run")
-            assert told.exit_code == code, told.output
-            assert "ok    the judge 1" in told.output
-            assert ("FAIL  the judge 2  http://127.0.0.1:9/v1" in told.output) == (code is ExitCode.ENDPOINTS)
+        for other, code in ((reachable, ExitCode.REACHED), (away, ExitCode.ENDPOINTS)):
+            grader = {"kind": "judge", "server": [reachable, other], "concurrency": verdicts}
+            result = site.run(site.write(models=models, grader=grader), "--dry-run")
+            assert result.exit_code == code, result.output
+            assert "ok    the judge 1" in result.output
+            assert ("FAIL  the judge 2  http://127.0.0.1:9/v1" in result.output) == (code is ExitCode.ENDPOINTS)
 
 
 def test_a_dry_run_in_which_nothing_is_graded_says_so(site: Site) -> None:
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge(mute=1.0))) as url:
         models = [{"name": name, "base_url": url} for name in MODELS]
         grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}}
-        told = site.run(site.write(models=models, grader=grader), "--dry-run")
-    assert told.stdout.count("no grade: the judge gave no verdict") == 6
-    assert "warn  the grader fails on all of these answers" in told.stdout
+        result = site.run(site.write(models=models, grader=grader), "--dry-run")
+    assert result.stdout.count("no grade: the judge gave no verdict") == 6
+    assert "warn  the grader fails on all of these answers" in result.stdout
     unread = site.run(site.write(grader={"kind": "json", "field": "answer"}), "--dry-run")
     assert "warn  the grader finds nothing in any of these answers" in unread.stdout
     assert "these answers" not in site.run(site.write(), "--dry-run").stdout
 
 
-def test_an_answer_that_its_server_cut_off_before_max_tokens_is_told(
+def test_a_dry_run_says_if_a_server_cut_an_answer_before_max_tokens(
     site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prepared = prepare(load_config(site.write(sampling={"max_tokens": 800})))
     cut: frozenset[Signal] = frozenset({"truncated"})
-    for tokens, signals, told in ((106, cut, True), (800, cut, False), (0, cut, False), (106, frozenset(), False)):
+    for tokens, signals, mentioned in ((106, cut, True), (800, cut, False), (0, cut, False), (106, frozenset(), False)):
         answer = Answer("7", "length", 1, site.base_url, 1.0, completion_tokens=tokens, signals=signals)
         show_answers([TriedAnswer("ada", prepared.questions[0], answer, GraderError("none"))], prepared)
-        assert ("cut off by its server before max_tokens (800)" in capsys.readouterr().out) is told
+        assert ("cut off by its server before max_tokens (800)" in capsys.readouterr().out) is mentioned
 
 
 def test_a_dry_run_asks_models_directly_that_a_run_asks_in_batches(site: Site) -> None:
     models = [model | {"batch": "openai"} for model in site.config()["models"]]  # type: ignore[attr-defined]
-    told = site.run(site.write(models=models), "--dry-run")
-    assert told.exit_code == ExitCode.REACHED, told.stderr
-    lines = told.stdout.splitlines()
+    result = site.run(site.write(models=models), "--dry-run")
+    assert result.exit_code == ExitCode.REACHED, result.stderr
+    lines = result.stdout.splitlines()
     for name in MODELS:
         assert [line.split()[2] for line in lines if line.startswith(f"answer  {name}")] == ["q0", "q1"]
 
@@ -263,7 +263,7 @@ async def test_a_dry_run_waits_for_no_model_that_never_answers(site: Site, monke
         prepared = prepare(load_config(site.write(models=models)))
         tried = await rehearsal.try_answers(prepared, {"ada"})
     late = f"ada has not answered within 0.1 minutes at {server.base_url}; a run may wait longer"
-    assert [str(one.answer) for one in tried] == [late, late]
+    assert [str(attempt.answer) for attempt in tried] == [late, late]
 
 
 @pytest.mark.patient
@@ -277,5 +277,7 @@ async def test_a_dry_run_waits_for_no_grade_that_never_comes(site: Site, monkeyp
         models = [{"name": name, "base_url": server.base_url} for name in MODELS]
         prepared = prepare(load_config(site.write(models=models)))
         tried = await rehearsal.try_answers(prepared, {"ada"})
-    assert all(isinstance(one.answer, Answer) for one in tried)
-    assert {str(one.grade) for one in tried} == {"its grade has not come within 0.1 minutes; a run may wait longer"}
+    assert all(isinstance(attempt.answer, Answer) for attempt in tried)
+    assert {str(attempt.grade) for attempt in tried} == {
+        "its grade has not come within 0.1 minutes; a run may wait longer"
+    }

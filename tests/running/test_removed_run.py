@@ -1,4 +1,4 @@
-"""A run whose files are taken away while it goes on, in a process of its own."""
+"""A run in a process of its own whose files are removed while it goes on."""
 
 import shutil
 from dataclasses import replace
@@ -16,7 +16,7 @@ from adaptive_eval.simulate.server import serving
 @pytest.mark.parametrize(
     "how", ["folder", *(pytest.param(how, marks=pytest.mark.slow) for how in ("file", "replaced"))]
 )
-def test_a_run_whose_store_is_taken_away_says_what_is_lost(site: Site, how: str, tmp_path: Path) -> None:
+def test_a_run_whose_store_is_removed_says_what_is_lost(site: Site, how: str, tmp_path: Path) -> None:
     server = GatedServer(small_world(), 30)
     with serving(server) as url:
         _take_away(replace(site, base_url=url), server, how, tmp_path)
@@ -33,10 +33,10 @@ def _take_away(site: Site, server: GatedServer, how: str, tmp_path: Path) -> Non
     if how == "replaced":
         (directory / "run.sqlite").write_bytes(b"")
     server.open()
-    _, said = process.communicate(timeout=HANGS)
-    assert process.returncode == ExitCode.FAILED, said
-    assert "was removed or replaced while the run went on" in said
-    assert "--fresh" in said
-    assert "intact" not in said
-    assert "Traceback" not in said
+    _, errors = process.communicate(timeout=HANGS)
+    assert process.returncode == ExitCode.FAILED, errors
+    assert "was removed or replaced while the run went on" in errors
+    assert "--fresh" in errors
+    assert "intact" not in errors
+    assert "Traceback" not in errors
     shutil.rmtree(tmp_path / "elsewhere", ignore_errors=True)

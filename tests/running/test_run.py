@@ -56,9 +56,9 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Fo
     """What the run finds when nothing happens to it."""
     site = Site.make(tmp_path_factory.mktemp("uninterrupted"), base_url)
     assert site.run(site.write()).exit_code == ExitCode.REACHED
-    found = Found.of(site.directory())
-    assert len(found.looks) > 5
-    return found
+    result = Found.of(site.directory())
+    assert len(result.looks) > 5
+    return result
 
 
 def printed(process: "subprocess.Popen[str]", word: str) -> str:
@@ -73,7 +73,7 @@ KILLS = [1, pytest.param(8, marks=pytest.mark.slow), pytest.param(50, marks=pyte
 
 
 @pytest.mark.parametrize("kills", KILLS)
-def test_a_run_that_was_killed_ends_as_if_it_had_not_been(site: Site, uninterrupted: Found, kills: int) -> None:
+def test_a_killed_run_ends_like_an_undisturbed_one(site: Site, uninterrupted: Found, kills: int) -> None:
     """SIGKILL at random moments of one run, and of another when that one ends."""
     rng, runs = random.Random(kills), 0
     while kills > 0:
@@ -104,7 +104,7 @@ def test_the_result_does_not_depend_on_concurrency(site: Site, uninterrupted: Fo
 
 
 def test_a_second_process_leaves_and_the_first_signal_drains(site: Site, uninterrupted: Found) -> None:
-    """A gate keeps answers of the third round until the run was told: how many then wait depends on the machine."""
+    """A gate holds answers of the third round until the signal; how many wait then depends on the machine."""
     gated = GatedServer(small_world(), 40)
     with serving(gated) as url:
         models = [{"name": name, "base_url": url if name == MODELS[0] else site.base_url} for name in MODELS]
@@ -115,8 +115,8 @@ def test_a_second_process_leaves_and_the_first_signal_drains(site: Site, uninter
         assert second.exit_code == ExitCode.FAILED
         assert f"is held by process {process.pid} on " in second.stderr
         process.send_signal(signal.SIGTERM)
-        told = printed(process, "stopping: ")
-        assert re.search(r"stopping: waiting for \d+ requests? to be answered and graded", told), told
+        line = printed(process, "stopping: ")
+        assert re.search(r"stopping: waiting for \d+ requests? to be answered and graded", line), line
         gated.open()
         out, err = process.communicate(timeout=HANGS)
     assert process.returncode == ExitCode.STOPPED, err
@@ -128,7 +128,7 @@ def test_a_second_process_leaves_and_the_first_signal_drains(site: Site, uninter
 
 
 @pytest.mark.slow
-def test_on_a_terminal_ctrl_c_drains_and_again_stops_at_once(site: Site, slow_url: str) -> None:
+def test_ctrl_c_on_a_terminal_drains_and_a_second_one_stops_at_once(site: Site, slow_url: str) -> None:
     """The live view in a pseudo-terminal, on a server that would take an hour to drain."""
     config = replace(site, base_url=slow_url).write()
     master, slave = pty.openpty()
@@ -163,7 +163,7 @@ def read_until(master: int, word: str, seconds: float = HANGS) -> str:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"prompt": "Think. {prompt}"}, "models.ada.prompt.template: not set → 'Think. {prompt}'"),
         pytest.param(
@@ -176,12 +176,12 @@ def read_until(master: int, word: str, seconds: float = HANGS) -> str:
     ],
 )
 def test_a_resume_that_changes_what_trials_mean_is_refused_with_the_difference(
-    site: Site, changes: dict[str, object], told: str
+    site: Site, changes: dict[str, object], message: str
 ) -> None:
     site.run(site.write(trials={"min": 2, "max": 2}))
     refused = site.run(site.write(trials={"min": 2, "max": 2}, **changes))
     assert refused.exit_code == ExitCode.CONFIGURATION
-    assert told in refused.stderr
+    assert message in refused.stderr
     assert refused.stderr.endswith(f"adaptive-eval regrade {site.directory()} --config CONFIG\n")
     assert "Traceback" not in refused.stderr
 
@@ -201,9 +201,7 @@ def test_fresh_starts_over_beside_the_old_run(site: Site, monkeypatch: pytest.Mo
         assert RunResumed.KIND in [event.kind for event in reader.events()], "the newest is continued"
 
 
-def test_a_run_that_has_bought_nothing_keeps_nobody_from_other_settings(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_without_answers_does_not_block_other_settings(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(site.folder)
     words = ["--display", "none", "--set", "trials.min=2", "--set", "trials.max=2"]
     refused = CliRunner().invoke(app, ["run", str(site.write(budget={"trials": 1})), *words])
@@ -230,7 +228,7 @@ def test_a_run_that_was_killed_before_its_first_answer_is_left_aside_unless_caps
     assert run_directory(other, None, False).name == ("played" if budget else "played~2")
 
 
-def test_fresh_and_a_directory_exclude_each_other(site: Site) -> None:
+def test_fresh_and_run_dir_exclude_each_other(site: Site) -> None:
     refused = site.run(site.write(), "--fresh")
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "--fresh" in refused.stderr and "--run-dir" in refused.stderr
@@ -250,11 +248,11 @@ def test_no_key_is_in_any_file_or_on_the_screen(site: Site, monkeypatch: pytest.
         for name in MODELS
     ]
     models[2]["model"] = "gone"
-    told = site.run(site.write(models=models[:2], trials={"min": 2, "max": 2}))
-    assert told.exit_code == ExitCode.SPENT, told.stderr
+    result = site.run(site.write(models=models[:2], trials={"min": 2, "max": 2}))
+    assert result.exit_code == ExitCode.SPENT, result.stderr
     refused = site.run(site.write(models=models, trials={"min": 2, "max": 2}))
     assert refused.exit_code == ExitCode.ENDPOINTS
-    everything = [told.stdout, told.stderr, refused.stdout, refused.stderr]
+    everything = [result.stdout, result.stderr, refused.stdout, refused.stderr]
     everything += [path.read_bytes().decode("latin-1") for path in site.directory().iterdir()]
     assert len(everything) > 6
     assert not [text for text in everything if "aaaabbbb" in text or "eeeeffff" in text]
@@ -283,7 +281,7 @@ def test_models_that_are_not_served_are_named_at_once_and_all_together(
 
 
 @pytest.mark.usefixtures("short_pauses")
-def test_a_model_that_thinks_for_long_does_not_keep_a_refusal_back(
+def test_a_slow_model_does_not_delay_the_refusal_of_another(
     site: Site, slow_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "REFUSALS_SECONDS", 0.05)
@@ -358,7 +356,9 @@ def test_a_full_disk_stops_the_run_and_keeps_what_was_committed(
 
 
 @pytest.mark.slow
-def test_a_really_full_disk(site: Site, uninterrupted: Found, tmp_path: Path, committed: list[int]) -> None:
+def test_a_full_file_system_stops_the_run_and_keeps_what_was_committed(
+    site: Site, uninterrupted: Found, tmp_path: Path, committed: list[int]
+) -> None:
     """The same on a file system of a third of a MiB, where mounting one is allowed."""
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -398,7 +398,7 @@ def test_a_clock_that_jumps_changes_nothing(site: Site, uninterrupted: Found, mo
         assert CliRunner().invoke(app, [*command, str(site.directory())]).exit_code == 0
 
 
-def test_a_run_on_a_disk_that_may_only_be_read_is_read_and_not_written(site: Site, tmp_path: Path) -> None:
+def test_a_run_on_a_read_only_disk_is_read_and_not_written(site: Site, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "tmpfs", disk], capture_output=True).returncode != 0:
@@ -439,7 +439,7 @@ def test_servers_that_never_answered_have_finished_nothing(site: Site) -> None:
     assert "no model has a score" in ended.stdout and "first ada" not in ended.stdout
     assert "95% interval" not in ended.stdout
     assert results(site.directory())["run"]["status"] == "stopped"  # type: ignore[index]
-    assert [(one.status, one.reason) for one in RunsFolder(site.directory().parent).briefs()] == [
+    assert [(brief.status, brief.reason) for brief in RunsFolder(site.directory().parent).briefs()] == [
         ("stopped", "no answer came from any model")
     ]
     assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md"]).exit_code == 0
@@ -447,17 +447,17 @@ def test_servers_that_never_answered_have_finished_nothing(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_what_to_do_after_a_horizon_is_another_horizon(site: Site) -> None:
+def test_the_advice_after_a_horizon_is_a_larger_horizon(site: Site) -> None:
     ended = site.run(site.write(trials={"min": 2, "max": 30}), "--set", "trials.max=2", "--set", "stopping.delta=.001")
     assert ended.exit_code == ExitCode.SPENT
     advice, command = _advice(ended.stdout)
-    said = advice.removesuffix(f" ({ENOUGH}):")
+    instruction = advice.removesuffix(f" ({ENOUGH}):")
     command, _, larger = command.partition(" --set trials.max=")
     results = read_results(site.directory())
     assert results is not None and "trials.max" not in command
     needed = [pair.trials_needed for pair in results.pairs if pair.verdict == "out_of_reach"]
-    assert needed and int(larger) >= 2 * max(one or 0.0 for one in needed), "it would be given up again"
-    assert said == f"to do     raise trials.max to {larger}"
+    assert needed and int(larger) >= 2 * max(number or 0.0 for number in needed), "it would be given up again"
+    assert instruction == f"to do     raise trials.max to {larger}"
     assert command.startswith("adaptive-eval run ") and " --set stopping.delta=.001" in command
     # whoever watches is told the same
     watched = CliRunner().invoke(app, ["monitor", str(site.directory()), "--once", "--display", "plain"])
@@ -474,13 +474,13 @@ def _advice(printed: str) -> tuple[str, str]:
 
 
 @pytest.mark.slow
-def test_what_to_do_where_a_cap_has_ended_a_run_is_to_raise_it_too_and_else_to_begin_anew(site: Site) -> None:
+def test_the_advice_after_a_cap_is_to_raise_it_too_or_to_start_over(site: Site) -> None:
     config = site.write(trials={"min": 2, "max": 30}, budget={"trials": 60}, store=str(site.folder / "more"))
     ended = site.run(config, "--set", "trials.max=2")
-    for told, fresh in (("raise budget.trials to ", False), ("set budget.trials to ", True)):
+    for action, fresh in (("raise budget.trials to ", False), ("set budget.trials to ", True)):
         assert ended.exit_code == ExitCode.SPENT
         advice, command = _advice(ended.stdout)
-        assert told in advice and " and trials.max to " in advice
+        assert action in advice and " and trials.max to " in advice
         words = shlex.split(command)
         assert any(word.startswith("budget.trials=") for word in words) and ("--fresh" in words) == fresh
         ended = CliRunner().invoke(app, [*words[1:], "--display", "plain"])

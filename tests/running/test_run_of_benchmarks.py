@@ -1,4 +1,4 @@
-"""A run of two benchmarks, from its first request to whoever reads it: one score, and what it is made of."""
+"""A run of two benchmarks, from its first request to its reports: one score, and its parts."""
 
 import json
 import shutil
@@ -31,8 +31,8 @@ def ended_once(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
     site = Site.make(tmp_path_factory.mktemp("ended"), base_url)
     rows = [{**row, "level": "odd" if at % 2 else "even"} for at, row in enumerate(question_rows(small_world()))]
     benchmarks = []
-    for name, some in (("easy", rows[5:]), ("hard", rows[:5])):
-        (site.folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, some)))
+    for name, chosen in (("easy", rows[5:]), ("hard", rows[:5])):
+        (site.folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, chosen)))
         section = {"path": f"{name}.jsonl", "fields": {"metadata": ["level"]}}
         benchmarks.append({"name": name, "weight": 4 * SHARES[name], "questions": section})
     more = {
@@ -71,17 +71,17 @@ def test_the_score_is_the_weighted_mean_of_the_benchmarks(ended: Path) -> None:
     results = found(ended)
     parts = {(row.by, row.group, row.model): row for row in results.groups}
     for model in results.models:
-        own = [parts["benchmark", name, model.name] for name in SHARES]
-        assert [row.questions for row in own] == [3, 5]
-        assert [row.share for row in own] == pytest.approx(list(SHARES.values()))
-        assert model.score == pytest.approx(sum(row.share * row.score for row in own))  # type: ignore[operator]
-        assert model.trials == sum(row.trials for row in own)
-        assert all(0.0 <= row.lo <= row.score <= row.hi <= 1.0 for row in own)  # type: ignore[operator]
+        part_rows = [parts["benchmark", name, model.name] for name in SHARES]
+        assert [row.questions for row in part_rows] == [3, 5]
+        assert [row.share for row in part_rows] == pytest.approx(list(SHARES.values()))
+        assert model.score == pytest.approx(sum(row.share * row.score for row in part_rows))  # type: ignore[operator]
+        assert model.trials == sum(row.trials for row in part_rows)
+        assert all(0.0 <= row.lo <= row.score <= row.hi <= 1.0 for row in part_rows)  # type: ignore[operator]
     assert {row.group for row in results.groups if row.by == "level"} == {"odd", "even"}
     assert sum(row.share for row in results.groups if row.by == "level") == pytest.approx(len(results.models))
 
 
-def test_questions_are_known_by_their_benchmark_and_asked_by_their_weight(ended: Path) -> None:
+def test_questions_are_named_by_their_benchmark_and_asked_by_their_weight(ended: Path) -> None:
     results = found(ended)
     trials = {row.id: sum(row.trials) for row in rows_of(results)}
     assert {key.partition("/")[0] for key in trials} == {"easy", "hard"}
@@ -91,7 +91,7 @@ def test_questions_are_known_by_their_benchmark_and_asked_by_their_weight(ended:
     assert heavy > 1.5 * light
 
 
-def test_all_who_read_the_run_find_the_same_scores(ended: Path) -> None:
+def test_all_readers_of_the_run_find_the_same_scores(ended: Path) -> None:
     results = found(ended)
     scores = {row.name: row.score for row in results.models}
     report = markdown(read_view(ended))
@@ -107,19 +107,21 @@ def test_all_who_read_the_run_find_the_same_scores(ended: Path) -> None:
 
 
 def _rescored(directory: Path) -> Sequence[dict[str, object]]:
-    told = json.loads(invoke("rescore", directory, "--format", "json"))["rescoring"]
-    models: Sequence[dict[str, object]] = told["rubrics"][0]["models"]
+    rescoring = json.loads(invoke("rescore", directory, "--format", "json"))["rescoring"]
+    models: Sequence[dict[str, object]] = rescoring["rubrics"][0]["models"]
     return models
 
 
 def test_a_replay_of_the_run_weighs_its_questions(ended: Path, tmp_path: Path) -> None:
     config = tmp_path / "run.yaml"
     invoke("replay", ended, "--config", config, "--output", tmp_path / "again")
-    scores, again = ({row.name: row.score for row in found(one).models} for one in (ended, tmp_path / "again"))
+    scores, again = (
+        {row.name: row.score for row in found(directory).models} for directory in (ended, tmp_path / "again")
+    )
     assert again == pytest.approx(scores), "the same trials in their order"
 
 
-def test_the_run_goes_on_with_the_same_weights_alone(ended: Path, site: Site) -> None:
+def test_the_run_resumes_only_with_the_same_weights(ended: Path, site: Site) -> None:
     config = site.folder / "run.yaml"
     assert site.run(config, "--set", "trials.max=32").exit_code in (ExitCode.REACHED, ExitCode.SPENT)
     other = site.run(config, "--set", "benchmarks.0.weight=1")
@@ -131,9 +133,9 @@ def test_the_published_configuration_repeats_the_run(ended: Path) -> None:
     view = read_view(ended)
     assert view is not None
     config = config_from_mapping(published_configuration(view_config(view)))
-    own = load_config(ended.parent.parent / "run.yaml")
+    original = load_config(ended.parent.parent / "run.yaml")
     for section in ("benchmarks", "questions", "grader", "prompt", "models", "rubric"):
-        assert getattr(config, section) == getattr(own, section)
+        assert getattr(config, section) == getattr(original, section)
 
 
 def test_answers_are_graded_again_by_the_grader_of_their_benchmark(ended: Path) -> None:
@@ -143,8 +145,8 @@ def test_answers_are_graded_again_by_the_grader_of_their_benchmark(ended: Path) 
 
 
 @pytest.mark.slow
-def test_a_benchmark_has_a_gate_of_its_own_in_one_decision_with_the_whole(site: Site) -> None:
-    """A build may be far worse in all, but not on the easy questions: there one is, and the other is better."""
+def test_gates_of_benchmarks_and_of_the_whole_are_one_decision(site: Site) -> None:
+    """A build may be far worse in total, but not on the easy questions: one build is, the other is better."""
     path = site.gated_benchmarks()
     ran = site.run(path)
     assert ran.exit_code == ExitCode.WORSE, ran.output
@@ -170,9 +172,9 @@ def test_a_benchmark_has_a_gate_of_its_own_in_one_decision_with_the_whole(site: 
         assert report.count("\n\n**PASS: ") == 1, "the worst first, each in a paragraph"
     assert ") FAIL |" in comment and ") PASS |" in comment
     cases = ElementTree.fromstring(invoke("report", site.directory(), "--format", "junit", "-o", "-")).iter("testcase")
-    told = {case.attrib["name"]: case[0] for case in cases}
-    assert told["cyd against bob"].tag == "failure"
-    assert "easy: FAIL, " in (told["cyd against bob"].text or "")
-    assert "easy: PASS, " in (told["ada against bob"].text or "")
+    elements = {case.attrib["name"]: case[0] for case in cases}
+    assert elements["cyd against bob"].tag == "failure"
+    assert "easy: FAIL, " in (elements["cyd against bob"].text or "")
+    assert "easy: PASS, " in (elements["ada against bob"].text or "")
     again = site.run(path, "--set", "benchmarks.0.gate=60%", "--set", "trials.max=240")
     assert again.exit_code in ENDED, "how much worse a build may be says nothing of its trials; all is judged anew"

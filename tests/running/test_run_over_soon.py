@@ -1,4 +1,4 @@
-"""Runs whose servers are kept full, over HTTP: everything that was asked is stored and counted, whatever happens."""
+"""Runs over HTTP whose servers are kept busy: every answer that was requested is stored and counted."""
 
 import json
 from contextlib import closing
@@ -23,7 +23,7 @@ AHEAD = {**TRIALS, "optimize": "time"}
 
 
 @pytest.mark.slow
-def test_without_a_price_it_is_the_default_and_every_answer_that_was_asked_for_is_counted(site: Site) -> None:
+def test_time_is_the_default_without_a_price_and_every_requested_answer_counts(site: Site) -> None:
     config = site.write("time", trials={**TRIALS, "optimize": "auto"}, concurrency=64)
     ended = site.run(config, "--run-dir", str(site.directory("time")))
     assert ended.exit_code in ENDED, ended.stderr
@@ -36,7 +36,7 @@ def test_without_a_price_it_is_the_default_and_every_answer_that_was_asked_for_i
 
 
 @pytest.mark.slow
-def test_scores_have_all_that_was_waited_for_and_so_has_what_is_worked_out_anew(site: Site) -> None:
+def test_scores_count_the_answers_waited_for_also_when_computed_again(site: Site) -> None:
     config = site.write("late", trials=AHEAD, concurrency=64)
     directory = site.directory("late")
     assert site.run(config, "--run-dir", str(directory)).exit_code in ENDED
@@ -50,8 +50,8 @@ def test_scores_have_all_that_was_waited_for_and_so_has_what_is_worked_out_anew(
     assert {row.name: (row.score, row.trials) for row in anew.models} == {
         name: (row["score"], row["trials"]) for name, row in published.items()
     }
-    (own, *_) = rescore(directory).rubrics
-    assert {row.name: row.score for row in own.models} == pytest.approx(
+    (rubric, *_) = rescore(directory).rubrics
+    assert {row.name: row.score for row in rubric.models} == pytest.approx(
         {n: row["score"] for n, row in published.items()}
     )
     assert site.run(config, "--run-dir", str(directory)).exit_code in ENDED
@@ -59,8 +59,8 @@ def test_scores_have_all_that_was_waited_for_and_so_has_what_is_worked_out_anew(
 
 
 @pytest.mark.slow
-def test_of_a_run_that_was_killed_scores_have_what_looks_have_judged(site: Site) -> None:
-    """What was in flight then would have been slow, and nobody knows what it was."""
+def test_scores_of_a_killed_run_count_only_judged_answers(site: Site) -> None:
+    """The requests in flight then were slow ones, and their answers are unknown."""
     directory = site.directory("cut")
     with serving(GatedServer(small_world(), 60)) as url:
         models = [{"name": name, "base_url": url} for name in MODELS]

@@ -1,4 +1,4 @@
-"""What a run tells and writes down of the servers that it asks."""
+"""What a run reports and stores of the servers that it asks."""
 
 import json
 from collections.abc import Iterator
@@ -33,10 +33,10 @@ def llama(tmp_path: Path, llama_url: str) -> Site:
     return Site.make(tmp_path, llama_url)
 
 
-def test_a_notice_is_told_once_a_start() -> None:
+def test_a_notice_is_reported_once_a_start() -> None:
     troubles, notice = ModelTroubles(), Notice("named", "its answers are named 'x'")
-    (told,) = troubles.events(EndpointStats(notices=(notice,)), 0, 0.0)
-    assert told == ServersNoticed("", "named", notice.text)
+    (event,) = troubles.events(EndpointStats(notices=(notice,)), 0, 0.0)
+    assert event == ServersNoticed("", "named", notice.text)
     assert list(troubles.events(EndpointStats(notices=(notice,)), 0, 1.0)) == []
 
 
@@ -50,11 +50,13 @@ def test_results_say_what_was_sent_and_what_was_left_to_the_server(llama: Site) 
         sampling = model["sampling"]
         assert (sampling["temperature"], sampling["max_tokens"]) == (0.6, 2000)
         assert sampling["top_p"] == sampling["top_k"] == "server default"
-    cautions = [(one["model"], one["kind"]) for one in results["warnings"] if one["kind"] == "server_defaults"]
+    cautions = [
+        (warning["model"], warning["kind"]) for warning in results["warnings"] if warning["kind"] == "server_defaults"
+    ]
     assert sorted(cautions) == [(name, "server_defaults") for name in MODELS]
     view = read_view(llama.directory())
     assert view.results is not None
-    assert [one.kind for one in view.results.warnings].count("server_defaults") == 3
+    assert [warning.kind for warning in view.results.warnings].count("server_defaults") == 3
 
 
 def test_the_warning_is_printed_while_the_run_begins(llama: Site) -> None:
@@ -62,13 +64,13 @@ def test_the_warning_is_printed_while_the_run_begins(llama: Site) -> None:
     assert "ada: its server is llama.cpp, which drops improbable tokens" in ended.stdout
 
 
-def test_a_dry_run_warns_too(llama: Site) -> None:
+def test_a_dry_run_warns_of_server_defaults_too(llama: Site) -> None:
     ended = llama.run(llama.write(), "--dry-run")
     assert ended.exit_code == ExitCode.REACHED
     assert "warn  ada, bob, cyd  its server is llama.cpp" in ended.stdout
 
 
-def test_gpu_time_is_shared_by_what_the_server_was_given(site: Site) -> None:
+def test_gpu_time_is_divided_by_concurrent_answers(site: Site) -> None:
     urls = [site.base_url, "http://127.0.0.1:9/v1"]
     models = [{"name": "ada", "base_url": urls, "gpus": 4}, {"name": "bob", "base_url": site.base_url}]
     sampling = {"temperature": 0.6, "max_tokens": 10, "timeout": 100}

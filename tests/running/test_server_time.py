@@ -39,16 +39,16 @@ def answered(site: Site) -> list[tuple[str, int, float]]:
 @pytest.mark.slow
 def test_servers_of_their_own_are_held_for_as_long_as_they_are_up(site: Site) -> None:
     """Idle or not; one whose comparisons are all settled is stopped, and no longer held."""
-    models = [{**one, "gpus": 2} for one in launched(site, "diary", exclusive=None)]
+    models = [{**fields, "gpus": 2} for fields in launched(site, "diary", exclusive=None)]
     nothing_in_vain = {**TRIALS, "optimize": "cost"}
     begun = monotonic()
     ended = site.run(site.write(trials=nothing_in_vain, models=models))
     longest = monotonic() - begun
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    found = results(site.directory())
-    rows = {str(row["name"]): row for row in found["models"]}
+    document = results(site.directory())
+    rows = {str(row["name"]): row for row in document["models"]}
     diary = answered(site)
-    over, stopped = max(at for *_, at in diary), {one.model for one in events(site.directory(), ServerReleased)}
+    over, stopped = max(at for *_, at in diary), {event.model for event in events(site.directory(), ServerReleased)}
     assert {model for model, *_ in diary} == set(rows)
     for name, row in rows.items():
         by_process: dict[int, list[float]] = {}
@@ -59,7 +59,7 @@ def test_servers_of_their_own_are_held_for_as_long_as_they_are_up(site: Site) ->
         seconds = float(str(row["server_seconds"]))
         assert (used if name in stopped else idle_too) <= seconds <= longest
         assert float(str(row["gpu_seconds"])) <= row["server_gpu_seconds"] == 2.0 * seconds
-    cost = found["cost"]
+    cost = document["cost"]
     assert cost["server_seconds"] == pytest.approx(sum(row["server_seconds"] for row in rows.values()))  # type: ignore
     assert "GPU hours of requests, servers held for " in ended.stdout
 
@@ -71,22 +71,22 @@ def test_servers_in_turn_are_held_until_the_next(site: Site) -> None:
     ended = site.run(site.write(trials=TRIALS, models=models))
     longest = monotonic() - begun
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    found = results(site.directory())
+    document = results(site.directory())
     starts, ends = (events(site.directory(), kind) for kind in (ServerLaunched, ServerReleased))
-    assert [one.model for one in ends] == [one.model for one in starts][:-1], "each but the last made room"
-    assert 0.0 < found["cost"]["server_seconds"] <= longest, "never two at once"  # type: ignore[operator]
+    assert [end.model for end in ends] == [start.model for start in starts][:-1], "each but the last made room"
+    assert 0.0 < document["cost"]["server_seconds"] <= longest, "never two at once"  # type: ignore[operator]
 
 
 @pytest.mark.slow
 def test_a_kill_loses_none_of_the_time_before(site: Site) -> None:
-    """The servers hold their answers back, so that all of them are up for as long as the test wants it."""
+    """The servers hold their answers back, so that all of them stay up as long as the test needs."""
     before = dict.fromkeys(MODELS, 0.0)
     config = site.write(trials=TRIALS, models=launched(site, "held", exclusive=None))
 
     def longer() -> bool:
         """Whether each server was held for a second more; never is one held for less than it was."""
         now = held_of(site.directory()) if trials_in(site.directory()) else {}
-        assert all(one.seconds >= before[name] for name, one in now.items())
+        assert all(held_time.seconds >= before[name] for name, held_time in now.items())
         return all(name in now and now[name].up and now[name].seconds > before[name] + 1.0 for name in MODELS)
 
     for _ in range(2):
@@ -94,7 +94,7 @@ def test_a_kill_loses_none_of_the_time_before(site: Site) -> None:
         wait_until(longer, process)
         kill(process)
         assert none_left(site)
-        before = {name: one.seconds for name, one in held_of(site.directory()).items()}
+        before = {name: held_time.seconds for name, held_time in held_of(site.directory()).items()}
     assert not servers(site)
 
 
@@ -104,14 +104,14 @@ def test_a_cap_on_gpu_hours_ends_the_run_when_servers_were_held_for_so_long(site
     each of which may take half an hour."""
     gpus, seconds = 100.0, 2.0
     cap = gpus * 3 * (seconds + ENDING_SECONDS) / 3600.0
-    models = [{**one, "gpus": gpus} for one in launched(site, "slow", exclusive=None)]
+    models = [{**model, "gpus": gpus} for model in launched(site, "slow", exclusive=None)]
     config = site.write(models=models, budget={"gpu_hours": cap}, concurrency=200)
     ended = site.run(config)
     assert ended.exit_code == ExitCode.SPENT, ended.output
     (finished,) = events(site.directory(), RunFinished)
     assert finished.reason is Reason.GPU_TIME
     assert "servers were held for all the GPU hours that the budget allows" in ended.stdout
-    held = sum(one.gpu_seconds for one in held_of(site.directory()).values())
+    held = sum(held_time.gpu_seconds for held_time in held_of(site.directory()).values())
     assert held >= 3 * gpus * seconds, "they were told to end with just the seconds left that they may take for it"
     before = len(events(site.directory(), ServerLaunched))
     again = site.run(config)

@@ -1,4 +1,4 @@
-"""What was spent on a model that left is shown wherever spending is: caps count it."""
+"""What was spent on a removed model is shown wherever spending is, since caps count it."""
 
 import sqlite3
 from collections.abc import Collection
@@ -49,7 +49,7 @@ def sums(site: Site) -> dict[str, tuple[int, int, float]]:
 
 
 @pytest.mark.slow
-def test_what_a_model_has_cost_that_left_is_shown_everywhere(site: Site) -> None:
+def test_the_cost_of_a_removed_model_is_shown_everywhere(site: Site) -> None:
     models = [{"name": name, "base_url": site.base_url, "price": PRICE, "gpus": 1} for name in ("ada", "bob", "cyd")]
     few = {"trials": {"min": 4, "max": 4}, "budget": CAPS}
     assert site.run(site.write(models=models, **few)).exit_code in ENDED
@@ -61,11 +61,11 @@ def test_what_a_model_has_cost_that_left_is_shown_everywhere(site: Site) -> None
     assert results is not None
     (row,) = results.cost.beside
     assert (row.what, row.model, row.trials, row.tokens, row.usd) == ("left", "cyd", trials, tokens, pytest.approx(usd))
-    assert results.cost.in_all("usd") == pytest.approx(sum(one[2] for one in spent.values()))
+    assert results.cost.in_all("usd") == pytest.approx(sum(amounts[2] for amounts in spent.values()))
     with closing(RunReader.open(site.directory())) as reader:
         held = reader.held_times()
     assert row.server_seconds == held["cyd"].seconds and results.cost.server_seconds is not None
-    assert results.cost.server_seconds == pytest.approx(sum(one.seconds for one in held.values()))
+    assert results.cost.server_seconds == pytest.approx(sum(held_time.seconds for held_time in held.values()))
     assert f"besides   {trials} trials, {tokens:,} tokens, ${usd:.2f}, " in ended.stdout
     assert " GPU hours on cyd, which the run has no more" in ended.stdout
     verified = CliRunner().invoke(app, ["verify", str(site.directory())])
@@ -74,14 +74,14 @@ def test_what_a_model_has_cost_that_left_is_shown_everywhere(site: Site) -> None
     feed.poll()
     caps = {cap.name: cap.used for cap in stored_status(feed).caps}
     assert caps == pytest.approx(
-        {name: sum(one[at] for one in spent.values()) for at, name in enumerate(("trials", "tokens", "usd"))}
+        {name: sum(amounts[at] for amounts in spent.values()) for at, name in enumerate(("trials", "tokens", "usd"))}
     )
     report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
     assert f"| cyd, which the run has no more | {trials} " in report.replace("|     ", "| ")
     assert "A server that the run started counts from its start" in report
     assert f"servers held for {duration(results.cost.server_seconds)} in total" in ended.stdout
     compared = CliRunner().invoke(app, ["compare", str(site.directory()), str(site.directory())]).stdout
-    asked = sum(one[0] for one in spent.values())
+    asked = sum(amounts[0] for amounts in spent.values())
     assert asked == results.cost.asked and f"answers requested {asked} → {asked}, tokens" in compared
     page = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "html", "--output", "-"]).stdout
     assert f'"beside":[{{"what":"left","model":"cyd","trials":{trials},"tokens":{tokens},' in page
@@ -93,8 +93,8 @@ def test_lost_answers_are_those_of_all_models_that_the_run_had() -> None:
     assert lost_answers(rows) == ["14 lost answers"] and lost_answers([]) == []
 
 
-def test_what_a_regrade_asks_is_spent_until_its_grades_are_stored(tmp_path: Path) -> None:
-    """At its worst before it is sent, as it was when it has come, and not at all beside the grades."""
+def test_requests_of_a_regrade_count_until_its_grades_are_stored(tmp_path: Path) -> None:
+    """At its worst before it is sent, at its cost when it has come, and not twice once grades are stored."""
     worst, used = Cost(100, 0.1, 9.0), Cost(7, 0.007, 0.3)
     with closing(RunStore.open(tmp_path, HEADER).store) as store:
         costs = RegradeCosts(store, worst, NO_COST, Budget(tokens=1), beyond_caps=True)
@@ -110,8 +110,8 @@ def test_what_a_regrade_asks_is_spent_until_its_grades_are_stored(tmp_path: Path
         assert store.reader.spent() == pytest.approx(NO_COST, abs=1e-12) and not beside(store, SKILLS)
 
 
-def test_a_server_that_never_came_up_was_held_for_a_model_that_left(tmp_path: Path) -> None:
-    """Who takes the model out has paid for it nevertheless, also of a cap."""
+def test_the_held_time_of_a_server_that_never_came_up_counts_for_a_removed_model(tmp_path: Path) -> None:
+    """The removed model was paid for nevertheless, and counts for caps."""
     with closing(RunStore.open(tmp_path, HEADER).store) as store:
         note = note_of(ServerLaunching("cyd"), store.reader.models())
         store.commit([(1, note)], held={"cyd": [*HeldTime(60.0, 120.0)]})
@@ -125,7 +125,7 @@ def beside(store: RunStore, models: Collection[str]) -> tuple[OtherCostRow, ...]
     return costs_beside(reader, Names(models), HeldServers([None] * len(models), ()), reader.events())
 
 
-def test_what_never_came_counts_as_the_caps_count_it() -> None:
+def test_answers_that_never_came_count_as_the_caps_count_them() -> None:
     """GPU hours of a server that the run starts are those for which it is held, whatever was lost; where none
     was held, those of requests, and lost ones are among these."""
     events = [
@@ -146,9 +146,9 @@ def test_what_never_came_counts_as_the_caps_count_it() -> None:
     servers = HeldServers([None, HeldTime(100.0, 50.0)], {0, 1})
     assert servers.counted == {1}, "of ada it is not known for how long a server was held"
     assert counted_gpu_seconds(servers, [7.0, 8.0], rows) == 50.0 + 7.0 + 31.0
-    said = other_costs_in_short(rows)
-    assert said is not None and said.startswith(
+    text = other_costs_in_short(rows)
+    assert text is not None and text.startswith(
         "3 trials, 166 tokens, $1.85, 0.0086 GPU hours on cyd, which the run has no"
     )
-    assert said.endswith("more; answers of 2 models that never came; verdicts on answers of ada that never came")
+    assert text.endswith("more; answers of 2 models that never came; verdicts on answers of ada that never came")
     assert other_costs_in_short(()) is None

@@ -1,4 +1,4 @@
-"""Whole runs against servers that refuse now and then, or say absurd things, over their whole lives."""
+"""Whole runs against servers that sometimes refuse requests or reply absurdly."""
 
 import time
 from contextlib import closing
@@ -24,7 +24,7 @@ Outcomes = dict[tuple[str, str, int], int | None]
 
 def found(run: Path) -> Outcomes:
     with closing(RunReader.open(run)) as reader:
-        return {(one.model, one.question, one.trial): one.category for one in reader.trials()}
+        return {(trial.model, trial.question, trial.trial): trial.category for trial in reader.trials()}
 
 
 def noticed(run: Path) -> set[tuple[str, str]]:
@@ -37,8 +37,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     folder = tmp_path_factory.mktemp("undisturbed")
     with listening(lambda asked: None) as server:
         config = write_config(folder, server)
-        told = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(folder / "run")])
-    assert told.exit_code == ExitCode.REACHED, told.output
+        result = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(folder / "run")])
+    assert result.exit_code == ExitCode.REACHED, result.output
     return found(folder / "run")
 
 
@@ -52,15 +52,15 @@ def test_stray_refusals_cost_nothing(tmp_path: Path, undisturbed: Outcomes, stat
 
     with listening(script) as server:
         config, run = write_config(tmp_path, server), tmp_path / "run"
-        told = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
-        assert told.exit_code == ExitCode.REACHED, told.output
+        result = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
+        assert result.exit_code == ExitCode.REACHED, result.output
         assert server.said.count(200) == ALL and 2 <= server.said.count(status) < ALL / 2
     assert found(run) == undisturbed
     assert noticed(run) == {(name, "stray_refusal") for name in MODELS}
-    assert f"HTTP {status}: gateway says no" in told.output
+    assert f"HTTP {status}: gateway says no" in result.output
 
 
-def test_a_model_that_is_really_refused_is_told_after_few_requests(
+def test_a_model_that_is_always_refused_is_reported_after_few_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "REFUSALS_SECONDS", HANGS)  # until both are heard
@@ -72,15 +72,15 @@ def test_a_model_that_is_really_refused_is_told_after_few_requests(
 
     with listening(script) as server:
         config = write_config(tmp_path, server, concurrency=32)
-        told = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(tmp_path / "run")])
-        assert told.exit_code == ExitCode.ENDPOINTS
-        assert "ada: HTTP 401: who are you" in told.stderr and "bob: HTTP 401" in told.stderr
+        result = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(tmp_path / "run")])
+        assert result.exit_code == ExitCode.ENDPOINTS
+        assert "ada: HTTP 401: who are you" in result.stderr and "bob: HTTP 401" in result.stderr
         assert len(server.said) <= 2 * (24 + 4)
 
 
 @pytest.mark.usefixtures("short_pauses")
 @pytest.mark.parametrize("concurrency", [1, 4])
-def test_a_key_that_is_taken_back_sets_one_model_aside_and_a_resume_goes_on(
+def test_a_revoked_key_sets_one_model_aside_and_a_resume_goes_on(
     tmp_path: Path, undisturbed: Outcomes, concurrency: int
 ) -> None:
     """It is believed after some rounds of refusals. Requests are sent one by one then, if replies are no slower than
@@ -92,11 +92,11 @@ def test_a_key_that_is_taken_back_sets_one_model_aside_and_a_resume_goes_on(
 
     with listening(script) as server:
         config, run = write_config(tmp_path, server, concurrency=concurrency), tmp_path / "run"
-        told = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
+        result = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
         with closing(RunReader.open(run)) as reader:
             (aside,) = events_of_kind(reader.events(), ModelSetAside)
         assert (aside.model, aside.reason) == ("bob", "HTTP 403: revoked (the key may not use this model)")
-        assert told.exit_code != ExitCode.REACHED
+        assert result.exit_code != ExitCode.REACHED
         rounds = EndpointSettings().refusals
         assert rounds <= server.said.count(403) <= rounds * concurrency
         before = found(run)
@@ -109,7 +109,9 @@ def test_a_key_that_is_taken_back_sets_one_model_aside_and_a_resume_goes_on(
 
 
 @pytest.mark.parametrize("read_retry_after", first_of(["86400", "NaN", "-5", "Fri, 31 Dec 9999 23:59:59 GMT"], 1))
-def test_absurd_waits_cost_a_moment_and_are_told(tmp_path: Path, undisturbed: Outcomes, read_retry_after: str) -> None:
+def test_absurd_waits_cost_a_moment_and_are_reported(
+    tmp_path: Path, undisturbed: Outcomes, read_retry_after: str
+) -> None:
     def script(asked: Asked) -> Said | None:
         strange = asked.number % 7 == 2 and not asked.repeated
         return Said(429, b"later", {"Retry-After": read_retry_after}) if strange else None
@@ -117,9 +119,9 @@ def test_absurd_waits_cost_a_moment_and_are_told(tmp_path: Path, undisturbed: Ou
     with listening(script) as server:
         config, run = write_config(tmp_path, server), tmp_path / "run"
         began = time.monotonic()
-        told = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
+        result = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
         assert time.monotonic() - began < HANGS
-        assert told.exit_code == ExitCode.REACHED, told.output
+        assert result.exit_code == ExitCode.REACHED, result.output
     assert found(run) == undisturbed
     assert noticed(run) == {(name, "absurd_wait") for name in MODELS}
-    assert repr(read_retry_after) in told.output
+    assert repr(read_retry_after) in result.output

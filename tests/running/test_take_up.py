@@ -1,4 +1,4 @@
-"""A start takes up everything that is stored before anything is asked, however long it takes and whatever comes."""
+"""A start first grades stored answers, before anything is asked, however long it takes and whatever happens."""
 
 import asyncio
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class SlowGrading(FakeGrading):
 
 
 class HungGrading(FakeGrading):
-    """Grades its first answers, and never ends with the next, of each of which `on_hung` is told."""
+    """Grades its first answers, and hangs on later ones, each of which is passed to `on_hung`."""
 
     def __init__(self, graded: int, on_hung: Callable[[], object] = lambda: None) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ async def test_nothing_is_asked_while_stored_answers_are_graded(tmp_path: Path) 
     assert (bed.outcomes(), bed.looks()) == (reference.outcomes(), reference.looks())
 
 
-async def test_looks_on_other_rounds_than_before_are_told_once(tmp_path: Path) -> None:
+async def test_looks_on_other_rounds_than_before_are_reported_once(tmp_path: Path) -> None:
     """Another version may order the rounds of a run otherwise, as another pace does."""
     bed = MachineBed(tmp_path, replace(plan(), pace=Pace(lookahead=3)))
     await bed.start()
@@ -125,7 +125,7 @@ async def test_a_cap_that_passes_while_stored_answers_are_graded_does_not_cost_t
 
 async def test_a_cap_on_time_ends_the_grading_of_stored_answers(tmp_path: Path) -> None:
     bed = await with_ungraded(MachineBed(tmp_path))
-    left, before = ungraded(bed), asked(bed)
+    remaining, before = ungraded(bed), asked(bed)
     unlimited, bed.plan = bed.plan, replace(bed.plan, budget=Budget(wall_seconds=1.0))
 
     def pass_the_cap() -> None:
@@ -135,7 +135,7 @@ async def test_a_cap_on_time_ends_the_grading_of_stored_answers(tmp_path: Path) 
     bed.grading.at_once = 1
     machine = await bed.start()
     assert asked(bed) == before and machine.controller.finished is not None
-    assert ungraded(bed) >= left - 1
+    assert ungraded(bed) >= remaining - 1
     bed.plan, bed.grading = unlimited, FakeGrading()
     await bed.start()
     assert not ungraded(bed)
@@ -165,7 +165,7 @@ async def test_answers_whose_grading_was_cut_off_are_left_to_the_next_start(tmp_
 @pytest.mark.parametrize("times", [1, 2])
 async def test_grading_stored_answers_can_be_stopped_and_what_is_done_stays(tmp_path: Path, times: int) -> None:
     bed = await with_ungraded(MachineBed(tmp_path))
-    left, before = ungraded(bed), asked(bed)
+    remaining, before = ungraded(bed), asked(bed)
     drivers: list[Driver] = []
 
     def stop_at_the_second() -> None:
@@ -175,7 +175,7 @@ async def test_grading_stored_answers_can_be_stopped_and_what_is_done_stays(tmp_
     bed.grading = SlowGrading(stop_at_the_second, slow=2)
     bed.grading.at_once = 1
     await bed.start_or_stop(drivers.append)
-    assert ungraded(bed) == left - 1
+    assert ungraded(bed) == remaining - 1
     assert asked(bed) == before
     kinds = [note.kind for note in bed.observer.notes if note.kind in (REGRADING, REGRADED)]
     assert kinds == [REGRADING, REGRADED]
@@ -211,7 +211,7 @@ async def test_a_defect_in_the_grader_while_stored_answers_are_graded_asks_nothi
     assert asked(bed) == before
 
 
-async def test_what_is_in_flight_of_a_model_that_was_set_aside_is_stored_before_the_end(tmp_path: Path) -> None:
+async def test_answers_in_flight_of_a_model_set_aside_are_stored_before_the_end(tmp_path: Path) -> None:
     bed = MachineBed(tmp_path, replace(plan(), pace=Pace(lookahead=3)))
     late = asyncio.Event()
     drivers: list[Driver] = []

@@ -1,4 +1,4 @@
-"""What becomes of a run whose terminal, or whoever read its output, has gone."""
+"""What happens to a run whose terminal, or the reader of its output, has gone."""
 
 import itertools
 import os
@@ -28,10 +28,10 @@ def test_a_reader_that_leaves_does_not_end_the_run(site: Site, display: str) -> 
     config = site.write(trials=ONCE)
     read, write = os.pipe()
     os.close(read)
-    with os.fdopen(write, "wb") as gone:
+    with os.fdopen(write, "wb") as closed_pipe:
         command = [*COMMAND, str(config), "--display", display]
         done = subprocess.run(
-            command, cwd=site.folder, stdout=gone, stderr=subprocess.PIPE, text=True, timeout=HANGS, check=False
+            command, cwd=site.folder, stdout=closed_pipe, stderr=subprocess.PIPE, text=True, timeout=HANGS, check=False
         )
     assert done.returncode in ENDED, done.stderr
     assert "nothing more is shown (Broken pipe); the run goes on" in done.stderr
@@ -97,7 +97,7 @@ def test_a_terminal_that_is_closed_stops_the_run_as_sigterm_does(site: Site, gat
 
 
 @pytest.mark.slow
-def test_under_nohup_it_goes_on(site: Site, gated: Gated) -> None:
+def test_a_run_under_nohup_goes_on(site: Site, gated: Gated) -> None:
     command = ["nohup", *COMMAND, str(gated.config), "--display", "plain"]
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, cwd=site.folder, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)

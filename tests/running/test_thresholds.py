@@ -62,20 +62,20 @@ def command(*arguments: object) -> Result:
 
 
 def report(directory: Path) -> str:
-    told = command("report", directory, "--format", "md", "--output", "-")
-    assert told.exit_code == 0, told.output
-    return told.stdout
+    result = command("report", directory, "--format", "md", "--output", "-")
+    assert result.exit_code == 0, result.output
+    return result.stdout
 
 
 def by_hand(trials: list[TrialRecord]) -> float:
     """The percentile, from the stored answers alone."""
-    return float(np.percentile([one.answer.completion_tokens for one in trials if one.trial < FIRST], 40))
+    return float(np.percentile([trial.answer.completion_tokens for trial in trials if trial.trial < FIRST], 40))
 
 
 def require_labels(trials: list[TrialRecord], threshold: float) -> None:
-    for one in trials:
-        short = one.answer.completion_tokens <= threshold
-        assert one.category == (2 if not one.signals["is_correct"] else 0 if short else 1)
+    for trial in trials:
+        short = trial.answer.completion_tokens <= threshold
+        assert trial.category == (2 if not trial.signals["is_correct"] else 0 if short else 1)
 
 
 @pytest.fixture
@@ -96,9 +96,9 @@ def test_thresholds_are_fitted_on_the_first_round_of_the_other_run(site: Site, p
     assert event.models == dict.fromkeys(MODELS, 8 * FIRST)
     trials = stored(site.directory())
     require_labels(trials, threshold)
-    assert {one.category for one in trials} == {0, 1, 2}
-    said = report(site.directory()).replace("\\", "")
-    assert f"on the run pilot, and then frozen: completion_tokens p40 {threshold:.4g} (72 trials)" in said
+    assert {trial.category for trial in trials} == {0, 1, 2}
+    text = report(site.directory()).replace("\\", "")
+    assert f"on the run pilot, and then frozen: completion_tokens p40 {threshold:.4g} (72 trials)" in text
 
 
 @pytest.mark.slow
@@ -113,8 +113,8 @@ def test_thresholds_stay_through_extension_and_go_to_a_later_run(site: Site, pil
 
     later = site.write("later", **settings(rubric=taking(SHORT, site.directory()), seed=5))
     assert site.run(later, "--run-dir", str(site.directory("later"))).exit_code in ENDED
-    (taken,) = frozen(site.directory("later"))
-    assert taken.values == event.values and taken.run == "run"
+    (later_event,) = frozen(site.directory("later"))
+    assert later_event.values == event.values and later_event.run == "run"
     require_labels(stored(site.directory("later")), event.values["completion_tokens p40"])
 
 
@@ -126,8 +126,8 @@ def test_a_number_takes_precedence_over_the_other_run(site: Site, pilot: Path) -
     assert site.run(site.write(**settings(rubric=given))).exit_code in ENDED
     (event,) = frozen(site.directory())
     assert event.values == {"completion_tokens p40": pytest.approx(by_hand(stored(pilot)))}
-    for one in stored(site.directory()):
-        assert (one.category == 0) == (one.answer.completion_tokens <= 150)
+    for trial in stored(site.directory()):
+        assert (trial.category == 0) == (trial.answer.completion_tokens <= 150)
 
 
 def test_numbers_alone_need_no_run(site: Site) -> None:
@@ -150,7 +150,7 @@ def test_regrading_takes_thresholds_of_the_run_itself_and_rescoring_says_the_sam
     assert looked.exit_code == 0, looked.output
     (_, short) = json.loads(looked.stdout)["rescoring"]["rubrics"]
     assert short["thresholds"] == event.values  # on the same trials, though the run had no such rubric
-    counts = Counter((one.model, one.category) for one in trials)
+    counts = Counter((trial.model, trial.category) for trial in trials)
     assert {model["name"]: model["counts"] for model in short["models"]} == {
         name: [counts[name, category] for category in range(3)] for name in MODELS
     }
@@ -194,17 +194,17 @@ def test_an_imported_run_is_graded_by_thresholds_of_the_other_run(site: Site, pi
 
 
 @pytest.mark.slow
-def test_lengths_go_by_the_median_of_the_question_in_the_other_run(site: Site, pilot: Path) -> None:
+def test_lengths_are_relative_to_the_median_of_the_question_in_the_other_run(site: Site, pilot: Path) -> None:
     assert site.run(site.write(**settings(rubric=taking(BRIEF, pilot), seed=5))).exit_code in ENDED
     (event,), lengths = frozen(site.directory()), defaultdict(list)
-    for one in stored(pilot):
-        if one.trial < FIRST:
-            lengths[one.question].append(one.answer.completion_tokens)
-    assert event.medians == {key: np.median(some) for key, some in lengths.items()}
-    for one in stored(site.directory()):
-        ratio = one.answer.completion_tokens / event.medians[one.question]
-        assert one.signals["length_ratio"] == pytest.approx(ratio)
-        assert one.category == 2 * bool(one.signals["is_correct"]) + (ratio <= 1.2)
+    for trial in stored(pilot):
+        if trial.trial < FIRST:
+            lengths[trial.question].append(trial.answer.completion_tokens)
+    assert event.medians == {key: np.median(values) for key, values in lengths.items()}
+    for trial in stored(site.directory()):
+        ratio = trial.answer.completion_tokens / event.medians[trial.question]
+        assert trial.signals["length_ratio"] == pytest.approx(ratio)
+        assert trial.category == 2 * bool(trial.signals["is_correct"]) + (ratio <= 1.2)
     assert "the median length of the answers to each of 8 questions" in report(site.directory())
     assert command("rescore", site.directory()).exit_code == 0
 
@@ -215,19 +215,19 @@ def test_a_run_that_cannot_give_thresholds_is_refused(site: Site, pilot: Path) -
     sampling = {"temperature": 0.6, "max_tokens": 2000, "logprobs": True}
     begun = site.directory("begun")
     site.run(site.write("begun", **settings(budget={"trials": 30})), "--run-dir", str(begun))
-    for rubric, told in (
+    for rubric, message in (
         (taking(SHORT, Path("nowhere")), "nowhere holds no run"),
         (taking(SHORT, begun), "begun has no complete first round; let that run go on first"),
         (taking(confidence, pilot), "low_wrong cannot be fitted: no trial has completion_bpt and is wrong; name"),
     ):
         refused = site.run(site.write(**settings(rubric=rubric, sampling=sampling)))
-        assert refused.exit_code == ExitCode.CONFIGURATION, told
-        assert told in " ".join(refused.output.split())
+        assert refused.exit_code == ExitCode.CONFIGURATION, message
+        assert message in " ".join(refused.output.split())
         assert not site.directory().exists()
 
 
 @pytest.mark.parametrize(
-    ("rubric", "said"),
+    ("rubric", "message"),
     [
         (SHORT, "rubric.thresholds must be given: the rubric compares with completion_tokens p40"),
         ({"name": "efficiency_adjusted"}, "compares with len_p33, len_p66"),
@@ -239,9 +239,9 @@ def test_a_run_that_cannot_give_thresholds_is_refused(site: Site, pilot: Path) -
         (QUICK, "must not use latency"),
     ],
 )
-def test_a_rubric_without_usable_thresholds_is_refused(site: Site, rubric: dict[str, object], said: str) -> None:
+def test_a_rubric_without_usable_thresholds_is_refused(site: Site, rubric: dict[str, object], message: str) -> None:
     refused = site.run(site.write(**settings(rubric=rubric)))
-    assert refused.exit_code == ExitCode.CONFIGURATION and said in " ".join(refused.output.split())
+    assert refused.exit_code == ExitCode.CONFIGURATION and message in " ".join(refused.output.split())
 
 
 @pytest.mark.slow
@@ -256,9 +256,11 @@ def test_the_example_that_goes_by_length_runs_after_its_pilot(site: Site) -> Non
     assert site.run(site.folder / "brief.yaml", *source).exit_code in ENDED
     (event,) = frozen(brief)
     for question, median in event.medians.items():
-        assert median == np.median([one.answer.completion_tokens for one in stored(usual) if one.question == question])
-    for one in stored(brief):
-        long = one.answer.completion_tokens > 1.2 * event.medians[one.question]
-        assert one.category == 2 * bool(one.signals["is_correct"]) + (not long)
+        assert median == np.median(
+            [trial.answer.completion_tokens for trial in stored(usual) if trial.question == question]
+        )
+    for trial in stored(brief):
+        long = trial.answer.completion_tokens > 1.2 * event.medians[trial.question]
+        assert trial.category == 2 * bool(trial.signals["is_correct"]) + (not long)
     results = json.loads((brief / "results.json").read_text())
     assert [row["name"] for row in results["models"]][0] == "coin-11"

@@ -1,4 +1,4 @@
-"""What is no answer is not a wrong one: whole runs against servers that hang, or end answers for unknown reasons."""
+"""A missing answer is not a wrong one: whole runs against servers that hang, or end answers for unknown reasons."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ SOON = 0.2
 
 
 class Hanging(ThreadingHTTPServer):
-    """A server that is well, and answers for all models but the silent: the skilled are right, others rarely."""
+    """A server that answers for all models except the silent; skilled models are right, others rarely."""
 
     daemon_threads = True
     request_queue_size = 256
@@ -130,9 +130,9 @@ def run(folder: Path, server: Hanging, *options: str, **changes: object) -> tupl
 
 
 def results(folder: Path) -> dict[str, Any]:
-    found = json.loads((folder / "run" / "results.json").read_text())
-    assert isinstance(found, dict)
-    return found
+    document = json.loads((folder / "run" / "results.json").read_text())
+    assert isinstance(document, dict)
+    return document
 
 
 GATE = {"kind": "baseline", "baseline": "ada", "gate": True}
@@ -158,19 +158,19 @@ def test_a_server_that_answers_nothing_has_no_score(
         assert [(row.name, row.score) for row in restored.models] == [("ada", 1.0), ("bob", None)]
 
 
-def test_a_server_that_was_mended_is_asked_again(tmp_path: Path, server: Hanging) -> None:
+def test_a_repaired_server_is_asked_again(tmp_path: Path, server: Hanging) -> None:
     assert run(tmp_path, server)[0] == ExitCode.ENDPOINTS
     server.silent.clear()
     models = [{"name": name, "base_url": server.base_url} for name in ("ada", "bob")]
     code, output = run(tmp_path, server, models=models)
     assert code == ExitCode.REACHED, output
-    found = results(tmp_path)
-    assert [(row["name"], row["signals"]) for row in found["models"]] == [("ada", {}), ("bob", {})]
-    assert "asked_again" in {warning["kind"] for warning in found["warnings"]}
+    document = results(tmp_path)
+    assert [(row["name"], row["signals"]) for row in document["models"]] == [("ada", {}), ("bob", {})]
+    assert "asked_again" in {warning["kind"] for warning in document["warnings"]}
 
 
 @pytest.mark.slow
-async def test_after_a_silent_night_the_run_is_what_it_would_have_been(tmp_path: Path) -> None:
+async def test_a_run_after_a_silent_night_is_what_it_would_have_been(tmp_path: Path) -> None:
     undisturbed = MachineBed(tmp_path / "undisturbed")
     await undisturbed.start()
     with closing(LogReader.open(undisturbed.directory)) as reader:

@@ -1,4 +1,4 @@
-"""`logprobs: tokens`: every token with its log-probability, kept with its answer wherever that goes."""
+"""`logprobs: tokens`: every token with its log-probability, stored and exported with its answer."""
 
 import json
 import math
@@ -57,12 +57,12 @@ def require_whole(trials: list[TrialRecord]) -> None:
     for trial in trials:
         tokens, values = told(trial)
         assert list(tokens) == split_tokens(trial.answer.text)
-        known = [value for value in values if value is not None]
-        assert len(known) == len(tokens) and trial.answer.completion_bpt is not None
-        assert bits(known) == pytest.approx(trial.answer.completion_bpt, abs=1e-4)
-        some = -(-len(known) // 10)
-        assert trial.signals["worst_bpt"] == pytest.approx(bits(sorted(known)[:some]), abs=1e-3)
-        assert trial.signals["last_bpt"] == pytest.approx(bits(known[-some:]), abs=1e-3)
+        numbers = [value for value in values if value is not None]
+        assert len(numbers) == len(tokens) and trial.answer.completion_bpt is not None
+        assert bits(numbers) == pytest.approx(trial.answer.completion_bpt, abs=1e-4)
+        tenth = -(-len(numbers) // 10)
+        assert trial.signals["worst_bpt"] == pytest.approx(bits(sorted(numbers)[:tenth]), abs=1e-3)
+        assert trial.signals["last_bpt"] == pytest.approx(bits(numbers[-tenth:]), abs=1e-3)
 
 
 @pytest.mark.slow
@@ -74,16 +74,16 @@ def test_every_token_is_kept_and_exported(site: Site, url: str) -> None:
     plain = site.write("plain", **settings(url, sampling={**KEPT, "logprobs": True}))
     assert site.run(plain, "--run-dir", str(site.directory("plain"))).exit_code in ENDED
     assert Found.of(site.directory("plain")) == Found.of(site.directory())
-    assert all(one.answer.token_logprobs is None for one in stored(site, "plain"))
+    assert all(trial.answer.token_logprobs is None for trial in stored(site, "plain"))
     place = site.folder / "rows.jsonl"
     done = CliRunner().invoke(app, ["export", str(site.directory()), "--format", "jsonl", "--output", str(place)])
     assert done.exit_code == 0, done.output
     rows = [json.loads(line) for line in place.read_text().splitlines()]
-    assert [row["token_logprobs"]["tokens"] for row in rows] == [list(told(one).tokens) for one in trials]
+    assert [row["token_logprobs"]["tokens"] for row in rows] == [list(told(trial).tokens) for trial in trials]
 
 
 @pytest.mark.slow
-def test_stored_tokens_are_graded_anew_and_gone_on_with(site: Site, url: str) -> None:
+def test_stored_tokens_are_regraded_and_the_run_goes_on(site: Site, url: str) -> None:
     assert site.run(site.write(**settings(url, trials={"min": 2, "max": 2}))).exit_code in ENDED
     config = site.write(**settings(url, rubric=GIVEN))
     done = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(config)])
@@ -93,7 +93,7 @@ def test_stored_tokens_are_graded_anew_and_gone_on_with(site: Site, url: str) ->
 
 
 @pytest.mark.slow
-def test_a_rubric_goes_by_the_least_likely_tokens_live_and_afterwards(site: Site, url: str) -> None:
+def test_a_rubric_may_use_the_least_likely_tokens_live_and_afterwards(site: Site, url: str) -> None:
     missing = site.write(**settings(url, rubric=GIVEN, sampling={**KEPT, "logprobs": True}))
     refused = site.run(missing)
     assert refused.exit_code == ExitCode.CONFIGURATION
@@ -104,22 +104,24 @@ def test_a_rubric_goes_by_the_least_likely_tokens_live_and_afterwards(site: Site
     fitted = SURE | {"thresholds": {"from": str(site.directory("later"))}}
     assert site.run(site.write(**settings(url, rubric=fitted, **two))).exit_code in ENDED
     live = read_results(site.directory())
-    assert live is not None and {one.category for one in stored(site)} == {0, 1, 2}
+    assert live is not None and {trial.category for trial in stored(site)} == {0, 1, 2}
     rubrics = {"sure": RubricConfig.model_validate_json(json.dumps(SURE))}
-    (sure,) = [one for one in rescore(site.directory("later"), rubrics).rubrics if one.name == "sure"]
+    (sure,) = [rubric for rubric in rescore(site.directory("later"), rubrics).rubrics if rubric.name == "sure"]
     # both runs have the same answers, so thresholds and scores are the same
-    assert {one.name: one.score for one in sure.models} == {row.name: pytest.approx(row.score) for row in live.models}
+    assert {model.name: model.score for model in sure.models} == {
+        row.name: pytest.approx(row.score) for row in live.models
+    }
 
 
 @pytest.mark.parametrize(
     "stored",
     [b"", b"no zlib", "text", *map(pack_json, ([], [["a"], []], [[1], [1]], {"a": 1}, [["a"], ["b"]], 7))],
 )
-def test_what_was_never_written_is_refused(stored: object) -> None:
+def test_corrupt_token_logprobs_are_refused(stored: object) -> None:
     with pytest.raises(StoreError):
         unpack_logprobs(stored)
 
 
-def test_four_decimals_are_kept_and_what_is_not_known() -> None:
+def test_log_probabilities_keep_four_decimals_and_may_be_unknown() -> None:
     given = AnswerLogprobs(("\ud800", "b", "c"), (-0.123456, None, -9999.0))
     assert unpack_logprobs(pack_logprobs(given)) == AnswerLogprobs(given.tokens, (-0.1235, None, -9999.0))

@@ -1,4 +1,4 @@
-"""Whole runs against a server that fails some requests every time: they cost no model, and are no wrong answers."""
+"""Whole runs against a server that always fails some requests: no model is set aside, no answer counts as wrong."""
 
 import json
 from pathlib import Path
@@ -24,8 +24,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(config: Path) -> tuple[int, str]:
-    told = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(config.parent / "run")])
-    return told.exit_code, told.output
+    result = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(config.parent / "run")])
+    return result.exit_code, result.output
 
 
 def rows(folder: Path) -> dict[str, dict[str, Any]]:
@@ -33,7 +33,7 @@ def rows(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def failing(model: str, share: int) -> Any:
-    """A script that fails one in so many of the model's requests, by their seeds, whenever they come."""
+    """A script that always fails a share of the model's requests, chosen by seed."""
 
     def script(asked: Asked) -> Said | None:
         fails = asked.model == model and "Question" in asked.prompt and asked.seed % share == 0
@@ -49,8 +49,8 @@ def test_a_request_that_always_fails_costs_one_answer_and_no_model(tmp_path: Pat
 
     with listening(script) as server:
         config = write_config(tmp_path, server, concurrency=2)
-        code, told = run(config)
-        assert code in (ExitCode.REACHED, ExitCode.SPENT), told
+        code, output = run(config)
+        assert code in (ExitCode.REACHED, ExitCode.SPENT), output
         before, asked = found(tmp_path / "run"), len(server.said)
         assert asked < 48 + 24
         assert run(config)[0] == code
@@ -61,9 +61,9 @@ def test_a_request_that_always_fails_costs_one_answer_and_no_model(tmp_path: Pat
     assert ada["lowest"] < ada["highest"] and ada["lowest"] <= ada["score"] <= ada["highest"] and bob["ungraded"] == 0
     assert (
         f"no grade on question q2: its server fails this request every time, and answers others: HTTP 500: {WORDS}"
-        in (told)
+        in (output)
     )
-    assert "of 24 answers 1 never came because the server fails these requests every time; the score would be" in told
+    assert "of 24 answers 1 never came because the server fails these requests every time; the score would be" in output
 
 
 @pytest.mark.slow
@@ -76,24 +76,28 @@ def test_what_the_model_answered_at_an_earlier_start_counts_where_nothing_else_i
         for cap in (12, 60):
             more = {"trials": {"min": 1, "max": 8}, "concurrency": {"in_flight": 1, "retry_for": 2}}
             more |= {"budget": {"trials": cap}, "stopping": {"on_alarm": "never", "confidence": 0.999}}
-            code, told = run(write_config(tmp_path, server, **more))
+            code, output = run(write_config(tmp_path, server, **more))
             server.script = script
-    assert code in (ExitCode.REACHED, ExitCode.SPENT), told
-    assert "ada: no grade on question q0: its server fails this request every time" in told, told
-    assert "given up" not in told
+    assert code in (ExitCode.REACHED, ExitCode.SPENT), output
+    assert "ada: no grade on question q0: its server fails this request every time" in output, output
+    assert "given up" not in output
 
 
 @pytest.mark.slow
-def test_a_model_that_lacks_too_many_answers_is_asked_again_when_its_server_is_mended(tmp_path: Path) -> None:
+def test_a_model_that_lacks_too_many_answers_is_asked_again_once_its_server_is_repaired(tmp_path: Path) -> None:
     with listening(failing("bob", 4)) as server:
         config = write_config(tmp_path, server)
-        code, told = run(config)
-        assert code == ExitCode.REACHED, told  # bob has 25% at most
+        code, output = run(config)
+        assert code == ExitCode.REACHED, output  # bob has 25% at most
         aside = rows(tmp_path)["bob"]["set_aside"]
-        assert "6 of its 24 trials have no grade, more than 5%" in aside and "; on question q" in told and WORDS in told
-        assert "fix the servers that fail some requests every time" in told
+        assert (
+            "6 of its 24 trials have no grade, more than 5%" in aside
+            and "; on question q" in output
+            and WORDS in output
+        )
+        assert "fix the servers that fail some requests every time" in output
         server.script = lambda asked: None
-        code, told = run(config)
-        assert code == ExitCode.REACHED, told
-    assert "6 of its requests had no answer when it was set aside, and were asked again" in told
+        code, output = run(config)
+        assert code == ExitCode.REACHED, output
+    assert "6 of its requests had no answer when it was set aside, and were asked again" in output
     assert rows(tmp_path)["bob"]["set_aside"] is None and None not in found(tmp_path / "run").values()

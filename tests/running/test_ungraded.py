@@ -18,7 +18,7 @@ from adaptive_eval.report.reader import RunReader
 
 IN_FLIGHT = 8
 WHOLE = 3 * 8 * 12
-"""Trials of a run that asks all it may."""
+"""Trials of a run that asks as much as it may."""
 """Requests of each model."""
 GRADER = """
 import hashlib, time
@@ -62,15 +62,15 @@ def requests(site: Site) -> int:
 def test_a_grader_that_fails_now_and_then_sets_nobody_aside(
     site: Site, patchy: Path, hangs: bool, share: float
 ) -> None:
-    whole = site.run(patchy, "--run-dir", str(site.directory("whole")))
-    assert whole.exit_code in (ExitCode.REACHED, ExitCode.SPENT), whole.stdout
+    undisturbed = site.run(patchy, "--run-dir", str(site.directory("whole")))
+    assert undisturbed.exit_code in (ExitCode.REACHED, ExitCode.SPENT), undisturbed.stdout
     (site.folder / "broken").write_text(str(share))
     if hangs:
         (site.folder / "hangs").touch()
     ended = site.run(patchy)
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.stdout
-    found, rows = Found.of(site.directory()), results(site)
-    missing = [trial for trial, category in found.outcomes.items() if category is None]
+    result, rows = Found.of(site.directory()), results(site)
+    missing = [trial for trial, category in result.outcomes.items() if category is None]
     assert missing, "the grader failed on nothing: choose another share"
     assert all(row["set_aside"] is None for row in rows.values())
     assert min(rows, key=lambda name: rows[name]["rank"]) == "ada"  # type: ignore[arg-type, return-value]
@@ -82,12 +82,12 @@ def test_a_grader_that_fails_now_and_then_sets_nobody_aside(
     assert "could not be graded; the score would be" in ended.stdout
     again = site.run(patchy)
     assert again.exit_code == ended.exit_code
-    assert Found.of(site.directory()) == found, "a resume buys and changes nothing"
+    assert Found.of(site.directory()) == result, "a resume buys and changes nothing"
 
     (site.folder / "broken").unlink()
     done = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(patchy)])
     assert f"answers again: {len(missing)} have another category" in done.stdout
-    assert site.run(patchy).exit_code == whole.exit_code
+    assert site.run(patchy).exit_code == undisturbed.exit_code
     graded, reference = Found.of(site.directory()), Found.of(site.directory("whole"))
     assert sum(graded.looks[-1]["trials"]) == len(graded.outcomes), "all that was asked is in the scores"
     assert graded.looks[-1]["order"] == reference.looks[-1]["order"]

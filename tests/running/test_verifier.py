@@ -48,37 +48,37 @@ def baselines(site: Site) -> list[BaselineAsked]:
 
 
 def expected(thinks: int, leaning: tuple[float, ...] = (0.0, 0.0, 0.0)) -> np.ndarray:
-    """The probabilities of a verifier that thinks so; a content-free request leaves nothing of what it leans to."""
+    """The probabilities of a verifier with this opinion; a content-free request removes its bias."""
     raised = np.exp(np.array(leaning) + SURE * (np.arange(3) == thinks))
     return np.asarray(raised / raised.sum())
 
 
 def shown(tokens: int) -> dict[str, object]:
-    """Settings of a verifier whose server shows so many of its likeliest tokens."""
+    """Settings of a verifier whose server returns that many of its likeliest tokens."""
     return {"sampling": {"extra_body": {"top_logprobs": tokens}}}
 
 
 def labels(trial: TrialRecord) -> list[float]:
-    return [float(trial.signals[f"verifier_{one}"]) for one in "abc"]
+    return [float(trial.signals[f"verifier_{letter}"]) for letter in "abc"]
 
 
 @pytest.mark.slow
-def test_the_probabilities_are_those_of_the_verifier(site: Site, fair_url: str) -> None:
+def test_probabilities_of_labels_are_those_of_the_verifier(site: Site, fair_url: str) -> None:
     grader = verified_by(fair_url, key_grader="math")
     config = site.write(**settings(fair_url, grader=grader, rubric="verifier_probe"))
     assert site.run(config).exit_code in ENDED
     for trial in stored(site):
         thinks = 0 if trial.signals["is_correct"] else 1
-        told = expected(thinks)
-        assert labels(trial) == pytest.approx(told.tolist(), abs=1e-6)
+        probabilities = expected(thinks)
+        assert labels(trial) == pytest.approx(probabilities.tolist(), abs=1e-6)
         assert trial.signals["verdict"] == ("correct", "wrong")[thinks] and trial.signals["verifier_open"] == 0.0
-        assert trial.category == (4 if thinks == 0 and told[0] >= 0.6 else 3 if thinks == 0 else 2)
+        assert trial.category == (4 if thinks == 0 and probabilities[0] >= 0.6 else 3 if thinks == 0 else 2)
         used = [trial.signals[f"judge_{kind}_tokens"] for kind in ("prompt", "completion")]
         assert used[1] == 1.0
         assert trial.cost.tokens == trial.answer.prompt_tokens + trial.answer.completion_tokens + sum(map(float, used))
     assert len(baselines(site)) == 1
-    told = CliRunner().invoke(app, ["rescore", str(site.directory())]).output
-    assert "verifier_only" in told and "needs verifier" not in told
+    output = CliRunner().invoke(app, ["rescore", str(site.directory())]).output
+    assert "verifier_only" in output and "needs verifier" not in output
 
 
 @pytest.mark.slow
@@ -99,7 +99,7 @@ def test_without_a_key_grader_the_verifier_says_what_is_correct(site: Site, fair
 
 
 @pytest.mark.parametrize(
-    ("verifier", "grader", "said"),
+    ("verifier", "grader", "message"),
     [
         (SimulatedVerifier(scored=False), {}, "returns no log-probabilities"),
         (
@@ -114,19 +114,19 @@ def test_without_a_key_grader_the_verifier_says_what_is_correct(site: Site, fair
         ),
     ],
 )
-def test_a_server_that_cannot_verify_is_told_before_anything_is_spent(
-    site: Site, verifier: SimulatedVerifier, grader: dict[str, object], said: str
+def test_a_server_that_cannot_verify_is_reported_before_anything_is_spent(
+    site: Site, verifier: SimulatedVerifier, grader: dict[str, object], message: str
 ) -> None:
     server = SimulatedServer(small_world(), verifier=verifier)
     with serving(server) as url:
         ended = site.run(site.write(**settings(url, grader=verified_by(url, **grader))))
     assert ended.exit_code == ExitCode.CONFIGURATION
-    assert said in re.sub(r"\s+", " ", ended.output)
+    assert message in re.sub(r"\s+", " ", ended.output)
     assert server.counts["answered"] == 1 and not stored(site)
 
 
 @pytest.mark.slow
-def test_a_label_out_of_sight_has_a_bound_and_too_wide_a_bound_is_no_grade(site: Site) -> None:
+def test_a_missing_label_has_a_bound_and_too_wide_a_bound_is_no_grade(site: Site) -> None:
     # of three tokens one is often a word instead of the least likely label
     for name, sure, graded in (("narrow", 9.0, True), ("wide", 0.5, False)):
         verifier = SimulatedVerifier(sure, noise=1.0, talks=-OTHERS_SCORE - 0.3)
@@ -151,11 +151,11 @@ def test_a_reply_that_is_no_label_is_no_grade(site: Site) -> None:
         ended = site.run(site.write(**settings(url, trials={"min": 2, "max": 2}, grader=verified_by(url))))
     assert ended.exit_code == ExitCode.ENDPOINTS and "reply is probably not a label" in ended.output
     failed = [str(trial.grader_error) for trial in stored(site) if trial.grader_error != AWAITS_VERDICT]
-    assert failed and all("reply is probably not a label" in one for one in failed)
+    assert failed and all("reply is probably not a label" in text for text in failed)
 
 
 @pytest.mark.slow
-def test_a_baseline_that_is_lost_on_the_way_counts_each_time(site: Site, fair_url: str) -> None:
+def test_a_lost_baseline_request_counts_each_time(site: Site, fair_url: str) -> None:
     world = replace(small_world(), latency=Latency(median=1.2))
     faulty = SimulatedServer(world, faults=Faults(reset=0.5), verifier=SimulatedVerifier(SURE, LEANING), seed=3)
     with serving(faulty) as url:
@@ -166,14 +166,14 @@ def test_a_baseline_that_is_lost_on_the_way_counts_each_time(site: Site, fair_ur
     assert len(baselines(site)) == 1 and faulty.counts["reset"] > 0
     with closing(LogReader.open(site.directory())) as reader:
         records = [record for rows in reader.log(in_whole_commits=False) for _, record in rows]
-        charges = [one for one in records if isinstance(one, Charge) and one.kind is ChargeKind.BASELINE]
+        charges = [record for record in records if isinstance(record, Charge) and record.kind is ChargeKind.BASELINE]
     lost = len(charges) - 2  # one request came through, and its charge was corrected
     assert sum(charge.cost.tokens for charge in charges) >= lost * 32768
-    assert all(one.category is not None for one in stored(site))
+    assert all(trial.category is not None for trial in stored(site))
 
 
 def test_a_dry_run_shows_what_the_verifier_says(site: Site, fair_url: str) -> None:
-    told = site.run(site.write(**settings(fair_url)), "--dry-run")
-    assert told.exit_code == ExitCode.REACHED and "found 'wrong'" in told.output
-    assert "the grader is a verifier, which is asked about answers alone" in told.output
+    result = site.run(site.write(**settings(fair_url)), "--dry-run")
+    assert result.exit_code == ExitCode.REACHED and "found 'wrong'" in result.output
+    assert "the grader is a verifier, which is asked about answers alone" in result.output
     assert not trials_in(site.directory()), "no run has begun"

@@ -9,7 +9,7 @@ from played import Played, prepared
 
 @pytest.fixture
 def play(tmp_path: Path) -> Iterator[Callable[..., Played]]:
-    """Begins or resumes the run of this test; lets go of what the test leaves held."""
+    """Begins or resumes the run of this test; closes what the test leaves open."""
     started: list[Played] = []
 
     def begin(name: str = "played", **changes: object) -> Played:

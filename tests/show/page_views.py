@@ -1,4 +1,4 @@
-"""Views of runs on simulated worlds, without servers and stores: what the pages of these tests are drawn from."""
+"""Views of runs on simulated worlds, without servers or stores, from which these tests draw pages."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,7 +56,7 @@ def world(models: Sequence[str], questions: int = 6, seed: int = 3) -> World:
 def simulated(
     drawn_from: World, *, looks: int | None = None, set_aside: str | None = None, name: str = "page", **sections: object
 ) -> RunView:
-    """A run on a world, to its end or up to so many looks; `sections` are those of its configuration."""
+    """A run on a simulated world, to its end or up to a number of looks; `sections` go into its configuration."""
     config = configuration(drawn_from.models, name, sections)
     bench = Bench(len(drawn_from.models), len(drawn_from.questions), drawn_from.w)
     controller = Controller(plan_on(bench, config, drawn_from.models))
@@ -89,7 +89,7 @@ def configuration(models: Sequence[str], name: str, sections: dict[str, object])
 
 
 def spent(before: Spending, trials: int) -> Spending:
-    """What had been used after so many more trials."""
+    """What had been spent after that many more trials."""
     return Spending(
         before.at + trials * SECONDS_A_TRIAL,
         before.trials + trials,

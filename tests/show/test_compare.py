@@ -1,4 +1,4 @@
-"""Two runs compared: what is the same is not news, and what changed is found."""
+"""Two runs compared: changes are found, and what is the same is not reported."""
 
 import json
 from collections.abc import Callable
@@ -26,7 +26,7 @@ RunAs = Callable[..., Path]
 
 @pytest.fixture
 def run_as(site: Site, ended_runs: EndedRuns) -> RunAs:
-    """A run of that name that has ended."""
+    """A finished run of that name."""
 
     def run(name: str, **settings: object) -> Path:
         return ended_runs.copy(site, site.folder / name, **({"trials": TRIALS} | settings))

@@ -73,7 +73,7 @@ HOSTILE = "[bold red]x[/] \x1b]0;title\x07\x1b[2J\u202eevil\nline"
 
 
 class Telling(Remembering):
-    """Tells a display of the looks of a run."""
+    """Passes the looks of a run to a display."""
 
     def __init__(self, bed: "Watched", display: Display) -> None:
         super().__init__()
@@ -703,7 +703,7 @@ def test_events_are_described_in_words(event: Event, expected: str) -> None:
 
 
 def test_a_rate_can_be_read_while_another_thread_adds_to_it() -> None:
-    """As by the thread that draws, while the loop adds: here where it looks at the latest time."""
+    """The drawing thread reads while the loop adds: here, where it compares the latest time."""
     rates = Rates()
 
     class Latest(float):

@@ -1,4 +1,4 @@
-"""The page's section on labels: the grader's error, corrected scores, and what is said where there are none."""
+"""The page's section on labels: the grader's error, corrected scores, and what it says where there are none."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The Markdown report: everything a reader needs is in it, and nothing that came from outside is markup."""
+"""The Markdown report: it has everything a reader needs, and no text from outside becomes markup."""
 
 import csv
 import io
@@ -176,7 +176,7 @@ def test_hostile_names_are_text() -> None:
 
 
 def test_hostile_words_of_a_stored_report_are_text(view: RunView) -> None:
-    """A run directory may be a stranger's, and readers show the report that stands in it."""
+    """A run directory may come from a stranger, and readers show the report in it."""
     assert view.results is not None
     hostile, results = "<b>\x1b[31m\u202e", view.results
     forged = replace(

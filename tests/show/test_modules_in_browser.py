@@ -18,7 +18,7 @@ Call = Callable[[str, str], object]
 
 @pytest.fixture
 def call(tabs: Tabs) -> Call:
-    """Gives what an expression is worth in which a module is called `it`."""
+    """Evaluates an expression in which a module is called `it`."""
     page, loaded = tabs.open(), set[str]()
 
     def worth(module: str, expression: str) -> object:

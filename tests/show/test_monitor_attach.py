@@ -55,7 +55,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def play_on(run: Played) -> None:
-    """Go on until the end, a little at a time."""
+    """Continue to the end in small steps."""
     while run.controller.finished is None:
         run.step(40)
         await asyncio.sleep(0.01)

@@ -61,7 +61,7 @@ def tabs(tabs: Tabs) -> Iterator[Tabs]:
 
 @pytest.fixture
 def monitors(tabs: Tabs) -> Iterator[Monitors]:
-    """They live as long as the pages do."""
+    """Monitors that live as long as the pages do."""
     monitors = Monitors()
     yield monitors
     tabs.leave()
@@ -70,19 +70,19 @@ def monitors(tabs: Tabs) -> Iterator[Monitors]:
 
 @dataclass(frozen=True)
 class LiveRun:
-    """A run in a process of its own: it stands still but for so many answers of one model as it is let have."""
+    """A run in a process of its own, which goes on only for as many answers of one model as it is given."""
 
     directory: Path
     server: GatedServer
 
     def go_on(self, answers: float = math.inf) -> None:
-        """To its end, or for so many; a look takes 32 at first, and 8 later, of 72."""
+        """Go on to the end, or for that many answers; a look takes 32 at first, and 8 later, of 72."""
         self.server.open(answers)
 
 
 @pytest.fixture
 def live(site: Site) -> Iterator[LiveRun]:
-    """It has just begun, and stands still."""
+    """A run that has just begun, and waits."""
     gated = GatedServer(small_world(), 10)
     with serving(gated) as url, serving(SimulatedServer(small_world())) as others:
         models = [{"name": name, "base_url": url if name == MODELS[0] else others} for name in MODELS]
@@ -99,7 +99,7 @@ def number(page: "Page", expression: str) -> int:
 
 
 def draw_all(page: "Page") -> None:
-    """Open and see every section that has something to say."""
+    """Open every section that has content, and check it."""
     for section in page.locator("main > section:not([hidden])").all():
         fold = section.locator("> details")
         if fold.count():

@@ -1,4 +1,4 @@
-"""Following a run: what is read bit by bit is what a fresh reader finds, and the run is left alone."""
+"""Following a run: reading step by step gives what a fresh reader finds, and does not disturb the run."""
 
 import os
 import time
@@ -31,7 +31,7 @@ Play = Callable[..., Played]
 
 
 def same(view: RunView, other: RunView) -> None:
-    """The two show the same, but for the moments at which spending was noted and for rounding."""
+    """Both views show the same, except for when spending was recorded and for rounding."""
     plain = {"spending": (), "traffic": (), "elapsed": 0.0}
     assert replace(drop_rows(view), **plain) == replace(drop_rows(other), **plain)
     assert view.spending[-1:] == [] or view.spending[-1].trials == other.spending[-1].trials
@@ -159,7 +159,7 @@ def test_a_killed_run_is_shown_as_such_and_judged_by_what_it_stored(play: Play, 
 
 
 def test_time_is_what_the_run_has_committed_and_never_falls(play: Play) -> None:
-    """Not what has passed since: at the end of a run nobody asks while its results are worked out."""
+    """The clock does not count: nothing is asked at the end of a run, while its results are computed."""
     run = play()
     run.step()
     for path in run.directory.iterdir():

@@ -1,4 +1,4 @@
-"""The monitor's page against a server that says what the test wants: it changes in place, and answers stay texts."""
+"""The monitor's page, served what the test chooses: it changes in place, and answers stay text."""
 
 import json
 import threading
@@ -54,11 +54,11 @@ class Server(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/"
 
     def change(self, view: RunView) -> None:
-        """Have another view, which a page then fetches."""
+        """Set another view, which a page then fetches."""
         self.view, self.edition = view, self.edition + 1
 
     def go_on(self, **progress: object) -> None:
-        """Have more progress, which a page then shows."""
+        """Set further progress, which a page then shows."""
         self.progress = {**self.progress, **progress, "step": self.progress["step"] + 1}
 
     def stop(self) -> None:
@@ -67,7 +67,7 @@ class Server(ThreadingHTTPServer):
         self.server_close()
 
     def found(self, path: str) -> tuple[str, str] | None:
-        """The type and the text behind a path; None where there is nothing."""
+        """The content type and text of a path; None where there is nothing."""
         self.asked.append(path)
         if path.startswith("assets/"):
             return assets()[path.removeprefix("assets/")]
@@ -105,7 +105,7 @@ class Answer(BaseHTTPRequestHandler):
         self.wfile.write(body[:-1] if self.server.cuts else body)
 
     def log_message(self, *_: object) -> None:
-        """Quietly."""
+        """Log nothing."""
 
 
 def trial(number: int, **changes: object) -> dict[str, object]:
@@ -222,7 +222,7 @@ def test_a_page_asks_each_second_and_reads_the_view_each_third_while_somebody_lo
     page = opened(tabs, server, held=True)
 
     def asked() -> tuple[int, int]:
-        """How often for the progress, and for the view."""
+        """Requests for the progress, and for the view."""
         views = server.asked.count("api/run/page/view")
         return sum(path.startswith("api/run/page/progress?") for path in server.asked), views
 
@@ -231,7 +231,7 @@ def test_a_page_asks_each_second_and_reads_the_view_each_third_while_somebody_lo
         page.wait_for_selector(f".tile:has-text('{trials:,}')")
 
     def change(trials: int) -> None:
-        """Have another view, and progress with so many trials."""
+        """Set another view, and progress with this many trials."""
         server.change(early())
         server.go_on(trials=trials, spending={**PROGRESS["spending"], "trials": trials})
 
@@ -406,7 +406,7 @@ def test_the_runs_fit_a_phone(tabs: Tabs, serve: Callable[..., Server], width: i
 
 
 def test_tokens_stand_with_their_probabilities_and_stay_texts(tabs: Tabs, serve: Callable[..., Server]) -> None:
-    """All that are kept, or the first of many; whatever they say, in whichever direction it is written."""
+    """All tokens, or the first of many, whatever they contain and in whichever direction they are written."""
     tokens = [["It", -0.01], [" is\n", -1.0], [HOSTILE, None], ["\u05e9\u05dc\u05d5\u05dd", -0.25], ["42", 0.0]]
     long = {"signals": {"is_correct": True, "worst_bpt": 1.2345678901234567}, "completion_bpt": 0.36403373713}
     server = serve(early())

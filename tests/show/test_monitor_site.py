@@ -1,4 +1,4 @@
-"""What the monitor serves: to whom, from where, how much at a time, and how it follows a live run."""
+"""What the monitor serves: to whom, from which files, how much at a time, and how it follows a live run."""
 
 import json
 import math

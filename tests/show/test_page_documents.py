@@ -1,4 +1,4 @@
-"""The documents are whole, use nothing from elsewhere, and nothing that a run says becomes markup or script."""
+"""The documents are complete, load nothing from elsewhere, and turn no text of a run into markup or script."""
 
 import base64
 import hashlib
@@ -56,7 +56,7 @@ def view() -> RunView:
 
 @pytest.fixture(scope="module")
 def nasty() -> RunView:
-    """A run in which everything that comes from outside is as bad as it can be."""
+    """A run in which every text from outside is hostile."""
     run = simulated(world(("ann", NASTY.replace("\x00", ""), "cy")), name="page")
     questions = tuple(
         replace(question, prompt=NASTY, answer=NASTY, choices=(NASTY,), cluster=NASTY) for question in run.questions

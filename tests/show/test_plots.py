@@ -122,7 +122,7 @@ def test_hostile_names_are_drawn_as_they_are(view: RunView, tmp_path: Path) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("without", [3, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 2))])
 def test_every_figure_is_drawn_where_models_have_no_score(view: RunView, without: int) -> None:
-    """A model that never answered has none; nor has any, where no server did."""
+    """A model that never answered has no score; where no server answered, no model has."""
     assert view.results is not None and len(view.results.models) == 3
     unknown = {"score": None, "sigma": None, "lo": None, "hi": None, "bayes": None, "bayes_sigma": None}
     rows = list(view.results.models)
@@ -201,7 +201,7 @@ def _renamed(look: LookView, names: dict[str, str]) -> LookView:
 
 
 def test_figures_of_a_single_look_have_markers(view: RunView) -> None:
-    """As after an import: a line through one point has no length, so that every one of them is marked."""
+    """As after an import: a line through one point has no length, so each has a marker."""
     first = replace(view, looks=view.looks[:1])
     with styled():
         for name, draw in OVER_LOOKS.items():

@@ -1,4 +1,4 @@
-"""The report in a real browser: nothing goes wrong whatever was asked, everybody can read it, and it is quick."""
+"""The report in a real browser: it works for every objective, is accessible, and is quick."""
 
 import json
 import re
@@ -377,7 +377,7 @@ def large() -> RunView:
 
 
 def test_a_large_run_costs_little_to_draw(tabs: Tabs, large: RunView) -> None:
-    """In pieces of code that are run, which a machine that is slow or busy does not change, and in layouts."""
+    """Counted in blocks of code that are run, which a slow or busy machine does not change, and in layouts."""
     html = report_page(large)
     assert len(html) < 4_000_000
     page = tabs.open()
@@ -387,7 +387,7 @@ def test_a_large_run_costs_little_to_draw(tabs: Tabs, large: RunView) -> None:
     session.send("Profiler.startPreciseCoverage", {"callCount": True, "detailed": True})
 
     def pieces() -> int:
-        """How many were run since this was asked last."""
+        """Blocks that were run since the last call."""
         scripts = session.send("Profiler.takePreciseCoverage")["result"]
         functions = [function for script in scripts for function in script["functions"]]
         return sum(piece["count"] for function in functions for piece in function["ranges"])

@@ -19,7 +19,7 @@ HOSTILE = "<img src=x onerror=alert(1)>\u202egpu"
 
 
 def seen() -> tuple[SiteView, ...]:
-    """Three sites: one that serves after a move, one that is lost, one whose node has an evil name."""
+    """Three sites: one that serves after a move, one that is lost, one whose node has a hostile name."""
     events: list[Event] = []
     for number, host in enumerate(("gpu-01", "gpu-02", HOSTILE)):
         gpus = {"GPU": 8.0 if number else 0.5}

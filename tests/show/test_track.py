@@ -1,4 +1,4 @@
-"""A run in W&B and MLflow: what is told of it. With the real packages, offline: `pytest -m tracking tests/show`."""
+"""What W&B and MLflow record of a run. With the real packages, offline: `pytest -m tracking tests/show`."""
 
 import os
 import re
@@ -69,7 +69,7 @@ def test_a_store_in_files_is_refused_with_what_mlflow_takes_instead(uri: str) ->
 
 
 def tracked(site: Site, **environment: str) -> dict[str, str]:
-    """The environment of a run that is told to both, offline."""
+    """The environment of a run that logs to both trackers, offline."""
     return {
         **os.environ,
         "WANDB_MODE": "offline",
@@ -94,7 +94,7 @@ def started(site: Site, environment: dict[str, str], *words: str) -> "subprocess
 
 
 def ended(processes: "Sequence[subprocess.Popen[str]]") -> list[tuple[int, str]]:
-    """How they have ended, and what they said of trouble."""
+    """Exit codes and standard errors."""
     errors = [process.communicate(timeout=600)[1] for process in processes]
     return [(process.returncode, error) for process, error in zip(processes, errors, strict=True)]
 

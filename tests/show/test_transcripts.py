@@ -28,7 +28,7 @@ HOSTILE = "<img src=x onerror=alert(1)>\u202eevil</script>"
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory, base_url: str, inspect_address: str) -> Path:
-    """A run whose samples end with what a tool or a model said that means harm."""
+    """A run whose samples end with hostile text of a tool or a model."""
     site = Site.make(tmp_path_factory.mktemp("ended"), base_url)
     shutil.copy(OWN, site.folder / "tasks.py")
     settings = {

@@ -1,4 +1,4 @@
-"""What the page's modules believe to be sent is what is sent."""
+"""The types that the page's modules expect are those of what is sent."""
 
 from page_types import FILE, declarations
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MODELS = ("qwen3-235b-thinking", "deepseek-r1", "gpt-oss-120b", "phi-4-reasoning", "olmo-2-32b")
 TERM = "#details [data-term=bayes] >> nth=0"
 LEAVING = 200
-"""Milliseconds in which the pointer may reach an explanation."""
+"""Milliseconds within which the pointer can move to an explanation."""
 
 
 def early() -> RunView:
@@ -35,7 +35,7 @@ def html() -> str:
 
 
 def explains(page: "Page", word: str | None) -> None:
-    """Wait until this word is explained, or none."""
+    """Wait until this word is explained, or no word."""
     from playwright.sync_api import expect
 
     if word is None:

@@ -16,7 +16,7 @@ from adaptive_eval.sites.messages import SiteAddress, SiteFacts, SiteGone, SiteO
 
 
 class FakeKeeper:
-    """Answers no call to place a site, and keeps in mind what it was asked."""
+    """Answers no call to place a site, and records what it was asked."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[object, ...]] = []
@@ -43,7 +43,7 @@ def fake_cluster(keeper: FakeKeeper) -> RayCluster:
 
 
 async def test_a_place_that_is_no_longer_wanted_when_it_arrives_is_given_back() -> None:
-    """Else it would be held until the end of the run: the head knows of a site only when the keeper has answered."""
+    """Otherwise it would be held until the end of the run: the head knows a site only once the keeper has answered."""
     keeper = FakeKeeper()
     never: Callable[..., Any] = lambda *_, **__: False  # noqa: E731
     placing = asyncio.create_task(fake_cluster(keeper).place("site", {"GPU": 8.0}, PlaceWait(900.0, never, never)))

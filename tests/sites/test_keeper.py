@@ -1,4 +1,4 @@
-"""The keeper of a run's sites knows whether there is still a head, and what a head says of itself."""
+"""The keeper of a run's sites knows whether a head is alive, and what it has announced."""
 
 import os
 import select

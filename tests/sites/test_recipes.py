@@ -1,4 +1,4 @@
-"""The recipes for clusters can be read, and the command lines in them are ones that the program takes."""
+"""The recipes for clusters can be read, and their command lines are valid."""
 
 import os
 import re

@@ -50,7 +50,7 @@ async def test_answers_of_a_moment_travel_together() -> None:
 
 
 async def test_a_call_that_waits_gives_way_to_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else each message to a site would leave one behind that waits for a heartbeat."""
+    """Otherwise each message to a site would leave a call that waits for a heartbeat."""
     monkeypatch.setattr("adaptive_eval.sites.worker.HEARTBEAT_SECONDS", HANGS)
     worker: Any = SiteWorker()
     worker._server = SimpleNamespace()

@@ -135,7 +135,7 @@ def test_what_a_model_answered_at_an_earlier_start_counts_where_nothing_else_is_
 
 
 class Glances(Watcher):
-    """Takes the status at every event and look."""
+    """Records the status at every event and look."""
 
     def __init__(self) -> None:
         self.seen: list[Status] = []
@@ -181,7 +181,7 @@ def test_the_live_status_and_the_stored_run_show_the_same_sites(site: Site) -> N
 
 
 def test_a_site_without_a_place_is_reported(site: Site) -> None:
-    """As where a server cannot be started at all: that is a mistake, and nothing was asked yet."""
+    """As where a server cannot be started at all: it is a mistake, and nothing was asked yet."""
     with pytest.raises(LaunchFailed, match="no place with GPU 8 was had"):
         run_at(NearCluster(["nowhere"]), written(site, models=models(site)), site)
     (awaited,) = events(site, SiteAwaited)

@@ -24,7 +24,7 @@ from adaptive_eval.supplies.served import ServedClient
 
 
 class PatientSite:
-    """Remembers what it is asked, and says what the test puts in."""
+    """Records what it is asked, and gives the replies of the test."""
 
     def __init__(self) -> None:
         self.orders = 0
@@ -47,7 +47,7 @@ class PatientSite:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    """Let the others work until it is so."""
+    """Let other tasks run until the condition holds."""
     async with asyncio.timeout(HANGS):
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0)

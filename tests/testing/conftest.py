@@ -1,4 +1,4 @@
-"""The suites of exporters start another process for each part; tests of what else they find try that in their own."""
+"""The suites of exporters start another process for each part; tests of other bugs stay in one process."""
 
 import pickle
 

@@ -34,7 +34,7 @@ SELDOM = {
     *("leader", "unresolved_pairs", "uniform", "weighted"),
     *("best", "top_k", "place", "baseline", "ranking", "precision", "threshold"),
 }
-"""Built-ins whose boundaries, allocations and runs the default tests of `core` try too: these long ones are for all."""
+"""Built-ins that the default tests of `core` try too: these long tests are for all."""
 
 
 def named(registry: Iterable[str]) -> list[Any]:
@@ -205,7 +205,7 @@ def test_a_bug_in_a_rule_is_found(rule: Any, message: str) -> None:
 
 @dataclass
 class Bad:
-    """A policy that gives this."""
+    """A policy that returns this value."""
 
     of: Callable[[View], Any]
 
@@ -268,7 +268,7 @@ def test_a_bug_in_a_policy_is_found(policy: Any, message: str) -> None:
 
 @dataclass(frozen=True)
 class Odd(Objective):
-    """The ranking, but for these."""
+    """The ranking, except for these parts."""
 
     pairs: Callable[[Any], Any] = Ranking().comparisons
     of: Callable[[int], Any] = Ranking().family
@@ -470,7 +470,7 @@ def test_a_grader_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) 
 
 
 TEXT = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau 7 8 9"
-"""Many different words: whoever makes a set of them has another order in each process."""
+"""Many different words: a set of them has another order in each process."""
 
 
 def decisions_of_built_ins() -> str:

@@ -487,7 +487,7 @@ def test_names_may_be_drawn_without_formulas_and_counts_on_a_scale_of_powers() -
 
 
 def scores(view: RunView) -> Any:
-    """It takes for granted that every model has a score."""
+    """It assumes that every model has a score."""
     assert view.results is not None
     figure = bars()(view)
     for at, row in enumerate(view.results.models):
