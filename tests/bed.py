@@ -157,6 +157,8 @@ class MachineBed:
             return {trial.key: (trial.state, trial.category) for _, trial in reader.trials()}
 
 
-async def stop_after(driver: Driver, seconds: float) -> None:
-    await asyncio.sleep(seconds)
+async def stop_when(driver: Driver, met: Callable[[], bool]) -> None:
+    """Stop a run as soon as something has happened in this loop."""
+    while not met():  # noqa: ASYNC110
+        await asyncio.sleep(0)
     driver.stop()

@@ -105,7 +105,7 @@ def pytest_collection() -> Generator[None, object, object]:
     return collected
 
 
-PATIENT_ROOMS = {"batches", "endpoints", "simulate"}
+PATIENT_ROOMS = {"endpoints", "simulate"}
 """Where all that takes time is in the loop of the test."""
 
 

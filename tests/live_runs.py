@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
@@ -178,7 +179,7 @@ class Found:
     """What a run has found and decided: what must not depend on anything that happened on the way."""
 
     outcomes: dict[tuple[str, str, int], int | None]
-    looks: list[object]
+    looks: list[dict[str, Any]]
 
     @classmethod
     def of(cls, directory: Path) -> "Found":

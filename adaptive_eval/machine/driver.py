@@ -165,7 +165,8 @@ class Driver:
         self._events: deque[Event] = deque()
         self._arrived = asyncio.Event()
         self._is_served = True
-        """Whether supplies know what models need, as far as it has changed with a commit or with servers."""
+        """Whether supplies know what models need, as far as it has changed with a commit, with servers or with time.
+        They are told once all that has happened is handled: a server is not stopped before what needs it."""
         self._gathered: list[Row] = []
         self._writing: asyncio.Task[None] | None = None
         self._gradings: dict[Key, asyncio.Task[None]] = {}
@@ -266,7 +267,7 @@ class Driver:
         elif isinstance(event, Answered | Failed) and event.request in machine.requests:
             asked, _ = machine.requests[event.request]
             self._watch.answers[asked.model] += isinstance(event, Answered)
-        if isinstance(event, Committed | Capacity):
+        if isinstance(event, Committed | Capacity | Tick):
             self._is_served = False
         finished = None
         actions = machine.handle(event, self._clock.now())
@@ -420,9 +421,8 @@ class Driver:
             await asyncio.sleep(TICK_SECONDS)
             if self.machine is not None:
                 self.post(self.tick(self.machine))
-            self._serve()
-            if self.machine is not None and not self.machine.is_regrading:
-                self._watch_servers(self.machine)
+                if not self.machine.is_regrading:
+                    self._watch_servers(self.machine)
 
     def _watch_servers(self, machine: Machine) -> None:
         """Post the troubles of servers, and give up requests that only fail once the run is ending."""

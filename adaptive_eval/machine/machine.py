@@ -95,6 +95,7 @@ from adaptive_eval.machine.trial import (
     IN_FLIGHT,
     JUDGING,
     LOST,
+    NOT_SENT,
     OVER,
     QUEUED,
     RESERVED,
@@ -132,7 +133,7 @@ class Machine:
         self.counts: Counter[TrialState] = Counter()
         """Trials in the table, by state."""
         self.busy: Counter[int] = Counter()
-        """By model: trials that are in flight, or are being graded for the first time."""
+        """By model: trials that were sent, or are about to be, until their outcomes are on disk."""
         self.requests: dict[int, tuple[Request, set[int]]] = {}
         """Requests in flight, each with the numbers of its trials that are."""
         self.in_flight: Counter[int] = Counter()
@@ -301,6 +302,8 @@ class Machine:
                 else:
                     self._judging.discard(record.key)
                     self._places.pop(record.key, None)
+                    if not self.is_regrading:
+                        self.busy[record.model] -= 1
             for target, model in self._permits.pop(seq, ()) if self._permits else ():
                 self._permit(target, model)
         self._judge_more()
@@ -601,8 +604,8 @@ class Machine:
         was = None if before is None else before.state
         if state not in STEPS[was]:
             raise RuntimeError(f"trial {key} is {was}, and now {state}")
-        was_busy, is_busy = was in HELD, state in HELD
-        if not entered and not (was_busy and is_busy):  # else the same is reserved for it as before
+        was_held, is_held = was in HELD, state in HELD
+        if not entered and not (was_held and is_held):  # else the same is reserved for it as before
             if before is not None and was is not QUEUED:
                 self.account.enter(before, -1)
             if state is not QUEUED:
@@ -613,8 +616,10 @@ class Machine:
                 self._leave_request(key)
                 if was is RUNNING and state is not GRADING:
                     self._unanswered.add(key[0])
-        if was_busy is not is_busy:
-            self.busy[after.model] += 1 if is_busy else -1
+        if is_held and not was_held:
+            self.busy[after.model] += 1
+        elif was_held and state in NOT_SENT:
+            self.busy[after.model] -= 1
         if state in OVER:
             self.trials.pop(key, None)
         else:
@@ -1091,7 +1096,7 @@ class Machine:
         return len(self._queues[model]) if self._may_ask(model) else 0
 
     def is_owed(self, model: int) -> bool:
-        """Whether this model has unfinished trials: asked or queued, and not stored yet. False once the run stops."""
+        """Whether this model has trials whose outcomes are not on disk, asked or queued. False once the run stops."""
         return not self._stop and self._is_wanted(model) and bool(self.busy[model] or self._queues[model])
 
     def is_gone(self, model: int) -> bool:

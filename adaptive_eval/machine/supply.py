@@ -38,7 +38,7 @@ class Demand:
     in_flight: int = 0
     """Requests that its servers have."""
     is_owed: bool = False
-    """Whether a trial that was asked of it is not stored yet."""
+    """Whether the outcome of a trial that it is asked, or is to be asked, is not on disk yet."""
     is_settled: bool = False
     """Whether nothing can want it again, as far as anybody can know."""
     is_parked: bool = False

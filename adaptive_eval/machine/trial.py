@@ -55,6 +55,8 @@ disk is RUNNING at once. UNGRADED is left only before a log is replayed."""
 
 OVER = frozenset({DONE, UNGRADED, LOST})
 """States in which a trial leaves the table."""
+NOT_SENT = frozenset({QUEUED, LOST})
+"""States of trials that nobody answers."""
 IN_FLIGHT = frozenset({RESERVED, RUNNING})
 HELD = frozenset({RESERVED, RUNNING, GRADING})
 """States in which the worst cost of an answer is reserved: until its row is written, since a kill loses it."""

@@ -25,6 +25,7 @@ from adaptive_eval.core.evidence import Estimates, estimate
 from adaptive_eval.core.settings import Bench
 from adaptive_eval.graders.ballots import VERDICT
 from adaptive_eval.graders.by_benchmark import graders_by_benchmark
+from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import Rubric, apply_rubric
 from adaptive_eval.graders.scoring import SCORE
 from adaptive_eval.graders.types import GraderOptions, answer_facts
@@ -131,9 +132,11 @@ class LabelSource:
 
 def require_useful_labels(grader: GraderOptions, rubric: Rubric) -> None:
     """Raise `ConfigError` if the rubric uses no signal that a label gives."""
-    given = {VERDICT, SCORE, "is_correct"}
+    given = {VERDICT, "is_correct"}
     for benchmark_grader in graders_by_benchmark(grader).values():
         given.update(field.name for field in label_fields(benchmark_grader))
+        if isinstance(benchmark_grader, Judge):
+            given.add(SCORE)
         if isinstance(benchmark_grader, Verifier):
             given |= benchmark_grader.make_signals(RIGHT).keys()
     if not rubric.needs & given:

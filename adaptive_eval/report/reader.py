@@ -152,12 +152,13 @@ class RunReader:
             why = f"{self.directory}: the times for which servers were held are not numbers; restore a copy of the run"
             raise StoreError(why) from error
 
-    def events(self) -> list[Event]:
-        """All events of the run."""
-        notes = [TimedNote(seq, at, note) for at, (seq, note) in self.log.timed_notes()]
+    def events(self, after: int = 0) -> list[Event]:
+        """All events of the run, or those after this sequence number."""
+        notes = [TimedNote(seq, at, note) for at, (seq, note) in self.log.timed_notes() if seq > after]
+        charges = [charge for charge in self.charges() if charge.seq > after]
         counts = {timed.seq: self._counts_at(timed) for timed in notes if timed.note.kind in {*BEGUN, SETTINGS}}
         try:
-            events = events_of_log(notes, self.charges(), self.model_names, counts)
+            events = events_of_log(notes, charges, self.model_names, counts)
         except StoreError as error:
             raise StoreError(
                 f"{self.directory}: {error}. Restore a copy of the run, or start over with --fresh"

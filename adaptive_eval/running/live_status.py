@@ -71,6 +71,11 @@ class LiveStatus:
             line = (charge.kind, charge.what, self.names[charge.model], charge.number, *charge.cost)
             self.tell(loss_of(ChargeLine(0, time.time(), *line, charge.estimated)))
 
+    def show_beginning(self, after: int) -> None:
+        """Show the events after this sequence number, which were stored before anybody watched."""
+        for event in self._reader.events(after):
+            self._watcher.happened(event)
+
     def tell(self, event: Event) -> None:
         """Keep and show an event."""
         event = self._reader.with_example(event)

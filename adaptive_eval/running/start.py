@@ -204,6 +204,7 @@ class _Start:
             stack.push_async_callback(driver.close)
             interrupts.listen(partial(self._on_interrupt, driver, context.servers, patience))
             self._watcher.opened(prepared.config.name, prepared.models, status.take)
+            status.show_beginning(store.opened_at)
             try:
                 machine = await self._to_the_end(
                     driver, store, reader, prepared, setting, status, is_resumed=is_resumed

@@ -68,6 +68,8 @@ class RunStore:
         self._last_at = self.reader.newest_at()
         self.last_seq = database.last_seq()
         """The newest sequence number."""
+        self.opened_at = self.last_seq
+        """The newest sequence number when this store was opened."""
         self._is_closed = False
 
     @classmethod

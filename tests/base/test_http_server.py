@@ -80,10 +80,10 @@ async def exchange(port: int, data: bytes) -> bytes:
 
 async def test_one_connection_carries_several_requests() -> None:
     async with serving() as asked:
-        said = await exchange(asked.port, HEAD.replace(b"/ ", b"/a/b ") * 2 + b"HEAD /cd HTTP/1.0\r\n\r\n")
-    assert said.count(b" 200 OK") == 3 and said.count(b"X-Ours: always") == said.count(b"Server: adaptive-eval") == 3
-    assert said.count(b"\r\n\r\n/a/b") == 2
-    last = said.rpartition(b"HTTP/1.0")[2]
+        reply = await exchange(asked.port, HEAD.replace(b"/ ", b"/a/b ") * 2 + b"HEAD /cd HTTP/1.0\r\n\r\n")
+    assert reply.count(b" 200 OK") == 3 and reply.count(b"X-Ours: always") == reply.count(b"Server: adaptive-eval") == 3
+    assert reply.count(b"\r\n\r\n/a/b") == 2
+    last = reply.rpartition(b"HTTP/1.0")[2]
     assert last.endswith(b"\r\n\r\n") and b"Content-Length: 3" in last, "HEAD has no body"
 
 
@@ -117,18 +117,18 @@ async def test_what_is_refused_says_why_and_its_connection_is_closed(
     data: bytes, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving() as asked:
-        said = await exchange(asked.port, data)
+        reply = await exchange(asked.port, data)
         assert (await exchange(asked.port, LAST)).startswith(b"HTTP/1.1 200")
-    told, _, why = said.partition(b"\r\n\r\n")
-    assert int(told.split()[1]) == status and why.strip()
-    assert b"X-Ours: always" in told and b"Server: adaptive-eval" in told and b"text/plain" in told
+    headers, _, why = reply.partition(b"\r\n\r\n")
+    assert int(headers.split()[1]) == status and why.strip()
+    assert b"X-Ours: always" in headers and b"Server: adaptive-eval" in headers and b"text/plain" in headers
     assert not caplog.records, "a client's mistakes are not told to the user"
 
 
 async def test_a_mistake_of_the_program_is_logged_and_told_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
     async with serving() as asked:
-        said = await exchange(asked.port, HEAD.replace(b"/ ", b"/fails "))
-    assert b" 500 " in said and b"X-Ours: always" in said and b"mistake" not in said
+        reply = await exchange(asked.port, HEAD.replace(b"/ ", b"/fails "))
+    assert b" 500 " in reply and b"X-Ours: always" in reply and b"mistake" not in reply
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
@@ -136,30 +136,30 @@ async def test_a_mistake_of_the_program_is_logged_and_told_without_its_text(capl
 
 
 @pytest.mark.parametrize(
-    ("sent", "most"),
+    ("sent", "limit"),
     [(b"", MAX_CONNECTIONS), (HEAD[:-9], MAX_CONNECTIONS), (SLOW, MAX_CONNECTIONS), (LARGE, 16)],
     ids=["nothing", "half", "never_answered", "unread"],
 )
 async def test_however_many_clients_hold_on_the_next_one_is_answered(
-    sent: bytes, most: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    sent: bytes, limit: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """None of them is given up in time: only room for the next one ends them."""
-    monkeypatch.setattr(http_server, "MAX_CONNECTIONS", most)
+    monkeypatch.setattr(http_server, "MAX_CONNECTIONS", limit)
     monkeypatch.setattr(http_server, "HEAD_SECONDS", math.inf)
     monkeypatch.setattr(http_server, "SEND_SECONDS", 1e9)
     async with serving() as asked:
-        held = [await asyncio.open_connection("127.0.0.1", asked.port, limit=1) for _ in range(most)]
+        held = [await asyncio.open_connection("127.0.0.1", asked.port, limit=1) for _ in range(limit)]
         for _, writer in held:
             writer.write(sent)
         if sent == SLOW:
-            await until(lambda: asked.slow == most)
+            await until(lambda: asked.slow == limit)
         if sent == LARGE:
-            await until(lambda: sum(map(bool, asked.unsent)) == most)
+            await until(lambda: sum(map(bool, asked.unsent)) == limit)
             assert max(asked.unsent) <= 3 * http_server.PIECE, "little is kept for who takes nothing"
         for _ in range(3):
             assert (await exchange(asked.port, LAST)).startswith(b"HTTP/1.1 200")
-        await until(lambda: len(asked.server.connections) < most)
-        assert len(asked.server.connections) >= most - 3, "no more are ended than there must be"
+        await until(lambda: len(asked.server.connections) < limit)
+        assert len(asked.server.connections) >= limit - 3, "no more are ended than there must be"
         for _, writer in held:
             writer.transport.abort()
         await until(lambda: not asked.server.connections)
@@ -193,16 +193,16 @@ async def test_a_burst_of_silent_connections_shuts_nobody_out(monkeypatch: pytes
         assert (await reader.read()).startswith(b"HTTP/1.1 200")
         await until(lambda: len(asked.server.connections) <= 3)
         writer.close()
-        for one in burst[:-1]:
-            one.close()
+        for connection in burst[:-1]:
+            connection.close()
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", HEAD], ids=["nothing", "half", "idle"])
 async def test_who_asks_nothing_is_given_up(sent: bytes) -> None:
     async with serving() as asked:
         begun = asyncio.get_running_loop().time()
-        said = await exchange(asked.port, sent)
-        assert bool(said) == (sent == HEAD)
+        reply = await exchange(asked.port, sent)
+        assert bool(reply) == (sent == HEAD)
         assert asyncio.get_running_loop().time() - begun == pytest.approx(http_server.HEAD_SECONDS, rel=0.1)
         assert not asked.server.connections
 

@@ -86,9 +86,9 @@ def test_what_is_beside_a_module_belongs_to_it_and_nothing_is_imported(tmp_path:
 
 
 def test_of_an_installed_package_its_own_files_count(tmp_path: Path) -> None:
-    found = fingerprints("yaml.loader:Loader", tmp_path)
-    assert found.keys() >= {"yaml/loader.py", "yaml/reader.py"}
-    assert all(name.startswith("yaml/") for name in found)
+    digests = fingerprints("yaml.loader:Loader", tmp_path)
+    assert digests.keys() >= {"yaml/loader.py", "yaml/reader.py"}
+    assert all(name.startswith("yaml/") for name in digests)
 
 
 def test_the_first_words_of_a_plug_in(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ from outputs import (
     read_text,
 )
 
+DRY_RUN = "dry run"
+"""The stage that tries the servers."""
 LABELLED = "labelled"
 """The stage after which scores are corrected by what people say."""
 SURE = 5.0
@@ -608,7 +610,7 @@ def nothing_is_bought_twice(record: Record) -> Iterator[Fault]:
                 bought[_asked(line)] += 1
         if again := [asked for asked in bought if asked in stored]:
             yield Fault(name, stage.name, f"{len(again)} stored answers were asked for again, such as {again[0]}")
-        if again := [asked for asked in bought if asked in dry and stage.name != "dry run"]:
+        if again := [asked for asked in bought if asked in dry and stage.name != DRY_RUN]:
             yield Fault(
                 name, stage.name, f"{len(again)} answers of the dry run were asked for again, such as {again[0]}"
             )
@@ -619,7 +621,7 @@ def nothing_is_bought_twice(record: Record) -> Iterator[Fault]:
             yield Fault(name, stage.name, f"{len(twice)} answers were asked for twice in one start, such as {twice[0]}")
         if stage.outputs is not None and stage.outputs.trials is not None:
             stored = {record.asked(trial) for trial in stage.outputs.trials if is_answered(trial)}
-        elif stage.name == "dry run":
+        elif stage.name == DRY_RUN and _keeps_dry_run(record):
             dry = set(bought)
 
 
@@ -653,8 +655,14 @@ def the_cost_is_what_was_served(record: Record) -> Iterator[Fault]:
 
 
 def _lines_of_run(record: Record, until: Stage) -> list[dict[str, Any]]:
-    """What was asked for by the run until a stage has ended; it begins with the answers of a dry run."""
-    return [line for line in record.ledger[: until.ended] if line["what"] in ("answer", "verdict")]
+    """What was asked for by the run until a stage has ended; it begins with the answers of a dry run that are kept."""
+    first = 0 if _keeps_dry_run(record) else max(one.ended for one in record.life.stages if one.name == DRY_RUN)
+    return [line for line in record.ledger[first : until.ended] if line["what"] in ("answer", "verdict")]
+
+
+def _keeps_dry_run(record: Record) -> bool:
+    """Whether the run begins with the answers of its dry run: not with those that Inspect has logged elsewhere."""
+    return record.row["dry_run"] == "no" or record.row["supply"] != "inspect"
 
 
 def _told_tokens(results: Results) -> int:

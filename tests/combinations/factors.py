@@ -476,6 +476,10 @@ MOOT = (
     Conflict(_levels(supply="inspect", wire="doubled"), "Inspect reads the responses, without their ids"),
     Conflict(_levels(supply=("inspect", "lm_eval"), grader=("judge", "verifier")), "the task's own scorer grades"),
     Conflict(_levels(supply="lm_eval", grader="failing"), "the task's own scorer grades"),
+    Conflict(
+        _levels(supply=("inspect", "lm_eval"), rubric="partial", labels=("agree", "overturn")),
+        "the rubric goes by the score of the task, which no label says",
+    ),
     Conflict(_levels(supply=("inspect", "lm_eval"), benchmarks=("weighted", "grouped")), "the task has the questions"),
     Conflict(_levels(supply=("inspect", "lm_eval"), prior="earlier"), "the earlier run has questions of its own"),
     Conflict(_levels(supply="batch", wire="hangs"), "a batch service has no open requests"),

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from adaptive_eval.machine.replay import Stage
+
 Patch = Callable[[], None]
 
 
@@ -75,7 +77,7 @@ def changed_servers_decide() -> None:
 @planted("no key is in any file", supply="inspect", echo="answers")
 def keys_of_inspect_are_stored() -> None:
     """Answers are stored as Inspect has them, with the key that their server repeats."""
-    _replace("store.redaction:redact_batch", lambda _: lambda batch, *_: batch)
+    _replace("store.redact:redact_trial", lambda _: lambda trial, *_: trial)
 
 
 @planted("no failure is a wrong answer", supply="inspect", rubric="partial")
@@ -113,20 +115,23 @@ def fewer_errors_are_worse() -> None:
 @planted("labels reach the headline", labels="overturn")
 def labels_stay_in_their_section() -> None:
     """Headline, verdicts and exit code are those of the grades, whatever people say of them."""
-    _replace("record.label_effect:read_run_labels", _returning(None))
+    _replace("report.label_effect:read_run_labels", _returning(None))
+    _replace("report.stored:has_current_labels", _returning(True))
 
 
 @planted("the same command again changes nothing", truth="equal_pair", rule="anytime", continuation="max_by_set")
 def settings_are_forgotten() -> None:
     """A start without `--set` goes back to the settings of the file, with trials left over."""
     _replace("running.remembered:_stored_overrides", _returning({}))
-    _replace("record.changes:require_compatible", _returning(None))
+    _replace("report.changes:require_compatible", _returning(None))
 
 
 @planted("what was decided stays", cap="trials", continuation="model_added")
 def joining_models_undo_looks() -> None:
     """A model that joins has all looks taken anew, within the caps of the file."""
-    _replace("record.stages:earlier_stages", _returning([]))
+    _replace(
+        "running.settings_of_run:stages_of_run", lambda _: lambda reader, events, config, setting: [Stage(setting)]
+    )
 
 
 @planted("the promise is that of the settings", afterwards="moved", access="none")
@@ -134,9 +139,9 @@ def moving_voids_the_promise() -> None:
     """An imported run has no pace, so that going on changes it after looks, and comparisons are judged anew."""
     _replace("config.prepare:with_pace", lambda _: lambda config: config)
     _replace("config.prepare:adopt_stored_trials", lambda _: lambda config, *_, **__: config)
-    _replace("record.changes:changes_promise", _returning(True))
+    _replace("report.changes:changes_promise", _returning(True))
     _replace(
-        "record.changes:_promise_settings", lambda old: lambda config: [*old(config), {"": config.trials.optimize}]
+        "report.changes:_promise_settings", lambda old: lambda config: [*old(config), {"": config.trials.optimize}]
     )
     module: Any = import_module("adaptive_eval.exchange.run_directory")
     module.choose_pace = lambda config: (config, None)  # a run still chooses one
@@ -152,8 +157,8 @@ def failed_samples_are_free() -> None:
 def any_response_is_taken() -> None:
     """The response to another request is an answer, and so is one of several under an index."""
 
-    def by_index_as_it_was(_: Any) -> Any:
-        return lambda choices, most: sorted(choices, key=lambda choice: choice.get("index") or 0)[:most]
+    def sorted_by_index(_: Any) -> Any:
+        return lambda choices, requested: sorted(choices, key=lambda choice: choice.get("index") or 0)[:requested]
 
-    _replace("endpoints.answers:_by_index", by_index_as_it_was)
+    _replace("endpoints.answers:_sort_by_index", sorted_by_index)
     _replace("endpoints.response_ids:ResponseIds.require_new", _returning(None))

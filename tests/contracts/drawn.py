@@ -30,15 +30,15 @@ def formulas(figure: "Figure") -> Iterator[str]:
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):
-        said = text.get_text()
+        content = text.get_text()
         parsed = text.get_visible() and text.get_parse_math()
-        if parsed and "\\mathdefault{" not in said and re.search(r"(?<!\\)\$", said):
-            yield said
+        if parsed and "\\mathdefault{" not in content and re.search(r"(?<!\\)\$", content):
+            yield content
 
 
-def same_data(one: Any, other: Any) -> bool:
+def same_data(first: Any, second: Any) -> bool:
     """Whether two lines go through the same points."""
-    before, after = (np.asarray(line.get_xydata(), dtype=float) for line in (one, other))
+    before, after = (np.asarray(line.get_xydata(), dtype=float) for line in (first, second))
     return np.array_equal(before, after, equal_nan=True)
 
 
@@ -52,12 +52,12 @@ def looks_like(line: Any) -> tuple[str, ...]:
 def places_of(axes: "Axes", along: str, models: Sequence[str]) -> dict[str, int]:
     """Place of each model's name along an axis, in whole steps; empty if names are no ticks."""
     axis = getattr(axes, f"{along}axis")
-    found: dict[str, int] = {}
+    places: dict[str, int] = {}
     for place, label in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=False):
         for name in models:
             if is_named(name, label.get_text()):
-                found[name] = round(float(place))
-    return found
+                places[name] = round(float(place))
+    return places
 
 
 def points_drawn(axes: "Axes") -> Iterator[FloatArray]:
@@ -75,10 +75,10 @@ def points_drawn(axes: "Axes") -> Iterator[FloatArray]:
 
 def marks_by_place(axes: "Axes", along: str) -> dict[int, list[tuple[float, ...]]]:
     """Marks at each whole step along an axis, by their numbers."""
-    found: dict[int, list[tuple[float, ...]]] = {}
+    by_place: dict[int, list[tuple[float, ...]]] = {}
     for place, values in _marks(axes, along == "x"):
-        found.setdefault(round(place), []).append(tuple(round(value, 9) for value in values))
-    return {place: sorted(values) for place, values in found.items()}
+        by_place.setdefault(round(place), []).append(tuple(round(value, 9) for value in values))
+    return {place: sorted(values) for place, values in by_place.items()}
 
 
 def _marks(axes: "Axes", across: bool) -> Iterator[tuple[float, tuple[float, ...]]]:
@@ -94,7 +94,7 @@ def _marks(axes: "Axes", across: bool) -> Iterator[tuple[float, tuple[float, ...
     for collection in axes.collections:
         offsets: Any = collection.get_offsets()
         paths = collection.get_paths()
-        points = offsets if len(offsets) > 1 or not paths else np.concatenate([one.vertices for one in paths])
+        points = offsets if len(offsets) > 1 or not paths else np.concatenate([path.vertices for path in paths])
         for point in np.asarray(points, dtype=float):
             if np.isfinite(point[at]):
                 yield point[at], (point[to],)

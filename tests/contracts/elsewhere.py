@@ -44,15 +44,16 @@ def told_elsewhere(probe: Callable[..., str], arguments: tuple[Any, ...]) -> str
 
 def check_elsewhere(probe: Callable[..., str], arguments: tuple[Any, ...], name: str) -> None:
     """Raise AssertionError where the function says something else in a process with other hashes."""
-    there = told_elsewhere(probe, arguments)
-    if there is None:
+    remote = told_elsewhere(probe, arguments)
+    if remote is None:
         return
-    here = probe(*arguments)
-    at = next((at for at, (one, other) in enumerate(zip(here, there, strict=False)) if one != other), len(here))
+    local = probe(*arguments)
+    pairs = enumerate(zip(local, remote, strict=False))
+    at = next((at for at, (expected, received) in pairs if expected != received), len(local))
     fail_unless(
-        here == there,
-        f"{name} gives something else in another process, {_around(there, at)} for {_around(here, at)}: it goes by the "
-        "order of a set, or by `hash`, which differ from process to process; sort, or keep a list",
+        local == remote,
+        f"{name} gives something else in another process, {_around(remote, at)} for {_around(local, at)}: it goes by "
+        "the order of a set, or by `hash`, which differ from process to process; sort, or keep a list",
     )
 
 
@@ -68,6 +69,6 @@ def _probe_elsewhere(sent: bytes, seed: str) -> str:
         env={**os.environ, "PYTHONHASHSEED": seed, THERE: "1"},
         capture_output=True,
     )
-    said = done.stderr.decode("utf-8", "replace").strip()[-300:]
-    fail_unless(done.returncode == 0, f"what works here fails in another process: {said}")
+    error = done.stderr.decode("utf-8", "replace").strip()[-300:]
+    fail_unless(done.returncode == 0, f"what works here fails in another process: {error}")
     return done.stdout.decode("utf-8", "surrogatepass")

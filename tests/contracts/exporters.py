@@ -80,19 +80,19 @@ def _check_trials(
     what: str,
 ) -> None:
     """The file has the trials that are stored, under their numbers, each once."""
-    wanted = {
-        (one.model, one.question, one.trial, one.category)
-        for one in source.reader.trials()
-        if ungraded or one.category is not None
+    expected = {
+        (trial.model, trial.question, trial.trial, trial.category)
+        for trial in source.reader.trials()
+        if ungraded or trial.category is not None
     }
     _check_progress(_written(form, source, path), source.reader.trial_count())
-    found = Counter(_read_back(form, read, path))
-    for said, many in (
-        ("lacks", wanted - found.keys()),
-        ("makes up", found.keys() - wanted),
-        ("repeats", [one for one, times in found.items() if times > 1]),
+    counts = Counter(_read_back(form, read, path))
+    for verb, many in (
+        ("lacks", expected - counts.keys()),
+        ("makes up", counts.keys() - expected),
+        ("repeats", [trial for trial, times in counts.items() if times > 1]),
     ):
-        fail_unless(not many, f"{form.place}: {what} {said} {len(many)} trials, such as {sorted(many, key=str)[:1]}")
+        fail_unless(not many, f"{form.place}: {what} {verb} {len(many)} trials, such as {sorted(many, key=str)[:1]}")
 
 
 def _read_back(form: ExportFormat, read: Callable[[Path], Iterable[Trial]], path: Path) -> list[Trial]:
@@ -112,10 +112,10 @@ def _named(name: object) -> str:
 def _written(form: ExportFormat, source: ExportSource, path: Path) -> list[int]:
     if form.ending is not None:
         path.mkdir()
-    told: list[int] = []
-    form.write(source, path, bool(form.texts), told.append)
+    progress: list[int] = []
+    form.write(source, path, bool(form.texts), progress.append)
     fail_unless(path.exists(), f"{form.place}: nothing is written to the path that is given")
-    return told
+    return progress
 
 
 def _content(path: Path) -> list[tuple[str, bytes]]:
@@ -125,9 +125,12 @@ def _content(path: Path) -> list[tuple[str, bytes]]:
     return [("", path.read_bytes())]
 
 
-def _check_progress(told: list[int], trials: int) -> None:
-    fail_unless(bool(told) and told == sorted(told), f"progress must be told, and only grow, but it was {told[:9]}")
-    fail_unless(told[-1] == trials, f"in the end progress must be all {trials} trials, but it is {told[-1]}")
+def _check_progress(progress: list[int], trials: int) -> None:
+    fail_unless(
+        bool(progress) and progress == sorted(progress),
+        f"progress must be told, and only grow, but it was {progress[:9]}",
+    )
+    fail_unless(progress[-1] == trials, f"in the end progress must be all {trials} trials, but it is {progress[-1]}")
 
 
 def _check_failure(form: ExportFormat, source: ExportSource, path: Path) -> None:

@@ -112,7 +112,7 @@ class _Figures:
         return drawn.getvalue()
 
     def _drawn(self, view: RunView, draw: "Callable[[Figure], None]", laid_out: bool = False) -> "Figure":
-        kept = _open_in_pyplot()
+        open_before = _open_in_pyplot()
         try:
             with styled(), warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "(Glyph .* missing|constrained_layout not applied)", UserWarning)
@@ -123,7 +123,7 @@ class _Figures:
         except Exception as error:  # whatever it is: no report may end with a traceback
             names = [row.name for row in _results(view).models]
             raise AssertionError(f"{self.name} raises {error!r:.300} for models called {names!r:.200}") from error
-        opened = _open_in_pyplot() - kept
+        opened = _open_in_pyplot() - open_before
         fail_unless(not opened, f"{self.name} leaves a figure open in pyplot; make it by `grid` or `Figure`")
         return figure
 
@@ -154,7 +154,7 @@ def with_looks(view: RunView, number: int = 4) -> RunView:
             look=at,
             order=order,
             trials=tuple(round(part * trials) for trials in last.trials),
-            sigmas=tuple(None if one is None else one / part**0.5 for one in last.sigmas),
+            sigmas=tuple(None if sigma is None else sigma / part**0.5 for sigma in last.sigmas),
             pairs=tuple(replace(pair, z=None if pair.z is None else part * pair.z) for pair in last.pairs),
         )
 
@@ -175,27 +175,27 @@ def _without_scores(view: RunView, number: int) -> RunView:
     """The view in which the last so many models have no score."""
     names = {row.name for row in _results(view).models[-number:]}
 
-    def look(one: LookView) -> LookView:
+    def look(look_view: LookView) -> LookView:
         scores, sigmas = (
-            tuple(None if name in names else value for name, value in zip(one.models, values, strict=True))
-            for values in (one.scores, one.sigmas)
+            tuple(None if name in names else value for name, value in zip(look_view.models, values, strict=True))
+            for values in (look_view.scores, look_view.sigmas)
         )
-        return replace(one, scores=scores, sigmas=sigmas)
+        return replace(look_view, scores=scores, sigmas=sigmas)
 
-    found = _with_rows(view, lambda row: replace(row, **UNKNOWN) if row.name in names else row)
-    return replace(found, looks=tuple(map(look, view.looks)))
+    blanked = _with_rows(view, lambda row: replace(row, **UNKNOWN) if row.name in names else row)
+    return replace(blanked, looks=tuple(map(look, view.looks)))
 
 
 def renamed(view: RunView, names: Mapping[str, str]) -> RunView:
     """The view of the same run with other names for its models."""
 
-    def look(one: LookView) -> LookView:
+    def look(look_view: LookView) -> LookView:
         pairs = (
             replace(pair, better=names[pair.better], worse=None if pair.worse is None else names[pair.worse])
-            for pair in one.pairs
+            for pair in look_view.pairs
         )
-        models, order = (tuple(names[name] for name in several) for several in (one.models, one.order))
-        return replace(one, models=models, order=order, pairs=tuple(pairs))
+        models, order = (tuple(names[name] for name in old_names) for old_names in (look_view.models, look_view.order))
+        return replace(look_view, models=models, order=order, pairs=tuple(pairs))
 
     changed = _with_rows(view, lambda row: replace(row, name=names[row.name]))
     results = _results(changed)
@@ -214,9 +214,9 @@ def _turned(values: Sequence[Any]) -> tuple[Any, ...]:
 def _listed_otherwise(view: RunView) -> RunView:
     """The view of the same run by a configuration that lists the models the other way round."""
 
-    def look(one: LookView) -> LookView:
-        columns: dict[str, Any] = {name: _turned(getattr(one, name)) for name in OF_A_LOOK}
-        return replace(one, **columns)
+    def look(look_view: LookView) -> LookView:
+        columns: dict[str, Any] = {name: _turned(getattr(look_view, name)) for name in OF_A_LOOK}
+        return replace(look_view, **columns)
 
     columns: dict[str, Any] = {name: _turned(getattr(view, name)) for name in OF_A_VIEW}
     return replace(view, looks=tuple(map(look, view.looks)), **columns)
@@ -229,11 +229,11 @@ def _open_in_pyplot() -> set[int]:
 
 def _check_words(figure: "Figure", name: str) -> None:
     """Axes say what they show, in words that people use."""
-    said = [text for axes in figure.axes for text in _labels(axes)] + [
+    labels = [text for axes in figure.axes for text in _labels(axes)] + [
         text.get_text() for text in (getattr(figure, "_supxlabel", None), getattr(figure, "_supylabel", None)) if text
     ]
-    fail_unless(any(said), f"{name} has no axis with a label")
-    for text in filter(None, said):
+    fail_unless(any(labels), f"{name} has no axis with a label")
+    for text in filter(None, labels):
         fail_unless(CODE.search(text) is None, f"{name}: {text!r} is no plain English")
 
 
@@ -250,11 +250,11 @@ def _check_axes(figure: "Figure", view: RunView, name: str) -> None:
     """Each axis with numbers says what they are, itself or in a legend, and what is drawn lies within the axes."""
     over = {"x": getattr(figure, "_supxlabel", None), "y": getattr(figure, "_supylabel", None)}
     for axes in figure.axes:
-        inside = [text for text in _in_legend(axes) if not any(is_named(one, text) for one in view.models)]
+        inside = [text for text in _in_legend(axes) if not any(is_named(model, text) for model in view.models)]
         for along, ends in (("x", sorted(axes.get_xlim())), ("y", sorted(axes.get_ylim()))):
             axis = getattr(axes, f"{along}axis")
             numbers = [label.get_text() for label in axis.get_ticklabels() if label.get_visible()]
-            unsaid = any(re.fullmatch(r"[−-]?[\d.]+", one) for one in numbers) and not axis.get_label_text()
+            unsaid = any(re.fullmatch(r"[−-]?[\d.]+", number) for number in numbers) and not axis.get_label_text()
             fail_unless(
                 not unsaid or bool(inside) or over[along] is not None or not axes.get_visible(),
                 f"{name}: the numbers along {along} have no label that says what they are",
@@ -268,8 +268,8 @@ def _check_axes(figure: "Figure", view: RunView, name: str) -> None:
 
 
 def _check_all_are_named(figure: "Figure", view: RunView, name: str) -> None:
-    said = " ".join(texts(figure))
-    missing = [one for one in view.models if not is_named(one, said)]
+    text = " ".join(texts(figure))
+    missing = [model for model in view.models if not is_named(model, text)]
     fail_unless(len(missing) in (0, len(view.models)), f"{name} has the names of some models, and leaves out {missing}")
 
 
@@ -316,11 +316,11 @@ def _moved(view: RunView, name: str) -> RunView:
         return replace(row, score=row.score + 1e-3, lo=row.lo - 1e-3, hi=row.hi + 2e-3, trials=row.trials + 1)
 
     def seen(look: LookView) -> LookView:
-        each = zip(look.models, look.scores, strict=True)
-        return replace(look, scores=tuple(s if s is None or one != name else s + 1e-3 for one, s in each))
+        rows = zip(look.models, look.scores, strict=True)
+        return replace(look, scores=tuple(s if s is None or model != name else s + 1e-3 for model, s in rows))
 
-    each = zip(view.models, view.trials, strict=True)
-    trials = tuple(tuple(one + (model == name) for one in row) for model, row in each)
+    rows = zip(view.models, view.trials, strict=True)
+    trials = tuple(tuple(count + (model == name) for count in row) for model, row in rows)
     return replace(_with_rows(view, moved), trials=trials, looks=tuple(map(seen, view.looks)))
 
 
@@ -334,14 +334,14 @@ def _check_place(figures: _Figures, view: RunView, first: "Figure", number: int)
                 continue
             old, new = marks_by_place(before, along), marks_by_place(after, along)
             moves = {place for place in old.keys() | new.keys() if old.get(place) != new.get(place)}
-            named = next((known for known, place in places.items() if moves == {place}), name)
+            named = next((candidate for candidate, place in places.items() if moves == {place}), name)
             fail_unless(named == name, f"{figures.name}: what is known of {name} is drawn by the name of {named}")
             beside = 0 < len(moves) < len(places) - 1 and places[name] not in moves  # more: all are shares of a sum
             fail_unless(not beside, f"{figures.name}: what is known of {name} is drawn by other names")
         lines = [line for line, now in zip(before.lines, after.lines, strict=False) if not same_data(line, now)]
         if lines:
-            said = " ".join(texts(first))
-            fail_unless(is_named(name, said), f"{figures.name}: what is drawn of {name} has no name beside it")
+            all_text = " ".join(texts(first))
+            fail_unless(is_named(name, all_text), f"{figures.name}: what is drawn of {name} has no name beside it")
         _check_legend(before, lines, view, name, figures.name)
 
 
@@ -351,13 +351,15 @@ def _check_legend(axes: "Axes", lines: Sequence[Any], view: RunView, name: str, 
     if legend is None or not lines:
         return
     entries = zip(legend.legend_handles, (text.get_text() for text in legend.get_texts()), strict=True)
-    found: dict[tuple[str, ...], str] = {}
+    seen: dict[tuple[str, ...], str] = {}
     for handle, text in entries:
-        if (named := next((one for one in view.models if is_named(one, text)), None)) and hasattr(handle, "get_color"):
-            alike = found.setdefault(looks_like(handle), named)
+        if (named := next((model for model in view.models if is_named(model, text)), None)) and hasattr(
+            handle, "get_color"
+        ):
+            alike = seen.setdefault(looks_like(handle), named)
             fail_unless(alike == named, f"{figure}: the lines of {alike} and {named} look alike")
     for line in lines:
-        named = found.get(looks_like(line), name)
+        named = seen.get(looks_like(line), name)
         fail_unless(named == name, f"{figure}: the line of {name} has the name of {named} in the legend")
 
 
@@ -368,7 +370,7 @@ def _check_quantities(figures: _Figures, view: RunView, first: "Figure") -> None
             words = re.findall(r"\w+", getattr(axes, f"{along}axis").get_label_text().lower())
             words = [*dropwhile(FILLERS.__contains__, words)]
             naming = words if words[:1] == ["cost"] else words[:1]
-            word = next((one for one in naming if one in QUANTITIES), None)
+            word = next((candidate for candidate in naming if candidate in QUANTITIES), None)
             if word and len(places_of(axes, names_along, view.models)) == len(view.models):
                 now = figures.of(_with_more(view, QUANTITIES[word])).axes[number]
                 same = marks_by_place(axes, names_along) == marks_by_place(now, names_along)
@@ -382,23 +384,23 @@ def _with_more(view: RunView, fields: Sequence[str]) -> RunView:
     """The view with more of a quantity, for each model and, if it is trials, for each question."""
 
     def more(row: ModelRow) -> ModelRow:
-        known = {field: getattr(row, field) for field in fields if getattr(row, field) is not None}
-        changed: dict[str, Any] = {field: at + (1 if isinstance(at, int) else 1e-3) for field, at in known.items()}
+        values = {field: getattr(row, field) for field in fields if getattr(row, field) is not None}
+        changed: dict[str, Any] = {field: at + (1 if isinstance(at, int) else 1e-3) for field, at in values.items()}
         return replace(row, **changed)
 
-    trials = tuple(tuple(one + ("trials" in fields) for one in row) for row in view.trials)
+    trials = tuple(tuple(count + ("trials" in fields) for count in row) for row in view.trials)
     return replace(_with_rows(view, more), trials=trials)
 
 
 def _check_intervals(figures: _Figures, view: RunView, first: "Figure") -> None:
     """Check that each end of an interval is drawn on its own side."""
-    row = next(one for one in _results(view).models if None not in (one.score, one.lo, one.hi))
+    row = next(row for row in _results(view).models if None not in (row.score, row.lo, row.hi))
     assert row.score is not None and row.lo is not None and row.hi is not None
     for end, value, sign in (("lo", row.lo - 2e-3, -1.0), ("hi", row.hi + 2e-3, 1.0)):
 
-        def wider(one: ModelRow, end: str = end, value: float = value) -> ModelRow:
+        def wider(model_row: ModelRow, end: str = end, value: float = value) -> ModelRow:
             changed: dict[str, Any] = {end: value}
-            return replace(one, **changed) if one.name == row.name else one
+            return replace(model_row, **changed) if model_row.name == row.name else model_row
 
         for before, after in zip(first.axes, figures.of(_with_rows(view, wider)).axes, strict=True):
             for along in ("x", "y"):
@@ -409,7 +411,7 @@ def _check_intervals(figures: _Figures, view: RunView, first: "Figure") -> None:
                 )
                 if place is None or round(row.score, 9) not in old:
                     continue  # no scores are drawn here
-                wrong = sorted(one for one in new - old if sign * (one - row.score) < 0.0)
+                wrong = sorted(mark for mark in new - old if sign * (mark - row.score) < 0.0)
                 fail_unless(
                     not wrong,
                     f"{figures.name}: `{end}` of {row.name} moves the other end of its interval: the ends are `lo` and "
@@ -427,7 +429,7 @@ def _check_all_is_drawn(figures: _Figures) -> None:
         ("questions", [_asked_more(view, number) for number in (0, -1)]),
         ("looks", [_seen_otherwise(view, number) for number in (0, -1)]),
     ):
-        first, last = (figures.svg(one) != drawn for one in changed)
+        first, last = (figures.svg(variant) != drawn for variant in changed)
         end, other = ("last", "first") if first else ("first", "last")
         fail_unless(
             first == last,
@@ -439,7 +441,7 @@ def _check_all_is_drawn(figures: _Figures) -> None:
 def _asked_more(view: RunView, question: int) -> RunView:
     """The view with three more trials of a question by each model."""
     number = question % len(view.trials[0])
-    trials = tuple(tuple(one + 3 * (at == number) for at, one in enumerate(row)) for row in view.trials)
+    trials = tuple(tuple(count + 3 * (at == number) for at, count in enumerate(row)) for row in view.trials)
     return replace(view, trials=trials)
 
 
@@ -450,8 +452,8 @@ def _seen_otherwise(view: RunView, number: int) -> RunView:
     looks[number] = replace(
         look,
         order=_turned(look.order),
-        trials=tuple(one + 1 for one in look.trials),
-        scores=tuple(None if one is None else one + 1e-3 for one in look.scores),
+        trials=tuple(value + 1 for value in look.trials),
+        scores=tuple(None if value is None else value + 1e-3 for value in look.scores),
         pairs=tuple(replace(pair, z=None if pair.z is None else pair.z + 0.1) for pair in look.pairs),
     )
     return replace(view, looks=tuple(looks))
@@ -464,7 +466,7 @@ def _check_nothing_is_zero(figures: _Figures, view: RunView, first: "Figure") ->
         for before, after in zip(first.axes, now.axes, strict=False):
             for along in ("x", "y"):
                 old, new = (
-                    {value for values in marks_by_place(axes, along).values() for one in values for value in one}
+                    {value for values in marks_by_place(axes, along).values() for mark in values for value in mark}
                     for axes in (before, after)
                 )
                 made_up = 0.0 in new - old
@@ -476,9 +478,9 @@ def _check_nothing_is_zero(figures: _Figures, view: RunView, first: "Figure") ->
         return row if row.name != name else replace(row, score=score, lo=0.0, hi=0.1, sigma=0.03)
 
     nothing, little = (figures.of(_with_rows(view, lambda row, at=at: least(row, at))) for at in (0.0, 1e-4))  # type: ignore[misc]
-    for one, other in zip(nothing.axes, little.axes, strict=True):
+    for nothing_axes, little_axes in zip(nothing.axes, little.axes, strict=True):
         for along in ("x", "y"):
-            counts = [sum(map(len, marks_by_place(axes, along).values())) for axes in (one, other)]
+            counts = [sum(map(len, marks_by_place(axes, along).values())) for axes in (nothing_axes, little_axes)]
             fail_unless(counts[0] == counts[1], f"{figures.name}: a model whose score is 0 is drawn as if it had none")
     _check_all_are_named(nothing, view, figures.name)
     _check_unknown_is_not_zero(figures, view, name)
@@ -488,8 +490,8 @@ def _check_unknown_is_not_zero(figures: _Figures, view: RunView, name: str) -> N
     """A bar from 0 to 0 is a score of 0: a model without a score is drawn otherwise, where scores are drawn at all."""
 
     def drawn(value: float | None) -> bytes:
-        known = dict.fromkeys(UNKNOWN, value)
-        return figures.svg(_with_rows(view, lambda row: replace(row, **known) if row.name == name else row))
+        fields = dict.fromkeys(UNKNOWN, value)
+        return figures.svg(_with_rows(view, lambda row: replace(row, **fields) if row.name == name else row))
 
     unknown = drawn(None)
     fail_unless(

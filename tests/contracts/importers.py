@@ -110,8 +110,8 @@ def check_importer(table: TableFormat, logged: Sequence[tuple[Row, Mapping[str, 
             _check_names(reading, row, record)
             _check_names_apart(reading, row, record)
             for path, values in groupby(_amiss(row), key=itemgetter(0)):
-                found = [(value, _check_amiss(reading, row, path, value, changed)) for _, value, changed in values]
-                _check_place(table.name, ".".join(map(str, path)), _record_values(record), found)
+                readings = [(value, _check_amiss(reading, row, path, value, changed)) for _, value, changed in values]
+                _check_place(table.name, ".".join(map(str, path)), _record_values(record), readings)
             _check_text_kept(reading, row, record)
     check_elsewhere(_facts_of_all, (table, [row for row, _ in logged]), table.name)
 
@@ -141,40 +141,40 @@ class _Reading:
 
     def all(self, rows: Sequence[Row]) -> list[Record]:
         """Records that must be there."""
-        found = self.read(rows)
-        if isinstance(found, LogError):
-            raise AssertionError(f"{self.table.name} refuses {rows[-1]!r:.300}: {found}")
-        return found
+        records = self.read(rows)
+        if isinstance(records, LogError):
+            raise AssertionError(f"{self.table.name} refuses {rows[-1]!r:.300}: {records}")
+        return records
 
     def one(self, row: Row, expected: Mapping[str, Any]) -> Record:
         """The record of a row, which must say what is expected."""
         (record,) = self._single(row)
-        said = _record_values(record)
-        for key, wanted in expected.items():
-            fail_unless(said[key] == wanted, f"{self.table.name}: {key} must be {wanted!r}, but is {said[key]!r}")
+        values = _record_values(record)
+        for key, value in expected.items():
+            fail_unless(values[key] == value, f"{self.table.name}: {key} must be {value!r}, but is {values[key]!r}")
         _check_record(record, self.table.name, row)
         fail_unless(self.all([row]) == [record], f"{self.table.name} gives another record the second time")
         return record
 
     def _single(self, row: Row) -> list[Record]:
-        found = self.all([row])
+        records = self.all([row])
         fail_unless(
-            len(found) == 1, f"{self.table.name}: a row must give one record, but {row!r:.300} gives {len(found)}"
+            len(records) == 1, f"{self.table.name}: a row must give one record, but {row!r:.300} gives {len(records)}"
         )
-        return found
+        return records
 
 
 def _record_values(record: Record) -> dict[str, Any]:
     """Values of a record, None if unknown; a record that is no trial has neither text nor grade."""
-    there = record.missing is None
+    present = record.missing is None
     return {
         "model": record.model,
         "question": record.question,
         "trial": record.trial,
-        "text": record.answer.text if there and record.has_text and record.answer is not None else None,
-        "category": record.category if there else None,
-        "value": record.value if there else None,
-        "missing": not there,
+        "text": record.answer.text if present and record.has_text and record.answer is not None else None,
+        "category": record.category if present else None,
+        "value": record.value if present else None,
+        "missing": not present,
     }
 
 
@@ -189,15 +189,15 @@ def _check_recognition(table: TableFormat, rows: Sequence[Row]) -> None:
         columns = frozenset(row)
         fail_unless(table.recognises(columns), f"{table.name} does not recognise the columns of {row!r:.300}")
         for other in TABLES:
-            taken = other.read is not table.read and other.recognises(columns)
-            fail_unless(not taken, f"{table.name}: {other.name} claim the columns of {row!r:.300}")
+            claimed = other.read is not table.read and other.recognises(columns)
+            fail_unless(not claimed, f"{table.name}: {other.name} claim the columns of {row!r:.300}")
 
 
 def _check_names(reading: _Reading, row: Row, record: Record) -> None:
     """The user may name the model (NAME=PATH); the order of keys means nothing."""
-    found = reading.read([row], "a name of the user's")
+    records = reading.read([row], "a name of the user's")
     fail_unless(
-        isinstance(found, list) and [one.model for one in found] == ["a name of the user's"],
+        isinstance(records, list) and [named.model for named in records] == ["a name of the user's"],
         f"{reading.table.name}: the name that the user gives the model of a file (`file.model`) must count",
     )
     turned = dict(reversed(list(row.items())))
@@ -207,39 +207,39 @@ def _check_names(reading: _Reading, row: Row, record: Record) -> None:
 def _check_names_apart(reading: _Reading, row: Row, record: Record) -> None:
     """Names that differ are names of two models, or of two questions, however little they differ by."""
     for key in ("model", "question"):
-        for path, said in _texts(row):
-            if said != getattr(record, key):
+        for path, text in _texts(row):
+            if text != getattr(record, key):
                 continue
             seen: dict[tuple[str, str], str] = {}
             for name in ALMOST_ALIKE:
-                found = reading.read([_with_text(row, path, name)])
-                if isinstance(found, LogError) or len(found) != 1 or found[0].model == found[0].question:
+                records = reading.read([_with_text(row, path, name)])
+                if isinstance(records, LogError) or len(records) != 1 or records[0].model == records[0].question:
                     continue
-                as_read = (found[0].model, found[0].question)
+                as_read = (records[0].model, records[0].question)
                 other = seen.setdefault(as_read, name)
                 fail_unless(
                     other == name,
                     f"{reading.table.name}: {'.'.join(map(str, path))} {_end(other)} and {_end(name)} give one {key}, "
-                    f"{_end(getattr(found[0], key))}",
+                    f"{_end(getattr(records[0], key))}",
                 )
-                copies = record.identity is not None and found[0].identity == record.identity
+                copies = record.identity is not None and records[0].identity == record.identity
                 fail_unless(not copies, f"{reading.table.name}: trials of two {key}s have one identity, as if copies")
 
 
 def _check_text_kept(reading: _Reading, row: Row, record: Record) -> None:
     """What a model wrote is stored as it is, with all its spaces: repeats and grades go by it."""
-    for path, said in _texts(row):
-        if record.answer is None or not record.has_text or said != record.answer.text:
+    for path, original in _texts(row):
+        if record.answer is None or not record.has_text or original != record.answer.text:
             continue
-        for text in (PLAIN, f" {said}\n", f"\t{said} "):
-            found = reading.read([_with_text(row, path, text)])
-            if isinstance(found, LogError) or len(found) != 1 or found[0].answer is None or found[0].missing:
+        for text in (PLAIN, f" {original}\n", f"\t{original} "):
+            records = reading.read([_with_text(row, path, text)])
+            if isinstance(records, LogError) or len(records) != 1 or records[0].answer is None or records[0].missing:
                 continue
-            if text == PLAIN and found[0].answer.text != text:
+            if text == PLAIN and records[0].answer.text != text:
                 break  # the key, or something else that is the same here
             fail_unless(
-                found[0].answer.text == text,
-                f"{reading.table.name}: {text!r:.60} was written, and {found[0].answer.text!r:.60} would be stored",
+                records[0].answer.text == text,
+                f"{reading.table.name}: {text!r:.60} was written, and {records[0].answer.text!r:.60} would be stored",
             )
 
 
@@ -249,17 +249,18 @@ def _end(name: str) -> str:
 
 def _check_memory(reading: _Reading, row: Row) -> None:
     """Rows are read one by one: a table may be larger than the memory."""
-    taken = 0
+    lines_read = 0
 
     def rows() -> Iterator[tuple[str, Row]]:
-        nonlocal taken
-        for taken in range(1, MANY + 1):
-            yield f"line {taken}", row
+        nonlocal lines_read
+        for lines_read in range(1, MANY + 1):
+            yield f"line {lines_read}", row
 
     records = iter(reading.table.read(LogFile(reading.path), rows()))
     next(records)
     fail_unless(
-        taken <= AHEAD, f"{reading.table.name} reads the whole table before its first record; give one for each row"
+        lines_read <= AHEAD,
+        f"{reading.table.name} reads the whole table before its first record; give one for each row",
     )
     count = 1 + sum(1 for _ in records)
     fail_unless(count == MANY, f"{reading.table.name}: a table of {MANY:,} rows gives {count:,} records")
@@ -270,28 +271,29 @@ def _check_amiss(
 ) -> Mapping[str, Any] | None:
     """A value is something else, or is not there: the row is read, or refused by its line; gives what it says."""
     name, where = reading.table.name, ".".join(map(str, path))
-    found, alone = reading.read([row, changed]), reading.read([changed])
-    if isinstance(found, LogError):
-        in_line = "2" in str(found).removeprefix(str(reading.path))
-        fail_unless(in_line, f"{name}: the refusal of {where} in line 2 does not name the line: {found}")
+    records, alone = reading.read([row, changed]), reading.read([changed])
+    if isinstance(records, LogError):
+        in_line = "2" in str(records).removeprefix(str(reading.path))
+        fail_unless(in_line, f"{name}: the refusal of {where} in line 2 does not name the line: {records}")
         return None
     fail_unless(
-        len(found) > 1, f"{name}: a row vanishes where {where} is {_shown(value)}; refuse it, or say why it is missing"
+        len(records) > 1,
+        f"{name}: a row vanishes where {where} is {_shown(value)}; refuse it, or say why it is missing",
     )
-    itself = not isinstance(alone, LogError) and list(map(_unplaced, alone)) == list(map(_unplaced, found[1:]))
+    itself = not isinstance(alone, LogError) and list(map(_unplaced, alone)) == list(map(_unplaced, records[1:]))
     fail_unless(itself, f"{name}: where {where} is {_shown(value)}, the row takes something from the one before it")
-    for one in found[1:]:
-        _check_record(one, name, changed)
-    return _record_values(found[1])
+    for record in records[1:]:
+        _check_record(record, name, changed)
+    return _record_values(records[1])
 
 
 def _check_place(
-    name: str, where: str, before: Mapping[str, Any], found: Sequence[tuple[object, Mapping[str, Any] | None]]
+    name: str, where: str, before: Mapping[str, Any], readings: Sequence[tuple[object, Mapping[str, Any] | None]]
 ) -> None:
     """Check that a row with a strange value in one place makes nothing up; None stands for a refused row."""
-    said = [(value, facts) for value, facts in found if facts is not None]
-    trials = {facts["trial"] for value, facts in said if value is not None and value is not LEFT_OUT}
-    for value, facts in said:
+    accepted = [(value, facts) for value, facts in readings if facts is not None]
+    trials = {facts["trial"] for value, facts in accepted if value is not None and value is not LEFT_OUT}
+    for value, facts in accepted:
         if value is None or value is LEFT_OUT:
             for key in ("text", "category", "value", "trial"):
                 if before["missing"] and key != "trial":
@@ -303,19 +305,19 @@ def _check_place(
                     f"{facts[key]!r}",
                 )
     for key in ("category", "value"):
-        _check_grades(name, where, key, [(value, facts[key]) for value, facts in said])
+        _check_grades(name, where, key, [(value, facts[key]) for value, facts in accepted])
 
 
-def _check_grades(name: str, where: str, key: str, found: Sequence[tuple[object, Any]]) -> None:
+def _check_grades(name: str, where: str, key: str, readings: Sequence[tuple[object, Any]]) -> None:
     """Check that no other value is taken for a grade."""
-    grades = {repr(value): grade for value, grade in found}
-    known = {value: grade for value, grade in grades.items() if grade is not None}
-    wrong, right = (known.get(repr(number), known.get(repr(bool(number)))) for number in (0, 1))
+    grades = {repr(value): grade for value, grade in readings}
+    graded = {value: grade for value, grade in grades.items() if grade is not None}
+    wrong, right = (graded.get(repr(number), graded.get(repr(bool(number)))) for number in (0, 1))
     if wrong is None or right is None or wrong == right:
         return  # no grade stands there
     allowed: dict[str, tuple[Any, ...]] = {repr(value): () for value in (None, LEFT_OUT, *NO_GRADES)}
     allowed |= {repr("true"): (right,), repr("false"): (wrong,)}
-    for value, grade in found:
+    for value, grade in readings:
         fail_unless(
             grade is None or grade in allowed.get(repr(value), (grade,)),
             f"{name}: where {where} is {_shown(value)}, {key} must be unknown, but it is {grade!r}",
@@ -341,15 +343,15 @@ def _check_record(record: Record, name: str, row: Row) -> None:
     for key, text in (("model", record.model), ("question", record.question)):
         require(isinstance(text, str) and text not in NO_NAMES, f"{key} must be a name, but is {text!r:.60}")
     for key, number in (("trial", record.trial), ("category", record.category)):
-        whole = isinstance(number, int) and not isinstance(number, bool) and number >= 0
-        require(number is None or whole, f"{key} must be a number from 0 on, or None, but is {number!r:.60}")
+        valid = isinstance(number, int) and not isinstance(number, bool) and number >= 0
+        require(number is None or valid, f"{key} must be a number from 0 on, or None, but is {number!r:.60}")
         require(
             number is None or number <= MAX_EXACT_INTEGER, f"{key} is larger than any table can hold: {number!s:.60}"
         )
     require(record.value is None or math.isfinite(record.value), f"value must be finite, but is {record.value!r}")
     cost = record.cost
     require(
-        all(math.isfinite(one) and one >= 0 for one in (cost.tokens, cost.usd, cost.gpu_seconds)), f"cost is {cost}"
+        all(math.isfinite(part) and part >= 0 for part in (cost.tokens, cost.usd, cost.gpu_seconds)), f"cost is {cost}"
     )
     answer = record.answer
     require(
@@ -358,8 +360,8 @@ def _check_record(record: Record, name: str, row: Row) -> None:
     if answer is not None:
         require(_is_amount(answer.latency), f"latency must be seconds from 0 on, but is {answer.latency!r:.60}")
         counts = (answer.prompt_tokens, answer.completion_tokens)
-        whole = all(isinstance(one, int) and one >= 0 for one in counts)
-        require(whole, f"tokens must be whole numbers from 0 on, but are {counts!r:.60}")
+        valid = all(isinstance(part, int) and part >= 0 for part in counts)
+        require(valid, f"tokens must be whole numbers from 0 on, but are {counts!r:.60}")
     require(not record.has_text or answer is not None, "has_text is true, and there is no answer")
     require(record.missing is None or bool(record.missing), "missing must say why")
 
@@ -389,11 +391,11 @@ def _amiss(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple
     if not isinstance(value, dict | list):
         return
     for key, part in list(value.items() if isinstance(value, dict) else enumerate(value)):
-        here = (*path, key)
-        others = [(here, other, other) for other in AMISS]
-        for at, said, other in (*others, *_amiss(part, here)):
+        place = (*path, key)
+        others = [(place, other, other) for other in AMISS]
+        for at, value_amiss, other in (*others, *_amiss(part, place)):
             changed = copy.copy(value)
             changed[key] = other
-            yield at, said, changed
+            yield at, value_amiss, changed
         if isinstance(value, dict):
-            yield here, LEFT_OUT, {name: kept for name, kept in value.items() if name != key}
+            yield place, LEFT_OUT, {name: part_kept for name, part_kept in value.items() if name != key}

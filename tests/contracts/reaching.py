@@ -47,24 +47,30 @@ _heard: list[str] | None = None
 def check_reach(grade: Callable[[str], Marks], right: str, name: str) -> None:
     """Answers that name a file, a host or a variable, each of which would say what is right."""
     with TemporaryDirectory() as folder:
-        there, missing = (str(Path(folder) / f"{one}.txt") for one in (THERE, MISSING))
-        Path(there).write_text(right, "utf-8", "surrogatepass")
+        existing, missing = (str(Path(folder) / f"{stem}.txt") for stem in (THERE, MISSING))
+        Path(existing).write_text(right, "utf-8", "surrogatepass")
         for form in FILES:
-            _check_alike(grade, form.format(there), form.format(missing), "opens a file", name)
+            _check_alike(grade, form.format(existing), form.format(missing), "opens a file", name)
     for text in HOSTS:
         _graded(grade, text, name)
-    there, missing = (one.replace("-", "_").upper() for one in (THERE, MISSING))
+    existing, missing = (stem.replace("-", "_").upper() for stem in (THERE, MISSING))
     for form in VARIABLES:
-        with _variable(there, right):
-            _check_alike(grade, form.format(there), form.format(missing), "reads a variable of the environment", name)
-        with _variable(there, SECRET):
-            leaks = SECRET in repr(_graded(grade, form.format(there), name))
-        fail_unless(not leaks, f"{name} gives away a variable of the environment for the answer {form.format(there)!r}")
+        with _variable(existing, right):
+            _check_alike(
+                grade, form.format(existing), form.format(missing), "reads a variable of the environment", name
+            )
+        with _variable(existing, SECRET):
+            leaks = SECRET in repr(_graded(grade, form.format(existing), name))
+        fail_unless(
+            not leaks, f"{name} gives away a variable of the environment for the answer {form.format(existing)!r}"
+        )
 
 
-def _check_alike(grade: Callable[[str], Marks], there: str, missing: str, does: str, name: str) -> None:
-    found, other = (_graded(grade, text, name).signals.get("is_correct") for text in (there, missing))
-    fail_unless(found == other, f"{name} {does} that an answer names: {there!r:.80} is {found} only as it is there")
+def _check_alike(grade: Callable[[str], Marks], existing: str, missing: str, does: str, name: str) -> None:
+    with_it, without_it = (_graded(grade, text, name).signals.get("is_correct") for text in (existing, missing))
+    fail_unless(
+        with_it == without_it, f"{name} {does} that an answer names: {existing!r:.80} is {with_it} only as it is there"
+    )
 
 
 def _graded(grade: Callable[[str], Marks], text: str, name: str) -> Marks:
@@ -96,7 +102,10 @@ def _listen() -> None:
 def _hear(event: str, arguments: tuple[object, ...]) -> None:
     if _heard is None or event in _READING:
         return
-    if any(isinstance(one, str | bytes | os.PathLike | tuple | list) and NAMED in str(one) for one in arguments):
+    if any(
+        isinstance(argument, str | bytes | os.PathLike | tuple | list) and NAMED in str(argument)
+        for argument in arguments
+    ):
         _heard.append(event)
         raise PermissionError(f"{event} of what an answer names")
 

@@ -82,8 +82,8 @@ def _imported(rows: str) -> dict[str, bytes]:
         path, directory = Path(folder) / "trials.jsonl", Path(folder) / "run"
         path.write_text(rows)
         import_logs(ImportRequest([str(path)], directory, finished=True))
-        found = (file for file in directory.rglob("*") if file.is_file())
-        return {str(file.relative_to(directory)): file.read_bytes() for file in found}
+        files = (file for file in directory.rglob("*") if file.is_file())
+        return {str(file.relative_to(directory)): file.read_bytes() for file in files}
 
 
 @contextmanager
@@ -105,9 +105,9 @@ def run_with_gaps() -> Iterator[Path]:
     with stored_run(rows) as directory:
         with closing(RunStore.attach(directory)) as store:
             model, numbers = store.reader.models()["cyd"], store.reader.questions()
-            gone = [Dropped((model, numbers[question], trial)) for question in QUESTIONS for trial in (0, 3)]
+            dropped = [Dropped((model, numbers[question], trial)) for question in QUESTIONS for trial in (0, 3)]
             body = {"reason": "its server went away", "cause": "server"}
-            store.append(*gone, Note(SET_ASIDE, model, body))
+            store.append(*dropped, Note(SET_ASIDE, model, body))
         _leave_out(directory, "bob")
         yield directory
 

@@ -48,22 +48,22 @@ class Looker:
             self.memory = LatchedVerdicts.blank(pairs)
         bench = Bench(models, questions, self.weights)
         rule = Plan(bench, self.objective, self.rule, judging=self.judging).deciding_rule
-        known = np.flatnonzero(tally.sum(axis=(1, 2)) > 0)
-        estimates = update(Estimates.nothing(bench), known, tally, bench, self.prior, self.horizon)
+        with_trials = np.flatnonzero(tally.sum(axis=(1, 2)) > 0)
+        estimates = update(Estimates.nothing(bench), with_trials, tally, bench, self.prior, self.horizon)
         trials = tally.sum(axis=(1, 2), dtype=np.int64)
         aside = np.isin(np.arange(models), list(set_aside))
         before, recorded = np.zeros_like(trials), np.zeros(len(trials), dtype=bool)
-        left = self.horizon * questions - trials
-        available = AvailableTrials(trials, left, affordable, aside, before, recorded, np.zeros_like(trials))
+        remaining = self.horizon * questions - trials
+        available = AvailableTrials(trials, remaining, affordable, aside, before, recorded, np.zeros_like(trials))
         criteria = Criteria(self.objective, rule, self.judging)
         ways = evidence_readings(estimates, criteria)
         standing = judge_look(estimates, ways, self.memory, criteria, available)
         self.memory = standing.memory
-        found = {
+        comparisons = {
             (pair.better, pair.worse): pair
             for pair in describe(standing, standing.pairs, standing.verdicts, available, questions)
         }
-        return standing, found
+        return standing, comparisons
 
 
 def binary(right: Sequence[int], trials: int) -> list[list[int]]:

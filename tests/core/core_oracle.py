@@ -38,9 +38,9 @@ def bayes(tally: Tally, w: Sequence[float]) -> tuple[float, float]:
     return mean / len(tally), math.sqrt(var) / len(tally)
 
 
-def z(one: Tally, other: Tally, w: Sequence[float]) -> float:
+def z(first: Tally, second: Tally, w: Sequence[float]) -> float:
     """(a - b) / sqrt(var_a + var_b)."""
-    return (average(one, w) - average(other, w)) / math.hypot(sigma(one, w), sigma(other, w))
+    return (average(first, w) - average(second, w)) / math.hypot(sigma(first, w), sigma(second, w))
 
 
 def information(tallies: Sequence[Tally], w: Sequence[float], horizon: float) -> float:

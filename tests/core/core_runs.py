@@ -46,9 +46,9 @@ class Answers:
         self._others = [category for category in range(plan.bench.categories) if category != self._best]
         self._skill = skill or (lambda model, question: 0.2 + 0.15 * model + 0.5 * unit(seed, question))
 
-    def of(self, asks: Iterable[Ask]) -> list[Outcome]:
+    def of(self, trials: Iterable[Ask]) -> list[Outcome]:
         """The outcomes of these trials."""
-        return [self._one(ask) for ask in asks]
+        return [self._one(ask) for ask in trials]
 
     def _one(self, ask: Ask) -> Outcome:
         place = (self.seed, ask.model, ask.question, ask.trial)
@@ -65,9 +65,9 @@ def straight(plan: Plan, answers: Answers, looks: int | None = None) -> Controll
     """The plainest shell: ask for everything, tell everything; up to this number of looks, or to the end."""
     controller = Controller(plan, followed=True, most_looks=math.inf if looks is None else looks)
     while controller.finished is None and len(controller.looks) != looks:
-        asks = controller.ask(1 << 30)
-        assert asks, "stalled"
-        controller.tell(answers.of(asks))
+        requested = controller.ask(1 << 30)
+        assert requested, "stalled"
+        controller.tell(answers.of(requested))
     return controller
 
 
@@ -106,9 +106,9 @@ class Shell:
     def _ask(self) -> None:
         models = self.controller.plan.bench.models
         model = int(self._rng.integers(models)) if self._rng.random() < 0.3 else None
-        asks = self.controller.ask(int(self._rng.integers(0, 20)), model)
-        assert model is None or all(ask.model == model for ask in asks)
-        self.flying += asks
+        requested = self.controller.ask(int(self._rng.integers(0, 20)), model)
+        assert model is None or all(ask.model == model for ask in requested)
+        self.flying += requested
         assert self.controller.in_flight == len(self.flying)
 
     def _tell(self) -> list[Look]:
@@ -141,9 +141,9 @@ def drained(controller: Controller, answers: Answers, events: Iterable[SetAside]
     """The run carried on to its end after these events."""
     controller.tell(events)
     while controller.finished is None:
-        asks = controller.ask(1 << 30)
-        assert asks, "stalled"
-        controller.tell(answers.of(asks))
+        requested = controller.ask(1 << 30)
+        assert requested, "stalled"
+        controller.tell(answers.of(requested))
     assert controller.ask(10) == []
     assert controller.in_flight == 0
     return controller
@@ -151,10 +151,10 @@ def drained(controller: Controller, answers: Answers, events: Iterable[SetAside]
 
 def objectives(models: int) -> st.SearchStrategy[Objective]:
     """Every objective that these models allow."""
-    found: list[Objective] = [Ranking(), Best(), Threshold(0.5), PrecisionOf(0.12)]
+    choices: list[Objective] = [Ranking(), Best(), Threshold(0.5), PrecisionOf(0.12)]
     if models > 1:
-        found += [TopK(1), TopK(models - 1), Baseline(models - 1), Pairs(((0, models - 1),))]
-    return st.sampled_from(found)
+        choices += [TopK(1), TopK(models - 1), Baseline(models - 1), Pairs(((0, models - 1),))]
+    return st.sampled_from(choices)
 
 
 @st.composite
@@ -217,8 +217,8 @@ def paces(draw: st.DrawFn) -> Pace:
 def budgets(draw: st.DrawFn, bench: Bench) -> Budget:
     """Caps on some of what is counted, from less than the first round to more than the whole run."""
     share = draw(st.floats(0.05, 1.5))
-    most = share * 16 * bench.questions
-    worst = np.array([(1.0, *cost) for cost in bench.worst_cost]).sum(axis=0) * most
+    trial_count = share * 16 * bench.questions
+    worst = np.array([(1.0, *cost) for cost in bench.worst_cost]).sum(axis=0) * trial_count
     caps = [cap if draw(st.booleans()) and cap > 0.0 else None for cap in worst.tolist()]
     trials, tokens, usd, gpu_seconds = caps
     return Budget(

@@ -37,8 +37,8 @@ def run(plan: Plan, grade: Grade, until: Callable[[Controller], bool] = lambda c
     """Tell every trial as `grade` says, to the end or `until` something."""
     controller = Controller(plan)
     while controller.finished is None and not until(controller):
-        asks = controller.ask(1 << 20)
-        controller.tell(Outcome(*ask[:3], grade(ask)[0], kinds=int(grade(ask)[1])) for ask in asks)
+        requested = controller.ask(1 << 20)
+        controller.tell(Outcome(*ask[:3], grade(ask)[0], kinds=int(grade(ask)[1])) for ask in requested)
     return controller
 
 
@@ -55,8 +55,8 @@ def exact_chance(trials: IntArray, hits: IntArray, moment: int) -> float:
     tail = np.ones(1)
     for of, k in zip(trials.T, hits.sum(axis=0).tolist(), strict=True):
         n, late = int(of.sum()), int(of[moment:].sum())
-        each = [comb(late, x) * comb(n - late, k - x) / comb(n, k) for x in range(k + 1)]
-        tail = np.convolve(tail, each)
+        chances = [comb(late, x) * comb(n - late, k - x) / comb(n, k) for x in range(k + 1)]
+        tail = np.convolve(tail, chances)
     return float(tail[int(hits[moment:].sum()) :].sum())
 
 
@@ -98,9 +98,9 @@ def test_passes_over_the_questions_hold_every_trial_once(data: st.DataObject, to
     assert [slots.slot(*place) for place in places] == slots.slots(questions, trials).tolist() == [*range(slots.size)]
     assert slots.slot(0, int(first[0] + extra[0])) is None
     for q in range(len(extra)):  # requests are whole, and few trials of a question follow each other
-        own = [place for place, (question, _) in enumerate(places) if question == q]
-        runs = np.split(np.array(own), np.flatnonzero(np.diff(own) > 1) + 1)
-        assert all(len(one) % together == 0 for one in runs[:-1])
+        positions = [place for place, (question, _) in enumerate(places) if question == q]
+        runs = np.split(np.array(positions), np.flatnonzero(np.diff(positions) > 1) + 1)
+        assert all(len(part) % together == 0 for part in runs[:-1])
 
 
 # -- what raises an alarm --------------------------------------------------------------------------------------------
@@ -113,13 +113,13 @@ def test_a_kind_that_becomes_more_frequent_ends_the_run(kind: AnswerKind, since:
         bad = ask.model == 1 and ask.trial >= since and ask.question % 10 < 4  # fewer than a silent round has
         return (0, kind) if bad else (fair(ask), 0)
 
-    found = run(plan_for(), grade)
-    assert found.finished is Reason.ALARM and found.set_aside[1].cause is Cause.ANSWERS
-    (alarm,) = found.alarms
+    controller = run(plan_for(), grade)
+    assert controller.finished is Reason.ALARM and controller.set_aside[1].cause is Cause.ANSWERS
+    (alarm,) = controller.alarms
     assert (alarm.model, alarm.kind) == (1, kind) and alarm.since is not None
     assert max(alarm.since) <= since < min(alarm.since) + 4  # in the pass of the change
-    assert found.looks[-1].count(Verdict.RESOLVED) == 0 and found.ask(100) == []
-    assert found.counts[1].sum() == sum(alarm.since)  # of all later answers none is in the score
+    assert controller.looks[-1].count(Verdict.RESOLVED) == 0 and controller.ask(100) == []
+    assert controller.counts[1].sum() == sum(alarm.since)  # of all later answers none is in the score
 
 
 def test_answers_to_hard_questions_raise_no_alarm() -> None:
@@ -136,14 +136,14 @@ def test_answers_to_hard_questions_raise_no_alarm() -> None:
 
 
 def test_a_share_that_was_there_from_the_beginning_raises_no_alarm() -> None:
-    found = run(plan_for(), lambda ask: (0, AnswerKind.REFUSAL * ((ask.question + ask.trial) % 3 == 0)))
-    assert found.alarms == []
+    controller = run(plan_for(), lambda ask: (0, AnswerKind.REFUSAL * ((ask.question + ask.trial) % 3 == 0)))
+    assert controller.alarms == []
 
 
 def test_the_most_specific_of_two_kinds_is_named() -> None:
     both = AnswerKind.REASONING_ONLY | AnswerKind.EMPTY
-    found = run(plan_for(), lambda ask: (0, both) if ask.model and ask.trial >= 3 else (fair(ask), 0))
-    assert [alarm.kind for alarm in found.alarms] == [AnswerKind.REASONING_ONLY]
+    controller = run(plan_for(), lambda ask: (0, both) if ask.model and ask.trial >= 3 else (fair(ask), 0))
+    assert [alarm.kind for alarm in controller.alarms] == [AnswerKind.REASONING_ONLY]
 
 
 def test_of_drawn_questions_the_order_is_the_sample() -> None:
@@ -153,22 +153,24 @@ def test_of_drawn_questions_the_order_is_the_sample() -> None:
     def grade(ask: Ask) -> tuple[int, int]:
         return (0, AnswerKind.EMPTY) if ask.model == 1 and ask.question >= 150 else (ask.question % 2, 0)
 
-    found = run(plan, grade)
-    assert found.finished is Reason.ALARM
-    (alarm,) = found.alarms
+    controller = run(plan, grade)
+    assert controller.finished is Reason.ALARM
+    (alarm,) = controller.alarms
     assert alarm.since is not None and 100 <= sum(alarm.since) <= 150
-    assert found.counts[1].sum() == sum(alarm.since)
+    assert controller.counts[1].sum() == sum(alarm.since)
     first, second = np.array([0]), np.array([1])
-    fresh = drawn_pairs(found.counts, BINARY, first, second)
-    assert found.last_look is not None and found.last_look.evidence.difference[0] == pytest.approx(
+    fresh = drawn_pairs(controller.counts, BINARY, first, second)
+    assert controller.last_look is not None and controller.last_look.evidence.difference[0] == pytest.approx(
         fresh[0].moments.mean[0]
     )
 
 
 def test_a_user_may_let_the_run_go_on() -> None:
-    found = run(plan_for(stops_on_alarm=False), lambda ask: (0, AnswerKind.EMPTY * (ask.model == 1 and ask.trial >= 3)))
-    assert found.finished is not Reason.ALARM and not found.set_aside
-    assert [(alarm.model, alarm.kind) for alarm in found.alarms] == [(1, AnswerKind.EMPTY)]
+    controller = run(
+        plan_for(stops_on_alarm=False), lambda ask: (0, AnswerKind.EMPTY * (ask.model == 1 and ask.trial >= 3))
+    )
+    assert controller.finished is not Reason.ALARM and not controller.set_aside
+    assert [(alarm.model, alarm.kind) for alarm in controller.alarms] == [(1, AnswerKind.EMPTY)]
 
 
 def test_the_reason_says_since_which_answer() -> None:
@@ -196,11 +198,11 @@ def test_calls_before_the_change_stand() -> None:
         bad = ask.model == 1 and ask.trial >= 12
         return (0, AnswerKind.EMPTY) if bad else (int(ask.model == 0 or fair(ask)), 0)
 
-    found = run(plan, grade)
-    assert found.finished is Reason.ALARM
+    controller = run(plan, grade)
+    assert controller.finished is Reason.ALARM
     called, undecided = frozenset((0, 1)), frozenset((1, 2))
-    assert verdicts_at(found, 0)[called] is verdicts_at(found, -1)[called] is Verdict.RESOLVED
-    assert verdicts_at(found, -1)[undecided] is Verdict.BLOCKED
+    assert verdicts_at(controller, 0)[called] is verdicts_at(controller, -1)[called] is Verdict.RESOLVED
+    assert verdicts_at(controller, -1)[undecided] is Verdict.BLOCKED
 
 
 def test_calls_on_answers_since_the_change_are_taken_back() -> None:
@@ -214,11 +216,11 @@ def test_calls_on_answers_since_the_change_are_taken_back() -> None:
             return 0, AnswerKind.EMPTY
         return 0 if ask.model == 2 and wrong else fair(ask), 0
 
-    found, equal = run(plan, grade), frozenset((0, 1))
-    assert found.finished is Reason.ALARM
-    assert verdicts_at(found, -2)[equal] is Verdict.RESOLVED
-    assert verdicts_at(found, -1)[equal] is Verdict.BLOCKED
-    assert found.counts[1].sum() <= 12 * QUESTIONS
+    controller, equal = run(plan, grade), frozenset((0, 1))
+    assert controller.finished is Reason.ALARM
+    assert verdicts_at(controller, -2)[equal] is Verdict.RESOLVED
+    assert verdicts_at(controller, -1)[equal] is Verdict.BLOCKED
+    assert controller.counts[1].sum() <= 12 * QUESTIONS
 
 
 @pytest.mark.parametrize("coupled", [False, True])
@@ -231,20 +233,22 @@ def test_after_an_alarm_the_evidence_is_that_of_the_answers_before(coupled: bool
         return (0, AnswerKind.CONTENT_FILTER) if bad else (int(table[0 if coupled else ask.model][ask[1:3]]), 0)
 
     plan = plan_for(coupled=coupled, trials=Trials(8, 40))
-    found = run(plan, grade)
-    (alarm,) = found.alarms
+    controller = run(plan, grade)
+    (alarm,) = controller.alarms
     assert alarm.since is not None
-    kept = np.array(alarm.since)
+    trials_before = np.array(alarm.since)
     fresh = Controller(replace(plan, stops_on_alarm=False))
-    while fresh.trials[0] < found.trials[0]:
-        asks = fresh.ask(1 << 20)
-        fresh.tell(Outcome(*ask[:3], grade(ask)[0]) for ask in asks)
-    assert found.counts[1].sum(axis=1).tolist() == kept.tolist()
-    own = np.array([[table[0 if coupled else 1][q, t] for t in range(kept[q])].count(True) for q in range(QUESTIONS)])
-    assert found.counts[1, :, 1].tolist() == own.tolist()
-    assert np.array_equal(found.counts[0], fresh.counts[0])
-    assert found.last_look is not None
-    assert not coupled or found.last_look.evidence.difference.tolist() == [0.0]
+    while fresh.trials[0] < controller.trials[0]:
+        requested = fresh.ask(1 << 20)
+        fresh.tell(Outcome(*ask[:3], grade(ask)[0]) for ask in requested)
+    assert controller.counts[1].sum(axis=1).tolist() == trials_before.tolist()
+    right_before = np.array(
+        [[table[0 if coupled else 1][q, t] for t in range(trials_before[q])].count(True) for q in range(QUESTIONS)]
+    )
+    assert controller.counts[1, :, 1].tolist() == right_before.tolist()
+    assert np.array_equal(controller.counts[0], fresh.counts[0])
+    assert controller.last_look is not None
+    assert not coupled or controller.last_look.evidence.difference.tolist() == [0.0]
 
 
 # -- how often it is wrong -------------------------------------------------------------------------------------------
@@ -253,12 +257,12 @@ def test_after_an_alarm_the_evidence_is_that_of_the_answers_before(coupled: bool
 def least_adjusted_chance(shares: NDArray[np.float64], rng: np.random.Generator, sizes: list[int]) -> float:
     """The smallest chance over a run in which nothing changes, times the number of moments and of batches tried."""
     trials = np.tile(np.array(sizes)[:, None], (1, len(shares)))
-    hits, least = rng.binomial(trials, shares), inf
+    hits, smallest = rng.binomial(trials, shares), inf
     for number, passes in enumerate(range(4, len(sizes) + 1), 1):
         moments = tried_moments(passes)
         bound = log_chances(trials[:passes], hits[:passes], moments).min()
-        least = min(least, float(exp(bound)) * len(moments) * number * (number + 1))
-    return least
+        smallest = min(smallest, float(exp(bound)) * len(moments) * number * (number + 1))
+    return smallest
 
 
 @pytest.mark.slow
@@ -266,8 +270,8 @@ def least_adjusted_chance(shares: NDArray[np.float64], rng: np.random.Generator,
 def test_without_a_change_alarms_are_as_rare_as_stated(spread: float) -> None:
     """At limits that are large enough to be counted; benchmarks/answer_alarms.md has the one that runs use."""
     rng, runs = np.random.default_rng(5), 150
-    found = [
+    smallest_chances = [
         least_adjusted_chance(rng.beta(0.3 * spread, 0.7 * spread, 30), rng, [2] * 4 + [1] * 16) for _ in range(runs)
     ]
     for limit in (0.5, 0.1):
-        assert np.mean(np.array(found) <= limit) <= limit
+        assert np.mean(np.array(smallest_chances) <= limit) <= limit

@@ -70,12 +70,12 @@ def test_caps_are_never_exceeded(plan: Plan, seed: int, one_is_lost: bool) -> No
 def test_what_was_bought_under_other_settings_counts(plan: Plan, seed: int, data: st.DataObject) -> None:
     """Some models have more than the others, which join them or come back: caps hold, or nothing is asked."""
     answers, models, questions = Answers(plan, seed), plan.bench.models, plan.bench.questions
-    had = data.draw(st.lists(st.integers(0, plan.trials.max), min_size=models, max_size=models))
-    there = [Ask(m, q, trial, 0) for m in range(models) for q in range(questions) for trial in range(had[m])]
+    bought = data.draw(st.lists(st.integers(0, plan.trials.max), min_size=models, max_size=models))
+    earlier = [Ask(m, q, trial, 0) for m in range(models) for q in range(questions) for trial in range(bought[m])]
     shell = Shell(plan, answers, np.random.default_rng(seed))
     elsewhere = Cost(*(data.draw(st.sampled_from([0, 0, 1, 40])) for _ in range(3)))
     shell.controller.spend_outside_plan(elsewhere.tokens, elsewhere)
-    shell.told = answers.of(there)
+    shell.told = answers.of(earlier)
     shell.controller.restore(shell.told)
     spent = [owed + more for owed, more in zip(exposure(shell, []), (elsewhere.tokens, *elsewhere), strict=True)]
     caps = [getattr(plan.budget, name) for name in CURRENCIES]
@@ -84,12 +84,12 @@ def test_what_was_bought_under_other_settings_counts(plan: Plan, seed: int, data
             break
         shell.flying = [ask for ask in shell.flying if ask.model not in shell.controller.set_aside]
         shell.step()
-        each = zip(exposure(shell, []), spent, (elsewhere.tokens, *elsewhere), caps, strict=True)
-        for owed, before, more, cap in each:
+        sums = zip(exposure(shell, []), spent, (elsewhere.tokens, *elsewhere), caps, strict=True)
+        for owed, before, more, cap in sums:
             assert cap is None or owed + more <= max(cap, before) * (1.0 + 1e-12)
     assert shell.controller.finished is not None
     beyond = any(cap is not None and owed > cap for owed, cap in zip(spent, caps, strict=True))
-    assert not beyond or len(shell.told) == len(there)  # then nothing is asked
+    assert not beyond or len(shell.told) == len(earlier)  # then nothing is asked
 
 
 def test_a_model_that_joins_is_left_out_where_the_budget_has_been_spent_on_the_others() -> None:
@@ -97,14 +97,14 @@ def test_a_model_that_joins_is_left_out_where_the_budget_has_been_spent_on_the_o
     bench = Bench(3, 5, np.array([0.0, 1.0]))
     parts = (Ranking(), ZScore(99.0), Uniform(), Judging(futility=None), "uniform", Trials(2, 8))
     plan = Plan(bench, *parts, Pace(), Budget(trials=85))
-    told = [Outcome(m, q, trial, m) for m in (0, 1) for q in range(5) for trial in range(8)]
+    outcomes = [Outcome(m, q, trial, m) for m in (0, 1) for q in range(5) for trial in range(8)]
     controller = Controller(plan)
-    assert len(controller.restore(told)) == 7
+    assert len(controller.restore(outcomes)) == 7
     assert controller.set_aside == {2: Lost(Cause.BUDGET, UNPAID)}
     assert controller.finished is Reason.BUDGET and controller.looks[-1].trials == (40, 40, 0)
     assert {pair.verdict for pair in controller.looks[-1].comparisons} == {Verdict.OUT_OF_REACH, Verdict.BLOCKED}
     raised = Controller(replace(plan, budget=Budget(trials=90)))
-    assert raised.restore(told) == [] and len(raised.ask(99)) == 10
+    assert raised.restore(outcomes) == [] and len(raised.ask(99)) == 10
 
 
 def test_what_was_spent_on_models_that_are_here_no_more_counts() -> None:
@@ -147,8 +147,8 @@ def test_it_ends_when_the_next_round_no_longer_fits(budget: Budget, trials: int)
     plan = never(budget)
     controller = Controller(plan)
     while controller.finished is None:
-        asks = controller.ask(3)
-        controller.tell([Outcome(*ask[:3], 0, BENCH.worst_cost[ask.model]) for ask in asks])
+        requested = controller.ask(3)
+        controller.tell([Outcome(*ask[:3], 0, BENCH.worst_cost[ask.model]) for ask in requested])
     assert controller.finished is Reason.BUDGET
     assert controller.trials.sum() == trials
     assert controller.ask(9) == []
@@ -174,10 +174,10 @@ def asked_in_parts(plan: Plan, seed: int, price: float) -> Controller:
     while controller.finished is None:
         flying += controller.ask(int(rng.integers(1, 9)), int(rng.integers(2)) if rng.random() < 0.5 else None)
         rng.shuffle(flying)  # type: ignore[arg-type]
-        told = [flying.pop() for _ in range(int(rng.integers(len(flying) + 1)))]
-        at = [BENCH.worst_cost[ask.model] for ask in told]
-        costs = [Cost(round(price * one.tokens), price * one.usd, price * one.gpu_seconds) for one in at]
-        controller.tell([Outcome(*ask[:3], 0, cost) for ask, cost in zip(told, costs, strict=True)])
+        answered = [flying.pop() for _ in range(int(rng.integers(len(flying) + 1)))]
+        at = [BENCH.worst_cost[ask.model] for ask in answered]
+        costs = [Cost(round(price * worst.tokens), price * worst.usd, price * worst.gpu_seconds) for worst in at]
+        controller.tell([Outcome(*ask[:3], 0, cost) for ask, cost in zip(answered, costs, strict=True)])
     return controller
 
 
@@ -187,20 +187,20 @@ def asked_in_parts(plan: Plan, seed: int, price: float) -> Controller:
 )
 def test_a_first_round_that_caps_do_not_bear_at_its_worst_is_asked_in_parts(budget: Budget, pace: Pace) -> None:
     """Its trials cost a tenth, and what the caps bear is asked; its look is that of a run without caps."""
-    found = [asked_in_parts(never(budget, pace), seed, 0.1) for seed in range(5)]
+    controllers = [asked_in_parts(never(budget, pace), seed, 0.1) for seed in range(5)]
     first = asked_in_parts(replace(never(Budget(), pace), trials=Trials(2, 2)), 0, 0.1).looks[0]
-    for controller in found:
+    for controller in controllers:
         assert controller.finished is Reason.BUDGET and controller.looks[0].trials == first.trials
-        assert exact(controller.looks) == exact(found[0].looks)
-        assert np.array_equal(controller.arrived, found[0].arrived)
+        assert exact(controller.looks) == exact(controllers[0].looks)
+        assert np.array_equal(controller.arrived, controllers[0].arrived)
 
 
 def test_a_first_round_that_costs_too_much_ends_after_the_same_trials_in_any_order() -> None:
-    found = [asked_in_parts(never(Budget(usd=2.0)), seed, 0.8) for seed in range(9)]
-    for controller in found:
+    controllers = [asked_in_parts(never(Budget(usd=2.0)), seed, 0.8) for seed in range(9)]
+    for controller in controllers:
         assert controller.finished is Reason.BUDGET and not controller.looks
-        assert np.array_equal(controller.arrived, found[0].arrived)
-    assert found[0].arrived.sum() == 2 * 6  # of ten each: 6 x 0.32 is spent, and 0.4 is not there
+        assert np.array_equal(controller.arrived, controllers[0].arrived)
+    assert controllers[0].arrived.sum() == 2 * 6  # of ten each: 6 x 0.32 is spent, and 0.4 is not there
 
 
 def test_what_is_lost_of_a_part_does_not_end_a_run_that_can_go_on() -> None:

@@ -56,7 +56,10 @@ def order(result: Result) -> list[int]:
 
 def verdicts(result: Result) -> dict[tuple[int, int | None], Verdict]:
     """Verdicts by the better and the worse model of each comparison."""
-    return {(one.verdict.better, one.verdict.worse): one.verdict.verdict for one in result.comparisons}
+    return {
+        (comparison.verdict.better, comparison.verdict.worse): comparison.verdict.verdict
+        for comparison in result.comparisons
+    }
 
 
 def only(result: Result) -> ComparisonResult:
@@ -69,42 +72,44 @@ RESOLVED, UNDECIDED = Verdict.RESOLVED, Verdict.UNDECIDED_BY_LABELS
 
 def test_a_correction_without_shift_or_variance_changes_no_result() -> None:
     run = ended()
-    plain, found = run.result(), run.result(correction([0.0, 0.0, 0.0], 0.0))
-    assert plain is not None and found is not None
-    assert found.models == plain.models and verdicts(found) == verdicts(plain)
-    assert [one.called for one in found.comparisons] == [one.called for one in plain.comparisons]
+    plain, corrected = run.result(), run.result(correction([0.0, 0.0, 0.0], 0.0))
+    assert plain is not None and corrected is not None
+    assert corrected.models == plain.models and verdicts(corrected) == verdicts(plain)
+    assert [comparison.called for comparison in corrected.comparisons] == [
+        comparison.called for comparison in plain.comparisons
+    ]
 
 
 def test_scores_order_tiers_and_differences_are_those_of_corrected_scores() -> None:
     run = ended()
-    plain, found = run.result(), run.result(correction([-0.4, 0.0, 0.0]))
-    assert plain is not None and found is not None
-    assert order(plain) == [0, 1, 2] and order(found) == [1, 0, 2]
+    plain, corrected = run.result(), run.result(correction([-0.4, 0.0, 0.0]))
+    assert plain is not None and corrected is not None
+    assert order(plain) == [0, 1, 2] and order(corrected) == [1, 0, 2]
     scores = {row.model: row for row in plain.models}
-    for row in found.models:
+    for row in corrected.models:
         shift = -0.4 if row.model == 0 else 0.0
         assert row.score == pytest.approx(scores[row.model].score + shift)
         assert row.sigma == pytest.approx(math.hypot(scores[row.model].sigma, 0.01))
         assert row.bayes == pytest.approx(scores[row.model].bayes + shift)
         assert (row.lowest, row.highest) == (pytest.approx(row.score), pytest.approx(row.score))
-    assert verdicts(found) == {(1, 0): RESOLVED, (0, 2): UNDECIDED}
-    first = found.comparisons[0]
-    assert first.difference == pytest.approx(found.models[0].score - found.models[1].score)
-    assert first.sigma == pytest.approx(math.hypot(found.models[0].sigma, found.models[1].sigma))
+    assert verdicts(corrected) == {(1, 0): RESOLVED, (0, 2): UNDECIDED}
+    first = corrected.comparisons[0]
+    assert first.difference == pytest.approx(corrected.models[0].score - corrected.models[1].score)
+    assert first.sigma == pytest.approx(math.hypot(corrected.models[0].sigma, corrected.models[1].sigma))
     assert first.verdict.z == pytest.approx(first.difference / first.sigma)
-    assert [row.tier for row in found.models] == [1, 2, 2]
+    assert [row.tier for row in corrected.models] == [1, 2, 2]
     assert first.called is not None and first.called.look == len(run.looks)
     assert first.called.z == pytest.approx(first.verdict.z)
-    assert not found.reversals and found.adjusted_p[1][0] < found.adjusted_p[0][1]
-    assert found.trials == plain.trials and found.reason == plain.reason
+    assert not corrected.reversals and corrected.adjusted_p[1][0] < corrected.adjusted_p[0][1]
+    assert corrected.trials == plain.trials and corrected.reason == plain.reason
 
 
 def test_a_call_that_the_corrected_difference_does_not_support_is_undecided() -> None:
     run = ended()
-    found = run.result(correction([-0.2, 0.0, 0.0]))
-    assert found is not None and verdicts(found)[order(found)[0], order(found)[1]] is UNDECIDED
-    assert [row.tier for row in found.models] == [1, 1, 2]
-    assert found.comparisons[0].called is None
+    corrected = run.result(correction([-0.2, 0.0, 0.0]))
+    assert corrected is not None and verdicts(corrected)[order(corrected)[0], order(corrected)[1]] is UNDECIDED
+    assert [row.tier for row in corrected.models] == [1, 1, 2]
+    assert corrected.comparisons[0].called is None
     wide = run.result(correction([0.0, 0.0, 0.0], 0.3))
     assert wide is not None and order(wide) == [0, 1, 2]
     assert set(verdicts(wide).values()) == {UNDECIDED} and [row.tier for row in wide.models] == [1, 1, 1]
@@ -112,10 +117,10 @@ def test_a_call_that_the_corrected_difference_does_not_support_is_undecided() ->
 
 def test_a_comparison_with_a_model_without_labels_is_never_decided_anew() -> None:
     run = ended()
-    found = run.result(correction([-0.3, NONE, NONE]))
-    assert found is not None and verdicts(found) == {(1, 0): UNDECIDED, (0, 2): RESOLVED}
-    found = run.result(correction([0.0, NONE, NONE]))
-    assert found is not None and verdicts(found) == {(0, 1): RESOLVED, (1, 2): RESOLVED}
+    corrected = run.result(correction([-0.3, NONE, NONE]))
+    assert corrected is not None and verdicts(corrected) == {(1, 0): UNDECIDED, (0, 2): RESOLVED}
+    corrected = run.result(correction([0.0, NONE, NONE]))
+    assert corrected is not None and verdicts(corrected) == {(0, 1): RESOLVED, (1, 2): RESOLVED}
     open_ = ended(skills=(0.5, 0.5), seed=1)
     plain, moved = open_.result(), open_.result(correction([0.4, NONE]))
     assert plain is not None and moved is not None
@@ -124,8 +129,8 @@ def test_a_comparison_with_a_model_without_labels_is_never_decided_anew() -> Non
 
 def test_a_comparison_that_the_grades_leave_open_is_decided_by_labels_of_both() -> None:
     run = ended(skills=(0.5, 0.5), seed=1)
-    found = run.result(correction([0.4, 0.0]))
-    assert found is not None and verdicts(found) == {(0, 1): RESOLVED}
+    corrected = run.result(correction([0.4, 0.0]))
+    assert corrected is not None and verdicts(corrected) == {(0, 1): RESOLVED}
 
 
 def test_a_tie_is_judged_by_the_corrected_difference() -> None:
@@ -133,8 +138,8 @@ def test_a_tie_is_judged_by_the_corrected_difference() -> None:
     plain = run.result()
     assert plain is not None and only(plain).verdict.verdict is Verdict.TIED
     for shift, sigma, verdict in ((0.0, 0.01, Verdict.TIED), (0.0, 0.2, UNDECIDED), (0.5, 0.01, RESOLVED)):
-        found = run.result(correction([shift, 0.0], sigma))
-        assert found is not None and only(found).verdict.verdict is verdict
+        corrected = run.result(correction([shift, 0.0], sigma))
+        assert corrected is not None and only(corrected).verdict.verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -148,8 +153,8 @@ def test_a_tie_is_judged_by_the_corrected_difference() -> None:
 )
 def test_every_rule_judges_corrected_scores(rule: Rule, judging: Judging) -> None:
     run = ended(Best(), rule, judging)
-    found = run.result(correction([-0.6, 0.0, 0.0]))
-    assert found is not None and verdicts(found)[1, 0] is RESOLVED
+    corrected = run.result(correction([-0.6, 0.0, 0.0]))
+    assert corrected is not None and verdicts(corrected)[1, 0] is RESOLVED
     wide = run.result(correction([0.0, 0.0, 0.0], 1.0))
     assert wide is not None and RESOLVED not in verdicts(wide).values()
 
@@ -157,9 +162,13 @@ def test_every_rule_judges_corrected_scores(rule: Rule, judging: Judging) -> Non
 def test_comparisons_with_a_value_and_precision_are_judged_by_corrected_scores() -> None:
     run = ended(Threshold(0.6))
     assert verdicts(run.result()) == {(0, None): RESOLVED, (1, None): RESOLVED, (2, None): RESOLVED}  # type: ignore[arg-type]
-    found = run.result(correction([-0.1, NONE, 0.7]))
-    assert found is not None and verdicts(found) == {(0, None): UNDECIDED, (1, None): RESOLVED, (2, None): RESOLVED}
-    assert {one.verdict.better: one.verdict.z > 0.0 for one in found.comparisons}[2]
+    corrected = run.result(correction([-0.1, NONE, 0.7]))
+    assert corrected is not None and verdicts(corrected) == {
+        (0, None): UNDECIDED,
+        (1, None): RESOLVED,
+        (2, None): RESOLVED,
+    }
+    assert {comparison.verdict.better: comparison.verdict.z > 0.0 for comparison in corrected.comparisons}[2]
     precise = ended(PrecisionOf(0.05))
     assert set(verdicts(precise.result()).values()) == {RESOLVED}  # type: ignore[arg-type]
     wide = precise.result(correction([0.0, 0.0, 0.0], [0.1, 0.001, 0.001]))
@@ -168,9 +177,9 @@ def test_comparisons_with_a_value_and_precision_are_judged_by_corrected_scores()
 
 def test_a_gate_follows_the_corrected_scores() -> None:
     run = ended(Gate(Margin(1, 0.1)))
-    plain, found = run.result(), run.result(correction([-0.6, 0.0, 0.5]))
+    plain, corrected = run.result(), run.result(correction([-0.6, 0.0, 0.5]))
     assert plain is not None and verdicts(plain) == {(0, 1): RESOLVED, (1, 2): RESOLVED}
-    assert found is not None and verdicts(found) == {(1, 0): RESOLVED, (2, 1): RESOLVED}
+    assert corrected is not None and verdicts(corrected) == {(1, 0): RESOLVED, (2, 1): RESOLVED}
     undecided = run.result(correction([-0.3, 0.0, 0.0], 0.05))
     assert undecided is not None and UNDECIDED in verdicts(undecided).values()
 
@@ -179,9 +188,9 @@ def test_a_call_from_before_a_longer_horizon_can_be_confirmed_by_labels() -> Non
     skills = (0.9, 0.4, 0.1)
     short = ended(skills=skills, trials=Trials(4, 10))
     run = ended(skills=skills, before=StageBefore(short, (0, 1, 2)))
-    plain, found = run.result(), run.result(correction([0.0, 0.0, 0.0]))
-    assert plain is not None and found is not None
-    assert verdicts(plain)[0, 1] is verdicts(found)[0, 1] is RESOLVED
+    plain, corrected = run.result(), run.result(correction([0.0, 0.0, 0.0]))
+    assert plain is not None and corrected is not None
+    assert verdicts(plain)[0, 1] is verdicts(corrected)[0, 1] is RESOLVED
     turned = run.result(correction([-0.75, 0.0, 0.0]))
     assert turned is not None and verdicts(turned)[1, 0] is RESOLVED
 
@@ -207,15 +216,15 @@ def told(cut: int, *, empty_from: int | None = None, stops: bool = True) -> Cont
 @pytest.mark.parametrize(("cut", "verdict"), [(0, RESOLVED), (8, Verdict.BLOCKED)])
 def test_labels_call_nothing_that_cut_answers_could_reverse(cut: int, verdict: Verdict) -> None:
     run = told(cut, stops=False)
-    found = run.result(correction([-0.3, 0.0]))
-    assert found is not None and only(found).verdict.verdict is verdict
+    corrected = run.result(correction([-0.3, 0.0]))
+    assert corrected is not None and only(corrected).verdict.verdict is verdict
 
 
 def test_after_an_alarm_labels_call_nothing_anew() -> None:
     run = told(0, empty_from=12)
-    found = run.result(correction([-0.3, 0.0]))
+    corrected = run.result(correction([-0.3, 0.0]))
     assert run.finished is Reason.ALARM
-    assert found is not None and only(found).verdict.verdict is Verdict.BLOCKED
+    assert corrected is not None and only(corrected).verdict.verdict is Verdict.BLOCKED
 
 
 def paths(
@@ -265,6 +274,6 @@ def test_equal_models_are_called_no_more_often_than_the_module_says(rule: Rule, 
             difference = ended.difference - drift + noise * rng.standard_normal(runs)
             sigma = np.hypot(ended.sigma, noise)
             moved = replace(ended, difference=difference, sigma=sigma, z=difference / sigma)
-            own, _, _ = judge_corrected(memory, [moved], criteria, decided)
-            assert max((own.call > 0).mean(), (own.call < 0).mean()) <= 0.046 + slack
-            assert (own.call != 0).mean() <= 0.08 + slack
+            judged, _, _ = judge_corrected(memory, [moved], criteria, decided)
+            assert max((judged.call > 0).mean(), (judged.call < 0).mean()) <= 0.046 + slack
+            assert (judged.call != 0).mean() <= 0.08 + slack

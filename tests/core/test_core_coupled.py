@@ -35,12 +35,14 @@ def played(plan: Plan, outcomes: Outcomes, slots: int = 10**6, mix: int | None =
     controller, rng = Controller(plan), np.random.default_rng(mix)
     waiting: list[Outcome] = []
     while controller.finished is None:
-        asks = controller.ask(slots)
-        waiting += [Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial])) for a in asks]
+        requested = controller.ask(slots)
+        waiting += [
+            Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial])) for a in requested
+        ]
         if mix is not None:
             rng.shuffle(waiting)
-        told, waiting = (waiting, []) if mix is None else (waiting[:3], waiting[3:])
-        controller.tell(told)
+        delivered, waiting = (waiting, []) if mix is None else (waiting[:3], waiting[3:])
+        controller.tell(delivered)
     return controller
 
 
@@ -63,12 +65,12 @@ def test_z_is_that_of_the_differences() -> None:
     controller = played(replace(GATE, objective=Pairs(((0, 1),))), outcomes)
     for look in controller.looks[:5]:
         (n,) = set(look.trials)
-        first, second = (one[:, : n // QUESTIONS] for one in outcomes)
+        first, second = (model_outcomes[:, : n // QUESTIONS] for model_outcomes in outcomes)
         w = BENCH.weights
         differences = difference_values(w)
-        found = paired_moments(paired_counts(first, second, differences), w, differences.values, 60)
+        moments = paired_moments(paired_counts(first, second, differences), w, differences.values, 60)
         (pair,) = look.comparisons
-        z = found.mean / np.sqrt(found.var)
+        z = moments.mean / np.sqrt(moments.var)
         assert pair.z == pytest.approx(z if pair.better == 0 else -z)
         assert pair.information == pytest.approx(n / QUESTIONS / 60)
 
@@ -77,11 +79,11 @@ def test_the_models_of_such_a_pair_get_the_same_trials() -> None:
     controller = Controller(GATE)
     outcomes = drawn(1, "together")
     while controller.finished is None:
-        asks = controller.ask(10**6)
-        of = [{(a.question, a.trial) for a in asks if a.model == model} for model in (0, 1)]
+        requested = controller.ask(10**6)
+        of = [{(a.question, a.trial) for a in requested if a.model == model} for model in (0, 1)]
         assert of[0] == of[1]
         controller.tell(
-            Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial])) for a in asks
+            Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial])) for a in requested
         )
 
 
@@ -94,12 +96,14 @@ def test_questions_with_weights_are_asked_and_compared_by_them() -> None:
     trials = run.counts.sum(axis=-1)
     assert np.array_equal(trials[0], trials[1]), "only what both have counts"
     assert trials[0, :5].mean() > 2.0 * trials[0, 5:].mean()
-    found = run.result()
-    assert found is not None
-    (one,) = found.comparisons
-    assert one.by_trial
+    result = run.result()
+    assert result is not None
+    (comparison,) = result.comparisons
+    assert comparison.by_trial
     apart = [(outcomes[0, q, :n] - outcomes[1, q, :n]).mean() for q, n in enumerate(trials[0].tolist())]
-    assert one.difference == pytest.approx((1 if one.verdict.better == 0 else -1) * np.average(apart, weights=weights))
+    assert comparison.difference == pytest.approx(
+        (1 if comparison.verdict.better == 0 else -1) * np.average(apart, weights=weights)
+    )
 
 
 @pytest.mark.slow
@@ -145,10 +149,10 @@ def test_what_has_no_grade_is_certain_for_neither() -> None:
     """z is as near to 0 as either grade of the trial without one would have it."""
     outcomes = drawn(4, "together", lost=0.02)
     plan = replace(GATE, objective=Pairs(((0, 1),)))
-    whole = played(plan, outcomes)
+    complete = played(plan, outcomes)
     controller = Controller(plan)
     while controller.finished is None:
-        asks = controller.ask(10**6)
+        requested = controller.ask(10**6)
         controller.tell(
             Outcome(
                 a.model,
@@ -156,10 +160,10 @@ def test_what_has_no_grade_is_certain_for_neither() -> None:
                 a.trial,
                 None if a.model == 1 and a.trial == a.question == 1 else int(outcomes[a.model, a.question, a.trial]),
             )
-            for a in asks
+            for a in requested
         )
-    look, known = controller.looks[5], whole.looks[5]
-    assert look.trials[1] == known.trials[1] - 1
+    look, complete_look = controller.looks[5], complete.looks[5]
+    assert look.trials[1] == complete_look.trials[1] - 1
     standing = controller.last_look
     assert standing is not None
     (at,) = standing.evidence.positions(np.array([[0, 1]]))
@@ -172,8 +176,8 @@ def test_what_has_no_grade_is_certain_for_neither() -> None:
         filled[1, 1] = grade
         w = BENCH.weights
         values = difference_values(w)
-        found = paired_moments(paired_counts(first[:, :n], filled[:, :n], values), w, values.values, 60)
-        ways.append(abs(found.mean / np.sqrt(found.var)))
+        moments = paired_moments(paired_counts(first[:, :n], filled[:, :n], values), w, values.values, 60)
+        ways.append(abs(moments.mean / np.sqrt(moments.var)))
     assert abs(standing.cautious.z[at]) == pytest.approx(min(ways))
 
 
@@ -188,17 +192,19 @@ def test_a_model_that_is_set_aside_holds_nobody_up() -> None:
     bench = replace(BENCH, models=3, worst_cost=())
     outcomes = drawn(6, "together", models=3)
     controller = Controller(replace(GATE, bench=bench))
-    asks = controller.ask(10**6)
+    requested = controller.ask(10**6)
     controller.tell([SetAside(2, "gone")])
     controller.tell(
-        Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial])) for a in asks if a.model < 2
+        Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial]))
+        for a in requested
+        if a.model < 2
     )
     while controller.finished is None:
-        asks = controller.ask(10**6)
+        requested = controller.ask(10**6)
         controller.tell(
-            Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial])) for a in asks
+            Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial])) for a in requested
         )
-    verdicts = {frozenset((one.better, one.worse)): one.verdict for one in controller.looks[-1].comparisons}
+    verdicts = {frozenset((pair.better, pair.worse)): pair.verdict for pair in controller.looks[-1].comparisons}
     assert verdicts[frozenset((0, 2))] is Verdict.BLOCKED and verdicts[frozenset((0, 1))] is Verdict.RESOLVED
 
 
@@ -209,9 +215,9 @@ def test_what_cannot_be_compared_trial_by_trial_is_refused() -> None:
         replace(GATE, prior="uniform")
     with pytest.raises(ValueError, match="coupled compares averages"):
         replace(GATE, estimator="bayes")
-    known = replace(BENCH, prior_counts=np.ones((2, QUESTIONS, 2), dtype=int))
+    with_prior = replace(BENCH, prior_counts=np.ones((2, QUESTIONS, 2), dtype=int))
     with pytest.raises(ValueError, match="of R0 there are only counts"):
-        replace(GATE, bench=known)
+        replace(GATE, bench=with_prior)
     controller = Controller(GATE)
     (opening,) = controller.ask_rounds()
     with pytest.raises(ValueError, match="told one by one"):

@@ -40,12 +40,12 @@ def evidence(z: float, information: float, paired: tuple[bool, bool] | None) -> 
 def test_each_pair_has_the_boundary_of_its_kind(information: float) -> None:
     flat, steep = Sequential(start=0.05, kappa=KAPPA_BY_TRIAL), Sequential(start=0.05)
     seen = evidence(2.5, information, (True, False))
-    wanted = [flat.boundary(seen)[0], steep.boundary(seen)[1]]
-    assert RULE.boundary(seen) == pytest.approx(wanted)
+    expected = [flat.boundary(seen)[0], steep.boundary(seen)[1]]
+    assert RULE.boundary(seen) == pytest.approx(expected)
     assert RULE.p_value(seen, 1) == pytest.approx([flat.p_value(seen, 1)[0], steep.p_value(seen, 1)[1]])
     assert RULE.at_level(0.01).boundary(seen)[1] == pytest.approx(replace(steep, confidence=0.99).boundary(seen)[1])
     alone = seen.at_positions(np.array([0]))
-    assert RULE.boundary(alone) == pytest.approx(wanted[:1])
+    assert RULE.boundary(alone) == pytest.approx(expected[:1])
     nobody = evidence(2.5, information, None)
     assert RULE.boundary(nobody) == pytest.approx(steep.boundary(nobody))
 
@@ -103,9 +103,9 @@ def gated(plan: Plan, seed: int, earlier: bool) -> int:
         if earlier and controller.taker.taken == 8:
             before = StageBefore(controller, (0, 1))
             controller, earlier = Controller(replace(plan, before=before), keep_looks=False), False
-        asks = controller.ask(10**6)
+        requested = controller.ask(10**6)
         controller.tell(
-            Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial])) for a in asks
+            Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial])) for a in requested
         )
     look = controller.latest_look()
     assert look is not None
@@ -127,6 +127,6 @@ def test_a_copy_at_the_edge_passes_in_a_twentieth_of_runs_at_most(earlier: bool,
         trials=Trials(4, 60),
         coupled=True,
     )
-    found = [gated(plan, seed, earlier) for seed in range(runs)]
+    decisions = [gated(plan, seed, earlier) for seed in range(runs)]
     for side in (1, -1):
-        assert found.count(side) / runs <= 0.05 + 2.0 * np.sqrt(0.0475 / runs)
+        assert decisions.count(side) / runs <= 0.05 + 2.0 * np.sqrt(0.0475 / runs)

@@ -74,18 +74,18 @@ def test_no_call_or_tie_would_change_if_cut_answers_had_been_right(
 
         return told(plan, grade)
 
-    found = judged((False, False, False)).last_look
-    assert found is not None
+    look = judged((False, False, False)).last_look
+    assert look is not None
     for right in product((False, True), repeat=3):
-        way = judged(right).last_look
-        assert way is not None
+        look_if_right = judged(right).last_look
+        assert look_if_right is not None
         for pair, (first, second) in enumerate(((0, 1), (0, 2), (1, 2))):
             if right[first] == right[second]:
                 continue
-            if found.memory.call[pair]:
-                assert way.memory.call[pair] == found.memory.call[pair]
-            if found.memory.tie[pair]:
-                assert way.memory.tie[pair] or way.memory.call[pair]
+            if look.memory.call[pair]:
+                assert look_if_right.memory.call[pair] == look.memory.call[pair]
+            if look.memory.tie[pair]:
+                assert look_if_right.memory.tie[pair] or look_if_right.memory.call[pair]
 
 
 @pytest.mark.parametrize("coupled", [False, True])
@@ -97,13 +97,13 @@ def test_the_best_model_is_not_called_worse_when_its_answers_are_cut_off(coupled
             return (0, CUT) if (ask.trial + ask.question) % 10 else (1, 0)
         return int((ask.trial + ask.question) % 3 == 0) if ask.model == 1 else 0, 0
 
-    found = told(plan, grade)
-    assert found.finished is Reason.ALARM and found.set_aside[0].cause is Cause.ANSWERS
-    (alarm,) = found.alarms
+    controller = told(plan, grade)
+    assert controller.finished is Reason.ALARM and controller.set_aside[0].cause is Cause.ANSWERS
+    (alarm,) = controller.alarms
     assert (alarm.model, alarm.kind, alarm.since) == (0, AnswerKind.TRUNCATED, None)
-    assert found.set_aside[0].reason == f"{alarm.answers} of its {alarm.of} answers (90%) were cut off at a limit"
-    assert all(found.looks[-1].count(verdict) == 0 for verdict in (Verdict.RESOLVED, Verdict.TIED))
-    result = found.result()
+    assert controller.set_aside[0].reason == f"{alarm.answers} of its {alarm.of} answers (90%) were cut off at a limit"
+    assert all(controller.looks[-1].count(verdict) == 0 for verdict in (Verdict.RESOLVED, Verdict.TIED))
+    result = controller.result()
     assert result is not None
     (row,) = (row for row in result.models if row.model == 0)
     assert row.lowest == row.score and row.highest == 1.0 and row.cut == alarm.answers
@@ -116,8 +116,8 @@ def test_the_best_model_is_not_called_worse_when_its_answers_are_cut_off(coupled
 )
 def test_more_than_a_tenth_of_cut_answers_ends_the_run(cut: int, of: int, alarmed: bool) -> None:
     plan = one_look(99.0, trials=of, questions=1)
-    found = told(plan, lambda ask: (0, CUT if ask.model == 1 and ask.trial < cut else 0))
-    assert (found.finished is Reason.ALARM) == alarmed == bool(found.alarms)
+    controller = told(plan, lambda ask: (0, CUT if ask.model == 1 and ask.trial < cut else 0))
+    assert (controller.finished is Reason.ALARM) == alarmed == bool(controller.alarms)
     right = told(plan, lambda ask: (1, CUT if ask.model == 1 and ask.trial < cut else 0))
     assert not right.alarms  # nothing better can have been lost
 
@@ -133,10 +133,10 @@ def test_where_wrong_answers_weigh_most_cut_ones_decide_nothing_either(coupled: 
         right = (ask.trial + ask.question) % 2
         return (0, CUT) if ask.model == 0 and right and ask.question % 2 else (right, 0)
 
-    found = told(plan, grade)
-    assert all(look.count(verdict) == 0 for look in found.looks for verdict in (Verdict.RESOLVED, Verdict.TIED))
-    assert found.looks[-1].count(Verdict.BLOCKED) == 1
-    result = found.result()
+    controller = told(plan, grade)
+    assert all(look.count(verdict) == 0 for look in controller.looks for verdict in (Verdict.RESOLVED, Verdict.TIED))
+    assert controller.looks[-1].count(Verdict.BLOCKED) == 1
+    result = controller.result()
     assert result is not None
     assert {row.model: (row.lowest, row.highest) for row in result.models}[0] == pytest.approx((0.5, 0.75))
     assert told(replace(plan, may_be_right=0), grade).looks[-1].count(Verdict.RESOLVED) == 1
@@ -144,9 +144,9 @@ def test_where_wrong_answers_weigh_most_cut_ones_decide_nothing_either(coupled: 
 
 def test_a_cut_answer_between_the_best_and_the_worst_category_could_be_in_either() -> None:
     plan = replace(one_look(99.0), bench=Bench(3, 2, np.array([0.0, 0.5, 1.0])), stops_on_alarm=False)
-    found = told(plan, lambda ask: (1, CUT * (ask.model == 0 and ask.trial == 0))).result()
-    assert found is not None
-    rows = {row.model: (row.lowest, row.score, row.highest) for row in found.models}
+    result = told(plan, lambda ask: (1, CUT * (ask.model == 0 and ask.trial == 0))).result()
+    assert result is not None
+    rows = {row.model: (row.lowest, row.score, row.highest) for row in result.models}
     assert rows[0] == pytest.approx((0.375, 0.5, 0.625)) and rows[1] == pytest.approx((0.5, 0.5, 0.5))
 
 
@@ -155,7 +155,7 @@ def test_shared_trials_stay_unsure_when_settings_change() -> None:
     bench = Bench(2, 20, BINARY)
 
     def told_of(shared: SharedTrials) -> list[str]:
-        return [str(one) for one in shared.paired(np.array([0]), np.array([1]), 40, bounded=True)]
+        return [str(part) for part in shared.paired(np.array([0]), np.array([1]), 40, bounded=True)]
 
     before, after = (SharedTrials(bench, UnsureGrades(CUT, 1)) for _ in range(2))
     questions = np.repeat(np.arange(20), 4)
@@ -172,9 +172,9 @@ def test_shared_trials_stay_unsure_when_settings_change() -> None:
 
 def test_a_user_may_go_on_and_cut_answers_still_decide_nothing() -> None:
     plan = one_look(1.0, trials=20, stops_on_alarm=False)
-    found = told(plan, lambda ask: (int(ask.model == 1), CUT * (ask.model == 0)))
-    assert found.finished is Reason.BLOCKED and not found.set_aside and len(found.alarms) == 1
-    verdicts = {frozenset((pair.better, pair.worse)): pair.verdict for pair in found.looks[-1].comparisons}
+    controller = told(plan, lambda ask: (int(ask.model == 1), CUT * (ask.model == 0)))
+    assert controller.finished is Reason.BLOCKED and not controller.set_aside and len(controller.alarms) == 1
+    verdicts = {frozenset((pair.better, pair.worse)): pair.verdict for pair in controller.looks[-1].comparisons}
     assert verdicts[frozenset((1, 0))] is Verdict.BLOCKED
 
 
@@ -187,9 +187,9 @@ def test_a_pair_that_only_cut_answers_keep_from_going_on_is_blocked() -> None:
         place = (7 * ask.question + 3 * ask.trial) % 20
         return int(place < (10 if ask.model else 9)), CUT * (ask.model == 0 and place >= 18)
 
-    found = told(plan, grade)
-    (pair,) = found.looks[-1].comparisons
-    assert pair.verdict is Verdict.BLOCKED and found.finished is Reason.BLOCKED
+    controller = told(plan, grade)
+    (pair,) = controller.looks[-1].comparisons
+    assert pair.verdict is Verdict.BLOCKED and controller.finished is Reason.BLOCKED
     assert told(replace(plan, may_be_right=0), grade).looks[-1].comparisons[0].verdict is not Verdict.BLOCKED
 
 
@@ -200,12 +200,12 @@ class Cutting(Answers):
         super().__init__(plan, seed)
         self._share = share
 
-    def of(self, asks: Iterable[Ask]) -> list[Outcome]:
-        return [one._replace(kinds=CUT * self._is_cut(one)) for one in super().of(asks)]
+    def of(self, trials: Iterable[Ask]) -> list[Outcome]:
+        return [outcome._replace(kinds=CUT * self._is_cut(outcome)) for outcome in super().of(trials)]
 
-    def _is_cut(self, one: Outcome) -> bool:
-        last = one.model == self.plan.bench.models - 1 and one.trial >= 6
-        return bool(np.random.default_rng((self.seed, *one[:3])).random() < self._share + 0.8 * last)
+    def _is_cut(self, outcome: Outcome) -> bool:
+        last = outcome.model == self.plan.bench.models - 1 and outcome.trial >= 6
+        return bool(np.random.default_rng((self.seed, *outcome[:3])).random() < self._share + 0.8 * last)
 
 
 class Aware(Shell):

@@ -51,13 +51,13 @@ def told(
     counts: NDArray[np.int64], ungraded: NDArray[np.int64], weights: NDArray[np.float64], model: int, fill: float | None
 ) -> dict[int, float]:
     """What a model's answers are worth, by question; those without a grade as `fill` says, or not at all."""
-    found = {}
+    value_of = {}
     for question in range(counts.shape[1]):
         if counts[model, question].any():
-            found[question] = float(weights[int(np.argmax(counts[model, question]))])
+            value_of[question] = float(weights[int(np.argmax(counts[model, question]))])
         elif ungraded[model, question] and fill is not None:
-            found[question] = fill
-    return found
+            value_of[question] = fill
+    return value_of
 
 
 @given(tallies())
@@ -75,16 +75,17 @@ def test_pairs_are_judged_by_what_both_made_of_the_same_questions(
     unknown = UnknownGrades(ungraded, np.zeros_like(counts))
     ways = drawn_pairs(counts, weights, first, second, unknown.extremes(counts, weights) if ungraded.any() else None)
     assert len(ways) == len(fills)
-    for (chosen, found, values), (of_first, of_second) in zip(ways, fills, strict=True):
+    for (chosen, moments, values), (of_first, of_second) in zip(ways, fills, strict=True):
         assert chosen.all() and values.max() == pytest.approx(high - low)
-        for number, (one, other) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
+        for number, (model_a, model_b) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
             ours, theirs = (
-                told(counts, ungraded, weights, model, fill) for model, fill in ((one, of_first), (other, of_second))
+                told(counts, ungraded, weights, model, fill)
+                for model, fill in ((model_a, of_first), (model_b, of_second))
             )
             d = np.array([ours[question] - theirs[question] for question in sorted(ours.keys() & theirs.keys())])
-            assert found.mean[number] == pytest.approx(d.mean())
-            assert found.var[number] == pytest.approx((d.var(ddof=1) + EVENTS * (high - low) ** 2 / len(d)) / len(d))
-            assert found.noise_at_horizon[number] / found.noise[number] == pytest.approx(len(d) / questions)
+            assert moments.mean[number] == pytest.approx(d.mean())
+            assert moments.var[number] == pytest.approx((d.var(ddof=1) + EVENTS * (high - low) ** 2 / len(d)) / len(d))
+            assert moments.noise_at_horizon[number] / moments.noise[number] == pytest.approx(len(d) / questions)
 
 
 @given(tallies())
@@ -95,13 +96,13 @@ def test_scores_of_those_who_were_asked_as_much_are_plain_means(
     counts[:, 3:][ungraded[:, 3:].any(axis=0)[None, :].repeat(len(counts), axis=0)] = 0
     asked = counts.any(axis=-1)
     alike = counts * (asked == asked.all(axis=0)).all(axis=0)[None, :, None]
-    found = estimates_of_drawn(alike, weights)
+    estimates = estimates_of_drawn(alike, weights)
     n = int(alike[0].any(axis=-1).sum())
     for model in range(len(alike)):
         values = np.array(list(told(alike, 0 * ungraded, weights, model, None).values()))
-        assert found.score[model] == pytest.approx(values.mean())
-        least = EVENTS * np.ptp(weights) ** 2 / n**2
-        assert found.var[model] == pytest.approx(values.var(ddof=1) / n + least)
+        assert estimates.score[model] == pytest.approx(values.mean())
+        smallest_var = EVENTS * np.ptp(weights) ** 2 / n**2
+        assert estimates.var[model] == pytest.approx(values.var(ddof=1) / n + smallest_var)
 
 
 def test_an_easy_first_part_makes_nobody_better() -> None:
@@ -110,9 +111,9 @@ def test_an_easy_first_part_makes_nobody_better() -> None:
     values[:, 40:60], values[:, 120:150] = 0, 1
     counts = np.stack([1 - values, values], axis=-1)
     counts[0, 80:] = 0
-    found = estimates_of_drawn(counts, BINARY)
-    assert found.score.tolist() == pytest.approx([0.45, 0.45, 0.45])
-    assert found.var[0] >= found.var[1] - 1e-12
+    estimates = estimates_of_drawn(counts, BINARY)
+    assert estimates.score.tolist() == pytest.approx([0.45, 0.45, 0.45])
+    assert estimates.var[0] >= estimates.var[1] - 1e-12
 
 
 def test_the_next_questions_are_those_that_come_next() -> None:
@@ -145,10 +146,10 @@ def test_it_ends_long_before_every_question_was_asked() -> None:
     result = controller.result()
     assert result is not None
     assert [row.model for row in result.models] == [3, 2, 1, 0]
-    assert not any(one.by_trial for one in result.comparisons)
-    for one in result.comparisons:
-        assert one.sampled_z == pytest.approx(one.verdict.z)
-        assert one.difference == pytest.approx(one.verdict.z * one.sigma)
+    assert not any(comparison.by_trial for comparison in result.comparisons)
+    for comparison in result.comparisons:
+        assert comparison.sampled_z == pytest.approx(comparison.verdict.z)
+        assert comparison.difference == pytest.approx(comparison.verdict.z * comparison.sigma)
 
 
 def test_questions_of_clusters_are_fewer_than_they_look_where_clusters_are_a_sample() -> None:
@@ -162,9 +163,9 @@ def test_questions_of_clusters_are_fewer_than_they_look_where_clusters_are_a_sam
         assert result is not None
         results.append(result)
     plain, clustered = results
-    for one, other in zip(plain.models, clustered.models, strict=True):
-        assert one.sampled_sigma == one.sigma == other.sigma
-        assert other.sampled_sigma > 1.5 * other.sigma
+    for plain_row, clustered_row in zip(plain.models, clustered.models, strict=True):
+        assert plain_row.sampled_sigma == plain_row.sigma == clustered_row.sigma
+        assert clustered_row.sampled_sigma > 1.5 * clustered_row.sigma
     assert [pair.difference for pair in plain.comparisons] == [pair.difference for pair in clustered.comparisons]
 
 
@@ -174,9 +175,9 @@ def test_a_gate_counts_its_margin() -> None:
     assert controller.finished is not None and controller.finished.value == "settled"
     result = controller.result()
     assert result is not None
-    (one,) = result.comparisons
-    assert one.verdict.better == 1
-    assert one.difference + 0.1 == pytest.approx(one.verdict.z * one.sigma)
+    (comparison,) = result.comparisons
+    assert comparison.verdict.better == 1
+    assert comparison.difference + 0.1 == pytest.approx(comparison.verdict.z * comparison.sigma)
 
 
 def test_answers_without_a_grade_are_neither_wrong_nor_the_end() -> None:
@@ -184,10 +185,10 @@ def test_answers_without_a_grade_are_neither_wrong_nor_the_end() -> None:
     plan = plan_for(2, 2000)
     controller = Controller(plan)
     while controller.finished is None:
-        asks = controller.ask(10**6)
+        requested = controller.ask(10**6)
         controller.tell(
             Outcome(a.model, a.question, 0, None if a.model and a.question % 30 == 29 else (a.question * 7) % 10 // 5)
-            for a in asks
+            for a in requested
         )
     assert not controller.set_aside
     assert all(pair.z == 0.0 for look in controller.looks for pair in look.comparisons)
@@ -219,7 +220,7 @@ def ties(kind: str, models: int, questions: int) -> NDArray[np.float64]:
     rng = np.random.default_rng(5)
     chances = np.tile(rng.beta(0.3, 0.3, questions), (models, 1))
     if kind == "other questions":
-        chances = np.stack([rng.permutation(own) for own in chances])
+        chances = np.stack([rng.permutation(row) for row in chances])
     elif kind == "few much better":
         few = questions // 20
         chances[:] = 0.5
@@ -243,8 +244,8 @@ def test_exact_ties_are_called_no_more_often_than_promised(kind: str, share: flo
         right = (rng.random((models, asked)) < chances[:, rng.permutation(questions)[:asked]]).astype(int)
         controller = Controller(plan, keep_looks=False)
         while controller.finished is None:
-            for one in controller.ask_rounds():
-                controller.tell_round(one, np.stack([1 - right, right], axis=-1) * one.extra[..., None])
+            for round_asked in controller.ask_rounds():
+                controller.tell_round(round_asked, np.stack([1 - right, right], axis=-1) * round_asked.extra[..., None])
         standing = controller.last_look
         assert standing is not None
         called.append([(standing.memory.call > 0).mean(), (standing.memory.call < 0).mean()])

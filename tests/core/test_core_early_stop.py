@@ -22,23 +22,23 @@ RIGHT = np.array([[0.8, 0.6], [0.6, 0.4], [0.55, 0.35]])
 
 
 def plan(**changed: object) -> Plan:
-    one = Plan(Bench(3, 2, W), Best(), policy=Leader(), trials=Trials(4, 40))
-    return replace(one, **changed)  # type: ignore[arg-type]
+    base = Plan(Bench(3, 2, W), Best(), policy=Leader(), trials=Trials(4, 40))
+    return replace(base, **changed)  # type: ignore[arg-type]
 
 
-def played(one: Plan, rng: np.random.Generator, right: FloatArray = RIGHT) -> Controller:
+def played(run_plan: Plan, rng: np.random.Generator, right: FloatArray = RIGHT) -> Controller:
     """A run, trial by trial."""
-    controller = Controller(one, followed=True)
+    controller = Controller(run_plan, followed=True)
     while controller.finished is None:
-        asks = controller.ask(1000)
-        controller.tell(Outcome(*ask[:3], int(rng.random() < right[ask.model, ask.question])) for ask in asks)
+        requested = controller.ask(1000)
+        controller.tell(Outcome(*ask[:3], int(rng.random() < right[ask.model, ask.question])) for ask in requested)
     return controller
 
 
-def ended(one: Plan, seed: int = 0) -> EndedRun:
-    found = EndedRun.from_controller(played(one, np.random.default_rng(seed)))
-    assert found is not None
-    return found
+def ended(run_plan: Plan, seed: int = 0) -> EndedRun:
+    ended_run = EndedRun.from_controller(played(run_plan, np.random.default_rng(seed)))
+    assert ended_run is not None
+    return ended_run
 
 
 @pytest.mark.release
@@ -46,13 +46,13 @@ def test_shift_and_spread_are_those_of_errors_of_runs_of_such_models(monkeypatch
     """The truth by runs in the world of the posterior means itself, one after another, with draws of their own."""
     run = ended(plan(trials=Trials(2, 20)), 3)
     chances, rng = run._chances(), np.random.default_rng(8)
-    found = [drawn(run.plan, chances[..., 1], rng) for _ in range(250)]
-    opened, scores, sigmas = map(np.array, zip(*found, strict=True))
-    opened, errors = (one - (chances @ W).mean(axis=1) for one in (opened, scores))
+    draws = [drawn(run.plan, chances[..., 1], rng) for _ in range(250)]
+    opened, scores, sigmas = map(np.array, zip(*draws, strict=True))
+    opened, errors = (values - (chances @ W).mean(axis=1) for values in (opened, scores))
     spread = math.sqrt(np.square(errors / sigmas).mean())
     slope = (errors * opened).mean(axis=0) / np.square(opened).mean(axis=0)
-    rest = errors - slope * opened
-    truth, sure = rest.mean(axis=0), rest.std(axis=0) / math.sqrt(250.0)
+    residuals = errors - slope * opened
+    truth, sure = residuals.mean(axis=0), residuals.std(axis=0) / math.sqrt(250.0)
     assert (np.abs(truth) > 3.0 * sure).any(), "a world where scores are off"
     for replays, together in ((400, True), (60, False)):
         monkeypatch.setattr(module, "can_stand_side_by_side", lambda plan, is_so=together: is_so)
@@ -61,9 +61,9 @@ def test_shift_and_spread_are_those_of_errors_of_runs_of_such_models(monkeypatch
         assert again.spread == pytest.approx(spread, abs=4.0 * spread / math.sqrt(2.0 * errors.size) * uncertain)
 
 
-def drawn(one: Plan, right: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray, FloatArray]:
+def drawn(run_plan: Plan, right: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The scores of a run after its first round and at its end, and their sigmas there."""
-    controller, begun = Controller(one, keep_looks=False), list[FloatArray]()
+    controller, begun = Controller(run_plan, keep_looks=False), list[FloatArray]()
     while controller.finished is None:
         for asked in controller.ask_rounds():
             hits = rng.binomial(asked.extra, right)
@@ -84,9 +84,9 @@ def test_runs_side_by_side_open_and_end_as_single_ones(monkeypatch: pytest.Monke
     """Of models that are sure of every question all runs are one run."""
     chances = np.stack([[[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]]])
     rng = np.random.default_rng(0)
-    both = [way(plan(), chances, 2, rng) for way in (module._side_by_side, module._simulate_singly)]
-    for one, other in zip(*both, strict=True):
-        assert one.tolist() == other.tolist()
+    both = [simulate(plan(), chances, 2, rng) for simulate in (module._side_by_side, module._simulate_singly)]
+    for together, alone in zip(*both, strict=True):
+        assert together.tolist() == alone.tolist()
 
 
 def test_a_run_that_goes_on_or_had_all_at_once_has_nothing_to_correct() -> None:
@@ -128,8 +128,8 @@ def test_a_run_without_one_of_its_models_is_not_replay() -> None:
     controller.tell([SetAside(2, "its server is gone")])
     rng = np.random.default_rng(0)
     while controller.finished is None:
-        asks = controller.ask(1000)
-        controller.tell(Outcome(*ask[:3], int(rng.random() < RIGHT[ask.model, ask.question])) for ask in asks)
+        requested = controller.ask(1000)
+        controller.tell(Outcome(*ask[:3], int(rng.random() < RIGHT[ask.model, ask.question])) for ask in requested)
     run = EndedRun.from_controller(controller)
     assert run is not None and run.why_not == "it went on without a model"
 
@@ -154,12 +154,12 @@ def test_caps_are_played_as_trials(reason: Reason, affordable: float, cap: Calla
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_cap_on_trials_is_played_with_what_was_asked_ahead(seed: int) -> None:
     """Rounds of parked models stay reserved: without them the replays would end before the run did."""
-    one = plan(bench=Bench(4, 5, W), pace=Pace(lookahead=8, dedicated_servers=True), budget=Budget(trials=400))
-    rng, controller = np.random.default_rng(seed), Controller(one)
+    capped = plan(bench=Bench(4, 5, W), pace=Pace(lookahead=8, dedicated_servers=True), budget=Budget(trials=400))
+    rng, controller = np.random.default_rng(seed), Controller(capped)
     while controller.finished is None:
         for asked in controller.ask_rounds():
             hits = rng.binomial(asked.extra, [[0.9], [0.88], [0.2], [0.1]])
             controller.tell_round(asked, np.stack([asked.extra - hits, hits], axis=-1))
     run = EndedRun.from_controller(controller)
     assert run is not None and run.parked > 0
-    assert run._replay_plan().budget == one.budget
+    assert run._replay_plan().budget == capped.budget

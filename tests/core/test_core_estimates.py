@@ -30,12 +30,14 @@ def some_counts(models: int, questions: int, categories: int = 2, seed: int = 0)
 @pytest.mark.parametrize("weights", [[0.0, 1.0], [-1.0, 0.25, 3.0], [2.0, -2.0, 0.5, 1.0]])
 def test_the_prior_supplies_the_variance_only(prior: Prior, weights: list[float]) -> None:
     counts = some_counts(4, 6, len(weights))
-    found = estimate(counts, np.array(weights), prior, np.array(80))
+    estimates = estimate(counts, np.array(weights), prior, np.array(80))
     expected = [oracle.average(tally, weights) for tally in counts.tolist()]
-    np.testing.assert_allclose(found.score, expected, rtol=1e-12)
-    np.testing.assert_allclose(found.bayes, [oracle.bayes(tally, weights)[0] for tally in counts.tolist()], rtol=1e-12)
-    assert np.all(found.var > 0.0)
-    assert np.all(found.trial_var > 0.0)
+    np.testing.assert_allclose(estimates.score, expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        estimates.bayes, [oracle.bayes(tally, weights)[0] for tally in counts.tolist()], rtol=1e-12
+    )
+    assert np.all(estimates.var > 0.0)
+    assert np.all(estimates.trial_var > 0.0)
 
 
 @priors
@@ -55,9 +57,9 @@ def test_another_unit_of_the_weights_is_another_unit_of_the_scores(
 @pytest.mark.parametrize("right", [0, 1, 4])
 def test_few_trials_and_no_variety_leave_uncertainty(prior: Prior, right: int) -> None:
     counts = np.full((2, 5, 2), [4 - right, right])
-    found = estimate(counts, BINARY, prior, np.array(80))
-    assert np.all(np.isfinite(found.var) & (found.var > 1e-5))
-    assert np.all(found.noise > 0.0)
+    estimates = estimate(counts, BINARY, prior, np.array(80))
+    assert np.all(np.isfinite(estimates.var) & (estimates.var > 1e-5))
+    assert np.all(estimates.noise > 0.0)
 
 
 @priors
@@ -80,20 +82,20 @@ def test_what_others_answer_leaves_no_trace_in_an_estimate(prior: Prior, seed: i
     right = rng.binomial(12, rng.random((4, 5)))
     other = right.copy()
     other[0] = rng.binomial(12, rng.random(5) * rng.integers(0, 2))
-    one = estimate(np.stack([12 - right, right], axis=-1), BINARY, prior, np.array(80))
-    two = estimate(np.stack([12 - other, other], axis=-1), BINARY, prior, np.array(80))
+    before = estimate(np.stack([12 - right, right], axis=-1), BINARY, prior, np.array(80))
+    after = estimate(np.stack([12 - other, other], axis=-1), BINARY, prior, np.array(80))
     for name in NAMES:
-        assert np.array_equal(getattr(one, name)[1:], getattr(two, name)[1:])
+        assert np.array_equal(getattr(before, name)[1:], getattr(after, name)[1:])
 
 
 def test_only_the_models_of_a_round_are_estimated_anew() -> None:
     bench = Bench(3, 4, BINARY, benchmark_of=np.array([0, 0, 1, 1]), gates=((1, 0.1),))
     first, second = some_counts(3, 4, seed=1), some_counts(3, 4, seed=2)
-    known = update(Estimates.nothing(bench), np.arange(3), first, bench, "self", 80)
-    later = update(known, np.array([1]), second, bench, "self", 80)
+    before = update(Estimates.nothing(bench), np.arange(3), first, bench, "self", 80)
+    after = update(before, np.array([1]), second, bench, "self", 80)
     for name in NAMES:
-        assert np.array_equal(getattr(later, name)[[0, 2]], getattr(known, name)[[0, 2]])
-        assert not np.array_equal(getattr(later, name)[1], getattr(known, name)[1])
+        assert np.array_equal(getattr(after, name)[[0, 2]], getattr(before, name)[[0, 2]])
+        assert not np.array_equal(getattr(after, name)[1], getattr(before, name)[1])
 
 
 def test_before_the_first_round_nothing_is_known() -> None:
@@ -107,12 +109,12 @@ def test_before_the_first_round_nothing_is_known() -> None:
 @priors
 def test_outcomes_known_beforehand_count_as_trials(prior: Prior) -> None:
     """On both scales; and the horizon lies as many trials further."""
-    known, new = some_counts(2, 5, seed=3), some_counts(2, 5, seed=4)
-    bench = Bench(2, 5, BINARY, prior_counts=known)
-    found = update(Estimates.nothing(bench), np.arange(2), new, bench, prior, 80)
-    plain = estimate(known + new, BINARY, prior, known.sum(axis=-1) + 80)
+    earlier, new = some_counts(2, 5, seed=3), some_counts(2, 5, seed=4)
+    bench = Bench(2, 5, BINARY, prior_counts=earlier)
+    estimates = update(Estimates.nothing(bench), np.arange(2), new, bench, prior, 80)
+    plain = estimate(earlier + new, BINARY, prior, earlier.sum(axis=-1) + 80)
     for name in NAMES:
-        np.testing.assert_array_equal(getattr(found, name), getattr(plain, name))
+        np.testing.assert_array_equal(getattr(estimates, name), getattr(plain, name))
     full = new + 80 * np.array([1, 0]) - new.sum(axis=-1, keepdims=True) * np.array([1, 0])
     at_end = update(Estimates.nothing(bench), np.arange(2), full, bench, prior, 80)
     np.testing.assert_allclose(at_end.noise, at_end.noise_at_horizon, rtol=1e-12)
@@ -122,11 +124,11 @@ def test_blocks_of_models_make_no_difference() -> None:
     """Models enough for several blocks, against one at a time."""
     bench = Bench(40, 9_000, BINARY)
     counts = some_counts(40, 9_000)
-    found = update(Estimates.nothing(bench), np.arange(40), counts, bench, "self", 80)
+    estimates = update(Estimates.nothing(bench), np.arange(40), counts, bench, "self", 80)
     for model in (0, 13, 14, 15, 28, 39):
         alone = estimate(counts[[model]], BINARY, "self", np.array(80))
         for name in NAMES:
-            np.testing.assert_allclose(getattr(found, name)[model], getattr(alone, name)[0], rtol=1e-9)
+            np.testing.assert_allclose(getattr(estimates, name)[model], getattr(alone, name)[0], rtol=1e-9)
 
 
 @pytest.mark.parametrize("mostly", ["best", "worst"])
@@ -135,8 +137,8 @@ def test_with_six_categories_only_the_interval_that_decides_holds_the_truth_as_o
     rng, weights, trials, runs = np.random.default_rng(1), np.linspace(0.0, 1.0, 6), 8, 200
     centre = np.array([0.8, 0.1, 0.04, 0.02, 0.02, 0.02][:: -1 if mostly == "best" else 1])
     chances = rng.dirichlet(4.0 * centre + 0.02, 30)
-    cells = np.stack([[rng.multinomial(trials, one) for one in chances] for _ in range(runs)])
-    uniform, own = (estimate(cells, weights, prior, np.array(80), bayes=True) for prior in PRIORS)
+    cells = np.stack([[rng.multinomial(trials, chance) for chance in chances] for _ in range(runs)])
+    uniform, empirical = (estimate(cells, weights, prior, np.array(80), bayes=True) for prior in PRIORS)
     truth = float((chances @ weights).mean())
 
     def coverage(mean: FloatArray, sigma: FloatArray) -> float:
@@ -144,4 +146,4 @@ def test_with_six_categories_only_the_interval_that_decides_holds_the_truth_as_o
 
     assert coverage(uniform.bayes, np.sqrt(uniform.bayes_var)) <= 0.15
     assert coverage(uniform.score, uniform.sigma()) == 1.0
-    assert 0.93 <= coverage(own.score, own.sigma()) <= 0.99
+    assert 0.93 <= coverage(empirical.score, empirical.sigma()) <= 0.99

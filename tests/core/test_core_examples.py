@@ -13,11 +13,11 @@ BUILT = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("built", BUILT, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("built", BUILT, ids=lambda built: built.__name__)
 def test_what_is_built_to_embed_the_core_has_an_example_that_holds(built: type) -> None:
     docstring = inspect.getdoc(built) or ""
     test = doctest.DocTestParser().get_doctest(docstring, {}, built.__name__, None, 0)
     assert "Examples:" in docstring and test.examples
-    said: list[str] = []
-    doctest.DocTestRunner(verbose=False).run(test, out=said.append)
-    assert "".join(said) == ""
+    output: list[str] = []
+    doctest.DocTestRunner(verbose=False).run(test, out=output.append)
+    assert "".join(output) == ""

@@ -40,8 +40,8 @@ def test_what_is_below_the_minimum_is_asked_first_and_nothing_runs_ahead_of_it()
     plan = Plan(bench, trials=Trials(4, 10), pace=Pace(lookahead=3), first=np.array([[6, 2], [5, 5], [0, 0]]))
     controller = told_what_is_there(plan, Answers(plan, 1))
     assert controller.looks == []
-    asks = controller.ask(100)
-    assert [(ask.model, ask.question, ask.trial) for ask in asks] == [
+    requested = controller.ask(100)
+    assert [(ask.model, ask.question, ask.trial) for ask in requested] == [
         *((0, 1, trial) for trial in (2, 3)),
         *((2, question, trial) for trial in range(4) for question in (0, 1)),
     ]
@@ -88,8 +88,8 @@ def test_any_plan_goes_on_from_what_is_there_and_again_from_a_restart(plan: Plan
     answers = Answers(held, seed)
     controller = straight(held, answers)
     again = Controller(held)
-    told = [Ask(m, q, t, 0) for (m, q), n in np.ndenumerate(controller.counts.sum(axis=2)) for t in range(int(n))]
-    assert exact(again.restore(answers.of(told))) == exact(controller.looks)
+    earlier = [Ask(m, q, t, 0) for (m, q), n in np.ndenumerate(controller.counts.sum(axis=2)) for t in range(int(n))]
+    assert exact(again.restore(answers.of(earlier))) == exact(controller.looks)
     assert np.all(controller.counts.sum(axis=2) >= np.maximum(first, held.trials.min))
 
 
@@ -110,40 +110,42 @@ def test_the_first_look_has_at_least_the_information_of_its_least_cell(
     before = None if prior is None else np.stack([np.array(prior), np.zeros((2, 2), int)], axis=-1)
     bench = Bench(2, 2, BINARY, prior_counts=before)
     trials = Decisions().trials
-    found = first_information(bench, trials, trials.min, None if first is None else np.array(first))
-    assert found == pytest.approx(start)
+    information = first_information(bench, trials, trials.min, None if first is None else np.array(first))
+    assert information == pytest.approx(start)
 
 
-def decided(first: NDArray[np.int64], most: int) -> Plan:
+def decided(first: NDArray[np.int64], max_trials: int) -> Plan:
     """What a configuration with the defaults means for 20 questions."""
-    config = Decisions.model_validate({"trials": {"min": 4, "max": most}})
+    config = Decisions.model_validate({"trials": {"min": 4, "max": max_trials}})
     plan = plan_on(Bench(2, 20, BINARY), config, ["a", "b"], RunFacts(first))
     return Plan(**{name: getattr(plan, name) for name in plan.__slots__ if name != "policy"}, policy=UnresolvedPairs())
 
 
 @pytest.mark.parametrize("runs", sizes(40, 400))
-@pytest.mark.parametrize("there", ["everything", "half", "ragged"])
-def test_ties_are_called_no_oftener_than_promised(there: str, runs: int) -> None:
+@pytest.mark.parametrize("stored", ["everything", "half", "ragged"])
+def test_ties_are_called_no_oftener_than_promised(stored: str, runs: int) -> None:
     """2 (1 - confidence) = 10% at most; a finished design spends all of it on its one look."""
-    most = 24
+    max_trials = 24
     rng = np.random.default_rng(5)
     called = 0
     first = {
-        "everything": lambda: np.full((2, 20), most),
-        "half": lambda: np.full((2, 20), most // 2),
-        "ragged": lambda: rng.integers(4, most // 2, (2, 20)),
-    }[there]
+        "everything": lambda: np.full((2, 20), max_trials),
+        "half": lambda: np.full((2, 20), max_trials // 2),
+        "ragged": lambda: rng.integers(4, max_trials // 2, (2, 20)),
+    }[stored]
     for _ in range(runs):
-        plan = decided(first(), most)
+        plan = decided(first(), max_trials)
         p = rng.beta(2.0, 2.0, 20)
         controller = Controller(plan)
         while controller.finished is None:
-            asks = controller.ask(1 << 20)
-            right = rng.random(len(asks)) < p[[ask.question for ask in asks]]
-            controller.tell(Outcome(a.model, a.question, a.trial, int(r)) for a, r in zip(asks, right, strict=True))
+            requested = controller.ask(1 << 20)
+            right = rng.random(len(requested)) < p[[ask.question for ask in requested]]
+            controller.tell(
+                Outcome(a.model, a.question, a.trial, int(r)) for a, r in zip(requested, right, strict=True)
+            )
         called += controller.looks[-1].comparisons[0].verdict is Verdict.RESOLVED
     assert called <= binom.ppf(0.999, runs, 0.10)
-    if there == "everything":
+    if stored == "everything":
         assert called >= binom.ppf(0.001, runs, 0.07)
 
 
@@ -158,9 +160,11 @@ def test_what_is_known_beforehand_counts_towards_what_is_needed() -> None:
     looks = []
     for plan, start in ((plain, 0), (with_prior, 4)):
         controller = Controller(plan)
-        asks = controller.ask(1 << 20)
-        told = (Outcome(a.model, a.question, a.trial, int(right[a.model, a.question, start + a.trial])) for a in asks)
-        looks += controller.tell(told)
+        requested = controller.ask(1 << 20)
+        outcomes = (
+            Outcome(a.model, a.question, a.trial, int(right[a.model, a.question, start + a.trial])) for a in requested
+        )
+        looks += controller.tell(outcomes)
     (before,), (after,) = (look.comparisons for look in looks)
     assert after.z == pytest.approx(before.z)
     assert after.information == pytest.approx(before.information)

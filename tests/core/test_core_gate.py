@@ -34,9 +34,9 @@ def carried_out(plan: Plan, chances: NDArray[np.float64], seed: int) -> Controll
     """A whole run on chances (L, M)."""
     rng, controller = np.random.default_rng(seed), Controller(plan, keep_looks=False)
     while controller.finished is None:
-        for one in controller.ask_rounds():
-            right = rng.binomial(one.extra, chances)
-            controller.tell_round(one, np.stack([one.extra - right, right], axis=-1))
+        for asked in controller.ask_rounds():
+            right = rng.binomial(asked.extra, chances)
+            controller.tell_round(asked, np.stack([asked.extra - right, right], axis=-1))
     return controller
 
 
@@ -52,8 +52,8 @@ def outcome(controller: Controller) -> str:
 def outcomes(plan: Plan, baseline: float, build: float, runs: int) -> dict[str, float]:
     """The share of runs with each outcome."""
     chances = np.stack([questions(baseline), questions(build)])
-    found = [outcome(carried_out(plan, chances, seed)) for seed in range(runs)]
-    return {one: found.count(one) / runs for one in (PASS, FAIL, UNDECIDED)}
+    endings = [outcome(carried_out(plan, chances, seed)) for seed in range(runs)]
+    return {name: endings.count(name) / runs for name in (PASS, FAIL, UNDECIDED)}
 
 
 def gate(
@@ -85,8 +85,8 @@ def allowed(promise: float, runs: int) -> float:
 @pytest.mark.parametrize("runs", sizes(15, 40))
 def test_a_build_that_is_a_point_worse_passes_a_delta_of_five_points_within_the_horizon(runs: int) -> None:
     """The baseline at 0.86 and a build at 0.85: certifying a tie takes thousands of trials, and passing does not."""
-    found = outcomes(gate(trials=Trials(4, 80)), 0.86, 0.85, runs)
-    assert found[PASS] >= 0.7 and found[FAIL] == 0.0
+    shares = outcomes(gate(trials=Trials(4, 80)), 0.86, 0.85, runs)
+    assert shares[PASS] >= 0.7 and shares[FAIL] == 0.0
 
 
 @pytest.mark.slow
@@ -107,9 +107,9 @@ def test_passing_takes_fewer_trials_than_certifying_a_tie() -> None:
 
 @pytest.mark.parametrize("runs", sizes(60, 200))
 def test_at_the_edge_hardly_any_run_passes_and_hardly_any_fails(runs: int) -> None:
-    found = outcomes(gate(), 0.80, 0.75, runs)
-    assert found[PASS] <= allowed(0.05, runs)
-    assert found[FAIL] <= allowed(0.05, runs)
+    shares = outcomes(gate(), 0.80, 0.75, runs)
+    assert shares[PASS] <= allowed(0.05, runs)
+    assert shares[FAIL] <= allowed(0.05, runs)
 
 
 @pytest.mark.parametrize("runs", sizes(20, 60))
@@ -156,9 +156,9 @@ def test_the_edge_holds_at_every_schedule_of_looks(changes: dict[str, object]) -
     """The true difference is exactly -delta: PASS and FAIL each in at most 5%, at whatever looks."""
     runs = 600
     for baseline in (0.80, 0.55):
-        found = outcomes(gate(**changes), baseline, baseline - DELTA, runs)  # type: ignore[arg-type]
-        assert found[PASS] <= allowed(0.05, runs)
-        assert found[FAIL] <= allowed(0.05, runs)
+        shares = outcomes(gate(**changes), baseline, baseline - DELTA, runs)  # type: ignore[arg-type]
+        assert shares[PASS] <= allowed(0.05, runs)
+        assert shares[FAIL] <= allowed(0.05, runs)
 
 
 @pytest.mark.release
@@ -184,17 +184,17 @@ def test_what_a_gate_says_is_of_the_difference_with_delta_given() -> None:
     """Tiers, letters and the matrix know no margin."""
     plan = gate(0.2, trials=Trials(10, 10))
     controller = Controller(plan)
-    asks = controller.ask(1 << 20)
+    requested = controller.ask(1 << 20)
     # the baseline is right in 7 of 10, the build on every other question in 6
-    controller.tell([Outcome(*ask[:3], int(ask.trial < 7 - ask.model * (ask.question % 2))) for ask in asks])
+    controller.tell([Outcome(*ask[:3], int(ask.trial < 7 - ask.model * (ask.question % 2))) for ask in requested])
     result = controller.result()
     assert result is not None
-    (one,) = result.comparisons
+    (comparison,) = result.comparisons
     baseline, build = (next(row for row in result.models if row.model == at) for at in (0, 1))
     sigma = math.hypot(baseline.sigma, build.sigma)
-    assert (one.verdict.better, one.verdict.worse, one.verdict.verdict) == (1, 0, Verdict.RESOLVED)
-    assert one.difference == pytest.approx(-0.05)
-    assert one.verdict.z == pytest.approx((0.2 - 0.05) / sigma)
+    assert (comparison.verdict.better, comparison.verdict.worse, comparison.verdict.verdict) == (1, 0, Verdict.RESOLVED)
+    assert comparison.difference == pytest.approx(-0.05)
+    assert comparison.verdict.z == pytest.approx((0.2 - 0.05) / sigma)
     assert (baseline.rank, baseline.tier, build.tier) == (1, 1, 1)
     assert baseline.letters == build.letters == "a"
     assert result.adjusted_p[1][0] == 1.0

@@ -40,21 +40,21 @@ def gate(*, deltas: tuple[float, ...] = DELTAS, models: int = 2, **changes: obje
 def chances(*means: tuple[float, float]) -> NDArray[np.float64]:
     """The chances of each model (L, M), from its mean on each benchmark."""
     spread = np.concatenate([np.linspace(-0.1, 0.1, size) for size in SIZES])
-    return np.array([np.array(one)[BENCHMARK] + spread for one in means])
+    return np.array([np.array(mean)[BENCHMARK] + spread for mean in means])
 
 
 def carried_out(plan: Plan, true: NDArray[np.float64], seed: int, *, keep_looks: bool = False) -> Controller:
     rng, controller = np.random.default_rng(seed), Controller(plan, keep_looks=keep_looks, followed=True)
     while controller.finished is None:
-        for one in controller.ask_rounds():
-            right = rng.binomial(one.extra, true)
-            controller.tell_round(one, np.stack([one.extra - right, right], axis=-1))
+        for asked in controller.ask_rounds():
+            right = rng.binomial(asked.extra, true)
+            controller.tell_round(asked, np.stack([asked.extra - right, right], axis=-1))
     return controller
 
 
 def shares(plan: Plan, true: NDArray[np.float64], runs: int) -> dict[str, float]:
-    found = Counter(outcome(carried_out(plan, true, seed)) for seed in range(runs))
-    return {name: found[name] / runs for name in ("PASS", "FAIL", "UNDECIDED")}
+    counts = Counter(outcome(carried_out(plan, true, seed)) for seed in range(runs))
+    return {name: counts[name] / runs for name in ("PASS", "FAIL", "UNDECIDED")}
 
 
 PRODUCTION = (0.8, 0.7)
@@ -71,9 +71,9 @@ EDGES = {
 @pytest.mark.parametrize("edge", EDGES)
 def test_at_the_edge_of_any_gate_hardly_any_run_passes_or_fails(edge: str, runs: int) -> None:
     deltas = (DELTA, DELTA) if edge == "everything" else DELTAS
-    found = shares(gate(deltas=deltas), chances(PRODUCTION, EDGES[edge]), runs)
-    assert found["PASS"] <= allowed(0.05, runs)
-    assert found["FAIL"] <= allowed(0.05, runs)
+    measured = shares(gate(deltas=deltas), chances(PRODUCTION, EDGES[edge]), runs)
+    assert measured["PASS"] <= allowed(0.05, runs)
+    assert measured["FAIL"] <= allowed(0.05, runs)
 
 
 @pytest.mark.release
@@ -91,9 +91,9 @@ def test_at_the_edge_of_any_gate_hardly_any_run_passes_or_fails(edge: str, runs:
 @pytest.mark.parametrize("edge", EDGES)
 def test_the_edge_holds_at_every_schedule_of_looks(edge: str, changes: dict[str, object]) -> None:
     runs, deltas = 600, (DELTA, DELTA) if edge == "everything" else DELTAS
-    found = shares(gate(deltas=deltas, **changes), chances(PRODUCTION, EDGES[edge]), runs)
-    assert found["PASS"] <= allowed(0.05, runs)
-    assert found["FAIL"] <= allowed(0.05, runs)
+    measured = shares(gate(deltas=deltas, **changes), chances(PRODUCTION, EDGES[edge]), runs)
+    assert measured["PASS"] <= allowed(0.05, runs)
+    assert measured["FAIL"] <= allowed(0.05, runs)
 
 
 @pytest.mark.parametrize("runs", sizes(10, 60))
@@ -104,8 +104,8 @@ def test_an_equal_build_passes_and_one_that_is_bad_on_a_benchmark_fails(runs: in
     assert shares(plan, chances(PRODUCTION, PRODUCTION), runs)["PASS"] >= 0.7
     bad = chances(PRODUCTION, (0.4, 0.89))
     assert shares(plan, bad, runs)["FAIL"] == 1.0
-    one = Plan(bench(deltas=()), objective=Gate(Margin(0, DELTA)), rule=Optimal(start=0.05), trials=Trials(4, 80))
-    assert shares(one, bad, runs)["FAIL"] == 0.0
+    single = Plan(bench(deltas=()), objective=Gate(Margin(0, DELTA)), rule=Optimal(start=0.05), trials=Trials(4, 80))
+    assert shares(single, bad, runs)["FAIL"] == 0.0
 
 
 class ByHand:
@@ -119,17 +119,17 @@ class ByHand:
         self.called = [0, 0, 0]
 
     def look(self, counts: NDArray[np.integer]) -> str:
-        for at, (own, delta) in enumerate(
+        for at, (questions, delta) in enumerate(
             zip((BENCHMARK >= 0, BENCHMARK == 0, BENCHMARK == 1), (DELTA, *DELTAS), strict=True)
         ):
-            there = counts[:, own]
-            if not there.sum(axis=-1).all():
+            part_counts = counts[:, questions]
+            if not part_counts.sum(axis=-1).all():
                 continue
-            whole = {"g": self.g, "groups": BENCHMARK} if at == 0 else {}
-            horizon = np.array(self.most) if at == 0 else self.most * self.g[own]
-            one = estimate(there, BINARY, "self", horizon, **whole)  # type: ignore[arg-type]
-            z = (one.score[1] - one.score[0] + delta) / np.sqrt(one.var.sum())
-            t = one.noise_at_horizon.sum() / one.noise.sum()
+            weighting = {"g": self.g, "groups": BENCHMARK} if at == 0 else {}
+            horizon = np.array(self.most) if at == 0 else self.most * self.g[questions]
+            estimates = estimate(part_counts, BINARY, "self", horizon, **weighting)  # type: ignore[arg-type]
+            z = (estimates.score[1] - estimates.score[0] + delta) / np.sqrt(estimates.var.sum())
+            t = estimates.noise_at_horizon.sum() / estimates.noise.sum()
             height = abs(z) * min(t, 1.0) ** 0.25
             if not self.called[at] and t >= 0.05 * (1 - 1e-9) and height >= (self.passing if z > 0 else self.failing):
                 self.called[at] = int(np.sign(z))
@@ -143,9 +143,9 @@ def test_every_look_decides_as_by_hand(build: tuple[float, float], seed: int) ->
     rng, controller, oracle = np.random.default_rng(seed), Controller(plan), ByHand(plan)
     true = chances(PRODUCTION, build)
     while controller.finished is None:
-        for one in controller.ask_rounds():
-            right = rng.binomial(one.extra, true)
-            for _ in controller.tell_round(one, np.stack([one.extra - right, right], axis=-1)):
+        for asked in controller.ask_rounds():
+            right = rng.binomial(asked.extra, true)
+            for _ in controller.tell_round(asked, np.stack([asked.extra - right, right], axis=-1)):
                 by_hand = oracle.look(controller.counts)
                 look = controller.latest_look()
                 assert look is not None
@@ -154,7 +154,7 @@ def test_every_look_decides_as_by_hand(build: tuple[float, float], seed: int) ->
                 assert (by_hand != "UNDECIDED") == decided
                 result = controller.result()
                 assert result is not None
-                assert [one.call for one in result.gates] == oracle.called
+                assert [decision.call for decision in result.gates] == oracle.called
     assert len(controller.looks) > 3
 
 
@@ -164,15 +164,17 @@ def test_each_model_has_its_own_decision_and_figures() -> None:
     controller = carried_out(plan, true, 1, keep_looks=True)
     result = controller.result()
     assert result is not None
-    found = {(one.model, one.part): one for one in result.gates}
-    assert sorted(found) == [(model, part) for model in (1, 2) for part in (0, 1, 2)]
-    assert found[1, 1].call == -1 and all(found[2, part].call == 1 for part in (0, 1, 2))
-    assert {one.verdict.better: one.verdict.worse for one in result.comparisons} == {0: 1, 2: 0}
+    decisions = {(decision.model, decision.part): decision for decision in result.gates}
+    assert sorted(decisions) == [(model, part) for model in (1, 2) for part in (0, 1, 2)]
+    assert decisions[1, 1].call == -1 and all(decisions[2, part].call == 1 for part in (0, 1, 2))
+    assert {comparison.verdict.better: comparison.verdict.worse for comparison in result.comparisons} == {0: 1, 2: 0}
     scores = controller.counts[..., 1] / controller.counts.sum(axis=-1)
-    for (model, part), one in found.items():
-        own = scores[:, part - 1 == BENCHMARK].mean(axis=1) if part else plan.bench.mean(scores)
-        assert (one.model_score.score, one.baseline.score) == pytest.approx((own[model], own[0]))
-        assert one.model_score.lowest == one.model_score.score == one.model_score.highest
+    for (model, part), decision in decisions.items():
+        part_scores = scores[:, part - 1 == BENCHMARK].mean(axis=1) if part else plan.bench.mean(scores)
+        assert (decision.model_score.score, decision.baseline.score) == pytest.approx(
+            (part_scores[model], part_scores[0])
+        )
+        assert decision.model_score.lowest == decision.model_score.score == decision.model_score.highest
 
 
 @pytest.mark.slow

@@ -25,8 +25,8 @@ UNGRADED = 0.02
 def raised(plan: Plan, horizons: Sequence[int], answers: Answers) -> list[Controller]:
     """The run at each horizon; each next one begins where the one before had no more to ask."""
     runs: list[Controller] = []
-    for most in horizons:
-        longer = replace(plan, trials=Trials(4, most))
+    for max_trials in horizons:
+        longer = replace(plan, trials=Trials(4, max_trials))
         runs.append(straight(after(runs[-1], longer) if runs else longer, answers))
     return runs
 
@@ -63,18 +63,18 @@ def test_what_was_decided_before_stays_and_the_looks_before_are_what_they_were(
         called = before.last_look.memory.call != 0
         assert np.array_equal(longer.last_look.memory.call[called], before.last_look.memory.call[called])
         assert np.all(longer.last_look.memory.tie >= before.last_look.memory.tie)
-        assert [one.looks for one in longer.extensions][: len(before.extensions)] == [
-            one.looks for one in before.extensions
+        assert [extension.looks for extension in longer.extensions][: len(before.extensions)] == [
+            extension.looks for extension in before.extensions
         ]
         assert longer.looks[len(before.looks)].trials == before.looks[-1].trials, "looked at again, under the new one"
-    assert [(one.before, one.now) for one in runs[-1].extensions] == [(8, 16), (16, 32), (32, 64)]
+    assert [(extension.before, extension.now) for extension in runs[-1].extensions] == [(8, 16), (16, 32), (32, 64)]
 
 
 @pytest.mark.slow
 def test_a_pair_out_of_reach_is_asked_for_again() -> None:
     plan = small_plan(2)
-    found = [raised(plan, (8, 64), Answers(plan, seed)) for seed in range(12)]
-    again = [(small, large) for small, large in found if small.looks[-1].count(Verdict.OUT_OF_REACH)]
+    pairs = [raised(plan, (8, 64), Answers(plan, seed)) for seed in range(12)]
+    again = [(small, large) for small, large in pairs if small.looks[-1].count(Verdict.OUT_OF_REACH)]
     assert any(large.trials.sum() > small.trials.sum() for small, large in again)
 
 
@@ -83,20 +83,20 @@ def test_arrival_order_and_restarts_change_nothing(seed: int) -> None:
     plan = replace(small_plan(), pace=Pace(2))
     answers = Answers(plan, seed)
     last = raised(plan, (8, 12, 30), answers)[-1]
-    found = Shell(last.plan, answers, np.random.default_rng(seed), restarts=0.1).run()
-    assert exact(found.looks) == exact(last.looks)
+    shuffled = Shell(last.plan, answers, np.random.default_rng(seed), restarts=0.1).run()
+    assert exact(shuffled.looks) == exact(last.looks)
 
 
 def test_a_horizon_changed_in_the_middle_or_lowered_is_taken_up_at_its_look() -> None:
     plan = small_plan(rule=Sequential(start=0.2), futility=None)
     answers = Answers(plan, 5, alike)
-    for most in (9, 40):
+    for max_trials in (9, 40):
         before = straight(replace(plan, trials=Trials(4, 20)), answers, looks=3)
-        run = straight(after(before, replace(plan, trials=Trials(4, most))), answers)
+        run = straight(after(before, replace(plan, trials=Trials(4, max_trials))), answers)
         assert exact(run.looks[:3]) == exact(before.looks)
-        assert [one.looks for one in run.extensions] == [3]
+        assert [extension.looks for extension in run.extensions] == [3]
         assert run.finished is not None
-        assert run.trials.max() <= 6 * max(most, 20)
+        assert run.trials.max() <= 6 * max(max_trials, 20)
 
 
 def test_a_spent_error_cannot_be_spent_again() -> None:
@@ -126,7 +126,7 @@ def test_anytime_does_not_notice_a_horizon() -> None:
 def test_a_rule_without_a_horizon_is_left_as_it_is() -> None:
     plan = small_plan(2, rule=ZScore(), futility=None)
     small, large = raised(plan, (8, 16), Answers(plan, 2, alike))
-    assert {one.comparisons[0].boundary for one in large.looks} == {1.645}
+    assert {look.comparisons[0].boundary for look in large.looks} == {1.645}
     assert len(large.looks) >= len(small.looks)
 
 
@@ -166,8 +166,8 @@ def false_winners(
             if run.looks[-1].count(Verdict.RESOLVED):
                 called += 1
                 break
-            most, promising = longer.trials.max, adaptive and abs(run.looks[-1].comparisons[0].z) > 1.3
-            longer = after(run, replace(plan, trials=Trials(4, most + 2 if promising else 2 * most)))
+            max_trials, promising = longer.trials.max, adaptive and abs(run.looks[-1].comparisons[0].z) > 1.3
+            longer = after(run, replace(plan, trials=Trials(4, max_trials + 2 if promising else 2 * max_trials)))
     return called / runs
 
 
@@ -198,8 +198,10 @@ def test_raising_the_horizon_keeps_the_promise_on_exact_ties(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("most", "lookahead"), [(10, 8), (8, 4)])
-def test_a_horizon_that_is_lowered_with_rounds_in_flight_makes_no_winners_of_copies(most: int, lookahead: int) -> None:
+@pytest.mark.parametrize(("max_trials", "lookahead"), [(10, 8), (8, 4)])
+def test_a_horizon_that_is_lowered_with_rounds_in_flight_makes_no_winners_of_copies(
+    max_trials: int, lookahead: int
+) -> None:
     """What is in flight still comes, beyond the new horizon or just before it, and is looked at."""
     pace, runs, called = Pace(lookahead=lookahead), 30, 0
     plan = Plan(
@@ -215,10 +217,12 @@ def test_a_horizon_that_is_lowered_with_rounds_in_flight_makes_no_winners_of_cop
         run = Controller(plan, followed=True, most_looks=7)
         while run.finished is None:
             if len(run.looks) == 7:
-                run = Controller(after(run, replace(plan, trials=Trials(4, most))))
-            for one in run.ask_rounds():
-                right = rng.binomial(one.extra, 0.5)
-                run.tell_round(one, np.stack([one.extra - right, right], axis=-1))
+                run = Controller(after(run, replace(plan, trials=Trials(4, max_trials))))
+            for asked in run.ask_rounds():
+                right = rng.binomial(asked.extra, 0.5)
+                run.tell_round(asked, np.stack([asked.extra - right, right], axis=-1))
         called += run.looks[-1].count(Verdict.RESOLVED)
-        assert run.trials.max() <= 10 * max(most, 11 + lookahead), "what was issued before, after the seventh look too"
+        assert run.trials.max() <= 10 * max(max_trials, 11 + lookahead), (
+            "what was issued before, after the seventh look too"
+        )
     assert called / runs <= allowed(runs)

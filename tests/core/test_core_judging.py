@@ -87,24 +87,24 @@ def test_a_lead_that_turns_is_flagged_and_parts_nobody() -> None:
     looker = Looker(rule=ZScore())
     standing, _ = looker.look(FAR)
     assert tiers(standing) == (1, 2)
-    standing, found = looker.look([NEAR[1], NEAR[0]])
+    standing, pairs = looker.look([NEAR[1], NEAR[0]])
     assert standing.order.tolist() == [1, 0]
-    pair = found[1, 0]
+    pair = pairs[1, 0]
     assert pair.reversed
     assert pair.verdict is Verdict.RESOLVED
     assert pair.z > 0.0
     assert tiers(standing) == (1, 1)
-    standing, found = looker.look(SAME)
-    assert not found[0, 1].reversed  # a difference of exactly 0 points nowhere
+    standing, pairs = looker.look(SAME)
+    assert not pairs[0, 1].reversed  # a difference of exactly 0 points nowhere
 
 
 def test_against_a_fixed_value_a_turn_is_flagged_too() -> None:
     looker = Looker(Threshold(0.5), rule=ZScore())
-    standing, found = looker.look([FAR[0], SAME[0], FAR[1]])
-    assert [found[model, None].reversed for model in range(3)] == [False] * 3
+    standing, pairs = looker.look([FAR[0], SAME[0], FAR[1]])
+    assert [pairs[model, None].reversed for model in range(3)] == [False] * 3
     assert tiers(standing) == (1, 2, 3)
-    standing, found = looker.look([FAR[1], SAME[0], FAR[0]])
-    assert [found[model, None].reversed for model in range(3)] == [True, False, True]
+    standing, pairs = looker.look([FAR[1], SAME[0], FAR[0]])
+    assert [pairs[model, None].reversed for model in range(3)] == [True, False, True]
     assert tiers(standing) == (1, 1, 1)
 
 
@@ -167,14 +167,14 @@ def histories(draw: st.DrawFn) -> History:
 def test_familywise_is_holm_on_running_minima(rule: Correctable, objective: Objective, history: History) -> None:
     looker = Looker(objective, rule, Judging(futility=None, familywise=True), horizon=20)
     family = np.asarray(objective.family(4))
-    least = np.ones(2 * len(family))
+    smallest = np.ones(2 * len(family))
     calls: dict[int, int] = {}
     for counts in history:
         standing, _ = looker.look(counts)
         at = standing.evidence.positions(family)
         now = np.concatenate([rule.p_value(standing.evidence, 1)[at], rule.p_value(standing.evidence, -1)[at]])
-        least = np.minimum(least, now)
-        for place in sorted(oracle.holm(least.tolist(), 0.05)):
+        smallest = np.minimum(smallest, now)
+        for place in sorted(oracle.holm(smallest.tolist(), 0.05)):
             pair = int(at[place % len(family)])
             calls.setdefault(pair, 1 if place < len(family) else -1)
         expected = [calls.get(pair, 0) for pair in range(6)]
@@ -184,10 +184,10 @@ def test_familywise_is_holm_on_running_minima(rule: Correctable, objective: Obje
 @pytest.mark.parametrize(("objective", "divisor"), [(Best(), 3), (TopK(2), 4), (TopK(3), 3)])
 def test_where_the_data_choose_the_pairs_the_level_is_divided(objective: Objective, divisor: int) -> None:
     looker = Looker(objective, Sequential(), Judging(futility=None, familywise=True))
-    standing, found = looker.look([FAR[0], NEAR[0], SAME[0], FAR[1]])
+    standing, pairs = looker.look([FAR[0], NEAR[0], SAME[0], FAR[1]])
     plain = Sequential(confidence=1.0 - 0.05 / divisor).boundary(standing.evidence)
     at = standing.evidence.positions(standing.pairs)
-    assert [pair.boundary for pair in found.values()] == pytest.approx(plain[at].tolist(), rel=1e-9)
+    assert [pair.boundary for pair in pairs.values()] == pytest.approx(plain[at].tolist(), rel=1e-9)
     assert (
         standing.memory.call.tolist()
         == (np.sign(standing.evidence.z) * (np.abs(standing.evidence.z) >= plain)).tolist()
@@ -203,9 +203,9 @@ def test_a_family_calls_no_more_than_each_pair_alone() -> None:
 
 
 def test_the_boundary_of_a_family_falls_as_others_are_called() -> None:
-    one = Looker(judging=Judging(futility=None, familywise=True)).look([NEAR[0], NEAR[1], SAME[0]])
-    other = Looker(judging=Judging(futility=None, familywise=True)).look([NEAR[0], NEAR[1], FAR[1]])
-    assert one[1][0, 1].boundary > other[1][0, 1].boundary
+    open_look = Looker(judging=Judging(futility=None, familywise=True)).look([NEAR[0], NEAR[1], SAME[0]])
+    called_look = Looker(judging=Judging(futility=None, familywise=True)).look([NEAR[0], NEAR[1], FAR[1]])
+    assert open_look[1][0, 1].boundary > called_look[1][0, 1].boundary
 
 
 def test_precision_is_not_a_matter_of_ties() -> None:

@@ -41,31 +41,31 @@ def test_scores_z_information_and_outlook_are_those_of_plain_loops(
     case: tuple[list[list[list[int]]], list[float]],
 ) -> None:
     counts, w = case
-    standing, found = Looker(weights=w, rule=ZScore(2.0)).look(counts)
+    standing, pairs = Looker(weights=w, rule=ZScore(2.0)).look(counts)
     for model, tally in enumerate(counts):
         assert standing.estimates.score[model] == pytest.approx(oracle.average(tally, w), rel=1e-12, abs=1e-12)
         assert standing.estimates.sigma()[model] == pytest.approx(oracle.sigma(tally, w), rel=1e-9)
         mean, spread = oracle.bayes(tally, w)
         assert standing.estimates.bayes[model] == pytest.approx(mean, rel=1e-12, abs=1e-12)
         assert math.sqrt(standing.estimates.bayes_var[model]) == pytest.approx(spread, rel=1e-9)
-    for (better, worse), pair in found.items():
+    for (better, worse), pair in pairs.items():
         assert worse is not None
-        one, other = counts[better], counts[worse]
-        assert pair.z == pytest.approx(oracle.z(one, other, w), rel=1e-9, abs=1e-9)
+        ahead, behind = counts[better], counts[worse]
+        assert pair.z == pytest.approx(oracle.z(ahead, behind, w), rel=1e-9, abs=1e-9)
         assert pair.z >= 0.0
         assert pair.rho == pytest.approx(ndtr(pair.z), rel=1e-9)
-        t = oracle.information([one, other], w, 80)
+        t = oracle.information([ahead, behind], w, 80)
         assert pair.information == pytest.approx(t, rel=1e-9)
         assert pair.power == pytest.approx(oracle.power(pair.z, t, 2.0), abs=2e-3)
-        trials = (np.sum(one) + np.sum(other)) / (2 * len(one))
+        trials = (np.sum(ahead) + np.sum(behind)) / (2 * len(ahead))
         needed = trials * (2.0 / pair.z) ** 2 if pair.z > 1e-9 else math.inf
         assert pair.trials_needed == pytest.approx(needed, rel=1e-6)
 
 
 def test_information_is_the_share_of_the_trials_when_they_are_equal() -> None:
     counts = [binary([3, 9, 0], 12), binary([5, 5, 12], 12)]
-    _, found = Looker(horizon=48).look(counts)
-    (pair,) = found.values()
+    _, pairs = Looker(horizon=48).look(counts)
+    (pair,) = pairs.values()
     assert pair.information == pytest.approx(0.25, rel=1e-12)
     assert pair.boundary == pytest.approx(Looker(horizon=12).look(counts)[1][1, 0].boundary * 4**0.25, rel=1e-9)
 
@@ -74,8 +74,8 @@ def test_a_smaller_budget_is_a_nearer_horizon() -> None:
     """What could be had is information in proportion to trials, if all that is left went to the pair."""
     counts = [binary([6, 5], 10), binary([5, 4], 10)]
     looker = Looker(rule=ZScore(2.0), horizon=40)
-    _, found = looker.look(counts, affordable=30.0)
-    (pair,) = found.values()
+    _, pairs = looker.look(counts, affordable=30.0)
+    (pair,) = pairs.values()
     t = oracle.information(counts, [0.0, 1.0], 40)
     assert pair.power == pytest.approx(oracle.power(pair.z, t, 2.0, reach=t * (1.0 + 30.0 / 40.0)), abs=2e-3)
     assert looker.look(counts, affordable=0.0)[1][0, 1].power == 0.0
@@ -99,27 +99,27 @@ COUNTS = [binary([4, 4, 5], 10), binary([9, 9, 9], 10), binary([1, 0, 1], 10), b
     ],
 )
 def test_each_objective_makes_its_comparisons(objective: Objective, pairs: list[tuple[int, int | None]]) -> None:
-    standing, found = Looker(objective).look(COUNTS)
+    standing, compared = Looker(objective).look(COUNTS)
     assert standing.order.tolist() == [1, 3, 0, 2]
-    assert sorted(found, key=str) == sorted(pairs, key=str)
-    assert len(found) == len(pairs)
+    assert sorted(compared, key=str) == sorted(pairs, key=str)
+    assert len(compared) == len(pairs)
 
 
 def test_a_threshold_has_no_uncertainty_of_its_own() -> None:
-    _, found = Looker(Threshold(0.5)).look(COUNTS)
+    _, pairs = Looker(Threshold(0.5)).look(COUNTS)
     w = [0.0, 1.0]
-    for (model, _), pair in found.items():
+    for (model, _), pair in pairs.items():
         expected = (oracle.average(COUNTS[model], w) - 0.5) / oracle.sigma(COUNTS[model], w)
         assert pair.z == pytest.approx(expected, abs=1e-12)
         assert pair.information == pytest.approx(10 / 80)
-    assert [found[model, None].verdict for model in (1, 3, 0, 2)] == [
+    assert [pairs[model, None].verdict for model in (1, 3, 0, 2)] == [
         Verdict.RESOLVED,
         Verdict.OPEN,
         Verdict.OPEN,
         Verdict.RESOLVED,
     ]
-    assert found[3, None].z == 0.0
-    assert found[3, None].trials_needed == math.inf
+    assert pairs[3, None].z == 0.0
+    assert pairs[3, None].trials_needed == math.inf
 
 
 def test_models_of_a_threshold_have_three_tiers() -> None:
@@ -131,43 +131,43 @@ def test_precision_is_reached_by_the_width_alone() -> None:
     """1.96 sigma is 0.17 for model 3, 0.11 for model 2; a half-width between them parts the two."""
     widths = [1.959964 * oracle.sigma(tally, [0.0, 1.0]) for tally in COUNTS]
     goal = (widths[2] + widths[3]) / 2.0
-    _, found = Looker(PrecisionOf(goal)).look(COUNTS)
+    _, pairs = Looker(PrecisionOf(goal)).look(COUNTS)
     for model, width in enumerate(widths):
-        pair = found[model, None]
+        pair = pairs[model, None]
         assert (pair.verdict is Verdict.RESOLVED) == (width <= goal)
         assert pair.trials_needed == pytest.approx(10 * (width / goal) ** 2, rel=1e-5)
 
 
 def test_equal_scores_stand_in_the_order_of_the_models() -> None:
-    standing, found = Looker().look([binary([2, 2], 4)] * 3)
+    standing, pairs = Looker().look([binary([2, 2], 4)] * 3)
     assert standing.order.tolist() == [0, 1, 2]
-    assert {pair.z for pair in found.values()} == {0.0}
-    assert {pair.verdict for pair in found.values()} == {Verdict.OPEN}
-    assert {pair.rho for pair in found.values()} == {0.5}
+    assert {pair.z for pair in pairs.values()} == {0.0}
+    assert {pair.verdict for pair in pairs.values()} == {Verdict.OPEN}
+    assert {pair.rho for pair in pairs.values()} == {0.5}
 
 
 @pytest.mark.parametrize("right", [0, 6])
 @pytest.mark.parametrize("prior", ["uniform", "self"])
 def test_all_alike_and_all_right_or_wrong_is_no_certainty(right: int, prior: str) -> None:
     looker = Looker(prior=prior)  # type: ignore[arg-type]
-    standing, found = looker.look([binary([right] * 5, 6)] * 2 + [binary([6 - right] * 5, 6)])
+    standing, pairs = looker.look([binary([right] * 5, 6)] * 2 + [binary([6 - right] * 5, 6)])
     sigma = standing.estimates.sigma()
     assert np.all((sigma > 0.0) & np.isfinite(sigma))
-    verdicts = sorted(pair.verdict for pair in found.values())
+    verdicts = sorted(pair.verdict for pair in pairs.values())
     assert verdicts == [Verdict.OPEN, Verdict.RESOLVED]
 
 
 def test_one_model_alone_has_nothing_to_compare() -> None:
-    standing, found = Looker().look([binary([2, 2], 4)])
-    assert found == {}
+    standing, pairs = Looker().look([binary([2, 2], 4)])
+    assert pairs == {}
     assert standing.order.tolist() == [0]
 
 
 def test_a_model_without_a_trial_stands_last_and_open() -> None:
     nothing = [[0, 0]] * 3
-    standing, found = Looker(Best(), judging=Judging(delta=0.05)).look([nothing, *COUNTS])
+    standing, pairs = Looker(Best(), judging=Judging(delta=0.05)).look([nothing, *COUNTS])
     assert standing.order.tolist() == [2, 4, 1, 3, 0]
-    pair = found[2, 0]
+    pair = pairs[2, 0]
     assert (pair.z, pair.rho, pair.information, pair.power) == (0.0, 0.5, 0.0, 1.0)
     assert pair.verdict is Verdict.OPEN
     assert math.isnan(standing.estimates.score[0])
@@ -180,8 +180,8 @@ def test_more_for_some_questions_counts_as_information_there() -> None:
     at_sure = Looker().look([[[0, 20], unsure]] * 2)[1][0, 1].information
     at_unsure = Looker().look([[sure, [10, 10]]] * 2)[1][0, 1].information
     assert base < at_sure < at_unsure
-    for counts, found in (([[0, 20], unsure], at_sure), ([sure, [10, 10]], at_unsure)):
-        assert found == pytest.approx(oracle.information([counts] * 2, [0.0, 1.0], 80), rel=1e-9)
+    for counts, information in (([[0, 20], unsure], at_sure), ([sure, [10, 10]], at_unsure)):
+        assert information == pytest.approx(oracle.information([counts] * 2, [0.0, 1.0], 80), rel=1e-9)
 
 
 def test_sequential_needs_its_start() -> None:

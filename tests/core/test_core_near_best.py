@@ -27,12 +27,12 @@ def chances(scores: list[float]) -> FloatArray:
     return np.stack([1.0 - right, right], axis=-1)
 
 
-def plan(models: int, objective: Objective | None = None, most: int = 60, **more: object) -> Plan:
+def plan(models: int, objective: Objective | None = None, max_trials: int = 60, **more: object) -> Plan:
     chosen = Plan(
         Bench(models, QUESTIONS, W),
         objective or Best(),
-        NearBest(MARGIN, start=4 / most),
-        trials=Trials(4, most),
+        NearBest(MARGIN, start=4 / max_trials),
+        trials=Trials(4, max_trials),
         pace=Pace(lookahead=0),
     )
     return replace(chosen, **more)  # type: ignore[arg-type]
@@ -47,15 +47,15 @@ def wrong_picks(scores: list[float], objective: Objective, picks: int, confidenc
     models, truth = len(scores), np.array(scores)
     asked = plan(models, objective, rule=NearBest(MARGIN, confidence, 4 / 60))
     tapes = [Tape.from_chances(chances(scores), W, np.random.default_rng(seed)) for seed in range(RUNS)]
-    pairs, some = dict[tuple[int, int], float](), 0
+    pairs, wrong_runs = dict[tuple[int, int], float](), 0
     for end in RunStack(asked, SummedTapes(tapes, 2), RUNS).ends():
         measured = (end.counts[..., 1] / end.counts.sum(axis=-1)).mean(axis=1)
         order = np.argsort(-measured, kind="stable").tolist()
         lost = [(a, b) for a in order[:picks] for b in order[picks:] if truth[b] - truth[a] >= MARGIN - 1e-9]
         for pair in lost if end.reason == Reason.SETTLED else ():
             pairs[pair] = pairs.get(pair, 0.0) + 1 / RUNS
-        some += bool(lost) and end.reason == Reason.SETTLED
-    return pairs, some / RUNS
+        wrong_runs += bool(lost) and end.reason == Reason.SETTLED
+    return pairs, wrong_runs / RUNS
 
 
 ALLOWED = 0.05 + 2.0 * np.sqrt(0.05 * 0.95 / RUNS)
@@ -85,15 +85,15 @@ def test_a_confidence_shared_among_rivals_holds_for_the_pick(
 ) -> None:
     family = objective.family(len(scores))
     assert isinstance(family, int)
-    _, some = wrong_picks(scores, objective, picks, 1.0 - 0.05 / family)
-    assert some <= ALLOWED
+    _, wrong_share = wrong_picks(scores, objective, picks, 1.0 - 0.05 / family)
+    assert wrong_share <= ALLOWED
 
 
 def test_equal_models_are_picked_from_and_not_shown_to_differ() -> None:
     """Of equal models any is a good pick, so that the run ends before its horizon, with all in one tier."""
     models = 3
     tapes = [Tape.from_chances(chances([0.5] * models), W, np.random.default_rng(seed)) for seed in range(20)]
-    ends = RunStack(plan(models, most=400), SummedTapes(tapes, 2), len(tapes)).ends()
+    ends = RunStack(plan(models, max_trials=400), SummedTapes(tapes, 2), len(tapes)).ends()
     assert all(end.reason == Reason.SETTLED for end in ends)
     assert np.mean([end.counts.sum() for end in ends]) < 0.5 * models * QUESTIONS * 400
 
@@ -106,10 +106,10 @@ def ended(asked: Plan, scores: list[float], seed: int, cut: float = 0.0, ungrade
 
     def outcome(ask: Ask) -> Outcome:
         drawn, fate = rng.random(2)
-        own = ask.model == 1
-        if own and fate < ungraded and drawn < right[ask.model, ask.question]:
+        is_affected = ask.model == 1
+        if is_affected and fate < ungraded and drawn < right[ask.model, ask.question]:
             return Outcome(ask.model, ask.question, ask.trial, None)
-        is_cut = own and fate < cut
+        is_cut = is_affected and fate < cut
         category = int(drawn < right[ask.model, ask.question] and not is_cut)
         return Outcome(ask.model, ask.question, ask.trial, category, kinds=int(AnswerKind.TRUNCATED) * is_cut)
 
@@ -133,9 +133,11 @@ def test_cut_answers_make_no_pick_that_the_whole_answers_could_reverse(seed: int
     result = cut.result()
     assert result is not None and result.models[0].model == 0, "by the grades the first is ahead"
     assert verdict(cut) is Verdict.BLOCKED
-    whole = ended(plan(2, **unsure), scores, seed)
-    found = whole.result()
-    assert found is not None and found.models[0].model == 1 and verdict(whole) is Verdict.RESOLVED
+    complete = ended(plan(2, **unsure), scores, seed)
+    complete_result = complete.result()
+    assert (
+        complete_result is not None and complete_result.models[0].model == 1 and verdict(complete) is Verdict.RESOLVED
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -145,7 +147,7 @@ def test_a_pick_holds_if_all_ungraded_answers_were_right(seed: int) -> None:
     assert run.ungraded.sum() > 0
     result, graded, missing = run.result(), run.trials[1] / QUESTIONS, run.ungraded[1] / QUESTIONS
     assert result is not None
-    first, second = (next(one.score for one in result.models if one.model == model) for model in (0, 1))
+    first, second = (next(row.score for row in result.models if row.model == model) for model in (0, 1))
     if verdict(run) is Verdict.RESOLVED and result.models[0].model == 0:
         at_best = (second * graded + missing.mean() * QUESTIONS) / (graded + missing.mean() * QUESTIONS)
         assert at_best - first < MARGIN
@@ -169,16 +171,16 @@ def test_labels_that_say_little_leave_no_pick() -> None:
     assert plain is not None
     lead = plain.models[0].score - plain.models[1].score
     for shift in (0.0, -lead - 0.001, -lead - 0.2):
-        found = run.result(corrections([shift, 0.0], 0.5))
-        assert found is not None
-        assert found.comparisons[0].verdict.verdict is Verdict.UNDECIDED_BY_LABELS
+        result = run.result(corrections([shift, 0.0], 0.5))
+        assert result is not None
+        assert result.comparisons[0].verdict.verdict is Verdict.UNDECIDED_BY_LABELS
 
 
 def test_labels_of_both_turn_a_pick_round_only_by_as_much_as_they_say() -> None:
     run = ended(plan(2), [0.6, 0.5], 0)
-    found = run.result(corrections([-0.6, 0.0], 0.01))
-    assert found is not None and found.models[0].model == 1
-    assert found.comparisons[0].verdict.verdict is Verdict.RESOLVED
+    result = run.result(corrections([-0.6, 0.0], 0.01))
+    assert result is not None and result.models[0].model == 1
+    assert result.comparisons[0].verdict.verdict is Verdict.RESOLVED
 
 
 @pytest.mark.slow
@@ -187,11 +189,11 @@ def test_labelled_picks_keep_the_promise() -> None:
     with an error. A pick of the first is wrong, and 5% are allowed."""
     bias, sigma, runs, wrong = 0.08, 0.02, 120, 0
     for seed in range(runs):
-        run = ended(plan(2, most=16), [0.50 + bias - MARGIN, 0.50], seed)
+        run = ended(plan(2, max_trials=16), [0.50 + bias - MARGIN, 0.50], seed)
         measured = -bias + sigma * np.random.default_rng(10_000 + seed).standard_normal()
-        found = run.result(ScoreCorrection(np.array([[measured], [0.0]]), np.array([[sigma**2], [0.0]])))
-        assert found is not None
-        wrong += found.comparisons[0].verdict.verdict is Verdict.RESOLVED and found.models[0].model == 0
+        result = run.result(ScoreCorrection(np.array([[measured], [0.0]]), np.array([[sigma**2], [0.0]])))
+        assert result is not None
+        wrong += result.comparisons[0].verdict.verdict is Verdict.RESOLVED and result.models[0].model == 0
     assert wrong / runs <= 0.05 + 2.0 * np.sqrt(0.05 * 0.95 / runs)
 
 
@@ -200,10 +202,10 @@ def test_a_raised_horizon_keeps_the_promise() -> None:
     wrong, scores, runs = 0, [0.54, 0.50], 80
     for seed in range(runs):
         rng, before = np.random.default_rng(seed), None
-        for most in (15, 30, 60):
+        for max_trials in (15, 30, 60):
             stage = None if before is None else StageBefore(before, (0, 1))
             rule = NearBest(MARGIN, start=4 / 15)
-            controller = Controller(plan(2, most=most, rule=rule, before=stage), followed=True)
+            controller = Controller(plan(2, max_trials=max_trials, rule=rule, before=stage), followed=True)
             while controller.finished is None:
                 for asked in controller.ask_rounds():
                     controller.tell_round(asked, rng.multinomial(asked.extra, chances(scores)))
@@ -217,7 +219,7 @@ def test_a_raised_horizon_keeps_the_promise() -> None:
 
 def test_a_pick_is_no_proof_that_models_differ() -> None:
     """Two models a point apart: the pick is settled, and they share a tier; far apart they do not."""
-    close, far = (ended(plan(2, most=200), scores, 1) for scores in ([0.505, 0.5], [0.75, 0.35]))
+    close, far = (ended(plan(2, max_trials=200), scores, 1) for scores in ([0.505, 0.5], [0.75, 0.35]))
     for run, expected in ((close, (1, 1)), (far, (1, 2))):
         assert run.last_look is not None and verdict(run) is Verdict.RESOLVED
         assert tiers(run.last_look) == expected

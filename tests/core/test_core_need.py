@@ -21,16 +21,16 @@ BINARY = np.array([0.0, 1.0])
 
 def evidence(z: float, information: float) -> Evidence:
     """One pair."""
-    one = np.ones(1)
+    ones = np.ones(1)
     return Evidence(
         models=2,
         against_reference=False,
         first=np.array([0]),
         second=np.array([1]),
-        difference=0.1 * z * one,
-        sigma=0.1 * one,
-        z=z * one,
-        information=information * one,
+        difference=0.1 * z * ones,
+        sigma=0.1 * ones,
+        z=z * ones,
+        information=information * ones,
     )
 
 
@@ -45,8 +45,8 @@ def test_a_pair_near_its_boundary_needs_less_than_one_far_from_it() -> None:
 
 def test_the_soonest_is_where_todays_difference_would_reach_the_boundary() -> None:
     """A constant boundary b is reached with (b/z)^2 times the trials, here found in twelve steps to the horizon."""
-    found = times_to_decision(evidence(1.2, 0.1), ZScore(2.4), Judging(futility=None))[0]
-    assert 4.0 <= found <= 4.0 * 10.0 ** (1.0 / 12.0)
+    soonest = times_to_decision(evidence(1.2, 0.1), ZScore(2.4), Judging(futility=None))[0]
+    assert 4.0 <= soonest <= 4.0 * 10.0 ** (1.0 / 12.0)
 
 
 def test_without_a_difference_the_soonest_is_where_it_is_given_up() -> None:
@@ -72,11 +72,11 @@ def sizes(controller: Controller, answers: Answers) -> list[dict[int, int]]:
     """Trials of each model in the rounds of a run, in the order in which they were asked for."""
     rounds: dict[int, dict[int, int]] = {}
     while controller.finished is None:
-        asks = controller.ask(1 << 20)
-        for ask in asks:
+        requested = controller.ask(1 << 20)
+        for ask in requested:
             of = rounds.setdefault(ask.round, {})
             of[ask.model] = of.get(ask.model, 0) + 1
-        controller.tell(answers.of(asks))
+        controller.tell(answers.of(requested))
     return [rounds[number] for number in sorted(rounds)]
 
 
@@ -84,11 +84,11 @@ def test_rounds_are_whole_sets_of_questions_and_few() -> None:
     chosen = plan(Pace(share=0.8, opening=16), models=3)
     answers = Answers(chosen, 3, skill=lambda model, question: 0.45 + 0.05 * model)
     controller = Controller(chosen)
-    found = sizes(controller, answers)
-    assert found[0] == dict.fromkeys(range(3), 16 * QUESTIONS)
-    assert all(size % QUESTIONS == 0 for one in found for size in one.values())
+    rounds = sizes(controller, answers)
+    assert rounds[0] == dict.fromkeys(range(3), 16 * QUESTIONS)
+    assert all(size % QUESTIONS == 0 for by_model in rounds for size in by_model.values())
     one_each = straight(plan(Pace(), models=3), answers)
-    assert len(found) < len(one_each.looks) / 3
+    assert len(rounds) < len(one_each.looks) / 3
 
 
 def test_what_the_pace_begins_with_gives_way_to_caps() -> None:
@@ -109,8 +109,8 @@ def test_rounds_that_do_not_fit_a_cap_become_small_before_anyone_goes_without() 
     assert controller.trials.sum() == cap
 
 
-def told(asks: list[Ask], seconds: float) -> list[Outcome]:
-    return [Outcome(*ask[:3], ask.trial % 2, seconds=seconds) for ask in asks]
+def told(trials: list[Ask], seconds: float) -> list[Outcome]:
+    return [Outcome(*ask[:3], ask.trial % 2, seconds=seconds) for ask in trials]
 
 
 @pytest.mark.parametrize("held", [False, True])
@@ -139,9 +139,9 @@ def test_no_model_waits_for_the_rounds_of_a_slow_stranger() -> None:
     """Models 0 and 1 take a second, 2 and 3 take 32; between two rounds of the slow ones come many of the fast."""
     nobody = {"rule": ZScore(99.0), "judging": Judging(futility=None)}
     controller = Controller(plan(Pace(lookahead=1, dedicated_servers=True), models=4, **nobody))
-    asks = controller.ask(1 << 20)
-    fast = [ask for ask in asks if ask.model < 2]
-    controller.tell(told([ask for ask in asks if ask.model >= 2 and ask.round == 0], 32.0))
+    requested = controller.ask(1 << 20)
+    fast = [ask for ask in requested if ask.model < 2]
+    controller.tell(told([ask for ask in requested if ask.model >= 2 and ask.round == 0], 32.0))
     controller.tell(told(fast, 1.0))
     looks = len(controller.looks)
     for _ in range(6):  # nothing more comes of the slow ones
@@ -153,9 +153,9 @@ def test_no_model_waits_for_the_rounds_of_a_slow_stranger() -> None:
 
 def test_the_clock_goes_by_the_square_root_of_seconds_in_steps() -> None:
     batch = Batch(0, 0, np.zeros(4, dtype=int), np.ones(4, dtype=int))
-    for question, (seconds, least) in enumerate(((0.2, 1.0), (7.8, 1.5), (8.0, 2.0), (19.0, 3.0))):
+    for question, (seconds, expected) in enumerate(((0.2, 1.0), (7.8, 1.5), (8.0, 2.0), (19.0, 3.0))):
         batch.place(Outcome(0, question, 0, 1, seconds=seconds))
-        assert clock_seconds(batch) == least
+        assert clock_seconds(batch) == expected
 
 
 PACES = (
@@ -185,9 +185,9 @@ def test_exact_ties_are_called_no_more_often_than_promised(pace: Pace, profile: 
         rng = np.random.default_rng([seed, 5])
         controller = Controller(Plan(Bench(2, questions, BINARY), rule=rule, pace=pace), keep_looks=False)
         while controller.finished is None:
-            for one in controller.ask_rounds():
-                right = rng.binomial(one.extra, p)
-                controller.tell_round(one, np.stack([one.extra - right, right], axis=-1))
+            for asked in controller.ask_rounds():
+                right = rng.binomial(asked.extra, p)
+                controller.tell_round(asked, np.stack([asked.extra - right, right], axis=-1))
         look = controller.latest_look()
         assert look is not None
         called += look.count(Verdict.RESOLVED)

@@ -29,32 +29,32 @@ def half_way(first: int, second: int, trials: int) -> list[list[list[int]]]:
 
 def test_a_pair_that_was_given_up_is_never_called_whatever_comes() -> None:
     looker = Looker(rule=RULE)
-    _, found = looker.look(half_way(20, 20, 40))
-    assert found[0, 1].verdict is Verdict.OUT_OF_REACH
-    standing, found = looker.look(half_way(60, 20, 70))
-    assert abs(standing.evidence.z[0]) > 5.0 and found[0, 1].verdict is Verdict.OUT_OF_REACH
-    assert found[0, 1].power == 0.0
-    fresh, found = Looker(rule=RULE).look(half_way(60, 20, 70))
-    assert fresh.memory.call[0] == 1 and found[0, 1].verdict is Verdict.RESOLVED
+    _, pairs = looker.look(half_way(20, 20, 40))
+    assert pairs[0, 1].verdict is Verdict.OUT_OF_REACH
+    standing, pairs = looker.look(half_way(60, 20, 70))
+    assert abs(standing.evidence.z[0]) > 5.0 and pairs[0, 1].verdict is Verdict.OUT_OF_REACH
+    assert pairs[0, 1].power == 0.0
+    fresh, pairs = Looker(rule=RULE).look(half_way(60, 20, 70))
+    assert fresh.memory.call[0] == 1 and pairs[0, 1].verdict is Verdict.RESOLVED
 
 
 def test_a_pair_that_was_given_up_can_still_be_certified_as_tied() -> None:
     looker = Looker(rule=RULE, judging=Judging(delta=0.07))
-    _, found = looker.look(half_way(20, 20, 40))
+    _, pairs = looker.look(half_way(20, 20, 40))
     assert looker.memory is not None and looker.memory.given_up[0]
-    assert found[0, 1].verdict is Verdict.OPEN and found[0, 1].power > 0.3
-    _, found = looker.look(half_way(40, 40, 80))
-    assert found[0, 1].verdict is Verdict.TIED
+    assert pairs[0, 1].verdict is Verdict.OPEN and pairs[0, 1].power > 0.3
+    _, pairs = looker.look(half_way(40, 40, 80))
+    assert pairs[0, 1].verdict is Verdict.TIED
     bound = RULE.ties.boundary(evidence(2, [0.0], [1.0], [0.1, 0.1]))
     assert bound[0] > RULE.boundary(evidence(2, [0.0], [1.0], [0.1, 0.1]))[0], "a tie's test gives nothing up"
 
 
 def test_a_cap_gives_up_what_the_rule_would_go_on_with() -> None:
     counts = half_way(6, 5, 10)
-    _, found = Looker(rule=RULE, judging=Judging()).look(counts)
-    assert found[0, 1].verdict is Verdict.OPEN
-    _, found = Looker(rule=RULE, judging=Judging()).look(counts, affordable=2.0)
-    assert found[0, 1].verdict is Verdict.OUT_OF_REACH
+    _, pairs = Looker(rule=RULE, judging=Judging()).look(counts)
+    assert pairs[0, 1].verdict is Verdict.OPEN
+    _, pairs = Looker(rule=RULE, judging=Judging()).look(counts, affordable=2.0)
+    assert pairs[0, 1].verdict is Verdict.OUT_OF_REACH
 
 
 OBJECTIVES: tuple[Objective, ...] = (
@@ -68,19 +68,19 @@ OBJECTIVES: tuple[Objective, ...] = (
 )
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda objective: type(objective).__name__)
 @pytest.mark.parametrize("pace", [Pace(), Pace(2), Pace(share=0.5)], ids=["rounds", "ahead", "need"])
 def test_runs_of_every_objective_and_pace_end_and_part_the_far_ones(objective: Objective, pace: Pace) -> None:
     before = np.zeros((3, QUESTIONS, 2), np.int64)
     before[2] = 1  # R0
     bench = Bench(3, QUESTIONS, np.array([0.0, 1.0]), prior_counts=before)
     controller = Controller(Plan(bench, objective, Optimal(spacing=Spacing(2.0)), trials=Trials(4, 30), pace=pace))
-    rng, wanted = np.random.default_rng(0), np.ones(3, bool)
+    rng, needed = np.random.default_rng(0), np.ones(3, bool)
     while controller.finished is None:
-        asks = controller.ask(1 << 20)
-        assert all(wanted[ask.model] for ask in asks), "who is not wanted again is not asked"
-        looks = controller.tell(Outcome(*ask[:3], int(rng.random() < (0.9, 0.5, 0.5)[ask.model])) for ask in asks)
-        wanted = controller.needed_models() if looks else wanted
+        requested = controller.ask(1 << 20)
+        assert all(needed[ask.model] for ask in requested), "who is not wanted again is not asked"
+        looks = controller.tell(Outcome(*ask[:3], int(rng.random() < (0.9, 0.5, 0.5)[ask.model])) for ask in requested)
+        needed = controller.needed_models() if looks else needed
     assert controller.last_look is not None
     last = {(pair.better, pair.worse): pair.verdict for pair in controller.looks[-1].comparisons}
     assert Verdict.OPEN not in last.values()
@@ -133,8 +133,8 @@ def test_the_less_error_is_allowed_the_more_of_it_resting_leaves(confidence: flo
 
 
 def test_a_single_look_spends_the_error_that_is_allowed_and_no_more() -> None:
-    one = Optimal(start=1.0, spacing=Spacing(1.0), rests=True)
-    assert np.isclose(one.boundary(evidence(2, [0.0], [1.0], [0.1, 0.1]))[0], 1.6449, rtol=1e-4)
+    single_look = Optimal(start=1.0, spacing=Spacing(1.0), rests=True)
+    assert np.isclose(single_look.boundary(evidence(2, [0.0], [1.0], [0.1, 0.1]))[0], 1.6449, rtol=1e-4)
 
 
 @pytest.mark.slow
@@ -148,9 +148,9 @@ def test_what_resting_leaves_unspent_lowers_the_boundary_by_as_much_and_no_longe
             assert np.allclose(resting.boundary(look), plain.boundary(look), atol=1e-3)
         now = replace(looks[-1], information=looks[-1].information / 2.0)
         given_up = np.any([plain.gives_up(look) for look in looks], axis=0)
-        had = np.where(given_up, 0.0, plain.chance_left(looks[-1]) / (1.0 + more)) + resting.reserve
-        left = resting.extended(looks, now, 0.0).remaining_error(now)
-        assert np.allclose(left, np.minimum(had, MOST_LEFT), atol=2e-3)
+        expected = np.where(given_up, 0.0, plain.chance_left(looks[-1]) / (1.0 + more)) + resting.reserve
+        remaining = resting.extended(looks, now, 0.0).remaining_error(now)
+        assert np.allclose(remaining, np.minimum(expected, MOST_LEFT), atol=2e-3)
 
 
 @pytest.mark.release
@@ -158,16 +158,16 @@ def test_a_larger_horizon_takes_up_what_was_given_up_and_calls_no_more_ties_than
     """Extended after half of the way, and again; pairs that were given up have what was kept for this, and no more."""
     pairs = 800
     looks = paths(pairs, np.linspace(0.05, 0.5, 37), np.zeros(pairs), 0.0, 1)
-    called, gone = np.zeros(pairs, bool), np.zeros(pairs, bool)
+    called, given_up = np.zeros(pairs, bool), np.zeros(pairs, bool)
     for look in looks:
-        called |= ~gone & (np.abs(look.z) >= RULE.boundary(look))
-        gone |= ~called & RULE.gives_up(look)
+        called |= ~given_up & (np.abs(look.z) >= RULE.boundary(look))
+        given_up |= ~called & RULE.gives_up(look)
     now = replace(looks[-1], information=looks[-1].information / 3.0)
     rule = extended(RULE, looks, now, 0.0)
     assert isinstance(rule, ContinuedOptimal)
-    assert gone.mean() > 0.3 and np.all(np.isfinite(rule.boundary(now)[~called]))
-    left = rule.remaining_error(now)
-    assert np.allclose(left[gone], RULE.reserve) and np.all(left[~gone & ~called] > RULE.reserve)
+    assert given_up.mean() > 0.3 and np.all(np.isfinite(rule.boundary(now)[~called]))
+    remaining = rule.remaining_error(now)
+    assert np.allclose(remaining[given_up], RULE.reserve) and np.all(remaining[~given_up & ~called] > RULE.reserve)
     first = np.linspace(1 / 6, 0.5, 15)[1:]
     further = paths(pairs, first, looks[-1].z * np.sqrt(1 / 6), 1 / 6, 2)
     for look in further:
@@ -185,8 +185,8 @@ def test_a_run_that_is_extended_goes_on_with_what_is_left() -> None:
 
     def played(controller: Controller, looks: int) -> Controller:
         while controller.finished is None and len(controller.looks) < looks:
-            asks = controller.ask(1 << 20)
-            controller.tell(Outcome(*ask[:3], int(rng.random() < (0.7, 0.5)[ask.model])) for ask in asks)
+            requested = controller.ask(1 << 20)
+            controller.tell(Outcome(*ask[:3], int(rng.random() < (0.7, 0.5)[ask.model])) for ask in requested)
         return controller
 
     before = StageBefore(played(Controller(plan, followed=True), 1), (0, 1))
@@ -203,8 +203,10 @@ def test_a_pair_that_was_given_up_is_called_after_the_horizon_was_raised() -> No
     def played(plan: Plan) -> Controller:
         controller = Controller(plan, followed=True)
         while controller.finished is None:
-            asks = controller.ask(1 << 20)
-            controller.tell(Outcome(*ask[:3], int(ask.trial % 2 if ask.trial < 6 else ask.model == 0)) for ask in asks)
+            requested = controller.ask(1 << 20)
+            controller.tell(
+                Outcome(*ask[:3], int(ask.trial % 2 if ask.trial < 6 else ask.model == 0)) for ask in requested
+            )
         return controller
 
     before = played(small)
@@ -216,5 +218,5 @@ def test_a_pair_that_was_given_up_is_called_after_the_horizon_was_raised() -> No
 
 
 def test_a_single_look_at_a_finished_design_keeps_nothing_for_later() -> None:
-    one = evidence(2, [1.6449], [1.0], [0.1, 0.1])
-    assert Optimal(start=1.0).reserve == 0.0 and Optimal(start=1.0).boundary(one)[0] == pytest.approx(1.6449, abs=1e-3)
+    look = evidence(2, [1.6449], [1.0], [0.1, 0.1])
+    assert Optimal(start=1.0).reserve == 0.0 and Optimal(start=1.0).boundary(look)[0] == pytest.approx(1.6449, abs=1e-3)

@@ -22,11 +22,11 @@ def test_order_batches_slots_and_restarts_change_no_look(plan: Plan, seed: int, 
     answers = Answers(plan, seed)
     expected = straight(plan, answers)
     shell = Shell(plan, answers, np.random.default_rng(seed), restarts)
-    found = shell.run()
-    assert exact(found.looks) == exact(expected.looks)
-    assert found.finished == expected.finished
-    assert np.array_equal(found.counts, expected.counts)
-    assert repr(found.result()) == repr(expected.result())
+    shuffled = shell.run()
+    assert exact(shuffled.looks) == exact(expected.looks)
+    assert shuffled.finished == expected.finished
+    assert np.array_equal(shuffled.counts, expected.counts)
+    assert repr(shuffled.result()) == repr(expected.result())
 
 
 @settings(max_examples=examples(25), deadline=None)
@@ -51,15 +51,15 @@ def test_other_plans_take_up_what_is_known(plan: Plan, other: Plan, seed: int) -
     answers = Answers(plan, seed)
     shell = Shell(plan, answers, np.random.default_rng(seed))
     shell.run()
-    known = {outcome[:3] for outcome in shell.told}
+    stored = {outcome[:3] for outcome in shell.told}
     expected = straight(other, answers)
-    found = Controller(other)
-    found.restore(shell.told)
-    while found.finished is None:
-        asks = found.ask(50)
-        assert not known & {ask[:3] for ask in asks}
-        found.tell(answers.of(asks))
-    assert exact(found.looks) == exact(expected.looks)
+    resumed = Controller(other)
+    resumed.restore(shell.told)
+    while resumed.finished is None:
+        requested = resumed.ask(50)
+        assert not stored & {ask[:3] for ask in requested}
+        resumed.tell(answers.of(requested))
+    assert exact(resumed.looks) == exact(expected.looks)
 
 
 def endless(pace: Pace, budget: Budget) -> Plan:
@@ -96,9 +96,9 @@ def test_a_smaller_budget_ends_within_what_is_known() -> None:
 def test_trials_that_ran_further_ahead_wait_until_a_round_needs_them() -> None:
     ahead, plain = endless(Pace(lookahead=3), Budget()), endless(Pace(), Budget())
     answers = Answers(ahead, 3)
-    told = answers.of(Controller(ahead).ask(1000))
-    assert {outcome.trial for outcome in told} == {0, 1, 2, 3}
+    outcomes = answers.of(Controller(ahead).ask(1000))
+    assert {outcome.trial for outcome in outcomes} == {0, 1, 2, 3}
     resumed = Controller(plain)
-    looks = resumed.restore(told)
+    looks = resumed.restore(outcomes)
     assert [sum(look.trials) for look in looks] == [6, 12, 18, 24]
     assert exact(straight(plain, answers).looks[:4]) == exact(looks)

@@ -19,8 +19,8 @@ def plan(pace: Pace, trials: Trials, models: int = 2, questions: int = 3, thresh
     )
 
 
-def half_right(asks: list[Ask]) -> list[Outcome]:
-    return [Outcome(*ask[:3], ask.trial % 2) for ask in asks]
+def half_right(trials: list[Ask]) -> list[Outcome]:
+    return [Outcome(*ask[:3], ask.trial % 2) for ask in trials]
 
 
 @pytest.mark.parametrize("lookahead", [0, 1, 3])
@@ -41,9 +41,9 @@ def test_rounds_in_flight_are_one_more_than_the_lookahead(lookahead: int) -> Non
 
 def test_rounds_ahead_may_come_before_those_they_run_ahead_of() -> None:
     controller = Controller(plan(Pace(lookahead=2), Trials(2, 30)))
-    asks = controller.ask(1000)
-    assert controller.tell(half_right([ask for ask in asks if ask.round > 0])) == []
-    looks = controller.tell(half_right([ask for ask in asks if ask.round == 0]))
+    requested = controller.ask(1000)
+    assert controller.tell(half_right([ask for ask in requested if ask.round > 0])) == []
+    looks = controller.tell(half_right([ask for ask in requested if ask.round == 0]))
     assert [sum(look.trials) for look in looks] == [12, 18, 24]
 
 
@@ -51,11 +51,11 @@ def test_at_the_stop_what_is_in_flight_is_drained_and_counted() -> None:
     chosen = plan(Pace(lookahead=2), Trials(4, 30), threshold=2.0)
     answers = Answers(chosen, 0, skill=lambda model, question: float(model))
     controller = Controller(chosen)
-    asks = controller.ask(1000)
-    (look,) = controller.tell(answers.of(ask for ask in asks if ask.round == 0))
+    requested = controller.ask(1000)
+    (look,) = controller.tell(answers.of(ask for ask in requested if ask.round == 0))
     assert controller.finished is None
     assert controller.ask(1000) == []
-    looks = controller.tell(answers.of(ask for ask in asks if ask.round > 0))
+    looks = controller.tell(answers.of(ask for ask in requested if ask.round > 0))
     assert len(looks) == 2
     assert controller.finished is Reason.SETTLED
     assert sum(looks[-1].trials) == sum(look.trials) + 12
@@ -84,9 +84,9 @@ def test_many_questions() -> None:
     chosen = Plan(bench, trials=Trials(1, 2), rule=ZScore())
     controller = Controller(chosen)
     seen = 0
-    while asks := controller.ask(7_000):
-        seen += len(asks)
-        controller.tell(Outcome(*ask[:3], int((ask.question + ask.model) % 10 < 3)) for ask in asks)
+    while requested := controller.ask(7_000):
+        seen += len(requested)
+        controller.tell(Outcome(*ask[:3], int((ask.question + ask.model) % 10 < 3)) for ask in requested)
         if seen >= 40_000:
             break
     assert seen == 40_000
@@ -99,9 +99,9 @@ def test_trials_are_numbered_from_zero_without_gaps() -> None:
     controller = Controller(chosen)
     seen: dict[tuple[int, int], list[int]] = {}
     while controller.finished is None:
-        asks = controller.ask(5)
-        for ask in asks:
+        requested = controller.ask(5)
+        for ask in requested:
             seen.setdefault((ask.model, ask.question), []).append(ask.trial)
-        controller.tell(half_right(asks))
+        controller.tell(half_right(requested))
     assert all(sorted(trials) == list(range(9)) for trials in seen.values())
     assert len(seen) == 6

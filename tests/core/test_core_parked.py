@@ -26,45 +26,45 @@ def answer(ask: Ask, seconds: float = 1.0) -> Outcome:
     return Outcome(*ask[:3], int(DRAWN[ask[:3]] < SKILLS[ask.model]), seconds=seconds)
 
 
-def played(one: Controller, slots: int, *, wrong_take: float = 1.0, seed: int = 0) -> list[Look]:
+def played(run: Controller, slots: int, *, wrong_take: float = 1.0, seed: int = 0) -> list[Look]:
     """Every model has so many slots; answers come as they are done, and wrong ones take longer."""
     rng, flying = np.random.default_rng(seed), list[tuple[float, Ask]]()
     now, looks = 0.0, list[Look]()
-    while one.finished is None:
+    while run.finished is None:
         for model in range(len(SKILLS)):
             room = slots - sum(ask.model == model for _, ask in flying)
-            for ask in one.ask(room, model):
+            for ask in run.ask(room, model):
                 right = DRAWN[ask[:3]] < SKILLS[ask.model]
                 flying.append((now + rng.exponential() * (1.0 if right else wrong_take), ask))
-        flying.sort(key=lambda one: one[0])
+        flying.sort(key=lambda entry: entry[0])
         now, ask = flying.pop(0)
-        looks += one.tell([answer(ask)])
-    one.tell(answer(ask) for _, ask in flying)
+        looks += run.tell([answer(ask)])
+    run.tell(answer(ask) for _, ask in flying)
     return looks
 
 
 @pytest.mark.parametrize(("slots", "wrong_take"), [(1, 1.0), (40, 1.0), (3, 10.0), (40, 10.0)])
 def test_looks_depend_neither_on_slots_nor_on_how_long_wrong_answers_take(slots: int, wrong_take: float) -> None:
     reference = played(controller(), 7)
-    one = controller()
-    assert played(one, slots, wrong_take=wrong_take, seed=slots) == reference
-    assert one.arrived.sum() == one.counts.sum() + one.parked.sum()
+    run = controller()
+    assert played(run, slots, wrong_take=wrong_take, seed=slots) == reference
+    assert run.arrived.sum() == run.counts.sum() + run.parked.sum()
 
 
 def test_a_model_in_no_open_comparison_is_paused_and_what_still_comes_is_kept() -> None:
-    one = controller()
+    run = controller()
     looks: list[Look] = []
-    waiting = one.ask(10**6)
-    while not any(map(one.is_paused, range(len(SKILLS)))):
-        looks += one.tell([answer(waiting.pop(0))])
-        waiting += one.ask(10**6)
-    (model, *_) = [model for model in range(len(SKILLS)) if one.is_paused(model)]
-    assert one.finished is None and one.ask(10**6, model) == []
-    late, before = [ask for ask in waiting if ask.model == model], one.trials[model]
-    assert late and not one.tell(map(answer, late)), "no look waits for them"
-    assert one.trials[model] == before and one.parked[model].sum() >= len(late)
+    waiting = run.ask(10**6)
+    while not any(map(run.is_paused, range(len(SKILLS)))):
+        looks += run.tell([answer(waiting.pop(0))])
+        waiting += run.ask(10**6)
+    (model, *_) = [model for model in range(len(SKILLS)) if run.is_paused(model)]
+    assert run.finished is None and run.ask(10**6, model) == []
+    late, before = [ask for ask in waiting if ask.model == model], run.trials[model]
+    assert late and not run.tell(map(answer, late)), "no look waits for them"
+    assert run.trials[model] == before and run.parked[model].sum() >= len(late)
     with pytest.raises(ValueError, match="told twice"):
-        one.tell([answer(late[0])])
+        run.tell([answer(late[0])])
 
 
 def test_under_a_cap_on_trials_models_are_parked_as_without_one_and_the_cap_holds() -> None:
@@ -73,9 +73,9 @@ def test_under_a_cap_on_trials_models_are_parked_as_without_one_and_the_cap_hold
     assert played(enough, 40) == played(free, 40) and enough.parked.sum() == free.parked.sum() > 0
     few = 2 * int(free.counts.sum())
     ended = [controller(budget=Budget(trials=few)) for _ in range(2)]
-    looks = [played(one, slots, seed=slots) for one, slots in zip(ended, (2, 40), strict=True)]
+    looks = [played(run, slots, seed=slots) for run, slots in zip(ended, (2, 40), strict=True)]
     assert looks[0] == looks[1] and ended[0].finished is ended[1].finished
-    assert ended[1].parked.sum() > ended[0].parked.sum() > 0 and all(one.arrived.sum() <= few for one in ended)
+    assert ended[1].parked.sum() > ended[0].parked.sum() > 0 and all(run.arrived.sum() <= few for run in ended)
 
 
 @pytest.mark.slow
@@ -90,10 +90,10 @@ def test_a_cap_on_trials_is_left_to_the_comparisons_that_looks_leave_open() -> N
         chances, bench = np.stack([1.0 - right, right], axis=-1), Bench(4, 12, np.array([0.0, 1.0]))
         for pace in called:
             tape = Tape.from_chances(chances, bench.weights, np.random.default_rng(seed))
-            one = drive(Controller(Plan(bench, pace=pace, trials=trials, budget=budget)), tape)
-            called[pace] += one.looks[-1].count(Verdict.RESOLVED)
-            assert one.looks[0].trials == (4 * 12,) * 4, "twice its opening is not paid for"
-        unspent.append(float(one.available.reserved.sum()))
+            run = drive(Controller(Plan(bench, pace=pace, trials=trials, budget=budget)), tape)
+            called[pace] += run.looks[-1].count(Verdict.RESOLVED)
+            assert run.looks[0].trials == (4 * 12,) * 4, "twice its opening is not paid for"
+        unspent.append(float(run.available.reserved.sum()))
     assert called[held] >= 0.9 * called[answers] > 9 and max(unspent) <= MAX_SHARE_AHEAD * 1000
 
 
@@ -105,33 +105,33 @@ def test_a_quarter_of_what_caps_pay_for_is_asked_ahead(ahead: int, payable: floa
 
 def test_under_a_cap_on_what_answers_use_nothing_is_parked() -> None:
     """It would reserve what may have been sent at its worst: what is paid for are the trials that looks have seen."""
-    one = controller(budget=Budget(tokens=10**9))
-    played(one, 40)
-    assert not one.parked.any() and one.arrived.sum() == one.counts.sum()
+    run = controller(budget=Budget(tokens=10**9))
+    played(run, 40)
+    assert not run.parked.any() and run.arrived.sum() == run.counts.sum()
 
 
 @pytest.mark.parametrize("wrong_take", [1.0, 10.0])
 def test_the_overrun_of_models_that_were_waited_for_enters_scores_and_calls_stand(wrong_take: float) -> None:
-    one = controller()
-    played(one, 40, wrong_take=wrong_take)
-    before, late = one.result(), one.parked.copy()
+    run = controller()
+    played(run, 40, wrong_take=wrong_take)
+    before, late = run.result(), run.parked.copy()
     assert before is not None and late.sum() > 0
     (waited, *_) = np.flatnonzero(late.sum(axis=(1, 2))).tolist()
-    one.count_overrun([waited])
-    after = one.result()
-    assert after is not None and one.overrun.sum() == late[waited].sum() and not one.parked[waited].any()
+    run.count_overrun([waited])
+    after = run.result()
+    assert after is not None and run.overrun.sum() == late[waited].sum() and not run.parked[waited].any()
     assert after.trials == before.trials + late[waited].sum()
-    rows, old = ({row.model: row for row in found.models} for found in (after, before))
+    rows, old = ({row.model: row for row in result.models} for result in (after, before))
     assert rows[waited].sigma < old[waited].sigma
     assert all(rows[model] == old[model] for model in rows if model != waited and rows[model].rank == old[model].rank)
     then, now = (
-        {(p.verdict.better, p.verdict.worse): p.called for p in found.comparisons} for found in (before, after)
+        {(p.verdict.better, p.verdict.worse): p.called for p in result.comparisons} for result in (before, after)
     )
     assert all(then[pair] == now[pair] for pair in then.keys() & now.keys())
-    assert one.last_look is not None
-    called = one.last_look.memory.call.reshape(-1)
+    assert run.last_look is not None
+    called = run.last_look.memory.call.reshape(-1)
     signs = dict(
-        zip(zip(*(side.tolist() for side in one.plan.judged_pairs), strict=True), called.tolist(), strict=True)
+        zip(zip(*(side.tolist() for side in run.plan.judged_pairs), strict=True), called.tolist(), strict=True)
     )
     for better, worse in now:  # the order may have changed, and with it who is next to whom
         assert worse is not None
@@ -141,10 +141,10 @@ def test_the_overrun_of_models_that_were_waited_for_enters_scores_and_calls_stan
 
 
 def test_nothing_enters_before_the_end() -> None:
-    one = controller()
-    one.tell(map(answer, one.ask(10**6)))
-    one.count_overrun(range(len(SKILLS)))
-    assert one.finished is None and not one.overrun.any()
+    run = controller()
+    run.tell(map(answer, run.ask(10**6)))
+    run.count_overrun(range(len(SKILLS)))
+    assert run.finished is None and not run.overrun.any()
 
 
 @pytest.mark.slow
@@ -154,21 +154,21 @@ def test_the_overrun_is_not_off_where_wrong_answers_take_ten_times_as_long() -> 
     model, slots = 2, 12
     waited, came = [], []
     for seed in range(75):
-        rng, one = np.random.default_rng(seed), controller()
+        rng, run = np.random.default_rng(seed), controller()
         flying, room, now, cut = list[tuple[float, Ask, int]](), [slots] * len(SKILLS), 0.0, False
-        while one.finished is None or flying:
+        while run.finished is None or flying:
             for at in range(len(SKILLS)):
-                for ask in one.ask(room[at], at):
+                for ask in run.ask(room[at], at):
                     right, room[at] = int(rng.random() < SKILLS[at]), room[at] - 1
                     heappush(flying, (now + rng.exponential() * (1.0 if right else 10.0), ask, right))
             now, ask, right = heappop(flying)
             room[ask.model] += 1
-            one.tell([Outcome(*ask[:3], right, seconds=1.0)])
-            if not cut and one.is_paused(model):
-                cut, in_time = True, one.parked[model].sum(axis=0)
-        one.count_overrun(range(len(SKILLS)))
-        if cut and one.overrun[model].any():
-            waited.append(one.overrun[model].sum(axis=0))
+            run.tell([Outcome(*ask[:3], right, seconds=1.0)])
+            if not cut and run.is_paused(model):
+                cut, in_time = True, run.parked[model].sum(axis=0)
+        run.count_overrun(range(len(SKILLS)))
+        if cut and run.overrun[model].any():
+            waited.append(run.overrun[model].sum(axis=0))
             came.append(in_time)
     assert abs(_off(waited, SKILLS[model])) < 3.0
     assert _off(came, SKILLS[model]) > 3.0

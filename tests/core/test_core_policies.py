@@ -72,13 +72,13 @@ def test_ties_go_to_the_first_questions() -> None:
 
 def by_largest_remainder(issued: list[int], weights: list[float], size: int) -> list[int]:
     """The rule of `spread` on one model, question by question, in fractions, so that nothing is rounded."""
-    exact = [Fraction(one) for one in weights]
-    target = [one / sum(exact) * (sum(issued) + size) for one in exact]
-    missing = [max(to - has, Fraction(0)) for to, has in zip(target, issued, strict=True)]
-    wanted = [one * size / sum(missing) for one in missing]
-    given = [floor(one) for one in wanted]
-    first = sorted(range(len(given)), key=lambda at: (given[at] - wanted[at], at))
-    return [one + (at in first[: size - sum(given)]) for at, one in enumerate(given)]
+    exact = [Fraction(value) for value in weights]
+    target = [value / sum(exact) * (sum(issued) + size) for value in exact]
+    missing = [max(to - count, Fraction(0)) for to, count in zip(target, issued, strict=True)]
+    shares = [value * size / sum(missing) for value in missing]
+    given = [floor(value) for value in shares]
+    first = sorted(range(len(given)), key=lambda at: (given[at] - shares[at], at))
+    return [value + (at in first[: size - sum(given)]) for at, value in enumerate(given)]
 
 
 def test_many_models_are_spread_at_once_each_by_largest_remainders() -> None:
@@ -102,12 +102,12 @@ def test_one_question_gets_everything() -> None:
 def leave_one_out(trial_var: list[list[float]], shrink: float, floor: float) -> list[list[float]]:
     """The formula of the docstring, by loops."""
     weights = []
-    for own in range(len(trial_var)):
-        others = [row for model, row in enumerate(trial_var) if model != own]
+    for left_out in range(len(trial_var)):
+        others = [row for model, row in enumerate(trial_var) if model != left_out]
         sd = [(sum(column) / len(others)) ** 0.5 for column in zip(*others, strict=True)]
         mean = sum(sd) / len(sd)
-        tempered = [max((1.0 - shrink) * one / mean + shrink, floor) for one in sd]
-        weights.append([one * len(sd) / sum(tempered) for one in tempered])
+        tempered = [max((1.0 - shrink) * value / mean + shrink, floor) for value in sd]
+        weights.append([value * len(sd) / sum(tempered) for value in tempered])
     return weights
 
 
@@ -136,10 +136,10 @@ def test_weights_have_no_trace_of_the_own_outcomes(models: int, questions: int, 
     rng = np.random.default_rng(seed)
     trial_var = rng.exponential(0.1, (models, questions))
     weights = question_weights(trial_var, 0.1, 0.1)
-    for own in range(models):
+    for left_out in range(models):
         other = trial_var.copy()
-        other[own] = rng.exponential(1.0, questions) * 10.0 ** rng.integers(-9, 9)
-        assert np.array_equal(question_weights(other, 0.1, 0.1)[own], weights[own])
+        other[left_out] = rng.exponential(1.0, questions) * 10.0 ** rng.integers(-9, 9)
+        assert np.array_equal(question_weights(other, 0.1, 0.1)[left_out], weights[left_out])
 
 
 VIEW = View(

@@ -13,9 +13,9 @@ from adaptive_eval.core.rules import ZScore
 DEAR, CHEAP = Cost(10, 0.016), Cost(10, 0.001)
 
 
-def plan(budget: Budget, costs: tuple[Cost, ...], most: int = 200) -> Plan:
+def plan(budget: Budget, costs: tuple[Cost, ...], max_trials: int = 200) -> Plan:
     bench = Bench(len(costs), 10, np.array([0.0, 1.0]), costs)
-    parts = (Ranking(), ZScore(99.0), UnresolvedPairs(), Judging(futility=None), "uniform", Trials(4, most))
+    parts = (Ranking(), ZScore(99.0), UnresolvedPairs(), Judging(futility=None), "uniform", Trials(4, max_trials))
     return Plan(bench, *parts, budget=budget)
 
 
@@ -71,8 +71,8 @@ def test_a_round_follows_the_root_of_the_price(budget: Budget, costs: tuple[Cost
     """In the currency that is capped, USD before GPU time before tokens; at most four times, and all alike without."""
     controller = Controller(plan(budget, costs))
     controller.tell(Outcome(*ask[:3], ask.trial % 2, costs[ask.model]) for ask in controller.ask(1000))
-    asks = [ask.model for ask in controller.ask(1000)]
-    assert (asks.count(0), asks.count(1)) == sizes
+    models = [ask.model for ask in controller.ask(1000)]
+    assert (models.count(0), models.count(1)) == sizes
 
 
 def test_prices_are_those_of_committed_trials_not_the_worst() -> None:
@@ -80,12 +80,12 @@ def test_prices_are_those_of_committed_trials_not_the_worst() -> None:
     controller = Controller(plan(Budget(usd=1e6), costs))
     used = (Cost(0, 0.9), Cost(0, 0.1))
     controller.tell(Outcome(*ask[:3], ask.trial % 2, used[ask.model]) for ask in controller.ask(1000))
-    asks = [ask.model for ask in controller.ask(1000)]
-    assert (asks.count(0), asks.count(1)) == (10, 30)
+    models = [ask.model for ask in controller.ask(1000)]
+    assert (models.count(0), models.count(1)) == (10, 30)
 
 
 def test_a_larger_share_ends_at_the_horizon_of_its_model() -> None:
-    controller = run(plan(Budget(usd=1e6), (DEAR, CHEAP), most=11))
+    controller = run(plan(Budget(usd=1e6), (DEAR, CHEAP), max_trials=11))
     assert controller.trials.tolist() == [110, 110]
     assert [look.trials for look in controller.looks[:3]] == [(40, 40), (50, 80), (60, 110)]
     assert controller.finished is Reason.OUT_OF_REACH

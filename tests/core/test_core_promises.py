@@ -41,9 +41,9 @@ def carried_out(plan: Plan, p: NDArray[np.float64], seed: int) -> Controller:
     """A whole run of models that answer each question right with its chance."""
     rng, controller = np.random.default_rng(seed), Controller(plan)
     while controller.finished is None:
-        asks = controller.ask(1 << 20)
-        right = rng.random(len(asks)) < p[[ask.question for ask in asks]]
-        controller.tell(Outcome(*ask[:3], int(one)) for ask, one in zip(asks, right, strict=True))
+        requested = controller.ask(1 << 20)
+        right = rng.random(len(requested)) < p[[ask.question for ask in requested]]
+        controller.tell(Outcome(*ask[:3], int(is_right)) for ask, is_right in zip(requested, right, strict=True))
     return controller
 
 
@@ -56,9 +56,9 @@ def test_80_trials_against_8_part_no_identical_models(prior: Prior, name: str) -
     many, few = (rng.binomial(n, p, (RUNS, QUESTIONS)) for n in (80, 8))
     scores, var = [], []
     for right, n in ((many, 80), (few, 8)):
-        found = estimate(np.stack([n - right, right], axis=-1), BINARY, prior, np.array(80))
-        scores.append(found.score)
-        var.append(found.var)
+        estimates = estimate(np.stack([n - right, right], axis=-1), BINARY, prior, np.array(80))
+        scores.append(estimates.score)
+        var.append(estimates.var)
     z = (scores[0] - scores[1]) / np.sqrt(var[0] + var[1])
     assert np.mean(np.abs(z) >= 1.645) <= allowed(0.10, RUNS)
     assert np.mean(z >= 1.645) <= allowed(0.05, RUNS)
@@ -66,11 +66,12 @@ def test_80_trials_against_8_part_no_identical_models(prior: Prior, name: str) -
     assert abs(np.mean(scores[0] - scores[1])) < 4.0 * float(np.std(scores[0] - scores[1])) / math.sqrt(RUNS)
 
 
-def side_by_side(found: Estimates) -> Evidence:
+def side_by_side(estimates: Estimates) -> Evidence:
     """Models 0 and 1, 2 and 3, and so on: independent pairs, all at once."""
-    pairs = len(found.score) // 2
+    pairs = len(estimates.score) // 2
     score, var, noise, at_end = (
-        values.reshape(pairs, 2) for values in (found.score, found.var, found.noise, found.noise_at_horizon)
+        values.reshape(pairs, 2)
+        for values in (estimates.score, estimates.var, estimates.noise, estimates.noise_at_horizon)
     )
     sigma = np.sqrt(var.sum(axis=1))
     z = (score[:, 0] - score[:, 1]) / sigma
@@ -135,10 +136,10 @@ def test_a_family_of_ties_keeps_its_promise_together(many: int) -> None:
     runs, p = {True: 4 * many, False: many}, profile("spread")
     bench = Bench(8, QUESTIONS, BINARY)
     share = {}
-    for familywise, most in runs.items():
+    for familywise, number in runs.items():
         judging = Judging(futility=None, familywise=familywise)
         plan = Plan(bench, policy=Uniform(), judging=judging, trials=Trials(4, 32))
-        ended = [carried_out(plan, p, seed).last_look for seed in range(most)]
-        share[familywise] = np.mean([one is not None and bool(one.memory.call.any()) for one in ended])
+        ended = [carried_out(plan, p, seed).last_look for seed in range(number)]
+        share[familywise] = np.mean([look is not None and bool(look.memory.call.any()) for look in ended])
     assert share[True] <= allowed(0.05, runs[True])
     assert share[False] > max(share[True], 0.15)

@@ -65,9 +65,9 @@ def test_only_the_new_model_is_asked(objective: Ranking, pace: str) -> None:
     controller = Controller(plan)
     asked = set()
     while controller.finished is None:
-        asks = controller.ask(64)
-        asked |= {ask.model for ask in asks}
-        controller.tell(_outcomes(asks))
+        requested = controller.ask(64)
+        asked |= {ask.model for ask in requested}
+        controller.tell(_outcomes(requested))
     assert asked == {NEW}
     assert controller.trials[:NEW].tolist() == [0, 0, 0]
     assert not controller.needed_models()[:NEW].any()
@@ -77,8 +77,8 @@ def test_only_the_new_model_is_asked(objective: Ranking, pace: str) -> None:
     assert 0 < result.trials <= result.fixed_trials
 
 
-def _outcomes(asks: list[Ask]) -> list[Outcome]:
-    return [Outcome(ask.model, ask.question, ask.trial, ask.trial % 2) for ask in asks]
+def _outcomes(trials: list[Ask]) -> list[Outcome]:
+    return [Outcome(ask.model, ask.question, ask.trial, ask.trial % 2) for ask in trials]
 
 
 def test_a_recorded_model_has_the_score_of_its_outcomes_from_the_first_look_on() -> None:
@@ -130,9 +130,9 @@ def test_information_of_a_pair_with_a_recorded_model_is_that_of_its_variance() -
     share = nu[..., 1] / nu.sum(axis=-1)
     v = (share * (1 - share)).sum(axis=1)
     evidence = judged.evidence
-    for at, (one, two) in enumerate(zip(evidence.first, evidence.second, strict=True)):
-        if NEW in (one, two):
-            other = one if two == NEW else two
+    for at, (first, second) in enumerate(zip(evidence.first, evidence.second, strict=True)):
+        if NEW in (first, second):
+            other = first if second == NEW else second
             expected = (v[NEW] / 20 + v[other] / 8) / (v[NEW] / n + v[other] / 8)
             assert evidence.information[at] == pytest.approx(expected)
             assert judged.fixed[at] == pytest.approx((v[other] / 8) / (v[NEW] / n + v[other] / 8))
@@ -163,9 +163,9 @@ def test_the_trials_that_a_comparison_needs_are_those_of_the_new_model_alone() -
     controller.tell(_outcomes(controller.ask(64)))
     (look,), judged = controller.looks, controller.last_look
     assert judged is not None
-    told = [pair for pair in look.comparisons if np.isfinite(pair.trials_needed)]
-    assert told
-    for pair in told:
+    finite = [pair for pair in look.comparisons if np.isfinite(pair.trials_needed)]
+    assert finite
+    for pair in finite:
         at = judged.evidence.positions(np.array([[pair.better, pair.worse]]))
         fixed = float(judged.fixed[at][0])
         shrunk = (1 - fixed) * 2 / pair.trials_needed + fixed
@@ -191,9 +191,9 @@ def test_answers_of_recorded_models_that_have_no_grade_are_borne_both_ways() -> 
     assert result is not None
     row = next(row for row in result.models if row.model == 1)
     wrong, right = counts[1, 0]
-    rest = (counts[1, 1:, 1] / 20).sum()
-    assert row.lowest == pytest.approx((rest + right / 26) / QUESTIONS)
-    assert row.highest == pytest.approx((rest + (right + 6) / 26) / QUESTIONS)
+    others = (counts[1, 1:, 1] / 20).sum()
+    assert row.lowest == pytest.approx((others + right / 26) / QUESTIONS)
+    assert row.highest == pytest.approx((others + (right + 6) / 26) / QUESTIONS)
 
 
 def test_a_bench_refuses_what_cannot_be() -> None:

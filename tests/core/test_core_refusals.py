@@ -36,14 +36,14 @@ def started() -> Controller:
         Outcome(0, 0, 0, -1),
     ],
 )
-@pytest.mark.parametrize("way", [Controller.tell, Controller.restore])
+@pytest.mark.parametrize("give", [Controller.tell, Controller.restore])
 def test_an_outcome_of_something_else_is_refused(
-    outcome: Outcome, way: Callable[[Controller, list[Outcome]], list[Look]]
+    outcome: Outcome, give: Callable[[Controller, list[Outcome]], list[Look]]
 ) -> None:
     controller = started()
     rule = "one of 3 models, 4 questions and 3 categories, each counted from 0, but got " + re.escape(str(outcome))
     with pytest.raises(ValueError, match=rule):
-        way(controller, [outcome])
+        give(controller, [outcome])
     assert controller.arrived.sum() == 0
     assert len(controller.ask(1000)) == 24
 
@@ -60,7 +60,7 @@ def test_a_trial_is_told_once() -> None:
     controller.tell(outcomes[:1])
     with pytest.raises(ValueError, match="the same trial was told twice: Outcome"):
         controller.tell(outcomes[:1])
-    controller.tell(one for one in outcomes[1:] if one.trial == 0)
+    controller.tell(outcome for outcome in outcomes[1:] if outcome.trial == 0)
     assert len(controller.looks) == 1
     with pytest.raises(ValueError, match="no round in flight holds this trial"):
         controller.tell(outcomes[:1])

@@ -36,8 +36,8 @@ def test_each_is_made_of_its_options(entry: Entry[object]) -> None:
 
 @pytest.mark.parametrize("entry", EVERY, ids=lambda entry: entry.name)
 def test_its_sentences_name_nothing_that_is_not_there(entry: Entry[object]) -> None:
-    said = entry.description + (entry.promise if isinstance(entry, RuleEntry) else "")
-    named = {name for _, name, _, _ in string.Formatter().parse(said) if name}
+    text = entry.description + (entry.promise if isinstance(entry, RuleEntry) else "")
+    named = {name for _, name, _, _ in string.Formatter().parse(text) if name}
     assert named <= examples(entry).keys() | (PLACES if isinstance(entry, RuleEntry) else set())
     assert entry.summary and entry.description
 
@@ -76,10 +76,10 @@ def test_an_objective_is_what_its_entry_says(entry: ObjectiveEntry) -> None:
 
 def test_no_two_mean_different_things_by_one_key() -> None:
     for entries in (RULES, POLICIES, OBJECTIVES):
-        known: dict[str, Option] = {}
+        options: dict[str, Option] = {}
         for entry in entries.values():
             for option in entry.options:
-                assert known.setdefault(option.name, option) == option
+                assert options.setdefault(option.name, option) == option
     assert len({entry.name for entry in EVERY}) == len(EVERY)
 
 
@@ -88,7 +88,7 @@ def test_the_room_hands_out_all_that_a_harness_needs() -> None:
     assert set(core.__all__) == set(core._HOME_OF)
     assert sorted(core.__all__) == sorted(set(core.__all__))
     made = [make(entry.make, examples(entry), KNOWN) for entry in EVERY]
-    assert all(getattr(core, type(one).__name__) is type(one) for one in made)
+    assert all(getattr(core, type(value).__name__) is type(value) for value in made)
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
         _ = core.Nothing  # type: ignore[attr-defined]
 

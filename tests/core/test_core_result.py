@@ -80,13 +80,13 @@ def sampled(values: list[float]) -> float:
 
 def test_comparisons_say_what_holds_on_questions_like_these() -> None:
     result = found(told(plan()))
-    for one in result.comparisons:
-        assert one.verdict.worse is not None
-        better, worse = RIGHT[one.verdict.better], RIGHT[one.verdict.worse]
+    for comparison in result.comparisons:
+        assert comparison.verdict.worse is not None
+        better, worse = RIGHT[comparison.verdict.better], RIGHT[comparison.verdict.worse]
         d = [(a - b) / 10 for a, b in zip(better, worse, strict=True)]
-        assert one.difference == pytest.approx(sum(d) / 4)
-        assert one.sampled_z == pytest.approx(one.difference / max(sampled(d), one.sigma))
-        assert one.verdict.z == pytest.approx(one.difference / one.sigma)
+        assert comparison.difference == pytest.approx(sum(d) / 4)
+        assert comparison.sampled_z == pytest.approx(comparison.difference / max(sampled(d), comparison.sigma))
+        assert comparison.verdict.z == pytest.approx(comparison.difference / comparison.sigma)
     for row in result.models:
         assert row.sampled_sigma == pytest.approx(max(sampled([right / 10 for right in RIGHT[row.model]]), row.sigma))
 
@@ -96,8 +96,8 @@ def test_on_questions_like_these_nothing_is_surer_than_on_these() -> None:
     result = found(told(plan(), [[0] * 4, [10] * 4, [5] * 4]))
     for row in result.models:
         assert row.sampled_sigma == row.sigma > 0.0
-    for one in result.comparisons:
-        assert one.sampled_z == pytest.approx(one.verdict.z)
+    for comparison in result.comparisons:
+        assert comparison.sampled_z == pytest.approx(comparison.verdict.z)
 
 
 def test_questions_of_a_cluster_count_together() -> None:
@@ -119,29 +119,29 @@ def test_one_question_says_nothing_of_others_like_it() -> None:
     parts = (Ranking(), ZScore(), UnresolvedPairs(), Judging(), "uniform", Trials(10, 10))
     result = found(told(Plan(Bench(2, 1, np.array(W)), *parts), [[9], [1]]))
     assert result.models[0].sampled_sigma == math.inf
-    (one,) = result.comparisons
-    assert (one.sampled_z, one.difference) == (0.0, pytest.approx(0.8)), "of these it says something"
+    (comparison,) = result.comparisons
+    assert (comparison.sampled_z, comparison.difference) == (0.0, pytest.approx(0.8)), "of these it says something"
 
 
 def test_one_question_says_nothing_of_others_where_pairs_are_many() -> None:
     bench = Bench(5, 1, np.array(W))
     result = found(told(Plan(bench, TopK(2), ZScore(), UnresolvedPairs(), Judging(), "uniform", Trials(10, 10)),
                         [[9], [7], [5], [3], [1]]))  # fmt: skip
-    assert [one.sampled_z for one in result.comparisons] == [0.0] * 6
-    assert all(one.difference > 0.1 for one in result.comparisons)
+    assert [comparison.sampled_z for comparison in result.comparisons] == [0.0] * 6
+    assert all(comparison.difference > 0.1 for comparison in result.comparisons)
 
 
 def test_outcomes_known_beforehand_are_in_every_score() -> None:
-    known = np.arange(24).reshape(3, 4, 2)
-    result = found(told(plan(prior_counts=known)))
-    together = (np.array(TALLIES) + known).tolist()
+    earlier = np.arange(24).reshape(3, 4, 2)
+    result = found(told(plan(prior_counts=earlier)))
+    together = (np.array(TALLIES) + earlier).tolist()
     for row in result.models:
         assert row.score == pytest.approx(oracle.average(together[row.model], W))
         assert row.trials == 40
-    for one in result.comparisons:
-        assert one.verdict.worse is not None
-        scores = [oracle.average(together[model], W) for model in (one.verdict.better, one.verdict.worse)]
-        assert one.difference == pytest.approx(scores[0] - scores[1])
+    for comparison in result.comparisons:
+        assert comparison.verdict.worse is not None
+        scores = [oracle.average(together[model], W) for model in (comparison.verdict.better, comparison.verdict.worse)]
+        assert comparison.difference == pytest.approx(scores[0] - scores[1])
 
 
 def test_a_matrix_of_all_pairs_is_adjusted_whatever_the_setting() -> None:
@@ -167,24 +167,24 @@ def reversing(objective: Pairs | Threshold) -> Controller:
     parts = (objective, ZScore(), Uniform(), Judging(futility=None), "uniform", Trials(4, 12))
     controller = Controller(Plan(Bench(4, 4, np.array(W)), *parts))
     while controller.finished is None:
-        asks = controller.ask(1000)
-        right = ((ask.trial % 2, ask.trial < 4, ask.trial >= 4, ask.trial % 2)[ask.model] for ask in asks)
-        controller.tell(Outcome(*ask[:3], int(one)) for ask, one in zip(asks, right, strict=True))
+        requested = controller.ask(1000)
+        right = ((ask.trial % 2, ask.trial < 4, ask.trial >= 4, ask.trial % 2)[ask.model] for ask in requested)
+        controller.tell(Outcome(*ask[:3], int(is_right)) for ask, is_right in zip(requested, right, strict=True))
     return controller
 
 
 def test_reversals_are_all_that_were_called_and_turned() -> None:
     result = found(reversing(Pairs(((0, 3),))))
     turned = [(0, 1), (2, 0), (2, 1), (3, 1), (2, 3)]
-    assert [(one.better, one.worse) for one in result.reversals] == turned
-    assert all(one.reversed and one.z > 0.0 and one.verdict is Verdict.RESOLVED for one in result.reversals)
+    assert [(pair.better, pair.worse) for pair in result.reversals] == turned
+    assert all(pair.reversed and pair.z > 0.0 and pair.verdict is Verdict.RESOLVED for pair in result.reversals)
     assert {row.tier for row in result.models} == {1}
 
 
 def test_a_reversal_against_a_fixed_value_names_the_model() -> None:
     result = found(reversing(Threshold(0.5)))
-    assert [(one.better, one.worse) for one in result.reversals] == [(1, None), (2, None)]
-    assert [one.z > 0.0 for one in result.reversals] == [False, True]
+    assert [(pair.better, pair.worse) for pair in result.reversals] == [(1, None), (2, None)]
+    assert [pair.z > 0.0 for pair in result.reversals] == [False, True]
 
 
 def test_there_is_no_result_before_the_first_look() -> None:
@@ -196,17 +196,17 @@ def test_what_open_pairs_would_still_need() -> None:
         Bench(2, 5, np.array(W)), rule=ZScore(5.0), policy=UnresolvedPairs(), trials=Trials(10, 10), prior="uniform"
     )
     controller = straight(chosen, Answers(chosen, 3, skill=lambda model, question: 0.4 + 0.2 * model))
-    (one,) = found(controller).comparisons
-    assert one.verdict.verdict is Verdict.OUT_OF_REACH
-    assert one.verdict.trials_needed == pytest.approx(10 * (5.0 / one.verdict.z) ** 2, rel=1e-9)
-    assert one.certifiable_delta == pytest.approx(5.0 * one.sigma, rel=1e-9)
+    (comparison,) = found(controller).comparisons
+    assert comparison.verdict.verdict is Verdict.OUT_OF_REACH
+    assert comparison.verdict.trials_needed == pytest.approx(10 * (5.0 / comparison.verdict.z) ** 2, rel=1e-9)
+    assert comparison.certifiable_delta == pytest.approx(5.0 * comparison.sigma, rel=1e-9)
 
 
 @pytest.mark.parametrize("grouped", [False, True], ids=["alone", "in clusters"])
 @pytest.mark.parametrize(
     "objective",
     [TopK(4), Ranking(), Threshold(0.5), PrecisionOf(0.02), Gate(Margin(baseline=2, delta=0.03))],
-    ids=lambda one: type(one).__name__,
+    ids=lambda value: type(value).__name__,
 )
 def test_all_comparisons_together_are_what_each_is_by_itself(
     objective: Objective, grouped: bool, monkeypatch: pytest.MonkeyPatch
@@ -222,26 +222,26 @@ def test_all_comparisons_together_are_what_each_is_by_itself(
     controller.tell_round(opening, np.stack([4 - right, right], axis=-1))
     result, means = found(controller), (right / 4).tolist()
     target = [0.0] * models
-    for one in result.comparisons:
-        verdict = one.verdict
+    for comparison in result.comparisons:
+        verdict = comparison.verdict
         value = 0.5 if isinstance(objective, Threshold) else -1e6
         other = [value] * questions if verdict.worse is None else means[verdict.worse]
         d = np.array(means[verdict.better]) - np.array(other)
         given = 0.0
         if isinstance(objective, Gate):
             given = 0.03 if verdict.worse == 2 else -0.03
-        spread = math.sqrt(max(one.sigma**2, float(sampled_variance(d, clusters))))
+        spread = math.sqrt(max(comparison.sigma**2, float(sampled_variance(d, clusters))))
         if objective.compares:
-            assert one.difference == pytest.approx(math.fsum(d) / questions, abs=1e-12)
-            assert one.sampled_z == pytest.approx((math.fsum(d) / questions + given) / spread, abs=1e-9)
+            assert comparison.difference == pytest.approx(math.fsum(d) / questions, abs=1e-12)
+            assert comparison.sampled_z == pytest.approx((math.fsum(d) / questions + given) / spread, abs=1e-9)
         else:
-            assert math.isnan(one.difference) and math.isnan(one.sampled_z)
+            assert math.isnan(comparison.difference) and math.isnan(comparison.sampled_z)
         if verdict.verdict is Verdict.OPEN:
             for model in {verdict.better, verdict.worse} - {None}:
                 assert model is not None
                 target[model] = max(target[model], questions * min(verdict.trials_needed, 40))
     assert len(result.comparisons) == len(objective.comparisons(np.arange(models)))
-    assert result.trials_to_go == pytest.approx(sum(max(0.0, wanted - 4 * questions) for wanted in target))
+    assert result.trials_to_go == pytest.approx(sum(max(0.0, goal - 4 * questions) for goal in target))
 
 
 @pytest.mark.slow
@@ -259,12 +259,12 @@ def test_a_call_is_told_with_the_look_that_crossed_the_boundary_neighbours_or_no
             for at in np.flatnonzero(call).tolist():
                 members = frozenset((int(evidence.first[at]), int(evidence.second[at])))
                 crossed.setdefault(members, (len(controller.looks), abs(float(evidence.z[at]))))
-        for one in found(controller).comparisons:
-            assert (one.called is None) == (one.verdict.verdict not in (Verdict.RESOLVED, Verdict.TIED))
-            if one.called is not None:
-                members = frozenset((one.verdict.better, one.verdict.worse))
-                assert one.called.z >= one.called.boundary
-                assert one.called[:2] == crossed[members]
-                then = controller.looks[one.called.look - 1].comparisons
+        for comparison in found(controller).comparisons:
+            assert (comparison.called is None) == (comparison.verdict.verdict not in (Verdict.RESOLVED, Verdict.TIED))
+            if comparison.called is not None:
+                members = frozenset((comparison.verdict.better, comparison.verdict.worse))
+                assert comparison.called.z >= comparison.called.boundary
+                assert comparison.called[:2] == crossed[members]
+                then = controller.looks[comparison.called.look - 1].comparisons
                 unseen += members not in [frozenset((pair.better, pair.worse)) for pair in then]
     assert unseen

@@ -43,8 +43,8 @@ def cases(draw: st.DrawFn) -> Evidence:
     information = draw(st.lists(st.floats(0.0, 1.5), min_size=pairs, max_size=pairs))
     sigma = st.one_of(st.floats(1e-4, 0.5), st.just(float("inf")))
     sigmas = draw(st.lists(sigma, min_size=models, max_size=models))
-    found = evidence(models, z, information, sigmas, reference)
-    return replace(found, information=np.where(np.isfinite(found.sigma), found.information, 0.0))
+    case = evidence(models, z, information, sigmas, reference)
+    return replace(case, information=np.where(np.isfinite(case.sigma), case.information, 0.0))
 
 
 @every_rule
@@ -61,8 +61,8 @@ def test_it_passes_the_suite_that_ships_on_any_evidence(rule: Rule, on: Evidence
 @given(on=cases(), share=st.integers(2, 40_000))
 def test_a_smaller_error_takes_a_higher_boundary(rule: Correctable, on: Evidence, share: int) -> None:
     alpha = 1.0 - rule.confidence
-    own, stricter = rule.at_level(alpha), rule.at_level(alpha / share)
-    np.testing.assert_allclose(own.boundary(on), rule.boundary(on), rtol=1e-9)
+    same, stricter = rule.at_level(alpha), rule.at_level(alpha / share)
+    np.testing.assert_allclose(same.boundary(on), rule.boundary(on), rtol=1e-9)
     assert stricter.confidence == pytest.approx(1.0 - alpha / share)
     finite = np.isfinite(rule.boundary(on))
     assert np.all(stricter.boundary(on)[finite] > rule.boundary(on)[finite])

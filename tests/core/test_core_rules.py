@@ -51,17 +51,17 @@ def test_anytime_is_the_normal_mixture() -> None:
     for t in times:
         r = tightest * t / 0.5
         expected.append(math.sqrt((1.0 + 1.0 / r) * (math.log1p(r) + 2.0 * math.log(1.0 / alpha))))
-    found = Anytime().boundary(evidence(4, [0.0] * 6, [*times, 0.499, 0.501]))
-    np.testing.assert_allclose(found[:4], expected, rtol=1e-9)
-    assert found.min() == found[2]
+    boundaries = Anytime().boundary(evidence(4, [0.0] * 6, [*times, 0.499, 0.501]))
+    np.testing.assert_allclose(boundaries[:4], expected, rtol=1e-9)
+    assert boundaries.min() == boundaries[2]
     assert np.isinf(Anytime().boundary(evidence(2, [9.0], [0.049]))).all()
 
 
 def test_near_best_tests_whether_the_model_ahead_is_worse_by_the_margin() -> None:
     """The boundary on |z| is that on (|d| + margin)/s less margin/s, whichever of the two is ahead."""
-    rule, own = NearBest(0.02), 0.01 / math.sqrt(2.0)
+    rule, sigma = NearBest(0.02), 0.01 / math.sqrt(2.0)
     for z in (-0.4, 0.0, 0.4, 1.0):
-        on = evidence(2, [z], [0.3], [own, own])
+        on = evidence(2, [z], [0.3], [sigma, sigma])
         strict = rule.strict_boundary(on)[0]
         assert rule.boundary(on)[0] == pytest.approx(strict - 2.0)
         assert (abs(z) >= rule.boundary(on)[0]) == (abs(z) * 0.01 + 0.02 >= strict * 0.01)

@@ -42,17 +42,17 @@ def test_models_set_aside_at_any_moment_never_stall_the_run(plan: Plan, seed: in
 @given(plans(capped=False), seeds, st.integers(0, 4), st.data())
 def test_told_at_the_same_look_it_has_the_same_effect(plan: Plan, seed: int, after: int, data: st.DataObject) -> None:
     """What is decided without the model depends on when it was set aside, but not on what had come of it by then."""
-    gone = data.draw(st.integers(0, plan.bench.models - 1))
+    dropped = data.draw(st.integers(0, plan.bench.models - 1))
     answers = Answers(plan, seed)
     endings = []
     for order in range(2):
         shell = Shell(plan, answers, np.random.default_rng((seed, order)))
         while shell.controller.finished is None and len(shell.controller.looks) < after:
             shell.step()
-        taken = len(shell.controller.looks)
-        shell.controller.tell([SetAside(gone, "gone")])
-        shell.flying = [ask for ask in shell.flying if ask.model != gone]
-        endings.append((taken, exact(shell.run().looks)))
+        looks_before = len(shell.controller.looks)
+        shell.controller.tell([SetAside(dropped, "gone")])
+        shell.flying = [ask for ask in shell.flying if ask.model != dropped]
+        endings.append((looks_before, exact(shell.run().looks)))
     if endings[0][0] == endings[1][0]:
         assert endings[0] == endings[1]
 
@@ -152,9 +152,9 @@ def test_what_was_called_before_stays_called() -> None:
     plan = Plan(Bench(2, 8, np.array([0.0, 1.0])), rule=ZScore(0.5), trials=Trials(2, 6), pace=Pace(lookahead=1))
     answers = Answers(plan, 0, skill=lambda model, question: float(model))
     controller = Controller(plan)
-    asks = controller.ask(1000)
-    controller.tell(answers.of(ask for ask in asks if ask.trial < 2))
-    controller.tell([SetAside(0, "gone"), *answers.of(ask for ask in asks if ask.trial == 2)])
+    requested = controller.ask(1000)
+    controller.tell(answers.of(ask for ask in requested if ask.trial < 2))
+    controller.tell([SetAside(0, "gone"), *answers.of(ask for ask in requested if ask.trial == 2)])
     drained(controller, answers)
     assert [pair.verdict for pair in controller.looks[-1].comparisons] == [Verdict.RESOLVED]
     assert controller.finished is Reason.SETTLED
@@ -181,15 +181,15 @@ def test_a_model_set_aside_earlier_is_in_play_again_after_a_restart() -> None:
     plan = never(Ranking(), 3)
     answers = Answers(plan, 1)
     first = Controller(plan)
-    told = answers.of(ask for ask in first.ask(1000) if (ask.model, ask.question) != (1, 2))
-    first.tell([*told, SetAside(1, "gone")])
+    outcomes = answers.of(ask for ask in first.ask(1000) if (ask.model, ask.question) != (1, 2))
+    first.tell([*outcomes, SetAside(1, "gone")])
     resumed = Controller(plan)
-    assert resumed.restore(told) == []
+    assert resumed.restore(outcomes) == []
     assert {(ask.model, ask.question) for ask in resumed.ask(1000)} == {(1, 2)}
     assert exact(resumed.tell([SetAside(1, "gone")])) == exact(first.looks)
     told_before = Controller(plan)
     told_before.tell([SetAside(1, "gone")])
-    assert exact(told_before.restore(told)) == exact(first.looks)
+    assert exact(told_before.restore(outcomes)) == exact(first.looks)
 
 
 @pytest.mark.slow
@@ -200,14 +200,14 @@ def test_batches_do_not_change_what_it_was_judged_with(plan: Plan, seed: int, da
     answers = Answers(plan, seed)
     one_by_one, together = Controller(plan), Controller(plan)
     for _ in range(3):
-        asks = one_by_one.ask(1000)
-        assert together.ask(1000) == asks
-        gone = data.draw(st.lists(st.integers(0, plan.bench.models - 1), max_size=2))
-        told = [*answers.of(asks), *(SetAside(model, "gone") for model in gone)]
-        together.tell(told)
-        for event in told:
+        requested = one_by_one.ask(1000)
+        assert together.ask(1000) == requested
+        dropped = data.draw(st.lists(st.integers(0, plan.bench.models - 1), max_size=2))
+        events = [*answers.of(requested), *(SetAside(model, "gone") for model in dropped)]
+        together.tell(events)
+        for item in events:
             if one_by_one.finished is None:
-                one_by_one.tell([event])
+                one_by_one.tell([item])
         assert exact(together.looks) == exact(one_by_one.looks) and together.finished == one_by_one.finished
 
 
@@ -233,9 +233,9 @@ def test_what_was_asked_of_it_stays_paid_for() -> None:
     )
     answers = Answers(plan, 2)
     controller = Controller(plan)
-    asks = controller.ask(25)
-    assert [ask.model for ask in asks].count(2) == 5
-    controller.tell([*answers.of(asks[:23]), SetAside(2, "gone")])
+    requested = controller.ask(25)
+    assert [ask.model for ask in requested].count(2) == 5
+    controller.tell([*answers.of(requested[:23]), SetAside(2, "gone")])
     drained(controller, answers)
     assert controller.finished is Reason.BUDGET
     assert controller.trials.tolist() == [40, 40, 0]  # 80 and 5 asked of model 2: 20 more would be 105
@@ -246,7 +246,7 @@ def test_looks_do_not_wait_for_it() -> None:
     answers = Answers(plan, 4)
     controller = Controller(plan)
     outcomes = answers.of(controller.ask(1000))
-    assert controller.tell(one for one in outcomes if one.model != 2) == []
+    assert controller.tell(outcome for outcome in outcomes if outcome.model != 2) == []
     assert len(controller.tell([SetAside(2, "gone")])) == 1
     assert isinstance(outcomes[0], Outcome)
     assert straight(plan, answers).looks[0].scores[:2] == controller.looks[0].scores[:2]

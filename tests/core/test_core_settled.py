@@ -19,16 +19,16 @@ PACES = (Pace(), Pace(lookahead=2), Pace(share=0.5))
 
 def looks_wanted(plan: Plan, seed: int) -> list[np.ndarray]:
     """Who is wanted after each look; nobody is asked who was not."""
-    controller, rng, wanted = Controller(plan), np.random.default_rng(seed), []
+    controller, rng, needed = Controller(plan), np.random.default_rng(seed), []
     not_wanted: set[int] = set()
     while controller.finished is None:
-        asks = controller.ask(64)
-        assert not {ask.model for ask in asks} & not_wanted
-        outcomes = [Outcome(a.model, a.question, a.trial, int(rng.random() < SKILLS[a.model])) for a in asks]
+        requested = controller.ask(64)
+        assert not {ask.model for ask in requested} & not_wanted
+        outcomes = [Outcome(a.model, a.question, a.trial, int(rng.random() < SKILLS[a.model])) for a in requested]
         if controller.tell(outcomes) and controller.finished is None:
-            wanted.append(controller.needed_models())
-            not_wanted = set(np.flatnonzero(~wanted[-1]).tolist())
-    return wanted
+            needed.append(controller.needed_models())
+            not_wanted = set(np.flatnonzero(~needed[-1]).tolist())
+    return needed
 
 
 @pytest.mark.parametrize(
@@ -40,34 +40,34 @@ def test_nobody_is_wanted_again_who_was_not(objective: Objective, pace: Pace, se
     bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
     plan = Plan(bench, objective=objective, trials=Trials(min=4, max=40), pace=pace)
     for seed in seeds:
-        wanted = looks_wanted(plan, seed)
-        for before, after in zip(wanted, wanted[1:], strict=False):
+        needed = looks_wanted(plan, seed)
+        for before, after in zip(needed, needed[1:], strict=False):
             assert not (after & ~before).any(), "settled is for good"
 
 
 def test_far_ones_are_settled_early_and_who_may_be_asked_anyway_never_is() -> None:
     bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
     plan = Plan(bench, trials=Trials(min=4, max=40), policy=UnresolvedPairs())
-    wanted = looks_wanted(plan, 1)
-    half = wanted[len(wanted) // 2]
+    needed = looks_wanted(plan, 1)
+    half = needed[len(needed) // 2]
     assert not half[-1], "the last one is far from all others"
     assert half.any()
     for changed in (
         Plan(bench, trials=Trials(min=4, max=40), policy=Uniform()),
         Plan(bench, trials=Trials(min=4, max=40), judging=Judging(latch=False, futility=None)),
     ):
-        assert all(one.all() for one in looks_wanted(changed, 1))
+        assert all(mask.all() for mask in looks_wanted(changed, 1))
 
 
 @pytest.mark.slow
 def test_a_policy_of_ones_own_lets_models_go_when_it_says_that_it_asks_no_others() -> None:
     bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
-    silent, said = (
+    silent, declared = (
         looks_wanted(Plan(bench, trials=Trials(min=4, max=40), policy=policy), 1)
         for policy in (OneByOne(), OneByOneOnly())
     )
-    assert all(one.all() for one in silent), "who does not say so may ask anybody"
-    assert not said[-1].all(), "and who does is believed, as a built-in is"
+    assert all(mask.all() for mask in silent), "who does not say so may ask anybody"
+    assert not declared[-1].all(), "and who does is believed, as a built-in is"
 
 
 HELD = Pace(lookahead=1, dedicated_servers=True)
@@ -104,12 +104,12 @@ def test_who_has_no_open_comparison_rests_where_servers_are_held(seed: int) -> N
     bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
     trials = Trials(min=4, max=40)
     rests = rests_of(Plan(bench, trials=trials, pace=HELD), seed)
-    assert any(0 < one.sum() < len(SKILLS) for one in rests), "some rest while others go on"
+    assert any(0 < resting.sum() < len(SKILLS) for resting in rests), "some rest while others go on"
     for plan in (
         Plan(bench, trials=trials, pace=Pace(share=0.5)),
         Plan(bench, trials=trials, pace=HELD, policy=Uniform()),
     ):
-        assert not any(one.any() for one in rests_of(plan, seed)), "nobody saves by it, or anybody may be asked"
+        assert not any(resting.any() for resting in rests_of(plan, seed)), "nobody saves by it, or anybody may be asked"
 
 
 @pytest.mark.slow
@@ -140,15 +140,17 @@ def test_no_look_is_taken_before_what_is_awaited_has_come(pace: Pace) -> None:
     controller, rng = Controller(Plan(bench, trials=Trials(min=4, max=40), pace=pace)), np.random.default_rng(0)
     held_back, late = list[Ask](), -1
     while controller.finished is None:
-        asks = controller.ask(64)
-        if not asks:
+        requested = controller.ask(64)
+        if not requested:
             assert controller.awaited() == [late], "all others have come"
-            asks, held_back, late = held_back, [], -1
+            requested, held_back, late = held_back, [], -1
         elif late < 0:
             late = int(rng.choice(controller.awaited()))
         awaited = late in controller.awaited()
-        held_back += [ask for ask in asks if ask.model == late]
-        told = [ask for ask in asks if ask.model != late]
-        right = rng.random(len(told)) < SKILLS[[ask.model for ask in told]]
-        looks = controller.tell(Outcome(*ask[:3], category) for ask, category in zip(told, right.tolist(), strict=True))
+        held_back += [ask for ask in requested if ask.model == late]
+        answered = [ask for ask in requested if ask.model != late]
+        right = rng.random(len(answered)) < SKILLS[[ask.model for ask in answered]]
+        looks = controller.tell(
+            Outcome(*ask[:3], category) for ask, category in zip(answered, right.tolist(), strict=True)
+        )
         assert not (awaited and looks)

@@ -24,32 +24,32 @@ def told(ask: Ask, timed_out: bool) -> Outcome:
 
 
 def test_a_model_that_never_answers_has_no_score_and_no_verdict() -> None:
-    one = controller()
-    one.tell(told(ask, ask.model == 1) for ask in one.ask(100))
-    assert one.finished is Reason.BLOCKED
-    assert one.set_aside[1].cause is Cause.SERVER and "12 of the 12 requests" in one.set_aside[1].reason
-    assert not one.counts[1].any() and not one.arrived[1].any() and one.counts[0].any()
-    (look,) = one.looks
+    run = controller()
+    run.tell(told(ask, ask.model == 1) for ask in run.ask(100))
+    assert run.finished is Reason.BLOCKED
+    assert run.set_aside[1].cause is Cause.SERVER and "12 of the 12 requests" in run.set_aside[1].reason
+    assert not run.counts[1].any() and not run.arrived[1].any() and run.counts[0].any()
+    (look,) = run.looks
     assert np.isnan(look.scores[1]) and look.count(Verdict.BLOCKED) == 1
 
 
 @pytest.mark.parametrize(("late", "aside"), [(0, False), (1, False), (6, False), (7, True), (12, True)])
 def test_half_of_a_round_must_be_real_answers(late: int, aside: bool) -> None:
-    one = controller()
-    asks = one.ask(100)
-    mine = [ask for ask in asks if ask.model == 1]
-    one.tell(told(ask, ask in mine[:late]) for ask in asks)
-    assert (1 in one.set_aside) == aside
-    assert one.timed_out[1].sum() == (0 if aside else late)
+    run = controller()
+    requested = run.ask(100)
+    mine = [ask for ask in requested if ask.model == 1]
+    run.tell(told(ask, ask in mine[:late]) for ask in requested)
+    assert (1 in run.set_aside) == aside
+    assert run.timed_out[1].sum() == (0 if aside else late)
 
 
 def test_answers_of_earlier_rounds_do_not_vouch_for_a_server_that_hangs() -> None:
-    one = controller()
-    one.tell(told(ask, False) for ask in one.ask(100))
-    scores = one.looks[-1].scores
-    one.tell(told(ask, ask.model == 1) for ask in one.ask(100))
-    assert 1 in one.set_aside
-    assert one.looks[-1].scores[1] == scores[1], "what was answered stands"
+    run = controller()
+    run.tell(told(ask, False) for ask in run.ask(100))
+    scores = run.looks[-1].scores
+    run.tell(told(ask, ask.model == 1) for ask in run.ask(100))
+    assert 1 in run.set_aside
+    assert run.looks[-1].scores[1] == scores[1], "what was answered stands"
 
 
 @pytest.mark.slow
@@ -61,14 +61,14 @@ def test_the_order_of_arrival_does_not_matter(data: st.DataObject, lookahead: in
     late = rng.random((2, QUESTIONS, 40)) < share
 
     def run(shuffled: bool) -> tuple[list[Look], dict[int, Lost]]:
-        one, pending = controller(lookahead), []
-        while one.finished is None:
-            pending += one.ask(int(rng.integers(1, 30)) if shuffled else 1000)
+        shell, pending = controller(lookahead), []
+        while shell.finished is None:
+            pending += shell.ask(int(rng.integers(1, 30)) if shuffled else 1000)
             if shuffled:
                 rng.shuffle(pending)
             now, pending = pending[: max(1, len(pending) // 2)], pending[max(1, len(pending) // 2) :]
-            one.tell(told(Ask(*map(int, ask)), bool(late[tuple(ask[:3])])) for ask in now)
-        return one.looks, one.set_aside
+            shell.tell(told(Ask(*map(int, ask)), bool(late[tuple(ask[:3])])) for ask in now)
+        return shell.looks, shell.set_aside
 
     plain, other = run(False), run(True)
     assert repr(plain) == repr(other)  # nan is not equal to itself

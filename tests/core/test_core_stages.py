@@ -29,8 +29,8 @@ PACES = [
 
 
 def plan(models: int = 3, pace: Pace | None = None, **changed: object) -> Plan:
-    known: dict[str, object] = {"trials": Trials(4, 24), "pace": pace or Pace(), **changed}
-    return Plan(Bench(models, QUESTIONS, BINARY), **known)  # type: ignore[arg-type]
+    settings: dict[str, object] = {"trials": Trials(4, 24), "pace": pace or Pace(), **changed}
+    return Plan(Bench(models, QUESTIONS, BINARY), **settings)  # type: ignore[arg-type]
 
 
 class Named(Answers):
@@ -58,30 +58,30 @@ def calls(run: Controller) -> dict[tuple[int, int], int]:
 @pytest.mark.parametrize("pace", PACES)
 def test_a_model_that_joins_changes_no_earlier_look_and_takes_no_trial_from_a_score(pace: Pace) -> None:
     before = straight(plan(3, pace), Named((0, 1, 2)))
-    kept, called, had = exact(before.looks), calls(before), trials_of(before, range(3))
+    looks_before, called, trials_before = exact(before.looks), calls(before), trials_of(before, range(3))
     joined = straight(after(before, plan(4, pace), (0, None, 1, 2)), Named((0, 7, 1, 2)))
-    assert exact(joined.looks[: joined.first_look]) == kept
+    assert exact(joined.looks[: joined.first_look]) == looks_before
     first = joined.looks[joined.first_look]
-    assert [first.trials[at] for at in (0, 2, 3)] == had and first.trials[1] == 0
-    assert all(now >= then for now, then in zip(trials_of(joined, (0, 2, 3)), had, strict=True))
+    assert [first.trials[at] for at in (0, 2, 3)] == trials_before and first.trials[1] == 0
+    assert all(now >= then for now, then in zip(trials_of(joined, (0, 2, 3)), trials_before, strict=True))
     assert joined.trials[1] >= joined.plan.opening[1].sum() > 0
     now = calls(joined)
     names = (0, 2, 3)
-    assert all(now[names[one], names[two]] == call for (one, two), call in called.items() if call)
+    assert all(now[names[better], names[worse]] == call for (better, worse), call in called.items() if call)
     assert joined.looks[-1].count(Verdict.RESOLVED) > 0 and joined.finished is not None
 
 
 @pytest.mark.parametrize("pace", PACES)
 def test_a_model_that_leaves_takes_its_pairs_with_it_and_nothing_else(pace: Pace) -> None:
     before = straight(plan(4, pace), Named((0, 3, 1, 7)), looks=2)
-    had, called = trials_of(before, (0, 2, 3)), calls(before)
+    trials_before, called = trials_of(before, (0, 2, 3)), calls(before)
     less = straight(after(before, plan(3, pace), (0, 2, 3)), Named((0, 1, 7)))
-    assert trials_of(before, (0, 2, 3)) == had, "what goes on leaves the stage before as it was"
-    assert list(less.looks[less.first_look].trials) == had
+    assert trials_of(before, (0, 2, 3)) == trials_before, "what goes on leaves the stage before as it was"
+    assert list(less.looks[less.first_look].trials) == trials_before
     now, were = calls(less), (0, 2, 3)
-    for (one, two), call in called.items():
-        if call and one in were and two in were:
-            assert now[were.index(one), were.index(two)] == call
+    for (better, worse), call in called.items():
+        if call and better in were and worse in were:
+            assert now[were.index(better), were.index(worse)] == call
     assert less.finished is not None
 
 
@@ -91,22 +91,22 @@ def test_arrival_order_and_restarts_change_nothing_after_a_change(pace: Pace) ->
     before = straight(plan(3, pace), Named((0, 1, 2)), looks=3)
     changed = after(before, plan(4, pace, policy=Uniform()), (0, 1, None, 2))
     expected = straight(changed, Named((0, 1, 5, 2)))
-    found = Shell(changed, Named((0, 1, 5, 2)), np.random.default_rng(3), restarts=0.03).run()
-    assert exact(found.looks) == exact(expected.looks)
+    shuffled = Shell(changed, Named((0, 1, 5, 2)), np.random.default_rng(3), restarts=0.03).run()
+    assert exact(shuffled.looks) == exact(expected.looks)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pace", PACES)
 def test_outcomes_that_the_stage_before_has_taken_are_not_taken_twice(pace: Pace) -> None:
     """A resume is told everything that is stored."""
-    answers, told = Named((0, 1, 2)), list[Outcome]()
+    answers, outcomes = Named((0, 1, 2)), list[Outcome]()
     before = Controller(plan(3, pace), followed=True, most_looks=2)
     while before.taker.taken < 2:
-        told += (came := answers.of(before.ask(1 << 30)))
+        outcomes += (came := answers.of(before.ask(1 << 30)))
         before.tell(came)
     longer = after(before, plan(3, pace, trials=Trials(4, 40)))
     resumed, fresh = Controller(longer), Controller(longer)
-    resumed.restore(told)
+    resumed.restore(outcomes)
     assert exact(resumed.looks) == exact(fresh.looks)
     while resumed.finished is None:
         resumed.tell(answers.of(resumed.ask(1 << 30)))
@@ -127,43 +127,43 @@ def test_a_model_that_was_set_aside_comes_back_with_what_it_had_in_flight(pace: 
     while before.finished is None:
         before.tell(answers.of(before.ask(1 << 30)))
     spent = before.result()
-    had = trials_of(before, range(3))
+    trials_before = trials_of(before, range(3))
     back = Controller(after(before, plan(3, pace, trials=Trials(4, 30))))
-    assert not back.set_aside and list(back.looks[back.first_look].trials) == had
+    assert not back.set_aside and list(back.looks[back.first_look].trials) == trials_before
     while back.finished is None:
-        asked += (asks := back.ask(1 << 30))
-        back.tell(answers.of(asks))
+        asked += (requested := back.ask(1 << 30))
+        back.tell(answers.of(requested))
     assert len(asked) == len(set(asked))
     came = {ask[:3] for ask in of_one[: len(of_one) // 2]}
     assert not came.intersection(ask[:3] for ask in asked), "what had come is not asked again"
     assert {ask[:3] for ask in of_one} <= came.union(ask[:3] for ask in asked)
-    assert back.trials[1] > had[1] and spent is not None
+    assert back.trials[1] > trials_before[1] and spent is not None
 
 
 @pytest.mark.parametrize("pace", PACES)
 @pytest.mark.parametrize("share", [0.2, 0.7, 1.0])
 def test_no_cap_is_exceeded_by_what_a_change_asks_for(pace: Pace, share: float) -> None:
     costs = (Cost(10, 0.1, 0.0), Cost(20, 0.4, 0.0), Cost(5, 0.2, 0.0), Cost(7, 0.3, 0.0))
-    whole = sum(cost.usd for cost in costs) * QUESTIONS * 24
+    full_cost = sum(cost.usd for cost in costs) * QUESTIONS * 24
 
     def priced(models: int, usd: float) -> Plan:
         bench = Bench(models, QUESTIONS, BINARY, worst_cost=costs[:models])
         return replace(plan(models, pace), bench=bench, budget=Budget(usd=usd))
 
-    first = priced(3, 0.3 * whole)
+    first = priced(3, 0.3 * full_cost)
     before = straight(first, Answers(first, 3))
     used = before.result()
-    assert used is not None and used.spent.usd <= 0.3 * whole
-    second = after(before, priced(4, max(share * whole, used.spent.usd)), (0, 1, 2, None))
+    assert used is not None and used.spent.usd <= 0.3 * full_cost
+    second = after(before, priced(4, max(share * full_cost, used.spent.usd)), (0, 1, 2, None))
     run, answers = Controller(second), Answers(replace(second, before=None), 3)
     bought = used.spent.usd
     while run.finished is None:
         came = answers.of(run.ask(1 << 30))
-        bought += sum(one.cost.usd for one in came)
+        bought += sum(outcome.cost.usd for outcome in came)
         run.tell(came)
     result = run.result()
-    assert result is not None and result.spent.usd <= max(share * whole, used.spent.usd) * (1 + 1e-9)
-    assert bought <= max(share * whole, used.spent.usd) * (1 + 1e-9)
+    assert result is not None and result.spent.usd <= max(share * full_cost, used.spent.usd) * (1 + 1e-9)
+    assert bought <= max(share * full_cost, used.spent.usd) * (1 + 1e-9)
 
 
 def test_a_model_that_joins_and_cannot_be_paid_for_is_set_aside_and_the_others_stand() -> None:
@@ -181,13 +181,13 @@ def test_a_model_that_joins_and_cannot_be_paid_for_is_set_aside_and_the_others_s
 def test_a_budget_that_is_raised_changes_no_look_and_the_run_goes_on() -> None:
     answers = Named((0, 1, 2), gap=0.02)
     patient = plan(3, rule=Sequential(start=4 / 24), judging=Judging(futility=None))
-    small, large = (replace(patient, budget=Budget(trials=most)) for most in (250, 900))
+    small, large = (replace(patient, budget=Budget(trials=cap)) for cap in (250, 900))
     before = straight(small, answers)
     assert before.finished is Reason.BUDGET
-    more, whole = straight(after(before, large), answers), straight(large, answers)
+    more, uninterrupted = straight(after(before, large), answers), straight(large, answers)
     assert exact(more.looks[: len(before.looks)]) == exact(before.looks)
     assert more.trials.sum() > before.trials.sum()
-    assert calls(more) == calls(whole), "as certain as if it had had this budget from the beginning"
+    assert calls(more) == calls(uninterrupted), "as certain as if it had had this budget from the beginning"
     assert more.taker.rule is before.taker.rule and not more.extensions
 
 
@@ -264,7 +264,7 @@ def test_models_that_cannot_be_told_apart_from_those_before_are_refused() -> Non
 def false_calls(runs: int, rule: Optimal | Sequential, p: np.ndarray) -> dict[str, float]:
     """How often pairs of exact copies are called, of models that were there and of one that joins as soon as the
     others are done, in runs whose horizon is then raised as well."""
-    found = {"before": 0, "joined": 0}
+    counts = {"before": 0, "joined": 0}
     first = Plan(Bench(2, len(p), BINARY), rule=rule, trials=Trials(4, 20))
     second = Plan(Bench(3, len(p), BINARY), rule=rule, trials=Trials(4, 20))
     for seed in range(runs):
@@ -279,9 +279,9 @@ def false_calls(runs: int, rule: Optimal | Sequential, p: np.ndarray) -> dict[st
         joined = play(Controller(after(before, second, (0, 1, None)), followed=True))
         longer = play(Controller(after(joined, replace(second, trials=Trials(4, 40)))))
         called = calls(longer)
-        found["before"] += called[0, 1] != 0
-        found["joined"] += called[0, 2] != 0
-    return {name: number / runs for name, number in found.items()}
+        counts["before"] += called[0, 1] != 0
+        counts["joined"] += called[0, 2] != 0
+    return {name: number / runs for name, number in counts.items()}
 
 
 @pytest.mark.release
@@ -289,5 +289,5 @@ def false_calls(runs: int, rule: Optimal | Sequential, p: np.ndarray) -> dict[st
 @pytest.mark.parametrize("shape", [0.6, 400.0], ids=["spread", "alike"])
 def test_a_model_that_joins_keeps_the_promise_on_exact_ties(rule: Optimal | Sequential, shape: float) -> None:
     runs = 300
-    found = false_calls(runs, rule, np.random.default_rng(7).beta(shape, shape, 30))
-    assert max(found.values()) <= 0.1 + 3.0 * math.sqrt(0.09 / runs), found
+    shares = false_calls(runs, rule, np.random.default_rng(7).beta(shape, shape, 30))
+    assert max(shares.values()) <= 0.1 + 3.0 * math.sqrt(0.09 / runs), shares

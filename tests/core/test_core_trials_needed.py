@@ -12,28 +12,28 @@ from scorio.sinf.boundary import WangTsiatis
 
 def needed(z: float, information: float, rule: Rule, delta: float = 0.0) -> float:
     """Times today's trials; the difference is 0.02."""
-    one = np.ones(1)
+    ones = np.ones(1)
     evidence = Evidence(
         models=2,
         against_reference=False,
         first=np.array([0]),
         second=np.array([1]),
-        difference=0.02 * one,
-        sigma=0.02 / z * one,
-        z=z * one,
-        information=information * one,
+        difference=0.02 * ones,
+        sigma=0.02 / z * ones,
+        z=z * ones,
+        information=information * ones,
     )
-    return float(times_needed(forecast(evidence, rule, delta, one), evidence, rule)[0])
+    return float(times_needed(forecast(evidence, rule, delta, ones), evidence, rule)[0])
 
 
-@pytest.mark.parametrize(("trials", "most", "z"), [(5, 60, 1.87), (5, 80, 2.5), (10, 80, 2.0), (40, 80, 1.8)])
-def test_before_the_horizon_the_boundary_is_higher(trials: int, most: int, z: float) -> None:
+@pytest.mark.parametrize(("trials", "max_trials", "z"), [(5, 60, 1.87), (5, 80, 2.5), (10, 80, 2.0), (40, 80, 1.8)])
+def test_before_the_horizon_the_boundary_is_higher(trials: int, max_trials: int, z: float) -> None:
     """z sqrt(n/N) = c (n/N_max)^(-1/4) has the root n = (c sqrt(N) N_max^(1/4) / z)^(4/3)."""
-    start = 4 / most
+    start = 4 / max_trials
     c = WangTsiatis(0.25, start).critical(0.10)
-    root = (c * trials**0.5 * most**0.25 / z) ** (4 / 3)
-    assert root < most
-    assert needed(z, trials / most, Sequential(start=start)) * trials == pytest.approx(root, rel=0.01)
+    root = (c * trials**0.5 * max_trials**0.25 / z) ** (4 / 3)
+    assert root < max_trials
+    assert needed(z, trials / max_trials, Sequential(start=start)) * trials == pytest.approx(root, rel=0.01)
 
 
 def test_beyond_the_horizon_the_boundary_stays() -> None:

@@ -25,17 +25,20 @@ BINARY = np.array([0.0, 1.0])
 class Varied(Answers):
     """Answers that cost at least a share of the most that any of their model does."""
 
-    def __init__(self, plan: Plan, seed: int, least: float) -> None:
+    def __init__(self, plan: Plan, seed: int, smallest_share: float) -> None:
         super().__init__(plan, seed)
-        self._least = least
+        self._smallest_share = smallest_share
 
-    def of(self, asks: Iterable[Ask]) -> list[Outcome]:
-        return [self._at_least(outcome) for outcome in super().of(asks)]
+    def of(self, trials: Iterable[Ask]) -> list[Outcome]:
+        return [self._at_least(outcome) for outcome in super().of(trials)]
 
     def _at_least(self, outcome: Outcome) -> Outcome:
-        most = self.plan.bench.worst_cost[outcome.model]
-        each = (self._least * one + (1.0 - self._least) * used for one, used in zip(most, outcome.cost, strict=True))
-        tokens, usd, gpu_seconds = each
+        worst_cost = self.plan.bench.worst_cost[outcome.model]
+        parts = (
+            self._smallest_share * worst + (1.0 - self._smallest_share) * used
+            for worst, used in zip(worst_cost, outcome.cost, strict=True)
+        )
+        tokens, usd, gpu_seconds = parts
         return outcome._replace(cost=Cost(math.ceil(tokens), usd, gpu_seconds))
 
 
@@ -46,8 +49,8 @@ def unbounded(draw: st.DrawFn) -> tuple[Plan, Plan]:
     costs = tuple(cost._replace(tokens=10 + cost.tokens) for cost in plan.bench.worst_cost)
     plan = replace(plan, bench=replace(plan.bench, worst_cost=costs))
     assume(plan.budget.tokens is not None or plan.budget.usd is not None)
-    some = draw(st.sets(st.integers(0, plan.bench.models - 1), min_size=1))
-    unknown = tuple(Cost(0, math.inf, one.gpu_seconds) if at in some else one for at, one in enumerate(costs))
+    unpriced = draw(st.sets(st.integers(0, plan.bench.models - 1), min_size=1))
+    unknown = tuple(Cost(0, math.inf, worst.gpu_seconds) if at in unpriced else worst for at, worst in enumerate(costs))
     return replace(plan, bench=replace(plan.bench, worst_cost=unknown)), plan
 
 
@@ -62,7 +65,7 @@ def caps_of(plan: Plan) -> list[float]:
 
 
 def exceeds(spent: list[float], plan: Plan) -> bool:
-    return any(one > cap * (1.0 + 1e-12) for one, cap in zip(spent, caps_of(plan), strict=True))
+    return any(amount > cap * (1.0 + 1e-12) for amount, cap in zip(spent, caps_of(plan), strict=True))
 
 
 @settings(max_examples=examples(80), deadline=None)
@@ -105,12 +108,12 @@ def test_no_order_of_arrival_and_no_kill_changes_a_look(both: tuple[Plan, Plan],
     answers = Answers(truth, seed)
     expected = straight(plan, answers)
     shell = Shell(plan, answers, np.random.default_rng(seed), restarts=0.05)
-    found = shell.run()
-    looks, others = exact(expected.looks), exact(found.looks)
+    shuffled = shell.run()
+    looks, others = exact(expected.looks), exact(shuffled.looks)
     both_looks = min(len(looks), len(others))
     assert looks[:both_looks] == others[:both_looks]
     if not exceeds(used(shell.told), plan):
-        assert looks == others and found.finished is expected.finished
+        assert looks == others and shuffled.finished is expected.finished
 
 
 @pytest.mark.parametrize("seed", first_of(range(8), 2))
@@ -124,9 +127,9 @@ def test_parts_of_a_first_round_are_the_same_after_a_kill(seed: int) -> None:
     plan = replace(truth, bench=bench, budget=Budget(tokens=int(every * (1.0 + 0.02 * (seed % 15)))))
     expected = straight(plan, answers)
     for number in range(6):
-        found = Shell(plan, answers, np.random.default_rng((seed, number)), restarts=0.3).run()
-        assert exact(found.looks) == exact(expected.looks)
-        assert found.finished is expected.finished
+        shuffled = Shell(plan, answers, np.random.default_rng((seed, number)), restarts=0.3).run()
+        assert exact(shuffled.looks) == exact(expected.looks)
+        assert shuffled.finished is expected.finished
 
 
 def two(budget: Budget, worst: Cost = Cost(0, math.inf)) -> Controller:  # noqa: B008
@@ -135,8 +138,8 @@ def two(budget: Budget, worst: Cost = Cost(0, math.inf)) -> Controller:  # noqa:
     return Controller(Plan(Bench(2, 5, BINARY, (worst, worst)), *parts, budget=budget))
 
 
-def tell(controller: Controller, asks: Iterable[Ask], tokens: int) -> None:
-    controller.tell([Outcome(*ask[:3], 0, Cost(tokens)) for ask in asks])
+def tell(controller: Controller, trials: Iterable[Ask], tokens: int) -> None:
+    controller.tell([Outcome(*ask[:3], 0, Cost(tokens)) for ask in trials])
 
 
 def test_one_answer_of_each_model_is_measured_and_the_next_are_reserved_by_it() -> None:
@@ -165,10 +168,10 @@ def test_a_first_round_goes_on_in_parts_as_far_as_it_is_borne_twice() -> None:
 def test_a_cap_that_is_exceeded_in_the_middle_of_a_round_ends_the_run() -> None:
     controller = two(Budget(tokens=1_000))
     tell(controller, controller.ask(99), 20)
-    asks = controller.ask(99)
-    tell(controller, asks[:9], 100)
+    requested = controller.ask(99)
+    tell(controller, requested[:9], 100)
     assert controller.finished is None, "940 are spent"
-    tell(controller, asks[9:10], 100)
+    tell(controller, requested[9:10], 100)
     assert controller.finished is Reason.BUDGET and controller.ask(99) == []
 
 
@@ -181,11 +184,11 @@ def test_an_answer_that_cost_nothing_measures_nothing() -> None:
 @pytest.mark.parametrize("cap", [{"trials": 60}, {"gpu_seconds": 60.0}])
 def test_caps_on_what_has_a_bound_are_as_ever(cap: dict[str, float]) -> None:
     """Nothing is measured for a cap on trials or on GPU time."""
-    open_, known = two(Budget(**cap), Cost(0, math.inf, 1.0)), two(Budget(**cap), Cost(0, 0.0, 1.0))  # type: ignore[arg-type]
-    for one in (open_, known):
-        while one.finished is None:
-            tell(one, one.ask(99), 7)
-    assert exact(open_.looks) == exact(known.looks) and open_.finished is known.finished
+    open_, priced = two(Budget(**cap), Cost(0, math.inf, 1.0)), two(Budget(**cap), Cost(0, 0.0, 1.0))  # type: ignore[arg-type]
+    for run in (open_, priced):
+        while run.finished is None:
+            tell(run, run.ask(99), 7)
+    assert exact(open_.looks) == exact(priced.looks) and open_.finished is priced.finished
 
 
 def test_what_is_reserved_is_the_worst_or_a_margin_on_the_largest() -> None:

@@ -33,11 +33,11 @@ class Patchy(Answers):
         super().__init__(plan, seed)
         self._share = share
 
-    def of(self, asks: Iterable[Ask]) -> list[Outcome]:
-        return [one._replace(category=None) if self._fails(one) else one for one in super().of(asks)]
+    def of(self, trials: Iterable[Ask]) -> list[Outcome]:
+        return [outcome._replace(category=None) if self._fails(outcome) else outcome for outcome in super().of(trials)]
 
-    def _fails(self, one: Outcome) -> bool:
-        place = (self.seed, one.model, one.question, one.trial)
+    def _fails(self, outcome: Outcome) -> bool:
+        place = (self.seed, outcome.model, outcome.question, outcome.trial)
         return bool(np.random.default_rng(place).random() < self._share)
 
 
@@ -52,8 +52,8 @@ class Aware(Shell):
 def told(plan: Plan, table: Table) -> Controller:
     """A controller that was told all its trials, by model and question."""
     controller = Controller(plan)
-    asks = controller.ask(1 << 20)
-    controller.tell(Outcome(*ask[:3], table[ask.model][ask.question][ask.trial]) for ask in asks)
+    requested = controller.ask(1 << 20)
+    controller.tell(Outcome(*ask[:3], table[ask.model][ask.question][ask.trial]) for ask in requested)
     return controller
 
 
@@ -66,7 +66,7 @@ def one_look(questions: int, trials: int, bound: float, delta: float = 0.0) -> P
 def filled(table: Table, values: Sequence[int]) -> Table:
     """Every ungraded answer of each model with this grade."""
     return [
-        [[value if one is None else one for one in cells] for cells in rows]
+        [[value if category is None else category for category in cells] for cells in rows]
         for rows, value in zip(table, values, strict=True)
     ]
 
@@ -89,11 +89,11 @@ def test_what_has_come_of_a_model_that_is_set_aside_depends_on_no_order() -> Non
 
     def told_in(pieces: int) -> Controller:
         controller = Controller(plan)
-        asks = controller.ask(1 << 20)
-        assert {ask.round for ask in asks} == {0, 1}
-        told = [Outcome(*ask[:3], None if ask.model == 0 and ask.trial < 4 else 1) for ask in asks]
-        for piece in np.array_split(np.arange(len(told)), pieces):
-            controller.tell(told[place] for place in piece)
+        requested = controller.ask(1 << 20)
+        assert {ask.round for ask in requested} == {0, 1}
+        outcomes = [Outcome(*ask[:3], None if ask.model == 0 and ask.trial < 4 else 1) for ask in requested]
+        for piece in np.array_split(np.arange(len(outcomes)), pieces):
+            controller.tell(outcomes[place] for place in piece)
         return controller
 
     first, *others = [told_in(pieces) for pieces in (1, 2, 7, 30)]
@@ -116,34 +116,34 @@ def test_what_is_decided_would_be_with_the_best_and_with_the_worst_grades(
     data: st.DataObject, bound: float, delta: float
 ) -> None:
     grades = st.lists(st.sampled_from([0, 1, 1, 1, 0, None]), min_size=4, max_size=4)
-    row = grades.filter(lambda row: any(one is not None for one in row))
+    row = grades.filter(lambda row: any(category is not None for category in row))
     table = [[data.draw(row) for _ in range(2)] for _ in range(3)]
     plan = one_look(questions=2, trials=4, bound=bound, delta=delta)
-    found = told(plan, table)
-    assert found.last_look is not None
-    memory = found.last_look.memory
+    run = told(plan, table)
+    assert run.last_look is not None
+    memory = run.last_look.memory
     ways = {values: told(plan, filled(table, values)).last_look for values in product((0, 1), repeat=3)}
     for pair, (first, second) in enumerate(((0, 1), (0, 2), (1, 2))):
-        for values, way in ways.items():
+        for values, look in ways.items():
             if values[first] == values[second]:
                 continue  # not an extreme: one up, the other down
-            assert way is not None
+            assert look is not None
             if memory.call[pair]:
-                assert way.memory.call[pair] == memory.call[pair]
+                assert look.memory.call[pair] == memory.call[pair]
             if memory.tie[pair]:
-                assert way.memory.tie[pair] or way.memory.call[pair]  # a call comes before a tie
+                assert look.memory.tie[pair] or look.memory.call[pair]  # a call comes before a tie
 
 
 def test_a_comparison_that_hinges_on_it_is_blocked_and_no_model_set_aside() -> None:
     """Between calls at best and none at worst: undecided, and said so, while what is clear is called."""
     plan = one_look(questions=1, trials=40, bound=1.645)
     table = [[[1] * 29 + [0] * 9 + [None] * 2], [[1] * 22 + [0] * 18], [[0] * 40]]
-    found = told(plan, table)
-    verdicts = {(pair.better, pair.worse): pair.verdict for pair in found.looks[-1].comparisons}
+    run = told(plan, table)
+    verdicts = {(pair.better, pair.worse): pair.verdict for pair in run.looks[-1].comparisons}
     assert verdicts == {(0, 1): Verdict.BLOCKED, (1, 2): Verdict.RESOLVED}
-    assert found.finished is Reason.BLOCKED
-    assert found.set_aside == {}
-    result = found.result()
+    assert run.finished is Reason.BLOCKED
+    assert run.set_aside == {}
+    result = run.result()
     assert result is not None
     assert (result.models[0].lowest, result.models[0].highest) == (29 / 40, 31 / 40)
     assert result.models[0].score == 29 / 38
@@ -154,25 +154,28 @@ def test_a_comparison_that_hinges_on_it_is_blocked_and_no_model_set_aside() -> N
 def test_one_ungraded_answer_changes_no_order_and_costs_no_round() -> None:
     plan = Plan(Bench(3, 30, np.array([0.0, 1.0])), trials=Trials(4, 20))
     answers = Answers(plan, 3)
-    whole = straight(plan, answers)
+    complete = straight(plan, answers)
 
     class Once(Answers):
-        def of(self, asks: Iterable[Ask]) -> list[Outcome]:
-            return [one._replace(category=None) if one[:3] == (2, 5, 1) else one for one in super().of(asks)]
+        def of(self, trials: Iterable[Ask]) -> list[Outcome]:
+            return [
+                outcome._replace(category=None) if outcome[:3] == (2, 5, 1) else outcome
+                for outcome in super().of(trials)
+            ]
 
-    found = straight(plan, Once(plan, 3))
-    assert found.set_aside == {}
-    assert found.ungraded.sum() == 1
-    assert found.looks[-1].order == whole.looks[-1].order
-    assert found.finished is whole.finished
+    run = straight(plan, Once(plan, 3))
+    assert run.set_aside == {}
+    assert run.ungraded.sum() == 1
+    assert run.looks[-1].order == complete.looks[-1].order
+    assert run.finished is complete.finished
 
 
 @pytest.mark.parametrize("rule", [Optimal(start=1.0), Sequential(start=1.0)])
 def test_a_design_with_one_look_is_judged_without_the_answers_that_have_no_grade(rule: Rule) -> None:
     """All of the horizon was asked: its only look is not before the first one that the rule allows."""
     plan = Plan(Bench(2, 1, np.array([0.0, 1.0])), rule=rule, trials=Trials(40, 40), judging=Judging())
-    found = told(plan, [[[1] * 34 + [0] * 5 + [None]], [[1] * 12 + [0] * 28]])
-    assert [pair.verdict for pair in found.looks[-1].comparisons] == [Verdict.RESOLVED]
+    run = told(plan, [[[1] * 34 + [0] * 5 + [None]], [[1] * 12 + [0] * 28]])
+    assert [pair.verdict for pair in run.looks[-1].comparisons] == [Verdict.RESOLVED]
 
 
 @pytest.mark.parametrize("rule", [Optimal(start=0.2), Sequential(start=0.2)])
@@ -183,10 +186,10 @@ def test_a_first_look_may_call_though_an_answer_has_no_grade(rule: Rule, lost: i
     table: list[list[list[int | None]]] = [[[1, 1, 1, 0]] * 10, [[0, 0, 1, 0]] * 10]
     if lost is not None:
         table[lost] = [[None, *table[lost][0][1:]], *table[lost][1:]]
-    found = told(plan, table)
-    (only,) = found.looks
-    assert found.ungraded.sum() == (lost is not None) and only.comparisons[0].information == pytest.approx(0.2)
-    assert only.comparisons[0].verdict is Verdict.RESOLVED and found.finished is Reason.SETTLED
+    run = told(plan, table)
+    (only,) = run.looks
+    assert run.ungraded.sum() == (lost is not None) and only.comparisons[0].information == pytest.approx(0.2)
+    assert only.comparisons[0].verdict is Verdict.RESOLVED and run.finished is Reason.SETTLED
 
 
 @pytest.mark.parametrize(
@@ -216,18 +219,18 @@ def test_time_outs_and_ungraded_answers_bound_a_score_alike(ungraded: list[int],
     bench = Bench(2, 2, np.array([0.0, 0.5, 2.0]))
     counts = np.array([[[2, 1, 1], [0, 0, 2]], [[1, 1, 0], [1, 0, 1]]])
     late = np.array([[[1, 1, 0], [0, 0, 1]], [[0, 0, 0], [0, 0, 0]]])
-    known = update(Estimates.nothing(bench), np.arange(2), counts, bench, "uniform", 8)
+    before = update(Estimates.nothing(bench), np.arange(2), counts, bench, "uniform", 8)
 
     def anew(rows: NDArray[np.intp], filled: NDArray[np.integer]) -> Estimates:
-        return update(known, rows, filled, bench, "uniform", 8)
+        return update(before, rows, filled, bench, "uniform", 8)
 
     unknown, nothing = UnknownGrades(np.array([ungraded, [0, 0]]), late), np.zeros((2, 2), int)
-    found = score_bounds(anew, known, counts, unknown, bench.weights)
-    assert found is not None
-    assert found.lowest.score[0] == pytest.approx(lowest)
-    assert found.highest.score[0] == pytest.approx(highest)
-    assert found.lowest.score[1] == known.score[1] == found.highest.score[1]
-    assert score_bounds(anew, known, counts, UnknownGrades(nothing, np.zeros_like(late)), bench.weights) is None
+    bounds = score_bounds(anew, before, counts, unknown, bench.weights)
+    assert bounds is not None
+    assert bounds.lowest.score[0] == pytest.approx(lowest)
+    assert bounds.highest.score[0] == pytest.approx(highest)
+    assert bounds.lowest.score[1] == before.score[1] == bounds.highest.score[1]
+    assert score_bounds(anew, before, counts, UnknownGrades(nothing, np.zeros_like(late)), bench.weights) is None
 
 
 def test_time_outs_do_not_block_a_call() -> None:
@@ -252,15 +255,15 @@ def test_after_a_change_of_the_horizon_a_tie_holds_in_every_way() -> None:
     before = straight(plan, Answers(plan, 1), looks=2)
     standing = straight(after(before, replace(plan, trials=Trials(4, 32))), Answers(plan, 1)).last_look
     assert standing is not None and isinstance(standing.rule, ContinuedSequential)
-    here, blank = standing.evidence, LatchedVerdicts.blank(3)
-    apart = replace(here, difference=here.difference + 1.0)
+    evidence, blank = standing.evidence, LatchedVerdicts.blank(3)
+    apart = replace(evidence, difference=evidence.difference + 1.0)
     criteria = Criteria(Ranking(), standing.rule, judging)
-    near, _ = judge(blank, [replace(here, z=0.0 * here.z)], criteria)
-    both, _ = judge(blank, [replace(way, z=0.0 * here.z) for way in (here, apart)], criteria)
+    near, _ = judge(blank, [replace(evidence, z=0.0 * evidence.z)], criteria)
+    both, _ = judge(blank, [replace(variant, z=0.0 * evidence.z) for variant in (evidence, apart)], criteria)
     assert near.tie.any() and not both.tie.any()
 
 
 def test_the_core_says_what_failed_a_model() -> None:
     plan = one_look(questions=1, trials=40, bound=1.645)
-    found = told(plan, [[[1] * 30 + [None] * 10], [[1] * 40], [[0] * 40]])
-    assert found.set_aside == {0: Lost(Cause.GRADER, "10 of its 40 trials have no grade, more than 5%")}
+    run = told(plan, [[[1] * 30 + [None] * 10], [[1] * 40], [[0] * 40]])
+    assert run.set_aside == {0: Lost(Cause.GRADER, "10 of its 40 trials have no grade, more than 5%")}

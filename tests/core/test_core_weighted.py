@@ -64,9 +64,9 @@ def test_moments_are_those_by_loops() -> None:
 def test_moments_are_those_of_draws_from_the_posterior() -> None:
     weights, n, rng = np.array([5.0, 1.0, 0.2]), np.array([[2, 1, 0], [0, 4, 3], [1, 0, 9]]), np.random.default_rng(2)
     drawn = np.stack([rng.dirichlet(row + 1.0, 40_000) @ HALVES for row in n], axis=-1) @ (weights / weights.sum())
-    found = bayes_moments(n + 1.0, HALVES, relative_weights(weights))
-    assert found.mean == pytest.approx(drawn.mean(), abs=4 * drawn.std() / 200)
-    assert found.var == pytest.approx(drawn.var(), rel=0.04)
+    moments = bayes_moments(n + 1.0, HALVES, relative_weights(weights))
+    assert moments.mean == pytest.approx(drawn.mean(), abs=4 * drawn.std() / 200)
+    assert moments.var == pytest.approx(drawn.var(), rel=0.04)
 
 
 def test_scores_of_simulated_trials_spread_as_the_self_centred_sigma_says() -> None:
@@ -93,12 +93,12 @@ def test_equal_weights_change_no_digit(prior: Prior) -> None:
     assert np.array_equal(sampled_variance(d), sampled_variance(d, g=np.ones(11)))
     assert np.array_equal(sampled_covariance(d), sampled_covariance(d, g=np.ones(11)))
     values = difference_values(BINARY).values
-    for one, other in zip(
+    for unweighted, weighted in zip(
         paired_moments(pairs, BINARY, values, 80),
         paired_moments(pairs, BINARY, values, 80, np.ones(11), np.zeros(11, dtype=int)),
         strict=True,
     ):
-        assert np.array_equal(one, other)
+        assert np.array_equal(unweighted, weighted)
 
 
 SHARES = (0.75, 0.25)
@@ -116,22 +116,26 @@ def summed(parts: Iterable[FloatArray], power: int = 1) -> FloatArray:
 @pytest.mark.parametrize("prior", ["uniform", "self"])
 def test_several_benchmarks_are_the_weighted_sum_of_each_by_itself(prior: Prior) -> None:
     counts = some_counts()
-    whole, each = estimated(counts, prior), of_each(counts, prior)
-    np.testing.assert_allclose(whole.score, summed(one.score for one in each))
-    np.testing.assert_allclose(whole.bayes, summed(one.bayes for one in each))
-    np.testing.assert_allclose(whole.bayes_var, summed((one.bayes_var for one in each), 2))
-    np.testing.assert_allclose(whole.trial_var, np.concatenate([one.trial_var for one in each], axis=1))
+    together, by_benchmark = estimated(counts, prior), of_each(counts, prior)
+    np.testing.assert_allclose(together.score, summed(estimates.score for estimates in by_benchmark))
+    np.testing.assert_allclose(together.bayes, summed(estimates.bayes for estimates in by_benchmark))
+    np.testing.assert_allclose(together.bayes_var, summed((estimates.bayes_var for estimates in by_benchmark), 2))
+    np.testing.assert_allclose(
+        together.trial_var, np.concatenate([estimates.trial_var for estimates in by_benchmark], axis=1)
+    )
 
 
 def test_variance_and_information_are_those_of_both_benchmarks() -> None:
     counts = some_counts()
-    whole, each = estimated(counts, "uniform"), of_each(counts, "uniform")
+    together, by_benchmark = estimated(counts, "uniform"), of_each(counts, "uniform")
     sizes = (4.0, 7.0)
-    np.testing.assert_allclose(whole.var, summed((one.var for one in each), 2))
-    noise = summed((one.noise / size**2 for one, size in zip(each, sizes, strict=True)), 2)
-    at_end = summed((one.noise_at_horizon / size**2 for one, size in zip(each, sizes, strict=True)), 2)
-    np.testing.assert_allclose((whole.noise / 121.0, whole.noise_at_horizon / 121.0), (noise, at_end))
-    information = weigh_evidence(whole).information
+    np.testing.assert_allclose(together.var, summed((estimates.var for estimates in by_benchmark), 2))
+    noise = summed((estimates.noise / size**2 for estimates, size in zip(by_benchmark, sizes, strict=True)), 2)
+    at_end = summed(
+        (estimates.noise_at_horizon / size**2 for estimates, size in zip(by_benchmark, sizes, strict=True)), 2
+    )
+    np.testing.assert_allclose((together.noise / 121.0, together.noise_at_horizon / 121.0), (noise, at_end))
+    information = weigh_evidence(together).information
     assert information[0] == pytest.approx((at_end[0] + at_end[1]) / (noise[0] + noise[1]))
 
 
@@ -150,12 +154,12 @@ def test_the_further_deviating_trials_are_where_the_variance_is() -> None:
 def test_variances_on_questions_like_these_are_those_of_each_benchmark() -> None:
     d = np.random.default_rng(5).normal(size=(2, 11)) + 3.0 * LABELS
     bench = Bench(2, 11, BINARY, question_weights=WEIGHTS, benchmark_of=LABELS)
-    by_hand = [0.75**2 * one[:4].var(ddof=1) / 4 + 0.25**2 * one[4:].var(ddof=1) / 7 for one in d]
+    by_hand = [0.75**2 * row[:4].var(ddof=1) / 4 + 0.25**2 * row[4:].var(ddof=1) / 7 for row in d]
     np.testing.assert_allclose(_by_benchmark(sampled_variance, d, bench), by_hand)
     clusters = np.array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4])
-    found = _by_benchmark(sampled_variance, d, replace(bench, clusters=clusters))
+    variances = _by_benchmark(sampled_variance, d, replace(bench, clusters=clusters))
     apart = [sampled_variance(d[:, label == LABELS], clusters[label == LABELS]) for label in (0, 1)]
-    np.testing.assert_allclose(found, 0.75**2 * apart[0] + 0.25**2 * apart[1])
+    np.testing.assert_allclose(variances, 0.75**2 * apart[0] + 0.25**2 * apart[1])
 
 
 def test_a_weighted_sample_spreads_as_drawn_again_and_again() -> None:
@@ -164,8 +168,11 @@ def test_a_weighted_sample_spreads_as_drawn_again_and_again() -> None:
     weights = rng.uniform(0.2, 3.0, (4000, 60))
     d = rng.normal(0.3, 1.0, weights.shape) + 0.5 * weights
     means = (weights * d).sum(axis=1) / weights.sum(axis=1)
-    found = [sampled_variance(one, g=relative_weights(own)) for one, own in zip(d, weights, strict=True)]
-    assert np.mean(found) == pytest.approx(means.var(), rel=0.08)
+    variances = [
+        sampled_variance(differences, g=relative_weights(row_weights))
+        for differences, row_weights in zip(d, weights, strict=True)
+    ]
+    assert np.mean(variances) == pytest.approx(means.var(), rel=0.08)
     both = sampled_covariance(d[:2], g=relative_weights(weights[0]))
     alone = sampled_variance(d[0] - d[1], g=relative_weights(weights[0]))
     assert both[0, 0] + both[1, 1] - 2.0 * both[0, 1] == pytest.approx(float(alone))
@@ -177,18 +184,18 @@ def test_trials_with_shared_seeds_are_weighed_too() -> None:
     d, questions = x - y, np.repeat(np.arange(3), 6)
     counts = np.stack([(d == value).sum(axis=1) for value in (-1, 0, 1)], axis=-1)
     values = difference_values(BINARY).values
-    found, flat = (paired_moments(counts, BINARY, values, 80, weights) for weights in (g, None))
-    assert found.mean == pytest.approx((g * d.mean(axis=1)).mean())
-    assert found.unit_var == pytest.approx((g**2 / 6).sum() / 9)
+    moments, flat = (paired_moments(counts, BINARY, values, 80, weights) for weights in (g, None))
+    assert moments.mean == pytest.approx((g * d.mean(axis=1)).mean())
+    assert moments.unit_var == pytest.approx((g**2 / 6).sum() / 9)
     single = [paired_moments(counts[:, None][at], BINARY, values, 80) for at in range(3)]
-    assert flat.mean == pytest.approx(np.mean([one.mean for one in single]))
-    assert found.noise != pytest.approx(flat.noise)
-    own = coupling(questions, x.ravel(), y.ravel(), g)
-    terms = [[((one - one.mean()) ** 2).sum() / 30 for one in rows] for rows in (x, y, d)]
-    of_x, of_y, of_both = (g**2 @ np.array(one) for one in terms)
-    assert own.variance == pytest.approx(of_both / (of_x + of_y))
+    assert flat.mean == pytest.approx(np.mean([part.mean for part in single]))
+    assert moments.noise != pytest.approx(flat.noise)
+    coupled = coupling(questions, x.ravel(), y.ravel(), g)
+    terms = [[((part - part.mean()) ** 2).sum() / 30 for part in rows] for rows in (x, y, d)]
+    of_x, of_y, of_both = (g**2 @ np.array(part) for part in terms)
+    assert coupled.variance == pytest.approx(of_both / (of_x + of_y))
     root = np.sqrt(sum(g[q] ** 4 * terms[0][q] * terms[1][q] * 900 / (900 * 5) for q in range(3)))
-    assert own.sigma == pytest.approx(2.0 * root / (of_x + of_y))
+    assert coupled.sigma == pytest.approx(2.0 * root / (of_x + of_y))
 
 
 def test_trials_go_where_weight_times_spread_is() -> None:
@@ -203,16 +210,16 @@ def test_trials_go_where_weight_times_spread_is() -> None:
 
 def weighted_plan(**changed: object) -> Plan:
     bench = Bench(3, 11, BINARY, question_weights=WEIGHTS, benchmark_of=LABELS)
-    one = Plan(bench, policy=Weighted(), trials=Trials(4, 40))
-    return replace(one, **changed)  # type: ignore[arg-type]
+    base = Plan(bench, policy=Weighted(), trials=Trials(4, 40))
+    return replace(base, **changed)  # type: ignore[arg-type]
 
 
 def test_a_run_with_equal_weights_takes_the_looks_of_one_without() -> None:
     plain = replace(weighted_plan(), bench=Bench(3, 11, BINARY))
     equal = replace(plain, bench=Bench(3, 11, BINARY, question_weights=np.full(11, 0.1)))
-    one, other = (straight(plan, Answers(plan, 5)) for plan in (plain, equal))
-    assert one.looks == other.looks
-    assert one.result() == other.result()
+    plain_run, equal_run = (straight(plan, Answers(plan, 5)) for plan in (plain, equal))
+    assert plain_run.looks == equal_run.looks
+    assert plain_run.result() == equal_run.result()
 
 
 @pytest.mark.parametrize("objective", [Best(), Baseline(0), Threshold(0.55), PrecisionOf(0.08)])
@@ -224,10 +231,10 @@ def test_a_look_is_at_weighted_scores_and_a_run_asks_more_where_the_weight_is(ob
     means = run.counts[..., 1] / run.counts.sum(axis=-1)
     for row in result.models:
         assert row.score == pytest.approx(float(means[row.model] @ share))
-    for one in result.comparisons:
-        if one.verdict.worse is not None and objective.reference is None:
-            apart = (means[one.verdict.better] - means[one.verdict.worse]) @ share
-            assert one.difference == pytest.approx(float(apart))
+    for comparison in result.comparisons:
+        if comparison.verdict.worse is not None and objective.reference is None:
+            apart = (means[comparison.verdict.better] - means[comparison.verdict.worse]) @ share
+            assert comparison.difference == pytest.approx(float(apart))
     trials = run.counts.sum(axis=-1)
     heavy, light = trials[:, LABELS == 0].mean(), trials[:, LABELS == 1].mean()
     assert heavy > 2.0 * light
@@ -257,9 +264,9 @@ def test_what_an_early_end_does_to_a_score_is_of_the_weighted_one() -> None:
     assert ended is not None
     few = replace(plan, bench=Bench(3, 4, BINARY))
     same = EndedRun(few, ended.counts[:, :4], ended.reason, ended.affordable, ended.set_aside, ended.judged)
-    found, alone = ended.replay(300), same.replay(300)
-    assert np.abs(found.shift - alone.shift).max() < 0.02
-    assert found.spread == pytest.approx(alone.spread, rel=0.25)
+    weighted, alone = ended.replay(300), same.replay(300)
+    assert np.abs(weighted.shift - alone.shift).max() < 0.02
+    assert weighted.spread == pytest.approx(alone.spread, rel=0.25)
 
 
 @pytest.mark.parametrize("trials", [(6, 60), (20, 20)])
@@ -269,11 +276,11 @@ def test_equal_models_are_called_no_more_often_than_promised(trials: tuple[int, 
     labels = np.repeat([0, 1], [30, 120])
     g, chance = relative_weights(np.where(labels == 0, 4.0, 1.0)), np.where(labels == 0, 0.02, 0.5)
     right = [rng.binomial(n, chance, (runs, 150)) for n in trials]
-    one, two = (
-        estimate(np.stack([n - own, own], axis=-1), BINARY, "self", np.array(80), g=g, groups=labels)
-        for n, own in zip(trials, right, strict=True)
+    first, second = (
+        estimate(np.stack([n - successes, successes], axis=-1), BINARY, "self", np.array(80), g=g, groups=labels)
+        for n, successes in zip(trials, right, strict=True)
     )
-    z = (one.score - two.score) / np.sqrt(one.var + two.var)
+    z = (first.score - second.score) / np.sqrt(first.var + second.var)
     assert np.mean(z > 1.645) < 0.056
     assert np.mean(z < -1.645) < 0.056
 

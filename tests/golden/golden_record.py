@@ -79,23 +79,23 @@ given up; signals, which may have times, and are compared with the trials; money
 def lines_of(directory: Path, folder: Path, ahead: bool = False) -> list[Line]:
     """All that is compared of a run; paths begin with its folder. Where it asks ahead, only what looks count."""
     with closing(RunReader.open(directory)) as reader:
-        looks: list[Line] = [["look", one.number, one.body] for one in reader.looks()]
-        trials = [_trial(one) for one in reader.trials()]
-        events: list[Line] = [["event", one.kind, _fields(one)] for one in reader.events()]
+        looks: list[Line] = [["look", look.number, look.body] for look in reader.looks()]
+        trials = [_trial(trial) for trial in reader.trials()]
+        events: list[Line] = [["event", event.kind, _fields(event)] for event in reader.events()]
     trials.sort(key=lambda line: line[1:4])  # they are stored in the order of arrival
     if ahead:
-        trials, rest = _counted(trials, directory), list(_ranking(directory))
+        trials, other_lines = _counted(trials, directory), list(_ranking(directory))
     else:
-        rest = [*_results(directory), _export(directory, folder)]
-    return [masked(line, folder) for line in (*looks, *trials, *events, *rest)]
+        other_lines = [*_results(directory), _export(directory, folder)]
+    return [masked(line, folder) for line in (*looks, *trials, *events, *other_lines)]
 
 
-def _trial(one: TrialRecord) -> Line:
+def _trial(trial: TrialRecord) -> Line:
     """A trial: its category, or why it has none, and how its answer ended."""
-    ended = " ".join([one.answer.finish_reason, *sorted(one.answer.signals)])
-    category = one.category if one.grader_error is None else one.grader_error
-    key = [one.model, one.question, one.trial]
-    return ["trial", *key, one.answer.seed, category, one.extracted, dict(one.signals), ended]
+    ended = " ".join([trial.answer.finish_reason, *sorted(trial.answer.signals)])
+    category = trial.category if trial.grader_error is None else trial.grader_error
+    key = [trial.model, trial.question, trial.trial]
+    return ["trial", *key, trial.answer.seed, category, trial.extracted, dict(trial.signals), ended]
 
 
 def _fields(event: Event) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _fields(event: Event) -> dict[str, Any]:
 def _results(directory: Path) -> Iterator[Line]:
     for key, value in json.loads((directory / "results.json").read_text()).items():
         if isinstance(value, list) and key != "weights":
-            yield from (["result", key, one] for one in value)
+            yield from (["result", key, item] for item in value)
         elif value not in (None, {}) and key not in MASKED:
             yield ["result", key, value]
 
@@ -114,13 +114,13 @@ def _results(directory: Path) -> Iterator[Line]:
 def _counted(trials: list[Line], directory: Path) -> list[Line]:
     """The trials that the last look counts: of each model so many, in the order of its rounds."""
     with closing(RunReader.open(directory)) as reader:
-        rounds = {(one.model, one.question, one.trial): one.round for one in reader.trials()}
+        rounds = {(trial.model, trial.question, trial.trial): trial.round for trial in reader.trials()}
         last: dict[str, Any] = dict(reader.looks()[-1].body)
-    found = []
+    counted = []
     for model, number in zip(last["models"], last["trials"], strict=True):
-        own = sorted((line for line in trials if line[1] == model), key=lambda line: rounds[tuple(line[1:4])])
-        found += own[:number]
-    return sorted(found, key=lambda line: line[1:4])
+        model_lines = sorted((line for line in trials if line[1] == model), key=lambda line: rounds[tuple(line[1:4])])
+        counted += model_lines[:number]
+    return sorted(counted, key=lambda line: line[1:4])
 
 
 def _ranking(directory: Path) -> Iterator[Line]:
@@ -133,21 +133,21 @@ def _ranking(directory: Path) -> Iterator[Line]:
 def _export(directory: Path, folder: Path) -> Line:
     """How many rows the table of the trials has, its columns, and a digest of them all."""
     path = folder / "export.jsonl"
-    told = CliRunner().invoke(app, ["export", str(directory), "--format", "jsonl", "-o", str(path), "--force"])
-    assert told.exit_code == 0, told.output
+    result = CliRunner().invoke(app, ["export", str(directory), "--format", "jsonl", "-o", str(path), "--force"])
+    assert result.exit_code == 0, result.output
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     rows.sort(key=lambda row: (row["model"], row["question"], row["trial"]))  # they stand in the order of arrival
     columns = list(rows[0]) if rows else []
-    kept = [json.dumps({key: value for key, value in row.items() if key not in ROW_MASKED}) for row in rows]
-    return ["export", len(rows), columns, blake2b("\n".join(kept).encode(), digest_size=8).hexdigest()]
+    masked_rows = [json.dumps({key: value for key, value in row.items() if key not in ROW_MASKED}) for row in rows]
+    return ["export", len(rows), columns, blake2b("\n".join(masked_rows).encode(), digest_size=8).hexdigest()]
 
 
 def masked(value: Any, folder: Path) -> Any:
     """A value without what differs from run to run."""
     if isinstance(value, Mapping):
-        return {str(key): masked(one, folder) for key, one in value.items() if key not in MASKED}
+        return {str(key): masked(item, folder) for key, item in value.items() if key not in MASKED}
     if isinstance(value, list | tuple | set | frozenset):
-        return [masked(one, folder) for one in value]
+        return [masked(item, folder) for item in value]
     if isinstance(value, Path):
         value = str(value)
     if isinstance(value, str):
@@ -159,8 +159,8 @@ def masked(value: Any, folder: Path) -> Any:
 
 def parts_of(lines: Iterable[Line], parts: Iterable[str]) -> list[Line]:
     """Lines of these parts alone."""
-    wanted = set(parts)
-    return [line for line in lines if line[0] in wanted]
+    names = set(parts)
+    return [line for line in lines if line[0] in names]
 
 
 def write(name: str, lines: Iterable[Line]) -> None:
@@ -174,18 +174,20 @@ def read(name: str) -> list[Line]:
     return [json.loads(line) for line in (EXPECTED / f"{name}.jsonl").read_text().splitlines()]
 
 
-def differences(found: Iterable[Line], expected: Iterable[Line], most: int = 12) -> list[str]:
+def differences(played: Iterable[Line], expected: Iterable[Line], limit: int = 12) -> list[str]:
     """The first lines that are not the same, as text."""
-    found, expected = json.loads(json.dumps(list(found))), list(expected)
-    told = []
+    played, expected = json.loads(json.dumps(list(played))), list(expected)
+    texts = []
     for part in PARTS:
-        here, there = parts_of(found, [part]), parts_of(expected, [part])
-        if len(here) != len(there):
-            told.append(f"{part}: {len(here)} lines, and {len(there)} were expected")
-        told += [
-            f"- {_text(was)}\n+ {_text(now)}" for now, was in zip(here, there, strict=False) if not alike(now, was)
+        actual_part, expected_part = parts_of(played, [part]), parts_of(expected, [part])
+        if len(actual_part) != len(expected_part):
+            texts.append(f"{part}: {len(actual_part)} lines, and {len(expected_part)} were expected")
+        texts += [
+            f"- {_text(was)}\n+ {_text(now)}"
+            for now, was in zip(actual_part, expected_part, strict=False)
+            if not alike(now, was)
         ]
-    return told[:most]
+    return texts[:limit]
 
 
 def _text(line: Line) -> str:

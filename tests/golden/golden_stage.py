@@ -100,7 +100,7 @@ class Stage:
     @property
     def asked(self) -> dict[str, int]:
         """Requests for answers and verdicts, by what they got."""
-        return dict(sum((one.counts for one in self.servers), Counter()))
+        return dict(sum((server.counts for server in self.servers), Counter()))
 
     # -- configurations and commands ---------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class Stage:
             "name": name,
             "seed": 7,
             "questions": "questions.jsonl",
-            "models": [{"name": one, "base_url": url} if isinstance(one, str) else one for one in models],
+            "models": [{"name": model, "base_url": url} if isinstance(model, str) else model for model in models],
             "prompt": "{prompt}",
             "sampling": {"temperature": 0.6, "max_tokens": 2000},
             "grader": "numeric",

@@ -25,13 +25,13 @@ def played(name: str, folder: Path) -> list[Line]:
 
 def compared(name: str, stage: Stage) -> list[Line]:
     """What is compared of a golden run that was played on this stage."""
-    one = CASES[name]
-    runs = [lines_of(stage.directory(run), stage.folder, one.ahead) for run in one.runs]
-    asked: list[Line] = [["asked", stage.asked]] if stage.servers and not one.ahead else []
-    return parts_of([*asked, *(line for lines in runs for line in lines)], one.parts)
+    case = CASES[name]
+    runs = [lines_of(stage.directory(run), stage.folder, case.ahead) for run in case.runs]
+    asked: list[Line] = [["asked", stage.asked]] if stage.servers and not case.ahead else []
+    return parts_of([*asked, *(line for lines in runs for line in lines)], case.parts)
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or [name for name, one in CASES.items() if one.expected == name]:
+    for name in sys.argv[1:] or [name for name, case in CASES.items() if case.expected == name]:
         with TemporaryDirectory() as folder:
             write(name, played(name, Path(folder)))

@@ -26,14 +26,14 @@ def marks_of(name: str, like: str) -> list[pytest.MarkDecorator]:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=marks_of(name, one.expected)) for name, one in CASES.items()],
+    [pytest.param(name, marks=marks_of(name, case.expected)) for name, case in CASES.items()],
 )
-def test_a_run_is_as_it_was(name: str, tmp_path: Path) -> None:
-    one = CASES[name]
-    found = parts_of(played(name, tmp_path), one.parts)
-    told = differences(found, parts_of(read(one.expected), one.parts))
-    assert not told, "\n".join([f"{name} is not as in {one.expected}.jsonl:", *told])
+def test_a_golden_run_is_as_it_was_recorded(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    actual = parts_of(played(name, tmp_path), case.parts)
+    changes = differences(actual, parts_of(read(case.expected), case.parts))
+    assert not changes, "\n".join([f"{name} is not as in {case.expected}.jsonl:", *changes])
 
 
-def test_every_expectation_is_of_a_run() -> None:
-    assert {path.stem for path in EXPECTED.iterdir()} == {one.expected for one in CASES.values()}
+def test_every_expectation_belongs_to_a_run() -> None:
+    assert {path.stem for path in EXPECTED.iterdir()} == {case.expected for case in CASES.values()}

@@ -13,11 +13,16 @@ from gated import GatedServer
 from live_runs import ENDED, MODELS, EndedRuns, Found, Site, kill, small_world, wait_for_trials
 from typer.testing import CliRunner
 
-from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.cli import app
+from adaptive_eval.graders.asked import GraderServer
+from adaptive_eval.graders.by_benchmark import InspectScores
+from adaptive_eval.graders.judge import Judge
+from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.labels.effect import choose_answers_to_label
 from adaptive_eval.labels.file import add_labels, parse_labels_file
 from adaptive_eval.labels.session import LabelSession
+from adaptive_eval.report.label_effect import require_useful_labels
 from adaptive_eval.report.label_file import LABELS_FILE, Labelled, read_labels
 from adaptive_eval.report.labelled import MIN_LABELS, LabelledRun
 from adaptive_eval.report.stored import open_run
@@ -193,6 +198,20 @@ def test_a_file_that_is_none_of_labels_is_told(
     told = CliRunner().invoke(app, ["label", str(directory), "--from", str(site.folder / name)])
     assert told.exit_code == ExitCode.CONFIGURATION and said in re.sub(r"\s+", " ", told.output)
     assert not (directory / LABELS_FILE).exists()
+
+
+@pytest.mark.parametrize("signal", ["is_correct", "score"])
+def test_labels_are_refused_if_the_rubric_uses_no_signal_that_a_label_of_this_grader_gives(signal: str) -> None:
+    """A label of a task's answer says whether it is right; one of a judge's answer also says its score."""
+    categories = [{"name": "good", "weight": 1, "when": {signal: {"at_least": 1}}}, {"name": "bad", "weight": 0}]
+    rubric = open_rubric(RubricConfig.model_validate_json(json.dumps({"categories": categories})))
+    judge = Judge(server=GraderServer(base_url="http://127.0.0.1:1/v1", model="judge"))
+    require_useful_labels(judge, rubric)
+    if signal == "is_correct":
+        require_useful_labels(InspectScores(), rubric)
+    else:
+        with pytest.raises(ConfigError, match="the rubric of this run goes by score, which no label says"):
+            require_useful_labels(InspectScores(), rubric)
 
 
 def test_a_file_may_be_csv_and_a_later_label_counts(site: Site, ended_runs: EndedRuns) -> None:

@@ -123,17 +123,17 @@ class Disk:
     def last(self) -> int:
         return next(reversed(self.at), 0)
 
-    def log(self, most: int | None = None) -> Iterator[list[Row]]:
+    def log(self, block_size: int | None = None) -> Iterator[list[Row]]:
         """The log commit by commit, or in blocks of a size."""
         looks = [(seq, LookTaken(number, body)) for number, (seq, _, body) in self.looks.items()]
         rows: list[Row] = [*self.trials.values(), *self.charges, *self.notes, *looks]
         rows.sort(key=itemgetter(0))
-        if most is None:
+        if block_size is None:
             for _, commit in groupby(rows, key=lambda row: self.at[row[0]]):
                 yield list(commit)
         else:
-            for start in range(0, len(rows), most):
-                yield rows[start : start + most]
+            for start in range(0, len(rows), block_size):
+                yield rows[start : start + block_size]
 
     def all_notes(self) -> list[tuple[int, Note]]:
         return self.notes
@@ -372,8 +372,13 @@ class Start:
 
     def replayed(self) -> Machine:
         disk, stages = self.disk, self.disk.stages(self.settings)
-        most = (7, 50, 999)[self.moments % 3]
-        return replay(lambda whole: disk.log(None if whole else most), stages, disk.all_notes(), disk.known)
+        block_size = (7, 50, 999)[self.moments % 3]
+        return replay(
+            lambda in_whole_commits: disk.log(None if in_whole_commits else block_size),
+            stages,
+            disk.all_notes(),
+            disk.known,
+        )
 
     def regrade(self) -> None:
         roster = self.settings[-1].roster
@@ -506,7 +511,7 @@ class Start:
                 self.inbox.append(Unservable(request.model, "all its servers are gone"))
             self.inbox.append(Failed(request.id, RequestFailure.UNAVAILABLE, "its server refuses requests"))
             return
-        world.generated += sum(one.cost.tokens for one in received)
+        world.generated += sum(answer.cost.tokens for answer in received)
         for key in request.keys:
             world.asked[key] += 1
         if drawn < 0.03 * self.is_troubled:
@@ -548,22 +553,24 @@ class Start:
         """Some were answered just before."""
         for number in requests:
             if self.hesitating.pop(number, None) is not None:
-                waiting = [one for one in self.inbox if isinstance(one, Wasted) and one.request == number]
-                self.inbox = [one for one in self.inbox if one not in waiting] + [
-                    one._replace(request=None) for one in waiting
+                waiting = [event for event in self.inbox if isinstance(event, Wasted) and event.request == number]
+                self.inbox = [event for event in self.inbox if event not in waiting] + [
+                    event._replace(request=None) for event in waiting
                 ]
                 self.inbox.append(Failed(number, RequestFailure.NOT_SENT))
                 continue
-            pending = [one for one in self.inbox if isinstance(one, Answered | Failed) and one.request == number]
+            pending = [
+                event for event in self.inbox if isinstance(event, Answered | Failed) and event.request == number
+            ]
             if pending and self.chance.random() < 0.7:
-                self.inbox = [one for one in self.inbox if one not in pending]
+                self.inbox = [event for event in self.inbox if event not in pending]
                 self.inbox.append(Failed(number, RequestFailure.CUT_OFF))
         for key in gradings:
-            pending = [one for one in self.inbox if isinstance(one, Graded) and one.key == key]
-            asked = [one for one in self.inbox if isinstance(one, VerdictWasted) and one.key == key]
+            pending = [event for event in self.inbox if isinstance(event, Graded) and event.key == key]
+            asked = [event for event in self.inbox if isinstance(event, VerdictWasted) and event.key == key]
             if asked or not pending or self.chance.random() < 0.7:
-                self.inbox = [one for one in self.inbox if one not in pending and one not in asked]
-                self.inbox += [one._replace(may_retry=False) for one in asked]
+                self.inbox = [event for event in self.inbox if event not in pending and event not in asked]
+                self.inbox += [event._replace(may_retry=False) for event in asked]
                 self.inbox.append(GradingCutOff(key))
 
     # -- what holds -----------------------------------------------------------------------------------------------
@@ -603,7 +610,13 @@ def decisions(machine: Machine) -> list[object]:
 
 def sums(machine: Machine) -> dict[int, list[object]]:
     """The account by model, but for what costs nothing."""
-    found = {}
-    for model, one in machine.account.models.items():
-        found[model] = [one.answers, one.paid.cost, one.held.cost, one.charged.cost, one.verdicts.cost]
-    return {model: parts for model, parts in sorted(found.items()) if parts != [0, *[NO_COST] * 4]}
+    by_model = {}
+    for model, account in machine.account.models.items():
+        by_model[model] = [
+            account.answers,
+            account.paid.cost,
+            account.held.cost,
+            account.charged.cost,
+            account.verdicts.cost,
+        ]
+    return {model: parts for model, parts in sorted(by_model.items()) if parts != [0, *[NO_COST] * 4]}

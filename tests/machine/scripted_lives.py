@@ -16,17 +16,17 @@ MOST_STARTS = 60
 
 def horizons(world: World) -> list[tuple[Sequence[int], Trials]]:
     """The models and trials of each configuration, in their order."""
-    everyone, some = range(world.models), range(world.models - 1)
-    some = some if len(some) > 1 else everyone
+    everyone, all_but_last = range(world.models), range(world.models - 1)
+    all_but_last = all_but_last if len(all_but_last) > 1 else everyone
     match world.kind.special:
         case "raised":
             return [(everyone, Trials(3, 6)), (everyone, Trials(3, 10))]
         case "leaves":
-            return [(everyone, Trials(3, 9)), (some, Trials(3, 9))]
+            return [(everyone, Trials(3, 9)), (all_but_last, Trials(3, 9))]
         case "joins":
-            return [(some, Trials(3, 9)), (everyone, Trials(3, 9))]
+            return [(all_but_last, Trials(3, 9)), (everyone, Trials(3, 9))]
         case "returns":
-            return [(everyone, Trials(3, 9)), (some, Trials(3, 9)), (everyone, Trials(3, 9))]
+            return [(everyone, Trials(3, 9)), (all_but_last, Trials(3, 9)), (everyone, Trials(3, 9))]
     return [(everyone, Trials(3, 9))]
 
 
@@ -90,14 +90,14 @@ def check_end(start: Start) -> None:
 
 def life(seed: int) -> Counter[str]:
     """A run unkilled, and the same one killed or stopped up to six times."""
-    whole, _, happened = live(seed, 0)
+    undisturbed, _, happened = live(seed, 0)
     killed, start, happened_then = live(seed, 1 + seed % 6, happened["moments"])
     compared = 0
     if start.world.kind.is_compared:
-        found = [[body for _, _, body in (disk.looks[n] for n in sorted(disk.looks))] for disk in (whole, killed)]
-        assert found[0] == found[1], "the killed run has found something else"
-        compared = len(found[0])
-        assert alarms_of(whole) == alarms_of(killed), "the killed run has raised other alarms"
+        looks = [[body for _, _, body in (disk.looks[n] for n in sorted(disk.looks))] for disk in (undisturbed, killed)]
+        assert looks[0] == looks[1], "the killed run has found something else"
+        compared = len(looks[0])
+        assert alarms_of(undisturbed) == alarms_of(killed), "the killed run has raised other alarms"
     alarms = len(alarms_of(killed))
     return happened_then + Counter({"lives": 1, "looks": len(killed.looks), "compared": compared, "alarms": alarms})
 

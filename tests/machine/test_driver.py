@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,9 @@ from adaptive_eval.core.settings import Budget, Pace, Trials
 from adaptive_eval.core.types import Reason
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Prompt, RetryGate
 from adaptive_eval.machine.driver import Aborted, Driver
+from adaptive_eval.machine.events import Event
 from adaptive_eval.machine.records import STOPPED
+from adaptive_eval.machine.supply import Demand, EndpointSupply, Supply
 from adaptive_eval.store.read import LogReader
 
 
@@ -201,7 +204,7 @@ async def test_lost_answers_are_charged_and_repeated_within_caps(
     bed = MachineBed(tmp_path / "run", plan(budget=budget))
     bed.endpoints = {name: LosingEndpoint(name, skill, delay=0.002) for name, skill in SKILLS.items()}
     machine = await bed.start()
-    lost = sum(one.lost for one in bed.endpoints.values() if isinstance(one, LosingEndpoint))
+    lost = sum(endpoint.lost for endpoint in bed.endpoints.values() if isinstance(endpoint, LosingEndpoint))
     reader = LogReader.open(bed.directory)
     charged = [line for line in reader.account() if line.state is None]
     reader.close()
@@ -229,3 +232,36 @@ async def test_wall_time_ends_a_run_with_what_is_stored(tmp_path: Path) -> None:
     looks = bed.looks()
     await bed.start()
     assert bed.reason is Reason.WALL_TIME and bed.looks() == looks
+
+
+class Served(EndpointSupply):
+    """A supply that remembers what the driver had not handled yet when it was told of needs."""
+
+    def watch(self, driver: Driver) -> None:
+        self.driver, self.told, self.unhandled = driver, 0, list[Event]()
+
+    def serve(self, demand: Mapping[int, Demand]) -> None:
+        self.told += 1
+        self.unhandled += self.driver._events
+        super().serve(demand)
+
+
+async def test_needs_are_told_when_all_that_has_happened_is_handled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a server could be stopped because its model needs nothing, just before it is sent the next requests."""
+    monkeypatch.setattr("adaptive_eval.machine.driver.TICK_SECONDS", 0.0)
+    monkeypatch.setattr("bed.EndpointSupply", Served)
+    supplies = list[Served]()
+
+    class Bed(MachineBed):
+        def supply(self, driver: Driver) -> Supply:
+            supply = super().supply(driver)
+            assert isinstance(supply, Served)
+            supply.watch(driver)
+            supplies.append(supply)
+            return supply
+
+    await Bed(tmp_path / "run").start()
+    (supply,) = supplies
+    assert supply.told > 100 and not supply.unhandled

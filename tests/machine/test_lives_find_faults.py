@@ -107,7 +107,7 @@ MAX_LIVES = 60
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("faulty", "concerns"), FAULTY, ids=lambda one: getattr(one, "__name__", ""))
+@pytest.mark.parametrize(("faulty", "concerns"), FAULTY, ids=lambda value: getattr(value, "__name__", ""))
 def test_lives_find_a_fault(faulty: type[Machine], concerns: object, monkeypatch: pytest.MonkeyPatch) -> None:
     assert callable(concerns)
     for module in (scripted, replay_module):

@@ -43,16 +43,16 @@ def setting(**changes: object) -> Setting:
     settings: dict[str, object] = {"trials": Trials(2, 4), "prior": "uniform"}
     together = (2, 2, 2) if "samples" in changes else ()
     bench = Bench(3, 3, np.array([0.0, 1.0]), worst_cost=(Cost(10),) * 3, together=together)
-    own = {name: changes.pop(name) for name in ("slots", "samples", "seed") if name in changes}
+    options = {name: changes.pop(name) for name in ("slots", "samples", "seed") if name in changes}
     plan = Plan(bench, **(settings | changes))  # type: ignore[arg-type]
-    return Setting(plan, (0, 1, 2), **{"slots": dict.fromkeys(range(3), 100), **own})  # type: ignore[arg-type]
+    return Setting(plan, (0, 1, 2), **{"slots": dict.fromkeys(range(3), 100), **options})  # type: ignore[arg-type]
 
 
 class Played:
     """A machine, with a disk on which every row is at once."""
 
-    def __init__(self, one: Setting, machine: type[Machine] = Machine) -> None:
-        self.setting, self.machine, self.disk = one, machine(one), Disk()
+    def __init__(self, setup: Setting, machine: type[Machine] = Machine) -> None:
+        self.setting, self.machine, self.disk = setup, machine(setup), Disk()
         self.sent: list[Request] = []
         self.others: list[object] = []
 
@@ -79,7 +79,7 @@ class Played:
         return [Answered(request.id, received), *(Graded(key, category) for key in request.keys)]
 
     def replayed(self) -> Machine:
-        return replay(lambda whole: self.disk.log(), [Stage(self.setting)], self.disk.notes, self.disk.known)
+        return replay(lambda in_whole_commits: self.disk.log(), [Stage(self.setting)], self.disk.notes, self.disk.known)
 
 
 def test_every_state_but_the_last_ones_has_a_next_step() -> None:
@@ -97,8 +97,8 @@ class TellsAnswersFirst(Machine):
 @pytest.mark.parametrize("loss_first", [True, False])
 @pytest.mark.parametrize("faulty", [False, True])
 def test_loss_that_ends_a_run_and_completing_answer_in_one_commit(*, loss_first: bool, faulty: bool) -> None:
-    one = setting(trials=Trials(2, 6), pace=Pace(lookahead=1), budget=Budget(tokens=275))  # 27 trials, not 28
-    played = Played(one, TellsAnswersFirst if faulty else Machine)
+    small_budget = setting(trials=Trials(2, 6), pace=Pace(lookahead=1), budget=Budget(tokens=275))  # 27 trials, not 28
+    played = Played(small_budget, TellsAnswersFirst if faulty else Machine)
     played.do(Opened())
     opening = [request for request in played.sent if request.first < 2]
     ahead = [request for request in played.sent if request.first >= 2]
@@ -143,6 +143,31 @@ def test_request_of_several_trials_holds_a_slot_until_the_last_has_come() -> Non
     assert played.machine.in_flight[0] == 1
     played.do(Answered(request.id, [second]))
     assert [request.question for request in played.sent if request.model == 0] == [0, 1]
+
+
+def test_model_is_owed_its_trials_until_their_outcomes_are_on_disk() -> None:
+    played = Played(setting())
+    played.do(Opened())
+    asked = [request for request in played.sent if request.model == 0]
+    rows = played.do(*(event for request in asked for event in played.answer(request)), commit=False)
+    assert not played.machine.in_flight[0] and played.machine.is_owed(0)
+    played.disk.commit(rows)
+    played.do(Committed(rows))
+    assert not played.machine.is_owed(0) and played.machine.is_owed(1)
+
+
+def test_model_is_owed_its_trials_until_their_verdicts_are_on_disk() -> None:
+    judged = replace(setting(), judged=frozenset(range(3)), verdicts_at_once=100)
+    played = Played(judged)
+    played.do(Opened())
+    answered = [(request, *played.answer(request)) for request in played.sent if request.model == 0]
+    played.do(*(answer for _, answer, *_ in answered))
+    assert played.machine.counts[JUDGING] == 6 and played.machine.is_owed(0)
+    rows = played.do(*(verdict for _, _, *verdicts in answered for verdict in verdicts), commit=False)
+    assert not played.machine.counts[JUDGING] and played.machine.is_owed(0)
+    played.disk.commit(rows)
+    played.do(Committed(rows))
+    assert not played.machine.is_owed(0) and played.machine.is_owed(1)
 
 
 def test_seeds_that_do_not_follow_each_other_are_asked_apart() -> None:
@@ -250,19 +275,19 @@ def test_replay_in_any_blocks_is_the_same() -> None:
     played.do(Opened())
     while played.sent:
         played.do(*played.answer(request := played.sent.pop(), int(request.model > request.question)))
-    whole = Machine(played.setting)
-    whole.handle(Replayed([row for block in played.disk.log() for row in block]))
-    assert whole.controller.looks == played.machine.controller.looks
-    assert whole.controller.finished == played.machine.controller.finished is not None
+    one_block = Machine(played.setting)
+    one_block.handle(Replayed([row for block in played.disk.log() for row in block]))
+    assert one_block.controller.looks == played.machine.controller.looks
+    assert one_block.controller.finished == played.machine.controller.finished is not None
 
 
 def test_a_model_whose_answers_come_with_grades_is_asked_few_different_questions_until_one_has_a_grade() -> None:
     played = Played(replace(setting(trials=Trials(4, 8)), own_grades=frozenset({0})))
     played.do(Opened())
-    own = [request for request in played.sent if request.model == 0]
-    assert len(own) == FIRST_IN_FLIGHT and {request.question for request in own} == {0, 1, 2}
-    assert {request.model for request in played.sent[len(own) :]} == {1, 2}, "others are asked all at once"
-    played.do(*played.answer(own[0]))
+    first_requests = [request for request in played.sent if request.model == 0]
+    assert len(first_requests) == FIRST_IN_FLIGHT and {request.question for request in first_requests} == {0, 1, 2}
+    assert {request.model for request in played.sent[len(first_requests) :]} == {1, 2}, "others are asked all at once"
+    played.do(*played.answer(first_requests[0]))
     later = [request for request in played.sent if request.model == 0]
     assert len(later) == 3 * 4, "the whole round"
 

@@ -27,5 +27,5 @@ def test_the_machine_imports_nothing_that_does_io(name: str) -> None:
             assert module.split(".")[0] in ALLOWED or module.startswith(OWN), module
             names = {alias.name for alias in node.names}
             assert not module.startswith(OWN[2:]) or names <= VALUES_ONLY
-            own = module.removeprefix("adaptive_eval.machine.")
-            assert own == module or own in PURE, "it knows the driver"
+            name_in_package = module.removeprefix("adaptive_eval.machine.")
+            assert name_in_package == module or name_in_package in PURE, "it knows the driver"

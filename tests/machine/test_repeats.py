@@ -35,12 +35,12 @@ def add(
 
 def watched(texts: Texts, questions: int = 30, trials: int = 8, *, size: int = 3, right: bool = False) -> AnswerWatch:
     """The answers of a model, which have come in any order."""
-    found = AnswerWatch()
+    watch = AnswerWatch()
     cells = list(itertools.product(range(questions), range(trials)))
     np.random.default_rng(1).shuffle(cells)
     for question, trial in cells:
-        add(found, question, trial, hash((question, texts(question, trial))), size=size, right=right)
-    return found
+        add(watch, question, trial, hash((question, texts(question, trial))), size=size, right=right)
+    return watch
 
 
 def letters(p: float, seed: int = 0) -> Texts:
@@ -59,8 +59,8 @@ def free(question: int, trial: int) -> int:
     return trial
 
 
-def alarmed(found: Repeats | None) -> bool:
-    return found is not None and found.is_certain
+def alarmed(repeats: Repeats | None) -> bool:
+    return repeats is not None and repeats.is_certain
 
 
 def from_trial(first: int, before: Texts) -> Texts:
@@ -76,8 +76,8 @@ def test_a_server_that_ignores_the_seed_is_found_by_long_answers(how: SamplingFr
 
 
 def test_a_cache_that_serves_some_is_found() -> None:
-    some = watched(lambda question, trial: trial // 2 if question < 6 else trial, size=1024)
-    assert find_repeats(some, HOT) == Repeats(120, 24)
+    watch = watched(lambda question, trial: trial // 2 if question < 6 else trial, size=1024)
+    assert find_repeats(watch, HOT) == Repeats(120, 24)
 
 
 @pytest.mark.parametrize("size", [1, 20, 900])
@@ -87,26 +87,26 @@ def test_a_cache_that_starts_in_the_middle_is_found_whatever_the_answers(
     size: int, how: SamplingFreedom, first: int
 ) -> None:
     """Answers are right and wrong, short and long, and agree in most cases before."""
-    found = find_repeats(watched(from_trial(first, letters(0.8)), 30, first + 6, size=size), how)
-    assert found is not None and found.is_certain and found.since is not None
-    assert first - 1 <= found.since <= first + 1 and found.questions >= 15
-    assert f"from about trial {found.since} on" in repeats_sentence(found)
+    repeats = find_repeats(watched(from_trial(first, letters(0.8)), 30, first + 6, size=size), how)
+    assert repeats is not None and repeats.is_certain and repeats.since is not None
+    assert first - 1 <= repeats.since <= first + 1 and repeats.questions >= 15
+    assert f"from about trial {repeats.since} on" in repeats_sentence(repeats)
 
 
 def test_a_cache_of_some_questions_that_starts_in_the_middle_is_found() -> None:
     def texts(question: int, trial: int) -> object:
         return "cached" if question % 3 == 0 and trial >= 10 else trial % 4
 
-    found = find_repeats(watched(texts, 60, 24), WARM)
-    assert found is not None and found.since == 11 and found.questions == 20
+    repeats = find_repeats(watched(texts, 60, 24), WARM)
+    assert repeats is not None and repeats.since == 11 and repeats.questions == 20
 
 
 @pytest.mark.parametrize("p", [0.5, 0.9, 0.97, 0.995])
 @pytest.mark.parametrize("size", [1, 900])
 def test_answers_that_vary_as_often_late_as_early_raise_no_alarm(p: float, size: int) -> None:
     for seed in range(40):
-        found = find_repeats(watched(letters(p, seed), 40, 20, size=size), SamplingFreedom(0.1))
-        assert found is None or found.since is None
+        repeats = find_repeats(watched(letters(p, seed), 40, 20, size=size), SamplingFreedom(0.1))
+        assert repeats is None or repeats.since is None
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -119,21 +119,21 @@ def test_letters_of_a_choice_raise_no_alarm(p: float, seed: int) -> None:
 
 
 def test_where_nothing_can_be_said_that_is_said() -> None:
-    found = find_repeats(watched(stuck), WARM)
-    assert found == Repeats(120, 120, is_certain=False)
-    assert "it is unknown" in repeats_sentence(found)
+    repeats = find_repeats(watched(stuck), WARM)
+    assert repeats == Repeats(120, 120, is_certain=False)
+    assert "it is unknown" in repeats_sentence(repeats)
     assert find_repeats(watched(stuck, questions=2, trials=8), WARM) is None
 
 
 def test_pairs_are_disjoint_and_of_one_question() -> None:
-    found = AnswerWatch()
+    watch = AnswerWatch()
     for trial, digest in enumerate([1, 2, 2, 1, 7, 7, 9]):
-        add(found, 0, trial, digest)
-    add(found, 1, 6, 9)
-    add(found, 0, 7, None, "empty")
-    add(found, 0, 8, 9, "timed_out")
-    assert found.repeated == 3
-    assert find_repeats(found, HOT) is None
+        add(watch, 0, trial, digest)
+    add(watch, 1, 6, 9)
+    add(watch, 0, 7, None, "empty")
+    add(watch, 0, 8, 9, "timed_out")
+    assert watch.repeated == 3
+    assert find_repeats(watch, HOT) is None
 
 
 def test_short_answers_of_honest_servers_raise_no_alarm() -> None:
@@ -143,8 +143,10 @@ def test_short_answers_of_honest_servers_raise_no_alarm() -> None:
         sure = rng.beta(5.0, 1.0, questions)
         drawn = rng.random((questions, 6)) < sure[:, None]
         texts = np.where(drawn, -1, rng.integers(0, 3, drawn.shape)).tolist()
-        found = find_repeats(watched(lambda q, t, texts=texts: texts[q][t], questions, 6), SamplingFreedom(temperature))
-        assert not alarmed(found)
+        repeats = find_repeats(
+            watched(lambda q, t, texts=texts: texts[q][t], questions, 6), SamplingFreedom(temperature)
+        )
+        assert not alarmed(repeats)
 
 
 @pytest.mark.parametrize(("size", "enough"), [(0, 66), (4, 62), (40, 40), (120, 23), (199, 16)])

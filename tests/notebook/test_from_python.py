@@ -28,12 +28,12 @@ def place(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 @pytest.mark.parametrize("name", ["read_run", "run", "run_async"])
-def test_what_is_called_from_python_says_what_it_takes_and_gives_with_an_example(name: str) -> None:
+def test_public_functions_document_arguments_returns_and_an_example(name: str) -> None:
     function = getattr(adaptive_eval, name)
-    said = inspect.getdoc(function) or ""
-    described = set(re.findall(r"^    (\w+): ", said[said.index("Args:") : said.index("Returns:")], re.MULTILINE))
+    doc = inspect.getdoc(function) or ""
+    described = set(re.findall(r"^    (\w+): ", doc[doc.index("Args:") : doc.index("Returns:")], re.MULTILINE))
     assert described == set(inspect.signature(function).parameters)
-    assert f"adaptive_eval.{name}(" in said[said.index("Example:") :]
+    assert f"adaptive_eval.{name}(" in doc[doc.index("Example:") :]
 
 
 def test_importing_the_package_loads_nothing_else() -> None:
@@ -45,7 +45,7 @@ def test_importing_the_package_loads_nothing_else() -> None:
 
 
 @pytest.mark.release
-def test_the_function_stays_one_whatever_was_imported_before() -> None:
+def test_run_is_a_function_whatever_was_imported_before() -> None:
     code = (
         "import adaptive_eval.running.start, adaptive_eval.cli.run, adaptive_eval.config.run, adaptive_eval;"
         "assert callable(adaptive_eval.run) and adaptive_eval.run.__name__ == 'run'"
@@ -94,12 +94,12 @@ def test_a_mapping_and_a_whole_configuration_decide_as_their_file_does(place: Si
     of_file = adaptive_eval.run(place.write(), display="none")
     settings = place.config(name="mapped", questions=place.folder / "questions.jsonl")
     of_mapping = adaptive_eval.run(settings, ["trials.max=30"], display="none")
-    whole = adaptive_eval.run(load_config(place.write("whole")), display="none")
-    looks = [Found.of(one.directory).looks for one in (of_file, of_mapping, whole)]
+    of_config = adaptive_eval.run(load_config(place.write("whole")), display="none")
+    looks = [Found.of(result.directory).looks for result in (of_file, of_mapping, of_config)]
     assert of_mapping.directory == Path("runs/mapped") and looks[0] == looks[1] == looks[2]
 
 
-def test_what_a_program_gives_wrongly_is_named(place: Site) -> None:
+def test_wrong_arguments_are_named(place: Site) -> None:
     def local(answer: object, question: object) -> None: ...
 
     with pytest.raises(ConfigError, match="did you mean max_tokens|max_token"):
@@ -168,9 +168,9 @@ def test_ctrl_c_stops_a_run_in_order_where_a_loop_runs(site: Site) -> None:
     site.processes.append(process)
     assert wait_for_trials(site.directory(), 1, process), process.communicate()
     process.send_signal(signal.SIGINT)
-    told, errors = process.communicate(timeout=HANGS)
-    assert process.returncode == 0 and told.endswith("interrupted\n"), errors
-    assert "Stopped. Every answer that was graded is stored." in told and "Traceback" not in errors
+    output, errors = process.communicate(timeout=HANGS)
+    assert process.returncode == 0 and output.endswith("interrupted\n"), errors
+    assert "Stopped. Every answer that was graded is stored." in output and "Traceback" not in errors
     assert adaptive_eval.read_run(site.directory()).view.events[-1].kind == "stopped"
 
 
@@ -240,5 +240,5 @@ def test_in_a_notebook_one_output_is_drawn_anew(place: Site, monkeypatch: pytest
     assert "<progress" in kernel.shown[0] and "Finished: every comparison is resolved" in kernel.shown[-1]
     assert all(name in kernel.shown[-2] for name in MODELS)
     monkeypatch.delitem(sys.modules, "IPython")
-    with pytest.raises(ConfigError, match="kernel of a notebook"):
+    with pytest.raises(ConfigError, match="only in a notebook"):
         adaptive_eval.run(place.write(), display="notebook")

@@ -69,19 +69,19 @@ def cells(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> dict[str, 
     site.write()
     site.write("hostile", models=[models[0] | {"name": HOSTILE}, *models[1:]])
     site.write("long", trials={"min": 4, "max": 20_000, "policy": "uniform"})
-    found = {name: nbformat.v4.new_code_cell(source) for name, source in CELLS.items()}
+    code_cells = {name: nbformat.v4.new_code_cell(source) for name, source in CELLS.items()}
     for name in FAIL:
-        found[name].metadata["tags"] = ["raises-exception"]
-    book = nbformat.v4.new_notebook(cells=list(found.values()))
+        code_cells[name].metadata["tags"] = ["raises-exception"]
+    book = nbformat.v4.new_notebook(cells=list(code_cells.values()))
     client = Watching(book, timeout=None, resources={"metadata": {"path": str(site.folder)}})
     with client.setup_kernel(), ThreadPoolExecutor(1) as beside:
-        for at, (name, cell) in enumerate(found.items()):
+        for at, (name, cell) in enumerate(code_cells.items()):
             if name == "interrupted":
-                beside.submit(interrupt, int(value(found["process"])), site.directory("long"))
+                beside.submit(interrupt, int(value(code_cells["process"])), site.directory("long"))
             client.execute_cell(cell, at)
     for at, cell in enumerate(book.cells):
         cell.metadata["drawn"] = drawn.get(at, [])
-    return dict(zip(found, book.cells, strict=True))
+    return dict(zip(code_cells, book.cells, strict=True))
 
 
 def interrupt(process: int, directory: Path) -> None:
@@ -102,18 +102,18 @@ def html(cell: Any, kind: str) -> str:
 
 def output(cell: Any, kind: str) -> Any:
     """The only output of that kind that a cell has."""
-    (one,) = [one for one in cell["outputs"] if one["output_type"] == kind]
-    return one
+    (only,) = [item for item in cell["outputs"] if item["output_type"] == kind]
+    return only
 
 
 def test_a_run_shows_a_bar_in_one_output_that_ends_with_why_it_ended(cells: dict[str, Any]) -> None:
     first, *_, last_bar, _ = cells["run"].metadata["drawn"]
     assert "<progress" in first and "<progress" in last_bar and all(name in last_bar for name in MODELS)
-    assert [one["output_type"] for one in cells["run"]["outputs"]] == ["display_data"], "drawn anew, not once more"
+    assert [item["output_type"] for item in cells["run"]["outputs"]] == ["display_data"], "drawn anew, not once more"
     assert re.match("<p>(Finished|Ended)", html(cells["run"], "display_data"))
 
 
-def test_what_it_returns_shows_itself_as_a_table(cells: dict[str, Any]) -> None:
+def test_the_value_of_a_run_is_shown_as_a_table(cells: dict[str, Any]) -> None:
     shown = html(cells["record"], "execute_result")
     assert shown.count("<tr>") == 1 + len(MODELS) and all(name in shown for name in MODELS)
     assert value(cells["record"]).startswith("<RunRecord 'run' in 'runs/run'")

@@ -244,7 +244,7 @@ STORED = [
 NUMBERS = {"ada": 0, "old": 1}
 
 
-@pytest.mark.parametrize(("event", "kind", "body"), STORED, ids=lambda one: one if isinstance(one, str) else "")
+@pytest.mark.parametrize(("event", "kind", "body"), STORED, ids=lambda value: value if isinstance(value, str) else "")
 def test_every_kind_is_stored_as_ever_and_comes_back(event: Event, kind: str, body: dict[str, Any]) -> None:
     assert (event.kind, json.loads(json.dumps(event.body()))) == (kind, body)
     assert parse_event(kind, body, 3.0) == replace(event, at=3.0)
@@ -256,9 +256,9 @@ def test_every_kind_is_stored_as_ever_and_comes_back(event: Event, kind: str, bo
 
 def test_no_kind_is_forgotten() -> None:
     assert {type(event) for event, _, _ in STORED} == set(EVENT_CLASSES)
-    assert len({one.KIND for one in EVENT_CLASSES}) == len(EVENT_CLASSES)
-    classes = [one for one in vars(notes).values() if isinstance(one, type) and issubclass(one, Event)]
-    assert {one for one in classes if hasattr(one, "KIND")} == set(EVENT_CLASSES)
+    assert len({event_class.KIND for event_class in EVENT_CLASSES}) == len(EVENT_CLASSES)
+    classes = [value for value in vars(notes).values() if isinstance(value, type) and issubclass(value, Event)]
+    assert {event_class for event_class in classes if hasattr(event_class, "KIND")} == set(EVENT_CLASSES)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_fields_with_a_default_may_be_missing(kind: str, body: dict[str, object]
 
 
 @pytest.mark.parametrize(
-    ("kind", "body", "told"),
+    ("kind", "body", "message"),
     [
         ("finished", {}, "finished is damaged: reason: Field required"),
         ("finished", {"reason": "tired"}, "finished is damaged: reason: "),
@@ -290,8 +290,8 @@ def test_fields_with_a_default_may_be_missing(kind: str, body: dict[str, object]
         ),
     ],
 )
-def test_what_is_damaged_is_refused_with_its_place(kind: str, body: object, told: str) -> None:
-    with pytest.raises(StoreError, match=told):
+def test_what_is_damaged_is_refused_with_its_place(kind: str, body: object, message: str) -> None:
+    with pytest.raises(StoreError, match=message):
         parse_event(kind, body)
 
 

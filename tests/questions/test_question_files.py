@@ -88,8 +88,8 @@ class TestJsonl:
             '{"id": "e", "prompt": "half \\ud800", "answer": "1"}',
             '{"id": "f", "prompt": "?", "answer": NaN}',
         )
-        told = refusal(path).splitlines()
-        assert told[0] == f"{path}: 9 problems"
+        lines = refusal(path).splitlines()
+        assert lines[0] == f"{path}: 9 problems"
         expected = {
             2: "is not JSON",
             3: "is a list, not an object",
@@ -101,7 +101,7 @@ class TestJsonl:
             9: "half of a surrogate pair",
             10: "NaN is not a JSON value",
         }
-        for line, (number, problem) in zip(told[1:], expected.items(), strict=True):
+        for line, (number, problem) in zip(lines[1:], expected.items(), strict=True):
             assert line.startswith(f"  line {number}: ")
             assert problem in line
 
@@ -113,22 +113,24 @@ class TestJsonl:
         assert refusal(path).endswith("is not UTF-8 (byte 14); save the file as UTF-8")
 
     def test_a_missing_field_says_which_there_are(self, tmp_path: Path) -> None:
-        told = refusal(jsonl(tmp_path, {"question": "?", "answer": "1"}))
-        assert "its fields are question, answer: set questions.fields.prompt" in told
+        message = refusal(jsonl(tmp_path, {"question": "?", "answer": "1"}))
+        assert "its fields are question, answer: set questions.fields.prompt" in message
 
     def test_many_problems_are_counted_not_listed(self, tmp_path: Path) -> None:
-        told = refusal(jsonl(tmp_path, *["{" + " " * spaces for spaces in range(100)])).splitlines()
-        assert told[0].endswith("100 problems")
-        assert told[-1] == "  and 60 more"
-        assert len(told) == 42
+        lines = refusal(jsonl(tmp_path, *["{" + " " * spaces for spaces in range(100)])).splitlines()
+        assert lines[0].endswith("100 problems")
+        assert lines[-1] == "  and 60 more"
+        assert len(lines) == 42
 
     def test_one_wrong_field_is_told_once_with_a_count(self, tmp_path: Path) -> None:
-        told = refusal(jsonl(tmp_path, *[{"prompt": str(n), "answer": "1"} for n in range(50)]), fields={"prompt": "q"})
-        assert told.splitlines()[1:] == [
+        message = refusal(
+            jsonl(tmp_path, *[{"prompt": str(n), "answer": "1"} for n in range(50)]), fields={"prompt": "q"}
+        )
+        assert message.splitlines()[1:] == [
             "  line 1 to line 50 (50 times): has no field 'q' (prompt); its fields are prompt, answer: "
             "set questions.fields.prompt"
         ]
-        assert told.startswith(f"{tmp_path / 'questions.jsonl'}: 50 problems")
+        assert message.startswith(f"{tmp_path / 'questions.jsonl'}: 50 problems")
 
     def test_a_file_that_cannot_be_read_is_no_defect(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = jsonl(tmp_path, {"prompt": "?", "answer": "1"})
@@ -154,7 +156,7 @@ class TestJsonl:
     def test_an_array_of_objects_is_read(self, tmp_path: Path, name: str, indent: int | None) -> None:
         path = tmp_path / name
         path.write_text(json.dumps([{"prompt": "a?", "answer": "1"}, {"prompt": "b?", "answer": 2}], indent=indent))
-        assert [(one.prompt, one.answer) for one in load(path)] == [("a?", "1"), ("b?", "2")]
+        assert [(question.prompt, question.answer) for question in load(path)] == [("a?", "1"), ("b?", "2")]
 
     def test_a_json_file_may_have_an_object_a_line(self, tmp_path: Path) -> None:
         path = tmp_path / "q.json"
@@ -195,9 +197,9 @@ class TestJsonl:
 class TestIds:
     def test_content_makes_an_id_that_no_order_changes(self, tmp_path: Path) -> None:
         rows = [{"prompt": "a?", "answer": "1"}, {"prompt": "b?", "answer": "2"}]
-        one, other = load(jsonl(tmp_path, *rows)), load(jsonl(tmp_path, *reversed(rows)))
-        assert {question.id for question in one} == {question.id for question in other}
-        assert one[0].id == content_id("a?", "1", ()) != content_id("a?", "1", ("1",))
+        questions, reversed_questions = load(jsonl(tmp_path, *rows)), load(jsonl(tmp_path, *reversed(rows)))
+        assert {question.id for question in questions} == {question.id for question in reversed_questions}
+        assert questions[0].id == content_id("a?", "1", ()) != content_id("a?", "1", ("1",))
 
     def test_the_same_question_twice_is_an_error(self, tmp_path: Path) -> None:
         row = {"prompt": "a?", "answer": "1"}
@@ -226,11 +228,11 @@ class TestFields:
         assert (question.prompt, question.answer) == ("?", "B")
 
     def test_a_conversation_is_no_prompt_and_the_text_in_it_has_a_name(self, tmp_path: Path) -> None:
-        said = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"}]
-        path = jsonl(tmp_path, {"input": said, "ideal": "4"})
-        told = refusal(path, fields={"prompt": "input", "answer": "ideal"})
-        assert "line 1: the prompt (field 'input') is not a text, but [{" in told
-        assert told.rstrip().endswith("name the text in it, as questions.fields.prompt: input.1.content")
+        messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"}]
+        path = jsonl(tmp_path, {"input": messages, "ideal": "4"})
+        message = refusal(path, fields={"prompt": "input", "answer": "ideal"})
+        assert "line 1: the prompt (field 'input') is not a text, but [{" in message
+        assert message.rstrip().endswith("name the text in it, as questions.fields.prompt: input.1.content")
         assert load(path, fields={"prompt": "input.1.content", "answer": "ideal"})[0].prompt == "2 + 2?"
         for name in ("input.2.content", "input.-1.content", "input.x"):
             assert f"has no field '{name}'" in refusal(path, fields={"prompt": name, "answer": "ideal"})
@@ -244,16 +246,16 @@ class TestFields:
         assert load(jsonl(tmp_path, self.ROW), fields=fields)[0].choices == choices
 
     def test_choices_that_are_no_list_are_an_error(self, tmp_path: Path) -> None:
-        told = refusal(jsonl(tmp_path, self.ROW), fields={"prompt": "a", "answer": "b", "choices": "passage"})
-        assert "line 1: the choices are not a list, but 'p1'" in told
+        message = refusal(jsonl(tmp_path, self.ROW), fields={"prompt": "a", "answer": "b", "choices": "passage"})
+        assert "line 1: the choices are not a list, but 'p1'" in message
         deep = {**self.ROW, "passage": "[" * 50_000 + "]" * 50_000}
-        told = refusal(jsonl(tmp_path, deep), fields={"prompt": "a", "answer": "b", "choices": "passage"})
-        assert "line 1: the choices are not a list, but '[[[" in told
+        message = refusal(jsonl(tmp_path, deep), fields={"prompt": "a", "answer": "b", "choices": "passage"})
+        assert "line 1: the choices are not a list, but '[[[" in message
 
     def test_choices_beside_their_labels_are_found_by_a_dotted_name(self, tmp_path: Path) -> None:
         row = {"prompt": "?", "answer": "B", "choices": {"label": "AB", "text": ["x", "y"]}}
-        told = refusal(jsonl(tmp_path, row))
-        assert "but a mapping of label, text; name the list in it, as questions.fields.choices: choices.text" in told
+        message = refusal(jsonl(tmp_path, row))
+        assert "but a mapping of label, text; name the list in it, as questions.fields.choices: choices.text" in message
         assert load(jsonl(tmp_path, row), fields={"choices": "choices.text"})[0].choices == ("x", "y")
 
     def test_more_choices_than_letters_are_an_error(self, tmp_path: Path) -> None:
@@ -278,7 +280,7 @@ class TestSelection:
     )
 
     @pytest.mark.parametrize(
-        ("wanted", "ids"),
+        ("condition", "ids"),
         [
             ({"year": 2020}, "036"),
             ({"year": "2020"}, "036"),
@@ -287,8 +289,8 @@ class TestSelection:
             ({"hard": False}, "012345"),
         ],
     )
-    def test_filter(self, tmp_path: Path, wanted: Any, ids: str) -> None:
-        assert "".join(question.id for question in load(jsonl(tmp_path, *self.ROWS), filter=wanted)) == ids
+    def test_filter(self, tmp_path: Path, condition: Any, ids: str) -> None:
+        assert "".join(question.id for question in load(jsonl(tmp_path, *self.ROWS), filter=condition)) == ids
 
     def test_a_filter_on_an_unknown_field_is_an_error(self, tmp_path: Path) -> None:
         assert "has no field 'yaer', which questions.filter asks for" in refusal(
@@ -325,9 +327,9 @@ class TestCsv:
 
     def test_lines_are_counted_as_an_editor_does(self, tmp_path: Path) -> None:
         path = self.write(tmp_path, 'prompt,answer\n"two\nlines",1\nthree,fields,here\n"",1\n')
-        told = refusal(path)
-        assert "line 4: has 3 values, but the header has 2" in told
-        assert "line 5: the prompt is empty" in told
+        message = refusal(path)
+        assert "line 4: has 3 values, but the header has 2" in message
+        assert "line 5: the prompt is empty" in message
 
     def test_long_cells(self, tmp_path: Path) -> None:
         assert len(load(self.write(tmp_path, f'prompt,answer\n"{"x" * 300_000}",1\n'))[0].prompt) == 300_000
@@ -338,8 +340,8 @@ class TestCsv:
 
     @pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs")])
     def test_another_separator_is_told(self, tmp_path: Path, mark: str, name: str) -> None:
-        told = refusal(self.write(tmp_path, f"prompt{mark}answer\nWhat?{mark}4\n"))
-        assert f"must separate columns by commas, but has {name}" in told
+        message = refusal(self.write(tmp_path, f"prompt{mark}answer\nWhat?{mark}4\n"))
+        assert f"must separate columns by commas, but has {name}" in message
 
     def test_a_cell_may_hold_choices_as_json(self, tmp_path: Path) -> None:
         path = self.write(tmp_path, 'prompt,answer,opts\n?,A,"[""x"", ""y""]"\n')
@@ -448,7 +450,7 @@ def test_a_function_of_the_user_s_returns_rows_in_the_folder_of_the_configuratio
     (tmp_path / "my_questions.py").write_text(FUNCTION)
     (tmp_path / "words.txt").write_text("red blue green")
     config = QuestionsConfig(function="my_questions:rows", options={"file": "words.txt"}, limit=2)
-    assert [one.answer for one in load_questions(config, folder=tmp_path)] == ["red", "blue"]
+    assert [question.answer for question in load_questions(config, folder=tmp_path)] == ["red", "blue"]
     for name, options, problem in (
         ("rows", {"file": "none.txt"}, "my_questions:rows raised FileNotFoundError"),
         ("broken", {}, "my_questions:broken raised LookupError: no such set"),

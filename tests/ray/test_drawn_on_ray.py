@@ -19,7 +19,9 @@ SERVER = Path(__file__).parents[1] / "running" / "small_server.py"
 
 def written(site: Site, *flags: str, **changes: object) -> Path:
     """Two hundred questions in blocks of fifty, and a server for each model."""
-    rows = ({"id": f"q{one}", "prompt": f"What is 2 + {one}?", "answer": str(2 + one)} for one in range(200))
+    rows = (
+        {"id": f"q{number}", "prompt": f"What is 2 + {number}?", "answer": str(2 + number)} for number in range(200)
+    )
     (site.folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     command = [sys.executable, "-S", str(SERVER), "{port}", *flags, str(site.folder)]
     launch = {"command": command, "timeout": HANGS, "resources": {"CPU": 1}}
@@ -44,7 +46,7 @@ def test_drawn_questions_are_the_same_at_sites_and_after_the_head_was_killed(sit
     assert ended.exit_code in ENDED, ended.output
     assert Found.of(at_sites) == Found.of(at_home)
     for command in (["verify", str(at_sites)], ["compare", str(at_home), str(at_sites)]):
-        told = CliRunner().invoke(app, command)
-        assert told.exit_code == 0, told.output
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 0, result.output
     shown = CliRunner().invoke(app, ["report", str(at_sites), "--format", "md", "-o", "-"])
     assert "Questions were drawn at random, and scores estimate those on all questions" in shown.output

@@ -40,8 +40,8 @@ def test_a_head_that_was_killed_buys_no_answer_and_no_verdict_twice_but_those_in
         assert site.run(plain, "--run-dir", str(site.directory("plain"))).exit_code == ExitCode.SPENT
     assert Found.of(site.directory()) == Found.of(site.directory("plain"))
     after = events(site, SitePlaced)[len(before) :]
-    assert {one.model for one in after} == set(MODELS) and all(one.found for one in after)
-    assert {one.pid for one in after} <= {one.pid for one in before} and not events(site, SiteLost)
+    assert {event.model for event in after} == set(MODELS) and all(event.found for event in after)
+    assert {event.pid for event in after} <= {event.pid for event in before} and not events(site, SiteLost)
     assert verdicts == trials + WAITING
     answers = len((site.folder / "diary.jsonl").read_text().splitlines())
     assert trials <= answers <= trials + IN_FLIGHT * len(MODELS)

@@ -30,8 +30,8 @@ PROGRESS = 5
 def models(site: Site, *flags: str, nodes: bool = False) -> list[dict[str, object]]:
     command = [sys.executable, "-S", str(SERVER), "{port}", *flags, str(site.folder)]
     section: dict[str, object] = {"command": command, "timeout": HANGS}
-    own = ({"resources": {"CPU": 1, f"of_{name}": 1}} if nodes else {} for name in MODELS)
-    return [{"name": name, "launch": {**section, **more}} for name, more in zip(MODELS, own, strict=True)]
+    resources = ({"resources": {"CPU": 1, f"of_{name}": 1}} if nodes else {} for name in MODELS)
+    return [{"name": name, "launch": {**section, **more}} for name, more in zip(MODELS, resources, strict=True)]
 
 
 def written(site: Site, served: list[dict[str, object]]) -> Path:
@@ -52,15 +52,15 @@ class Drill:
         self._nodes = {name: raylets.add(resources={f"of_{name}": 1}) for name in MODELS}
         self._config = written(site, models(site, "held", nodes=True))
         self._process = self._begin()
-        told = wait_for_trials(site.directory(), 10 * len(MODELS), self._process)
-        assert told, self._process.communicate()
+        in_time = wait_for_trials(site.directory(), 10 * len(MODELS), self._process)
+        assert in_time, self._process.communicate()
 
     def kill_raylet(self, model: str) -> None:
         """All that the node has ends with it; another one comes, and the model is served there."""
         before = self._placed(model)
         self._raylets.kill(self._nodes[model])
         self._nodes[model] = self._raylets.add(resources={f"of_{model}": 1})
-        self._await(lambda events: sum(one.model == model for one in events_of_kind(events, SitePlaced)) > before)
+        self._await(lambda events: sum(event.model == model for event in events_of_kind(events, SitePlaced)) > before)
 
     def kill_head(self) -> None:
         """SIGKILL; the same command finds its sites again."""
@@ -72,14 +72,14 @@ class Drill:
     def progress(self, trials: int = PROGRESS) -> None:
         """So many further trials."""
         with closing(RunReader.open(self._site.directory())) as reader:
-            wanted = reader.trial_count() + trials
-        assert wait_for_trials(self._site.directory(), wanted, self._process), self._process.communicate()
+            total = reader.trial_count() + trials
+        assert wait_for_trials(self._site.directory(), total, self._process), self._process.communicate()
 
     def end(self) -> None:
         """Let the servers answer everything, and wait for the end."""
         (self._site.folder / "go").touch()
-        told = self._process.communicate()
-        assert self._process.returncode == ExitCode.SPENT, told
+        output = self._process.communicate()
+        assert self._process.returncode == ExitCode.SPENT, output
 
     def close(self) -> None:
         """Give the nodes back."""
@@ -90,7 +90,7 @@ class Drill:
         return self._site.start(self._config, "--run-dir", str(self._site.directory()), "--ray", self._raylets.address)
 
     def _placed(self, model: str) -> int:
-        return sum(one.model == model for one in events_of_kind(self._events(), SitePlaced))
+        return sum(event.model == model for event in events_of_kind(self._events(), SitePlaced))
 
     def _events(self) -> list[Event]:
         with closing(RunReader.open(self._site.directory())) as reader:

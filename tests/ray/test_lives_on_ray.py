@@ -68,9 +68,9 @@ def run_with(site: Site, config: Path, raylets: Raylets, deed: Callable[[], None
     process = begun(site, config, raylets)
     deed()
     go_on(site)
-    told = process.communicate()
-    assert process.returncode == ExitCode.SPENT, told
-    return "\n".join(told)
+    output = process.communicate()
+    assert process.returncode == ExitCode.SPENT, output
+    return "\n".join(output)
 
 
 @pytest.fixture(scope="module")
@@ -82,19 +82,19 @@ def at_home(tmp_path_factory: pytest.TempPathFactory) -> Found:
     return Found.of(site.directory())
 
 
-def test_it_finds_the_same_at_several_sites(
+def test_a_run_finds_the_same_at_several_sites(
     site: Site, at_home: Found, raylets: Raylets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SITE_KEY", SECRET)
     settings = models(site, "held", sites=2)
     settings[0]["api_key_env"] = "SITE_KEY"
     process = begun(site, written(site, models=settings, concurrency=2), raylets)
-    wait_until(lambda: len({(one.model, one.on) for one in events(site, SitePlaced)}) > len(MODELS), process)
+    wait_until(lambda: len({(event.model, event.on) for event in events(site, SitePlaced)}) > len(MODELS), process)
     go_on(site)
-    told = process.communicate()
-    assert process.returncode == ExitCode.SPENT, told
+    output = process.communicate()
+    assert process.returncode == ExitCode.SPENT, output
     assert Found.of(site.directory()) == at_home
-    assert {one.model for one in events(site, SitePlaced)} == set(MODELS)
+    assert {event.model for event in events(site, SitePlaced)} == set(MODELS)
     assert not events(site, SiteLost)
     require_nothing_left(raylets)
 
@@ -105,7 +105,7 @@ def test_a_raylet_that_is_killed_costs_nothing_but_time(site: Site, at_home: Fou
     nodes = [raylets.add(resources={"doomed": 1})]
 
     def deed() -> None:
-        served = family(next(one.pid for one in events(site, SitePlaced) if one.model == "ada" and one.pid))
+        served = family(next(event.pid for event in events(site, SitePlaced) if event.model == "ada" and event.pid))
         assert len(served) > 1, "the site and its server"
         raylets.kill_agent(nodes[0])
         deadline = time.monotonic() + HANGS
@@ -116,13 +116,13 @@ def test_a_raylet_that_is_killed_costs_nothing_but_time(site: Site, at_home: Fou
         nodes.append(raylets.add(resources={"doomed": 1}))
 
     try:
-        told = run_with(site, written(site, models=settings, concurrency=16), raylets, deed)
+        output = run_with(site, written(site, models=settings, concurrency=16), raylets, deed)
     finally:
         raylets.kill(nodes.pop())
     assert Found.of(site.directory()) == at_home
-    assert "ada: site 1" in told and "(raylet)" not in told and "rpc_code" not in told
-    assert ("ada", "site 1") in [(one.model, one.on) for one in events(site, SiteLost)]
-    assert sum(one.model == "ada" for one in events(site, SitePlaced)) >= 2
+    assert "ada: site 1" in output and "(raylet)" not in output and "rpc_code" not in output
+    assert ("ada", "site 1") in [(event.model, event.on) for event in events(site, SiteLost)]
+    assert sum(event.model == "ada" for event in events(site, SitePlaced)) >= 2
     with closing(RunReader.open(site.directory())) as reader:
         (row,) = [row for row in site_rows(reader.events()) if row.model == "ada"]
     assert row.moves >= 1 and row.losses >= 1 and row.node, "another raylet of the same machine is another node"
@@ -132,7 +132,7 @@ def test_a_site_that_hangs_is_begun_anew(site: Site, at_home: Found, raylets: Ra
     hung: list[int] = []
 
     def deed() -> None:
-        hung.append(next(one.pid for one in events(site, SitePlaced) if one.model == "bob" and one.pid))
+        hung.append(next(event.pid for event in events(site, SitePlaced) if event.model == "bob" and event.pid))
         stop(hung[0])
 
     config = written(site, models=models(site, "held"), concurrency=16, sites={"heartbeat_timeout": 10})
@@ -143,7 +143,7 @@ def test_a_site_that_hangs_is_begun_anew(site: Site, at_home: Found, raylets: Ra
             with suppress(ProcessLookupError):
                 os.kill(pid, 9)
     assert Found.of(site.directory()) == at_home
-    assert any(one.model == "bob" and one.reason.endswith("for 10 s") for one in events(site, SiteLost))
+    assert any(event.model == "bob" and event.reason.endswith("for 10 s") for event in events(site, SiteLost))
 
 
 def test_a_head_that_was_killed_finds_its_sites_again(site: Site, at_home: Found, raylets: Raylets) -> None:
@@ -157,14 +157,18 @@ def test_a_head_that_was_killed_finds_its_sites_again(site: Site, at_home: Found
     assert ended.exit_code == ExitCode.SPENT, ended.output
     assert Found.of(site.directory()) == at_home
     after = events(site, SitePlaced)[len(before) :]
-    assert after and all(one.found for one in after) and {one.pid for one in after} <= {one.pid for one in before}
+    assert (
+        after
+        and all(event.found for event in after)
+        and {event.pid for event in after} <= {event.pid for event in before}
+    )
     log = (site.directory() / "logs" / "ada.log").read_text()
     assert log.count("the small server starts") == 1, "its model stayed loaded"
     assert events(site, ServerLaunched)[-1].seconds == 0.0
     require_nothing_left(raylets)
 
 
-def test_what_a_head_that_never_comes_back_has_taken_is_given_back(site: Site, raylets: Raylets) -> None:
+def test_resources_of_a_head_that_never_comes_back_are_released(site: Site, raylets: Raylets) -> None:
     """Its sites, one that has been waiting for a place since before, and what they took."""
     settings = models(site, "held")
     settings[1]["launch"] = {**settings[1]["launch"], "resources": {"nowhere": 1}}  # type: ignore[dict-item]
@@ -198,11 +202,11 @@ def test_a_place_that_a_killed_head_waited_for_is_waited_for_once(site: Site, at
         raylets.kill(node)
     assert ended.exit_code == ExitCode.SPENT, ended.output
     assert Found.of(site.directory()) == at_home
-    assert sum(one.model == "bob" for one in events(site, SitePlaced)) == 1 and not events(site, SiteLost)
+    assert sum(event.model == "bob" for event in events(site, SitePlaced)) == 1 and not events(site, SiteLost)
     require_nothing_left(raylets)
 
 
-def test_with_their_keeper_all_sites_are_lost_and_placed_again(site: Site, at_home: Found, raylets: Raylets) -> None:
+def test_when_the_keeper_dies_all_sites_are_lost_and_placed_again(site: Site, at_home: Found, raylets: Raylets) -> None:
     config = written(site, models=models(site, "held"), concurrency=16)
 
     def deed() -> None:
@@ -211,7 +215,7 @@ def test_with_their_keeper_all_sites_are_lost_and_placed_again(site: Site, at_ho
 
     run_with(site, config, raylets, deed)
     assert Found.of(site.directory()) == at_home
-    assert {one.model for one in events(site, SiteLost)} == set(MODELS)
+    assert {event.model for event in events(site, SiteLost)} == set(MODELS)
     require_nothing_left(raylets)
 
 
@@ -222,38 +226,38 @@ def test_a_head_that_reads_its_run_for_long_is_known_to_live(
     config = written(site, models=models(site, "held"), concurrency=16)
     kill(begun(site, config, raylets))
     go_on(site)
-    told: list[int] = []
+    heartbeats: list[int] = []
 
     def reading(prepared: PreparedRun, directory: Path, *, grader_chosen: bool) -> StartingPoint:
         import ray
 
         keeper = ray.get_actor(keeper_in(ray)["Name"], namespace=NAMESPACE)
-        told.append(ray.get(keeper.heartbeats.remote()))
-        while told[-1] < told[0] + 2:  # in the main thread, which does nothing else meanwhile
+        heartbeats.append(ray.get(keeper.heartbeats.remote()))
+        while heartbeats[-1] < heartbeats[0] + 2:  # in the main thread, which does nothing else meanwhile
             time.sleep(0.1)
-            told.append(ray.get(keeper.heartbeats.remote()))
+            heartbeats.append(ray.get(keeper.heartbeats.remote()))
         return load_starting_point(prepared, directory, grader_chosen=grader_chosen)
 
     monkeypatch.setattr(start, "load_starting_point", reading)
     ended = site.run(config, "--ray", raylets.address)
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    assert told and Found.of(site.directory()) == at_home
-    assert all(one.found for one in events(site, SitePlaced)[len(MODELS) :])
+    assert heartbeats and Found.of(site.directory()) == at_home
+    assert all(event.found for event in events(site, SitePlaced)[len(MODELS) :])
 
 
-def test_a_place_that_cannot_be_had_is_told(site: Site, raylets: Raylets) -> None:
+def test_an_unavailable_place_is_reported(site: Site, raylets: Raylets) -> None:
     config = written(site, models=models(site, resources={"CPU": 2, "GPU": 8}), sites={"resource_timeout": 2})
     ended = site.run(config, "--ray", raylets.address)
     assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
-    told = " ".join(ended.output.split())
-    assert "no place with CPU 2, GPU 8 was available within 2 s" in told
-    assert "the most that one has is CPU 8, GPU 0" in told
+    output = " ".join(ended.output.split())
+    assert "no place with CPU 2, GPU 8 was available within 2 s" in output
+    assert "the most that one has is CPU 8, GPU 0" in output
 
 
-def test_where_there_is_no_cluster_that_is_told(site: Site, raylets: Raylets) -> None:
-    for address, said in (("127.0.0.1:1", "there is no Ray cluster to join"), ("ray://x:1", "auto or the HOST")):
+def test_a_missing_cluster_is_reported(site: Site, raylets: Raylets) -> None:
+    for address, message in (("127.0.0.1:1", "there is no Ray cluster to join"), ("ray://x:1", "auto or the HOST")):
         ended = site.run(written(site, models=models(site)), "--ray", address)
-        assert ended.exit_code == ExitCode.CONFIGURATION and said in " ".join(ended.output.split())
+        assert ended.exit_code == ExitCode.CONFIGURATION and message in " ".join(ended.output.split())
 
 
 def test_a_cluster_on_loopback_is_refused_at_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,43 +282,43 @@ def sites_left(raylets: Raylets) -> list[str]:
 
 def actors_left(raylets: Raylets) -> list[str]:
     with joined(raylets) as ray:
-        told = ray._private.state.actors()
-        assert SECRET not in repr(told)
-        return [one["Name"] for one in told.values() if one["State"] not in ("DEAD",)]
+        actors = ray._private.state.actors()
+        assert SECRET not in repr(actors)
+        return [actor["Name"] for actor in actors.values() if actor["State"] not in ("DEAD",)]
 
 
 def processes() -> dict[int, int]:
     """The parent of every process that has not ended."""
-    told = subprocess.run(["ps", "-e", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True).stdout
-    rows = [line.split() for line in told.splitlines()]
+    output = subprocess.run(["ps", "-e", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in output.splitlines()]
     return {int(pid): int(parent) for pid, parent, state in rows if not state.startswith("Z")}
 
 
 def family(pid: int) -> set[int]:
     """A process, and all that it has started."""
-    found, parents = {pid}, processes()
-    while more := {one for one, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found
+    members, parents = {pid}, processes()
+    while more := {child for child, parent in parents.items() if parent in members} - members:
+        members |= more
+    return members
 
 
 def keeper_in(ray: Any) -> dict[str, Any]:
     """What the cluster knows of the only keeper that lives."""
     actors = ray._private.state.actors().values()
-    (keeper,) = [one for one in actors if one["Name"].startswith("run:") and one["State"] == "ALIVE"]
+    (keeper,) = [actor for actor in actors if actor["Name"].startswith("run:") and actor["State"] == "ALIVE"]
     return dict(keeper)
 
 
 def groups_left(raylets: Raylets) -> list[str]:
     """Placement groups that take something, or wait for it."""
     with joined(raylets) as nodes:
-        told = nodes.ray.util.placement_group_table()
-        return [one["name"] for one in told.values() if one["state"] != "REMOVED"]
+        groups = nodes.ray.util.placement_group_table()
+        return [group["name"] for group in groups.values() if group["state"] != "REMOVED"]
 
 
 def require_nothing_left(raylets: Raylets) -> None:
     """Wait until the cluster has nothing of any run."""
     deadline = time.monotonic() + HANGS
-    while left := [*actors_left(raylets), *groups_left(raylets)]:
-        assert time.monotonic() < deadline, left
+    while remaining := [*actors_left(raylets), *groups_left(raylets)]:
+        assert time.monotonic() < deadline, remaining
         time.sleep(0.2)

@@ -73,8 +73,8 @@ def begun(site: Site, config: Path, raylets: Raylets, trials: int) -> WarmProces
 
 
 def ended_well(process: WarmProcess) -> None:
-    told = process.communicate()
-    assert process.returncode == ExitCode.SPENT, told
+    output = process.communicate()
+    assert process.returncode == ExitCode.SPENT, output
 
 
 def until(met: Callable[[], bool]) -> None:
@@ -86,8 +86,8 @@ def until(met: Callable[[], bool]) -> None:
 
 def is_running(pid: int) -> bool:
     """Whether a process is there that nobody merely has to wait for."""
-    told = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
-    return bool(told.strip()) and not told.startswith("Z")
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+    return bool(state.strip()) and not state.startswith("Z")
 
 
 def test_models_are_swapped_on_fewer_places(site: Site, at_home: Found, raylets: Raylets, slots: Slots) -> None:
@@ -99,7 +99,7 @@ def test_models_are_swapped_on_fewer_places(site: Site, at_home: Found, raylets:
     assert Found.of(site.directory()) == at_home
     assert len(events(site, SitePlaced)) == 2, "so many there are"
     launched = events(site, ServerLaunched)
-    assert {one.model for one in launched} == set(MODELS) and len(launched) > 2
+    assert {event.model for event in launched} == set(MODELS) and len(launched) > 2
     assert not events(site, SiteLost) and not sites_left(raylets)
 
 
@@ -113,7 +113,7 @@ def test_a_node_that_joins_later_gives_further_places(
     go_on(site)
     ended_well(process)
     assert Found.of(site.directory()) == at_home
-    assert len({one.on for one in events(site, ServerLaunched)}) == 3
+    assert len({event.on for event in events(site, ServerLaunched)}) == 3
 
 
 def test_models_of_a_raylet_that_is_killed_are_served_where_there_is_room(
@@ -123,7 +123,7 @@ def test_models_of_a_raylet_that_is_killed_are_served_where_there_is_room(
     slots.add(2)
     slots.add(1)
     process = begun(site, written(site, "held=11"), raylets, 10 * len(MODELS))
-    left_alone = {one.pid for one in events(site, SitePlaced)}
+    left_alone = {event.pid for event in events(site, SitePlaced)}
     slots.kill_all()
     until(lambda: not any(map(is_running, left_alone)))
     slots.add(1)
@@ -131,7 +131,7 @@ def test_models_of_a_raylet_that_is_killed_are_served_where_there_is_room(
     ended_well(process)
     assert Found.of(site.directory()) == at_home
     assert len(events(site, SiteLost)) == 3
-    assert sum(one.model in MODELS for one in events(site, ServerLaunched)) >= 2 * len(MODELS)
+    assert sum(event.model in MODELS for event in events(site, ServerLaunched)) >= 2 * len(MODELS)
 
 
 def test_a_head_that_was_killed_has_its_places_again_with_what_they_serve(
@@ -144,14 +144,14 @@ def test_a_head_that_was_killed_has_its_places_again_with_what_they_serve(
     go_on(site)
     assert len(sites_left(raylets)) >= 2
     placed, launched = events(site, SitePlaced), events(site, ServerLaunched)
-    served = {(one.model, one.on) for one in launched}
+    served = {(event.model, event.on) for event in launched}
     ended = site.run(config, "--ray", raylets.address)
     assert ended.exit_code == ExitCode.SPENT, ended.output
     assert Found.of(site.directory()) == at_home
-    found = [one for one in events(site, SitePlaced)[len(placed) :] if one.found]
-    assert {one.pid for one in found} == {one.pid for one in placed}
-    still = [one for one in events(site, ServerLaunched)[len(launched) :] if one.seconds == 0.0]
-    assert {(one.model, one.on) for one in still} == served, "their models stayed loaded"
+    found_again = [event for event in events(site, SitePlaced)[len(placed) :] if event.found]
+    assert {event.pid for event in found_again} == {event.pid for event in placed}
+    still = [event for event in events(site, ServerLaunched)[len(launched) :] if event.seconds == 0.0]
+    assert {(event.model, event.on) for event in still} == served, "their models stayed loaded"
     assert not sites_left(raylets)
 
 
@@ -168,9 +168,9 @@ def test_a_model_that_one_place_lacks_is_left_alone_there_and_served_at_the_othe
     """
     models = [{"name": name, "launch": {"command": ["sh", "-c", bare], "timeout": HANGS}} for name in MODELS]
     process = begun(site, written(site, models=models), raylets, 10)
-    until(lambda: len({one.on for one in events(site, ServerLaunched)}) == 2)
-    until(lambda: any("does not serve 'ada' but bob" in str(one) for one in events(site, ServersNoticed)))
+    until(lambda: len({event.on for event in events(site, ServerLaunched)}) == 2)
+    until(lambda: any("does not serve 'ada' but bob" in str(event) for event in events(site, ServersNoticed)))
     go_on(site)
     ended_well(process)
     assert Found.of(site.directory()) == at_home
-    assert len({one.on for one in events(site, ServerLaunched) if one.model == "ada"}) == 1
+    assert len({event.on for event in events(site, ServerLaunched) if event.model == "ada"}) == 1

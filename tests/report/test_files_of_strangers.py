@@ -24,7 +24,7 @@ AT = Labelled("ada", "q0", 0)
 LINE = '{"model":"ada","question":"q0","trial":%s,"label":"wrong"}\n'
 
 
-def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
     """Else a pipe would be waited for without end, and a device would fill the memory."""
     for name in (DATABASE_FILE, RESULTS_FILE, LABELS_FILE, LOCK_FILE):
         os.mkfifo(tmp_path / name)
@@ -41,7 +41,7 @@ def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["wal", "journal", "shm"])
-def test_what_lies_beside_a_database_is_read_from_plain_files_alone(tmp_path: Path, ending: str) -> None:
+def test_the_journal_of_a_database_must_be_a_regular_file(tmp_path: Path, ending: str) -> None:
     (tmp_path / DATABASE_FILE).touch()
     os.mkfifo(tmp_path / f"{DATABASE_FILE}-{ending}")
     for opening in (RunReader.open, has_tables, RunDatabase.open_to_write, verify_run):
@@ -50,7 +50,7 @@ def test_what_lies_beside_a_database_is_read_from_plain_files_alone(tmp_path: Pa
 
 
 @pytest.mark.parametrize("what", ["file", "link", "pipe"])
-def test_a_run_without_a_folder_for_logs_is_told_and_not_tracked(tmp_path: Path, what: str) -> None:
+def test_a_run_without_a_folder_for_logs_is_not_tracked(tmp_path: Path, what: str) -> None:
     logs = tmp_path / "logs"
     match what:
         case "file":
@@ -72,9 +72,9 @@ def test_a_link_to_a_device_is_not_read_and_no_more_than_can_be_expected(tmp_pat
         read_labels(tmp_path)
     (tmp_path / "long").write_bytes(b"12345")
     assert read_file(tmp_path / "long", 5) == b"12345"
-    with pytest.raises(OSError, match="larger than") as told:
+    with pytest.raises(OSError, match="larger than") as caught:
         read_file(tmp_path / "long", 4)
-    assert told.value.errno == errno.EFBIG
+    assert caught.value.errno == errno.EFBIG
 
 
 def test_labels_are_not_written_where_a_link_leads(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_run_is_not_written_where_a_link_leads(tmp_path: Path, name: str) -> N
     lock_run(tmp_path / "through" / "run").close()
 
 
-def test_what_is_written_whole_goes_to_no_other_file_on_its_way(tmp_path: Path) -> None:
+def test_an_atomic_write_follows_no_link_in_place_of_its_draft(tmp_path: Path) -> None:
     """The name of a draft can be guessed."""
     secret, path = tmp_path / "profile", tmp_path / RESULTS_FILE
     secret.write_text("mine")
@@ -131,14 +131,14 @@ def test_sql_that_a_database_brings_is_not_run(tmp_path: Path, made: str) -> Non
 
 
 @pytest.mark.parametrize("trial", ['"%s"' % ("9" * 5000), '"%s"' % ("9" * 30), str(2**63), "1e400", '"\u00b2"'])
-def test_a_trial_that_cannot_be_is_told(tmp_path: Path, trial: str) -> None:
+def test_an_impossible_trial_in_labels_is_reported(tmp_path: Path, trial: str) -> None:
     (tmp_path / LABELS_FILE).write_text(LINE % trial)
     with pytest.raises(ConfigError, match=r"labels\.jsonl, (entry 1: must have|line 1: is not JSON)"):
         read_labels(tmp_path)
 
 
 @pytest.mark.parametrize("cell", ["x" * 200_000, '"' + "y\n" * 100_000])
-def test_a_table_that_cannot_be_is_told(tmp_path: Path, cell: str) -> None:
+def test_an_oversized_cell_of_a_table_is_reported(tmp_path: Path, cell: str) -> None:
     table = tmp_path / "labels.csv"
     table.write_text(f"model,question,trial,label\nada,q0,0,{cell}")
     with pytest.raises(ConfigError, match=r"labels\.csv cannot be read: field larger"):

@@ -36,8 +36,8 @@ def row_of(
 ) -> GateRow:
     """What the gate says of the build."""
     names = ("prod", "build")
-    found = list(plain_gate(asked, (prod, build), (pair,), reversals, names))
-    (row,), of_benchmarks = gate_rows(asked, [GatePart(None, asked.delta, 1.0)], names, (pair,), found, may_move)
+    plain_rows = list(plain_gate(asked, (prod, build), (pair,), reversals, names))
+    (row,), of_benchmarks = gate_rows(asked, [GatePart(None, asked.delta, 1.0)], names, (pair,), plain_rows, may_move)
     assert of_benchmarks == {}
     return row
 
@@ -54,7 +54,7 @@ def outcome(
     return row.outcome, row.why
 
 
-def test_it_is_said_whose_answers_could_explain_a_call() -> None:
+def test_the_gate_says_whose_answers_could_explain_a_call() -> None:
     doubtful = replace(MODEL, lowest=0.6, highest=0.76), replace(PROD, lowest=0.79, highest=0.8)
     for build, prod, moved, names in [
         (MODEL, PROD, 0.06, ("build",)),
@@ -77,29 +77,29 @@ def test_without_a_call_it_is_undecided(verdict: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "found"), [("open", "open"), ("out_of_reach", "UNDECIDED"), ("blocked", "UNDECIDED")]
+    ("verdict", "expected"), [("open", "open"), ("out_of_reach", "UNDECIDED"), ("blocked", "UNDECIDED")]
 )
-def test_while_the_run_goes_on_what_is_open_is_not_undecided(verdict: str, found: str) -> None:
+def test_an_open_pair_is_undecided_only_once_the_run_is_over(verdict: str, expected: str) -> None:
     asked = ASKED._replace(goes_on=True)
     row = row_of(replace(FAILED, verdict=verdict), asked=asked)
-    assert row.outcome == found
-    assert gate_outcome([row, replace(row, outcome="PASS")]) == found
+    assert row.outcome == expected
+    assert gate_outcome([row, replace(row, outcome="PASS")]) == expected
 
 
 def test_a_call_that_later_trials_turn_decides_nothing() -> None:
     assert outcome(PASSED, reversals=(("build", "prod"),))[0] == "UNDECIDED"
 
 
-@pytest.mark.parametrize(("moved", "found"), [(0.02, "FAIL"), (0.049, "FAIL"), (0.06, "UNDECIDED")])
-def test_nobody_fails_for_empty_answers_that_could_explain_it(moved: float, found: str) -> None:
+@pytest.mark.parametrize(("moved", "expected"), [(0.02, "FAIL"), (0.049, "FAIL"), (0.06, "UNDECIDED")])
+def test_nobody_fails_for_empty_answers_that_could_explain_it(moved: float, expected: str) -> None:
     """Ten points behind: with five more the build would not be worse by more than five."""
-    assert outcome(FAILED, may_move=NOTHING | {"build": moved})[0] == found
+    assert outcome(FAILED, may_move=NOTHING | {"build": moved})[0] == expected
 
 
-@pytest.mark.parametrize(("highest", "found"), [(0.74, "FAIL"), (0.76, "UNDECIDED")])
-def test_nobody_fails_for_time_outs_that_could_explain_it(highest: float, found: str) -> None:
-    assert outcome(FAILED, replace(MODEL, highest=highest, lowest=0.7))[0] == found
-    assert outcome(FAILED, prod=replace(PROD, lowest=0.80 - (highest - 0.70), highest=0.8))[0] == found
+@pytest.mark.parametrize(("highest", "expected"), [(0.74, "FAIL"), (0.76, "UNDECIDED")])
+def test_nobody_fails_for_time_outs_that_could_explain_it(highest: float, expected: str) -> None:
+    assert outcome(FAILED, replace(MODEL, highest=highest, lowest=0.7))[0] == expected
+    assert outcome(FAILED, prod=replace(PROD, lowest=0.80 - (highest - 0.70), highest=0.8))[0] == expected
 
 
 def test_nobody_passes_because_the_baseline_did_not_answer() -> None:
@@ -120,5 +120,5 @@ def test_an_answer_moves_a_score_by_its_share_of_the_trials() -> None:
 
 def test_a_margin_is_told_in_points_where_scores_are_in_percent() -> None:
     assert outcome_in_words("FAIL", GateTerms("prod", 0.01)) == "worse than prod by more than 1 point"
-    own = GateTerms("prod", 0.25, Scale.of((-1.0, 3.0)))
-    assert outcome_in_words("FAIL", own) == "worse than prod by more than 0.25"
+    terms = GateTerms("prod", 0.25, Scale.of((-1.0, 3.0)))
+    assert outcome_in_words("FAIL", terms) == "worse than prod by more than 0.25"

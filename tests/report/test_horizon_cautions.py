@@ -33,25 +33,25 @@ def told(rule: Rule, extension: Extension) -> str:
 
 
 @pytest.mark.parametrize(
-    ("rule", "said"),
+    ("rule", "ending"),
     [
         (Anytime(), "the rule needs no horizon, and its promise stands"),
         (ZScore(), "the rule makes no promise about repeated looks"),
         (Mute(), "nobody knows whether its promise about repeated looks still holds"),
     ],
 )
-def test_of_a_rule_that_leaves_no_error(rule: Rule, said: str) -> None:
-    assert told(rule, Extension(8, 32, 5, False, NOTHING, NOTHING, NOTHING)).endswith(said)
+def test_a_caution_explains_a_rule_without_error_left_to_spend(rule: Rule, ending: str) -> None:
+    assert told(rule, Extension(8, 32, 5, False, NOTHING, NOTHING, NOTHING)).endswith(ending)
 
 
-def test_of_what_is_left_and_what_is_spent() -> None:
-    left, was, bound = np.array([0.04, 0.0, 0.06]), np.full(3, 2.113), np.array([2.4, np.inf, 2.61])
-    said = told(Sequential(), Extension(8, 32, 5, True, left, was, bound))
-    assert "the 2 pairs of models that were open must now reach |z| of 2.4 to 2.6 instead of 2.11" in said
-    assert "with what is left of the error (0.1, both orders together)" in said
-    assert "; 1 with no error left cannot be decided any more" in said
-    spent = told(Sequential(), Extension(8, 32, 5, True, left[1:2], was[1:2], bound[1:2]))
+def test_a_caution_says_which_error_is_left_and_which_is_spent() -> None:
+    remaining, was, bound = np.array([0.04, 0.0, 0.06]), np.full(3, 2.113), np.array([2.4, np.inf, 2.61])
+    caution = told(Sequential(), Extension(8, 32, 5, True, remaining, was, bound))
+    assert "the 2 pairs of models that were open must now reach |z| of 2.4 to 2.6 instead of 2.11" in caution
+    assert "with what is left of the error (0.1, both orders together)" in caution
+    assert "; 1 with no error left cannot be decided any more" in caution
+    spent = told(Sequential(), Extension(8, 32, 5, True, remaining[1:2], was[1:2], bound[1:2]))
     assert "open comparisons had used up the error (0.1, both orders together) and cannot be decided any more" in spent
     assert "no comparison was open" in told(Sequential(), Extension(8, 32, 5, True, NOTHING, NOTHING, NOTHING))
-    own = told(ZScore(), Extension(8, 32, 5, True, left, was, bound))
-    assert "with what is left of the error" in own, "a rule of one's own may have no level"
+    other_caution = told(ZScore(), Extension(8, 32, 5, True, remaining, was, bound))
+    assert "with what is left of the error" in other_caution, "a rule of one's own may have no level"

@@ -29,7 +29,7 @@ def test_time_of_launched_servers_counts_instead_of_that_of_requests() -> None:
     assert (row.server_seconds, row.server_gpu_seconds) == (30.0, 60.0)
 
 
-def test_charges_of_no_model_are_told_apart_and_left_out_once_taken_back() -> None:
+def test_charges_of_no_model_are_separate_and_left_out_once_withdrawn() -> None:
     charges = [
         AccountLine(NO_MODEL, None, "baseline", 2, NO_COST, Cost(125)),
         AccountLine(NO_MODEL, None, "regrade", 3, NO_COST, Cost(0)),

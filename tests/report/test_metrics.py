@@ -29,9 +29,9 @@ def test_a_metric_is_the_mean_over_all_draws_of_a_questions_trials(name: str) ->
     metric = find_metric(name)
     assert metric is not None
     rows = {row.model: row for row in metric_rows([name], ["a", "b"], COUNTS, WEIGHTS)}
-    for model, own in zip("ab", COUNTS, strict=True):
+    for model, counts in zip("ab", COUNTS, strict=True):
         questions = []
-        for wrong, right in own:
+        for wrong, right in counts:
             trials = [False] * wrong + [True] * right
             questions.append(np.mean([ORACLES[name](draw) for draw in combinations(trials, metric.draws)]))
         row = rows[model]
@@ -47,10 +47,10 @@ def test_fewer_trials_bias_no_metric_and_intervals_hold_what_they_should() -> No
     rng = np.random.default_rng(11)
     chances = rng.beta(0.6, 1.2, 20)
     truth = (1.0 - (1.0 - chances) ** 4).mean()
-    found, covered = {5: [], 40: []}, {5: 0, 40: 0}
+    estimates, covered = {5: [], 40: []}, {5: 0, 40: 0}
     runs = 150
     for _ in range(runs):
-        for trials, values in found.items():
+        for trials, values in estimates.items():
             right = rng.binomial(trials, chances)
             counts = np.stack([trials - right, right], axis=-1)[None]
             (row,) = metric_rows(["pass@4"], ["m"], counts, WEIGHTS)
@@ -59,7 +59,7 @@ def test_fewer_trials_bias_no_metric_and_intervals_hold_what_they_should() -> No
             assert row.hi is not None
             values.append(row.value)
             covered[trials] += row.lo <= truth <= row.hi
-    for values in found.values():
+    for values in estimates.values():
         assert np.mean(values) == pytest.approx(truth, abs=4.0 * np.std(values) / np.sqrt(runs))
     assert covered[5] / runs >= 0.93
     assert covered[40] / runs >= 0.93
@@ -68,8 +68,8 @@ def test_fewer_trials_bias_no_metric_and_intervals_hold_what_they_should() -> No
 
 def test_weights_say_which_category_is_success() -> None:
     turned = COUNTS[..., ::-1]
-    one = list(metric_rows(["pass@2"], ["a", "b"], COUNTS, WEIGHTS))
-    assert list(metric_rows(["pass@2"], ["a", "b"], turned, np.array([1.0, 0.0]))) == one
+    rows = list(metric_rows(["pass@2"], ["a", "b"], COUNTS, WEIGHTS))
+    assert list(metric_rows(["pass@2"], ["a", "b"], turned, np.array([1.0, 0.0]))) == rows
 
 
 def test_where_a_question_has_too_few_trials_there_is_a_warning_and_no_value() -> None:
@@ -88,17 +88,17 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("name", ["pass@0", "pass", "best@3", "pass@3:0.5", "g-pass@4:2"])
-def test_what_is_no_metric_is_refused(name: str) -> None:
+def test_an_unknown_metric_is_refused(name: str) -> None:
     assert find_metric(name) is None
     with pytest.raises(ConfigError, match="must be a metric"):
         config_from_mapping({**SETTINGS, "report": {"metrics": [name]}})
 
 
 def test_metrics_need_two_categories() -> None:
-    right, found = {"is_correct": True}, {"has_answer": True}
+    right, answered = {"is_correct": True}, {"has_answer": True}
     graded = [
         {"name": "good", "weight": 1, "when": right},
-        {"name": "so", "weight": 0.5, "when": found},
+        {"name": "so", "weight": 0.5, "when": answered},
         {"name": "bad", "weight": 0},
     ]
     with pytest.raises(ConfigError, match="a rubric of two categories"):

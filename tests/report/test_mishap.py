@@ -29,8 +29,8 @@ class Refusing(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        told = f"no such key: {self.headers['Authorization']}"
-        body = json.dumps({"error": {"message": told}}).encode()
+        message = f"no such key: {self.headers['Authorization']}"
+        body = json.dumps({"error": {"message": message}}).encode()
         self.send_response(401)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -76,7 +76,7 @@ def test_a_run_that_was_refused_says_so_and_keeps_the_key(refusing: Site) -> Non
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("short_pauses")
-def test_a_resume_makes_it_past_and_it_stays_among_the_events(refusing: Site, base_url: str) -> None:
+def test_a_resume_clears_the_error_and_its_event_stays(refusing: Site, base_url: str) -> None:
     one_at_a_time = {"concurrency": 1}  # else the first refusal may leave other requests in flight, which are lost
     refusing.run(refusing.write(models=keyed(refusing), **one_at_a_time))
     models = [{"name": name, "base_url": base_url} for name in MODELS]
@@ -102,8 +102,8 @@ def test_a_fatal_error_holds_until_the_run_goes_on() -> None:
 
 
 def test_the_headline_is_the_first_line() -> None:
-    found = find_fatal_error([stopped_by("GraderError", "it fails\nTraceback")])
-    assert found is not None and found.headline == "it fails"
+    error = find_fatal_error([stopped_by("GraderError", "it fails\nTraceback")])
+    assert error is not None and error.headline == "it fails"
 
 
 def test_a_stop_by_the_user_is_no_error() -> None:

@@ -36,7 +36,7 @@ def test_an_objective_asks_for_what_its_options_say(kind: str) -> None:
     assert objective_view(decisions.stated()) == ObjectiveView(**NOTHING_MORE | ASKED[kind])
 
 
-def test_of_a_plug_in_nothing_more_is_known() -> None:
+def test_nothing_more_is_said_of_an_objective_that_is_a_plug_in() -> None:
     decisions = {"objective": {"kind": "ends:Ends", "options": {"value": 0.6}}}
     assert objective_view(decisions) == ObjectiveView(**NOTHING_MORE)
 
@@ -45,7 +45,7 @@ def test_a_plug_in_that_may_judge_has_no_promise_of_ours() -> None:
     """The rule itself, or an objective, which may bring one."""
     stopping = {"confidence": 0.95, "familywise": "none"}
     ours = promise_in_short({"stopping": stopping})
-    own = promise_in_short({"stopping": {**stopping, "rule": "stern:Stern"}})
-    assert own == "that of a plug-in; adaptive-eval itself makes none"
+    promise = promise_in_short({"stopping": {**stopping, "rule": "stern:Stern"}})
+    assert promise == "that of a plug-in; adaptive-eval itself makes none"
     unless = ", unless the plug-in that is the objective brings a rule of its own"
     assert promise_in_short({"stopping": stopping, "objective": {"kind": "ends:Ends"}}) == f"{ours}{unless}"

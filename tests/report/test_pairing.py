@@ -10,10 +10,10 @@ TOGETHER = replace(APART, worse="cyd", by_trial=True, variance_by_trial=0.25)
 
 
 def test_each_pair_that_is_judged_trial_by_trial_has_its_sentence() -> None:
-    said = "ada and cyd are compared trial by trial, which takes 0.25 of the trials that independent models would."
-    assert pairing_sentences([APART, TOGETHER]) == (said,)
+    sentence = "ada and cyd are compared trial by trial, which takes 0.25 of the trials that independent models would."
+    assert pairing_sentences([APART, TOGETHER]) == (sentence,)
 
 
 def test_models_that_go_against_each_other_take_more_trials() -> None:
-    said = "which takes, since they go against each other, 1.20 of the trials that independent models would"
-    assert pairing_in_words(1.2).endswith(said)
+    ending = "which takes, since they go against each other, 1.20 of the trials that independent models would"
+    assert pairing_in_words(1.2).endswith(ending)

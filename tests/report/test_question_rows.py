@@ -51,11 +51,11 @@ def as_objects(questions: int) -> list[QuestionRow]:
     counts = counts_of(questions)
     rows = []
     for at, name in enumerate(names_of(questions)):
-        own = counts[:, at]
-        mean, lo, hi = (column.tolist() for column in question_posteriors(own, WEIGHTS))
-        cells = tuple(map(tuple, own.tolist()))
+        cell_counts = counts[:, at]
+        mean, lo, hi = (column.tolist() for column in question_posteriors(cell_counts, WEIGHTS))
+        cells = tuple(map(tuple, cell_counts.tolist()))
         trials = tuple(map(sum, cells))
-        rows.append(QuestionRow(name, trials, *map(tuple, (mean, lo, hi)), cells, tuple(own[:, 1].tolist())))
+        rows.append(QuestionRow(name, trials, *map(tuple, (mean, lo, hi)), cells, tuple(cell_counts[:, 1].tolist())))
     return rows
 
 
@@ -63,14 +63,14 @@ def as_objects(questions: int) -> list[QuestionRow]:
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     folder = tmp_path_factory.mktemp("played")
     Played(folder / "run", prepared(folder)).finish()
-    found = read_results(folder / "run")
-    assert found is not None
+    stored = read_results(folder / "run")
+    assert stored is not None
     decisions = {"stopping": {"kind": "own", "options": {"before": [0], "questions": [{"id": "no row"}]}}}
-    return replace(found, questions=counted(QUESTIONS), decisions=decisions)
+    return replace(stored, questions=counted(QUESTIONS), decisions=decisions)
 
 
 @pytest.mark.parametrize("questions", [0, 1, PART_SIZE, PART_SIZE + 1, QUESTIONS])
-def test_rows_from_counts_are_what_they_would_be_as_objects(questions: int, results: Results) -> None:
+def test_rows_from_counts_equal_rows_made_as_objects(questions: int, results: Results) -> None:
     rows, objects = counted(questions), as_objects(questions)
     assert orjson.dumps(rows, default=as_json) == orjson.dumps(objects)
     assert rows_of(replace(results, questions=rows)) == tuple(objects)
@@ -80,17 +80,17 @@ def test_rows_from_counts_are_what_they_would_be_as_objects(questions: int, resu
 def test_the_file_is_byte_by_byte_that_of_rows_as_objects(results: Results, tmp_path: Path) -> None:
     path = write_results(tmp_path, results)
     objects: Any = as_objects(QUESTIONS)
-    whole = orjson.dumps(replace(results, questions=objects))
-    assert path.read_bytes() == whole[:-1] + b',"checksum":%d}\n' % zlib.crc32(whole)
+    expected = orjson.dumps(replace(results, questions=objects))
+    assert path.read_bytes() == expected[:-1] + b',"checksum":%d}\n' % zlib.crc32(expected)
 
 
-def test_what_is_read_is_what_was_written_whatever_things_are_called(results: Results, tmp_path: Path) -> None:
+def test_results_are_read_as_written_whatever_the_names(results: Results, tmp_path: Path) -> None:
     write_results(tmp_path, results)
-    found = read_results(tmp_path)
-    assert found is not None and isinstance(found.questions, WrittenRows)
-    assert found == read_results(tmp_path) == results and contents(found) == contents(results)
-    assert rows_of(found) == tuple(as_objects(QUESTIONS)) and rows_of(found)[-1].id == f"q{QUESTIONS - 7}"
-    again = write_results(tmp_path, found).read_bytes()
+    stored = read_results(tmp_path)
+    assert stored is not None and isinstance(stored.questions, WrittenRows)
+    assert stored == read_results(tmp_path) == results and contents(stored) == contents(results)
+    assert rows_of(stored) == tuple(as_objects(QUESTIONS)) and rows_of(stored)[-1].id == f"q{QUESTIONS - 7}"
+    again = write_results(tmp_path, stored).read_bytes()
     assert json.loads(again) == json.loads(orjson.dumps(results, default=as_json)) | {
         "checksum": json.loads(again)["checksum"]
     }
@@ -100,9 +100,9 @@ def test_what_is_read_is_what_was_written_whatever_things_are_called(results: Re
 
 def test_results_without_a_row_are_read_and_written(results: Results, tmp_path: Path) -> None:
     before = write_results(tmp_path, replace(results, questions=counted(0))).read_bytes()
-    found = read_results(tmp_path)
-    assert found is not None and rows_of(found) == () and b'"questions":[]' in before
-    assert write_results(tmp_path, found).read_bytes() == before
+    stored = read_results(tmp_path)
+    assert stored is not None and rows_of(stored) == () and b'"questions":[]' in before
+    assert write_results(tmp_path, stored).read_bytes() == before
 
 
 def unsealed(path: Path) -> dict[str, Any]:
@@ -113,14 +113,14 @@ def seal(path: Path, text: bytes) -> None:
     path.write_bytes(text[:-1] + b',"checksum":%d}\n' % zlib.crc32(text))
 
 
-def with_more(told: dict[str, Any]) -> bytes:
-    rows = [{"id": row["id"], "of_later": [{"id": "x"}, {"id": "y"}], **row} for row in told["questions"]]
-    return orjson.dumps(told | {"questions": rows})
+def with_more(document: dict[str, Any]) -> bytes:
+    rows = [{"id": row["id"], "of_later": [{"id": "x"}, {"id": "y"}], **row} for row in document["questions"]]
+    return orjson.dumps(document | {"questions": rows})
 
 
-def of_before(told: dict[str, Any]) -> bytes:
+def of_before(document: dict[str, Any]) -> bytes:
     keep = ("id", "trials", "mean", "lo", "hi")
-    return orjson.dumps(told | {"questions": [{key: row[key] for key in keep} for row in told["questions"]]})
+    return orjson.dumps(document | {"questions": [{key: row[key] for key in keep} for row in document["questions"]]})
 
 
 @pytest.mark.parametrize("form", [with_more, of_before])
@@ -129,38 +129,38 @@ def test_rows_with_more_or_fewer_fields_are_read(
 ) -> None:
     path = write_results(tmp_path, results)
     seal(path, form(unsealed(path)))
-    found = read_results(tmp_path)
-    assert found is not None
-    assert [row.id for row in rows_of(found)] == names_of(QUESTIONS)
-    assert [row.mean for row in rows_of(found)] == [row.mean for row in as_objects(QUESTIONS)]
-    assert asdict(replace(found, questions=())) == asdict(replace(results, questions=()))
+    stored = read_results(tmp_path)
+    assert stored is not None
+    assert [row.id for row in rows_of(stored)] == names_of(QUESTIONS)
+    assert [row.mean for row in rows_of(stored)] == [row.mean for row in as_objects(QUESTIONS)]
+    assert asdict(replace(stored, questions=())) == asdict(replace(results, questions=()))
 
 
 @pytest.mark.parametrize("wrong", [{"mean": "high"}, {"trials": None}, {"lo": [[]]}])
-def test_rows_that_are_none_are_noticed_when_the_file_is_read(
+def test_invalid_rows_are_noticed_when_the_file_is_read(
     wrong: dict[str, object], results: Results, tmp_path: Path
 ) -> None:
     path = write_results(tmp_path, results)
-    told = unsealed(path)
-    told["questions"][PART_SIZE + 1].update(wrong)
-    seal(path, orjson.dumps(told))
+    document = unsealed(path)
+    document["questions"][PART_SIZE + 1].update(wrong)
+    seal(path, orjson.dumps(document))
     assert read_results(tmp_path) is None
 
 
-def test_a_cut_or_doubled_list_of_rows_is_no_results(results: Results, tmp_path: Path) -> None:
+def test_a_damaged_list_of_rows_is_not_read(results: Results, tmp_path: Path) -> None:
     path = write_results(tmp_path, results)
-    whole = orjson.dumps(unsealed(path))
-    for bad in (whole.replace(b'},{"id":', b'},,{"id":', 1), whole.replace(b'}],"warnings":[', b'}}],"warnings":[')):
+    text = orjson.dumps(unsealed(path))
+    for bad in (text.replace(b'},{"id":', b'},,{"id":', 1), text.replace(b'}],"warnings":[', b'}}],"warnings":[')):
         seal(path, bad)
-        assert bad != whole and read_results(tmp_path) is None
+        assert bad != text and read_results(tmp_path) is None
 
 
 def test_many_rows_are_written_in_a_fraction_of_their_size(results: Results, tmp_path: Path) -> None:
     counts = np.random.default_rng(5).integers(0, 9, (100, 1000, 2), dtype=np.int32)
     rows = CountedRows([f"q{at}" for at in range(1000)], counts, counts[..., 0], np.array([0.0, 1.0]))
-    known = Unjudged("adaptive-eval.unjudged/1", results.run, (0.0, 1.0), ("ada",), rows)
+    unjudged = Unjudged("adaptive-eval.unjudged/1", results.run, (0.0, 1.0), ("ada",), rows)
     tracemalloc.start()
-    path = write_results(tmp_path, known)
+    path = write_results(tmp_path, unjudged)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < path.stat().st_size / 2 > 2**20
@@ -174,10 +174,10 @@ def test_counts_that_occur_are_found_once_and_in_order(largest: int) -> None:
     assert np.array_equal(distinct, expected) and np.array_equal(distinct[places], counts)
 
 
-def test_posteriors_of_equal_counts_are_those_of_each_by_itself() -> None:
+def test_posteriors_are_exact_beta_quantiles() -> None:
     counts = np.random.default_rng(2).integers(0, 4, (3, 7, 2))
     mean, lo, hi = question_posteriors(counts, np.array([0.0, 1.0]))
     exact = beta(counts[..., 1] + 1, counts[..., 0] + 1)
     ends: Sequence[np.ndarray] = (exact.mean(), exact.ppf(0.025), exact.ppf(0.975))
-    for found, wanted in zip((mean, lo, hi), ends, strict=True):
-        assert np.allclose(found, wanted, rtol=1e-9)
+    for actual, expected in zip((mean, lo, hi), ends, strict=True):
+        assert np.allclose(actual, expected, rtol=1e-9)

@@ -48,24 +48,24 @@ def test_a_finished_run_reads_as_it_was_published(site: Site) -> None:
     assert view.results is not None and view.results.run.status == "finished"
     assert view.models == MODELS
     assert sum(map(sum, view.trials)) == view.spending[-1].trials == view.results.cost.trials
-    assert view.spending[-1].tokens == view.results.cost.tokens == sum(one.tokens for one in view.results.models)
+    assert view.spending[-1].tokens == view.results.cost.tokens == sum(model.tokens for model in view.results.models)
     assert [look.look for look in view.looks] == list(range(1, len(view.results.looks) + 1))
     assert sum(view.looks[-1].trials) == view.results.looks[-1].trials
-    assert sum(one.trials for one in view.traffic) == view.results.cost.trials
+    assert sum(server.trials for server in view.traffic) == view.results.cost.trials
     assert (
         str(site.folder) not in orjson.dumps(view, default=as_json).decode()
     )  # plain values throughout, and not where they came from
 
 
-def test_what_is_known_of_each_question_is_what_the_run_has_published(site: Site, ended_runs: EndedRuns) -> None:
+def test_posteriors_of_each_question_are_those_the_run_published(site: Site, ended_runs: EndedRuns) -> None:
     view = read_view(ended_runs.copy(site))
     assert view.results is not None
     ranked = [view.models.index(model.name) for model in view.results.models]
     for at, question in enumerate(rows_of(view.results)):
-        known = [view.posteriors[view.posterior_of[model][at]] for model in ranked]
-        assert tuple(sum(one.counts) for one in known) == question.trials
+        posteriors = [view.posteriors[view.posterior_of[model][at]] for model in ranked]
+        assert tuple(sum(posterior.counts) for posterior in posteriors) == question.trials
         for name in ("mean", "lo", "hi"):
-            assert [getattr(one, name) for one in known] == pytest.approx(getattr(question, name))
+            assert [getattr(posterior, name) for posterior in posteriors] == pytest.approx(getattr(question, name))
     assert len(set(view.posteriors)) == len(view.posteriors)
 
 
@@ -103,8 +103,12 @@ def test_a_run_that_was_killed_is_read_up_to_its_last_commit(site: Site) -> None
 def test_a_model_that_was_set_aside_is_set_aside_for_the_reader(site: Site) -> None:
     models = [{"name": name, "base_url": site.base_url} for name in MODELS]
     site.run(site.write(models=models, budget={"trials": 96}))
-    gone = {"name": MODELS[-1], "base_url": "http://127.0.0.1:9/v1", "concurrency": {"attempts": 1, "retry_for": 0}}
-    site.run(site.write(models=[*models[:-1], gone]))
+    unreachable = {
+        "name": MODELS[-1],
+        "base_url": "http://127.0.0.1:9/v1",
+        "concurrency": {"attempts": 1, "retry_for": 0},
+    }
+    site.run(site.write(models=[*models[:-1], unreachable]))
     as_published = published(site.directory())
     (site.directory() / RESULTS_FILE).unlink()
     view = read_view(site.directory())
@@ -112,7 +116,7 @@ def test_a_model_that_was_set_aside_is_set_aside_for_the_reader(site: Site) -> N
     assert worked_out(view) == as_published
 
 
-def test_what_results_json_says_is_not_read(site: Site, ended_runs: EndedRuns) -> None:
+def test_results_come_from_the_database_and_not_from_results_json(site: Site, ended_runs: EndedRuns) -> None:
     ended_runs.copy(site)
     path = site.directory() / RESULTS_FILE
     as_published = path.read_text()
@@ -139,6 +143,6 @@ def test_a_run_without_trials_can_be_read(site: Site) -> None:
     assert view.results is None and view.spending == () and view.traffic == ()
 
 
-def test_no_run_is_said_to_be_none(tmp_path: Path) -> None:
+def test_a_folder_without_a_run_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="holds no run"):
         read_view(tmp_path)

@@ -41,18 +41,22 @@ def run(site: Site, ended_runs: EndedRuns) -> Path:
     return ended_runs.copy(site, **LOGGED)
 
 
-def named(found: tuple[RescoredRubric, ...]) -> dict[str, RescoredRubric]:
-    return {one.name: one for one in found}
+def named(rubrics: tuple[RescoredRubric, ...]) -> dict[str, RescoredRubric]:
+    return {rubric.name: rubric for rubric in rubrics}
 
 
-def test_the_twelve_are_shown_and_the_run_is_as_it_was(run: Path) -> None:
+def test_all_twelve_rubrics_are_shown_and_the_run_is_unchanged(run: Path) -> None:
     before = (run / DATABASE_FILE).read_bytes()
-    found = rescore(run)
+    rescored = rescore(run)
     assert (run / DATABASE_FILE).read_bytes() == before
-    rubrics = named(found.rubrics)
+    rubrics = named(rescored.rubrics)
     assert list(rubrics)[0] == OWN_RUBRIC and rubrics["length_robust"].models == rubrics["exact_match"].models
-    assert set(rubrics) | {one.name for one in found.unavailable} >= {"exact_match", "ood_robustness", "verifier_probe"}
-    why = {one.name: one.why for one in found.unavailable}
+    assert set(rubrics) | {rubric.name for rubric in rescored.unavailable} >= {
+        "exact_match",
+        "ood_robustness",
+        "verifier_probe",
+    }
+    why = {rubric.name: rubric.why for rubric in rescored.unavailable}
     assert why == {
         "ood_robustness": "needs prompt_bpt, which no trial has",
         "verifier_only": "needs verifier_a, verifier_b, verifier_c, which no trial has",
@@ -63,63 +67,65 @@ def test_the_twelve_are_shown_and_the_run_is_as_it_was(run: Path) -> None:
 
 
 def test_the_report_says_once_what_all_rubrics_share(run: Path) -> None:
-    found = rescore(run)
-    own, why = found.rubrics[0], "needs has_box, which no trial has"
+    rescored = rescore(run)
+    rubric, why = rescored.rubrics[0], "needs has_box, which no trial has"
     lacking = tuple(RubricUnavailable(name, why) for name in ("format_aware", "strict_compliance"))
-    alike = "\n\n".join(rubric_sections(replace(found, rubrics=(own, replace(own, name="again")), unavailable=lacking)))
+    alike = "\n\n".join(
+        rubric_sections(replace(rescored, rubrics=(rubric, replace(rubric, name="again")), unavailable=lacking))
+    )
     assert "Ranks and tiers are the same under all rubrics." in alike and "Rank, and tier" not in alike
     assert alike.endswith("- format\\_aware, strict\\_compliance: needs has\\_box, which no trial has.")
-    worse = replace(own, name="worse", models=(replace(own.models[0], rank=9), *own.models[1:]))
-    assert "Rank, and tier" in "\n".join(rubric_sections(replace(found, rubrics=(own, worse))))
+    worse = replace(rubric, name="worse", models=(replace(rubric.models[0], rank=9), *rubric.models[1:]))
+    assert "Rank, and tier" in "\n".join(rubric_sections(replace(rescored, rubrics=(rubric, worse))))
 
 
-def test_the_own_rubric_is_what_the_run_says(run: Path) -> None:
-    own, results = rescore(run).rubrics[0], read_results(run)
+def test_scores_under_the_rubric_of_the_run_are_its_results(run: Path) -> None:
+    rubric, results = rescore(run).rubrics[0], read_results(run)
     assert results is not None
-    assert [model.name for model in own.models] == [row.name for row in results.models]
-    for model, row in zip(own.models, results.models, strict=True):
+    assert [model.name for model in rubric.models] == [row.name for row in results.models]
+    for model, row in zip(rubric.models, results.models, strict=True):
         assert model.score == pytest.approx(row.score) and model.sigma == pytest.approx(row.sigma)
         assert model.rank == row.rank and sum(model.counts) == row.trials
 
 
 def test_an_edited_run_is_rescored_by_the_trials_that_its_newest_look_has(run: Path, site: Site) -> None:
     """Rounds are stored as they were asked for; after an edit a look may end in the middle of one."""
-    left = [{"name": name, "base_url": site.base_url} for name in MODELS[:2]]
-    ended = site.run(site.write(**LOGGED, models=left))
+    remaining = [{"name": name, "base_url": site.base_url} for name in MODELS[:2]]
+    ended = site.run(site.write(**LOGGED, models=remaining))
     assert ended.exit_code in (0, 3), ended.stderr
-    own, results = rescore(run).rubrics[0], read_results(run)
+    rubric, results = rescore(run).rubrics[0], read_results(run)
     assert results is not None
-    for model, row in zip(own.models, results.models, strict=True):
+    for model, row in zip(rubric.models, results.models, strict=True):
         assert sum(model.counts) == row.trials and model.score == pytest.approx(row.score)
 
 
 def test_scores_are_averages_of_what_was_worked_out_by_hand(run: Path, site: Site) -> None:
     path = site.folder / "short.yaml"
     path.write_text(yaml.safe_dump({"rubric": SHORT}))
-    told = CliRunner().invoke(app, ["rescore", str(run), "--rubric", str(path), "--format", "json"])
-    assert told.exit_code == 0, told.output
-    short = json.loads(told.stdout)["rescoring"]["rubrics"][1]
+    result = CliRunner().invoke(app, ["rescore", str(run), "--rubric", str(path), "--format", "json"])
+    assert result.exit_code == 0, result.output
+    short = json.loads(result.stdout)["rescoring"]["rubrics"][1]
     values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     with closing(RunReader.open(run)) as reader:
-        for one in reader.trials():
+        for trial in reader.trials():
             worth = 0.0
-            if one.signals["is_correct"]:
-                worth = 1.0 if one.answer.completion_tokens <= 250 else 0.5
-            values[one.model][one.question].append(worth)
+            if trial.signals["is_correct"]:
+                worth = 1.0 if trial.answer.completion_tokens <= 250 else 0.5
+            values[trial.model][trial.question].append(worth)
     for model in short["models"]:
         by_question = values[model["name"]].values()
-        assert model["score"] == pytest.approx(np.mean([np.mean(some) for some in by_question]))
+        assert model["score"] == pytest.approx(np.mean([np.mean(question_values) for question_values in by_question]))
     assert short["name"] == "short" and short["categories"] == ["brief", "right", "rest"]
 
 
 def test_trials_of_an_incomplete_round_are_left_out(run: Path) -> None:
-    whole = rescore(run)
+    before = rescore(run)
     with forging(run) as database:
         columns = [row[1] for row in database.execute("PRAGMA table_info(trials)")]
         moved = {name: f"{name} + 1000" for name in ("number", "round")} | {"seq": "seq + 100000"}
         copied = ", ".join(moved.get(name, name) for name in columns)
         database.execute(f"INSERT INTO trials ({', '.join(columns)}) SELECT {copied} FROM trials LIMIT 20")
-    assert rescore(run) == whole
+    assert rescore(run) == before
 
 
 def test_a_model_that_the_budget_leaves_without_drawn_questions_has_no_score(tmp_path: Path) -> None:
@@ -141,10 +147,10 @@ def test_a_run_without_a_look_is_refused(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_the_markdown_report_leaves_it_to_the_command_and_plots_have_a_figure(run: Path, tmp_path: Path) -> None:
+def test_the_markdown_report_omits_other_rubrics_and_plots_have_a_figure(run: Path, tmp_path: Path) -> None:
     figures = tmp_path / "figures"
-    told = CliRunner().invoke(app, ["report", str(run), "--format", "md", "--output", "-", "--plots", str(figures)])
-    assert told.exit_code == 0 and "length\\_robust" not in told.stdout, "nobody has asked"
+    result = CliRunner().invoke(app, ["report", str(run), "--format", "md", "--output", "-", "--plots", str(figures)])
+    assert result.exit_code == 0 and "length\\_robust" not in result.stdout, "nobody has asked"
     assert {"rubrics.svg", "rubrics.png"} <= {path.name for path in figures.iterdir()}
     assert "efficiency" in (figures / "rubrics.svg").read_text()
 
@@ -158,8 +164,8 @@ def test_the_report_of_a_large_run_names_the_command_which_reads_every_answer(
     assert report.results is not None and "`adaptive-eval rescore` reads them all" in report.results.warnings[-1].text
     assert report.rescored is None
     (rubric, *others) = rescore(tmp_path / "run").rubrics
-    assert others and [(one.name, one.rank) for one in rubric.models] == [
-        (one.name, one.rank) for one in report.results.models
+    assert others and [(model.name, model.rank) for model in rubric.models] == [
+        (model.name, model.rank) for model in report.results.models
     ]
 
 
@@ -174,12 +180,12 @@ def test_a_terminal_shows_no_markup_and_a_file_has_it(run: Path, tmp_path: Path)
     assert again.stdout == path.read_text()
 
 
-def test_what_is_wrong_with_a_file_is_told(run: Path, site: Site) -> None:
+def test_mistakes_in_a_rubric_file_are_reported(run: Path, site: Site) -> None:
     none, bad = site.folder / "none.yaml", site.folder / "bad.yaml"
     none.write_text("trials: {max: 8}\n")
     bad.write_text("rubric: {name: exact_mtach}\n")
-    for path, said in ((none, "has no rubric"), (bad, "must be a known rubric")):
-        told = CliRunner().invoke(app, ["rescore", str(run), "--rubric", str(path)])
-        assert told.exit_code != 0 and said in told.output
+    for path, message in ((none, "has no rubric"), (bad, "must be a known rubric")):
+        result = CliRunner().invoke(app, ["rescore", str(run), "--rubric", str(path)])
+        assert result.exit_code != 0 and message in result.output
     twice = CliRunner().invoke(app, ["rescore", str(run), "--rubric", str(none), "--rubric", str(none)])
     assert "names a file twice" in twice.output

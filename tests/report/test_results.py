@@ -53,7 +53,7 @@ def usages_of(machine: Machine) -> list[TrialUsage]:
     return [usage_of(machine, model) for model in machine.setting.roster]
 
 
-async def test_it_says_what_the_controller_found(finished: tuple[MachineBed, Results]) -> None:
+async def test_results_are_those_of_the_controller(finished: tuple[MachineBed, Results]) -> None:
     machine, results = finished
     last = machine.controller.looks[-1]
     assert results.run.status == "finished"
@@ -98,7 +98,7 @@ async def test_the_file_is_strict_json_of_the_documented_schema(
     assert is_intact(tmp_path)
 
 
-async def test_nothing_is_there_before_the_first_look(tmp_path: Path) -> None:
+async def test_there_are_no_results_before_the_first_look(tmp_path: Path) -> None:
     assert results_of(SUBJECT, Controller(plan()), [TrialUsage()] * 3) is None
 
 
@@ -111,7 +111,7 @@ async def test_a_rule_for_one_look_is_warned_of(tmp_path: Path) -> None:
     assert results is not None and results.warnings[0].kind == "peeking"
 
 
-async def test_precision_has_no_difference_to_tell(tmp_path: Path) -> None:
+async def test_a_precision_objective_has_no_differences(tmp_path: Path) -> None:
     bed = MachineBed(tmp_path, plan(objective=PrecisionOf(0.2)))
     machine = await bed.start()
     results = results_of(SUBJECT, machine.controller, usages_of(machine))
@@ -181,10 +181,10 @@ def test_a_call_says_when_it_was_made_and_z_then(tmp_path: Path) -> None:
     names = list(played.plan.models)
     for members, call in calls.items():
         firsts = [
-            (look.index + 1, one.z, one.boundary)
+            (look.index + 1, comparison.z, comparison.boundary)
             for look in played.controller.looks
-            for one in look.comparisons
-            if one.verdict == "resolved" and {names[one.better], names[one.worse or 0]} == members
+            for comparison in look.comparisons
+            if comparison.verdict == "resolved" and {names[comparison.better], names[comparison.worse or 0]} == members
         ]
         assert firsts and (call.look, call.z, call.boundary) == firsts[0]
         rows = {row.look: row for row in results.looks}
@@ -208,7 +208,9 @@ def test_trials_of_a_round_in_flight_are_in_the_questions_and_marked(tmp_path: P
         assert trials - waiting == judged[row.name]
     assert sum(sum(question.not_judged) for question in questions) >= 4
     assert all(
-        sum(counts) == trials for one in questions for counts, trials in zip(one.counts, one.trials, strict=True)
+        sum(counts) == trials
+        for question in questions
+        for counts, trials in zip(question.counts, question.trials, strict=True)
     )
     played.close()
 
@@ -243,8 +245,8 @@ def usage_with(*answers: tuple[str, str, int | None]) -> TrialUsage:
 
 def warned(usage: TrialUsage, *, sampled: bool = True) -> Counter[str]:
     drawn = [SamplingFreedom(1.0) if sampled else None]
-    found = [*repeat_cautions(["m"], [usage], drawn), *signal_cautions(["m"], [usage], [], Scale(0.0, 1.0))]
-    return Counter(caution.kind for caution in found)
+    cautions = [*repeat_cautions(["m"], [usage], drawn), *signal_cautions(["m"], [usage], [], Scale(0.0, 1.0))]
+    return Counter(caution.kind for caution in cautions)
 
 
 def test_repeated_answers_are_reported_for_sampled_models_only() -> None:
@@ -256,7 +258,7 @@ def test_repeated_answers_are_reported_for_sampled_models_only() -> None:
 
 def test_answers_that_stand_in_the_reasoning_alone_are_pointed_at_before_all_do() -> None:
     others = [("q1", "", number) for number in range(95)]
-    assert warned(usage_with(*others, *[("q1", "empty reasoning_only", 95 + one) for one in range(5)])) == {
+    assert warned(usage_with(*others, *[("q1", "empty reasoning_only", 95 + number) for number in range(5)])) == {
         "reasoning_only": 1
     }
     assert warned(usage_with(*others, ("q1", "empty reasoning_only", 95))) == {}
@@ -281,20 +283,20 @@ def test_answers_that_stand_in_the_reasoning_alone_are_pointed_at_before_all_do(
         ([("q1", "", None)], (0.3, 0.3), None),
     ],
 )
-def test_what_is_not_known_says_what_it_could_move(
+def test_unknown_grades_are_reported_with_the_scores_they_could_lead_to(
     trials: list[tuple[str, str, int | None]], ends: tuple[float, float], text: str | None
 ) -> None:
-    found = list(unknown_cautions(["m"], [usage_with(*trials)], [row_between(*ends)], Scale(0.0, 1.0)))
-    assert [one.text for one in found] == ([] if text is None else [text])
+    cautions = list(unknown_cautions(["m"], [usage_with(*trials)], [row_between(*ends)], Scale(0.0, 1.0)))
+    assert [caution.text for caution in cautions] == ([] if text is None else [text])
 
 
-def test_time_outs_and_ungraded_answers_are_told_together() -> None:
+def test_time_outs_and_ungraded_answers_are_reported_together() -> None:
     usage = usage_with(("q1", "timed_out", None))
     usage.trials, usage.ungraded = 40, 2
-    (found,) = unknown_cautions(["m"], [usage], [row_between(0.25, 0.35)], Scale(0.0, 1.0))
-    assert found.kind == "unknown" and found.model == "m"
-    assert "of 40 answers 1 timed out at every attempt and 2 could not be graded; the score would be" in found.text
-    assert "`adaptive-eval regrade`" in found.text
+    (caution,) = unknown_cautions(["m"], [usage], [row_between(0.25, 0.35)], Scale(0.0, 1.0))
+    assert caution.kind == "unknown" and caution.model == "m"
+    assert "of 40 answers 1 timed out at every attempt and 2 could not be graded; the score would be" in caution.text
+    assert "`adaptive-eval regrade`" in caution.text
 
 
 def row_between(lowest: float, highest: float) -> ModelResult:
@@ -318,8 +320,8 @@ def test_equal_scores_need_no_number_of_trials() -> None:
     trials = Trials(min=10, max=80)
     controller = Controller(Plan(Bench(models=2, questions=3, weights=np.array([0.0, 1.0])), trials=trials))
     right = [(1, 2, 3), (3, 2, 1)]  # 0.1 + 0.2 + 0.3 is not 0.3 + 0.2 + 0.1, as floating point has it
-    asks = controller.ask(60)
-    controller.tell(Outcome(ask[0], ask[1], ask[2], int(ask[2] < right[ask[0]][ask[1]])) for ask in asks)
+    requests = controller.ask(60)
+    controller.tell(Outcome(ask[0], ask[1], ask[2], int(ask[2] < right[ask[0]][ask[1]])) for ask in requests)
     subject = RunSubject("equal", ("a", "b"), ("x", "y", "z"), drawn=(SamplingFreedom(1.0),) * 2, created=1.0e9)
     results = results_of(subject, controller, [TrialUsage(), TrialUsage()])
     assert results is not None
@@ -328,7 +330,7 @@ def test_equal_scores_need_no_number_of_trials() -> None:
     assert pair.trials_needed is None
 
 
-def test_no_minus_stands_before_nothing() -> None:
+def test_zero_has_no_minus_sign() -> None:
     assert Scale(0.0, 1.0).width(-1e-17) == "0.00%" and Scale(0.0, 9.0).width(-1e-17) == "0.0000"
     assert Scale(0.0, 1.0).width(-0.01) == "-1.00%"
 

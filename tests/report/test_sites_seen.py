@@ -35,12 +35,12 @@ def only(events: list[Event]) -> SiteRow:
     return row
 
 
-def test_it_serves_since_its_server_was_ready() -> None:
+def test_a_site_serves_since_its_server_was_ready() -> None:
     row = SiteRow("ada", "site 1", "serving", 140.0, "gpu-07", "n1", 2.0, "4,5", 1, 0, 0, None, 140.0, 0.0)
     assert only(BEGUN) == row
 
 
-def test_what_it_does_step_by_step() -> None:
+def test_a_site_goes_through_its_states_step_by_step() -> None:
     steps: list[tuple[Event, str, float]] = [
         (RunStarted(at=1.0), "", 0.0),
         (SiteAwaited("ada", "site 1", "GPU 2", "none has so much", at=6.0), "waiting", 6.0),
@@ -63,14 +63,14 @@ def test_what_it_does_step_by_step() -> None:
     assert row.served == (50 - 20) + (70 - 60) + (100 - 90)
 
 
-def test_the_same_node_again_is_no_move_and_another_of_the_same_machine_is() -> None:
+def test_a_return_to_the_same_node_is_no_move_and_another_node_is() -> None:
     lost = SiteLost("ada", "site 1", "gpu-07", "x", at=150.0)
     assert only([*BEGUN, lost, placed(160.0, "n1")]).moves == 0
     assert only([*BEGUN, lost, placed(160.0, "n2")]).moves == 1
     assert only([*BEGUN, lost, placed(160.0, "n1", host="gpu-08")]).moves == 1
 
 
-def test_one_that_is_found_again_has_its_model_since_before_the_head_was_killed() -> None:
+def test_a_site_found_again_serves_since_before_the_head_was_killed() -> None:
     back: list[Event] = [RunResumed(at=200.0), placed(203.0, "n1", found=True)]
     row = only([*BEGUN, *back, ready(204.0, seconds=0.0)])
     assert (row.state, row.since, row.up, row.placed, row.moves, row.losses) == ("serving", 140.0, 204.0, 2, 0, 0)
@@ -78,11 +78,11 @@ def test_one_that_is_found_again_has_its_model_since_before_the_head_was_killed(
     assert only([*BEGUN, *back, ready(230.0, seconds=26.0)]).since == 230.0, "it began anew"
 
 
-def test_between_two_starts_nobody_knows_of_it() -> None:
+def test_a_site_counts_as_ended_between_two_starts() -> None:
     assert only([*BEGUN, RunResumed(at=200.0)]).state == "ended"
 
 
-def test_servers_without_sites_are_none() -> None:
+def test_servers_of_this_machine_are_no_sites() -> None:
     on_this_machine = ServerLaunched("ada", on="gpu 0", at=2.0)
     assert site_rows([RunStarted(at=1.0), on_this_machine, ServerReleased("ada", at=3.0)]) == ()
 
@@ -107,7 +107,7 @@ def test_a_place_that_models_share_is_one_site_and_serves_the_latest() -> None:
     assert view.answers == 60 and view.per_second == 60 / (170 - 120 + 200 - 190)
 
 
-def test_what_is_not_stored_yet_has_the_time_of_now() -> None:
+def test_an_event_that_is_not_stored_yet_has_the_current_time() -> None:
     book = SiteBook()
     book.on_event(placed(0.0, "n1"), now=42.0)
     assert book.rows[0].since == 42.0
@@ -118,14 +118,14 @@ def test_answers_are_those_of_the_site_wherever_it_was() -> None:
         return ReplicaTraffic(model, replica, trials, 0, 10, 20, 1.0, None)
 
     events = [*BEGUN, placed(150.0, "n9", site="site 10"), ready(160.0, site="site 10")]
-    there = [
+    servers = [
         traffic("ada", replica_address("site 1", "gpu-07"), 60),
         traffic("ada", replica_address("site 1", "gpu-08"), 30),
         traffic("ada", replica_address("site 10", "gpu-07"), 7),
         traffic("bob", replica_address("site 1", "gpu-07"), 500),
         traffic("ada", "http://127.0.0.1:8000/v1", 9000),
     ]
-    first, tenth = site_views(events, there, until=185.0)
+    first, tenth = site_views(events, servers, until=185.0)
     assert (first.answers, first.per_second) == (90, 90 / (185 - 140))
     assert (tenth.answers, tenth.per_second) == (7, 7 / (185 - 160))
     (waiting,) = site_views([replace(BEGUN[1], at=5.0)], (), until=0.0)

@@ -36,10 +36,12 @@ def free(*arguments: int, **named: object) -> Trial:
 
 def test_the_trials_of_one_model_and_question_are_read_alone(store: RunStore, reader: RunReader) -> None:
     store.append(*(make_trial(*cell, number) for number in (2, 0, 1) for cell in CELLS))
-    found = list(reader.cell("large", "q2"))
-    assert [(one.model, one.question, one.trial) for one in found] == [("large", "q2", number) for number in range(3)]
-    assert found[0].answer == make_trial(LARGE, Q2, 0).answer
-    assert [one.trial for one in reader.cell("large", "q2", after=1)] == [2]
+    trials = list(reader.cell("large", "q2"))
+    assert [(trial.model, trial.question, trial.trial) for trial in trials] == [
+        ("large", "q2", number) for number in range(3)
+    ]
+    assert trials[0].answer == make_trial(LARGE, Q2, 0).answer
+    assert [trial.trial for trial in reader.cell("large", "q2", after=1)] == [2]
     assert list(reader.cell("large", "nothing")) == []
 
 
@@ -48,12 +50,12 @@ def test_sums_from_any_trial_on_come_to_the_whole(store: RunStore, reader: RunRe
     trials[3] = free(LARGE, Q2, 0, error="too slow")
     store.append(*trials[:5])
     store.append(*trials[5:], make_trial(SMALL, Q1, 4, state=JUDGING)._replace(category=None, grade=None))
-    whole, later = reader.sums(), reader.sums(5)
-    assert [(one.model, one.trials) for one in whole] == [("small", 8), ("large", 8)]
-    assert sum(one.trials for one in later) == 11 and max(one.last for one in later) == 16
-    assert (whole[0].tokens, whole[0].latency, whole[0].retries) == (8 * 33, 8 * 1.25, 8)
-    assert (whole[0].timed, whole[0].ttft) == (8, 4.0)
-    assert whole[0].traffic().ttft == 0.5
+    all_sums, later = reader.sums(), reader.sums(5)
+    assert [(row.model, row.trials) for row in all_sums] == [("small", 8), ("large", 8)]
+    assert sum(row.trials for row in later) == 11 and max(row.last for row in later) == 16
+    assert (all_sums[0].tokens, all_sums[0].latency, all_sums[0].retries) == (8 * 33, 8 * 1.25, 8)
+    assert (all_sums[0].timed, all_sums[0].ttft) == (8, 4.0)
+    assert all_sums[0].traffic().ttft == 0.5
     roster = Roster.of(["large", "small", "new"], ["q2", "q1"])
     counts, since = reader.counts(roster, 2), reader.counts(roster, 2, after=5)
     assert counts.shape == (3, 2, 2) and (counts.sum(), since.sum(), counts[0, 0].sum()) == (15, 11, 3)
@@ -64,9 +66,9 @@ def test_what_a_judge_has_used_is_summed(store: RunStore, reader: RunReader) -> 
     used = [{"judge_prompt_tokens": 10, "judge_completion_tokens": 2 * n, "judge_usd": 0.5} for n in range(3)]
     agreed: list[dict[str, float]] = [{}, {"agreement_1": 0.25}, {"agreement_1": 0.75}]
     assert reader.judge_use() is None
-    for n, (one, more) in enumerate(zip(used, agreed, strict=True)):
+    for n, (charges, agreement) in enumerate(zip(used, agreed, strict=True)):
         cost = Cost(10 + 2 * n, 0.5, 0.0)
-        signals = {**one, **more, "note": 'a "judge_usd":7, of \0 its own'}
+        signals = {**charges, **agreement, "note": 'a "judge_usd":7, of \0 its own'}
         store.append(make_trial(number=n, signals=signals)._replace(verdict=cost))
     store.append(free(number=3))
     use, by_model = reader.judge_use(), reader.grading_uses()
@@ -89,10 +91,10 @@ def test_comparisons_are_counted_by_how_they_came_out(store: RunStore, reader: R
 def test_what_is_summed_while_a_run_goes_on_is_in_the_order_of_the_log(store: RunStore, reader: RunReader) -> None:
     for number in range(6):
         store.append(free(number=number), free(LARGE, number=number))
-    assert [one.trials for one in reader.spending(4)] == [3, 6, 9, 12]
-    assert [tuple(one) for one in reader.cells(5)] == [("small", "q1", 3), ("large", "q1", 2)]
-    assert [one.trial for one in reader.model_trials("large")] == list(range(6))
+    assert [spent.trials for spent in reader.spending(4)] == [3, 6, 9, 12]
+    assert [tuple(cell) for cell in reader.cells(5)] == [("small", "q1", 3), ("large", "q1", 2)]
+    assert [trial.trial for trial in reader.model_trials("large")] == list(range(6))
     store.append(Dropped((LARGE, Q1, 5)), Dropped((LARGE, Q1, 4)))
     assert reader.trial_count() == 10
     store.append(free(LARGE, number=4))
-    assert [(one.model, one.trial.number) for one in reader.graded_trials()][-2:] == [("small", 5), ("large", 4)]
+    assert [(trial.model, trial.trial.number) for trial in reader.graded_trials()][-2:] == [("small", 5), ("large", 4)]

@@ -215,7 +215,7 @@ def test_some_budgets_hold_where_nothing_bounds_an_answer(**chosen: Any) -> None
 def much_is_sent_twice() -> Iterator[None]:
     """Requests that take a little longer than the shortest answers are sent a second time."""
     soon = settings.EndpointSettings(
-        tick=0.1, late_least=0.7, late_factor=0.3, late_share=100.0, late_after=2, late_free=1000
+        tick=0.1, min_late=0.7, late_factor=0.3, late_share=100.0, late_after=2, late_free=1000
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(settings, "DEFAULT", soon)

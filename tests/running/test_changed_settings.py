@@ -60,6 +60,7 @@ def test_a_setting_that_is_changed_in_the_file_or_set_again_replaces_what_the_ru
     again = site.run(site.write(trials={"min": 2, "max": 6}))
     assert again.exit_code in ENDED, again.stderr
     assert "(stopping.confidence=0.9)" in again.stderr
+    assert "settings changed: " in again.stdout
     with closing(RunReader.open(site.directory())) as reader:
         assert reader.header().configuration["trials"]["max"] == 6
         assert reader.header().configuration["stopping"]["confidence"] == 0.9

@@ -44,4 +44,4 @@ def test_few_open_files_are_this_machines_trouble(tmp_path: Path, client: str) -
         and not events_of_kind(events, OnlyFailures)
     )
     assert {event.notice for event in events_of_kind(events, ServersNoticed)} == {"few_open_files", "out_of_files"}
-    assert f"allows this process {FILES}" in run_log.read_text() and "ulimit -n" in run_log.read_text()
+    assert f"this process may have only {FILES}" in run_log.read_text() and "ulimit -n" in run_log.read_text()

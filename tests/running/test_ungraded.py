@@ -89,8 +89,8 @@ def test_a_grader_that_fails_now_and_then_sets_nobody_aside(
     assert f"answers again: {len(missing)} have another category" in done.stdout
     assert site.run(patchy).exit_code == whole.exit_code
     graded, reference = Found.of(site.directory()), Found.of(site.directory("whole"))
-    assert sum(graded.looks[-1].body["trials"]) == len(graded.outcomes), "all that was asked is in the scores"
-    assert graded.looks[-1].body["order"] == reference.looks[-1].body["order"]
+    assert sum(graded.looks[-1]["trials"]) == len(graded.outcomes), "all that was asked is in the scores"
+    assert graded.looks[-1]["order"] == reference.looks[-1]["order"]
     assert None not in graded.outcomes.values()
     assert all(graded.outcomes[trial] == category for trial, category in reference.outcomes.items())
 

@@ -63,8 +63,8 @@ def test_prior_outcomes_are_shared_or_each_models_own() -> None:
     assert shared.r0 is not None
     assert shared.r0.tolist() == [[0, 1], [1, 0]]
     assert shared.outcomes.tolist() == [[[1, 2], [1, 2]], [[2, 1], [2, 1]]]
-    own = Counts.from_tensor(tensor, None, tensor)
-    assert own.outcomes.tolist() == (2 * Counts.from_tensor(tensor).n).tolist()
+    by_model = Counts.from_tensor(tensor, None, tensor)
+    assert by_model.outcomes.tolist() == (2 * Counts.from_tensor(tensor).n).tolist()
     with pytest.raises(ValueError, match="R0 must have one row per question"):
         Counts.from_tensor(tensor, None, [[[1], [0]]])
 
@@ -154,7 +154,10 @@ def test_moments_of_a_batch_are_those_of_its_members(n: np.ndarray, w: np.ndarra
     batch = Counts(n=n + 1, w=w)
     bayes, average = bayes_moments(batch.nu, w), average_moments(batch.n, batch.nu, w)
     for at in np.ndindex(3, 2):
-        one = Counts(n=n[at] + 1, w=w)
-        for together, alone in ((bayes, bayes_moments(one.nu, w)), (average, average_moments(one.n, one.nu, w))):
+        member = Counts(n=n[at] + 1, w=w)
+        for together, alone in (
+            (bayes, bayes_moments(member.nu, w)),
+            (average, average_moments(member.n, member.nu, w)),
+        ):
             assert together.mean[at] == pytest.approx(float(alone.mean), rel=1e-12, abs=1e-12)
             assert together.var[at] == pytest.approx(float(alone.var), rel=1e-9, abs=1e-15)

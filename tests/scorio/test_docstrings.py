@@ -31,8 +31,8 @@ def offered() -> Iterator[tuple[str, Any]]:
 
 
 def methods(owner: str, thing: Any) -> Iterator[tuple[str, Any]]:
-    for name, found in vars(thing).items() if inspect.isclass(thing) else ():
-        if not name.startswith("_") and (inspect.isfunction(found) or isinstance(found, BUILT)):
+    for name, member in vars(thing).items() if inspect.isclass(thing) else ():
+        if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, BUILT)):
             yield f"{owner}.{name}", getattr(thing, name)
 
 
@@ -43,8 +43,8 @@ def sections(docstring: str) -> dict[str, str]:
 
 
 def described(docstring: str) -> set[str]:
-    found = sections(docstring)
-    entries = textwrap.dedent(found.get("Args", "") + found.get("Attributes", ""))
+    by_heading = sections(docstring)
+    entries = textwrap.dedent(by_heading.get("Args", "") + by_heading.get("Attributes", ""))
     return set(re.findall(r"^\**(\w+): \S", entries, flags=re.MULTILINE))
 
 
@@ -64,20 +64,20 @@ def says(node: ast.stmt | None) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
-@pytest.mark.parametrize(("name", "thing"), [pytest.param(*each, id=each[0]) for each in offered()])
+@pytest.mark.parametrize(("name", "thing"), [pytest.param(*entry, id=entry[0]) for entry in offered()])
 def test_a_public_docstring_names_its_arguments_its_result_and_an_example(name: str, thing: Any) -> None:
     docstring = thing.__doc__ or ""
-    found = sections(docstring)
+    by_heading = sections(docstring)
     assert described(docstring) == parameters(thing), f"{name}: Args are not those of the signature"
-    assert inspect.isclass(thing) or found.get("Returns", "").strip(), f"{name} does not say what it returns"
-    assert ">>> " in found.get("Examples", ""), f"{name} has no example"
+    assert inspect.isclass(thing) or by_heading.get("Returns", "").strip(), f"{name} does not say what it returns"
+    assert ">>> " in by_heading.get("Examples", ""), f"{name} has no example"
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_are_true(name: str) -> None:
     module: ModuleType = importlib.import_module(name)
     runner = doctest.DocTestRunner(verbose=False)
-    said: list[str] = []
+    output: list[str] = []
     for examples in doctest.DocTestFinder().find(module, globs={}):  # an example imports what it uses
-        runner.run(examples, out=said.append)
-    assert runner.summarize(verbose=False).failed == 0, "".join(said)
+        runner.run(examples, out=output.append)
+    assert runner.summarize(verbose=False).failed == 0, "".join(output)

@@ -63,7 +63,7 @@ def test_a_whole_frame_is_its_matrix_and_a_column_is_one_question() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
         ([0.5, 1.0], "whole numbers"),
         (["right", "wrong"], "whole numbers"),
@@ -71,10 +71,10 @@ def test_a_whole_frame_is_its_matrix_and_a_column_is_one_question() -> None:
         ([2, 1], "w is omitted"),
     ],
 )
-def test_a_frame_that_holds_something_else_is_refused(row: list[object], said: str) -> None:
+def test_a_frame_that_holds_something_else_is_refused(row: list[object], message: str) -> None:
     from pandas import DataFrame
 
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         scorio.eval.bayes(DataFrame([row]))
 
 

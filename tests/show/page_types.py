@@ -51,26 +51,26 @@ def written(kind: Any) -> str:
     return f"({item})[]" if " | " in item else f"{item}[]"
 
 
-def collect(kind: Any, known: dict[str, dict[str, str]]) -> None:
+def collect(kind: Any, declared: dict[str, dict[str, str]]) -> None:
     """Add the fields of a dataclass, and of those within it."""
     if is_dataclass(kind):
         hints = get_type_hints(kind)
-        shape = {one.name: written(hints[one.name]) for one in fields(kind)}
-        if known.setdefault(kind.__name__, shape) is shape:  # type: ignore[union-attr]
+        shape = {field.name: written(hints[field.name]) for field in fields(kind)}
+        if declared.setdefault(kind.__name__, shape) is shape:  # type: ignore[union-attr]
             for hint in hints.values():
-                collect(hint, known)
+                collect(hint, declared)
     for inner in get_args(kind):
-        collect(inner, known)
+        collect(inner, declared)
 
 
 def declarations() -> str:
     """The text of the file."""
-    known: dict[str, dict[str, str]] = {"Glossary": dict.fromkeys(GLOSSARY, "Term")}
+    declared: dict[str, dict[str, str]] = {"Glossary": dict.fromkeys(GLOSSARY, "Term")}
     for kind in SENT:
-        collect(kind, known)
+        collect(kind, declared)
     parts = [
         f"\ninterface {name} {{\n" + "".join(f"  {key}: {kind};\n" for key, kind in shape.items()) + "}\n"
-        for name, shape in sorted(known.items())
+        for name, shape in sorted(declared.items())
     ]
     return f"{HEAD}{''.join(parts)}\ntype TermKey = keyof Glossary;\n"
 

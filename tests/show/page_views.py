@@ -65,9 +65,9 @@ def simulated(
     if set_aside is not None:
         controller.tell([SetAside(drawn_from.models.index(set_aside), "no replica is left")])
     while controller.finished is None and (looks is None or len(controller.looks) < max(looks, 1)):
-        asks = controller.ask(AT_ONCE)
-        controller.tell([Outcome(*ask[:3], tape.category(*ask[:3]), COST) for ask in asks])
-        spending.append(spent(spending[-1], len(asks)))
+        requests = controller.ask(AT_ONCE)
+        controller.tell([Outcome(*ask[:3], tape.category(*ask[:3]), COST) for ask in requests])
+        spending.append(spent(spending[-1], len(requests)))
         if looks == 0:
             break
     return view_of(config, drawn_from, controller, spending)

@@ -38,11 +38,11 @@ def run_as(site: Site, ended_runs: EndedRuns) -> RunAs:
 def test_a_run_compared_with_itself_has_not_changed(run_as: RunAs) -> None:
     directory = run_as("a")
     view, counts = read_view(directory), read_counts(directory)
-    found = diff_runs(view, counts, view, counts)
-    assert [one.difference for one in found.models] == [0.0] * len(MODELS)
-    assert all(one.p == 1.0 and one.lo < 0.0 < one.hi for one in found.models)
-    assert not found.questions_changed and not found.verdicts and not found.settings
-    assert set(found.same_seeds) == set(MODELS)
+    diff = diff_runs(view, counts, view, counts)
+    assert [model.difference for model in diff.models] == [0.0] * len(MODELS)
+    assert all(model.p == 1.0 and model.lo < 0.0 < model.hi for model in diff.models)
+    assert not diff.questions_changed and not diff.verdicts and not diff.settings
+    assert set(diff.same_seeds) == set(MODELS)
 
 
 def test_counts_are_those_of_the_results(run_as: RunAs) -> None:
@@ -56,37 +56,37 @@ def test_counts_are_those_of_the_results(run_as: RunAs) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("gpus", [None, 2], ids=["others' servers", "GPUs that are paid for"])
-def test_the_time_of_servers_is_told_where_the_report_tells_it(site: Site, run_as: RunAs, gpus: int | None) -> None:
+def test_the_comparison_shows_server_time_where_the_report_does(site: Site, run_as: RunAs, gpus: int | None) -> None:
     models = [{"name": name, "base_url": site.base_url} | ({"gpus": gpus} if gpus else {}) for name in MODELS]
     directory = run_as("a", models=models)
     view, counts = read_view(directory), read_counts(directory)
     assert view.results is not None and view.results.cost.server_seconds
-    told = changes_markdown(diff_runs(view, counts, view, counts), view.weights)
-    assert ("server time of all models" in told) == ("server time" in markdown(view)) == (gpus is not None)
+    text = changes_markdown(diff_runs(view, counts, view, counts), view.weights)
+    assert ("server time of all models" in text) == ("server time" in markdown(view)) == (gpus is not None)
 
 
 @pytest.mark.slow
-def test_settings_and_seeds_that_differ_are_told(site: Site, run_as: RunAs) -> None:
-    one, other = run_as("a"), run_as("b", seed=3, models=site.config()["models"][:2])  # type: ignore[index]
-    found = diff_runs(read_view(one), read_counts(one), read_view(other), read_counts(other))
-    assert found.a.models_only == ("cyd",) and found.same_seeds == ()
-    assert ("seed", 0, 3) in [tuple(change) for change in found.settings]
+def test_settings_and_seeds_that_differ_are_listed(site: Site, run_as: RunAs) -> None:
+    first, second = run_as("a"), run_as("b", seed=3, models=site.config()["models"][:2])  # type: ignore[index]
+    diff = diff_runs(read_view(first), read_counts(first), read_view(second), read_counts(second))
+    assert diff.a.models_only == ("cyd",) and diff.same_seeds == ()
+    assert ("seed", 0, 3) in [tuple(change) for change in diff.settings]
 
 
 @pytest.mark.slow
-def test_a_setting_of_the_whole_run_is_told_once_and_one_of_a_model_with_its_name(site: Site, run_as: RunAs) -> None:
+def test_a_run_setting_is_listed_once_and_a_model_setting_with_its_model(site: Site, run_as: RunAs) -> None:
     hot = [{"name": name, "base_url": site.base_url} for name in MODELS]
     hot[1]["sampling"] = {"temperature": 0.1, "max_tokens": 2000}  # type: ignore[assignment]
-    one = run_as("a")
-    other = run_as("b", models=hot, sampling={"temperature": 0.9, "max_tokens": 2000})
-    found = diff_runs(read_view(one), read_counts(one), read_view(other), read_counts(other))
-    assert [tuple(change) for change in found.settings] == [
+    first = run_as("a")
+    second = run_as("b", models=hot, sampling={"temperature": 0.9, "max_tokens": 2000})
+    diff = diff_runs(read_view(first), read_counts(first), read_view(second), read_counts(second))
+    assert [tuple(change) for change in diff.settings] == [
         ("sampling.temperature", 0.6, 0.9),
         ("models.bob.sampling.temperature", 0.6, 0.1),
     ]
 
 
-def test_what_has_changed_most_comes_first_where_p_is_nothing_for_all(run_as: RunAs) -> None:
+def test_the_largest_changes_come_first_where_all_p_values_are_zero(run_as: RunAs) -> None:
     directory = run_as("a")
     view, counts = read_view(directory), read_counts(directory)
     cells = np.full_like(counts.cells, 4000)
@@ -94,12 +94,12 @@ def test_what_has_changed_most_comes_first_where_p_is_nothing_for_all(run_as: Ru
     after[0, :] = (3000, 5000)
     after[1, :4] = (7900, 100)
     after[2, :] = (7999, 1)
-    found = diff_runs(view, replace_cells(counts, cells), view, replace_cells(counts, after))
-    assert [one.name for one in found.models] == [MODELS[2], MODELS[1], MODELS[0]]
-    assert {one.p for one in found.models[:2]} == {0.0}
-    assert [one.model for one in found.questions_changed] == [MODELS[2]] * 8 + [MODELS[1]] * 4 + [MODELS[0]] * 8
-    assert {one.adjusted_p for one in found.questions_changed[:12]} == {0.0}
-    text = changes_markdown(found, view.weights)
+    diff = diff_runs(view, replace_cells(counts, cells), view, replace_cells(counts, after))
+    assert [model.name for model in diff.models] == [MODELS[2], MODELS[1], MODELS[0]]
+    assert {model.p for model in diff.models[:2]} == {0.0}
+    assert [change.model for change in diff.questions_changed] == [MODELS[2]] * 8 + [MODELS[1]] * 4 + [MODELS[0]] * 8
+    assert {change.adjusted_p for change in diff.questions_changed[:12]} == {0.0}
+    text = changes_markdown(diff, view.weights)
     assert "| < 0.0001 |" in text and "0.0000" not in text and "Sorted by certainty" in text
 
 
@@ -109,13 +109,15 @@ def test_a_question_that_got_worse_is_named_and_others_are_not(run_as: RunAs) ->
     cells = np.full_like(counts.cells, 40)
     after = cells.copy()
     after[0, 3] = (79, 1)
-    found = diff_runs(view, replace_cells(counts, cells), view, replace_cells(counts, after))
-    (one,) = found.questions_changed
-    assert (one.model, one.question) == (MODELS[0], counts.roster.questions[3])
-    assert one.mean_a == pytest.approx(41 / 82) and one.mean_b == pytest.approx(2 / 82) and one.adjusted_p < 1e-6
-    first = found.models[0]
+    diff = diff_runs(view, replace_cells(counts, cells), view, replace_cells(counts, after))
+    (change,) = diff.questions_changed
+    assert (change.model, change.question) == (MODELS[0], counts.roster.questions[3])
+    assert (
+        change.mean_a == pytest.approx(41 / 82) and change.mean_b == pytest.approx(2 / 82) and change.adjusted_p < 1e-6
+    )
+    first = diff.models[0]
     assert first.difference == pytest.approx((1 / 80 - 0.5) / 8)
-    assert "q3" in changes_markdown(found, view.weights)
+    assert "q3" in changes_markdown(diff, view.weights)
 
 
 @pytest.mark.slow
@@ -127,37 +129,37 @@ def test_chance_alone_names_a_question_in_one_comparison_of_twenty_at_most(run_a
     for _ in range(100):
         p = rng.uniform(0.0, 1.0, counts.cells.shape[:2])
         a, b = (np.stack([20 - (k := rng.binomial(20, p)), k], axis=-1) for _ in range(2))
-        found = diff_runs(view, replace_cells(counts, a), view, replace_cells(counts, b))
-        named += bool(found.questions_changed)
+        diff = diff_runs(view, replace_cells(counts, a), view, replace_cells(counts, b))
+        named += bool(diff.questions_changed)
     assert named <= 11  # 5% of 100 is 5; 3 sigma above
 
 
 @pytest.mark.slow
-def test_outcomes_that_two_runs_may_share_are_told(run_as: RunAs) -> None:
-    one = run_as("a")
-    other = run_as("b", seed=3, prior={"run": str(one)})
-    told = changes_markdown(
-        diff_runs(read_view(one), read_counts(one), read_view(other), read_counts(other)), (0.0, 1.0)
+def test_outcomes_that_two_runs_may_share_are_mentioned(run_as: RunAs) -> None:
+    first = run_as("a")
+    second = run_as("b", seed=3, prior={"run": str(first)})
+    text = changes_markdown(
+        diff_runs(read_view(first), read_counts(first), read_view(second), read_counts(second)), (0.0, 1.0)
     )
-    assert "outcomes of an earlier run (R0) count in the scores of b: " in told
-    assert "(R0)" not in changes_markdown(diff_runs(*[read_view(one), read_counts(one)] * 2), (0.0, 1.0))
+    assert "outcomes of an earlier run (R0) count in the scores of b: " in text
+    assert "(R0)" not in changes_markdown(diff_runs(*[read_view(first), read_counts(first)] * 2), (0.0, 1.0))
 
 
 def test_only_common_questions_count(run_as: RunAs) -> None:
     directory = run_as("a")
     view, counts = read_view(directory), read_counts(directory)
     fewer = replace(view, questions=view.questions[2:])
-    found = diff_runs(view, counts, fewer, counts)
-    assert found.questions == 6 and found.a.only == ("q0", "q1") and found.b.only == ()
+    diff = diff_runs(view, counts, fewer, counts)
+    assert diff.questions == 6 and diff.a.only == ("q0", "q1") and diff.b.only == ()
 
 
 @pytest.mark.slow
-def test_the_command_tells_both_by_their_folders(site: Site, run_as: RunAs) -> None:
-    one, other = run_as("a"), run_as("b", seed=3)
-    told = CliRunner().invoke(app, ["compare", str(one), str(other)])
-    assert told.exit_code == 0 and "3 questions" not in told.stdout and "on the 8 questions" in told.stdout
+def test_the_command_names_both_runs_by_their_folders(site: Site, run_as: RunAs) -> None:
+    first, second = run_as("a"), run_as("b", seed=3)
+    result = CliRunner().invoke(app, ["compare", str(first), str(second)])
+    assert result.exit_code == 0 and "3 questions" not in result.stdout and "on the 8 questions" in result.stdout
     path = site.folder / "c.json"
-    CliRunner().invoke(app, ["compare", str(one), str(other), "--format", "json", "--output", str(path)])
+    CliRunner().invoke(app, ["compare", str(first), str(second), "--format", "json", "--output", str(path)])
     written = json.loads(path.read_text())
     assert written["format"] == "adaptive-eval.comparison/1"
     assert written["changes"]["settings"] == [{"path": "seed", "was": 0, "now": 3}]
@@ -165,20 +167,20 @@ def test_the_command_tells_both_by_their_folders(site: Site, run_as: RunAs) -> N
 
 @pytest.mark.slow
 def test_other_rubrics_questions_and_models_cannot_be_compared(site: Site, run_as: RunAs) -> None:
-    one = run_as("a")
+    first = run_as("a")
     rubric = {
         "categories": [{"name": "wrong", "weight": 0}, {"name": "right", "weight": 2, "when": {"is_correct": True}}]
     }
     other = run_as("b", rubric=rubric)
-    told = CliRunner().invoke(app, ["compare", str(one), str(other)])
-    assert told.exit_code == 2 and "different rubrics" in told.stderr and "right 2" in told.stderr
+    result = CliRunner().invoke(app, ["compare", str(first), str(other)])
+    assert result.exit_code == 2 and "different rubrics" in result.stderr and "right 2" in result.stderr
     renamed = [
         {"name": "eve", "model": "ada", "base_url": site.base_url},
         {"name": "fay", "model": "bob", "base_url": site.base_url},
     ]
     third = run_as("c", models=renamed)
-    told = CliRunner().invoke(app, ["compare", str(one), str(third)])
-    assert told.exit_code == 2 and "no model in common" in told.stderr
+    result = CliRunner().invoke(app, ["compare", str(first), str(third)])
+    assert result.exit_code == 2 and "no model in common" in result.stderr
 
 
 def replace_cells(counts: RunCounts, cells: np.ndarray) -> RunCounts:
@@ -193,7 +195,7 @@ def test_a_gate_is_compared_by_its_outcomes_and_differences_are_points(run_as: R
     first, *others = view.results.gate
     outcome = {"PASS": "FAIL", "FAIL": "PASS", "UNDECIDED": "PASS"}[first.outcome]
     other = replace(view, results=replace(view.results, gate=(replace(first, outcome=outcome), *others)))
-    found = diff_runs(view, counts, other, counts)
-    assert [(one.verdict_a, one.verdict_b) for one in found.verdicts] == [(first.outcome, outcome)]
-    text = changes_markdown(found, view.weights)
+    diff = diff_runs(view, counts, other, counts)
+    assert [(verdict.verdict_a, verdict.verdict_b) for verdict in diff.verdicts] == [(first.outcome, outcome)]
+    text = changes_markdown(diff, view.weights)
     assert "resolved" not in text and f"| {first.outcome} " in text and " 0.0 points " in text

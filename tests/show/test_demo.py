@@ -27,7 +27,7 @@ EXACT = 1e-9
 CHECKS = Path(__file__).with_name("checks.js")
 
 
-def test_it_is_one_small_file_that_may_ask_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_is_one_small_file_that_may_request_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
     path = tmp_path / "page.html"
@@ -47,17 +47,17 @@ def evaluated(tabs: Tabs, module: str, expression: str) -> object:
 
 
 @pytest.mark.browser
-def test_its_numbers_are_those_of_scorio(tabs: Tabs) -> None:
+def test_numbers_of_the_demo_are_those_of_scorio(tabs: Tabs) -> None:
     rng = np.random.default_rng(8)
     fixtures = []
     for questions, n in ((1, 4), (3, 7), (30, 80), (100, 200)):
         R = (rng.random((5, questions, n)) < rng.random((5, questions, 1))).astype(int)
         fixtures.append((R, n))
-    said = json.dumps([[R.sum(axis=2).tolist(), n] for R, n in fixtures])
-    found = evaluated(
+    data = json.dumps([[R.sum(axis=2).tolist(), n] for R, n in fixtures])
+    results = evaluated(
         tabs,
         "demo_stats.js",
-        f"""{said}.map(([rights, n]) => {{
+        f"""{data}.map(([rights, n]) => {{
           const [a, mu] = [rights.map((one) => it.avg(one, n)), rights.map((one) => it.bayes(one, n))];
           const means = a.map((one) => one[0]);
           const pass = [1, 2, 4].map((k) => rights.map((one) => it.passAtK(one, n, k)));
@@ -65,83 +65,83 @@ def test_its_numbers_are_those_of_scorio(tabs: Tabs) -> None:
             z: it.zScore(mu[0], mu[1]) }};
         }})""",
     )
-    assert isinstance(found, list)
-    for (R, n), one in zip(fixtures, found, strict=True):
+    assert isinstance(results, list)
+    for (R, n), result in zip(fixtures, results, strict=True):
         near: Callable[[object], object] = lambda value: pytest.approx(value, rel=0, abs=EXACT)  # noqa: E731
         mu = [tuple(scorio.eval.bayes(model)) for model in R]
-        assert [tuple(each) for each in one["mu"]] == [near(each) for each in mu]
-        assert [tuple(each) for each in one["a"]] == [near(tuple(scorio.eval.avg(model))) for model in R]
-        for k, values in zip((1, 2, 4), one["pass"], strict=True):
+        assert [tuple(estimate) for estimate in result["mu"]] == [near(estimate) for estimate in mu]
+        assert [tuple(estimate) for estimate in result["a"]] == [near(tuple(scorio.eval.avg(model))) for model in R]
+        for k, values in zip((1, 2, 4), result["pass"], strict=True):
             assert values == near([scorio.eval.pass_at_k(model, k) for model in R])
         means = [scorio.eval.avg(model)[0] for model in R]
-        assert one["ranks"] == rank_scores(means).tolist()
-        assert one["z"] == near((mu[0][0] - mu[1][0]) / np.hypot(mu[0][1], mu[1][1]))
+        assert result["ranks"] == rank_scores(means).tolist()
+        assert result["z"] == near((mu[0][0] - mu[1][0]) / np.hypot(mu[0][1], mu[1][1]))
         assert n > 0
 
 
 @pytest.mark.browser
-def test_its_convergence_and_boundary_are_those_of_scorio(tabs: Tabs) -> None:
+def test_convergence_and_boundary_of_the_demo_are_those_of_scorio(tabs: Tabs) -> None:
     rng = np.random.default_rng(3)
     tensors = [(rng.random((3, 4, 12)) < np.array([0.7, 0.5, 0.2])[:, None, None]).astype(int) for _ in range(30)]
     moved = [trajectory(Study.of(tensor)) for tensor in tensors]
-    histories = json.dumps([one.ranks.tolist() for one in moved])
-    page = "demo_stats.js"
-    assert evaluated(tabs, page, f"{histories}.map(it.convergenceAt)") == [one.converged_at for one in moved]
-    assert {one.converged_at == 0 for one in moved} == {True, False}
+    histories = json.dumps([history.ranks.tolist() for history in moved])
+    module = "demo_stats.js"
+    assert evaluated(tabs, module, f"{histories}.map(it.convergenceAt)") == [history.converged_at for history in moved]
+    assert {history.converged_at == 0 for history in moved} == {True, False}
     rule = WangTsiatis(0.25, 0.05)
     c = rule.critical(0.1)
     at = [0.05, 0.25, 0.7, 1.0]
-    told = evaluated(tabs, page, f"{at}.map((t) => it.boundary(t, {{c: {c!r}, kappa: 0.25, start: 0.05}}))")
-    assert told == pytest.approx(rule.at(np.array(at), c).tolist(), rel=EXACT)
+    boundaries = evaluated(tabs, module, f"{at}.map((t) => it.boundary(t, {{c: {c!r}, kappa: 0.25, start: 0.05}}))")
+    assert boundaries == pytest.approx(rule.at(np.array(at), c).tolist(), rel=EXACT)
     (sent,) = re.findall(r'"c":([\d.]+)', demo_page())
     assert float(sent) == pytest.approx(c, rel=EXACT)
 
 
 def asked_where_open(R: np.ndarray, rule: WangTsiatis, c: float) -> list[tuple[list[int], int]]:
     """Trials of each model and neighbours told apart, round by round, from the definitions alone."""
-    models, _, most = R.shape
-    had, apart, rounds = [1] * models, set(), []
+    models, _, limit = R.shape
+    trials, apart, rounds = [1] * models, set(), []
     while True:
-        now = [scorio.eval.avg(R[model, :, :n]) for model, n in enumerate(had)]
+        now = [scorio.eval.avg(R[model, :, :n]) for model, n in enumerate(trials)]
         order = sorted(range(models), key=lambda model: (-now[model][0], model))
         pairs = [frozenset(pair) for pair in zip(order, order[1:], strict=False)]
-        for one, other in map(sorted, pairs):
-            share = 2 / most / (1 / had[one] + 1 / had[other])
-            z = abs(now[one][0] - now[other][0]) / np.hypot(now[one][1], now[other][1])
+        for a, b in map(sorted, pairs):
+            share = 2 / limit / (1 / trials[a] + 1 / trials[b])
+            z = abs(now[a][0] - now[b][0]) / np.hypot(now[a][1], now[b][1])
             if share >= 0.05 * (1 - 1e-9) and z > rule.at(share, c):
-                apart.add(frozenset((one, other)))
+                apart.add(frozenset((a, b)))
         still = [pair for pair in pairs if pair not in apart]
-        rounds.append((list(had), len(pairs) - len(still)))
-        wanted = {model for pair in still for model in pair if had[model] < most}
-        if not wanted:
+        rounds.append((list(trials), len(pairs) - len(still)))
+        asked = {model for pair in still for model in pair if trials[model] < limit}
+        if not asked:
             return rounds
-        for model in wanted:
-            had[model] += 1
+        for model in asked:
+            trials[model] += 1
 
 
 @pytest.mark.browser
-def test_it_asks_only_where_the_ranking_is_open(tabs: Tabs) -> None:
+def test_the_demo_asks_only_where_the_ranking_is_open(tabs: Tabs) -> None:
     rng = np.random.default_rng(11)
     rule = WangTsiatis(0.25, 0.05)
     c = rule.critical(0.1)
     tensors = [(rng.random((4, 6, 40)) < scores[:, None, None]).astype(int) for scores in rng.random((12, 4))]
-    told = evaluated(
+    played = evaluated(
         tabs,
         "demo_play.js",
         f"""{json.dumps([tensor.tolist() for tensor in tensors])}.map((answers) =>
           it.onlyWhereOpen(it.history({{ names: [], answers, truth: null }}), {{c: {c!r}, kappa: 0.25, start: 0.05}})
             .map((round) => [round.trials, round.told]))""",
     )
-    assert isinstance(told, list)
-    wanted = [asked_where_open(tensor, rule, c) for tensor in tensors]
-    assert [[(trials, apart) for trials, apart in rounds] for rounds in told] == wanted
-    assert {rounds[-1][1] for rounds in wanted} > {3}, "some are told apart to the end, some are not"
-    assert min(sum(rounds[-1][0]) for rounds in wanted) < 0.5 * 4 * 40
+    assert isinstance(played, list)
+    expected = [asked_where_open(tensor, rule, c) for tensor in tensors]
+    assert [[(trials, apart) for trials, apart in rounds] for rounds in played] == expected
+    assert {rounds[-1][1] for rounds in expected} > {3}, "some are told apart to the end, some are not"
+    assert min(sum(rounds[-1][0]) for rounds in expected) < 0.5 * 4 * 40
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize(("width", "dark"), [(1280, True), (360, False)])
-def test_it_is_played_by_mouse_and_keyboard(tabs: Tabs, tmp_path: Path, width: int, dark: bool) -> None:
+def test_the_demo_is_played_by_mouse_and_keyboard(tabs: Tabs, tmp_path: Path, width: int, dark: bool) -> None:
     page = opened(tabs, tmp_path, width=width, dark=dark)
     assert page.text_content("#told") == "1 of 80"
     assert page.evaluate("document.querySelector('.demo-race').getBoundingClientRect().top") < 200, "it begins there"
@@ -178,7 +178,7 @@ def test_it_is_played_by_mouse_and_keyboard(tabs: Tabs, tmp_path: Path, width: i
     assert max(below) <= 1, "its tables fit"
     page.click("#many")
     shares = [
-        float(one) for one in page.evaluate("document.getElementById('tally').textContent.match(/[\\d.]+(?=%)/g)")
+        float(share) for share in page.evaluate("document.getElementById('tally').textContent.match(/[\\d.]+(?=%)/g)")
     ]
     assert shares[0] > 20.0 and shares[1] < 14.0, "peeking calls equals apart, and the sequential rule seldom"
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1")
@@ -207,7 +207,9 @@ def test_a_run_is_loaded_and_a_bad_file_refused(tabs: Tabs, tmp_path: Path) -> N
     page.set_input_files("#file", tmp_path / "run.csv")
     page.wait_for_selector("#told:text-is('1 of 9')")
     scores = page.locator("tbody td:nth-of-type(2)").all_inner_texts()
-    assert scores == [f"{100 * one:.1f}%" for one in sorted(R[:, :, 0].mean(axis=1), reverse=True)], "trial 0 is first"
+    assert scores == [f"{100 * score:.1f}%" for score in sorted(R[:, :, 0].mean(axis=1), reverse=True)], (
+        "trial 0 is first"
+    )
     page.fill("#n", "9")
     best = page.locator("tbody tr").first
     assert best.locator("th").inner_text() == "m,<b>bo</b>"
@@ -260,7 +262,7 @@ def test_those_who_want_reduced_motion_see_few_steps(tabs: Tabs, tmp_path: Path,
 
 
 @pytest.mark.browser
-def test_all_of_it_can_be_done_by_keyboard(tabs: Tabs, tmp_path: Path) -> None:
+def test_the_whole_demo_works_by_keyboard(tabs: Tabs, tmp_path: Path) -> None:
     page = opened(tabs, tmp_path)
     reached = []
     for _ in range(14):
@@ -295,14 +297,14 @@ def test_all_of_it_can_be_done_by_keyboard(tabs: Tabs, tmp_path: Path) -> None:
             tally = page.text_content("#tally")
             page.keyboard.press("Enter")
             assert page.text_content("#tally") != tally
-    wanted = ["again", "many", "scores", "questions", "difficulty", "most", "prior", "wrong", "New draw", "file"]
-    wanted += ["play", "step", "n"]
-    assert [name for name in reached if name in wanted] == wanted
+    expected = ["again", "many", "scores", "questions", "difficulty", "most", "prior", "wrong", "New draw", "file"]
+    expected += ["play", "step", "n"]
+    assert [name for name in reached if name in expected] == expected
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("dark", [False, True])
-def test_a_phone_is_enough_by_day_and_by_night(tabs: Tabs, tmp_path: Path, dark: bool) -> None:
+def test_the_demo_works_on_a_phone_in_light_and_dark(tabs: Tabs, tmp_path: Path, dark: bool) -> None:
     page = opened(tabs, tmp_path, width=360, height=740, dark=dark, touch=True)
     page.tap("#step")  # the click that comes of it is not waited for
     page.wait_for_selector("#told:text-is('2 of 80')")
@@ -315,9 +317,9 @@ def test_a_phone_is_enough_by_day_and_by_night(tabs: Tabs, tmp_path: Path, dark:
     tally = str(page.text_content("#tally"))
     page.tap("#many")
     page.wait_for_selector(f"#tally:not(:text-is('{tally}'))")
-    for one in page.locator("button, input").all():
-        box = one.bounding_box()
-        assert box is not None and box["height"] >= 24 and box["width"] >= 24, one.evaluate("(it) => it.outerHTML")
+    for element in page.locator("button, input").all():
+        box = element.bounding_box()
+        assert box is not None and box["height"] >= 24 and box["width"] >= 24, element.evaluate("(it) => it.outerHTML")
         assert box["x"] >= 0 and box["x"] + box["width"] <= 360
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1")
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/[0-9.]+/g).slice(0, 3).map(Number)")

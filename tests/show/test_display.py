@@ -80,7 +80,9 @@ class Telling(Remembering):
         self._bed, self._display = bed, display
 
     def on_look(self, look: LookTaken) -> None:
-        self._display.looked([one for one in self._bed.controller.looks if one.index == look.number])
+        self._display.looked(
+            [taken_look for taken_look in self._bed.controller.looks if taken_look.index == look.number]
+        )
 
 
 class Watched(MachineBed):
@@ -108,15 +110,15 @@ class Watched(MachineBed):
     def take(self) -> Status:
         """The status now."""
         usages = self.usages
-        trials, usage, results = sum(one.trials for one in usages), total_cost(usages), self.results()
+        trials, usage, results = sum(spent.trials for spent in usages), total_cost(usages), self.results()
         return Status(
             looks=len(self.controller.looks),
             results=None if results is None else results_in_progress(results),
             caps=used_caps(self.plan.budget, trials, usage, usage.gpu_seconds, 3.0, ()),
             traffic=CurrentTraffic(0, 0, 0, 0, 0),
             models=tuple(
-                ModelTraffic(name, one.trials, one.tokens, one.usd, one.gpu_seconds, 0, 0, {}, {})
-                for name, one in zip(self.names, usages, strict=True)
+                ModelTraffic(name, spent.trials, spent.tokens, spent.usd, spent.gpu_seconds, 0, 0, {}, {})
+                for name, spent in zip(self.names, usages, strict=True)
             ),
             trials=trials,
             new_trials=trials,
@@ -146,8 +148,8 @@ def how_it_ended(
     results: Results | None = None,
     lost: Mapping[str, Lost] = MappingProxyType({}),
 ) -> Ended:
-    known = {"reason": reason, "results": results, "trials": status.trials, "lost": lost, "status": status}
-    return Ended(**known, directory=directory, arguments=("my run.yaml",))
+    fields = {"reason": reason, "results": results, "trials": status.trials, "lost": lost, "status": status}
+    return Ended(**fields, directory=directory, arguments=("my run.yaml",))
 
 
 async def test_plain_prints_a_line_a_look_and_the_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,8 +165,8 @@ async def test_plain_prints_a_line_a_look_and_the_summary(tmp_path: Path, monkey
     assert "Finished: every comparison is resolved or tied." in lines
     assert any(line.split()[:3] == ["1", "ada", f"{100 * bed.controller.looks[-1].scores[0]:.1f}%"] for line in lines)
     assert lines[-1] == f"Next: adaptive-eval report {tmp_path}", "there is nothing to continue"
-    said = lines[lines.index("") + 1 : lines.index("Finished: every comparison is resolved or tied.")]
-    prose = {*said, *(line for line in lines if line.startswith(("Next: ", "answers ", "to do ")))}
+    summary = lines[lines.index("") + 1 : lines.index("Finished: every comparison is resolved or tied.")]
+    prose = {*summary, *(line for line in lines if line.startswith(("Next: ", "answers ", "to do ")))}
     assert all(len(line) <= 120 or line in prose for line in lines)
 
 
@@ -182,19 +184,19 @@ def ten_models(names: tuple[str, ...] = TEN) -> Results:
 
 
 @pytest.mark.parametrize("names", [TEN, LONG, WIDE])
-async def test_all_of_ten_models_is_on_the_last_screen_of_a_small_terminal(
+async def test_results_of_ten_models_fit_on_the_last_screen_of_a_small_terminal(
     tmp_path: Path, names: tuple[str, ...]
 ) -> None:
-    bed, found = Watched(tmp_path), ten_models(names)
+    bed, results = Watched(tmp_path), ten_models(names)
     await bed.show(Display())
-    found = replace(found, warnings=tuple(Caution("odd", None, "a warning " * at) for at in (40, 41, 42)))
-    found = replace(found, looks=(replace(found.looks[-1], trials=1),))  # most answers were asked ahead of it
-    assert counted_sentence(found) is not None
-    ended = how_it_ended(Reason.OUT_OF_REACH, bed.take(), Path("runs/ten"), found)
+    results = replace(results, warnings=tuple(Caution("odd", None, "a warning " * at) for at in (40, 41, 42)))
+    results = replace(results, looks=(replace(results.looks[-1], trials=1),))  # most answers were asked ahead of it
+    assert counted_sentence(results) is not None
+    ended = how_it_ended(Reason.OUT_OF_REACH, bed.take(), Path("runs/ten"), results)
     _, *lines = last_screen(ended, 80, 24).splitlines()
     assert len(lines) <= 24 and all(cell_len(line) <= 80 for line in lines)  # the cost takes two, with USD and GPUs
     head = lines.index(next(line for line in lines if line.startswith("tier  model")))
-    assert " ".join(lines[: head - 1]) == " ".join(finding(found)) and lines[head - 1] == ended.why
+    assert " ".join(lines[: head - 1]) == " ".join(finding(results)) and lines[head - 1] == ended.why
     rows = [line.split() for line in lines[head + 1 : head + 11]]
     assert len({row[1] for row in rows}) == 10, "names stay apart"
     assert [row[-1] for row in rows[:-1]] == [row[1] for row in rows[1:]], "each is abbreviated in one way"
@@ -212,7 +214,7 @@ LETTERS = tuple(f"model-{letter}" for letter in "abcdefgh")
 
 
 @pytest.mark.parametrize(
-    ("sections", "said"),
+    ("sections", "expected"),
     [
         (
             {"objective": "best", "stopping": {"delta": 0.2}},
@@ -230,66 +232,68 @@ LETTERS = tuple(f"model-{letter}" for letter in "abcdefgh")
         ),
     ],
 )
-def test_the_finding_answers_what_was_asked(sections: dict[str, object], said: str) -> None:
+def test_the_finding_answers_what_was_asked(sections: dict[str, object], expected: str) -> None:
     view = simulated(world(LETTERS, 8), **sections)
     assert view.results is not None
     (sentence,) = main_findings(view.results)
-    assert re.fullmatch(said, sentence), sentence
+    assert re.fullmatch(expected, sentence), sentence
 
 
-def test_what_the_comparisons_with_a_baseline_came_to_is_counted_in_the_right_words() -> None:
+def test_outcomes_of_comparisons_with_a_baseline_are_counted_in_the_right_words() -> None:
     baseline = LETTERS[3]
-    found = simulated(world(LETTERS, 8), objective={"kind": "baseline", "baseline": baseline}).results
-    assert found is not None
+    results = simulated(world(LETTERS, 8), objective={"kind": "baseline", "baseline": baseline}).results
+    assert results is not None
     verdicts = ("resolved", "tied", "tied", "open", "out_of_reach", "blocked", "open")
     others = [name for name in LETTERS if name != baseline]
     pairs = tuple(
         replace(pair, verdict=verdict, better=baseline, worse=other)
-        for pair, verdict, other in zip(found.pairs, verdicts, others, strict=True)
+        for pair, verdict, other in zip(results.pairs, verdicts, others, strict=True)
     )
-    (said,) = main_findings(replace(found, pairs=pairs))
-    assert "2 equal, 2 open, 1 out of reach, 1 blocked." in said and "1 worse" in said
+    (sentence,) = main_findings(replace(results, pairs=pairs))
+    assert "2 equal, 2 open, 1 out of reach, 1 blocked." in sentence and "1 worse" in sentence
 
 
 def test_a_warning_is_cut_between_words() -> None:
     words = [f"word{number}" for number in range(100)]
-    found = replace(ten_models(), warnings=(Caution("odd", None, " ".join(words)),))
-    (line,) = [line for line in findings(found, None, None) if line.startswith("warning")]
-    *whole, last = line.removeprefix("warning   ").split()
-    assert last == "…" and whole == words[: len(whole)] and len(whole) > 40
+    results = replace(ten_models(), warnings=(Caution("odd", None, " ".join(words)),))
+    (line,) = [line for line in findings(results, None, None) if line.startswith("warning")]
+    *shown, last = line.removeprefix("warning   ").split()
+    assert last == "…" and shown == words[: len(shown)] and len(shown) > 40
 
 
-def test_what_is_as_frequent_in_the_answers_of_several_models_is_one_warning() -> None:
-    found = ten_models()
+def test_the_same_warning_about_several_models_is_shown_once() -> None:
+    results = ten_models()
     cut = [
         Caution("truncated", row.name, f"{9 + at}.0% of its answers ended at max_tokens")
-        for at, row in enumerate(found.models)
+        for at, row in enumerate(results.models)
     ]
     away = [Caution("set_aside", name, "it is set aside") for name in ("ada", "bob")]
-    told = [line for line in findings(replace(found, warnings=(*cut, *away)), None, None) if line.startswith("warning")]
-    assert told == [
-        f"warning   {found.models[0].name}: 9.0% of its answers ended at max_tokens (the same of 9 more models)",
+    warnings = [
+        line for line in findings(replace(results, warnings=(*cut, *away)), None, None) if line.startswith("warning")
+    ]
+    assert warnings == [
+        f"warning   {results.models[0].name}: 9.0% of its answers ended at max_tokens (the same of 9 more models)",
         "warning   ada: it is set aside",
         "warning   bob: it is set aside",
     ]
     six = tuple(Caution("odd", None, f"a warning {number}") for number in range(6))
-    assert "          and 1 more warning in results.json" in findings(replace(found, warnings=six), None, None)
+    assert "          and 1 more warning in results.json" in findings(replace(results, warnings=six), None, None)
 
 
-def test_of_a_gate_each_build_has_its_outcome_and_the_baseline_has_none() -> None:
-    found = ten_models()
-    first, base, last = (row.name for row in found.models[:3])
-    above = replace(found.pairs[0], better=first, worse=base, verdict="resolved")
+def test_each_build_of_a_gate_has_an_outcome_and_the_baseline_has_none() -> None:
+    results = ten_models()
+    first, base, last = (row.name for row in results.models[:3])
+    above = replace(results.pairs[0], better=first, worse=base, verdict="resolved")
     pairs = above, replace(above, better=base, worse=last)
     gate = GateRow(first, base, "PASS", "better than it"), GateRow(last, base, "FAIL", "worse than it")
-    decisions = {**found.decisions, "objective": {"kind": "baseline", "baseline": base, "gate": True}}
-    shown = standings(replace(found, models=found.models[:3], pairs=pairs, gate=gate, decisions=decisions))
-    assert [str(one.clauses[0]) for one in shown] == ["PASS", "the baseline", "FAIL"]
+    decisions = {**results.decisions, "objective": {"kind": "baseline", "baseline": base, "gate": True}}
+    shown = standings(replace(results, models=results.models[:3], pairs=pairs, gate=gate, decisions=decisions))
+    assert [str(row.clauses[0]) for row in shown] == ["PASS", "the baseline", "FAIL"]
     text = ranking_text(shown, Scale(0.0, 1.0), None, gated=True)
     assert text.head.split()[0] == "model" and text.lines[1][0].split()[0] == base, "it puts nobody in a tier"
 
 
-async def test_plain_tells_of_looks_that_come_quickly_only_what_is_new(
+async def test_plain_prints_of_looks_in_quick_succession_only_those_with_news(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bed, out, now = Watched(tmp_path), io.StringIO(), [100.0]
@@ -304,8 +308,8 @@ async def test_plain_tells_of_looks_that_come_quickly_only_what_is_new(
     now[0] += displays.MIN_LOOK_SECONDS
     display.looked([replace(led, index=5), replace(led, index=6)])
     display.closed()
-    told = [line.partition(":")[0] for line in out.getvalue().splitlines() if line.startswith("look ")]
-    assert told == ["look 1", "look 4", "look 6"]
+    headings = [line.partition(":")[0] for line in out.getvalue().splitlines() if line.startswith("look ")]
+    assert headings == ["look 1", "look 4", "look 6"]
     tied = ", ".join(bed.names[model] for model in first.order if model < 2)
     assert f"; first {tied}; " in out.getvalue(), "one of them is not first alone"
 
@@ -357,7 +361,7 @@ async def test_the_live_view_shows_ranking_budget_and_states(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("make", [lambda: LiveDisplay(Scale(0.0, 1.0)), PlainDisplay], ids=["rich", "plain"])
-async def test_hostile_names_and_messages_cannot_speak_to_the_terminal(
+async def test_hostile_names_and_messages_cannot_control_the_terminal(
     tmp_path: Path, make: Callable[[], Display], capsys: pytest.CaptureFixture[str]
 ) -> None:
     display = make()
@@ -406,8 +410,8 @@ def test_a_narrow_terminal_cuts_names_and_never_scores() -> None:
 
 def priced(name: str, other: str, usd: float | None) -> Standing:
     """A model with price, tokens and seconds per answer."""
-    one = standing(name, Verdict.RESOLVED, "better than", other)
-    return one._replace(row=replace(one.row, usd_per_answer=usd, tokens_per_answer=1234.4, seconds_per_answer=0.456))
+    row = standing(name, Verdict.RESOLVED, "better than", other)
+    return row._replace(row=replace(row.row, usd_per_answer=usd, tokens_per_answer=1234.4, seconds_per_answer=0.456))
 
 
 def test_ranking_has_price_tokens_and_seconds_per_answer_beside_the_score() -> None:
@@ -416,8 +420,8 @@ def test_ranking_has_price_tokens_and_seconds_per_answer_beside_the_score() -> N
     columns = re.split("  +", head.strip())
     assert columns[2:8] == ["score", "95% interval", "$/answer", "tokens/answer", "s/answer", "trials"]
     assert ada.split()[5:9] == ["92.8%", "0.012", "1,234", "0.46"] and bob.split()[6] == "-" and apart == ()
-    own = [one._replace(row=replace(one.row, usd_per_answer=None)) for one in rows]
-    assert "$/answer" not in ranking_text(own, Scale(0.0, 1.0), None, gated=False).head, "no price, no column"
+    unpriced = [row._replace(row=replace(row.row, usd_per_answer=None)) for row in rows]
+    assert "$/answer" not in ranking_text(unpriced, Scale(0.0, 1.0), None, gated=False).head, "no price, no column"
     nothing = [standing("ada", Verdict.OPEN, "open against", "bob")]
     assert "answer" not in ranking_text(nothing, Scale(0.0, 1.0), None, gated=False).head
 
@@ -447,10 +451,10 @@ async def test_ten_models_fit_a_terminal_of_24_lines_and_no_word_is_cut(tmp_path
     status = bed.take()
     assert status.results is not None
     pair = replace(status.results.pairs[0], verdict="resolved", difference=None)  # a finding of one line
-    pairs = tuple(replace(pair, better=one.row.name, worse=one.clauses[0].others[0]) for one in rows)
+    pairs = tuple(replace(pair, better=row.row.name, worse=row.clauses[0].others[0]) for row in rows)
     decisions = {"objective": {"kind": "ranking"}}
-    found = replace(status.results, models=tuple(one.row for one in rows), pairs=pairs, decisions=decisions)
-    display._name, display._status = "run", replace(status, results=found)
+    results = replace(status.results, models=tuple(row.row for row in rows), pairs=pairs, decisions=decisions)
+    display._name, display._status = "run", replace(status, results=results)
     words = [f"word{number}" for number in range(60)]
     for _ in range(9):
         display.happened(ModelSetAside(model="m", reason=" ".join(words)))
@@ -458,8 +462,8 @@ async def test_ten_models_fit_a_terminal_of_24_lines_and_no_word_is_cut(tmp_path
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
     assert len(lines) <= 24 and all(any(name in line for line in lines) for name in names)
-    told = {word for line in lines for word in line.split() if word.startswith("word")}
-    assert told and told <= set(words) and "question" not in "".join(lines)
+    shown = {word for line in lines for word in line.split() if word.startswith("word")}
+    assert shown and shown <= set(words) and "question" not in "".join(lines)
 
 
 def test_an_interval_does_not_leave_the_scale() -> None:
@@ -480,15 +484,15 @@ def test_an_interval_does_not_leave_the_scale() -> None:
 async def test_the_summary_says_what_may_come_next(tmp_path: Path, reason: Reason | None, last: str) -> None:
     bed = Watched(tmp_path)
     await bed.show(Display())
-    *_, told, command = last_screen(how_it_ended(reason, bed.take(), tmp_path)).splitlines()
-    assert told == last and command == "          adaptive-eval run 'my run.yaml'"
+    *_, advice, command = last_screen(how_it_ended(reason, bed.take(), tmp_path)).splitlines()
+    assert advice == last and command == "          adaptive-eval run 'my run.yaml'"
 
 
-async def test_a_run_without_a_look_tells_how_long_its_servers_were_held(tmp_path: Path) -> None:
+async def test_a_run_without_a_look_shows_how_long_its_servers_were_held(tmp_path: Path) -> None:
     bed = Watched(tmp_path)
     await bed.show(Display())
     status = bed.take()
-    held = [replace(one, server_seconds=300.0, server_gpu_seconds=600.0) for one in status.models]
+    held = [replace(model, server_seconds=300.0, server_gpu_seconds=600.0) for model in status.models]
     ended = how_it_ended(Reason.GPU_TIME, replace(status, models=tuple(held)), tmp_path)
     assert f"servers held for {len(held) * 5}m00s in total (0.50 GPU hours)" in last_screen(ended)
     assert "held" not in last_screen(how_it_ended(Reason.WALL_TIME, status, tmp_path))
@@ -515,7 +519,7 @@ async def test_a_blocked_run_names_who_was_set_aside_and_why(
     await bed.show(Display())
     ended = how_it_ended(Reason.BLOCKED, bed.take(), tmp_path, lost=lost)
     assert ended.exit_code is code
-    assert all(f"{name} ({one.headline})" in ended.why for name, one in lost.items())
+    assert all(f"{name} ({loss.headline})" in ended.why for name, loss in lost.items())
     assert "line of a log" not in ended.why
     last = last_screen(ended)
     assert (
@@ -526,10 +530,12 @@ async def test_a_blocked_run_names_who_was_set_aside_and_why(
     assert "raise trials.max" not in last
 
 
-def test_a_fixed_design_has_no_trials_left_to_speak_of() -> None:
-    fixed, further = (simulated(world("ab", 4), trials={"min": 2, "max": most}).results for most in (2, 40))
-    whole, some = (Ending(reason=Reason.OUT_OF_REACH, results=one, trials=8) for one in (fixed, further))
-    assert "all trials are there" in whole.why and "that are left" in some.why
+def test_the_ending_of_a_fixed_design_mentions_no_trials_left() -> None:
+    fixed, further = (simulated(world("ab", 4), trials={"min": 2, "max": limit}).results for limit in (2, 40))
+    fixed_ending, further_ending = (
+        Ending(reason=Reason.OUT_OF_REACH, results=results, trials=8) for results in (fixed, further)
+    )
+    assert "all trials are there" in fixed_ending.why and "that are left" in further_ending.why
 
 
 @pytest.mark.patient
@@ -545,8 +551,8 @@ async def test_the_plain_display_breaks_a_silence(tmp_path: Path, monkeypatch: p
     display.closed()
     lines = out.getvalue().splitlines()
     assert lines[0] == "run: running"
-    told = "look 1 is not complete yet: 7 trials, 5 in flight, 12 retries, 15 errors, 1 of 2 replicas down; "
-    assert 2 <= len(lines) <= 6 and all(line.startswith(told) for line in lines[1:])
+    prefix = "look 1 is not complete yet: 7 trials, 5 in flight, 12 retries, 15 errors, 1 of 2 replicas down; "
+    assert 2 <= len(lines) <= 6 and all(line.startswith(prefix) for line in lines[1:])
     await asyncio.sleep(0.05)
     assert len(out.getvalue().splitlines()) == len(lines)
 
@@ -585,7 +591,7 @@ def test_what_does_not_fit_goes_on_below_the_text() -> None:
     )
 
 
-def test_names_of_common_length_are_whole_in_a_terminal_of_80_columns() -> None:
+def test_names_of_common_length_are_not_cut_in_80_columns() -> None:
     names = ("Qwen3-8B-Q4_K_M", "Qwen3-8B-Q8_0")
     rows = [standing(name, Verdict.RESOLVED, "better than", names[1], tier) for tier, name in enumerate(names, 1)]
     console = Console(file=io.StringIO(), width=80, record=True)
@@ -620,16 +626,16 @@ async def test_the_cost_says_how_many_trials_were_allowed(tmp_path: Path) -> Non
         [TrialUsage()] * 3,
     )
     assert results is not None
-    for trials, told in (
+    for trials, sentence in (
         (900, "900 trials (at most 1,800 were allowed)"),
         (2484, "2,484 trials (1,800 are allowed now)"),
     ):
         cost = replace(results.cost, trials=trials, allowed_trials=1800)
-        assert any(told in line for line in findings(replace(results, cost=cost), None, tmp_path))
+        assert any(sentence in line for line in findings(replace(results, cost=cost), None, tmp_path))
 
 
 @pytest.mark.parametrize(
-    ("event", "told"),
+    ("event", "expected"),
     [
         (ModelSetAside(model="m", reason="no replica"), "m is set aside: no replica"),
         (ModelSetAside(model="m", reason="it died\n  of this"), "m is set aside: it died"),
@@ -692,11 +698,11 @@ async def test_the_cost_says_how_many_trials_were_allowed(tmp_path: Path) -> Non
         ),
     ],
 )
-def test_events_are_told_in_words(event: Event, told: str) -> None:
-    assert event_sentence(event) == told
+def test_events_are_described_in_words(event: Event, expected: str) -> None:
+    assert event_sentence(event) == expected
 
 
-def test_a_rate_is_told_while_others_are_added() -> None:
+def test_a_rate_can_be_read_while_another_thread_adds_to_it() -> None:
     """As by the thread that draws, while the loop adds: here where it looks at the latest time."""
     rates = Rates()
 

@@ -24,7 +24,9 @@ def test_the_page_says_the_verdict_on_each_benchmark_and_one_decision(site: Site
     page = tabs.report(report_page(read_view(site.directory())))
     failed, passed = page.locator(".lead b").all()
     assert "on easy worse than bob by more than 10 points" in failed.inner_text()
-    assert [one.get_attribute("class") for one in (failed, passed)] == ["gate-FAIL", "gate-PASS"], "one decision each"
+    assert [sentence.get_attribute("class") for sentence in (failed, passed)] == ["gate-FAIL", "gate-PASS"], (
+        "one decision each"
+    )
     assert failed.bounding_box()["x"] == passed.bounding_box()["x"], "each on a line of its own"  # type: ignore[index]
     table = page.locator("#details table", has_text="Scores by benchmark")
     cells = {
@@ -34,14 +36,14 @@ def test_the_page_says_the_verdict_on_each_benchmark_and_one_decision(site: Site
         for name in ("ada", "bob", "cyd")
     }
     assert cells["ada"]["easy"].endswith(" PASS") and cells["cyd"]["easy"].endswith(" FAIL")
-    others = [cells["bob"]["easy"], *(one["hard"] for one in cells.values())]
+    others = [cells["bob"]["easy"], *(scores["hard"] for scores in cells.values())]
     assert not [text for text in others if "PASS" in text or "FAIL" in text], "no verdict where there is no gate"
     assert "Nothing is decided by them alone" not in page.inner_text("#details")
     says = page.locator("#ranking tbody tr").all_inner_texts()
     assert any("cyd" in row and "FAIL" in row for row in says), says
 
 
-def test_the_page_tells_a_gate_as_a_gate(tabs: Tabs) -> None:
+def test_the_page_shows_a_gate_as_a_gate(tabs: Tabs) -> None:
     """Its z is of the difference with delta added, its verdicts are outcomes, and it has no confidence in an order."""
     objective = {"kind": "baseline", "baseline": "d", "gate": True}
     view = simulated(world("abcdefgh", 8), objective=objective, stopping={"delta": "4%"})

@@ -20,13 +20,13 @@ def labelled(**changes: object) -> LabelledRun:
         LabelledModel("ada", 80, 30, ((20, 4, 0), (0, 6, 0)), 0.75, 0.04, 0.612, 0.03, -0.138, 0.02),
         LabelledModel("bob", 80, 5, ((3, 0, 0), (0, 2, 0)), 0.5, 0.04),
     )
-    found = LabelledRun("0", "judge", ("correct", HOSTILE), rows, True, 0)
-    return replace(found, **changes)
+    labels = LabelledRun("0", "judge", ("correct", HOSTILE), rows, True, 0)
+    return replace(labels, **changes)
 
 
-def with_labels(view: RunView, found: LabelledRun) -> RunView:
+def with_labels(view: RunView, labels: LabelledRun) -> RunView:
     assert view.results is not None
-    return replace(view, results=replace(view.results, labelled=found))
+    return replace(view, results=replace(view.results, labelled=labels))
 
 
 def test_corrected_scores_and_the_error_are_on_the_page(tabs: Tabs) -> None:
@@ -41,7 +41,7 @@ def test_corrected_scores_and_the_error_are_on_the_page(tabs: Tabs) -> None:
     assert HOSTILE in text and page.locator("#labels img").count() == 0
 
 
-def test_labels_that_cannot_be_used_are_said_and_none_are_not(tabs: Tabs) -> None:
+def test_unusable_labels_are_mentioned_and_missing_ones_are_not(tabs: Tabs) -> None:
     page = tabs.report(report_page(simulated(world(MODELS), looks=3)))
     assert not page.locator("#labels").is_visible()
     wrong = with_labels(simulated(world(MODELS), looks=3), labelled(problem=f"no such {HOSTILE}"))

@@ -72,7 +72,7 @@ def test_a_summary_is_text_for_a_mail(view: RunView) -> None:
     assert all(verdict in text for verdict in model_verdicts(results))
 
 
-def test_what_to_do_next_and_where_the_answers_are_is_said_before_all_details(view: RunView) -> None:
+def test_next_steps_and_the_place_of_the_answers_come_before_the_details(view: RunView) -> None:
     command = "adaptive-eval run x.yaml --set stopping.delta=.1"
     shown = replace(view, next_steps=(Advice("do *this*:", command), Advice("then that")))
     top, _, _ = markdown(shown).partition("## Cost")
@@ -83,13 +83,13 @@ def test_what_to_do_next_and_where_the_answers_are_is_said_before_all_details(vi
     assert view.next_steps and "Next:" not in markdown(replace(view, ended=None, next_steps=())), "it goes on"
 
 
-def test_the_command_to_go_on_is_that_of_the_run_without_folders_of_this_machine() -> None:
+def test_the_command_to_go_on_hides_folders_of_this_machine() -> None:
     typed = ("/home/me/x.yaml", "--set", "stopping.error=.1", "--set", "trials.max=4", "--run-dir", "/data/x")
     ending = Ending(reason=None, results=None, trials=0, arguments=typed)
-    (own,), (shown,) = next_steps(ending, "runs/x"), next_steps(hide_folders(ending), "runs/x")
-    assert own.command == f"adaptive-eval run {' '.join(typed)}"
+    (typed_step,), (shown_step,) = next_steps(ending, "runs/x"), next_steps(hide_folders(ending), "runs/x")
+    assert typed_step.command == f"adaptive-eval run {' '.join(typed)}"
     hidden = "adaptive-eval run …/x.yaml --set stopping.error=.1 --set trials.max=4 --run-dir …/x"
-    assert shown.command is not None and shown.command.replace("'", "") == hidden
+    assert shown_step.command is not None and shown_step.command.replace("'", "") == hidden
 
 
 def test_scores_corrected_for_the_early_end_stand_beside_the_others(view: RunView) -> None:
@@ -105,7 +105,7 @@ def test_scores_corrected_for_the_early_end_stand_beside_the_others(view: RunVie
     assert "was not computed: it went on without a model." in markdown(replace(view, results=refused))
 
 
-def test_a_gate_is_told_as_a_gate() -> None:
+def test_a_gate_is_reported_as_a_gate() -> None:
     """Its z is of the difference with delta added, its verdicts are outcomes, and it has no confidence in an order."""
     objective = {"kind": "baseline", "baseline": "d", "gate": True}
     view = simulated(world("abcdefgh", 8), objective=objective, stopping={"delta": "4%"})
@@ -113,7 +113,7 @@ def test_a_gate_is_told_as_a_gate() -> None:
     assert results is not None and {row.outcome for row in results.gate} == {"PASS", "FAIL", "UNDECIDED"}
     _, _, details = text.partition("## Comparisons")
     head, _, *rows = [line.strip("| ").split("|") for line in details.splitlines() if line.startswith("|")][: 2 + 7]
-    columns = [re.sub(" +", " ", one).strip() for one in head]
+    columns = [re.sub(" +", " ", cell).strip() for cell in head]
     assert columns[:5] == ["comparison", "verdict", "difference", "z of (difference + 4 points)", "boundary now"]
     assert not {"rho", "z now", "ties within"} & set(columns)
     scores = {row.name: row.score for row in results.models}
@@ -141,7 +141,7 @@ def test_z_at_the_call_stands_beside_z_now(view: RunView) -> None:
     assert "look 2, z 3.21 of 3.10" in markdown(changed) and "z now" in markdown(changed)
 
 
-def test_what_it_promises_cost_and_was_allowed_is_said(view: RunView) -> None:
+def test_the_report_says_what_the_run_promises_cost_and_was_allowed(view: RunView) -> None:
     text, results = markdown(view), view.results
     assert results is not None
     for sentence in (view.words.rule, view.words.promise, view.words.prior, view.words.seeds):
@@ -161,7 +161,7 @@ def test_the_configuration_in_it_repeats_the_run(view: RunView, run: Path, site:
     assert str(site.folder) not in text.replace(str(yaml.safe_load(text)["questions"]), "")
 
 
-def test_the_questions_are_told_by_a_digest_that_knows_no_order(view: RunView) -> None:
+def test_questions_are_identified_by_a_digest_that_ignores_their_order(view: RunView) -> None:
     other = replace(view, questions=tuple(reversed(view.questions)))
     assert questions_digest(other.questions) == questions_digest(view.questions)
     changed = replace(view.questions[0], answer="another")
@@ -221,11 +221,11 @@ def test_a_run_before_its_first_look_says_so(play: Callable[..., Played], tmp_pa
         assert "No look was taken yet: 5 trials are graded, for 150 tokens, $0.050, 0.00069 GPU hours." in text
         assert "Next: run the same command again" in text
     figures = tmp_path / "figures"
-    told = CliRunner().invoke(app, ["report", str(run.directory), "--plots", str(figures)])
-    assert told.exit_code == 0 and "no figures: there is no look yet" in told.stderr and not figures.exists()
+    result = CliRunner().invoke(app, ["report", str(run.directory), "--plots", str(figures)])
+    assert result.exit_code == 0 and "no figures: there is no look yet" in result.stderr and not figures.exists()
 
 
-def test_every_format_is_written_whole_and_where_it_should_be(run: Path) -> None:
+def test_every_format_is_written_completely_and_to_the_right_place(run: Path) -> None:
     for kind in ("md", "json", "csv"):
         ended = CliRunner().invoke(app, ["report", str(run), "--format", kind])
         assert ended.exit_code == 0, ended.output
@@ -239,7 +239,7 @@ def test_every_format_is_written_whole_and_where_it_should_be(run: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("event", "told"),
+    ("event", "expected"),
     [
         (BatchPlanned("ada", "key", ("a", "b"), 1.0), None),
         (BatchTaken("ada", "key", "batch 7", 2, 1.0), "ada: submitted a batch of 2 requests (batch 7)"),
@@ -249,11 +249,13 @@ def test_every_format_is_written_whole_and_where_it_should_be(run: Path) -> None
             ", from 5 trials of the run old: the usual length of",
         ),
     ],
-    ids=lambda one: one.kind if isinstance(one, Event) else "",
+    ids=lambda value: value.kind if isinstance(value, Event) else "",
 )
-def test_what_is_not_published_of_an_event_is_not_missed(view: RunView, event: Event, told: str | None) -> None:
+def test_an_event_is_shown_without_the_fields_that_are_not_published(
+    view: RunView, event: Event, expected: str | None
+) -> None:
     text = markdown(replace(view, events=(*view.events, event_view(event))))
-    assert told is None or told in text.replace("\\", "")
+    assert expected is None or expected in text.replace("\\", "")
 
 
 def test_every_value_of_the_table_stands_in_its_column(run: Path) -> None:
@@ -293,14 +295,14 @@ def test_columns_that_have_nothing_to_say_are_left_out(site: Site) -> None:
     assert "tokens" in cost and "USD" not in cost and "GPU" not in cost
 
 
-def test_what_costs_something_has_its_column(site: Site) -> None:
+def test_costs_that_occur_have_a_column(site: Site) -> None:
     models = [{"name": name, "base_url": site.base_url, "gpus": 2} for name in MODELS]
     site.run(site.write(models=models, trials={"min": 4, "max": 4}))
     (cost,) = re.findall(r"^\| model +\| trials \|.*$", markdown(read_view(site.directory())), re.MULTILINE)
     assert "GPU hours" in cost and "USD" not in cost
 
 
-def test_a_column_is_told_by_a_single_row() -> None:
+def test_a_column_is_shown_if_a_single_row_fills_it() -> None:
     assert informative_columns(["a", "b", "c"], [["x", "-", ""], ["y", "-", "1"]]) == (
         ["a", "c"],
         [["x", ""], ["y", "1"]],
@@ -331,7 +333,7 @@ def _ended_by(results: Results, reason: str | None) -> Results:
     return replace(results, run=replace(results.run, reason=reason))
 
 
-def test_a_pull_request_says_whose_the_first_warning_is_in_whole_words(view: RunView) -> None:
+def test_the_first_warning_in_a_pull_request_names_its_model_and_is_cut_between_words(view: RunView) -> None:
     assert view.results is not None
     cut = Caution("truncated", "ada", "15.9% of its answers ended at max_tokens")
     text = pull_request(replace(view, results=replace(view.results, warnings=(cut,))))
@@ -341,40 +343,50 @@ def test_a_pull_request_says_whose_the_first_warning_is_in_whole_words(view: Run
     assert text.endswith(("words many …\n", "many words …\n"))
 
 
-def test_which_answers_the_scores_are_of_is_said_where_more_were_asked(view: RunView) -> None:
+def test_the_report_says_which_answers_count_where_more_were_asked(view: RunView) -> None:
     results = view.results
     assert results is not None
     counted = sum(row.trials for row in results.models)
     (*looks, last) = results.looks
-    whole = replace(results, looks=(*looks, replace(last, trials=counted)))
-    assert counted_sentence(whole) is None
+    complete = replace(results, looks=(*looks, replace(last, trials=counted)))
+    assert counted_sentence(complete) is None
     ahead = replace(results, looks=(*looks, replace(last, trials=counted - 1)))
-    told = "Scores include 1 answer asked ahead of the last look: how many depends on timing, verdicts do not."
-    assert counted_sentence(ahead) == told
+    ahead_sentence = (
+        "Scores include 1 answer asked ahead of the last look: how many depends on timing, verdicts do not."
+    )
+    assert counted_sentence(ahead) == ahead_sentence
     shown = replace(view, results=ahead)
-    assert all(told in write(shown) for write in (markdown, summary, pull_request))
-    late = replace(whole.models[0], stored_trials=whole.models[0].stored_trials + 2)
+    assert all(ahead_sentence in write(shown) for write in (markdown, summary, pull_request))
+    late = replace(complete.models[0], stored_trials=complete.models[0].stored_trials + 2)
     decisions = {"trials": {"optimize": "time", "seeds": "hashed"}}
-    finished = replace(whole.run, status="finished")
-    killed = replace(whole, models=(late, *whole.models[1:]), decisions={**whole.decisions, **decisions}, run=finished)
-    left = "Scores leave out 2 answers of rounds that are incomplete."
-    assert counted_sentence(killed) == left
+    finished = replace(complete.run, status="finished")
+    killed = replace(
+        complete, models=(late, *complete.models[1:]), decisions={**complete.decisions, **decisions}, run=finished
+    )
+    incomplete_sentence = "Scores leave out 2 answers of rounds that are incomplete."
+    assert counted_sentence(killed) == incomplete_sentence
     kills = replace(killed, run=replace(finished, kills=2))
-    assert counted_sentence(kills) == left.replace("incomplete", "incomplete, since the run was killed 2 times")
+    assert counted_sentence(kills) == incomplete_sentence.replace(
+        "incomplete", "incomplete, since the run was killed 2 times"
+    )
     changed = replace(killed, warnings=(Caution("uncounted", None, "1 of 9 stored trials are in no score yet"),))
-    assert counted_sentence(changed) == left.replace("incomplete", "incomplete, or asked under earlier settings")
-    assert counted_sentence(replace(killed, run=replace(finished, status="stopped"))) == left
+    assert counted_sentence(changed) == incomplete_sentence.replace(
+        "incomplete", "incomplete, or asked under earlier settings"
+    )
+    assert counted_sentence(replace(killed, run=replace(finished, status="stopped"))) == incomplete_sentence
     for optimize, seeds in (("time", "coupled"), ("cost", "hashed")):
         pace = {**killed.decisions, "trials": {"optimize": optimize, "seeds": seeds}}
-        assert counted_sentence(replace(killed, decisions=pace)) == left
-    assert all(left in write(replace(view, results=killed)) for write in (markdown, summary, pull_request))
+        assert counted_sentence(replace(killed, decisions=pace)) == incomplete_sentence
+    assert all(
+        incomplete_sentence in write(replace(view, results=killed)) for write in (markdown, summary, pull_request)
+    )
     stopped = replace(shown, ended="Stopped.", next_steps=(Advice("go on."),))
     assert "Stopped.\n\nNext: go on." not in pull_request(replace(stopped, results=_ended_by(ahead, "settled")))
     assert "Stopped.\n\nNext: go on." in pull_request(replace(stopped, results=_ended_by(ahead, None)))
-    for verdict, said in (("resolved", False), ("out_of_reach", True)):
+    for verdict, advised in (("resolved", False), ("out_of_reach", True)):
         judged = replace(ahead, pairs=tuple(replace(pair, verdict=verdict) for pair in ahead.pairs))
         comment = pull_request(replace(stopped, results=_ended_by(judged, "out_of_reach")))
-        assert ("\n\nNext: go on.\n\n" in comment) == said, "what is not decided needs a next step"
+        assert ("\n\nNext: go on.\n\n" in comment) == advised, "what is not decided needs a next step"
     running = replace(results.run, status="running")
-    assert counted_sentence(replace(whole, run=running)) == f"Scores are of the {counted:,} answers judged so far."
-    assert counted_sentence(replace(ahead, run=running)) == told, "it is about to end"
+    assert counted_sentence(replace(complete, run=running)) == f"Scores are of the {counted:,} answers judged so far."
+    assert counted_sentence(replace(ahead, run=running)) == ahead_sentence, "it is about to end"

@@ -62,7 +62,7 @@ TEXTS_OF = {
 
 
 def test_numbers_and_names_read_well(call: Call) -> None:
-    assert call("text.js", f"[{', '.join(f'it.{one}' for one in TEXTS_OF)}]") == list(TEXTS_OF.values())
+    assert call("text.js", f"[{', '.join(f'it.{expression}' for expression in TEXTS_OF)}]") == list(TEXTS_OF.values())
 
 
 HALVES = st.builds(lambda k, n: k / 2**n, st.integers(-(10**7), 10**7), st.integers(0, 12))
@@ -71,9 +71,9 @@ HALVES = st.builds(lambda k, n: k / 2**n, st.integers(-(10**7), 10**7), st.integ
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(HALVES | st.floats(-1e9, 1e9), st.integers(0, 4))
 def test_a_number_is_rounded_as_every_other_report_rounds_it(call: Call, value: float, digits: int) -> None:
-    said = call("text.js", f"it.number({value!r}, {digits})")
-    assert isinstance(said, str) and said.replace("−", "-") in (f"{value:.{digits}f}", f"{abs(value):.{digits}f}")
-    assert (said[0] == "−") == (float(f"{value:.{digits}f}") < 0)
+    text = call("text.js", f"it.number({value!r}, {digits})")
+    assert isinstance(text, str) and text.replace("−", "-") in (f"{value:.{digits}f}", f"{abs(value):.{digits}f}")
+    assert (text[0] == "−") == (float(f"{value:.{digits}f}") < 0)
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
@@ -93,7 +93,7 @@ TICKS = {
 
 
 def test_ticks_are_round(call: Call) -> None:
-    assert call("chart.js", f"[{', '.join(f'it.ticks({one})' for one in TICKS)}]") == list(TICKS.values())
+    assert call("chart.js", f"[{', '.join(f'it.ticks({interval})' for interval in TICKS)}]") == list(TICKS.values())
 
 
 STAYS = """(() => {
@@ -113,7 +113,7 @@ STAYS = """(() => {
 })()"""
 
 
-def test_what_follows_something_new_stays_itself(call: Call) -> None:
+def test_elements_after_a_new_one_are_kept(call: Call) -> None:
     assert call("dom.js", STAYS) == [True, 2, "two"]
 
 

@@ -68,7 +68,7 @@ def opened(run: Played) -> Feed:
     return feed
 
 
-async def test_json_tells_the_latest_look_then_each_and_the_end(play: Play) -> None:
+async def test_json_has_the_latest_look_then_each_new_one_and_the_end(play: Play) -> None:
     run, out = play(), io.BytesIO()
     while len(run.controller.looks) < 3:
         run.step()
@@ -117,15 +117,15 @@ def test_the_status_says_which_servers_the_run_waits_for_until_answers_come(play
     assert "waiting   " not in status_text(opened(run))
 
 
-def test_before_the_first_look_what_is_known_of_each_model_is_shown(play: Play) -> None:
+def test_before_the_first_look_the_status_shows_each_model_so_far(play: Play) -> None:
     run = play()
     assert not run.step(5)
     run.commit([], [], [ServersNoticed("ada", "sent_twice", "a request has waited for 60 s")])
-    told = status_text(opened(run))
-    assert told.endswith("warning   ada: a request has waited for 60 s")
+    text = status_text(opened(run))
+    assert text.endswith("warning   ada: a request has waited for 60 s")
     for model in MODELS:
-        assert re.search(rf"^  {model} +\d+ answers, (\d+\.\d%|-) so far$", told, re.MULTILINE), told
-    assert sum(map(int, re.findall(r"(\d+) answers", told))) == 5
+        assert re.search(rf"^  {model} +\d+ answers, (\d+\.\d%|-) so far$", text, re.MULTILINE), text
+    assert sum(map(int, re.findall(r"(\d+) answers", text))) == 5
 
 
 async def test_plain_lines_are_those_of_run(play: Play) -> None:
@@ -139,7 +139,7 @@ async def test_plain_lines_are_those_of_run(play: Play) -> None:
     assert code in (ExitCode.REACHED, ExitCode.SPENT)
 
 
-async def test_events_of_this_start_are_told_and_no_earlier_ones(play: Play) -> None:
+async def test_only_events_of_this_start_are_shown(play: Play) -> None:
     run = play()
     run.commit([], [], [ReplicaLost(model="ada", replica="http://old/v1")])
     run.step()
@@ -155,7 +155,7 @@ async def test_events_of_this_start_are_told_and_no_earlier_ones(play: Play) -> 
     assert "resumed with 20 stored trials" in out.getvalue()
 
 
-async def test_a_resume_with_other_models_ends_the_watching(play: Play) -> None:
+async def test_a_resume_with_other_models_ends_the_monitor(play: Play) -> None:
     run, at_once, polls = play(), threading.Lock(), list[bool]()
     run.step(60)
     feed = opened(run)
@@ -178,25 +178,25 @@ async def test_a_resume_with_other_models_ends_the_watching(play: Play) -> None:
         await asyncio.gather(attach(feed, PlainDisplay(io.StringIO())), others())
 
 
-def test_a_stored_look_is_the_look_that_was_taken(play: Play) -> None:
+def test_a_stored_look_is_read_as_it_was_taken(play: Play) -> None:
     run = play()
     while run.controller.finished is None:
         run.step(100)
     feed = opened(run)
-    for stored, taken in zip(feed.sums.looks, run.controller.looks, strict=True):
-        assert repr(read_look(stored).look) == repr(taken)  # nan is no nan's equal
-        plain = plain_look(taken, ("x", "y", "z"), capped_opening=False)
-        assert repr(read_look(StoredLook(taken.index, 0, 0.0, plain)).look) == repr(taken)
+    for stored, look in zip(feed.sums.looks, run.controller.looks, strict=True):
+        assert repr(read_look(stored).look) == repr(look)  # nan is no nan's equal
+        plain = plain_look(look, ("x", "y", "z"), capped_opening=False)
+        assert repr(read_look(StoredLook(look.index, 0, 0.0, plain)).look) == repr(look)
 
 
 def test_a_look_of_a_later_version_is_read(play: Play) -> None:
     run = play()
     while not run.controller.looks:
         run.step(20)
-    taken = run.controller.looks[0]
-    stored = plain_look(taken, ("x", "y", "z"), capped_opening=False)
+    look = run.controller.looks[0]
+    stored = plain_look(look, ("x", "y", "z"), capped_opening=False)
     pairs = [pair | {"p": 0.03} for pair in stored["comparisons"]]  # type: ignore[attr-defined]
-    assert read_look(StoredLook(0, 0, 0.0, {**stored, "comparisons": pairs})).look == taken
+    assert read_look(StoredLook(0, 0, 0.0, {**stored, "comparisons": pairs})).look == look
     without = [{key: value for key, value in pair.items() if key != "rho"} for pair in pairs]
     for broken in ([pair | {"rho": "much"} for pair in pairs], without):
         with pytest.raises(StoreError, match="look 0 is damaged"):
@@ -234,7 +234,7 @@ def test_the_exit_code_is_that_of_the_run(play: Play, events: list[Event], code:
     assert build_ended_from_feed(opened(run)).exit_code is code
 
 
-def test_a_run_that_was_killed_after_its_last_trial_has_reached_what_it_was_to_reach(play: Play) -> None:
+def test_a_run_that_was_killed_after_its_last_trial_has_reached_its_objective(play: Play) -> None:
     run = play()
     while run.controller.finished is None:
         run.step(200)
@@ -243,12 +243,12 @@ def test_a_run_that_was_killed_after_its_last_trial_has_reached_what_it_was_to_r
     assert feed.status == "finished" and build_ended_from_feed(feed).reason is run.controller.finished
 
 
-def test_a_gate_counts_here_too(play: Play) -> None:
+def test_the_exit_code_of_the_monitor_depends_on_the_gate(play: Play) -> None:
     run = play(objective={"kind": "baseline", "baseline": "ada", "gate": True})
     run.finish()
-    found = build_ended_from_feed(opened(run))
-    assert found.exit_code is ExitCode.WORSE
-    assert {row.model: row.outcome for row in found.gate} == {"bob": "FAIL", "cyd": "FAIL"}
+    ending = build_ended_from_feed(opened(run))
+    assert ending.exit_code is ExitCode.WORSE
+    assert {row.model: row.outcome for row in ending.gate} == {"bob": "FAIL", "cyd": "FAIL"}
 
 
 # -- the command -------------------------------------------------------------------------------------------------------
@@ -270,9 +270,9 @@ def test_monitor_follows_a_real_run_to_its_end(site: Site, monkeypatch: pytest.M
     assert "run: running" in shown.stdout and "tier  model" in shown.stdout
     again = CliRunner().invoke(app, ["monitor", str(site.directory()), "--display", "plain"])
     assert "tier  model" in again.stdout and "running" not in again.stdout, "a run that is over"
-    own = process.stdout.read().split("tier  model")[1]  # type: ignore[union-attr]
-    theirs = shown.stdout.split("tier  model")[1]
-    assert theirs.splitlines()[:4] == own.splitlines()[:4], "both say what was found"
+    printed = process.stdout.read().split("tier  model")[1]  # type: ignore[union-attr]
+    monitored = shown.stdout.split("tier  model")[1]
+    assert monitored.splitlines()[:4] == printed.splitlines()[:4], "both say what was found"
 
 
 def test_once_shows_a_run_that_goes_on_and_one_that_is_over(play: Play) -> None:
@@ -311,24 +311,26 @@ def test_the_monitor_can_be_ended_and_the_run_goes_on(play: Play, number: signal
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "played: running\n"
         process.send_signal(number)
-        _, told = process.communicate(timeout=HANGS)
-    assert (process.returncode, told) == (ExitCode.RUNNING, "the run goes on\n")
+        _, errors = process.communicate(timeout=HANGS)
+    assert (process.returncode, errors) == (ExitCode.RUNNING, "the run goes on\n")
     run.step()
     assert RunReader(run.store.reader).trial_count() == 40
 
 
 def test_a_run_that_begins_late_is_waited_for(play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[float] = []
+    begun: list[float] = []
 
     def begin() -> None:
-        told.append(time.monotonic())
+        begun.append(time.monotonic())
         play()
 
     feed = open_feed(tmp_path / "runs" / "played", HANGS, begin)
-    assert feed.running and len(told) == 1
+    assert feed.running and len(begun) == 1
 
 
-def test_no_run_and_no_sense_are_said_clearly(tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_runs_and_senseless_options_are_refused_clearly(
+    tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
     missing = CliRunner().invoke(app, ["monitor", str(tmp_path / "nothing"), "--once"])
     assert missing.exit_code == ExitCode.FAILED and "nothing holds no run" in missing.stderr
     alone = CliRunner().invoke(app, ["monitor", str(tmp_path), "--port", "80"])
@@ -351,29 +353,29 @@ def test_no_run_and_no_sense_are_said_clearly(tmp_path: Path, play: Play, monkey
 
 
 @pytest.mark.parametrize("web", [(), ("--web",)])
-def test_a_slip_in_the_name_of_a_run_is_told_at_once(tmp_path: Path, play: Play, web: tuple[str, ...]) -> None:
-    there = play().directory
-    slip = there.with_name(there.name + "x")
-    told = CliRunner().invoke(app, ["monitor", str(slip), *web])
-    assert told.exit_code == ExitCode.CONFIGURATION
-    assert f"{slip} does not exist; did you mean {there}?" in told.stderr
+def test_a_misspelt_run_is_reported_at_once(tmp_path: Path, play: Play, web: tuple[str, ...]) -> None:
+    directory = play().directory
+    slip = directory.with_name(directory.name + "x")
+    result = CliRunner().invoke(app, ["monitor", str(slip), *web])
+    assert result.exit_code == ExitCode.CONFIGURATION
+    assert f"{slip} does not exist; did you mean {directory}?" in result.stderr
     waited = CliRunner().invoke(app, ["monitor", str(slip), "--wait", *web])
     assert waited.exit_code == ExitCode.CONFIGURATION  # nobody waits for a slip
-    _require_run(there.with_name(f"{there.name}~2"), wait=True)  # about to be begun with --fresh
+    _require_run(directory.with_name(f"{directory.name}~2"), wait=True)  # about to be begun with --fresh
 
 
 @pytest.mark.parametrize("web", [(), ("--web",)])
-def test_a_run_that_is_not_there_is_told_at_once(
+def test_a_missing_run_is_reported_at_once(
     tmp_path: Path, play: Play, web: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attaching.time, "sleep", lambda seconds: pytest.fail("nobody asked to wait"))
-    there = play().directory
-    missing = there.with_name("something-else")
-    told = CliRunner().invoke(app, ["monitor", str(missing), *web])
-    assert told.exit_code == ExitCode.CONFIGURATION
-    assert f"the runs in {there.parent} are {there.name}. --wait waits" in told.stderr
+    directory = play().directory
+    missing = directory.with_name("something-else")
+    result = CliRunner().invoke(app, ["monitor", str(missing), *web])
+    assert result.exit_code == ExitCode.CONFIGURATION
+    assert f"the runs in {directory.parent} are {directory.name}. --wait waits" in result.stderr
     first = CliRunner().invoke(app, ["monitor", str(tmp_path / "none" / "a"), *web])
     assert first.exit_code == ExitCode.CONFIGURATION and "there are no runs in" in first.stderr
     monkeypatch.chdir(tmp_path)
-    here = CliRunner().invoke(app, ["monitor", "absent", *web])
-    assert "absent does not exist; there are no runs in this folder. --wait waits" in here.stderr
+    without_runs = CliRunner().invoke(app, ["monitor", "absent", *web])
+    assert "absent does not exist; there are no runs in this folder. --wait waits" in without_runs.stderr

@@ -40,9 +40,9 @@ class Monitors:
         """Serve a run or a folder; gives the address."""
         process = WarmProcess(["monitor", str(path), "--web", "--port", str(port)], path.parent)
         self.running.append(process)
-        found = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
-        assert found is not None
-        return found[0]
+        address = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
+        assert address is not None
+        return address[0]
 
     def stop(self) -> None:
         """End all, and see that they end well."""
@@ -157,7 +157,11 @@ def test_a_page_comes_back_when_its_monitor_does(live: LiveRun, monitors: Monito
         live.go_on()
         monitors.serve(live.directory, port)
     until(page, f"{TRIALS} > {trials} && !document.querySelector('h1').textContent.includes('no connection')")
-    odd = [told for told in tabs.complaints if not told.startswith("error: Failed to load resource: net::ERR_")]
+    odd = [
+        complaint
+        for complaint in tabs.complaints
+        if not complaint.startswith("error: Failed to load resource: net::ERR_")
+    ]
     assert not odd, "a browser notes that a server was away, and nothing else was wrong"
     tabs.forgive()
 
@@ -270,7 +274,7 @@ def test_hostile_texts_stay_texts(play: Play, monitors: Monitors, tabs: Tabs, tm
     assert "<script>window.pwned=1</script>" in shown and "javascript:window.pwned=8" in shown and "&lt;" in shown
     assert "\u202e" not in shown, "what turns the direction of writing is shown as a sign, and not obeyed"
     assert NAMES[0] in page.inner_text("#ranking") and NAMES[0] in listed.inner_text("table")
-    for one in (page, listed):
-        assert one.evaluate("window.pwned") is None
-        assert not one.evaluate(FOREIGN) and one.evaluate(HANDLERS) == []
-        assert [link for link in one.evaluate(LINKS) if ":" in link and not link.startswith("https://")] == []
+    for shown_page in (page, listed):
+        assert shown_page.evaluate("window.pwned") is None
+        assert not shown_page.evaluate(FOREIGN) and shown_page.evaluate(HANDLERS) == []
+        assert [link for link in shown_page.evaluate(LINKS) if ":" in link and not link.startswith("https://")] == []

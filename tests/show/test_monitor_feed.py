@@ -35,13 +35,13 @@ def same(view: RunView, other: RunView) -> None:
     plain = {"spending": (), "traffic": (), "elapsed": 0.0}
     assert replace(drop_rows(view), **plain) == replace(drop_rows(other), **plain)
     assert view.spending[-1:] == [] or view.spending[-1].trials == other.spending[-1].trials
-    assert [one.trials for one in view.spending] == sorted(one.trials for one in view.spending)
-    for one, another in zip(view.traffic, other.traffic, strict=True):
-        assert replace(one, latency=0.0) == replace(another, latency=0.0)
-        assert one.latency == pytest.approx(another.latency)
+    assert [spent.trials for spent in view.spending] == sorted(spent.trials for spent in view.spending)
+    for server, other_server in zip(view.traffic, other.traffic, strict=True):
+        assert replace(server, latency=0.0) == replace(other_server, latency=0.0)
+        assert server.latency == pytest.approx(other_server.latency)
 
 
-def test_what_is_read_bit_by_bit_is_the_whole(play: Play) -> None:
+def test_reading_step_by_step_gives_what_reading_at_once_gives(play: Play) -> None:
     run = play()
     feed = Feed(run.directory)
     editions = []
@@ -145,7 +145,7 @@ def test_a_resume_with_other_models_shows_none_of_the_old_ranking(play: Play) ->
 
 
 @pytest.mark.parametrize("published", [True, False])
-def test_a_run_that_was_killed_is_told_so_and_judged_by_what_it_stored(play: Play, published: bool) -> None:
+def test_a_killed_run_is_shown_as_such_and_judged_by_what_it_stored(play: Play, published: bool) -> None:
     run = play()
     run.step(200)
     run.close()
@@ -221,6 +221,6 @@ def test_a_large_run_is_shown_without_reading_its_trials(
     view, report = feed.view(), read_report(run.directory)
     assert feed.results is not None and feed.results.run.status == ("finished" if ended else "killed")
     assert sum(map(sum, view.trials)) == feed.sums.spent().trials > 100
-    assert report.results is not None and [one.kind for one in report.results.warnings][-1] == "large"
+    assert report.results is not None and [warning.kind for warning in report.results.warnings][-1] == "large"
     assert [row.name for row in report.results.models] == [row.name for row in feed.results.models]
     assert report.trials == view.trials and report.posteriors == view.posteriors

@@ -40,7 +40,11 @@ def scrape(port: int) -> Sample:
     with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/metrics", timeout=HANGS) as response:
         text = response.read().decode()
     families = text_string_to_metric_families(text)
-    return {(one.name, frozenset(one.labels.items())): one.value for family in families for one in family.samples}
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
 
 
 def of(sample: Sample, name: str, **labels: str) -> float:
@@ -129,18 +133,18 @@ async def test_every_number_has_its_name_and_unit(port: int) -> None:
     assert of(sample, "looks_total") == 7 and of(sample, "active_seconds_total") == 31.5
     assert of(sample, "trials_to_go") == 12
     metrics._status = replace(STATUS, results=None)  # before the first look
-    assert "adaptive_eval_trials_to_go" not in {one.name for one in metrics.collect()}
-    lost, left = {"model": "a", "what": "lost"}, {"model": "c", "what": "left"}
+    assert "adaptive_eval_trials_to_go" not in {metric.name for metric in metrics.collect()}
+    lost, leftover = {"model": "a", "what": "lost"}, {"model": "c", "what": "left"}
     assert of(sample, "other_answers_total", **lost) == 3 and of(sample, "other_tokens_total", **lost) == 70
-    assert of(sample, "other_trials_total", **left) == 8 and of(sample, "other_usd_total", **left) == 0.02
+    assert of(sample, "other_trials_total", **leftover) == 8 and of(sample, "other_usd_total", **leftover) == 0.02
 
 
 async def test_scraping_takes_nothing_from_the_run(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_module, "STATUS_SECONDS", HANGS)
-    taken: list[Status] = []
+    statuses: list[Status] = []
 
     def take() -> Status:
-        taken.append(STATUS)
+        statuses.append(STATUS)
         return STATUS
 
     with serve_metrics(Address("127.0.0.1", port)) as metrics, socket.create_connection(("127.0.0.1", port)) as silent:
@@ -149,19 +153,19 @@ async def test_scraping_takes_nothing_from_the_run(port: int, monkeypatch: pytes
         async with httpx2.AsyncClient(trust_env=False, verify=False, timeout=HANGS) as client:
             for _ in range(30):
                 assert (await client.get(f"http://127.0.0.1:{port}/metrics")).status_code == 200
-        assert len(taken) == 1, "a scrape shows what was taken before"
+        assert len(statuses) == 1, "a scrape shows what was taken before"
         metrics.closed()
-    assert len(taken) == 2
+    assert len(statuses) == 2
 
 
-async def test_the_status_is_taken_anew_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_status_is_refreshed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_module, "STATUS_SECONDS", 0.0)
     enough = asyncio.Event()
-    taken: list[Status] = []
+    statuses: list[Status] = []
 
     def take() -> Status:
-        taken.append(STATUS)
-        if len(taken) == 3:
+        statuses.append(STATUS)
+        if len(statuses) == 3:
             enough.set()
         return STATUS
 
@@ -172,19 +176,19 @@ async def test_the_status_is_taken_anew_now_and_then(monkeypatch: pytest.MonkeyP
     metrics.closed()
 
 
-def test_a_port_that_is_taken_is_said_before_anything_is_asked(site: Site) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        number = taken.getsockname()[1]
-        told = site.run(site.write(), "--metrics-port", str(number))
-    assert told.exit_code == ExitCode.CONFIGURATION
-    assert f"port {number} on 127.0.0.1 cannot be used" in told.stderr and "another --metrics-port" in told.stderr
+def test_a_port_in_use_is_reported_before_anything_is_asked(site: Site) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        number = listener.getsockname()[1]
+        result = site.run(site.write(), "--metrics-port", str(number))
+    assert result.exit_code == ExitCode.CONFIGURATION
+    assert f"port {number} on 127.0.0.1 cannot be used" in result.stderr and "another --metrics-port" in result.stderr
     assert not site.directory().exists()
 
 
 @pytest.mark.parametrize("text", ["", "0", "65536", "80a", "-1", "host:", ":", "1.5", "٣"])
-def test_what_is_no_port_is_refused(text: str) -> None:
+def test_an_invalid_port_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="must be PORT or HOST:PORT"):
         Address.of(text)
 
@@ -198,8 +202,8 @@ def test_an_address_may_name_a_host() -> None:
 def test_without_the_extra_it_says_what_to_install(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     monkeypatch.delitem(sys.modules, "adaptive_eval.show.serve.metrics")
-    told = CliRunner().invoke(app, ["run", str(site.write()), "--metrics-port", "9100"])
-    assert told.exit_code == ExitCode.CONFIGURATION and "pip install 'adaptive-eval[metrics]'" in told.stderr
+    result = CliRunner().invoke(app, ["run", str(site.write()), "--metrics-port", "9100"])
+    assert result.exit_code == ExitCode.CONFIGURATION and "pip install 'adaptive-eval[metrics]'" in result.stderr
     assert not site.directory().exists()
 
 

@@ -81,10 +81,10 @@ class Server(ThreadingHTTPServer):
             return "application/json", orjson.dumps(self.view, default=as_json).decode()
         if path.startswith("api/run/page/progress?"):
             status = "running" if self.view.results is None else self.view.results.run.status
-            found = {**self.progress, "edition": f"{id(self)} {self.edition}", "status": status}
-            return "application/json", json.dumps(found)
+            progress = {**self.progress, "edition": f"{id(self)} {self.edition}", "status": status}
+            return "application/json", json.dumps(progress)
         after = int(path.partition("after=")[2] or -1)
-        later = [one for one in self.trials if one["trial"] > after]
+        later = [row for row in self.trials if row["trial"] > after]
         return "application/json", json.dumps({"trials": later[:2], "more": len(later) > 2})
 
 
@@ -95,10 +95,10 @@ class Answer(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = self.path.removeprefix("/")
-        found = self.server.found(path)
-        body = found[1].encode() if found else b"not now"
-        self.send_response(200 if found else 503)
-        self.send_header("Content-Type", found[0] if found else "text/plain")
+        content = self.server.found(path)
+        body = content[1].encode() if content else b"not now"
+        self.send_response(200 if content else 503)
+        self.send_header("Content-Type", content[0] if content else "text/plain")
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Content-Security-Policy", MONITOR_POLICY)
         self.end_headers()
@@ -185,12 +185,12 @@ def test_verdicts_are_announced(tabs: Tabs, serve: Callable[..., Server]) -> Non
     resolved = (replace(undecided[0], verdict="resolved"), *undecided[1:])
     server.change(replace(view, results=replace(view.results, pairs=resolved)))
     page.clock.run_for(3100)
-    said = page.locator("#page > [aria-live]")
+    announcement = page.locator("#page > [aria-live]")
     page.wait_for_selector("#page > [aria-live]:not(:empty)", state="attached")
-    assert said.inner_text() == f"{undecided[0].better} over {undecided[0].worse}: resolved"
+    assert announcement.inner_text() == f"{undecided[0].better} over {undecided[0].worse}: resolved"
 
 
-def test_pulses_move_the_numbers(tabs: Tabs, serve: Callable[..., Server]) -> None:
+def test_progress_updates_the_numbers(tabs: Tabs, serve: Callable[..., Server]) -> None:
     cell = {"model": 2, "question": 1, "posterior": {"counts": [70, 7], "mean": 0.1, "lo": 0.05, "hi": 0.2}}
     spent = {"trials": 321, "tokens": 65_000, "usd": 0.0, "gpu_seconds": 0.0}
     server = serve(early())
@@ -407,10 +407,10 @@ def test_the_runs_fit_a_phone(tabs: Tabs, serve: Callable[..., Server], width: i
 
 def test_tokens_stand_with_their_probabilities_and_stay_texts(tabs: Tabs, serve: Callable[..., Server]) -> None:
     """All that are kept, or the first of many; whatever they say, in whichever direction it is written."""
-    said = [["It", -0.01], [" is\n", -1.0], [HOSTILE, None], ["\u05e9\u05dc\u05d5\u05dd", -0.25], ["42", 0.0]]
+    tokens = [["It", -0.01], [" is\n", -1.0], [HOSTILE, None], ["\u05e9\u05dc\u05d5\u05dd", -0.25], ["42", 0.0]]
     long = {"signals": {"is_correct": True, "worst_bpt": 1.2345678901234567}, "completion_bpt": 0.36403373713}
     server = serve(early())
-    server.trials = [trial(0, tokens=said, completion_tokens=5, **long), trial(1, tokens=said)]
+    server.trials = [trial(0, tokens=tokens, completion_tokens=5, **long), trial(1, tokens=tokens)]
     page = opened(tabs, server)
     open_question(page, 1)
     page.wait_for_selector("dialog .answer >> nth=1")

@@ -40,8 +40,8 @@ async def site_of(path: Path, host: str = "127.0.0.1") -> AsyncIterator[httpx2.A
     site = Site(path, host)
     server = PageServer(site.answer, HEADERS)
     port = await server.listen("127.0.0.1", 0)
-    own: dict[str, Any] = {"trust_env": False, "verify": False, "timeout": HANGS}
-    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", **own) as client:
+    options: dict[str, Any] = {"trust_env": False, "verify": False, "timeout": HANGS}
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", **options) as client:
         try:
             yield client
         finally:
@@ -60,9 +60,9 @@ class Follower:
         """Progress since the last call."""
         response = await self._client.get("/api/run/played/progress", params={"after": self._step})
         assert response.status_code == 200 and response.headers["cache-control"] == "no-store"
-        found: dict[str, Any] = response.json()
-        self._step = found["step"]
-        return found
+        progress: dict[str, Any] = response.json()
+        self._step = progress["step"]
+        return progress
 
 
 # -- to whom, and from where -------------------------------------------------------------------------------------------
@@ -87,12 +87,12 @@ class Follower:
         ("", False),
     ],
 )
-async def test_only_who_means_this_machine_is_served(play: Play, host: str, served: bool) -> None:
+async def test_only_requests_addressed_to_this_machine_are_served(play: Play, host: str, served: bool) -> None:
     run = play()
     async with site_of(run.directory) as client:
-        said = await client.get("/", headers={"Host": host.format(port=client.base_url.port)})
-    assert said.status_code == (200 if served else 421)
-    assert ("<html" in said.text) == served
+        response = await client.get("/", headers={"Host": host.format(port=client.base_url.port)})
+    assert response.status_code == (200 if served else 421)
+    assert ("<html" in response.text) == served
 
 
 async def test_a_host_that_was_named_is_served(play: Play) -> None:
@@ -103,19 +103,19 @@ async def test_a_host_that_was_named_is_served(play: Play) -> None:
 async def test_every_response_carries_the_same_protection(play: Play) -> None:
     run = play()
     async with site_of(run.directory) as client:
-        said = [
+        responses = [
             await client.get(path) for path in ("/", "/api/runs", "/assets/app.js", "/nothing", "/api/run/played/view")
         ]
-        said.append(await client.post("/"))
-    for response in said:
+        responses.append(await client.post("/"))
+    for response in responses:
         policy = response.headers["content-security-policy"]
         assert "default-src 'none'" in policy and "script-src 'self'" in policy and "unsafe" not in policy
         assert "form-action 'none'" in policy and "frame-ancestors 'none'" in policy and "base-uri 'none'" in policy
         assert response.headers["x-content-type-options"] == "nosniff"
         assert response.headers["referrer-policy"] == "no-referrer"
         assert "access-control-allow-origin" not in response.headers
-    assert said[-1].status_code == 405 and said[-1].headers["allow"] == "GET, HEAD"
-    assert [response.headers["cache-control"] for response in said[:5]] == [
+    assert responses[-1].status_code == 405 and responses[-1].headers["allow"] == "GET, HEAD"
+    assert [response.headers["cache-control"] for response in responses[:5]] == [
         "no-cache",
         "no-store",
         "no-cache",
@@ -150,7 +150,7 @@ async def test_every_response_carries_the_same_protection(play: Play) -> None:
         "//etc/passwd",
     ],
 )
-async def test_nothing_is_found_but_what_is_known_by_name(play: Play, tmp_path: Path, path: str) -> None:
+async def test_only_known_paths_are_found(play: Play, tmp_path: Path, path: str) -> None:
     run = play()
     shutil.copytree(run.directory, tmp_path / "secret")
     async with site_of(run.directory.parent) as client:
@@ -170,9 +170,9 @@ async def test_one_run_has_its_page_at_the_root_and_at_its_name(play: Play) -> N
         assert 'data-api="api/run/played/"' in root.text and 'data-api="../../api/run/played/"' in named.text
         assert moved.status_code == 308 and moved.headers["location"] == "played/"
         for asset in ("app.js", "style.css", "icon.svg"):
-            found = await client.get(f"/assets/{asset}")
-            assert found.status_code == 200 and found.content
-            again = await client.get(f"/assets/{asset}", headers={"If-None-Match": found.headers["etag"]})
+            response = await client.get(f"/assets/{asset}")
+            assert response.status_code == 200 and response.content
+            again = await client.get(f"/assets/{asset}", headers={"If-None-Match": response.headers["etag"]})
             assert again.status_code == 304 and not again.content
 
 
@@ -234,14 +234,14 @@ async def test_the_cap_of_a_run_is_its_budget_where_that_is_less(play: Play) -> 
 
 
 @pytest.mark.parametrize(
-    ("baseline", "gate", "said"), [("ada", True, "FAIL"), ("ada", False, None), ("cyd", True, "UNDECIDED")]
+    ("baseline", "gate", "outcome"), [("ada", True, "FAIL"), ("ada", False, None), ("cyd", True, "UNDECIDED")]
 )
-async def test_the_list_says_what_a_gate_says(play: Play, baseline: str, gate: bool, said: str | None) -> None:
+async def test_the_list_shows_the_outcome_of_a_gate(play: Play, baseline: str, gate: bool, outcome: str | None) -> None:
     run = play(objective={"kind": "baseline", "baseline": baseline, "gate": gate})
     run.finish()
     async with site_of(run.directory) as client:
         (brief,) = (await client.get("/api/runs")).json()
-    assert brief["resolved"] > 0 and brief["gate"] == said
+    assert brief["resolved"] > 0 and brief["gate"] == outcome
 
 
 async def test_a_view_is_fetched_once_until_something_changes(play: Play) -> None:
@@ -321,7 +321,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def posteriors_of(view: dict[str, Any]) -> dict[tuple[int, int], dict[str, Any]]:
     """What a view says of each model and question."""
     places = enumerate(view["posterior_of"])
-    return {(model, at): view["posteriors"][one] for model, row in places for at, one in enumerate(row)}
+    return {(model, at): view["posteriors"][index] for model, row in places for at, index in enumerate(row)}
 
 
 async def test_a_page_can_follow_a_run_to_its_end(play: Play, quick: None) -> None:
@@ -332,13 +332,13 @@ async def test_a_page_can_follow_a_run_to_its_end(play: Play, quick: None) -> No
         first = await follower.progress()
         assert (first["trials"], first["cells"], first["status"]) == (30, [], "running")
         view = (await client.get("/api/run/played/view")).json()
-        trials, looks, known = view["trials"], 0, posteriors_of(view)
+        trials, looks, posteriors = view["trials"], 0, posteriors_of(view)
         while run.controller.finished is None:
             looks += len(run.step(17))
             progress = await follower.progress()
             for cell in progress["cells"]:
                 trials[cell["model"]][cell["question"]] = sum(cell["posterior"]["counts"])
-                known[cell["model"], cell["question"]] = cell["posterior"]
+                posteriors[cell["model"], cell["question"]] = cell["posterior"]
             assert sum(map(sum, trials)) == progress["trials"] == progress["spending"]["trials"] == run.store_trials
             assert progress["spending"]["tokens"] == 30 * run.store_trials and progress["per_second"] > 0.0
             assert looks == 0 or progress["edition"] != first["edition"], "a look is in a new view"
@@ -349,7 +349,7 @@ async def test_a_page_can_follow_a_run_to_its_end(play: Play, quick: None) -> No
         assert end["status"] == "finished" and end["edition"] != progress["edition"] and end["eta_seconds"] is None
         last = (await client.get("/api/run/played/view")).json()
         assert last["trials"] == trials, "the progress alone has led to what is stored"
-        assert posteriors_of(last) == known
+        assert posteriors_of(last) == posteriors
         assert last["results"]["run"]["status"] == "finished" and len(last["looks"]) == len(run.controller.looks)
 
 
@@ -406,7 +406,7 @@ def test_a_busy_machine_reads_less_often(play: Play, monkeypatch: pytest.MonkeyP
     assert polled == pytest.approx([0.0, 17.5, 35.0]), "0.5 s are 3% of 16.7 s"
 
 
-async def test_a_run_that_is_moved_is_there_no_more(play: Play, quick: None, tmp_path: Path) -> None:
+async def test_a_run_that_was_moved_is_not_found(play: Play, quick: None, tmp_path: Path) -> None:
     run = play()
     async with site_of(run.directory.parent) as client:
         await Follower(client).progress()
@@ -432,7 +432,7 @@ async def test_views_of_many_runs_are_not_all_kept(play: Play, monkeypatch: pyte
 # -- serving -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_port_that_is_taken_is_said(play: Play) -> None:
+async def test_a_port_in_use_is_reported(play: Play) -> None:
     run = play()
     async with site_of(run.directory) as client:
         with pytest.raises(ConfigError, match=r"port \d+ on 127.0.0.1 cannot be used .*; give another --port"):
@@ -441,7 +441,7 @@ async def test_a_port_that_is_taken_is_said(play: Play) -> None:
         await serve(run.directory, "no.such.host.invalid", 0, print)
 
 
-async def test_it_can_be_ended_as_soon_as_its_address_is_told(play: Play) -> None:
+async def test_the_monitor_can_be_ended_as_soon_as_its_address_is_printed(play: Play) -> None:
     run = play()
     run.finish()
     before = signal.getsignal(signal.SIGTERM)
@@ -454,6 +454,6 @@ async def test_it_can_be_ended_as_soon_as_its_address_is_told(play: Play) -> Non
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_only_loopback_stays_here() -> None:
+def test_only_loopback_addresses_are_local() -> None:
     assert is_loopback("127.0.0.1") and is_loopback("::1") and is_loopback("localhost")
     assert not is_loopback("0.0.0.0") and not is_loopback("10.0.0.7") and not is_loopback("gpu01")

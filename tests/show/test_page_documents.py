@@ -59,15 +59,15 @@ def nasty() -> RunView:
     """A run in which everything that comes from outside is as bad as it can be."""
     run = simulated(world(("ann", NASTY.replace("\x00", ""), "cy")), name="page")
     questions = tuple(
-        replace(one, prompt=NASTY, answer=NASTY, choices=(NASTY,), cluster=NASTY) for one in run.questions
+        replace(question, prompt=NASTY, answer=NASTY, choices=(NASTY,), cluster=NASTY) for question in run.questions
     )
     return replace(run, name=NASTY, questions=questions)
 
 
 def test_a_report_carries_the_view_as_it_is(view: RunView, nasty: RunView) -> None:
-    for one in (view, nasty):
-        _, data, _ = Elements(report_page(one)).text("script")
-        assert orjson.loads(data) == orjson.loads(orjson.dumps(drop_rows(one)))
+    for run in (view, nasty):
+        _, data, _ = Elements(report_page(run)).text("script")
+        assert orjson.loads(data) == orjson.loads(orjson.dumps(drop_rows(run)))
 
 
 def test_a_report_without_its_script_has_the_ranking(view: RunView) -> None:
@@ -155,8 +155,8 @@ BEGUN = re.compile(r"^const \$_(\w+) = \(\(\) => \{$", re.MULTILINE)
 def test_every_module_is_in_a_script() -> None:
     """The monitor and the report have all but those of the demonstration, and what lies elsewhere."""
     page, demo = ({f"{name}.js" for name in BEGUN.findall(bundle.script(entry))} for entry in ("main.js", "demo.js"))
-    own = {name for name, path in MODULES.items() if path.parent == bundle.STATIC}
-    assert page == own - DEMO and demo > DEMO
+    modules = {name for name, path in MODULES.items() if path.parent == bundle.STATIC}
+    assert page == modules - DEMO and demo > DEMO
 
 
 @pytest.mark.parametrize("entry", sorted({"main.js", "demo.js", "label.js"} & set(MODULES)))

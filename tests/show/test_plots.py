@@ -57,7 +57,9 @@ def test_precision_has_widths_in_the_place_of_z(site: Site, ended_runs: EndedRun
         assert last == pytest.approx(row.hi - row.score) and len(path.trials) == len(view.looks)
         assert set(path.boundary) == {0.12} and (path.state == "resolved") == (last <= 0.12)
     with styled():
-        written = [one.get_text() for one in OVER_LOOKS["z"](view).findobj(lambda one: hasattr(one, "get_text"))]
+        written = [
+            artist.get_text() for artist in OVER_LOOKS["z"](view).findobj(lambda item: hasattr(item, "get_text"))
+        ]
     assert any("half of the 95% interval" in text for text in written)
 
 
@@ -159,15 +161,15 @@ def test_a_run_that_was_graded_again_has_figures_of_its_results_alone(
     ended_runs.copy(site, trials={"min": 4, "max": 4})
     config = site.write(grader="exact", trials={"min": 4, "max": 4})
     assert CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(config)]).exit_code == 0
-    told = CliRunner().invoke(app, ["report", str(site.directory()), "--plots", str(tmp_path / "figures")])
-    assert told.exit_code == 0, told.output
+    result = CliRunner().invoke(app, ["report", str(site.directory()), "--plots", str(tmp_path / "figures")])
+    assert result.exit_code == 0, result.output
     drawn = {path.name for path in (tmp_path / "figures").iterdir()}
     assert drawn == {f"{name}.{kind}" for name in (*FIGURES, *OVER_LOOKS, RUBRICS) for kind in ("svg", "png")}
     assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md"]).exit_code == 0
 
 
 @pytest.mark.slow
-def test_places_are_whole_and_no_label_is_cut(view: RunView) -> None:
+def test_ticks_of_ranks_are_whole_and_no_label_is_cut(view: RunView) -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -184,9 +186,9 @@ def test_places_are_whole_and_no_label_is_cut(view: RunView) -> None:
                 texts = [axes.title for axes in figure.axes if axes.get_visible() and axes.get_title()]
                 texts += [text for text in (figure._supxlabel, figure._supylabel) if text is not None]
                 for text in texts:
-                    box, whole = text.get_window_extent(), figure.bbox
-                    assert box.x0 >= -0.5 and box.x1 <= whole.x1 + 0.5, text.get_text()
-                    assert box.y0 >= -0.5 and box.y1 <= whole.y1 + 0.5, text.get_text()
+                    box, edges = text.get_window_extent(), figure.bbox
+                    assert box.x0 >= -0.5 and box.x1 <= edges.x1 + 0.5, text.get_text()
+                    assert box.y0 >= -0.5 and box.y1 <= edges.y1 + 0.5, text.get_text()
 
 
 def _renamed(look: LookView, names: dict[str, str]) -> LookView:
@@ -198,7 +200,7 @@ def _renamed(look: LookView, names: dict[str, str]) -> LookView:
     return replace(look, pairs=pairs)
 
 
-def test_what_one_look_has_shown_is_seen(view: RunView) -> None:
+def test_figures_of_a_single_look_have_markers(view: RunView) -> None:
     """As after an import: a line through one point has no length, so that every one of them is marked."""
     first = replace(view, looks=view.looks[:1])
     with styled():

@@ -53,10 +53,10 @@ def test_what_several_models_have_lost_is_one_line(tabs: Tabs) -> None:
     assert view.results is not None
     lost = [OtherCostRow("lost", name, 0, 500, 0.0, 0.0, 0.0, answers=12) for name in MODELS[:3]]
     verdicts = OtherCostRow("lost_verdicts", MODELS[1], 0, 64, 0.0, 0.0, 0.0)
-    left = OtherCostRow("left", "gone", 3, 90, 0.0, 0.0, 0.0, answers=2)
-    cost = replace(view.results.cost, beside=(lost[0], verdicts, *lost[1:], left))
-    told = replace(view, results=replace(view.results, cost=cost), besides=summarize_other_costs(cost.beside))
-    page = tabs.report(report_page(told))
+    leftover = OtherCostRow("left", "gone", 3, 90, 0.0, 0.0, 0.0, answers=2)
+    cost = replace(view.results.cost, beside=(lost[0], verdicts, *lost[1:], leftover))
+    changed = replace(view, results=replace(view.results, cost=cost), besides=summarize_other_costs(cost.beside))
+    page = tabs.report(report_page(changed))
     assert page.locator("[data-key=besides] li").all_inner_texts() == [
         "Besides, on answers of 3 models that never came: 36 answers and 1,500 tokens.",
         "Besides, on verdicts on answers of model-b that never came: 64 tokens.",
@@ -98,10 +98,10 @@ def test_the_first_screen_says_who_is_best_how_surely_and_at_what_cost(
         bounds = [scale.score(end).removesuffix("%") for end in (max(row.lo, 0.0), min(row.hi, 1.0))]
         assert score.split() == [scale.score(row.score), "–".join(bounds)]
     cost = run.results.cost
-    (told,) = seen["cost"]
+    (cost_text,) = seen["cost"]
     lines = page.evaluate("document.querySelector('header p.quiet').getBoundingClientRect().height / 22")
     assert width < 1280 or lines < 1.5, "one line below the name"
-    assert f" · {cost.trials:,} trials, at most {cost.allowed_trials:,} were allowed · " in told
+    assert f" · {cost.trials:,} trials, at most {cost.allowed_trials:,} were allowed · " in cost_text
     assert bool(run.next_steps) == (kind != "stopped"), "that goes on"
     for step in run.next_steps:
         assert step.says in page.inner_text(".next")
@@ -112,7 +112,7 @@ def test_the_first_screen_says_who_is_best_how_surely_and_at_what_cost(
 
 
 @pytest.mark.parametrize("kind", ASKED)
-def test_whatever_is_asked_every_section_is_drawn(tabs: Tabs, kind: str) -> None:
+def test_every_section_is_drawn_for_every_objective(tabs: Tabs, kind: str) -> None:
     page = tabs.report(report_page(asked(kind)))
     assert [url for url in tabs.requests if not url.startswith(("file:", "data:"))] == []
     empty = page.evaluate(
@@ -130,12 +130,12 @@ def test_whatever_is_asked_every_section_is_drawn(tabs: Tabs, kind: str) -> None
 def test_metrics_and_recorded_models_stand_in_the_ranking(tabs: Tabs) -> None:
     view = asked("ranking")
     assert view.results is not None
-    best, second, *rest = view.results.models
+    best, second, *others = view.results.models
     metrics = (
         MetricRow("pass@4", best.name, 0.875, 0.02, 0.8358, 0.9142),
         MetricRow("pass@4", second.name, None, None, None, None),
     )
-    models = (best, replace(second, recorded="last-week"), *rest)
+    models = (best, replace(second, recorded="last-week"), *others)
     page = tabs.report(report_page(replace(view, results=replace(view.results, metrics=metrics, models=models))))
     rows = page.eval_on_selector_all(
         "#details [aria-label^='Metrics'] tbody tr", "all => all.map((one) => one.innerText.trim())"
@@ -146,7 +146,7 @@ def test_metrics_and_recorded_models_stand_in_the_ranking(tabs: Tabs) -> None:
     assert "recorded" not in tabs.report(report_page(view)).inner_text("#ranking")
 
 
-def test_of_drawn_questions_more_are_needed_and_scores_are_for_all(tabs: Tabs) -> None:
+def test_a_run_on_drawn_questions_says_how_many_more_it_would_need(tabs: Tabs) -> None:
     view = asked("stopped")
     assert view.results is not None
     open_ = replace(view.results.pairs[0], verdict="open", trials_needed=2.5)
@@ -156,8 +156,8 @@ def test_of_drawn_questions_more_are_needed_and_scores_are_for_all(tabs: Tabs) -
     page = tabs.report(report_page(replace(view, results=results, configuration=configuration)))
     details, needed = page.inner_text("#details"), page.inner_text("#stopping")
     assert "Bayes@N" not in details
-    there = len(view.questions)
-    assert "Questions it would need" in needed and f"\t{round(2.5 * there)} (there are {there})\t" in needed
+    count = len(view.questions)
+    assert "Questions it would need" in needed and f"\t{round(2.5 * count)} (there are {count})\t" in needed
     assert "Bayes@N" in tabs.report(report_page(view)).inner_text("#details")
 
 
@@ -172,19 +172,21 @@ def test_a_run_that_was_graded_again_has_results_and_no_looks(tabs: Tabs) -> Non
 def test_a_run_that_an_error_ended_says_so(tabs: Tabs, looks: int) -> None:
     view = replace(simulated(world(MODELS, 4), looks=looks), error="model-a: 401 <b>refused</b>")
     page = tabs.report(report_page(view))
-    told = page.inner_text(".lead")
+    lead = page.inner_text(".lead")
     assert "stopped" in page.inner_text("h1")
-    assert "Stopped by an error: model-a: 401 <b>refused</b>." in told and "the same command" not in told
+    assert "Stopped by an error: model-a: 401 <b>refused</b>." in lead and "the same command" not in lead
 
 
 def test_hostile_texts_stay_texts(tabs: Tabs) -> None:
     hostile = tuple(f"{name} {HOSTILE.replace(chr(10), '')}"[:150].replace("\u0007", "") for name in MODELS[:3])
     run = simulated(world(hostile, 4))
     assert run.results is not None
-    questions = tuple(replace(one, prompt=HOSTILE, answer=HOSTILE, choices=(HOSTILE,)) for one in run.questions)
+    questions = tuple(
+        replace(question, prompt=HOSTILE, answer=HOSTILE, choices=(HOSTILE,)) for question in run.questions
+    )
     results = replace(run.results, warnings=(Caution("kind<b>", hostile[0], HOSTILE),))
-    told = (ModelSetAside(hostile[1], HOSTILE), AnswersLost(hostile[1], 3, usd=0.1 + 0.2))
-    events = (*run.events, *map(event_view, (*told, RunFinished(Reason.OUT_OF_REACH, hostile))))
+    troubles = (ModelSetAside(hostile[1], HOSTILE), AnswersLost(hostile[1], 3, usd=0.1 + 0.2))
+    events = (*run.events, *map(event_view, (*troubles, RunFinished(Reason.OUT_OF_REACH, hostile))))
     view = replace(run, name=HOSTILE, results=results, questions=questions, events=events)
     page = tabs.report(report_page(view))
     open_question(page, 1)
@@ -194,7 +196,9 @@ def test_hostile_texts_stay_texts(tabs: Tabs) -> None:
     assert "<img src=x onerror=alert(2)>" in prompt and "U+202E" in prompt and "U+0007" in prompt and "U+2028" in prompt
     assert "\u202e" not in page.inner_text("body") and "\u0007" not in page.inner_text("body")
     assert "⟨U+202E⟩" in page.inner_text("#cost .warnings")
-    finished, lost = (page.inner_text(f"#traffic tr:has-text('{one}')") for one in ("out of reach", "answers lost"))
+    finished, lost = (
+        page.inner_text(f"#traffic tr:has-text('{reason}')") for reason in ("out of reach", "answers lost")
+    )
     assert finished.endswith("\treason: out of reach"), "no list of models, which only the program needs"
     assert "model: model-b <" in lost and lost.endswith(" · answers: 3 · usd: 0.3"), lost
 
@@ -209,7 +213,7 @@ def check(page: "Page", call: str) -> Any:
 
 @pytest.mark.parametrize("kind", ["ranking", "precision", "before the first look"])
 @pytest.mark.parametrize("width", [360, 1280])
-def test_everything_has_a_name_and_a_place(tabs: Tabs, kind: str, width: int) -> None:
+def test_elements_are_named_and_headings_and_landmarks_are_in_order(tabs: Tabs, kind: str, width: int) -> None:
     page = tabs.report(report_page(asked(kind)), width=width)
     assert check(page, "nameless()") == []
     if kind != "before the first look":
@@ -233,7 +237,7 @@ MARKS = [
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_texts_and_marks_can_be_told_from_the_ground(tabs: Tabs, dark: bool) -> None:
+def test_texts_and_marks_contrast_with_the_background(tabs: Tabs, dark: bool) -> None:
     run = simulated(world(MODELS, 8), looks=4, stopping={"delta": "3%"})
     assert run.results is not None
     verdicts = ("resolved", "tied", "open", "out_of_reach", "blocked", "open", "resolved")
@@ -261,23 +265,25 @@ def test_verdicts_differ_in_shape_and_word(tabs: Tabs) -> None:
     signs = check(page, "signs()")
     assert set(signs) == {"resolved", "tied", "open", "out of reach", "blocked"}
     assert len(set(signs.values())) == 5
-    for verdict, wanted in SIGNS.items():
+    for verdict, shape in SIGNS.items():
         tag, steps, radius = page.eval_on_selector(
             f"#stopping .panel .badge .sign.v-{verdict} >> nth=0",
             "one => [one.tagName, (one.getAttribute('d') || '').replace(/[^a-z]/gi, ''), +one.getAttribute('r')]",
         )
-        assert (steps if tag == "path" else tag).lower() == wanted
+        assert (steps if tag == "path" else tag).lower() == shape
         assert tag == "path" or (radius == 4.5) == (verdict == "resolved"), (
             "a ring is drawn on its line, a disc to its rim"
         )
 
 
-def test_a_section_that_has_nothing_to_say_is_not_there(tabs: Tabs) -> None:
+def test_a_section_without_content_is_left_out(tabs: Tabs) -> None:
     seen = "[...document.querySelectorAll('main > section')].filter((one) => one.checkVisibility()).map(({ id }) => id)"
     always = ["ranking", "cost", "trials", "questions", "traffic", "repeat", "words", "decided"]
     assert tabs.report(report_page(asked("before the first look"))).evaluate(seen) == always
-    found = tabs.report(report_page(asked("ranking"))).evaluate(seen)
-    assert set(found) == {*always, "details", "stopping", "trajectories", "matrix"}, "but no labels, no other rubrics"
+    sections = tabs.report(report_page(asked("ranking"))).evaluate(seen)
+    assert set(sections) == {*always, "details", "stopping", "trajectories", "matrix"}, (
+        "but no labels, no other rubrics"
+    )
 
 
 def test_the_keyboard_reaches_cells_and_questions(tabs: Tabs) -> None:
@@ -306,18 +312,18 @@ def test_questions_are_sorted_and_filtered(tabs: Tabs) -> None:
     def shown(rows: int) -> list[str]:
         page.locator("#questions canvas").focus()
         page.keyboard.press("Home")
-        said = [page.inner_text("#questions .readout")]
+        readouts = [page.inner_text("#questions .readout")]
         for _ in range(rows):  # once more than there are
             page.keyboard.press("ArrowDown")
-            said.append(page.inner_text("#questions .readout"))
-        return [one.partition(",")[0] for one in said]
+            readouts.append(page.inner_text("#questions .readout"))
+        return [readout.partition(",")[0] for readout in readouts]
 
-    ids = [one.id for one in run.questions]
+    ids = [question.id for question in run.questions]
     assert shown(len(ids)) == [*ids, ids[-1]]
     page.select_option("[data-order]", f"model:{MODELS[1]}")
     place = [row.name for row in run.results.models].index(MODELS[1])
-    order = sorted(rows_of(run.results), key=lambda one: -one.mean[place])
-    assert shown(len(ids)) == [*(one.id for one in order), order[-1].id]
+    order = sorted(rows_of(run.results), key=lambda row: -row.mean[place])
+    assert shown(len(ids)) == [*(row.id for row in order), order[-1].id]
     page.fill("[data-filter]", "what is Q7")
     assert "1 of 8 questions" in page.inner_text("#questions [role=status]")
     assert page.evaluate("document.activeElement.hasAttribute('data-filter')")
@@ -396,7 +402,9 @@ def test_a_large_run_costs_little_to_draw(tabs: Tabs, large: RunView) -> None:
     pieces()
     page.fill("[data-filter]", "q1")
     assert 10_000 < pieces() < 150_000
-    layouts = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}["LayoutCount"]
+    layouts = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}[
+        "LayoutCount"
+    ]
     assert layouts < 60, "no row is laid out by itself"
 
 
@@ -411,7 +419,7 @@ def test_numbers_behind_a_chart_are_drawn_when_they_are_unfolded(tabs: Tabs) -> 
     folded.locator("table").wait_for(state="detached")
 
 
-def test_on_paper_everything_is_there_and_light(tabs: Tabs, large: RunView) -> None:
+def test_a_printed_report_is_complete_and_light(tabs: Tabs, large: RunView) -> None:
     page = tabs.report(report_page(large), dark=True)
     page.emulate_media(media="print", color_scheme="dark")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")

@@ -23,10 +23,10 @@ def seen() -> tuple[SiteView, ...]:
     events: list[Event] = []
     for number, host in enumerate(("gpu-01", "gpu-02", HOSTILE)):
         gpus = {"GPU": 8.0 if number else 0.5}
-        own = MODELS[number], f"site {number + 1}"
+        place = MODELS[number], f"site {number + 1}"
         events += [
-            SitePlaced(*own, host, gpus, 1.0, False, 9, f"{number}abcdef0123", "0,1" if number else None, at=START),
-            ServerLaunched(own[0], on=own[1], seconds=9.0, at=START + 10),
+            SitePlaced(*place, host, gpus, 1.0, False, 9, f"{number}abcdef0123", "0,1" if number else None, at=START),
+            ServerLaunched(place[0], on=place[1], seconds=9.0, at=START + 10),
         ]
     events += [
         SiteLost("ann", "site 1", "gpu-01", "its raylet was killed", at=START + 20),
@@ -59,7 +59,7 @@ def test_each_site_has_a_row_and_those_in_trouble_come_first(tabs: Tabs) -> None
     assert moved[2:5] == ["gpu-09", "9abcdef0", "serving"] and moved[6:] == ["0.50", "400", "10.0", "1", "1"]
     assert evil[6] == "8 (0,1)" and "<img" in evil[2] and "\u202e" not in evil[2]
     assert "3 sites: 1 lost, 2 serving, 2 losses and 1 move to another node." in page.inner_text("#traffic")
-    assert [one.strip() for one in page.locator(f"{part} thead th").all_inner_texts()][-3:] == [
+    assert [text.strip() for text in page.locator(f"{part} thead th").all_inner_texts()][-3:] == [
         "a second",
         "Lost",
         "Moved",
@@ -72,7 +72,7 @@ def test_a_run_without_sites_says_nothing_of_them(tabs: Tabs) -> None:
 
 
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (1280, True)])
-def test_it_fits_a_phone_and_the_dark(tabs: Tabs, width: int, dark: bool) -> None:
+def test_the_sites_fit_a_phone_and_the_dark_theme(tabs: Tabs, width: int, dark: bool) -> None:
     page = tabs.report(report_page(view()), width=width, dark=dark)
     page.locator("#traffic").scroll_into_view_if_needed()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

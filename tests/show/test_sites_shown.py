@@ -34,7 +34,7 @@ def drawn(shown: Status) -> str:
     return console.export_text()
 
 
-def test_the_terminal_shows_each_site_that_is_not_over_and_those_in_trouble_first() -> None:
+def test_the_terminal_shows_each_site_in_use_and_those_in_trouble_first() -> None:
     header, lost, serves = drawn(status()).splitlines()
     assert header.split()[:4] == ["site", "model", "host", "GPUs"]
     assert " ".join(serves.split()) == "site 1 ada gpu-07 8 serving 1m40s 1 1"
@@ -48,31 +48,33 @@ def test_many_sites_do_not_fill_the_screen() -> None:
     assert len(lines) == SHOWN_SITES + 2 and "and 504 more" in lines[-1]
 
 
-def test_a_line_counts_them() -> None:
-    told = "sites: 1 serving, 1 lost, 1 ended, lost 4 times, moved 1 times"
-    assert counted_sites((SERVES, LOST, OVER)) == told and counted_sites(()) is None
-    assert told in traffic(status(), Rates()).plain
-    assert told in pending_look(status()) and "site" not in pending_look(status(()))
+def test_a_line_counts_the_sites() -> None:
+    sentence = "sites: 1 serving, 1 lost, 1 ended, lost 4 times, moved 1 times"
+    assert counted_sites((SERVES, LOST, OVER)) == sentence and counted_sites(()) is None
+    assert sentence in traffic(status(), Rates()).plain
+    assert sentence in pending_look(status()) and "site" not in pending_look(status(()))
     assert has_open_site(status()) and not has_open_site(status([OVER]))
 
 
-@pytest.mark.parametrize("there", [True, False])
-async def test_prometheus_has_them(there: bool) -> None:
+@pytest.mark.parametrize("with_sites", [True, False])
+async def test_prometheus_has_metrics_of_sites(with_sites: bool) -> None:
     metrics, registry = Metrics(), CollectorRegistry()
     registry.register(metrics)
-    metrics.opened("bench", ("ada", "bob"), lambda: status() if there else status(()))
+    metrics.opened("bench", ("ada", "bob"), lambda: status() if with_sites else status(()))
     metrics.closed()
     families = text_string_to_metric_families(generate_latest(registry).decode())
-    samples = [one for family in families for one in family.samples]
-    found = {(one.name, *map(one.labels.get, filter(one.labels.get, LABELS))): one.value for one in samples}
-    if not there:
-        assert not any("site" in name for name, *_ in found)
+    samples = [sample for family in families for sample in family.samples]
+    values = {
+        (sample.name, *map(sample.labels.get, filter(sample.labels.get, LABELS))): sample.value for sample in samples
+    }
+    if not with_sites:
+        assert not any("site" in name for name, *_ in values)
         return
     for name, value in {
         "site_serving": 1, "site_state_since_seconds": 1000, "site_gpus": 8, "site_placements_total": 2,
         "site_moves_total": 1, "site_losses_total": 1,
     }.items():  # fmt: skip
-        assert found[f"adaptive_eval_{name}", "ada", "site 1"] == value, name
-    assert found["adaptive_eval_site_serving", "bob", "site 2"] == 0
-    assert found["adaptive_eval_site_gpus", "bob", "site 2"] == 0, "a lost one has none"
-    assert ("adaptive_eval_site_info", "ada", "site 1", "gpu-07", "ab12", "0,1,2,3,4,5,6,7", "serving") in found
+        assert values[f"adaptive_eval_{name}", "ada", "site 1"] == value, name
+    assert values["adaptive_eval_site_serving", "bob", "site 2"] == 0
+    assert values["adaptive_eval_site_gpus", "bob", "site 2"] == 0, "a lost one has none"
+    assert ("adaptive_eval_site_info", "ada", "site 1", "gpu-07", "ab12", "0,1,2,3,4,5,6,7", "serving") in values

@@ -12,7 +12,7 @@ from adaptive_eval.show.markdown import ranking_csv
 
 
 @pytest.mark.slow
-def test_a_spreadsheet_runs_no_name(site: Site, ended_runs: EndedRuns) -> None:
+def test_names_cannot_be_formulas_in_a_spreadsheet(site: Site, ended_runs: EndedRuns) -> None:
     view = read_view(ended_runs.copy(site))
     assert view.results is not None
     for name in ("=1+1", " =1+1", "\t@SUM(A1)", "＝1+1", "\n-2"):

@@ -23,7 +23,7 @@ KEY = "sk-proj-" + "Secret0123456789" * 3
 
 
 @given(st.lists(st.one_of(st.sampled_from(HOSTILE), st.text(max_size=30)), unique=True, max_size=12))
-def test_no_name_of_a_model_leads_anywhere_and_none_is_taken_for_another(models: list[str]) -> None:
+def test_model_names_are_no_paths_and_stay_distinct(models: list[str]) -> None:
     names = series_names(models)
     assert len({name.lower() for name in names.values()}) == len(models)
     for name in names.values():
@@ -34,10 +34,10 @@ def test_no_name_of_a_model_leads_anywhere_and_none_is_taken_for_another(models:
 def test_every_look_is_a_point_with_what_was_used_by_then(site: Site) -> None:
     site.run(site.write(seed=2, trials={"min": 2, "max": 6}))
     view = read_view(site.directory())
-    told = points(view)
-    assert [point.look for point in told] == [look.look for look in view.looks]
+    tracked_points = points(view)
+    assert [point.look for point in tracked_points] == [look.look for look in view.looks]
     assert view.results is not None
-    last = told[-1].values
+    last = tracked_points[-1].values
     for row in view.results.models:
         assert row.score is not None and row.lo is not None
         assert last[f"score/{row.name}"] == pytest.approx(row.score) and last[f"lo/{row.name}"] == pytest.approx(row.lo)
@@ -61,8 +61,8 @@ def test_a_store_in_files_is_refused_with_what_mlflow_takes_instead(uri: str) ->
         ConfigError, match=r"no longer supports a store in files .*; give a database, --tracking-uri sqlite:///"
     ):
         _require_no_file_store(uri)
-    for taken in ("sqlite:///mlflow.db", "http://host:5000", "databricks", "postgresql://host/db"):
-        _require_no_file_store(taken)
+    for location in ("sqlite:///mlflow.db", "http://host:5000", "databricks", "postgresql://host/db"):
+        _require_no_file_store(location)
 
 
 # -- with the real packages, offline ---------------------------------------------------------------------------------
@@ -95,8 +95,8 @@ def started(site: Site, environment: dict[str, str], *words: str) -> "subprocess
 
 def ended(processes: "Sequence[subprocess.Popen[str]]") -> list[tuple[int, str]]:
     """How they have ended, and what they said of trouble."""
-    told = [process.communicate(timeout=600)[1] for process in processes]
-    return [(process.returncode, said) for process, said in zip(processes, told, strict=True)]
+    errors = [process.communicate(timeout=600)[1] for process in processes]
+    return [(process.returncode, error) for process, error in zip(processes, errors, strict=True)]
 
 
 @pytest.mark.tracking
@@ -112,28 +112,32 @@ def test_a_killed_run_goes_on_in_the_same_tracked_run(site: Site) -> None:
     followers = [started(site, environment, *words) for words in track_words]
     kill(first)
     assert [code for code, _ in ended(followers)] == [0, 0], "each ends with the run that it follows"
-    ((code, said),) = ended([started(site, environment, *run_words)])
-    assert code in (0, 3), said
+    ((code, error),) = ended([started(site, environment, *run_words)])
+    assert code in (0, 3), error
     again = ended([started(site, environment, *words) for words in track_words])
     assert [code for code, _ in again] == [0, 0], again
     client = mlflow.MlflowClient(tracking_uri=environment["MLFLOW_TRACKING_URI"])
     (run,) = client.search_runs([client.get_experiment_by_name("adaptive-eval").experiment_id])
     view = read_view(site.directory())
     history = client.get_metric_history(run.info.run_id, "look")
-    assert sorted(one.step for one in history) == [look.look for look in view.looks]
+    assert sorted(metric.step for metric in history) == [look.look for look in view.looks]
     assert run.info.status == "FINISHED" and run.data.params["trials.max"] == "12"
-    assert {one.path for one in client.list_artifacts(run.info.run_id)} >= {"ranking.json", "report.md", "results.json"}
+    assert {artifact.path for artifact in client.list_artifacts(run.info.run_id)} >= {
+        "ranking.json",
+        "report.md",
+        "results.json",
+    }
     offline = list((site.directory() / "logs" / "wandb").glob("offline-run-*"))
-    assert offline and len({one.name.rsplit("-", 1)[1] for one in offline}) == 1
+    assert offline and len({folder.name.rsplit("-", 1)[1] for folder in offline}) == 1
     for file in site.folder.rglob("*"):
         assert not file.is_file() or KEY.encode() not in file.read_bytes(), file
 
 
 @pytest.mark.tracking
-def test_a_tracker_that_cannot_be_reached_is_told_without_its_password(site: Site) -> None:
+def test_an_unreachable_tracker_is_reported_without_its_password(site: Site) -> None:
     pytest.importorskip("mlflow")
     site.run(site.write(seed=2, trials={"min": 2, "max": 4}))
     environment = tracked(site, MLFLOW_TRACKING_URI="http://me:secret@127.0.0.1:9")
-    ((code, said),) = ended([started(site, environment, "track", str(site.directory()), "--mlflow")])
-    assert code == ExitCode.FAILED and "error: mlflow: " in said, said
-    assert "secret" not in said
+    ((code, error),) = ended([started(site, environment, "track", str(site.directory()), "--mlflow")])
+    assert code == ExitCode.FAILED and "error: mlflow: " in error, error
+    assert "secret" not in error

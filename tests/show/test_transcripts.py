@@ -69,15 +69,15 @@ def test_the_last_message_is_that_of_the_sample_and_no_file_elsewhere_is_read(
         assert end.sample == f"{record.question}#{record.trial}"
     first, *_ = records
     log = run / first.answer.replica
-    kept = log.rename(tmp_path / "elsewhere.eval")
+    moved = log.rename(tmp_path / "elsewhere.eval")
     assert transcript_ends(run, [first])[0].text == LOG_MISSING
-    log.symlink_to(kept)
+    log.symlink_to(moved)
     assert transcript_ends(run, [first])[0].text == LOG_MISSING, "a link out of the run is not followed"
     log.unlink()
     log.write_bytes(b"PK\x03\x04 no log at all")
     (damaged,) = transcript_ends(run, [first])
     assert damaged.role is None and damaged.text.startswith("Inspect has not written this sample into its log yet, or")
-    shutil.copy(kept, log)
+    shutil.copy(moved, log)
     assert transcript_ends(run, [first])[0].role == "user"
     monkeypatch.setitem(sys.modules, "zstandard", None)
     log_files._decompressor.cache_clear()
@@ -87,16 +87,16 @@ def test_the_last_message_is_that_of_the_sample_and_no_file_elsewhere_is_read(
 
 
 @pytest.mark.slow
-def test_who_labels_sees_the_last_message_and_a_report_names_each_log(run: Path, records: list[TrialRecord]) -> None:
+def test_labelling_shows_the_last_message_and_a_report_names_each_log(run: Path, records: list[TrialRecord]) -> None:
     texts = LabelSession(run, 2).current
     assert texts is not None and texts.texts[LAST_MESSAGE].startswith("user: <img src=x onerror=alert(1)>[U+202E]")
     assert "p95" not in str(texts) and "p10" not in str(texts)
     assert CliRunner().invoke(app, ["report", str(run), "--format", "md"]).exit_code == ExitCode.REACHED
-    told = (run / "report.md").read_text()
-    assert "## Transcripts" in told
+    report = (run / "report.md").read_text()
+    assert "## Transcripts" in report
     for log in {record.answer.replica for record in records}:
-        assert f"]({log})" in told
-    assert told.count(r"| user: \<img src=x onerror=alert(1)\>") == 2
+        assert f"]({log})" in report
+    assert report.count(r"| user: \<img src=x onerror=alert(1)\>") == 2
     for log in (run / INSPECT_LOGS).iterdir():
         os.truncate(log, 10)
     damaged = LabelSession(run, 2).current
@@ -119,8 +119,8 @@ def test_the_page_shows_the_last_message_as_text_and_a_report_links_to_the_log(
     open_cell(page, 1)
     page.locator("dialog details.answer > summary").first.click()
     page.wait_for_selector("dialog .transcript pre")
-    said = page.inner_text("dialog .transcript pre")
-    assert "<img src=x onerror=alert(1)>" in said and "U+202E" in said
+    message = page.inner_text("dialog .transcript pre")
+    assert "<img src=x onerror=alert(1)>" in message and "U+202E" in message
     assert "by user:" in page.inner_text("dialog .transcript .note")
     assert page.locator("dialog img").count() == 0
     assert CliRunner().invoke(app, ["report", str(run), "-o", str(run / "with.html")]).exit_code == ExitCode.REACHED

@@ -20,22 +20,22 @@ NAMES = ("ada", "bob", "cyd", "dan", "eve")
 @cache
 def judged(budget: int | None) -> Results:
     """A run of five models at its second look."""
-    found = simulated(world(NAMES, 6), looks=2, trials={"min": 2, "max": 12}, budget={"trials": budget}).results
-    assert found is not None
-    return found
+    results = simulated(world(NAMES, 6), looks=2, trials={"min": 2, "max": 12}, budget={"trials": budget}).results
+    assert results is not None
+    return results
 
 
 def ended(
     verdicts: str = "rruo", reason: Reason = Reason.OUT_OF_REACH, needs: float | None = 20.0, budget: int | None = None
 ) -> Results:
     """A finished run with these verdicts of neighbours: (r)esolved, (t)ied, (u)ndecidable, (o)pen."""
-    found = judged(budget)
+    results = judged(budget)
     words = {"r": "resolved", "t": "tied", "u": "out_of_reach", "o": "open"}
     pairs = tuple(
         replace(pair, verdict=words[verdict], trials_needed=None if verdict in "rt" else needs, called=None)
-        for pair, verdict in zip(found.pairs, verdicts, strict=True)
+        for pair, verdict in zip(results.pairs, verdicts, strict=True)
     )
-    return replace(found, pairs=pairs, run=replace(found.run, status="finished", reason=str(reason)))
+    return replace(results, pairs=pairs, run=replace(results.run, status="finished", reason=str(reason)))
 
 
 def advice(results: Results) -> Advice:

@@ -45,8 +45,8 @@ def explains(page: "Page", word: str | None) -> None:
 
 
 def test_every_word_that_a_module_explains_is_in_the_glossary() -> None:
-    modules = [one for one in (files("adaptive_eval.show.page") / "static").iterdir() if one.name.endswith(".js")]
-    text = "\n".join(one.read_text("utf-8") for one in modules)
+    modules = [path for path in (files("adaptive_eval.show.page") / "static").iterdir() if path.name.endswith(".js")]
+    text = "\n".join(path.read_text("utf-8") for path in modules)
     asked = set(re.findall(r'\bterm\("(\w+)"', text)) | set(re.findall(r'\b(?:key|term): "(\w+)"', text))
     verdicts = {"resolved", "tied", "undecided_by_labels", "open", "out_of_reach", "blocked"}
     assert len(asked) > 15 and asked | verdicts <= set(GLOSSARY)
@@ -152,7 +152,7 @@ CLIPPED = """() =>
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [320, 390, 430])
 @pytest.mark.parametrize("looks", [0, 6])
-def test_nothing_leaves_a_phone_without_a_hint(tabs: Tabs, width: int, looks: int) -> None:
+def test_tables_that_scroll_on_a_phone_have_a_hint(tabs: Tabs, width: int, looks: int) -> None:
     page = tabs.report(report_page(simulated(world(MODELS, 8), looks=looks)), width=width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate(CLIPPED) == []
@@ -161,7 +161,7 @@ def test_nothing_leaves_a_phone_without_a_hint(tabs: Tabs, width: int, looks: in
     wide = page.evaluate(
         f"{hidden}.map((one) => [one.ariaLabel, one.dataset.more, getComputedStyle(one).maskImage !== 'none'])"
     )
-    assert wide and [one for one in wide if one[1:] != ["right", True]] == []
+    assert wide and [row for row in wide if row[1:] != ["right", True]] == []
     page.locator("#repeat").scroll_into_view_if_needed()
     first = page.evaluate_handle(f"{hidden}[0]").as_element()
     assert first is not None
@@ -230,11 +230,11 @@ FILLS = """(models) => {
 
 
 @pytest.mark.browser
-def test_a_called_pair_is_filled_whether_or_not_it_stands_among_all(tabs: Tabs) -> None:
+def test_a_resolved_pair_is_filled_even_without_family_wise_significance(tabs: Tabs) -> None:
     run = early()
     assert run.results is not None
     rows = run.results.pairs
-    pairs = (replace(rows[0], verdict="resolved"), *(replace(one, verdict="open") for one in rows[1:]))
+    pairs = (replace(rows[0], verdict="resolved"), *(replace(row, verdict="open") for row in rows[1:]))
     ones = tuple(tuple(1.0 for _ in MODELS) for _ in MODELS)
     page = tabs.report(report_page(replace(run, results=replace(run.results, pairs=pairs, adjusted_p=ones))))
     order = [row.name for row in run.results.models]
@@ -250,33 +250,34 @@ def test_a_called_pair_is_filled_whether_or_not_it_stands_among_all(tabs: Tabs) 
 def test_what_is_known_of_questions_is_shown_before_the_first_look(tabs: Tabs) -> None:
     run = simulated(world(MODELS, 8), looks=0)
     page = tabs.report(report_page(run))
-    told = page.inner_text("#questions")
-    assert "no look has judged 40 of them yet: the bars are hollow." in told
-    assert "8 of 8 questions" in told
+    text = page.inner_text("#questions")
+    assert "no look has judged 40 of them yet: the bars are hollow." in text
+    assert "8 of 8 questions" in text
     open_question(page, 0)
     counts = run.posteriors[run.posterior_of[0][0]].counts
     assert f"{counts[1]} of {sum(counts)} correct" in page.inner_text("dialog")
 
 
 @pytest.mark.browser
-def test_what_a_finished_run_has_not_judged_is_not_to_be_judged_yet(tabs: Tabs) -> None:
+def test_the_page_says_which_trials_a_finished_run_never_judged(tabs: Tabs) -> None:
     run = simulated(world(MODELS[:2], 4))
-    (first, *others), *rest = run.trials
-    page = tabs.report(report_page(replace(run, trials=((first + 3, *others), *rest))))
+    (first, *others), *other_models = run.trials
+    page = tabs.report(report_page(replace(run, trials=((first + 3, *others), *other_models))))
     assert page.inner_text(".fresh").endswith(f"; no look has judged 3 of them ({MODELS[0]} 3).")
 
 
 @pytest.mark.browser
-def test_counts_stand_beside_what_they_say(tabs: Tabs) -> None:
+def test_counts_stand_beside_the_posterior_mean(tabs: Tabs) -> None:
     run = early()
     page = tabs.report(report_page(run))
     box = page.locator("#questions canvas").bounding_box()
     assert box is not None
     page.locator("#questions canvas").hover(position={"x": box["width"] - 20, "y": box["height"] - 8 * 24 + 10})
     first = run.results.models[-1].name if run.results else ""
-    known = run.posteriors[run.posterior_of[run.models.index(first)][0]]
-    said = page.inner_text("#questions .readout")
+    posterior = run.posteriors[run.posterior_of[run.models.index(first)][0]]
+    readout = page.inner_text("#questions .readout")
     assert (
-        f"{first}: {known.counts[1]} of {sum(known.counts)} correct" in said and f"posterior {known.mean:.1%}" in said
+        f"{first}: {posterior.counts[1]} of {sum(posterior.counts)} correct" in readout
+        and f"posterior {posterior.mean:.1%}" in readout
     )
     assert "Bayes@N is drawn towards 50%" in page.inner_text("#details")

@@ -37,12 +37,12 @@ def test_true_scores_are_the_means_over_all_answers_one_by_one(schema: Schema) -
     thresholds = POPULATION.thresholds
     given = {name: getattr(thresholds, name) for name in schema.thresholds}
     rubric = open_rubric(RubricConfig(name=schema.name, thresholds=given))
-    models, questions, each = POPULATION.words.shape
+    models, questions, answers = POPULATION.words.shape
     for model in range(models):
         worth = [
             rubric.weights[rubric.category(facts(model, question, number))]
             for question in range(questions)
-            for number in range(each)
+            for number in range(answers)
         ]
         assert POPULATION.scores(schema)[model] == pytest.approx(sum(worth) / len(worth))
 
@@ -56,14 +56,14 @@ def test_an_answer_is_written_as_it_was_drawn() -> None:
         assert serial is not None
         model, question, number = map(int, np.unravel_index(serial, POPULATION.words.shape))
         assert (model, question) == (1, 2)
-        wanted, boxed = POPULATION.at(model, question, number), re.search(r"\\boxed\{(\d+)\}", drawn.text)
-        said = re.findall(r"\d{3}", drawn.text)[-1]
-        assert (said == str(right_answer("q3"))) == wanted.is_correct == bool(drawn.category)
-        assert (boxed is not None) == wanted.has_box and drawn.bits == wanted.bits
+        expected, boxed = POPULATION.at(model, question, number), re.search(r"\\boxed\{(\d+)\}", drawn.text)
+        number_in_text = re.findall(r"\d{3}", drawn.text)[-1]
+        assert (number_in_text == str(right_answer("q3"))) == expected.is_correct == bool(drawn.category)
+        assert (boxed is not None) == expected.has_box and drawn.bits == expected.bits
         sent = cut_short(drawn, None, None)
-        assert sent.tokens == wanted.words and sent.finish_reason == ("length" if wanted.cut_off else "stop")
+        assert sent.tokens == expected.words and sent.finish_reason == ("length" if expected.cut_off else "stop")
         values = draw_logprobs(drawn.noise, sent.tokens, sent.bits)
-        assert -np.mean(values) / np.log(2) == pytest.approx(wanted.bits) and len(set(values)) == len(values)
+        assert -np.mean(values) / np.log(2) == pytest.approx(expected.bits) and len(set(values)) == len(values)
         seen.add(serial)
     assert len(seen) == POPULATION.each, "400 draws of 25 leave none out"
     assert len({respondent.answer("model-02", "q3", seed).text for seed in range(400)}) == 400

@@ -30,20 +30,20 @@ def test_it_serves_until_ctrl_c_and_says_what_it_did() -> None:
     with subprocess.Popen([*command, "--fault", "ignore_n"], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            found = re.search(r"http://127\.0\.0\.1:\d+/v1", process.stdout.readline())
-            assert found is not None
+            match = re.search(r"http://127\.0\.0\.1:\d+/v1", process.stdout.readline())
+            assert match is not None
             body = {"model": "coin-01", "messages": [{"role": "user", "content": "[q1] Which?"}], "n": 2, "seed": 1}
-            response = httpx2.post(found.group() + "/chat/completions", json=body, timeout=HANGS)
+            response = httpx2.post(match.group() + "/chat/completions", json=body, timeout=HANGS)
             assert len(response.json()["choices"]) == 1
-            listed = httpx2.get(found.group() + "/models", timeout=HANGS).json()["data"]
-            assert {"judge", "verifier"} <= {one["id"] for one in listed}
+            listed = httpx2.get(match.group() + "/models", timeout=HANGS).json()["data"]
+            assert {"judge", "verifier"} <= {model["id"] for model in listed}
             process.send_signal(signal.SIGINT)
-            said = process.stdout.read()
+            output = process.stdout.read()
             process.wait(timeout=HANGS)
         finally:
             process.kill()
-    assert "coin-11  73.3%" in said
-    assert said.endswith("1 answered\n")
+    assert "coin-11  73.3%" in output
+    assert output.endswith("1 answered\n")
     assert process.returncode == 0
 
 
@@ -57,9 +57,9 @@ def test_it_plays_a_configuration_and_tells_once_what_it_does_not_know(tmp_path:
     config = tmp_path / "mine.yaml"
     models = "models:\n" + "".join(f"  - {{name: {name}, base_url: 'http://x/v1'}}\n" for name in ("ada", "bob"))
     config.write_text(f"questions: {{path: mine.jsonl}}\n{models}prompt: '{{prompt}} So?'\ngrader: {grader}\n")
-    (world, own), prepared, told = _world_from_config(config), prepare(load_config(config)), []
-    respondent, graded = Respondent(world, own=own), Counter[bool]()
-    assert world.models == ("ada", "bob") and own is not None
+    (world, questions), prepared, warnings = _world_from_config(config), prepare(load_config(config)), []
+    respondent, graded = Respondent(world, own=questions), Counter[bool]()
+    assert world.models == ("ada", "bob") and questions is not None
     for question in prepared.questions:
         for seed in range(20):
             drawn = respondent.answer("ada", question.id, seed)
@@ -67,15 +67,15 @@ def test_it_plays_a_configuration_and_tells_once_what_it_does_not_know(tmp_path:
             assert marks.signals["is_correct"] == bool(drawn.category)
             graded[bool(drawn.category)] += 1
     assert min(graded.values()) > 20
-    with serving(SimulatedServer(world, own=own, tell_unknown=told.append)) as url:
+    with serving(SimulatedServer(world, own=questions, tell_unknown=warnings.append)) as url:
         for prompt in ("What is 1 + 1? So?", "Say OK.", "What is 1 + 1?", "And now?"):
             body = {"model": "ada", "messages": [{"role": "user", "content": prompt}], "seed": 1}
             reply = httpx2.post(url + "/chat/completions", json=body, timeout=HANGS).json()
-            said = reply["choices"][0]["message"]["content"]
-            assert ("know only the questions of your configuration" in said) == (
+            answer = reply["choices"][0]["message"]["content"]
+            assert ("know only the questions of your configuration" in answer) == (
                 prompt[-3:] != "So?" and prompt[-1] == "?"
             )
-    assert told == ["What is 1 + 1?"]
+    assert warnings == ["What is 1 + 1?"]
 
 
 @pytest.mark.parametrize(
@@ -105,5 +105,5 @@ def test_a_port_that_is_taken_is_told() -> None:
 
 def test_what_is_said_of_a_judge_is_what_it_does() -> None:
     assert parse_judge([]) == SimulatedJudge()
-    said = parse_judge(["right=0.9", "wrong=0.05", "position_bias=0.2", "susceptibility=0.5", "mute=0.01"])
-    assert said == SimulatedJudge((0.9, 0.05), position_bias=0.2, susceptibility=0.5, mute=0.01)
+    judge = parse_judge(["right=0.9", "wrong=0.05", "position_bias=0.2", "susceptibility=0.5", "mute=0.01"])
+    assert judge == SimulatedJudge((0.9, 0.05), position_bias=0.2, susceptibility=0.5, mute=0.01)

@@ -12,19 +12,19 @@ WORLD = World("two", binary(np.array([[0.0, 0.25, 1.0], [0.5, 0.9, 0.1]])), mode
 
 
 def boxed(text: str) -> str | None:
-    found = re.search(r"\\boxed\{(\d+)\}", text)
-    return found.group(1) if found else None
+    match = re.search(r"\\boxed\{(\d+)\}", text)
+    return match.group(1) if match else None
 
 
 def test_the_same_request_gets_the_same_answer_and_any_other_another() -> None:
-    one, same, other = Respondent(WORLD, 1), Respondent(WORLD, 1), Respondent(WORLD, 2)
-    answers = [one.answer("a", "q2", seed) for seed in range(200)]
+    respondent, same, other = Respondent(WORLD, 1), Respondent(WORLD, 1), Respondent(WORLD, 2)
+    answers = [respondent.answer("a", "q2", seed) for seed in range(200)]
     # in another order, from another server
     assert answers == [same.answer("a", "q2", seed) for seed in reversed(range(200))][::-1]
     assert len({answer.text for answer in answers}) == 200
     for others in (
         [other.answer("a", "q2", seed) for seed in range(200)],
-        [one.answer("b", "q2", s) for s in range(200)],
+        [respondent.answer("b", "q2", s) for s in range(200)],
     ):
         assert not {answer.text for answer in answers} & {answer.text for answer in others}
 
@@ -50,9 +50,9 @@ def test_a_right_answer_is_right_and_a_wrong_one_wrong() -> None:
     for question in WORLD.questions:
         for seed in range(300):
             answer = respondent.answer("b", question, seed)
-            said = boxed(answer.text)
-            assert (said == str(right_answer(question))) == (answer.category == 1)
-            wrong |= {said} if answer.category == 0 else set()
+            value = boxed(answer.text)
+            assert (value == str(right_answer(question))) == (answer.category == 1)
+            wrong |= {value} if answer.category == 0 else set()
     assert None not in wrong
     assert len(wrong) > 100
 

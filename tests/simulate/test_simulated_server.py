@@ -48,8 +48,8 @@ async def test_n_answers_are_those_of_consecutive_seeds(client: httpx2.AsyncClie
     async with SimulatedServer(WORLD) as server:
         together = await ask(client, server, chat(7, n=4))
         singly = [await ask(client, server, chat(seed)) for seed in range(7, 11)]
-    assert [text(together, i) for i in range(4)] == [text(one) for one in singly]
-    assert together["usage"]["completion_tokens"] == sum(one["usage"]["completion_tokens"] for one in singly)
+    assert [text(together, i) for i in range(4)] == [text(reply) for reply in singly]
+    assert together["usage"]["completion_tokens"] == sum(reply["usage"]["completion_tokens"] for reply in singly)
     assert together["usage"]["prompt_tokens"] == singly[0]["usage"]["prompt_tokens"]
 
 
@@ -68,24 +68,24 @@ async def test_without_a_seed_answers_differ(client: httpx2.AsyncClient) -> None
 
 async def test_token_limits_and_stops_cut(client: httpx2.AsyncClient) -> None:
     async with SimulatedServer(WORLD) as server:
-        whole = await ask(client, server, chat(3))
+        uncut = await ask(client, server, chat(3))
         cut = await ask(client, server, chat(3, max_tokens=5))
         stopped = await ask(client, server, chat(3, stop=["seed", ""]))
-    assert text(cut).split() == text(whole).split()[:5]
+    assert text(cut).split() == text(uncut).split()[:5]
     assert (cut["choices"][0]["finish_reason"], cut["usage"]["completion_tokens"]) == ("length", 5)
-    assert text(whole).startswith(text(stopped) + "seed")
+    assert text(uncut).startswith(text(stopped) + "seed")
 
 
 async def test_logprobs_come_token_by_token_and_by_seed(client: httpx2.AsyncClient) -> None:
     async with SimulatedServer(WORLD) as server:
-        one = await ask(client, server, chat(3, logprobs=True, top_logprobs=2))
+        reply = await ask(client, server, chat(3, logprobs=True, top_logprobs=2))
         again = await ask(client, server, chat(3, logprobs=True, top_logprobs=2))
         plain = await ask(client, server, chat(3))
-    tokens = one["choices"][0]["logprobs"]["content"]
-    assert "".join(token["token"] for token in tokens) == text(one)
-    assert len(tokens) == one["usage"]["completion_tokens"]
+    tokens = reply["choices"][0]["logprobs"]["content"]
+    assert "".join(token["token"] for token in tokens) == text(reply)
+    assert len(tokens) == reply["usage"]["completion_tokens"]
     assert all(token["logprob"] < 0.0 and len(token["top_logprobs"]) == 1 for token in tokens)
-    assert again["choices"][0]["logprobs"] == one["choices"][0]["logprobs"]
+    assert again["choices"][0]["logprobs"] == reply["choices"][0]["logprobs"]
     assert plain["choices"][0]["logprobs"] is None
 
 
@@ -104,7 +104,7 @@ async def test_logprobs_of_the_prompt(client: httpx2.AsyncClient) -> None:
 @pytest.mark.parametrize("usage", [True, False])
 async def test_a_stream_says_the_same(client: httpx2.AsyncClient, usage: bool) -> None:
     async with SimulatedServer(WORLD) as server:
-        whole = await ask(client, server, chat(3, n=2))
+        reply = await ask(client, server, chat(3, n=2))
         options = {"stream_options": {"include_usage": True}} if usage else {}
         response = await client.post(server.base_url + "/chat/completions", json=chat(3, n=2, stream=True, **options))
     assert response.headers["content-type"] == "text/event-stream"
@@ -114,10 +114,10 @@ async def test_a_stream_says_the_same(client: httpx2.AsyncClient, usage: bool) -
     deltas = [choice for event in events for choice in event["choices"]]
     for index in range(2):
         mine = [choice for choice in deltas if choice["index"] == index]
-        assert "".join(choice["delta"]["content"] for choice in mine) == text(whole, index)
+        assert "".join(choice["delta"]["content"] for choice in mine) == text(reply, index)
         assert [choice["finish_reason"] for choice in mine[-2:]] == [None, "stop"]
     assert ("usage" in events[-1]) == usage
-    assert not usage or events[-1]["usage"] == whole["usage"]
+    assert not usage or events[-1]["usage"] == reply["usage"]
 
 
 @pytest.mark.parametrize(
@@ -169,15 +169,15 @@ async def talk(server: SimulatedServer, data: bytes, pieces: int = 1) -> bytes:
         writer.write(data[start : start + size])
         await writer.drain()
         await asyncio.sleep(0)
-    said = b""
+    reply = b""
     try:
         while more := await asyncio.wait_for(reader.read(65536), 0.3):
-            said += more
+            reply += more
     except TimeoutError:
         pass
     writer.transport.abort()
     await asyncio.sleep(0)
-    return said
+    return reply
 
 
 def post(body: bytes, *headers: str) -> bytes:
@@ -189,10 +189,10 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
     bodies = [orjson.dumps(chat(seed)) for seed in range(6)]
     data = b"".join(post(body, f"Content-Length: {len(body)}") for body in bodies)
     async with SimulatedServer(WORLD) as server:
-        said = await talk(server, data)
+        reply = await talk(server, data)
         alone = [await talk(server, post(body, f"Content-Length: {len(body)}")) for body in bodies]
-    contents = [part.split(b'"content":"')[1].split(b'"}')[0] for part in said.split(b"HTTP/1.1 200 OK")[1:]]
-    assert contents == [one.split(b'"content":"')[1].split(b'"}')[0] for one in alone]
+    contents = [part.split(b'"content":"')[1].split(b'"}')[0] for part in reply.split(b"HTTP/1.1 200 OK")[1:]]
+    assert contents == [response.split(b'"content":"')[1].split(b'"}')[0] for response in alone]
 
 
 @pytest.mark.parametrize("pieces", [1, 7, 1000])
@@ -200,8 +200,8 @@ async def test_chunked_bodies_are_read(pieces: int) -> None:
     body = orjson.dumps(chat())
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(body[i : i + 9]), body[i : i + 9]) for i in range(0, len(body), 9))
     async with SimulatedServer(WORLD) as server:
-        said = await talk(server, post(chunks + b"0\r\n\r\n", "Transfer-Encoding: chunked"), pieces)
-    assert said.startswith(b"HTTP/1.1 200 OK")
+        reply = await talk(server, post(chunks + b"0\r\n\r\n", "Transfer-Encoding: chunked"), pieces)
+    assert reply.startswith(b"HTTP/1.1 200 OK")
 
 
 @pytest.mark.parametrize(
@@ -224,10 +224,10 @@ async def test_what_is_no_request_is_refused_and_the_connection_closed(
         reader, writer = await asyncio.open_connection("127.0.0.1", port_of(server.base_url))
         writer.write(data)
         async with asyncio.timeout(HANGS):
-            said = await reader.read()
+            reply = await reader.read()
         writer.transport.abort()
         await asyncio.sleep(0)
-    assert int(said.split()[1]) == status
+    assert int(reply.split()[1]) == status
 
 
 async def test_it_listens_on_loopback_only() -> None:
@@ -258,16 +258,16 @@ async def test_answers_are_the_same_whatever_went_wrong_before(client: httpx2.As
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_server_goes_bad_after_some_answers(client: httpx2.AsyncClient, stream: bool) -> None:
-    found = {}
+    replies = {}
     for kind in Decline:
         async with SimulatedServer(WORLD, faults=Faults(decline=f"{kind}:1")) as server:
             first = await ask(client, server, chat(3))
-            found[kind] = await client.post(server.base_url + "/chat/completions", json=chat(3, stream=stream))
-    whole = text(first)
-    assert whole and first["choices"][0]["finish_reason"] == "stop"
-    refused = found[Decline.CONTEXT]
+            replies[kind] = await client.post(server.base_url + "/chat/completions", json=chat(3, stream=stream))
+    full_text = text(first)
+    assert full_text and first["choices"][0]["finish_reason"] == "stop"
+    refused = replies[Decline.CONTEXT]
     assert refused.status_code == 400 and refused.json()["error"]["code"] == "context_length_exceeded"
-    bodies = {kind: reply.text for kind, reply in found.items()}
+    bodies = {kind: reply.text for kind, reply in replies.items()}
     assert '"finish_reason":"length"' in bodies[Decline.CUT] and "boxed" not in bodies[Decline.CUT]
     assert "boxed" not in bodies[Decline.EMPTY] and '"finish_reason":"stop"' in bodies[Decline.EMPTY]
     assert "boxed" in bodies[Decline.REASONING].partition("reasoning_content")[2]

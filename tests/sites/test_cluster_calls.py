@@ -42,7 +42,7 @@ def fake_cluster(keeper: FakeKeeper) -> RayCluster:
     return RayCluster(ray, "keeper", orphan_timeout=600.0)
 
 
-async def test_a_place_that_is_wanted_no_more_while_it_is_asked_for_is_given_back() -> None:
+async def test_a_place_that_is_no_longer_wanted_when_it_arrives_is_given_back() -> None:
     """Else it would be held until the end of the run: the head knows of a site only when the keeper has answered."""
     keeper = FakeKeeper()
     never: Callable[..., Any] = lambda *_, **__: False  # noqa: E731

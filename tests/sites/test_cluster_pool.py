@@ -46,15 +46,15 @@ def at_home(tmp_path_factory: pytest.TempPathFactory) -> Found:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("room", [1, 2])
-def test_it_finds_the_same_however_many_places_come(site: Site, at_home: Found, room: int) -> None:
+def test_a_run_finds_the_same_however_many_places_come(site: Site, at_home: Found, room: int) -> None:
     cluster = NearCluster(room=room)
     assert run_at(cluster, written(site, "held"), site, LetsGo(site, room)) == ExitCode.SPENT
     assert Found.of(site.directory()) == at_home
     assert cluster.most == room
-    served = [(one.model, one.on) for one in events(site, ServerLaunched)]
+    served = [(event.model, event.on) for event in events(site, ServerLaunched)]
     assert {model for model, _ in served} == set(MODELS) and len({on for _, on in served}) == room
     assert len(served) > len(events(site, SitePlaced)), "models are swapped where they are"
-    assert all(one.on in ("place 1", "place 2") for one in events(site, ServerReleased))
+    assert all(event.on in ("place 1", "place 2") for event in events(site, ServerReleased))
 
 
 @pytest.mark.slow
@@ -82,12 +82,12 @@ def test_models_that_share_a_place_of_the_cluster_take_turns(site: Site, at_home
     config = written(site, models=[{"name": name, "launch": launch} for name in MODELS])
     config.write_text(config.read_text().replace("servers:\n  pool:\n    max_places: 2\n    places: cluster\n", ""))
     assert run_at(cluster, config, site) == ExitCode.SPENT
-    assert cluster.most == 1 and {one.on for one in events(site, ServerLaunched)} == {"gpu0"}
+    assert cluster.most == 1 and {event.on for event in events(site, ServerLaunched)} == {"gpu0"}
     assert Found.of(site.directory()) == at_home
     assert "None gpu0" in (site.directory() / "logs" / "ada.log").read_text()
 
 
-def test_without_a_cluster_that_is_told(site: Site) -> None:
+def test_a_pool_of_a_cluster_needs_a_cluster(site: Site) -> None:
     refused = site.run(written(site))
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "pool.places: cluster needs a cluster: run it with --ray" in refused.output
@@ -106,13 +106,13 @@ def test_sites_are_not_left_out_silently_where_there_is_no_cluster(site: Site, o
 
 
 @pytest.mark.parametrize(
-    ("pool", "said"),
+    ("pool", "message"),
     [
         ({"places": "cluster"}, "has places: cluster, but not `max_places`"),
         ({"places": [0], "max_places": 2}, "has max_places with named places"),
         ({"places": "clutter", "max_places": 2}, "places"),
     ],
 )
-def test_what_a_pool_cannot_be_is_told(site: Site, pool: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_invalid_pools_are_refused(site: Site, pool: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         load_config(written(site, pool=pool), ())

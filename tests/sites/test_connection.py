@@ -45,7 +45,7 @@ async def test_each_message_gets_its_reply_whatever_their_order(address: SiteAdd
     connections.close()
 
 
-async def test_who_does_not_know_the_secret_gets_no_reply(address: SiteAddress) -> None:
+async def test_clients_without_the_secret_get_no_reply(address: SiteAddress) -> None:
     host, port, secret = address
     connections = await opened((host, port, secret[::-1]))
     for _ in range(2):

@@ -42,5 +42,7 @@ def test_a_judge_is_asked_from_the_head(site: Site, judge_url: str) -> None:
     assert run_at(cluster, judged(site, judge_url, "run"), site) == ExitCode.SPENT
     assert Found.of(site.directory()) == Found.of(site.directory("plain"))
     assert len(events(site, SiteLost)) >= 2
-    told = [reply for _, one in cluster.placed for news in one.news_told for reply in news.replies]
-    assert told and all(values[-2:] == (None, None) for reply in told for values in reply.answers), "no grade is there"
+    replies = [reply for _, near_site in cluster.placed for report in near_site.news_told for reply in report.replies]
+    assert replies and all(values[-2:] == (None, None) for reply in replies for values in reply.answers), (
+        "no grade is there"
+    )

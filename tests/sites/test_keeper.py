@@ -40,17 +40,17 @@ def test_a_head_says_that_it_lives_while_it_does_something_else(monkeypatch: pyt
         assert words[0] >= 1, "at once"
         assert often.wait(HANGS)
     after = words[0]
-    assert not [one for one in threading.enumerate() if one.name == "adaptive-eval head"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "adaptive-eval head"]
     assert words[0] == after
 
 
 def test_a_process_ends_when_it_has_heard_of_no_head_for_too_long() -> None:
-    left, now = threading.Event(), [0.0]
+    ended, now = threading.Event(), [0.0]
     watch = HeadWatch(10.0, lambda: now[0])
-    end_with_head(watch, left.set)
-    assert not left.wait(2.5 * keeper.WATCH_SECONDS)
+    end_with_head(watch, ended.set)
+    assert not ended.wait(2.5 * keeper.WATCH_SECONDS)
     now[0] = 10.0
-    assert left.wait(HANGS)
+    assert ended.wait(HANGS)
 
 
 CHILD = """

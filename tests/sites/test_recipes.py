@@ -22,8 +22,8 @@ RECIPES = ("slurm.sbatch", "kubernetes.yml", "skypilot.yml")
 def test_the_configuration_asks_for_the_gpus_that_its_servers_use() -> None:
     config = load_config(FOLDER / "models.yaml", ())
     require_sites(config)
-    taken = {one.name: site_resources(one, one.launch)["GPU"] for one in config.models if one.launch}
-    assert taken == {"Qwen3-32B": 4.0, "QwQ-32B": 4.0, "Qwen3-14B": 2.0, "Qwen3-8B": 1.0}
+    gpus = {model.name: site_resources(model, model.launch)["GPU"] for model in config.models if model.launch}
+    assert gpus == {"Qwen3-32B": 4.0, "QwQ-32B": 4.0, "Qwen3-14B": 2.0, "Qwen3-8B": 1.0}
     assert config.servers.sites.orphan_timeout == 1800.0 > SitesConfig().orphan_timeout
 
 
@@ -32,11 +32,11 @@ def test_the_pool_has_fewer_places_than_models() -> None:
     require_sites(config)
     (group,) = config.serving_groups
     assert group.in_turn and len(group.models) == 6 and len(group.places) == 4
-    assert max(site_resources(one, one.launch)["GPU"] for one in config.models if one.launch) == 2.0
+    assert max(site_resources(model, model.launch)["GPU"] for model in config.models if model.launch) == 2.0
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_its_command_line_is_one_that_the_program_takes(recipe: str) -> None:
+def test_the_command_line_of_a_recipe_is_valid(recipe: str) -> None:
     text = (FOLDER / recipe).read_text()
     lines = re.findall(r"^(?!\s*#).*?\b(adaptive-eval run \S+\.yaml .*)$", text, flags=re.MULTILINE)
     assert len(lines) == 1
@@ -45,7 +45,7 @@ def test_its_command_line_is_one_that_the_program_takes(recipe: str) -> None:
     assert words[-2:] == ["--ray", "auto"] and Path(words[2]).name == "models.yaml"
 
 
-def test_what_is_yaml_can_be_read_and_names_nodes_of_gpus() -> None:
+def test_yaml_recipes_can_be_read_and_name_nodes_with_gpus() -> None:
     job = yaml.safe_load((FOLDER / "kubernetes.yml").read_text())
     assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
     (group,) = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
@@ -79,9 +79,9 @@ def test_on_slurm_the_run_begins_on_the_first_node_of_the_cluster_of_all(tmp_pat
     (tmp_path / "bin" / "activate").write_text("")
     end = str(2**31)  # so many seconds are left that the run is not told to end
     job = {"SLURM_JOB_ID": "123", "SLURM_JOB_NODELIST": "node[7-8]", "SLURM_JOB_NUM_NODES": "2"}
-    told = {**environment, **job, "SLURM_JOB_END_TIME": end, "ADAPTIVE_EVAL_ENVIRONMENT": str(tmp_path)}
+    variables = {**environment, **job, "SLURM_JOB_END_TIME": end, "ADAPTIVE_EVAL_ENVIRONMENT": str(tmp_path)}
     begun = time.time()
-    ended = subprocess.run(["bash", str(FOLDER / "slurm.sbatch")], env=told)
+    ended = subprocess.run(["bash", str(FOLDER / "slurm.sbatch")], env=variables)
     assert ended.returncode == 0, "the last task was that of the second node"
     called = (tmp_path / "called").read_text().splitlines()
     started = [line for line in called if line.startswith("ray symmetric-run --address node7:6523 --min-nodes 2 -- ")]
@@ -109,9 +109,9 @@ def test_on_skypilot_the_run_begins_on_the_first_node_when_its_template_has_star
 
 
 def test_servers_without_ray_are_those_that_the_configuration_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = yaml.safe_load((FOLDER / "slurm_servers.yaml").read_text())["servers"]
-    for name in wanted:
+    servers = yaml.safe_load((FOLDER / "slurm_servers.yaml").read_text())["servers"]
+    for name in servers:
         monkeypatch.setenv(name, f"http://{name.lower().replace('_', '-')}:8000/v1")
     config = load_config(FOLDER / "slurm_models.yaml", ())
-    assert [one.base_url for one in config.models] == [(os.environ[name],) for name in wanted]
-    assert all(one.model in wanted[name]["command"] for name, one in zip(wanted, config.models, strict=True))
+    assert [model.base_url for model in config.models] == [(os.environ[name],) for name in servers]
+    assert all(model.model in servers[name]["command"] for name, model in zip(servers, config.models, strict=True))

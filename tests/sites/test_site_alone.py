@@ -15,15 +15,15 @@ from adaptive_eval.sites.messages import SiteOrder, SiteReply, SiteRequest
 from adaptive_eval.sites.worker import SiteWorker
 
 
-async def test_it_counts_from_the_last_word_of_the_head_before() -> None:
+async def test_time_without_a_head_counts_from_the_last_call_of_the_one_before() -> None:
     worker: Any = SiteWorker()
     worker._server = SimpleNamespace(launched=lambda seconds: ServerLaunched("ada", seconds=seconds))
     worker._setup = SimpleNamespace(digest="what it serves", head="killed")
     began = time.monotonic()
     worker._require_current_head("killed")
     worker._last_call_at -= 300.0
-    (found,) = (await worker.begin(SimpleNamespace(digest="what it serves", head="next"), None, None)).events
-    assert 300.0 <= found.without_head <= 300.0 + time.monotonic() - began
+    (event,) = (await worker.begin(SimpleNamespace(digest="what it serves", head="next"), None, None)).events
+    assert 300.0 <= event.without_head <= 300.0 + time.monotonic() - began
     (again,) = (await worker.begin(SimpleNamespace(digest="what it serves", head="next"), None, None)).events
     assert again.without_head is None, "its head has counted it"
 

@@ -84,17 +84,19 @@ def at_home(tmp_path_factory: pytest.TempPathFactory) -> Found:
 
 
 @pytest.mark.slow
-def test_it_finds_the_same_at_one_two_and_three_sites(site: Site, at_home: Found) -> None:
+def test_a_run_finds_the_same_at_one_two_and_three_sites(site: Site, at_home: Found) -> None:
     cluster, config = NearCluster(), written(site, models=models(site, {"ada": 2, "bob": 3}, "held"))
     assert run_at(cluster, config, site, LetsGo(site, 6)) == ExitCode.SPENT
     assert Found.of(site.directory()) == at_home
     placed = events(site, SitePlaced)
-    assert sorted((one.model, one.on) for one in placed) == [
+    assert sorted((event.model, event.on) for event in placed) == [
         ("ada", "site 1"), ("ada", "site 2"), ("bob", "site 1"), ("bob", "site 2"), ("bob", "site 3"), ("cyd", "site 1")
     ]  # fmt: skip
-    assert {(one.model, one.on) for one in events(site, ServerLaunched)} == {(one.model, one.on) for one in placed}
-    told = [news for _, one in cluster.placed for news in one.news_told]
-    assert sum(len(news.replies) for news in told) == len(at_home.outcomes)
+    assert {(event.model, event.on) for event in events(site, ServerLaunched)} == {
+        (event.model, event.on) for event in placed
+    }
+    reports = [report for _, near_site in cluster.placed for report in near_site.news_told]
+    assert sum(len(report.replies) for report in reports) == len(at_home.outcomes)
     assert not json.loads((site.directory() / "results.json").read_text())["turns"], "no site was shared"
 
 
@@ -105,9 +107,9 @@ def test_what_a_lost_site_had_is_asked_again_there_or_elsewhere(site: Site, at_h
     assert run_at(cluster, written(site, models=models(site, {"bob": 2})), site) == ExitCode.SPENT
     assert Found.of(site.directory()) == at_home
     lost = events(site, SiteLost)
-    assert len(lost) >= 3 and {one.reason for one in lost} == {"its node was taken away"}
-    again = {(one.model, one.on) for one in lost}
-    assert all(sum((one.model, one.on) == place for one in events(site, SitePlaced)) >= 2 for place in again)
+    assert len(lost) >= 3 and {event.reason for event in lost} == {"its node was taken away"}
+    again = {(event.model, event.on) for event in lost}
+    assert all(sum((event.model, event.on) == place for event in events(site, SitePlaced)) >= 2 for place in again)
 
 
 @pytest.mark.slow
@@ -129,7 +131,7 @@ def test_what_a_model_answered_at_an_earlier_start_counts_where_nothing_else_is_
         (site.folder / "go").touch()
     outcomes = Found.of(site.directory()).outcomes
     assert {place[:2] for place, category in outcomes.items() if category is None} == {("ada", "q0")}
-    assert not any("given up" in one.reason for one in events(site, ModelSetAside))
+    assert not any("given up" in event.reason for event in events(site, ModelSetAside))
 
 
 class Glances(Watcher):
@@ -149,7 +151,7 @@ class Glances(Watcher):
 
 
 @pytest.mark.slow
-def test_who_watches_and_who_reads_the_run_see_the_same_sites(site: Site) -> None:
+def test_the_live_status_and_the_stored_run_show_the_same_sites(site: Site) -> None:
     """One site is lost on its way; each is placed on a node of its own, which makes its return a move."""
     watcher = Glances()
     prepared = prepare(load_config(written(site, models=models(site, {"bob": 2})), ()))
@@ -161,8 +163,8 @@ def test_who_watches_and_who_reads_the_run_see_the_same_sites(site: Site) -> Non
     feed = Feed(site.directory())
     feed.poll()
     stored, live = stored_status(feed), watcher.seen[-1]
-    there = {(row.model, row.site) for row in stored.sites}
-    assert there == {("ada", "site 1"), ("bob", "site 1"), ("bob", "site 2"), ("cyd", "site 1")}
+    placed = {(row.model, row.site) for row in stored.sites}
+    assert placed == {("ada", "site 1"), ("bob", "site 1"), ("bob", "site 2"), ("cyd", "site 1")}
 
     def known(rows: Sequence[SiteRow]) -> list[tuple[object, ...]]:
         return [(row.model, row.site, row.host, row.node, row.placed, row.moves, row.losses) for row in rows]
@@ -170,15 +172,15 @@ def test_who_watches_and_who_reads_the_run_see_the_same_sites(site: Site) -> Non
     assert known(live.sites) == known(stored.sites)
     assert sum(row.losses for row in stored.sites) == sum(row.moves for row in stored.sites) >= 1
     assert {row.state for row in stored.sites} == {"ended"}
-    assert {row.state for one in watcher.seen for row in one.sites} >= {"loading", "serving", "lost"}
+    assert {row.state for status in watcher.seen for row in status.sites} >= {"loading", "serving", "lost"}
     came = answers_by_site(feed.sums.traffic)
-    assert came.keys() <= there and came.total() == stored.trials
-    servers = {(one.model, one.replica) for one in feed.sums.traffic}
-    assert {(model, replica.partition(" on ")[0]) for model, replica in servers} <= there
+    assert came.keys() <= placed and came.total() == stored.trials
+    servers = {(server.model, server.replica) for server in feed.sums.traffic}
+    assert {(model, replica.partition(" on ")[0]) for model, replica in servers} <= placed
     assert all(" on node" in replica for _, replica in servers)
 
 
-def test_a_site_without_a_place_is_told(site: Site) -> None:
+def test_a_site_without_a_place_is_reported(site: Site) -> None:
     """As where a server cannot be started at all: that is a mistake, and nothing was asked yet."""
     with pytest.raises(LaunchFailed, match="no place with GPU 8 was had"):
         run_at(NearCluster(["nowhere"]), written(site, models=models(site)), site)
@@ -193,7 +195,7 @@ def test_a_site_whose_server_does_not_start_has_held_its_place_while_it_tried(si
         run_at(NearCluster(), written(site, models=started), site)
     with closing(RunReader.open(site.directory())) as reader:
         held = reader.held_times()
-    assert max(one.seconds for one in held.values()) >= 0.3
+    assert max(held_time.seconds for held_time in held.values()) >= 0.3
 
 
 @pytest.mark.slow
@@ -201,9 +203,9 @@ def test_a_site_that_is_lost_again_and_again_is_given_up(site: Site) -> None:
     cluster = NearCluster([0] * 30)
     assert run_at(cluster, written(site, models=models(site)), site) == ExitCode.ENDPOINTS
     aside = events(site, ModelSetAside)
-    assert all("was lost 4 times without an answer" in one.reason for one in aside)
+    assert all("was lost 4 times without an answer" in event.reason for event in aside)
     placed = {name[-5:]: len(cluster.of([name])) for name, _ in cluster.placed}
-    given_up = {f"{one.model}/1" for one in aside}
+    given_up = {f"{event.model}/1" for event in aside}
     assert len(given_up) >= 2, "then nothing is left to compare"
     assert placed.keys() >= given_up and all(number == 4 for name, number in placed.items() if name in given_up)
     assert max(placed.values()) == 4
@@ -238,7 +240,7 @@ def test_answers_are_graded_where_they_are_made(site: Site, at_home: Found, monk
         ({"resources": {"CPU": 4, "H100": 1}}, {"gpus": 2}, {"CPU": 4.0, "H100": 1.0}),
     ],
 )
-def test_what_a_site_takes(
+def test_a_site_takes_the_resources_of_its_launch_section(
     site: Site, launch: dict[str, object], more: dict[str, object], resources: dict[str, float]
 ) -> None:
     (model, _) = load_config(site.write(models=[{"name": "ada", "launch": launch, **more}, ELSEWHERE]), ()).models
@@ -247,7 +249,7 @@ def test_what_a_site_takes(
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"models": [{"name": "ada", "base_url": "http://127.0.0.1:1/v1"}]}, "no model has a `launch` section"),
         (
@@ -267,7 +269,9 @@ def test_what_a_site_takes(
         ),
     ],
 )
-def test_what_sites_cannot_serve_is_told(site: Site, changes: dict[str, object], said: str) -> None:
+def test_configurations_that_sites_cannot_serve_are_refused(
+    site: Site, changes: dict[str, object], message: str
+) -> None:
     models = [*changes["models"], ELSEWHERE]  # type: ignore[misc]
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         require_sites(load_config(site.write(**{**changes, "models": models}), ()))

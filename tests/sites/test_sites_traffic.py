@@ -64,8 +64,8 @@ async def test_what_comes_from_a_site_is_named_by_its_place() -> None:
     site = PatientSite()
     place = ServedPlace()
     endpoint.add(place)
-    said = lambda event: None, lambda link, reason: None
-    link = SiteLink(site, "head", "site 1 on gpu-07", HANGS, *said)
+    callbacks = lambda event: None, lambda link, reason: None
+    link = SiteLink(site, "head", "site 1 on gpu-07", HANGS, *callbacks)
     place.begin(link)
     await until(lambda: len(site.requests) == 3)
     assert site.orders == 1, "they travel together"

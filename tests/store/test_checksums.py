@@ -48,7 +48,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         graded = make_trial(number=2)
         header = replace(HEADER, meaning={**HEADER.meaning, "grader": "choice"}, configuration={"grader": "choice"})
         changes = [("grader", "exact", "choice")]
-        store.regrade(lambda _, one: graded if one.key == graded.key else None, [Note("regraded")], header, changes)
+        store.regrade(lambda _, trial: graded if trial.key == graded.key else None, [Note("regraded")], header, changes)
         store.change_settings(replace(HEADER, models={**HEADER.models, "third": {}}), [])
         store.append(LookTaken(1, {"order": []}), Trial(LARGE, 0, 0, 0, RESERVED, Cost(100)))
     return directory

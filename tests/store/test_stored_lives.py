@@ -46,15 +46,15 @@ class StoredDisk(Disk):
         assert self.store.commit(rows) == rows
         assert self.store.last_seq == self.last
 
-    def log(self, most: int | None = None) -> Iterator[Sequence[Row]]:
-        stored = self.store.reader.log(in_whole_commits=most is None)
-        found = [*stored]
-        assert [_plain(row) for block in found for row in block] == [
-            _plain(row) for block in super().log(most) for row in block
+    def log(self, block_size: int | None = None) -> Iterator[Sequence[Row]]:
+        stored = self.store.reader.log(in_whole_commits=block_size is None)
+        blocks = [*stored]
+        assert [_plain(row) for block in blocks for row in block] == [
+            _plain(row) for block in super().log(block_size) for row in block
         ]
-        if most is None:
-            assert [len(block) for block in found] == [len(block) for block in super().log(None)]
-        return iter(found)
+        if block_size is None:
+            assert [len(block) for block in blocks] == [len(block) for block in super().log(None)]
+        return iter(blocks)
 
     def all_notes(self) -> list[tuple[int, Note]]:
         return self.store.reader.notes()
@@ -63,10 +63,10 @@ class StoredDisk(Disk):
         return list(self.store.reader.known_answers(models, before))
 
     def ungraded(self) -> list[tuple[int, Trial]]:
-        found = list(self.store.reader.ungraded())
-        assert [seq for seq, _ in found] == [seq for seq, _ in super().ungraded()]
-        assert all(trial.answer is not None for _, trial in found)
-        return found
+        ungraded = list(self.store.reader.ungraded())
+        assert [seq for seq, _ in ungraded] == [seq for seq, _ in super().ungraded()]
+        assert all(trial.answer is not None for _, trial in ungraded)
+        return ungraded
 
     @property
     def sums(self) -> tuple[int, int]:

@@ -44,8 +44,8 @@ def write_config(folder: Path, name: str = "small", models: Sequence[str] = MODE
         "name": name,
         "questions": "questions.jsonl",
         "models": [
-            {"name": one, "base_url": f"http://127.0.0.1:{port}/v1", "price": {"input": 1, "output": 4}, "gpus": 2}
-            for port, one in enumerate(models, start=9)
+            {"name": model, "base_url": f"http://127.0.0.1:{port}/v1", "price": {"input": 1, "output": 4}, "gpus": 2}
+            for port, model in enumerate(models, start=9)
         ],
         "sampling": {"temperature": 0.6, "max_tokens": 2000},
         "grader": "numeric",
@@ -75,8 +75,13 @@ def store_run(
         ]
         trials += outcomes
         controller.tell(
-            Outcome(prepared.models.index(one.model), QUESTIONS.index(one.question), one.trial, one.category or 0)
-            for one in outcomes
+            Outcome(
+                prepared.models.index(outcome.model),
+                QUESTIONS.index(outcome.question),
+                outcome.trial,
+                outcome.category or 0,
+            )
+            for outcome in outcomes
         )
     store_records(directory, prepared.header, trials, elapsed=60.0)
     return len(trials)

@@ -22,8 +22,8 @@ def ranking() -> Plan:
     return plan(MODELS, trials=Trials(4, MOST))
 
 
-def runs_of(one: Plan, worlds: list[FloatArray]) -> list[SimulatedRun]:
-    return [simulate_run(one, world, served(MODELS), (SEED, number)) for number, world in enumerate(worlds)]
+def runs_of(run_plan: Plan, worlds: list[FloatArray]) -> list[SimulatedRun]:
+    return [simulate_run(run_plan, world, served(MODELS), (SEED, number)) for number, world in enumerate(worlds)]
 
 
 def called_after(tape: Tape, trials: int) -> int:
@@ -37,30 +37,33 @@ def called_after(tape: Tape, trials: int) -> int:
             mean += right / trials / QUESTIONS
             variance += ((trials + 2) / trials / QUESTIONS) ** 2 * a * b / ((a + b) ** 2 * (a + b + 1))
         scores.append((mean, variance))
-    scores.sort(key=lambda one: -one[0])
+    scores.sort(key=lambda score: -score[0])
     return sum(
-        (one[0] - two[0]) / sqrt(one[1] + two[1]) >= 1.6448536 for one, two in zip(scores, scores[1:], strict=False)
+        (first[0] - second[0]) / sqrt(first[1] + second[1]) >= 1.6448536
+        for first, second in zip(scores, scores[1:], strict=False)
     )
 
 
 def test_it_is_what_counting_answer_by_answer_gives() -> None:
-    one = replace(ranking(), prior="uniform")
-    runs = runs_of(one, WORLDS)
-    found = fixed_with_as_many(one, WORLDS, runs, served(MODELS), SEED, 0.95)
-    assert found is not None and found.number is not None and found.worlds == 3
+    run_plan = replace(ranking(), prior="uniform")
+    runs = runs_of(run_plan, WORLDS)
+    fixed = fixed_with_as_many(run_plan, WORLDS, runs, served(MODELS), SEED, 0.95)
+    assert fixed is not None and fixed.number is not None and fixed.worlds == 3
     called = np.mean([sum(pair.verdict == "resolved" for pair in run.comparisons) for run in runs])
     curve = [
         np.mean([
-            called_after(Tape.from_chances(world, one.bench.weights, np.random.default_rng([SEED, number, 0])), trials)
+            called_after(
+                Tape.from_chances(world, run_plan.bench.weights, np.random.default_rng([SEED, number, 0])), trials
+            )
             for number, world in enumerate(WORLDS)
         ])
         for trials in range(1, MOST + 1)
     ]  # fmt: skip
-    whole = next(number for number, mean in enumerate(curve, start=1) if mean >= called)
-    assert whole - 1 < found.number <= whole
-    assert found.called == called > 0
+    needed = next(number for number, mean in enumerate(curve, start=1) if mean >= called)
+    assert needed - 1 < fixed.number <= needed
+    assert fixed.called == called > 0
     spent = np.mean([run.trials for run in runs])
-    assert found.cost == pytest.approx(spent / (MODELS * QUESTIONS * found.number))
+    assert fixed.cost == pytest.approx(spent / (MODELS * QUESTIONS * fixed.number))
 
 
 def test_it_is_judged_as_the_run_is() -> None:
@@ -68,32 +71,32 @@ def test_it_is_judged_as_the_run_is() -> None:
     numbers = []
     for prior in ("self", "uniform"):
         judged = replace(ranking(), prior=prior)
-        found = fixed_with_as_many(judged, WORLDS, runs_of(ranking(), WORLDS), served(MODELS), SEED, 0.95)
-        assert found is not None and found.number is not None
-        numbers.append(found.number)
+        fixed = fixed_with_as_many(judged, WORLDS, runs_of(ranking(), WORLDS), served(MODELS), SEED, 0.95)
+        assert fixed is not None and fixed.number is not None
+        numbers.append(fixed.number)
     assert numbers[0] < numbers[1]
 
 
 def test_a_run_that_calls_more_than_the_whole_fixed_design_is_held_against_all_of_it() -> None:
     """Of equals, one look calls few; here the run is said to have called all pairs."""
-    one, equal = ranking(), [level(0.5, 0.5, 0.5)]
-    (run,) = runs_of(one, equal)
+    run_plan, equal = ranking(), [level(0.5, 0.5, 0.5)]
+    (run,) = runs_of(run_plan, equal)
     all_called = run._replace(comparisons=tuple(pair._replace(verdict="resolved") for pair in run.comparisons))
-    found = fixed_with_as_many(one, equal, [all_called], served(MODELS), SEED, 0.95)
-    assert found is not None and found.number is None
-    assert found.cost == run.trials / (MODELS * QUESTIONS * MOST)
+    fixed = fixed_with_as_many(run_plan, equal, [all_called], served(MODELS), SEED, 0.95)
+    assert fixed is not None and fixed.number is None
+    assert fixed.cost == run.trials / (MODELS * QUESTIONS * MOST)
 
 
 def test_a_higher_confidence_asks_more_of_the_fixed_design() -> None:
-    one = ranking()
-    runs = runs_of(one, WORLDS)
-    loose, strict = (fixed_with_as_many(one, WORLDS, runs, served(MODELS), SEED, level) for level in (0.8, 0.99))
+    run_plan = ranking()
+    runs = runs_of(run_plan, WORLDS)
+    loose, strict = (fixed_with_as_many(run_plan, WORLDS, runs, served(MODELS), SEED, level) for level in (0.8, 0.99))
     assert loose is not None and strict is not None and loose.number is not None
     assert strict.number is None or loose.number < strict.number
 
 
 def test_only_neighbours_are_held_against_it() -> None:
-    one = replace(ranking(), objective=Best())
-    assert fixed_with_as_many(one, WORLDS, runs_of(one, WORLDS[:1]), served(MODELS), SEED, 0.95) is None
+    run_plan = replace(ranking(), objective=Best())
+    assert fixed_with_as_many(run_plan, WORLDS, runs_of(run_plan, WORLDS[:1]), served(MODELS), SEED, 0.95) is None
     large = replace(ranking(), trials=Trials(4, 10**6))
     assert fixed_with_as_many(large, WORLDS, runs_of(ranking(), WORLDS[:1]), served(MODELS), SEED, 0.95) is None

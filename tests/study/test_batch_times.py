@@ -44,14 +44,14 @@ def test_only_batches_that_were_handed_in_and_answered_tell_how_long_they_took()
 
 def test_what_was_seen_goes_before_a_guess() -> None:
     asked = models("batch: openai", "batch: openrouter", "")
-    seconds, told = batch_seconds(asked, {"a": [600.0, 1200.0], "z": [6000.0]})
+    seconds, notes = batch_seconds(asked, {"a": [600.0, 1200.0], "z": [6000.0]})
     assert seconds[:2].tolist() == pytest.approx([900.0, 1200.0]) and np.isnan(seconds[2])
-    assert told == [
+    assert notes == [
         "a batch is expected to be answered in 0.25 h, as in the pilot",
         "a batch is expected to be answered in 0.33 h, as in the pilot",
     ]
-    guessed, told = batch_seconds(asked[:1], {})
-    assert guessed.tolist() == [3600.0] and told == ["a batch is guessed to be answered in 1 h, whatever its size"]
+    guessed, notes = batch_seconds(asked[:1], {})
+    assert guessed.tolist() == [3600.0] and notes == ["a batch is guessed to be answered in 1 h, whatever its size"]
     assert batch_seconds(asked[2:], {})[1] == []
 
 
@@ -59,10 +59,10 @@ def test_what_was_seen_goes_before_a_guess() -> None:
 def test_a_plan_waits_for_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch takes a day, and all else minutes."""
     monkeypatch.setattr(pilot, "GUESSED_BATCH_SECONDS", 24 * 3600.0)
-    own = [{"name": name, "launch": {"command": "serve --port {port}"}, "gpus": 1} for name in MODELS[:2]]
+    servers = [{"name": name, "launch": {"command": "serve --port {port}"}, "gpus": 1} for name in MODELS[:2]]
     batched = {"name": MODELS[2], "base_url": "http://127.0.0.1:9/v1", "batch": "openai"}
     path = write_config(tmp_path)
-    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"models": [*own, batched]}))
-    found = make_forecast(prepared_from(path), lambda share, words, *, at_once=False: None, max_worlds=8)
-    assert found.need.costs.seconds is not None
-    assert found.need.costs.seconds.median >= 24 * 3600.0
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"models": [*servers, batched]}))
+    forecast = make_forecast(prepared_from(path), lambda share, words, *, at_once=False: None, max_worlds=8)
+    assert forecast.need.costs.seconds is not None
+    assert forecast.need.costs.seconds.median >= 24 * 3600.0

@@ -35,7 +35,7 @@ def shared_difficulty(rng: np.random.Generator, spread: float, taste: float, low
     """Questions that are hard or easy for everyone, and models of random ability."""
     difficulty = rng.normal(0.0, spread, QUESTIONS)
     means = rng.uniform(low, high, MODELS)
-    return binary(np.array([with_mean(expit(rng.normal(0.0, taste, QUESTIONS) - difficulty), one) for one in means]))
+    return binary(np.array([with_mean(expit(rng.normal(0.0, taste, QUESTIONS) - difficulty), mean) for mean in means]))
 
 
 def coins(rng: np.random.Generator) -> FloatArray:
@@ -76,7 +76,7 @@ def test_the_cost_lies_in_the_interval(kind: Kind, pilot: int) -> None:
         chances = kind(rng)
         drawn = forecast_from(chances, pilot, rng)
         forecast = median_range(
-            [simulate_run(PLAN, one, SERVED, (seed, number)).trials for number, one in enumerate(drawn)]
+            [simulate_run(PLAN, world, SERVED, (seed, number)).trials for number, world in enumerate(drawn)]
         )
         held += forecast.low <= simulate_run(PLAN, chances, SERVED, (seed, REAL)).trials <= forecast.high
     assert 0.7 <= held / WORLDS <= 0.9

@@ -41,7 +41,7 @@ def prepared(tmp_path: Path) -> PreparedRun:
 
 
 def stored(prepared: PreparedRun, directory: Path) -> Path:
-    return store_records(directory, prepared.header, [outcome_of(prepared, *one) for one in FEW], elapsed=7.0)
+    return store_records(directory, prepared.header, [outcome_of(prepared, *trial) for trial in FEW], elapsed=7.0)
 
 
 def test_trials_go_by_name_and_id_whatever_their_order(tmp_path: Path, prepared: PreparedRun) -> None:

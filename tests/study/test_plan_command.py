@@ -57,13 +57,13 @@ def forecast(*arguments: str, worlds: int = 10, timed: bool = False) -> dict[str
 
 def test_without_a_pilot_the_prior_is_stated_and_costs_are_ordered() -> None:
     path = write_config(Path())
-    found = forecast(str(path))
-    assert found["format"] == FORMAT and found["name"] == "small" and found["pilot"] is None
-    assert "prior" in found["basis"][0] and "quarter of sampling.max_tokens" in found["basis"][1]
-    costs = found["need"]["costs"]
+    result = forecast(str(path))
+    assert result["format"] == FORMAT and result["name"] == "small" and result["pilot"] is None
+    assert "prior" in result["basis"][0] and "quarter of sampling.max_tokens" in result["basis"][1]
+    costs = result["need"]["costs"]
     for name in ("trials", "tokens", "usd", "gpu_hours", "seconds"):
         assert 0 < costs[name]["low"] <= costs[name]["median"] <= costs[name]["high"]
-    fixed = found["fixed"]
+    fixed = result["fixed"]
     assert fixed["trials"] == 3 * 8 * HORIZON
     prompt = len("What is q0?") / 4
     completion = fixed["gpu_hours"] * 3600 / (2 / 8) * 40 / fixed["trials"]
@@ -71,13 +71,13 @@ def test_without_a_pilot_the_prior_is_stated_and_costs_are_ordered() -> None:
     assert fixed["tokens"] == pytest.approx(fixed["trials"] * (prompt + completion), rel=2e-3), "whole tokens an answer"
     assert fixed["usd"] == pytest.approx(fixed["trials"] * (prompt * 1 + completion * 4) / 1e6, rel=2e-3)
     assert costs["trials"]["high"] <= fixed["trials"]
-    assert found["capped"] is None and found["spent"] is None and found["equal"] is None
-    chance = f"{found['need']['reached']:.0%}"
-    assert "times as long as the fixed design" in found["shown"] and "the worst case" in found["shown"]
-    assert "\nwithout a cap " in found["shown"] and f"decided with a chance of {chance}" in found["shown"]
-    assert "\n  GPU hours  " in found["shown"]
-    assert "other servers count only while they answer" in found["shown"]
-    first, *_, last = found["shown"].splitlines()
+    assert result["capped"] is None and result["spent"] is None and result["equal"] is None
+    chance = f"{result['need']['reached']:.0%}"
+    assert "times as long as the fixed design" in result["shown"] and "the worst case" in result["shown"]
+    assert "\nwithout a cap " in result["shown"] and f"decided with a chance of {chance}" in result["shown"]
+    assert "\n  GPU hours  " in result["shown"]
+    assert "other servers count only while they answer" in result["shown"]
+    first, *_, last = result["shown"].splitlines()
     share = f"{costs['usd']['median'] / fixed['usd']:.0%}"
     assert (
         first.startswith("What would the run cost and decide? Expected: $")
@@ -91,13 +91,13 @@ def test_without_a_pilot_the_prior_is_stated_and_costs_are_ordered() -> None:
 def test_a_pilot_tells_what_answers_use() -> None:
     pilot = prepared_from(write_config(Path(), "pilot"), "trials.max=8")
     store_run(pilot, Path("runs/pilot"))
-    found = forecast(str(write_config(Path())), "--pilot", "runs/pilot")
-    assert found["pilot"] == "pilot" and found["spent"] is None
-    scores = dict(zip(found["models"], found["scores"], strict=True))
+    result = forecast(str(write_config(Path())), "--pilot", "runs/pilot")
+    assert result["pilot"] == "pilot" and result["spent"] is None
+    scores = dict(zip(result["models"], result["scores"], strict=True))
     assert scores["ada"]["low"] > scores["cyd"]["high"]
-    costs, trials = found["need"]["costs"], found["need"]["costs"]["trials"]["median"]
-    each = costs["tokens"]["median"] / trials
-    assert PROMPT_TOKENS + RIGHT_TOKENS < each < PROMPT_TOKENS + WRONG_TOKENS
+    costs, trials = result["need"]["costs"], result["need"]["costs"]["trials"]["median"]
+    tokens_per_answer = costs["tokens"]["median"] / trials
+    assert PROMPT_TOKENS + RIGHT_TOKENS < tokens_per_answer < PROMPT_TOKENS + WRONG_TOKENS
     assert LATENCY < 3600 * costs["gpu_hours"]["median"] / trials * 8 / 2 < 2 * LATENCY
 
 
@@ -106,22 +106,22 @@ def test_a_finished_run_needs_nothing_more() -> None:
     """Its trials are fixed, so that every world gives the run that there was."""
     path = write_config(Path(), trials={"min": 4, "max": HORIZON, "optimize": "cost"})
     trials = store_run(prepared_from(path), Path("runs/small"))
-    found = forecast(str(path), "--pilot", "runs/small")
-    assert found["spent"]["trials"] == trials and found["spent"]["seconds"] == 60.0
-    assert found["need"]["costs"]["trials"] == {"median": trials, "low": trials, "high": trials}
-    assert found["need"]["costs"]["seconds"]["high"] == 60.0
-    assert found["need"]["costs"]["usd"]["median"] == pytest.approx(found["spent"]["usd"])
-    assert f"the run has {trials} trials already; still to come: 0 (0 .. 0) trials" in found["shown"]
+    result = forecast(str(path), "--pilot", "runs/small")
+    assert result["spent"]["trials"] == trials and result["spent"]["seconds"] == 60.0
+    assert result["need"]["costs"]["trials"] == {"median": trials, "low": trials, "high": trials}
+    assert result["need"]["costs"]["seconds"]["high"] == 60.0
+    assert result["need"]["costs"]["usd"]["median"] == pytest.approx(result["spent"]["usd"])
+    assert f"the run has {trials} trials already; still to come: 0 (0 .. 0) trials" in result["shown"]
 
 
 @pytest.mark.slow
 def test_a_run_goes_on_from_what_it_has() -> None:
     path = write_config(Path())
     trials = store_run(prepared_from(path), Path("runs/small"), rounds=3)
-    found = forecast(str(path), "--pilot", "runs/small")
-    assert found["spent"]["trials"] == trials
-    assert found["need"]["costs"]["trials"]["low"] >= trials
-    assert "which the run goes on from" in found["basis"][0]
+    result = forecast(str(path), "--pilot", "runs/small")
+    assert result["spent"]["trials"] == trials
+    assert result["need"]["costs"]["trials"]["low"] >= trials
+    assert "which the run goes on from" in result["basis"][0]
     moved = Path("elsewhere")
     Path("runs/small").rename(moved)
     other = forecast(str(path), "--pilot", str(moved))
@@ -130,37 +130,37 @@ def test_a_run_goes_on_from_what_it_has() -> None:
 
 @pytest.mark.slow
 def test_a_budget_is_forecast_beside_the_need() -> None:
-    found = forecast(str(write_config(Path())), "--set", "budget.trials=200", worlds=12)
-    assert found["capped"]["costs"]["trials"]["high"] <= 200 <= found["need"]["costs"]["trials"]["high"]
-    assert found["capped"]["reached"] <= found["need"]["reached"]
-    assert "\ncap not reached " in found["shown"] and "\nwithin the budget " in found["shown"]
-    assert "without a cap" not in found["shown"], "where answers are capped, what was begun is asked to its end"
+    result = forecast(str(write_config(Path())), "--set", "budget.trials=200", worlds=12)
+    assert result["capped"]["costs"]["trials"]["high"] <= 200 <= result["need"]["costs"]["trials"]["high"]
+    assert result["capped"]["reached"] <= result["need"]["reached"]
+    assert "\ncap not reached " in result["shown"] and "\nwithin the budget " in result["shown"]
+    assert "without a cap" not in result["shown"], "where answers are capped, what was begun is asked to its end"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cap", [(), ("--set", "budget.trials=5000"), ("--set", "budget.usd=9")])
 def test_no_run_has_more_trials_than_the_maximum_for_everyone(cap: tuple[str, ...]) -> None:
-    found = forecast(str(write_config(Path())), *cap, timed=True)
-    assert found["fixed"]["trials"] == 3 * 8 * 12
-    for outlook in filter(None, (found["need"], found["capped"])):
-        assert outlook["costs"]["trials"]["high"] <= found["fixed"]["trials"]
+    result = forecast(str(write_config(Path())), *cap, timed=True)
+    assert result["fixed"]["trials"] == 3 * 8 * 12
+    for outlook in filter(None, (result["need"], result["capped"])):
+        assert outlook["costs"]["trials"]["high"] <= result["fixed"]["trials"]
 
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_forecast() -> None:
     path = write_config(Path())
-    one, again, other = (forecast(str(path), "--seed", seed, timed=True) for seed in "001")
-    assert one == again
-    assert one["need"] != other["need"]
+    first, again, other = (forecast(str(path), "--seed", seed, timed=True) for seed in "001")
+    assert first == again
+    assert first["need"] != other["need"]
 
 
 @pytest.mark.slow
 def test_models_and_questions_that_the_pilot_lacks_are_said() -> None:
     pilot = prepared_from(write_config(Path(), "pilot", ["ada", "bob"]), "trials.max=8")
     store_run(pilot, Path("runs/pilot"), WORLD[:2])
-    found = forecast(str(write_config(Path())), "--pilot", "runs/pilot")
-    assert any("1 of 3 models are not in the pilot (cyd)" in one for one in found["basis"])
-    width = [one["high"] - one["low"] for one in found["scores"]]
+    result = forecast(str(write_config(Path())), "--pilot", "runs/pilot")
+    assert any("1 of 3 models are not in the pilot (cyd)" in line for line in result["basis"])
+    width = [score["high"] - score["low"] for score in result["scores"]]
     assert width[2] > max(width[:2])
 
 
@@ -173,11 +173,11 @@ def test_models_and_questions_that_the_pilot_lacks_are_said() -> None:
     ],
 )
 def test_every_kind_of_objective(objective: str) -> None:
-    found = forecast(str(write_config(Path())), "--set", f"objective={objective}")
-    assert found["need"]["comparisons"] == (2 if objective == "best" else 3)
+    result = forecast(str(write_config(Path())), "--set", f"objective={objective}")
+    assert result["need"]["comparisons"] == (2 if objective == "best" else 3)
     if "precision" in objective:
-        assert found["limits"] == {"gap": None, "largest": None, "delta": None}
-        assert all(pair["gap"] is None for pair in found["undecided"])
+        assert result["limits"] == {"gap": None, "largest": None, "delta": None}
+        assert all(pair["gap"] is None for pair in result["undecided"])
 
 
 REFUSED = {
@@ -196,13 +196,13 @@ REFUSED = {
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run without a trial, one of other models, and one that was graded with another rubric."""
-    here = tmp_path_factory.mktemp("stored")
-    store_run(prepared_from(write_config(here, "empty")), here / "runs/empty", rounds=0)
-    others = write_config(here, "others", ["eve", "fay"])
-    store_run(prepared_from(others), here / "runs/others", WORLD[:2], rounds=1)
+    folder = tmp_path_factory.mktemp("stored")
+    store_run(prepared_from(write_config(folder, "empty")), folder / "runs/empty", rounds=0)
+    others = write_config(folder, "others", ["eve", "fay"])
+    store_run(prepared_from(others), folder / "runs/others", WORLD[:2], rounds=1)
     graded = "rubric={categories: [{name: yes, weight: 1, when: {is_correct: true}}, {name: no, weight: 0}]}"
-    store_run(prepared_from(write_config(here, "graded"), graded), here / "runs/graded", rounds=1)
-    return here / "runs"
+    store_run(prepared_from(write_config(folder, "graded"), graded), folder / "runs/graded", rounds=1)
+    return folder / "runs"
 
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED.keys())
@@ -234,9 +234,9 @@ def test_the_time_beside_a_fixed_number_is_said_in_words_where_it_is_not_known()
 
 @pytest.mark.slow
 def test_the_pace_that_is_taken_is_named_with_the_reason() -> None:
-    found = forecast(str(write_config(Path())), timed=True)
-    taken = found["decisions"]["trials"]["optimize"]
-    assert f"pace      {taken}, since {found['why_optimized']}" in found["shown"]
+    result = forecast(str(write_config(Path())), timed=True)
+    pace = result["decisions"]["trials"]["optimize"]
+    assert f"pace      {pace}, since {result['why_optimized']}" in result["shown"]
     given = forecast(str(write_config(Path())), "--set", "trials.optimize=cost", timed=True)
     assert given["why_optimized"] is None and "pace      cost\n" in given["shown"]
 
@@ -249,26 +249,26 @@ def test_many_slots_take_longer_than_a_fixed_number() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("taken", ["cost", "time"])
-def test_what_takes_longer_names_the_pace_that_takes_less_time(taken: str) -> None:
+@pytest.mark.parametrize("pace", ["cost", "time"])
+def test_what_takes_longer_names_the_pace_that_takes_less_time(pace: str) -> None:
     """Unless the run has it already."""
-    words = (str(write_config(Path())), "--set", "concurrency=256", "--set", f"trials.optimize={taken}")
-    found = forecast(*words, "--set", "stopping.options.worth=50", timed=True)
-    assert found["times_as_long"] > 1.0
-    assert ("trials.optimize: time keeps its servers busy" in found["shown"]) == (taken == "cost")
+    words = (str(write_config(Path())), "--set", "concurrency=256", "--set", f"trials.optimize={pace}")
+    result = forecast(*words, "--set", "stopping.options.worth=50", timed=True)
+    assert result["times_as_long"] > 1.0
+    assert ("trials.optimize: time keeps its servers busy" in result["shown"]) == (pace == "cost")
 
 
 @pytest.mark.slow
 def test_the_forecast_of_a_gate_says_how_often_it_passes_and_what_it_takes() -> None:
     path = write_config(Path())
-    one, *_ = prepared_from(path).models
-    change = ["--set", f"objective={{kind: baseline, baseline: {one}, gate: true}}", "--set"]
+    baseline, *_ = prepared_from(path).models
+    change = ["--set", f"objective={{kind: baseline, baseline: {baseline}, gate: true}}", "--set"]
     narrow, broad = (forecast(str(path), *change, f"stopping.delta={delta}") for delta in (0, 0.5))
-    found, wide = narrow["need"], broad["need"]
-    for each in (found, wide):
-        assert sum(each["gate"].values()) == pytest.approx(1.0)
-    assert wide["gate"]["PASS"] > found["gate"]["PASS"]
-    assert wide["costs"]["trials"]["median"] <= found["costs"]["trials"]["median"]
+    strict, wide = narrow["need"], broad["need"]
+    for need in (strict, wide):
+        assert sum(need["gate"].values()) == pytest.approx(1.0)
+    assert wide["gate"]["PASS"] > strict["gate"]["PASS"]
+    assert wide["costs"]["trials"]["median"] <= strict["costs"]["trials"]["median"]
     assert narrow["equal"]["gate"]["PASS"] < 0.3 and broad["equal"]["gate"] == {
         "PASS": 1.0,
         "FAIL": 0.0,
@@ -301,7 +301,7 @@ def test_batches_are_waited_for_and_priced_as_such() -> None:
             (batch_models({"batch": {"kind": "openai", "price_factor": 0.5}}), (), True),
         )
     )
-    assert any("a batch is guessed to be answered in 1 h, whatever its size" in one for one in batched["basis"])
+    assert any("a batch is guessed to be answered in 1 h, whatever its size" in line for line in batched["basis"])
     assert batched["fixed"]["seconds"] == pytest.approx(3600.0)
     assert batched["fixed"]["usd"] == pytest.approx(direct["fixed"]["usd"] / 2)
     assert "a batch is" not in " ".join(direct["basis"])
@@ -309,13 +309,13 @@ def test_batches_are_waited_for_and_priced_as_such() -> None:
 
 def batch_models(changes: dict[str, object]) -> list[dict[str, object]]:
     shared = {"base_url": "http://127.0.0.1:9/v1", "price": {"input": 1, "output": 4}}
-    return [{"name": one, **shared, **changes} for one in ("ada", "bob", "cyd")]
+    return [{"name": name, **shared, **changes} for name in ("ada", "bob", "cyd")]
 
 
 @pytest.mark.slow
 def test_the_time_of_servers_that_the_run_starts_is_what_a_cap_on_gpu_hours_counts() -> None:
     """Without a pilot a start is a guess; with the run itself as one, what it has held counts from there on."""
-    launched = [{"name": one, "gpus": 2, "launch": {"command": "serve --port {port}"}} for one in MODELS]
+    launched = [{"name": name, "gpus": 2, "launch": {"command": "serve --port {port}"}} for name in MODELS]
     path, models = write_config(Path()), f"models={json.dumps(launched)}"
     guessed = forecast(str(path), "--set", models)
     starts = 3 * 2 * 120.0 / 3600.0
@@ -323,14 +323,14 @@ def test_the_time_of_servers_that_the_run_starts_is_what_a_cap_on_gpu_hours_coun
     assert starts < guessed["need"]["costs"]["gpu_hours"]["low"] < guessed["fixed"]["gpu_hours"]
     prepared = prepared_from(path, models)
     store_run(prepared, Path("runs/small"), rounds=2)
-    events = [ServerLaunched(one, seconds=seconds) for one in MODELS for seconds in (80.0, 20.0)]
+    events = [ServerLaunched(name, seconds=seconds) for name in MODELS for seconds in (80.0, 20.0)]
     store_records(
         Path("runs/small"), prepared.header, events=events, held={MODELS[0]: HeldTime(1800.0, 3600.0)._asdict()}
     )
-    found = forecast(str(path), "--set", models, "--pilot", "runs/small", "--set", "budget.gpu_hours=1.2")
-    assert "a server that the run starts takes 80 s, as in the pilot" in found["basis"]
-    assert found["spent"]["gpu_hours"] == 1.0
-    within, need = found["capped"]["costs"]["gpu_hours"], found["need"]["costs"]["gpu_hours"]
+    result = forecast(str(path), "--set", models, "--pilot", "runs/small", "--set", "budget.gpu_hours=1.2")
+    assert "a server that the run starts takes 80 s, as in the pilot" in result["basis"]
+    assert result["spent"]["gpu_hours"] == 1.0
+    within, need = result["capped"]["costs"]["gpu_hours"], result["need"]["costs"]["gpu_hours"]
     assert 1.0 <= within["low"] <= within["high"] <= 1.2 < need["high"]
 
 
@@ -340,19 +340,19 @@ def test_models_that_share_a_pool_take_the_turns_of_a_run() -> None:
 
     def planned_on(places: int, **launch: bool) -> dict[str, Any]:
         serving = {"command": "python serve.py --port {port}", **launch}
-        models = json.dumps([{"name": one, "launch": serving} for one in MODELS])
+        models = json.dumps([{"name": name, "launch": serving} for name in MODELS])
         pool = json.dumps({"places": list(range(places))})
         return forecast(
             str(path), "--set", f"models={models}", "--set", f"servers.pool={pool}", "--set", "trials.max=40"
         )
 
-    def seconds(found: dict[str, Any]) -> float:
-        return float(found["need"]["costs"]["seconds"]["median"])
+    def seconds(result: dict[str, Any]) -> float:
+        return float(result["need"]["costs"]["seconds"]["median"])
 
-    one, two, asleep = planned_on(1), planned_on(2), planned_on(1, sleep=True)
-    assert seconds(two) < seconds(one) and seconds(asleep) < seconds(one)
-    told = "a server that the run starts is guessed to take 120 s"
-    assert told in one["basis"] and f"{told}, and 5 s to wake: a guess" in asleep["basis"]
+    single, double, asleep = planned_on(1), planned_on(2), planned_on(1, sleep=True)
+    assert seconds(double) < seconds(single) and seconds(asleep) < seconds(single)
+    note = "a server that the run starts is guessed to take 120 s"
+    assert note in single["basis"] and f"{note}, and 5 s to wake: a guess" in asleep["basis"]
     assert (
         "a pool with a place for each model is counted with one server a model: the run may be done sooner"
         in (planned_on(3)["basis"])

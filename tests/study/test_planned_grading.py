@@ -34,12 +34,12 @@ def settings(url: str, **changes: object) -> dict[str, object]:
 
 def planned(site: Site, config: Path, *options: str) -> tuple[dict[str, Any], str]:
     """The costs of the configured run, and all that was said."""
-    told = CliRunner().invoke(
+    result = CliRunner().invoke(
         app, ["plan", str(config), "--worlds", "10", "--json", str(site.folder / "plan.json"), *options]
     )
-    assert told.exit_code == 0, told.output
+    assert result.exit_code == 0, result.output
     forecast = json.loads((site.folder / "plan.json").read_text())
-    return forecast["need"]["costs"], told.output
+    return forecast["need"]["costs"], result.output
 
 
 @pytest.mark.slow
@@ -47,8 +47,8 @@ def test_a_pilot_says_what_the_run_will_cost(site: Site, url: str) -> None:
     """All trials of a fixed design are asked for: what they cost in a run is what the plan must say."""
     assert site.run(site.write("pilot", **settings(url)), "--run-dir", str(site.directory("pilot"))).exit_code in ENDED
     config = site.write(**settings(url), seed=1)
-    costs, said = planned(site, config, "--pilot", str(site.directory("pilot")))
-    assert "tokens of the judge, as in the pilot" in said and "a reply of the judge takes" in said
+    costs, output = planned(site, config, "--pilot", str(site.directory("pilot")))
+    assert "tokens of the judge, as in the pilot" in output and "a reply of the judge takes" in output
     assert site.run(config).exit_code in ENDED
     results = read_results(site.directory())
     assert results is not None and results.cost.grading is not None
@@ -60,19 +60,19 @@ def test_a_pilot_says_what_the_run_will_cost(site: Site, url: str) -> None:
 @pytest.mark.slow
 def test_without_a_pilot_every_judge_and_every_vote_is_guessed(site: Site, url: str) -> None:
     none, _ = planned(site, site.write("none", **{**settings(url), "grader": "math"}))
-    one, said = planned(site, site.write("one", **settings(url)))
-    assert "a grade is guessed to take" in said
+    single, output = planned(site, site.write("one", **settings(url)))
+    assert "a grade is guessed to take" in output
     both = [{"base_url": url, "model": name, "price": price} for name, price in (("judge", DEAR), ("other", PRICE))]
-    three, _ = planned(site, site.write("three", **settings(url, votes=3)))
-    two, _ = planned(site, site.write("two", **settings(url, server=both)))
+    triple, _ = planned(site, site.write("three", **settings(url, votes=3)))
+    double, _ = planned(site, site.write("two", **settings(url, server=both)))
 
     def more(costs: dict[str, Any], of: str) -> float:
         return float(costs[of]["median"] - none[of]["median"])
 
-    assert more(one, "tokens") > 0 and more(one, "usd") > 0
-    assert more(three, "usd") == pytest.approx(3.0 * more(one, "usd"), rel=0.01)
-    assert more(two, "tokens") == pytest.approx(2.0 * more(one, "tokens"), rel=0.01)
-    assert more(one, "usd") < more(two, "usd") < 1.2 * more(one, "usd")
+    assert more(single, "tokens") > 0 and more(single, "usd") > 0
+    assert more(triple, "usd") == pytest.approx(3.0 * more(single, "usd"), rel=0.01)
+    assert more(double, "tokens") == pytest.approx(2.0 * more(single, "tokens"), rel=0.01)
+    assert more(single, "usd") < more(double, "usd") < 1.2 * more(single, "usd")
 
 
 # -- the time that grades take -----------------------------------------------------------------------------------------
@@ -80,8 +80,8 @@ def test_without_a_pilot_every_judge_and_every_vote_is_guessed(site: Site, url: 
 
 def whole_plan(site: Site, config: Path, *options: str) -> tuple[dict[str, Any], str]:
     """All of the forecast, and what was said."""
-    _, said = planned(site, config, *options)
-    return json.loads((site.folder / "plan.json").read_text()), said
+    _, output = planned(site, config, *options)
+    return json.loads((site.folder / "plan.json").read_text()), output
 
 
 @pytest.mark.slow
@@ -89,14 +89,14 @@ def test_the_time_that_grades_take_is_that_of_the_pilot(site: Site, url: str) ->
     """Replies of the pilot have their times; where they are the bottleneck, a run takes as long as they do."""
     assert site.run(site.write("pilot", **settings(url)), "--run-dir", str(site.directory("pilot"))).exit_code in ENDED
     with closing(RunReader.open(site.directory("pilot"))) as reader:
-        use, trials = reader.judge_use(), [float(one.signals["judge_seconds"]) for one in reader.trials()]
+        use, trials = reader.judge_use(), [float(trial.signals["judge_seconds"]) for trial in reader.trials()]
     assert use is not None and use.answers == len(trials) == 144
     assert use.seconds == pytest.approx(sum(trials)) and min(trials) > 0.0
     narrow = site.write("narrow", **settings(url, concurrency={"in_flight": 1}))
-    plan, said = whole_plan(site, narrow, "--pilot", str(site.directory("pilot")))
-    each = use.seconds / use.answers
-    assert "a reply of the judge takes" in said and ", 1 of them at a time" in said
-    assert plan["grading"]["each_seconds"] == pytest.approx(each)
-    assert plan["need"]["costs"]["seconds"]["median"] >= 144 * each
+    plan, output = whole_plan(site, narrow, "--pilot", str(site.directory("pilot")))
+    seconds = use.seconds / use.answers
+    assert "a reply of the judge takes" in output and ", 1 of them at a time" in output
+    assert plan["grading"]["each_seconds"] == pytest.approx(seconds)
+    assert plan["need"]["costs"]["seconds"]["median"] >= 144 * seconds
     wide = site.write("wide", **settings(url, concurrency={"in_flight": 64}))
-    assert whole_plan(site, wide, "--pilot", str(site.directory("pilot")))[0]["grading"]["each_seconds"] < each / 50
+    assert whole_plan(site, wide, "--pilot", str(site.directory("pilot")))[0]["grading"]["each_seconds"] < seconds / 50

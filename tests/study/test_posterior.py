@@ -46,7 +46,7 @@ def test_draws_from_the_joint_distribution_stay_there() -> None:
     for _ in range(40):
         sampler._k = rng.binomial(trials, expit(sampler.theta)).astype(float)
         sampler.sweep()
-    found = {
+    uniforms = {
         "ability": half_t(SCALES["ability"], np.sqrt(sampler.ability)),
         "difficulty": half_t(SCALES["difficulty"], np.sqrt(sampler.difficulty)),
         "taste": half_t(SCALES["taste"], np.sqrt(sampler.taste)),
@@ -54,10 +54,10 @@ def test_draws_from_the_joint_distribution_stay_there() -> None:
         "a": norm.cdf((sampler.a[:, 0] - sampler.mu) / np.sqrt(sampler.ability)),
         "b": norm.cdf(sampler.b[:, 1] / np.sqrt(sampler.difficulty)),
     }
-    left = sampler.theta - sampler.a[:, :, None] - sampler.b[:, None, :]
+    residuals = sampler.theta - sampler.a[:, :, None] - sampler.b[:, None, :]
     for model, question in ((0, 0), (0, 1), (2, 2)):
-        found[f"e{model}{question}"] = norm.cdf(left[:, model, question] / np.sqrt(sampler.taste))
-    for name, uniform in found.items():
+        uniforms[f"e{model}{question}"] = norm.cdf(residuals[:, model, question] / np.sqrt(sampler.taste))
+    for name, uniform in uniforms.items():
         assert kstest(uniform, "uniform").pvalue > 1e-3, name
 
 
@@ -95,7 +95,7 @@ def test_true_scores_lie_anywhere_among_the_draws(worlds: int) -> None:
         theta = prior_theta(8, 20, rng)
         world = np.stack([expit(-theta), expit(theta)], axis=-1)
         counts, truth = rng.multinomial(4, world), (world @ BINARY).mean(axis=1)
-        scores = np.array([(one @ BINARY).mean(axis=1) for one in posterior_chances(counts, BINARY, draws, rng)])
+        scores = np.array([(draw @ BINARY).mean(axis=1) for draw in posterior_chances(counts, BINARY, draws, rng)])
         ranks.append((scores < truth).mean(axis=0))
         spread.append((scores.std(axis=1).mean(), truth.std()))
     off = np.subtract(ranks, 0.5)
@@ -111,7 +111,7 @@ def test_a_model_without_trials_is_like_the_others_but_less_certain() -> None:
     rng = np.random.default_rng(5)
     counts = rng.multinomial(20, shared_difficulty(8, 20).p)
     counts[3] = 0
-    scores = np.array([(one @ BINARY).mean(axis=1) for one in posterior_chances(counts, BINARY, 200, rng)])
+    scores = np.array([(draw @ BINARY).mean(axis=1) for draw in posterior_chances(counts, BINARY, 200, rng)])
     others = np.delete(scores, 3, axis=1)
     assert scores[:, 3].std() > 2.0 * others.std(axis=0).max()
     assert abs(scores[:, 3].mean() - others.mean()) < 2.0 * others.mean(axis=0).std()

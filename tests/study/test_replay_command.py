@@ -46,13 +46,13 @@ def record(**extra: object) -> str:
 def test_a_world_is_ranked_and_written_as_a_run_is() -> None:
     done = replayed("coins", *SMALL)
     assert done.exit_code == ExitCode.SPENT, done.output
-    found = results("runs/replay-coins")
-    assert found["format"] == FORMAT
-    assert found["run"]["reason"] == "out_of_reach"
-    assert found["decisions"]["trials"]["max"] == 12 and found["decisions"]["objective"]["kind"] == "ranking"
-    assert {row["name"] for row in found["models"]} == set(WORLDS["coins"]().models)
-    assert found["models"][0]["name"] == "coin-11"
-    assert sum(sum(row["trials"]) for row in found["questions"]) == found["cost"]["trials"]
+    report = results("runs/replay-coins")
+    assert report["format"] == FORMAT
+    assert report["run"]["reason"] == "out_of_reach"
+    assert report["decisions"]["trials"]["max"] == 12 and report["decisions"]["objective"]["kind"] == "ranking"
+    assert {row["name"] for row in report["models"]} == set(WORLDS["coins"]().models)
+    assert report["models"][0]["name"] == "coin-11"
+    assert sum(sum(row["trials"]) for row in report["questions"]) == report["cost"]["trials"]
     assert "coin-11" in done.stdout and "runs/replay-coins/results.json" in done.stdout
     assert "look " in done.stderr and "look " not in done.stdout
 
@@ -67,15 +67,15 @@ def test_questions_are_drawn_in_another_order_by_each_seed() -> None:
     for seed in ("1", "2"):
         done = replayed("many.npz", *settings, "--seed", seed, "--output", seed)
         assert done.exit_code == ExitCode.REACHED, done.output
-        found = results(seed)
-        assert [row["name"] for row in found["models"]] == ["cleo", "bea", "ada"]
-        assert found["cost"]["trials"] < 1200
-        asked = [row["id"] for row in found["questions"] if sum(row["trials"])]
+        report = results(seed)
+        assert [row["name"] for row in report["models"]] == ["cleo", "bea", "ada"]
+        assert report["cost"]["trials"] < 1200
+        asked = [row["id"] for row in report["questions"] if sum(row["trials"])]
         orders.append(asked)
         place = {"cleo": 2, "bea": 1, "ada": 0}
-        for row in found["questions"]:
+        for row in report["questions"]:
             number = int("".join(filter(str.isdigit, row["id"]))) - 1
-            for at, model in enumerate(found["models"]):
+            for at, model in enumerate(report["models"]):
                 if row["trials"][at]:
                     right = outcomes[place[model["name"]], number, 0]
                     assert row["counts"][at] == [1 - right, right]
@@ -86,21 +86,21 @@ def test_a_file_is_replayed_as_it_was_recorded() -> None:
     path = record()
     done = replayed(path, "--set", "objective=best", "--set", "trials.max=12", "--output", "out")
     assert done.exit_code == ExitCode.REACHED, done.output
-    found = results("out")
-    assert [row["name"] for row in found["models"]][0] == "cleo"
+    report = results("out")
+    assert [row["name"] for row in report["models"]][0] == "cleo"
     outcomes = np.load(path)["R"]
-    first = found["models"].index(next(row for row in found["models"] if row["name"] == "cleo"))
-    for number, row in enumerate(found["questions"]):
+    first = report["models"].index(next(row for row in report["models"] if row["name"] == "cleo"))
+    for number, row in enumerate(report["questions"]):
         right, trials = outcomes[2, number, : row["trials"][first]].sum(), row["trials"][first]
         assert row["mean"][first] == pytest.approx((right + 1) / (trials + 2))
-    assert found["warnings"] == []
+    assert report["warnings"] == []
 
 
 def test_a_seed_draws_the_trials_in_another_order_and_repeats_itself() -> None:
     path = record()
     for output, seed in (("a", ["--seed", "3"]), ("b", ["--seed", "3"]), ("c", ["--seed", "4"]), ("d", [])):
         replayed(path, "--output", output, *SMALL, *seed)
-    a, b, c, d = ({**results(one), "run": None, "checksum": None} for one in "abcd")
+    a, b, c, d = ({**results(name), "run": None, "checksum": None} for name in "abcd")
     assert a == b
     assert a != c and a != d
 
@@ -125,9 +125,9 @@ def test_the_rubric_of_a_configuration_weighs_the_categories() -> None:
         "  - {name: half, weight: 0.5, when: {has_box: true}}\n  - {name: wrong, weight: 0.2}\n"
     )
     replayed("graded.npz", "--config", "c.yaml")
-    found = results("runs/replay-graded")
-    assert found["weights"] == [1.0, 0.5, 0.2]
-    assert found["models"][0]["score"] == pytest.approx((1.0 + 0.5 + 0.2 + 0.5) / 4)
+    report = results("runs/replay-graded")
+    assert report["weights"] == [1.0, 0.5, 0.2]
+    assert report["models"][0]["score"] == pytest.approx((1.0 + 0.5 + 0.2 + 0.5) / 4)
 
 
 def test_top_leaves_the_best() -> None:
@@ -151,7 +151,7 @@ def test_of_grades_that_never_differ_it_is_said_that_they_may_be_one_answer_each
     perfect, drawn = np.ones((1, 10, 12), np.int8), (rng.random((1, 10, 12)) < 0.5).astype(np.int8)
     np.savez("record.npz", R=np.concatenate([once, perfect, drawn]), models=["once", "perfect", "drawn"])
     done = replayed("record.npz", "--set", "trials.max=12")
-    warned = [(one["kind"], one["model"]) for one in results("runs/replay-record")["warnings"]]
+    warned = [(warning["kind"], warning["model"]) for warning in results("runs/replay-record")["warnings"]]
     assert warned == [("repeats_unclear", "once")]
     assert "grades alone cannot tell which" in done.stdout.replace("\n", " ")
 
@@ -177,13 +177,15 @@ def test_what_was_asked_ahead_is_in_the_cost_and_in_the_scores(optimize: str) ->
     pace = (*SMALL, "--set", f"trials.optimize={optimize}")
     assert replayed("coins", *pace, "--runs", "2", "--output", "study").exit_code == ExitCode.REACHED
     with Path("study", "runs.csv").open() as file:
-        told = [int(row["trials"]) for row in csv.DictReader(file)]
+        costs = [int(row["trials"]) for row in csv.DictReader(file)]
     for seed in (0, 1):
         replayed("coins", *pace, "--seed", str(seed), "--output", f"one-{seed}")
-    found = [results(f"one-{seed}") for seed in (0, 1)]
-    assert told == [one["cost"]["trials"] for one in found]
-    assert told == [sum(row["trials"] for row in one["models"]) for one in found], "nothing is left out of the scores"
-    assert (optimize == "time") == any(one["cost"]["trials"] > one["looks"][-1]["trials"] for one in found)
+    reports = [results(f"one-{seed}") for seed in (0, 1)]
+    assert costs == [report["cost"]["trials"] for report in reports]
+    assert costs == [sum(row["trials"] for row in report["models"]) for report in reports], (
+        "nothing is left out of the scores"
+    )
+    assert (optimize == "time") == any(report["cost"]["trials"] > report["looks"][-1]["trials"] for report in reports)
 
 
 def test_a_directory_of_a_real_run_is_left_alone() -> None:

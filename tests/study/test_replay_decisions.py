@@ -70,12 +70,14 @@ def test_decisions_alone_make_a_plan() -> None:
 
 
 @pytest.mark.parametrize(
-    ("questions", "most", "lookahead"),
+    ("questions", "max_trials", "lookahead"),
     [(30, 80, 12), (15, 80, 12), (1, 80, 12), (30, 16, 2), (30, 4, 1), (90, 80, 4), (450, 80, 0), (10_000, 80, 0)],
 )
-def test_rounds_run_ahead_by_trials_and_by_a_part_of_the_horizon(questions: int, most: int, lookahead: int) -> None:
-    trials = TrialsConfig(min=1, max=most, optimize="time")
-    held = Pace(lookahead=lookahead, opening=round(0.15 * most), dedicated_servers=True)
+def test_rounds_run_ahead_by_trials_and_by_a_part_of_the_horizon(
+    questions: int, max_trials: int, lookahead: int
+) -> None:
+    trials = TrialsConfig(min=1, max=max_trials, optimize="time")
+    held = Pace(lookahead=lookahead, opening=round(0.15 * max_trials), dedicated_servers=True)
     assert make_pace(trials, questions) == held
     assert make_pace(trials.model_copy(update={"optimize": "cost"}), questions) == Pace()
 

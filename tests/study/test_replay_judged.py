@@ -40,26 +40,26 @@ def test_a_replay_is_judged_by_its_last_look() -> None:
     controller = drive(
         Controller(Plan(Bench(11, 30, world.w))), Tape.from_chances(world.p, world.w, np.random.default_rng(1))
     )
-    found, look = judge_replay(1, controller, world.truth), controller.looks[-1]
-    assert found.trials == sum(look.trials) and found.cost == found.trials / 26_400
-    assert found.called + found.tied + found.out_of_reach == len(look.comparisons) == 10
-    assert found.wrong == sum(
+    judged, look = judge_replay(1, controller, world.truth), controller.looks[-1]
+    assert judged.trials == sum(look.trials) and judged.cost == judged.trials / 26_400
+    assert judged.called + judged.tied + judged.out_of_reach == len(look.comparisons) == 10
+    assert judged.wrong == sum(
         world.truth[pair.better] <= world.truth[pair.worse] + 1e-9
         for pair in look.comparisons
         if pair.verdict is Verdict.RESOLVED and pair.worse is not None
     )
     inside = np.abs(np.array(look.scores) - world.truth) <= 1.96 * np.array(look.sigmas)
-    assert found.covered == pytest.approx(inside.mean())
+    assert judged.covered == pytest.approx(inside.mean())
     assert judge_replay(1, controller, world.truth + 0.5).covered == 0.0
-    assert 0.8 < found.tau_b <= 1.0
+    assert 0.8 < judged.tau_b <= 1.0
 
 
 def test_a_call_against_a_value_is_judged_by_that_value() -> None:
     world = World("w", binary(np.array([[0.9] * 20, [0.2] * 20])))
     plan = Plan(Bench(2, 20, world.w), objective=Threshold(0.5), trials=Trials(4, 40))
     controller = drive(Controller(plan), Tape.from_chances(world.p, world.w, np.random.default_rng(0)))
-    found = judge_replay(0, controller, world.truth)
-    assert (found.called, found.tied, found.out_of_reach, found.wrong) == (2, 0, 0, 0)
+    judged = judge_replay(0, controller, world.truth)
+    assert (judged.called, judged.tied, judged.out_of_reach, judged.wrong) == (2, 0, 0, 0)
     assert judge_replay(0, controller, 1.0 - world.truth).wrong == 2
 
 

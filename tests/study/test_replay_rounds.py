@@ -35,8 +35,8 @@ def by_trials(plan: Plan, outcomes: Tape, chunk: int) -> Controller:
     """Asked and told in chunks, each outcome an object."""
     controller = Controller(plan)
     while controller.finished is None:
-        found = [(*ask[:3], outcomes.category(*ask[:3])) for ask in controller.ask(chunk)]
-        controller.tell(Outcome(*one, COSTS[one[0]][one[3]]) for one in found)
+        outcome_rows = [(*ask[:3], outcomes.category(*ask[:3])) for ask in controller.ask(chunk)]
+        controller.tell(Outcome(*row, COSTS[row[0]][row[3]]) for row in outcome_rows)
     return controller
 
 
@@ -52,10 +52,10 @@ def test_rounds_as_counts_give_what_trials_give(
 ) -> None:
     bench = Bench(MODELS, QUESTIONS, WEIGHTS, worst_cost=(Cost(60, 0.2, 0.5),) * MODELS)
     plan = Plan(bench, objective=objective, trials=Trials(3, 20), pace=Pace(lookahead), budget=budget)
-    one, other = drive_rounds(Controller(plan), tape(seed), COSTS), by_trials(plan, tape(seed), chunk)
-    assert one.looks == other.looks and one.finished is other.finished
-    assert np.array_equal(one.arrived, other.arrived) and np.array_equal(one.counts, other.counts)
-    assert one.result() == other.result() and one.in_flight == other.in_flight == 0
+    by_counts, one_by_one = drive_rounds(Controller(plan), tape(seed), COSTS), by_trials(plan, tape(seed), chunk)
+    assert by_counts.looks == one_by_one.looks and by_counts.finished is one_by_one.finished
+    assert np.array_equal(by_counts.arrived, one_by_one.arrived) and np.array_equal(by_counts.counts, one_by_one.counts)
+    assert by_counts.result() == one_by_one.result() and by_counts.in_flight == one_by_one.in_flight == 0
 
 
 @pytest.mark.slow
@@ -63,10 +63,10 @@ def test_rounds_as_counts_give_what_trials_give(
 @settings(max_examples=examples(20), deadline=None)
 def test_looks_that_are_not_kept_decide_alike(seed: int, lookahead: int) -> None:
     plan = Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(3, 20), pace=Pace(lookahead))
-    kept = drive_rounds(Controller(plan), tape(seed))
+    full = drive_rounds(Controller(plan), tape(seed))
     bare = drive_rounds(Controller(plan, keep_looks=False), tape(seed))
-    assert bare.looks == [] and bare.latest_look() == kept.latest_look() == kept.looks[-1]
-    assert bare.finished is kept.finished and np.array_equal(bare.counts, kept.counts)
+    assert bare.looks == [] and bare.latest_look() == full.latest_look() == full.looks[-1]
+    assert bare.finished is full.finished and np.array_equal(bare.counts, full.counts)
 
 
 def test_counts_that_are_not_of_the_round_are_refused() -> None:
@@ -103,28 +103,28 @@ def test_many_values_are_those_of_one_by_one() -> None:
     first = np.random.default_rng(1).integers(0, 5, (MODELS, QUESTIONS))
     extra = np.random.default_rng(2).integers(0, 4, (MODELS, QUESTIONS))
     cells, outcomes = Cells.from_round(first, extra), tape(3)
-    each = list(zip(*(column.tolist() for column in cells), strict=True))
-    assert each == [
+    places = list(zip(*(column.tolist() for column in cells), strict=True))
+    assert places == [
         (model, question, first[model, question] + number)
         for model in range(MODELS)
         for question in range(QUESTIONS)
         for number in range(extra[model, question])
     ]
-    assert outcomes.categories(cells).tolist() == [tape(3).category(*one) for one in each]
+    assert outcomes.categories(cells).tolist() == [tape(3).category(*place) for place in places]
 
 
 @pytest.mark.parametrize("budget", [Budget(trials=250), Budget(tokens=5000), Budget(usd=20.0)])
 def test_what_is_still_to_go_is_no_more_than_the_caps_pay_for(budget: Budget) -> None:
     bench = Bench(MODELS, QUESTIONS, WEIGHTS, worst_cost=(Cost(40, 0.1, 0.5),) * MODELS)
     free, capped = (
-        Controller(Plan(bench, rule=Sequential(), trials=Trials(3, 80), budget=one)) for one in (Budget(), budget)
+        Controller(Plan(bench, rule=Sequential(), trials=Trials(3, 80), budget=cap)) for cap in (Budget(), budget)
     )
-    found = []
+    results = []
     for controller in (free, capped):
         (asked,) = controller.ask_rounds()
         controller.tell_round(asked, DrawnRound.of(asked, tape(5), 3).counts, COSTS)
-        found.append(controller.result())
-    unbound, bound = found
+        results.append(controller.result())
+    unbound, bound = results
     assert unbound is not None and bound is not None
     shares = {name: getattr(bound.spent, name) for name in bound.spent._fields} | {"trials": bound.trials}
     (name,) = (name for name in shares if getattr(budget, name) is not None)
@@ -141,4 +141,4 @@ def test_rounds_that_were_asked_trial_by_trial_are_not_kept() -> None:
     for _ in range(4):
         controller.tell([Outcome(*ask[:3], category=ask.trial % 2) for ask in controller.ask(1000)])
     assert controller.finished is None and len(controller.looks) == 4
-    assert [one.index for one in controller.ask_rounds()] == [controller.rounds_issued - 1]
+    assert [asked.index for asked in controller.ask_rounds()] == [controller.rounds_issued - 1]

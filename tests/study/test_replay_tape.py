@@ -28,8 +28,8 @@ def test_counts_are_drawn_without_replacement(counts: np.ndarray, seed: int) -> 
     held = counts.sum(axis=-1)
     outcomes = drawn(Tape.from_counts(counts, FOUR, np.random.default_rng(seed)), (2, 3), int(held.max()))
     for model, question in itertools.product(range(2), range(3)):
-        whole = outcomes[model, question, : held[model, question]]
-        assert np.bincount(whole, minlength=4).tolist() == counts[model, question].tolist()
+        cell = outcomes[model, question, : held[model, question]]
+        assert np.bincount(cell, minlength=4).tolist() == counts[model, question].tolist()
 
 
 def test_counts_come_in_random_order() -> None:
@@ -53,19 +53,19 @@ def test_beyond_its_record_a_cell_is_drawn_by_its_shares() -> None:
 def test_recorded_outcomes_keep_their_order_without_the_missing_ones() -> None:
     outcomes = np.array([[[0, 1, -1, 1], [-1, -1, 1, -1], [2, -1, 0, 3]]], dtype=np.int8)
     tape = Tape.from_trials(outcomes, count_outcomes(outcomes), FOUR, np.random.default_rng(2))
-    found = drawn(tape, (1, 3), 60)[0]
-    assert found[0, :3].tolist() == [0, 1, 1]
-    assert found[1].tolist() == [1] * 60, "the share of a cell that was right once of once"
-    assert found[2, :3].tolist() == [2, 0, 3]
-    assert set(found[2, 3:]) == {0, 2, 3}
+    rows = drawn(tape, (1, 3), 60)[0]
+    assert rows[0, :3].tolist() == [0, 1, 1]
+    assert rows[1].tolist() == [1] * 60, "the share of a cell that was right once of once"
+    assert rows[2, :3].tolist() == [2, 0, 3]
+    assert set(rows[2, 3:]) == {0, 2, 3}
 
 
 def test_chances_of_nothing_are_never_drawn() -> None:
     chances = np.array([[[0.0, 1.0, 0.0, 0.0], [0.25, 0.0, 0.0, 0.75]]])
-    found = drawn(Tape.from_chances(chances, FOUR, np.random.default_rng(3)), (1, 2), 3000)[0]
-    assert set(found[0]) == {1}
-    assert set(found[1]) == {0, 3}
-    assert (found[1] == 3).mean() == pytest.approx(0.75, abs=0.025)
+    rows = drawn(Tape.from_chances(chances, FOUR, np.random.default_rng(3)), (1, 2), 3000)[0]
+    assert set(rows[0]) == {1}
+    assert set(rows[1]) == {0, 3}
+    assert (rows[1] == 3).mean() == pytest.approx(0.75, abs=0.025)
 
 
 @pytest.mark.parametrize("order", [1, -1])

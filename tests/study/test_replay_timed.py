@@ -51,9 +51,9 @@ def by_events(
         now, ask, category = heapq.heappop(pending)
         free[ask.model] += 1
         took = times.of(ask, category)
-        told = Outcome(ask.model, ask.question, ask.trial, category, seconds=took)
-        came.append(told)
-        looks += [now] * len(controller.tell([told]))
+        outcome = Outcome(ask.model, ask.question, ask.trial, category, seconds=took)
+        came.append(outcome)
+        looks += [now] * len(controller.tell([outcome]))
     return now, looks
 
 
@@ -71,8 +71,8 @@ def test_a_run_that_goes_on_is_played_as_its_resume(pace: Pace, seed: int) -> No
     first, came = Controller(short, followed=True), list[Outcome]()
     by_events(first, tape(seed), times(seed), 5, came)
     recorded = np.full((4, 6, 24), -1, dtype=np.int8)
-    for one in came:
-        recorded[one.model, one.question, one.trial] = one.category
+    for outcome in came:
+        recorded[outcome.model, outcome.question, outcome.trial] = outcome.category
     resumed = continued(first)
     first.forget_arrivals()
     played = continued(first)
@@ -95,11 +95,11 @@ def test_an_opening_whose_answers_set_the_clocks_is_that_of_an_event_loop(
 ) -> None:
     """It is told in stretches, in which nothing can be decided."""
     pace = Pace(lookahead, opening=opening, dedicated_servers=True)
-    one, other = controller(pace), controller(pace)
-    timeline = drive_in_time(one, tape(seed), times(seed), slots)
-    _, looks = by_events(other, tape(seed), times(seed), slots)
+    fast, event_driven = controller(pace), controller(pace)
+    timeline = drive_in_time(fast, tape(seed), times(seed), slots)
+    _, looks = by_events(event_driven, tape(seed), times(seed), slots)
     assert timeline.looks == pytest.approx(looks)
-    assert np.array_equal(one.counts, other.counts) and one.finished is other.finished
+    assert np.array_equal(fast.counts, event_driven.counts) and fast.finished is event_driven.finished
 
 
 @pytest.mark.slow
@@ -109,14 +109,14 @@ def test_what_is_asked_ahead_is_sent_while_a_look_waits_and_not_once_nobody_want
     later = 0
     for seed in range(4):
         pace = Pace(lookahead=3, opening=4, dedicated_servers=True)
-        one, other = controller(pace), controller(pace)
-        timeline = drive_in_time(one, tape(seed), times(seed), slots)
-        _, looks = by_events(other, tape(seed), times(seed), slots)
+        fast, event_driven = controller(pace), controller(pace)
+        timeline = drive_in_time(fast, tape(seed), times(seed), slots)
+        _, looks = by_events(event_driven, tape(seed), times(seed), slots)
         begun = np.array([len(served.start) for served in timeline.served])
         assert begun.tolist() == timeline.asked.sum(axis=1).tolist()
-        assert timeline.looks == pytest.approx(looks) and one.looks == other.looks
+        assert timeline.looks == pytest.approx(looks) and fast.looks == event_driven.looks
         assert timeline.seconds == max(served.end.max() for served in timeline.served) >= looks[-1]
-        later += int(timeline.asked.sum() - one.trials.sum())
+        later += int(timeline.asked.sum() - fast.trials.sum())
         issued = 4 * 6 * 24
         assert begun.sum() < issued
     assert later > 0
@@ -127,12 +127,12 @@ def test_what_is_asked_ahead_is_sent_while_a_look_waits_and_not_once_nobody_want
 @pytest.mark.slow
 def test_the_timeline_is_that_of_an_event_loop(slots: int, lookahead: int, seed: int) -> None:
     pace = Pace(lookahead)
-    one, other = controller(pace), controller(pace)
-    timeline = drive_in_time(one, tape(seed), times(seed), slots)
-    seconds, looks = by_events(other, tape(seed), times(seed), slots)
+    fast, event_driven = controller(pace), controller(pace)
+    timeline = drive_in_time(fast, tape(seed), times(seed), slots)
+    seconds, looks = by_events(event_driven, tape(seed), times(seed), slots)
     assert timeline.seconds == pytest.approx(seconds)
     assert timeline.looks == pytest.approx(looks)
-    assert one.looks == other.looks == drive(controller(pace), tape(seed)).looks
+    assert fast.looks == event_driven.looks == drive(controller(pace), tape(seed)).looks
 
 
 @pytest.mark.parametrize("slots", [1, 5, 64])
@@ -148,21 +148,21 @@ def test_no_server_serves_more_than_its_slots(slots: int) -> None:
 
 
 def test_an_answers_time_depends_on_its_trial_only() -> None:
-    asks = [Ask(*cell, 0) for cell in itertools.product(range(4), range(6), range(30))]
+    trials = [Ask(*cell, 0) for cell in itertools.product(range(4), range(6), range(30))]
     forth, back = times(), times()
-    one = {ask: forth.of(ask, 1) for ask in asks}
-    assert {ask: back.of(ask, 1) for ask in asks[::-1]} == one
-    assert {ask: times(3).of(ask, 1) for ask in asks} != one
-    assert all(forth.of(ask, 0) == pytest.approx(3.0 * one[ask]) for ask in asks)
+    seconds = {ask: forth.of(ask, 1) for ask in trials}
+    assert {ask: back.of(ask, 1) for ask in trials[::-1]} == seconds
+    assert {ask: times(3).of(ask, 1) for ask in trials} != seconds
+    assert all(forth.of(ask, 0) == pytest.approx(3.0 * seconds[ask]) for ask in trials)
 
 
 def test_answers_are_log_normal_with_the_mean_that_was_asked_for() -> None:
     latency = latency_of_mean(30.0, WORLD.p, WORLD.w, sigma=0.5, wrong_factor=2.0)
     of, outcomes = AnswerTimes(latency, (4, 6), WORLD.w, np.random.default_rng(5)), tape(6)
-    asks = [Ask(*cell, 0) for cell in itertools.product(range(4), range(6), range(400))]
-    seconds = np.array([of.of(ask, outcomes.category(*ask[:3])) for ask in asks])
+    trials = [Ask(*cell, 0) for cell in itertools.product(range(4), range(6), range(400))]
+    seconds = np.array([of.of(ask, outcomes.category(*ask[:3])) for ask in trials])
     assert seconds.mean() == pytest.approx(30.0, rel=0.02)
-    right = np.log([of.of(ask, 1) for ask in asks])
+    right = np.log([of.of(ask, 1) for ask in trials])
     assert right.std() == pytest.approx(0.5, rel=0.02)
     assert np.exp(right.mean()) == pytest.approx(latency.median, rel=0.02)
 
@@ -171,12 +171,12 @@ def test_answers_are_log_normal_with_the_mean_that_was_asked_for() -> None:
 @given(st.integers(1, 300))
 @settings(max_examples=examples(12), deadline=None)
 def test_a_cap_on_wall_time_ends_the_run_at_the_cap(cap: int) -> None:
-    run, whole = controller(Pace(2), Budget(wall_seconds=float(cap))), controller(Pace(2))
+    run, uncapped_run = controller(Pace(2), Budget(wall_seconds=float(cap))), controller(Pace(2))
     timeline = drive_in_time(run, tape(), times(), 8)
-    uncapped = drive_in_time(whole, tape(), times(), 8)
+    uncapped = drive_in_time(uncapped_run, tape(), times(), 8)
     assert timeline.seconds == min(float(cap), uncapped.seconds)
-    kept = int(np.count_nonzero(uncapped.looks < cap))
-    assert run.looks == whole.looks[:kept]
+    looks_in_time = int(np.count_nonzero(uncapped.looks < cap))
+    assert run.looks == uncapped_run.looks[:looks_in_time]
     if cap <= uncapped.seconds:
         assert run.finished is Reason.WALL_TIME
         arrived = sum(np.count_nonzero(served.end < cap) for served in timeline.served)
@@ -215,7 +215,7 @@ def by_events_in_turn(
             if place.loaded is None or (not lines[place.loaded] and not place.in_flight):
                 start = 0 if place.loaded is None else place.models.index(place.loaded) + 1
                 circle = [*place.models[start:], *place.models[:start]]
-                if (model := next((one for one in circle if lines[one]), None)) is not None:
+                if (model := next((candidate for candidate in circle if lines[candidate]), None)) is not None:
                     place.loaded, place.ready = model, now + place.swap
                     place.loads.append(model)
                     heapq.heappush(pending, (place.ready, next(number), None))
@@ -246,29 +246,31 @@ GROUPS = ([[0, 1, 2, 3]], [[0, 2], [1], [3]], [[3, 1], [0, 2]])
 def test_the_timeline_of_models_in_turn_is_that_of_an_event_loop(
     groups: list[list[int]], slots: int, lookahead: int, swap: float, seed: int
 ) -> None:
-    one, other = controller(Pace(lookahead)), controller(Pace(lookahead))
+    fast, event_driven = controller(Pace(lookahead)), controller(Pace(lookahead))
     hosts = [SimulatedHost(models, slots, swap) for models in groups]
     timeline = drive_in_time(
-        one, tape(seed), times(seed), slots, shared=[host for host in hosts if len(host.models) > 1]
+        fast, tape(seed), times(seed), slots, shared=[host for host in hosts if len(host.models) > 1]
     )
     places = [Place(models, slots, swap) for models in groups]
-    seconds, looks = by_events_in_turn(other, tape(seed), times(seed), places)
+    seconds, looks = by_events_in_turn(event_driven, tape(seed), times(seed), places)
     assert timeline.seconds == pytest.approx(seconds)
     assert timeline.looks == pytest.approx(looks)
     assert [[swap.model for swap in host.swaps] for host in hosts] == [place.loads for place in places]
-    assert one.looks == other.looks == drive(controller(Pace(lookahead)), tape(seed)).looks
+    assert fast.looks == event_driven.looks == drive(controller(Pace(lookahead)), tape(seed)).looks
 
 
 def test_no_two_models_of_a_host_are_served_at_a_time() -> None:
     host = SimulatedHost(range(4), 5, 100.0)
     timeline = drive_in_time(controller(Pace(2)), tape(), times(), 5, shared=[host])
     spans = sorted(
-        (start, end, model) for model, one in enumerate(timeline.served) for start, end in zip(*one, strict=True)
+        (start, end, model)
+        for model, service in enumerate(timeline.served)
+        for start, end in zip(*service, strict=True)
     )
     for (_, end, model), (start, _, other) in itertools.pairwise(spans):
         assert model == other or start >= end + 100.0
     assert timeline.swaps[0] == Swap(0, 0.0, 100.0)
-    assert min(one.start.min() for one in timeline.served) == 100.0
+    assert min(service.start.min() for service in timeline.served) == 100.0
 
 
 def test_swaps_beyond_the_cap_on_wall_time_are_none() -> None:

@@ -26,22 +26,25 @@ def test_where_decisions_make_nothing_of_shared_seeds_there_is_nothing_to_say(tm
 
 def test_it_takes_from_an_opening_to_what_is_forecast(tmp_path: Path) -> None:
     coupled = plan(tmp_path, "coupled")
-    (told,) = same_seed_sentences(coupled, None, 10_000.0)
-    assert f"about {10_000 * NEAR_COPIES:,.0f} trials" in told
-    (told,) = same_seed_sentences(coupled, None, 100.0)
-    assert "about 36 trials" in told  # three of each of six questions, of both
+    (sentence,) = same_seed_sentences(coupled, None, 10_000.0)
+    assert f"about {10_000 * NEAR_COPIES:,.0f} trials" in sentence
+    (sentence,) = same_seed_sentences(coupled, None, 100.0)
+    assert "about 36 trials" in sentence  # three of each of six questions, of both
 
 
 def test_a_pilot_with_the_same_seeds_says_how_far_they_went_together(tmp_path: Path) -> None:
     coupled = plan(tmp_path, "coupled")
     Played(tmp_path / "run", coupled).finish()
     pilot = read_pilot(tmp_path / "run", coupled)
-    _, told = same_seed_sentences(coupled, pilot, 300.0)
+    _, sentence = same_seed_sentences(coupled, pilot, 300.0)
     values = coupled.plan.bench.weights[np.maximum(pilot.outcomes, 0)]
     both = (pilot.outcomes >= 0).all(axis=0)
-    found = coupling(np.nonzero(both)[0], values[0][both], values[1][both])
-    assert told.startswith(f"in the pilot, ada and bob shared {found.trials} trials: ")
-    assert f"{found.variance:.2f} of the trials that independent models would (+- {found.sigma:.2f}" in told
+    coupled_trials = coupling(np.nonzero(both)[0], values[0][both], values[1][both])
+    assert sentence.startswith(f"in the pilot, ada and bob shared {coupled_trials.trials} trials: ")
+    assert (
+        f"{coupled_trials.variance:.2f} of the trials that independent models would (+- {coupled_trials.sigma:.2f}"
+        in sentence
+    )
 
 
 def test_a_pilot_with_seeds_of_their_own_says_nothing_of_it(tmp_path: Path) -> None:

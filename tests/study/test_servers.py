@@ -26,10 +26,10 @@ def test_a_lone_sequence_is_faster_by_the_gain() -> None:
 
 
 def test_a_full_server_takes_what_is_stated_and_its_last_sequence_speeds_up() -> None:
-    engine, whole = SharedEngine(1.0, SLOTS), load([10.0, 10.0, 10.0, 18.0])
-    engine.serve(whole, 0.0)
-    assert whole.ends[:3] == pytest.approx(10.0)
-    assert whole.end == pytest.approx(10.0 + 8.0 * (1.0 + 1.0 / SLOTS) / 2.0)
+    engine, full = SharedEngine(1.0, SLOTS), load([10.0, 10.0, 10.0, 18.0])
+    engine.serve(full, 0.0)
+    assert full.ends[:3] == pytest.approx(10.0)
+    assert full.end == pytest.approx(10.0 + 8.0 * (1.0 + 1.0 / SLOTS) / 2.0)
 
 
 def test_what_comes_later_slows_what_is_there() -> None:
@@ -56,7 +56,7 @@ def test_trials_begin_in_order_and_slots_do_their_work(
         now += later
         loads.append(load(seconds))
         engine.serve(loads[-1], now)
-    begins, ends = (np.concatenate([getattr(one, name) for one in loads]) for name in ("begins", "ends"))
+    begins, ends = (np.concatenate([getattr(batch, name) for batch in loads]) for name in ("begins", "ends"))
     assert np.all(np.diff(begins) >= -1e-9)
     points = np.unique(np.concatenate([begins, ends]))
     middles = (points[1:] + points[:-1]) / 2.0
@@ -65,7 +65,7 @@ def test_trials_begin_in_order_and_slots_do_their_work(
     speed = (1.0 + gain) / (1.0 + gain * running / SLOTS)
     done = np.cumsum(np.append(0.0, np.diff(points) * speed))
     work = np.interp(ends, points, done) - np.interp(begins, points, done)
-    assert work == pytest.approx(np.concatenate([one.seconds for one in loads]), rel=1e-6, abs=1e-6)
+    assert work == pytest.approx(np.concatenate([batch.seconds for batch in loads]), rel=1e-6, abs=1e-6)
 
 
 def brought_up(host: SimulatedHost) -> list[tuple[int, float]]:
@@ -78,10 +78,10 @@ def brought_up(host: SimulatedHost) -> list[tuple[int, float]]:
 def test_places_take_the_models_in_turn_as_they_become_free() -> None:
     host = SimulatedHost(range(4), SLOTS, 5.0, places=2)
     loads = [load([10.0 + 10.0 * model], model) for model in range(4)]
-    for one in loads:
-        host.issue(one, 0.0)
+    for batch in loads:
+        host.issue(batch, 0.0)
     assert brought_up(host) == [(0, 0.0), (1, 0.0), (2, 15.0), (3, 25.0)]
-    assert [one.end for one in loads] == [15.0, 25.0, 50.0, 70.0]
+    assert [batch.end for batch in loads] == [15.0, 25.0, 50.0, 70.0]
 
 
 def test_a_model_that_sleeps_at_a_place_is_woken_there() -> None:
@@ -130,14 +130,14 @@ def test_every_trial_is_served_once_and_in_no_more_slots_than_there_are(
         now += later
         while host.due() < now:
             host.swap()
-        loads.append((load([float(one) for one in seconds], model), now))
+        loads.append((load([float(duration) for duration in seconds], model), now))
         host.issue(*loads[-1])
     brought_up(host)
-    begins = np.concatenate([one.begins for one, _ in loads])
-    ends = np.concatenate([one.ends for one, _ in loads])
+    begins = np.concatenate([batch.begins for batch, _ in loads])
+    ends = np.concatenate([batch.ends for batch, _ in loads])
     assert np.isfinite(ends).all()
-    assert ends - begins == pytest.approx(np.concatenate([one.seconds for one, _ in loads]))
-    for one, issued in loads:
-        assert one.begins.min() >= issued and one.end == one.ends.max()
+    assert ends - begins == pytest.approx(np.concatenate([batch.seconds for batch, _ in loads]))
+    for batch, issued in loads:
+        assert batch.begins.min() >= issued and batch.end == batch.ends.max()
     running = ((begins[:, None] <= begins) & (ends[:, None] > begins)).sum(axis=0)
     assert running.max() <= SLOTS * places

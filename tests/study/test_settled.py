@@ -38,29 +38,29 @@ def test_an_even_chance_takes_more_worlds_than_a_certain_one() -> None:
 
 def test_worlds_are_added_until_they_are_enough() -> None:
     """Worlds that are all alike and far apart need no more than the first look of each, and the fewest worlds."""
-    told: list[str] = []
+    states: list[str] = []
     worlds = [level(0.95, 0.05)] * 100
-    found = simulate_all(scenario(), worlds, Budget(), lambda _, state, at_once=False: told.append(state))
-    assert found.worlds == 20
-    trials = 2 * QUESTIONS * (4 + scenario().plan(found.need).pace.lookahead)
-    first = next(number for number, state in enumerate(told) if f"trials {trials} ({trials} .. {trials})" in state)
-    assert "in 3 worlds" in told[first] and first <= 3, "the first figures come at once"
+    simulated = simulate_all(scenario(), worlds, Budget(), lambda _, state, at_once=False: states.append(state))
+    assert simulated.worlds == 20
+    trials = 2 * QUESTIONS * (4 + scenario().plan(simulated.need).pace.lookahead)
+    first = next(number for number, state in enumerate(states) if f"trials {trials} ({trials} .. {trials})" in state)
+    assert "in 3 worlds" in states[first] and first <= 3, "the first figures come at once"
 
 
 @pytest.mark.slow
 def test_every_run_of_a_forecast_counts_what_was_asked_ahead() -> None:
     """Whether it is known how long answers take or not, in every world, with and without a cap."""
-    known = AnswerUsage(*(np.array([[30.0, 20.0], [60.0, 45.0]]) for _ in range(3)), np.full(2, 0.5))
-    unknown = replace(known, seconds=np.full((2, 2), np.nan))
+    timed_usage = AnswerUsage(*(np.array([[30.0, 20.0], [60.0, 45.0]]) for _ in range(3)), np.full(2, 0.5))
+    untimed_usage = replace(timed_usage, seconds=np.full((2, 2), np.nan))
     worlds = [level(0.6, 0.5 - 0.002 * number) for number in range(30)]
-    for usage in (known, unknown):
-        whole = scenario(served=served(2, slots=32)._replace(usage=usage))
-        trials = whole.decisions.trials.model_copy(update={"optimize": "time"})
-        soon = replace(whole, decisions=whole.decisions.model_copy(update={"trials": trials}))
+    for usage in (timed_usage, untimed_usage):
+        base = scenario(served=served(2, slots=32)._replace(usage=usage))
+        trials = base.decisions.trials.model_copy(update={"optimize": "time"})
+        soon = replace(base, decisions=base.decisions.model_copy(update={"trials": trials}))
         cap = Budget(trials=500)
-        found = simulate_all(soon, worlds, cap, lambda *_, **__: None)
-        assert set(found.runs) == {found.need, cap}
-        for budget, runs in found.runs.items():
+        simulated = simulate_all(soon, worlds, cap, lambda *_, **__: None)
+        assert set(simulated.runs) == {simulated.need, cap}
+        for budget, runs in simulated.runs.items():
             plan = soon.plan(budget)
             tapes = [tape_of_world(plan, worlds[n], soon.served, (soon.seed, n)) for n in range(3)]
             seen = [drive_rounds(Controller(plan), tape).trials.sum() for tape in tapes]
@@ -76,19 +76,21 @@ def test_every_run_of_a_forecast_counts_what_was_asked_ahead() -> None:
 def test_the_fixed_design_takes_the_time_of_its_simulation(slots: int) -> None:
     """All trials at once and a single look, on the same servers."""
     spread = AnswerUsage(*(np.array([[30.0, 20.0], [60.0, 45.0]]) for _ in range(3)), np.full(2, 0.5))
-    one = scenario(served=served(2, slots=slots)._replace(usage=spread))
+    base = scenario(served=served(2, slots=slots)._replace(usage=spread))
     chances = level(0.7, 0.4)
-    whole = plan(trials=Trials(40, 40), rule=Sequential(0.95, 1.0))
-    simulated = np.mean([simulate_run(whole, chances, one.served, (seed,)).seconds for seed in range(4)])
-    assert fixed_seconds(one, 40 * chances.sum(axis=1)) == pytest.approx(simulated, rel=0.1)
+    fixed = plan(trials=Trials(40, 40), rule=Sequential(0.95, 1.0))
+    simulated = np.mean([simulate_run(fixed, chances, base.served, (seed,)).seconds for seed in range(4)])
+    assert fixed_seconds(base, 40 * chances.sum(axis=1)) == pytest.approx(simulated, rel=0.1)
 
 
 def test_models_in_turn_are_served_one_after_the_other_by_the_fixed_design_too() -> None:
     alone = scenario()
     turned = replace(alone, served=served(2)._replace(in_turn=[ServingGroup((0, 1), ("gpu0",))], swap_seconds=60.0))
     counts = 12 * level(0.5, 0.5).sum(axis=1)
-    one = fixed_seconds(alone, counts)
-    assert one == pytest.approx(12 * QUESTIONS * 10.0 / 3) and fixed_seconds(turned, counts) == 2 * one + 2 * 60.0
+    seconds = fixed_seconds(alone, counts)
+    assert (
+        seconds == pytest.approx(12 * QUESTIONS * 10.0 / 3) and fixed_seconds(turned, counts) == 2 * seconds + 2 * 60.0
+    )
 
 
 def test_what_nobody_knows_is_not_compared() -> None:

@@ -70,13 +70,13 @@ def costs(categories: int) -> ServiceCosts:
     """Answers of very different lengths, on few slots."""
     seconds = np.linspace(5.0, 40.0, MODELS * categories).reshape(MODELS, categories)
     usage = AnswerUsage(seconds, seconds, seconds, np.full(MODELS, 0.5))
-    each = [[Cost(20 + model, 0.1, 1.0) for _ in range(categories)] for model in range(MODELS)]
-    return ServiceCosts(usage, each, [1, 3, 7, 64])
+    by_category = [[Cost(20 + model, 0.1, 1.0) for _ in range(categories)] for model in range(MODELS)]
+    return ServiceCosts(usage, by_category, [1, 3, 7, 64])
 
 
 def decided(run: SimulatedRun) -> list[object]:
     """Everything but what hangs on the last bit: the fit of a prior has one more, or one less, beside others."""
-    pairs = [one._replace(trials_needed=0.0) for one in run.comparisons]
+    pairs = [pair._replace(trials_needed=0.0) for pair in run.comparisons]
     return [*run._replace(comparisons=())[:-1], *pairs]
 
 
@@ -119,11 +119,11 @@ def test_exact_ties_are_called_no_more_often_than_promised(policy: Policy, pace:
 def test_what_is_recorded_is_there_side_by_side_too() -> None:
     recorded = np.full((2, QUESTIONS, 6), -1, dtype=np.int8)
     recorded[0, :, :4], recorded[1, :, :4], recorded[0, 0, 5] = 1, 0, 1
-    known, chances = served(2, recorded=recorded), level(0.6, 0.55)
+    with_recorded, chances = served(2, recorded=recorded), level(0.6, 0.55)
     plan = Plan(Bench(2, QUESTIONS, np.array([0.0, 1.0])), trials=Trials(4, 20))
-    together = simulate_side_by_side(plan, dict.fromkeys(range(3), chances), known, 5)
+    together = simulate_side_by_side(plan, dict.fromkeys(range(3), chances), with_recorded, 5)
     for world, run in enumerate(together):
-        assert_same(run, simulate_run(plan, chances, known, (5, world), timed=False))
+        assert_same(run, simulate_run(plan, chances, with_recorded, (5, world), timed=False))
 
 
 def test_who_stands_beside_a_run_changes_nothing() -> None:
@@ -139,9 +139,9 @@ def test_pairs_that_are_called_are_not_looked_at_again(monkeypatch: pytest.Monke
     looked: list[int] = []
 
     def counted(*given: Any) -> Any:
-        found = judge_look(*given)
-        looked.append(len(found.evidence.z) // found.evidence.benches)
-        return found
+        look = judge_look(*given)
+        looked.append(len(look.evidence.z) // look.evidence.benches)
+        return look
 
     monkeypatch.setattr(stack, "judge_look", counted)
     chances = np.repeat(np.array([0.05, 0.5, 0.52, 0.95])[:, None], ASKED, axis=1)

@@ -32,8 +32,8 @@ def level(*means: float) -> np.ndarray:
 
 def served(models: int, seconds: float = 10.0, slots: int = 3, recorded: np.ndarray | None = None) -> ServiceCosts:
     """Answers that take exactly so long, and cost more when they are wrong."""
-    each = np.full((models, 2), seconds)
-    usage = AnswerUsage(each, each, each, np.zeros(models))
+    means = np.full((models, 2), seconds)
+    usage = AnswerUsage(means, means, means, np.zeros(models))
     costs = [[Cost(20, 0.02, 5.0), Cost(10, 0.01, 3.0)]] * models
     return ServiceCosts(usage, costs, [slots] * models, recorded)
 
@@ -60,8 +60,8 @@ def test_costs_are_those_of_the_categories_that_came() -> None:
 @pytest.mark.parametrize("half_width", [0.05, 0.04])
 def test_precision_takes_the_trials_that_its_interval_needs(half_width: float) -> None:
     """1.96 sqrt(p (1 - p) / n) is the half-width after n trials."""
-    one = plan(1, objective=PrecisionOf(half_width), judging=Judging(futility=None))
-    trials = [simulate_run(one, level(0.5), served(1), (seed,)).trials for seed in range(4)]
+    single_model = plan(1, objective=PrecisionOf(half_width), judging=Judging(futility=None))
+    trials = [simulate_run(single_model, level(0.5), served(1), (seed,)).trials for seed in range(4)]
     assert np.mean(trials) == pytest.approx(0.25 * (1.959964 / half_width) ** 2, rel=0.12)
 
 
@@ -78,18 +78,18 @@ def test_a_fixed_z_needs_the_trials_of_walds_first_passage() -> None:
 
 
 def test_equals_are_carried_to_the_horizon_where_nothing_is_given_up() -> None:
-    one = plan(rule=ZScore(50.0), judging=Judging(futility=None), trials=Trials(4, 8))
-    run = simulate_run(one, level(0.5, 0.5), served(2), (0,))
+    patient = plan(rule=ZScore(50.0), judging=Judging(futility=None), trials=Trials(4, 8))
+    run = simulate_run(patient, level(0.5, 0.5), served(2), (0,))
     assert run.trials == 2 * QUESTIONS * 8 and not run.reached and run.decided == 0
 
 
 def test_the_same_seed_gives_the_same_answers_under_any_plan() -> None:
     chances = level(0.7, 0.6, 0.5)
-    whole = simulate_run(plan(3), chances, served(3), (1, 2))
-    assert whole == simulate_run(plan(3), chances, served(3), (1, 2))
-    assert whole != simulate_run(plan(3), chances, served(3), (1, 3))
+    run = simulate_run(plan(3), chances, served(3), (1, 2))
+    assert run == simulate_run(plan(3), chances, served(3), (1, 2))
+    assert run != simulate_run(plan(3), chances, served(3), (1, 3))
     overlapping = simulate_run(plan(3, budget=Budget(trials=10**9)), chances, served(3), (1, 2))
-    assert overlapping == whole
+    assert overlapping == run
 
 
 def test_what_is_recorded_is_not_drawn_and_takes_no_time() -> None:
@@ -117,9 +117,9 @@ def test_servers_of_the_run_are_paid_for_while_they_are_held_and_start() -> None
     assert run.seconds == pytest.approx(460.0) and run.gpu_seconds == pytest.approx((2.0 + 1.0) * 460.0)
     turned = launched._replace(in_turn=[ServingGroup((0, 1), ("gpu0",))])
     assert simulate_run(plan(), apart, turned, (0,)).gpu_seconds == pytest.approx((2.0 + 1.0) * 460.0)
-    one = simulate_run(plan(), apart, launched._replace(launched={0: 2.0}), (0,))
+    one_place = simulate_run(plan(), apart, launched._replace(launched={0: 2.0}), (0,))
     of_requests = QUESTIONS * 4 * served(2).costs[1][0].gpu_seconds
-    assert one.gpu_seconds == pytest.approx(2.0 * 460.0 + of_requests, rel=0.03), (
+    assert one_place.gpu_seconds == pytest.approx(2.0 * 460.0 + of_requests, rel=0.03), (
         "the other one's are right now and then"
     )
     assert np.isnan(simulate_run(plan(), apart, launched, (0,), timed=False).gpu_seconds)
@@ -175,10 +175,10 @@ def scenario(**changes: object) -> Scenario:
 
 
 def test_the_plan_has_the_time_that_is_left() -> None:
-    one = scenario(elapsed=50.0)
-    made = one.plan(Budget(wall_seconds=80.0))
+    base = scenario(elapsed=50.0)
+    made = base.plan(Budget(wall_seconds=80.0))
     assert made.budget.wall_seconds == 30.0 and made.trials.max == 12
-    late = one.plan(Budget(wall_seconds=40.0))
+    late = base.plan(Budget(wall_seconds=40.0))
     assert 0.0 < (late.budget.wall_seconds or 0.0) < 1e-300
 
 
@@ -189,8 +189,8 @@ def test_a_run_whose_settings_were_changed_is_simulated_from_where_it_stood() ->
         came += (now := [Outcome(*ask[:3], int(rng.random() < 0.5)) for ask in before.ask(1 << 20)])
         before.tell(now)
     recorded = np.full((2, QUESTIONS, 12), -1, dtype=np.int8)
-    for one in came:
-        recorded[one.model, one.question, one.trial] = one.category
+    for outcome in came:
+        recorded[outcome.model, outcome.question, outcome.trial] = outcome.category
     before.forget_arrivals()
     raised = Decisions.model_validate({"trials": {"min": 4, "max": 24}})
     goes_on = scenario(decisions=raised, facts=RunFacts(before=StageBefore(before, (0, 1)), capped_opening=True))
@@ -203,10 +203,10 @@ def test_a_run_whose_settings_were_changed_is_simulated_from_where_it_stood() ->
 
 @pytest.mark.parametrize(("trials", "size"), [(24, 12), (23, 2), (6, 2)])
 def test_calls_begin_with_the_first_round_that_the_cap_allows(trials: int, size: int) -> None:
-    one = scenario(decisions=Decisions.model_validate({"trials": {"min": 2, "max": 80, "optimize": "time"}}))
+    base = scenario(decisions=Decisions.model_validate({"trials": {"min": 2, "max": 80, "optimize": "time"}}))
     cap = Budget(trials=2 * QUESTIONS * trials)
     for budget, opening in ((cap, size), (uncapped(cap), 12)):
-        made = one.plan(budget)
+        made = base.plan(budget)
         assert made.opening[0, 0] == opening
         assert made.rule.start == opening / 80  # type: ignore[attr-defined]
 
@@ -225,8 +225,8 @@ def test_eight_of_ten_further_values_lie_in_the_interval() -> None:
     held = 0
     for _ in range(2000):
         *forecast, came = rng.exponential(size=20)
-        found = median_range(forecast)
-        held += found.low <= came <= found.high
+        interval = median_range(forecast)
+        held += interval.low <= came <= interval.high
     assert held / 2000 == pytest.approx(0.8, abs=0.03)
 
 
@@ -240,24 +240,24 @@ def test_the_smallest_gap_is_where_the_chance_of_a_call_reaches_four_in_five() -
 
 def test_the_smallest_delta_certifies_equals_in_four_of_five_runs() -> None:
     """delta = (b + 1.28) s with s^2 = 2 p (1 - p)/(M N): of its d, N(0, s^2), four in five lie within delta - b s."""
-    one = plan(trials=Trials(4, 20))
+    base = plan(trials=Trials(4, 20))
     sigma = np.sqrt(2 * 0.25 / (QUESTIONS * 20))
-    delta = smallest_certified_delta(one, level(0.5, 0.5))
+    delta = smallest_certified_delta(base, level(0.5, 0.5))
     bound = delta / sigma - 1.2815516
     assert bound == pytest.approx(2.11, abs=0.03), "c of the boundary that certifies ties, at the horizon"
     assert np.mean(np.abs(np.random.default_rng(0).normal(0.0, sigma, 100_000)) + bound * sigma <= delta) == (
         pytest.approx(0.8, abs=0.005)
     )
     assert (
-        smallest_certified_delta(replace(one, budget=Budget(trials=2 * QUESTIONS * 5)), level(0.5, 0.5)) > 1.9 * delta
+        smallest_certified_delta(replace(base, budget=Budget(trials=2 * QUESTIONS * 5)), level(0.5, 0.5)) > 1.9 * delta
     )
-    assert smallest_certified_delta(replace(one, judging=Judging(familywise=True)), level(0.5, 0.5)) > delta
+    assert smallest_certified_delta(replace(base, judging=Judging(familywise=True)), level(0.5, 0.5)) > delta
 
 
 @pytest.mark.slow
 def test_equals_are_tied_with_that_delta() -> None:
-    one = plan(trials=Trials(4, 20), judging=Judging(futility=None))
-    sure = replace(one, judging=Judging(delta=smallest_certified_delta(one, level(0.5, 0.5)), futility=None))
+    base = plan(trials=Trials(4, 20), judging=Judging(futility=None))
+    sure = replace(base, judging=Judging(delta=smallest_certified_delta(base, level(0.5, 0.5)), futility=None))
     runs = simulate_side_by_side(sure, dict.fromkeys(range(200), level(0.5, 0.5)), served(2), 0)
     tied = np.mean([run.comparisons[0].verdict == Verdict.TIED for run in runs])
     assert tied > 0.8 - 2 * np.sqrt(0.16 / 200)

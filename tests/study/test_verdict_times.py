@@ -21,8 +21,8 @@ CHANCES = binary(np.repeat(np.array([0.7, 0.4])[:, None], QUESTIONS, axis=1))
 
 
 def served(verdicts: VerdictTimes, slots: int = 6, seconds: float = 10.0, spread: float = 0.0) -> ServiceCosts:
-    each = np.full((2, 2), seconds)
-    usage = AnswerUsage(each, each, each, np.full(2, spread))
+    means = np.full((2, 2), seconds)
+    usage = AnswerUsage(means, means, means, np.full(2, spread))
     return ServiceCosts(usage, [[Cost(), Cost()]] * 2, [slots] * 2, verdicts=verdicts)
 
 
@@ -54,11 +54,11 @@ def test_a_round_ends_when_the_last_verdict_is_there(slots: int, reply: float, j
 
 def test_the_fixed_design_is_judged_too() -> None:
     for verdicts in (VerdictTimes(3.0, 0.01), VerdictTimes(3.0, 5.0)):
-        own = served(verdicts)
-        scenario = Scenario(one_round().bench, None, ("ada", "bob"), own, seed=0)  # type: ignore[arg-type]
-        run = simulate_run(one_round(), CHANCES, own, (0,))
-        found = fixed_seconds(scenario, TRIALS * CHANCES.sum(axis=1))
-        assert found == pytest.approx(run.seconds, rel=0.01)
+        judged = served(verdicts)
+        scenario = Scenario(one_round().bench, None, ("ada", "bob"), judged, seed=0)  # type: ignore[arg-type]
+        run = simulate_run(one_round(), CHANCES, judged, (0,))
+        seconds = fixed_seconds(scenario, TRIALS * CHANCES.sum(axis=1))
+        assert seconds == pytest.approx(run.seconds, rel=0.01)
 
 
 def test_verdicts_of_one_round_wait_for_those_of_the_round_before() -> None:

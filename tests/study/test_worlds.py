@@ -47,8 +47,8 @@ def test_the_likelihood_of_the_sticks_is_that_of_the_categories() -> None:
     counts, chances = rng.multinomial(6, world(1, 2, weights)), world(2, 2, weights)
     logits = logits_of(chances, weights)
     by_sticks = sum(
-        float((one.successes * logits[..., k] - one.trials * np.logaddexp(0.0, logits[..., k])).sum())
-        for k, one in enumerate(make_sticks(counts, weights))
+        float((stick.successes * logits[..., k] - stick.trials * np.logaddexp(0.0, logits[..., k])).sum())
+        for k, stick in enumerate(make_sticks(counts, weights))
     )
     assert by_sticks == pytest.approx(float((counts * np.log(chances)).sum()))
 
@@ -57,7 +57,7 @@ def test_the_prior_has_the_spreads_that_it_states() -> None:
     """Without doubt about them, the variance of a logit is the sum of the four, and others share some of them."""
     prior = WorldPrior(level=1.0, ability=0.5, difficulty=2.0, taste=0.8, doubt=0.0)
     weights, rng = WEIGHTS[0], np.random.default_rng(3)
-    logits = np.array([logits_of(one, weights)[..., 0] for one in prior_chances(prior, 2, 2, weights, 6_000, rng)])
+    logits = np.array([logits_of(draw, weights)[..., 0] for draw in prior_chances(prior, 2, 2, weights, 6_000, rng)])
     cov = np.cov(logits.reshape(-1, 4).T)
     level, ability, difficulty, taste = 1.0, 0.25, 4.0, 0.64
     assert np.diag(cov) == pytest.approx(level + ability + difficulty + taste, rel=0.07)

@@ -157,8 +157,8 @@ class ServiceDesk:
             is_capped=True,
             now=lambda: 1e9 + clock(),
         )
-        known = {event.batch for event in self.log.of_kind(BatchTaken)}
-        batches.take_over(self.log.pending, known)
+        taken_batches = {event.batch for event in self.log.of_kind(BatchTaken)}
+        batches.take_over(self.log.pending, taken_batches)
         start = ServiceStart(self.log, BatchSupply({ADA: batches}), delay=delay, allows=allows)
         return start
 

@@ -20,6 +20,8 @@ from adaptive_eval.supplies.batches.service import BatchService, batch_root, ope
 from adaptive_eval.supplies.batches.types import BatchResult, BatchStage, BatchState
 from adaptive_eval.supplies.batches.wire import MaybeCreated
 
+pytestmark = pytest.mark.patient
+
 KEY = "sk-secret-0123456789abcdef"
 KINDS = ("openai", "anthropic", "openrouter")
 ASKED = Prompt(messages=(Message("system", "Be brief."), Message("user", "[q1] which?")))
@@ -55,7 +57,7 @@ async def test_every_format_has_a_batch_taken_listed_and_answered(kind: str) -> 
         (listed,) = await service.format.listed(0.0)
         assert (listed.id, listed.key) == (state.id, "k" if kind == "openai" else None)
         state = await ended(service, state)
-        results = {one.custom_id: one for one in await service.format.results(state)}
+        results = {result.custom_id: result for result in await service.format.results(state)}
         assert set(results) == {f"k_{seed}" for seed in range(10)}
         for seed in range(10):
             answer = service.answer(results[f"k_{seed}"], ASKED, seed, 5.0, 1)
@@ -72,7 +74,7 @@ async def test_a_batch_that_is_cancelled_has_what_was_answered(kind: str) -> Non
         await asyncio.sleep(50.0)
         await service.format.cancel(state.id)
         state = await ended(service, state)
-        ends = [one.unanswered for one in await service.format.results(state)]
+        ends = [result.unanswered for result in await service.format.results(state)]
         assert ends.count(None) == ends.count("cancelled") == 5
         with pytest.raises(Rejected, match="the batch has ended"):
             await service.format.cancel(state.id)
@@ -130,9 +132,9 @@ async def test_no_redirect_is_followed_and_no_key_goes_there() -> None:
 
 
 async def test_a_key_that_comes_back_is_shown_in_no_message() -> None:
-    said = orjson.dumps({"error": {"message": f"the key {KEY} may not do this", "type": "permission_error"}})
+    reply = orjson.dumps({"error": {"message": f"the key {KEY} may not do this", "type": "permission_error"}})
     with pytest.raises(Rejected) as caught:
-        await _state_said(said, 403)
+        await _state_said(reply, 403)
     assert KEY not in str(caught.value) and "***" in str(caught.value)
 
 
@@ -149,7 +151,7 @@ async def test_each_service_gets_its_key_as_it_wants_it() -> None:
     assert openai.headers["authorization"] == openrouter.headers["authorization"] == f"Bearer {KEY}"
     assert anthropic.headers["x-api-key"] == KEY and anthropic.headers["anthropic-version"] == "2023-06-01"
     assert "authorization" not in anthropic.headers
-    assert [one.path for one in server.seen] == ["/v1/batches/b", "/v1/messages/batches/b", "/beta/batches/b"]
+    assert [request.path for request in server.seen] == ["/v1/batches/b", "/v1/messages/batches/b", "/beta/batches/b"]
 
 
 async def test_lines_that_are_nothing_are_passed_over() -> None:
@@ -162,9 +164,9 @@ async def test_lines_that_are_nothing_are_passed_over() -> None:
     async with raw_server(script) as server:
         service = opened(server.base_url)
         state = BatchState("b", BatchStage.ENDED, "completed", files=("f",))
-        found = [one for one in await service.format.results(state)]
+        results = [result for result in await service.format.results(state)]
         await service.wire.close()
-    assert [(one.custom_id, one.code) for one in found] == [("k_1", 200), ("k_2", 500)]
+    assert [(result.custom_id, result.code) for result in results] == [("k_1", 200), ("k_2", 500)]
     assert [notice.kind for notice in service.wire.notices] == ["bad_result"]
 
 

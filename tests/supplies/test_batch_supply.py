@@ -383,18 +383,18 @@ async def test_a_finished_run_abandons_its_batches_whose_answers_count_as_paid()
 
 async def test_an_id_that_no_service_gave_or_that_another_batch_has_is_not_asked_for() -> None:
     """The notes of a run may be a stranger's."""
-    own = ServiceDesk("openai", ServiceInMemory(seconds=HOUR))
-    first = own.open()
+    desk = ServiceDesk("openai", ServiceInMemory(seconds=HOUR))
+    first = desk.open()
     first.ask(keys_of(range(5)))
     await asyncio.sleep(60.0)
-    forged = ServiceDesk("openai", own.service)
+    forged = ServiceDesk("openai", desk.service)
     for key, batch in (("a", "batch_0"), ("b", "../files/f?x="), ("c", "batch_0/cancel?")):
         forged.log.events += [BatchPlanned("ada", key, ("0-1-1",), 1e9), BatchTaken("ada", key, batch, 1, 1e9)]
-    second, before = forged.open(), len(own.service.log)
+    second, before = forged.open(), len(desk.service.log)
     second.ask([])
     await asyncio.sleep(60.0)
     await second.die()
-    assert {("GET", "/batches?limit=100"), ("GET", "/batches/batch_0")} == set(own.service.log[before:])
+    assert {("GET", "/batches?limit=100"), ("GET", "/batches/batch_0")} == set(desk.service.log[before:])
     assert forged.log.pending == []
     assert len(await first.answered()) == 5
 
@@ -407,10 +407,10 @@ async def test_every_answer_comes_once_whatever_happens(kind: str, history: int)
     share = {name: rng.choice([0.0, 0.2]) for name in ("errored", "doubled", "strange", "expired", "lost", "refused")}
     service = ServiceInMemory(seconds=rng.choice([1.0, 600.0, 7200.0]), seed=history, **share)
     desk = ServiceDesk(kind, service)
-    wanted = [key for number in range(4) for key in keys_of(range(15), number)]
+    expected = [key for number in range(4) for key in keys_of(range(15), number)]
     for number in range(6):
         start = desk.open(attempts=50, delay=rng.random)
-        start.ask([key for key in wanted if key not in desk.log.answers])
+        start.ask([key for key in expected if key not in desk.log.answers])
         if number < 5:
             await asyncio.sleep(rng.choice([0.3, 30.0, 3000.0]))
         else:
@@ -420,6 +420,6 @@ async def test_every_answer_comes_once_whatever_happens(kind: str, history: int)
         await start.die()
         for key in desk.log.reserved & desk.log.answers.keys():  # not on disk yet
             del desk.log.answers[key]
-    assert texts(desk.log.answers) == truths(wanted)
-    assert service.counts["answered"] == len(wanted), "no answer was paid for twice"
+    assert texts(desk.log.answers) == truths(expected)
+    assert service.counts["answered"] == len(expected), "no answer was paid for twice"
     assert desk.log.pending == []

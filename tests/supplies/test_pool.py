@@ -31,11 +31,11 @@ class FakeHost:
         self,
         models: Sequence[int] = (ADA, BOB, CYD),
         *,
-        own: bool = False,
+        own_servers: bool = False,
         passing: bool = False,
     ) -> None:
         """`passing`: the place has to be acquired."""
-        self.models, self.own, self.has_place = models, own, not passing
+        self.models, self.own, self.has_place = models, own_servers, not passing
         self.did: list[str] = []
         self.fails: dict[int | None, BaseException] = {}
         """The error of loading a model, or of acquiring the place (None)."""
@@ -104,19 +104,19 @@ def queued(servers: int) -> Demand:
     return Demand(waiting=servers * CAPACITY)
 
 
-@pytest.mark.parametrize("own", [True, False])
-async def test_the_server_of_a_parked_model_is_stopped_if_nobody_else_can_take_its_place(own: bool) -> None:
-    host = FakeHost([ADA], own=own)
+@pytest.mark.parametrize("own_servers", [True, False])
+async def test_the_server_of_a_parked_model_is_stopped_if_nobody_else_can_take_its_place(own_servers: bool) -> None:
+    host = FakeHost([ADA], own_servers=own_servers)
     bench = PoolBench(host)
     up, stopped = ["up ada"], ["up ada", "stopped ada"]
     assert await bench.serve(ada=WANTED) == [] and bench.changed == [ADA]
     assert await bench.serve() == [] and host.did == up, "it waits for others that it is compared with"
     posted = await bench.serve(ada=PARKED)
-    assert host.did == (stopped if own else up)
-    assert posted == ([noted(ServerRests("ada"))] if own else [])
-    assert await bench.serve(ada=PARKED) == [] and host.did == (stopped if own else up)
+    assert host.did == (stopped if own_servers else up)
+    assert posted == ([noted(ServerRests("ada"))] if own_servers else [])
+    assert await bench.serve(ada=PARKED) == [] and host.did == (stopped if own_servers else up)
     await bench.serve(ada=WANTED)
-    assert host.did == ([*stopped, "up ada"] if own else up)
+    assert host.did == ([*stopped, "up ada"] if own_servers else up)
 
 
 async def test_a_settled_model_gives_its_place_to_the_next_one() -> None:
@@ -202,12 +202,12 @@ async def test_if_every_place_is_refused_the_models_that_are_asked_are_given_up_
 
 
 async def test_a_further_place_that_is_refused_sets_no_model_aside() -> None:
-    here, elsewhere, error = FakeHost(), FakeHost(passing=True), LaunchFailed("no node in 900 s")
+    local, elsewhere, error = FakeHost(), FakeHost(passing=True), LaunchFailed("no node in 900 s")
     elsewhere.fails[None] = error
-    bench = PoolBench(here, elsewhere)
+    bench = PoolBench(local, elsewhere)
     await bench.serve(ada=WANTED)
     assert await bench.serve(ada=queued(9)) == [noted(ServersNoticed("ada", "no_further_server", str(error)))]
-    assert await bench.serve(ada=WANTED) == [] and here.abandoned == []
+    assert await bench.serve(ada=WANTED) == [] and local.abandoned == []
 
 
 async def test_a_model_whose_place_was_lost_with_requests_comes_up_elsewhere_even_if_nothing_new_is_asked() -> None:

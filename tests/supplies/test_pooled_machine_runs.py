@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from bed import MachineBed, cost_of, stop_after
+from bed import MachineBed, cost_of, stop_when
 from fakes import SKILLS, plan
 from patient_time import HANGS, until
 
@@ -145,8 +145,8 @@ class PooledBed(MachineBed):
         served = self.served = {model: ServedEndpoint() for model in MODELS}
         for place in self.places:
             place.served = {model: ServedPlace() for model in place.models}
-            for model, here in place.served.items():
-                served[model].add(here)
+            for model, endpoint in place.served.items():
+                served[model].add(endpoint)
         models = {model: AskedModel(self._served(model, served[model]), self.slots, cost_of) for model in MODELS}
         pooled = {model: PooledModel(NAMES[model], self.slots * self.samples) for model in MODELS}
         is_capped = self.plan.budget.bought
@@ -289,15 +289,16 @@ async def test_a_defect_of_a_host_ends_the_run(tmp_path: Path) -> None:
 
 
 async def test_a_run_that_is_stopped_while_a_server_is_started_ends_at_once(tmp_path: Path) -> None:
-    bed = PooledBed(tmp_path).at(MODELS)
+    bed, loading = PooledBed(tmp_path).at(MODELS), asyncio.Event()
 
     async def load(model: int, tell: OnEvent) -> None:
+        loading.set()
         await asyncio.Event().wait()
 
     bed.places[0].load = load  # type: ignore[method-assign]
     bed.patience = HANGS
     async with asyncio.timeout(HANGS):
-        await bed.start(lambda driver: asyncio.create_task(stop_after(driver, 0.05)))
+        await bed.start(lambda driver: asyncio.create_task(stop_when(driver, loading.is_set)))
     assert bed.reason is None and not bed.supplied.pool.is_moving
 
 
@@ -324,12 +325,13 @@ async def test_a_run_that_is_stopped_and_resumed_is_the_same(
     tmp_path: Path, reference: object, groups: list[list[int]]
 ) -> None:
     starts = Counter[Reason | None]()
-    bed = PooledBed(tmp_path).at(*groups)
-    while starts.total() < 50:
+    while not starts.keys() - {None}:
         bed = PooledBed(tmp_path).at(*groups)
         bed.patience = HANGS
-        await bed.start(lambda driver: asyncio.create_task(stop_after(driver, 0.05)))
+
+        def has_asked(bed: PooledBed = bed) -> bool:
+            return sum(len(endpoint.samples) for endpoint in bed.endpoints.values()) >= 20
+
+        await bed.start(lambda driver: asyncio.create_task(stop_when(driver, has_asked)))
         starts[bed.reason] += 1
-        if bed.reason is not None:
-            break
-    assert bed.found() == reference and starts[None] >= 1
+    assert bed.found() == reference and starts[None] >= 3

@@ -11,6 +11,8 @@ from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.faults import BatchHabits, Faults, parse_habits
 
+pytestmark = pytest.mark.patient
+
 
 class Clocked:
     """The service at a time that the test says."""
@@ -29,9 +31,9 @@ class Clocked:
             {"custom_id": f"r{seed}", "body": {"model": "ada", "messages": [{"content": "[q1]"}], "seed": seed}}
             for seed in range(number)
         ]
-        status, said = self.call("POST", "/beta/batches", {"endpoint": "/v1/chat/completions", "requests": requests})
+        status, reply = self.call("POST", "/beta/batches", {"endpoint": "/v1/chat/completions", "requests": requests})
         assert status == 202
-        return str(said["id"])
+        return str(reply["id"])
 
 
 def test_a_batch_goes_through_its_states() -> None:
@@ -42,7 +44,7 @@ def test_a_batch_goes_through_its_states() -> None:
         words.append(service.call("GET", f"/beta/batches/{name}")[1]["status"])
     assert words == ["validating", "in_progress", "finalizing", "completed"]
     results = service.call("GET", f"/beta/batches/{name}")[1]["results"]
-    assert isinstance(results, list) and sorted(one["custom_id"] for one in results) == ["r0", "r1", "r2", "r3"]
+    assert isinstance(results, list) and sorted(result["custom_id"] for result in results) == ["r0", "r1", "r2", "r3"]
 
 
 def test_an_answer_is_that_of_the_chat_api() -> None:
@@ -74,8 +76,8 @@ def test_half_of_a_batch_that_expires_is_answered() -> None:
     service = Clocked(seconds=1.0, expired=1.0)
     name = service.inline(10)
     service.now = 2.0
-    said = service.call("GET", f"/beta/batches/{name}")[1]
-    assert said["status"] == "expired" and said["request_counts"] == {"total": 10, "completed": 5, "failed": 5}
+    reply = service.call("GET", f"/beta/batches/{name}")[1]
+    assert reply["status"] == "expired" and reply["request_counts"] == {"total": 10, "completed": 5, "failed": 5}
     assert service.api.batches.counts["answered"] == 5
 
 
@@ -88,5 +90,5 @@ def test_habits_are_read_and_mistakes_told() -> None:
     ):
         with pytest.raises(ConfigError, match=why):
             parse_habits([text])
-    told = CliRunner().invoke(app, ["simulate", "coins", "--batch", "haste=1"])
-    assert told.exit_code == 2 and "unknown batch 'haste'" in told.stderr
+    result = CliRunner().invoke(app, ["simulate", "coins", "--batch", "haste=1"])
+    assert result.exit_code == 2 and "unknown batch 'haste'" in result.stderr

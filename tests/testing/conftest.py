@@ -8,8 +8,8 @@ from contracts import elsewhere
 
 def _asked_here(sent: bytes, seed: str) -> str:
     probe, arguments = pickle.loads(sent)
-    said: str = probe(*arguments)
-    return said
+    message: str = probe(*arguments)
+    return message
 
 
 @pytest.fixture

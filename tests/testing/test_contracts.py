@@ -73,7 +73,7 @@ def test_a_function_with_options_is_named_by_itself() -> None:
         check_grader(partial(pong, sign=""), KEY, ["4!"], ["4"])
 
 
-def test_they_need_no_test_framework() -> None:
+def test_the_suites_need_no_test_framework() -> None:
     loaded = "import sys, adaptive_eval.testing; print({'pytest', 'hypothesis'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
@@ -192,12 +192,12 @@ BROKEN_RULES: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "said"), BROKEN_RULES, ids=range(len(BROKEN_RULES)))
-def test_a_bug_in_a_rule_is_found(rule: Any, said: str) -> None:
-    with pytest.raises(AssertionError) as found:
+@pytest.mark.parametrize(("rule", "message"), BROKEN_RULES, ids=range(len(BROKEN_RULES)))
+def test_a_bug_in_a_rule_is_found(rule: Any, message: str) -> None:
+    with pytest.raises(AssertionError) as caught:
         check_rule(rule)
-    assert said in str(found.value)
-    assert type(rule).__name__ in str(found.value)
+    assert message in str(caught.value)
+    assert type(rule).__name__ in str(caught.value)
 
 
 # -- policies with a bug ------------------------------------------------------------------------------------------
@@ -256,11 +256,11 @@ BROKEN_POLICIES: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("policy", "said"), BROKEN_POLICIES, ids=range(len(BROKEN_POLICIES)))
-def test_a_bug_in_a_policy_is_found(policy: Any, said: str) -> None:
-    with pytest.raises(AssertionError) as found:
+@pytest.mark.parametrize(("policy", "message"), BROKEN_POLICIES, ids=range(len(BROKEN_POLICIES)))
+def test_a_bug_in_a_policy_is_found(policy: Any, message: str) -> None:
+    with pytest.raises(AssertionError) as caught:
         check_policy(policy)
-    assert said in str(found.value)
+    assert message in str(caught.value)
 
 
 # -- objectives with a bug ----------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ class Odd(Objective):
     of: Callable[[int], Any] = Ranking().family
     against: float | None = None
     says: bool = True
-    own: Any = None
+    own_rule: Any = None
 
     def comparisons(self, order: Any) -> Any:
         return self.pairs(order)
@@ -292,7 +292,7 @@ class Odd(Objective):
 
     @property
     def rule(self) -> Any:
-        return self.own
+        return self.own_rule
 
 
 def _turn(order: Any) -> Any:
@@ -316,19 +316,19 @@ BROKEN_OBJECTIVES: list[tuple[Odd, str]] = [
     (Odd(against=float("nan")), "reference must be a finite number"),
     (Odd(against=0.5), "has a reference"),
     (Odd(says=False), "must bring a rule of its own"),
-    (Odd(own=Broken(lambda on: np.full_like(on.z, -1.0))), "the boundary is negative"),
+    (Odd(own_rule=Broken(lambda on: np.full_like(on.z, -1.0))), "the boundary is negative"),
 ]
 
 
-@pytest.mark.parametrize(("objective", "said"), BROKEN_OBJECTIVES, ids=range(len(BROKEN_OBJECTIVES)))
-def test_a_bug_in_an_objective_is_found(objective: Odd, said: str) -> None:
-    with pytest.raises(AssertionError) as found:
+@pytest.mark.parametrize(("objective", "message"), BROKEN_OBJECTIVES, ids=range(len(BROKEN_OBJECTIVES)))
+def test_a_bug_in_an_objective_is_found(objective: Odd, message: str) -> None:
+    with pytest.raises(AssertionError) as caught:
         check_objective(objective)
-    assert said in str(found.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.slow
-def test_one_that_brings_a_sound_rule_passes() -> None:
+def test_an_objective_with_a_sound_rule_of_its_own_passes() -> None:
     lone = OBJECTIVES["precision"].make(half_width=0.1)
     assert lone.rule == Precision(0.1)
     check_objective(lone, models=2)
@@ -402,13 +402,13 @@ class Keeping:
 
 def nothing_is_nothing(text: str, question: Question) -> bool:
     """What cannot be read as a number is None, in an answer as in a key."""
-    said, key = (float(one) if one in ("4", "5") else None for one in (text, question.answer))
-    return said == key
+    answered, key = (float(number) if number in ("4", "5") else None for number in (text, question.answer))
+    return answered == key
 
 
 def powers(text: str, question: Question) -> bool:
-    found = re.findall(r"(\d{1,9})\^(\d+)", text)
-    return all(int(base) ** int(power) for base, power in found) and pong(text, question)
+    factors = re.findall(r"(\d{1,9})\^(\d+)", text)
+    return all(int(base) ** int(power) for base, power in factors) and pong(text, question)
 
 
 BROKEN_FUNCTIONS: list[tuple[Callable[..., object], str]] = [
@@ -450,12 +450,12 @@ def test_a_grader_that_takes_a_part_of_a_key_with_a_sign_behind_is_found() -> No
         check_grader(lambda text, question: question.answer in text, Question("q", "?", "4%"), ["It is 4%"], ["5%"])
 
 
-@pytest.mark.parametrize(("function", "said"), BROKEN_FUNCTIONS, ids=range(len(BROKEN_FUNCTIONS)))
-def test_a_bug_in_a_function_that_grades_is_found(function: Callable[..., object], said: str) -> None:
+@pytest.mark.parametrize(("function", "message"), BROKEN_FUNCTIONS, ids=range(len(BROKEN_FUNCTIONS)))
+def test_a_bug_in_a_function_that_grades_is_found(function: Callable[..., object], message: str) -> None:
     question = replace(KEY, metadata=dict(KEY.metadata))
-    with pytest.raises(AssertionError) as found:
+    with pytest.raises(AssertionError) as caught:
         check_grader(function, question, ["4"], ["5"])
-    assert said in str(found.value)
+    assert message in str(caught.value)
 
 
 def test_a_grader_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -475,22 +475,22 @@ TEXT = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi
 
 def decisions_of_built_ins() -> str:
     """What each rule, policy, objective and grader gives for a few cases."""
-    found: dict[str, Any] = {}
+    decisions: dict[str, Any] = {}
     for name, rule in RULES.items():
         made = make(rule.make, {}, KNOWN)
-        found[f"rule {name}"] = [made.boundary(on).round(6).tolist() for on in evidence_cases(5)]
+        decisions[f"rule {name}"] = [made.boundary(on).round(6).tolist() for on in evidence_cases(5)]
     for name, policy in POLICIES.items():
         made = make(policy.make, {}, KNOWN)
-        found[f"policy {name}"] = [made.allocate(view).tolist() for view in view_cases(10)]
+        decisions[f"policy {name}"] = [made.allocate(view).tolist() for view in view_cases(10)]
     for name, objective in OBJECTIVES.items():
         made = make(objective.make, {option.name: option.example for option in objective.options}, KNOWN)
         orders = np.arange(4), np.arange(4)[::-1].copy()
-        found[f"objective {name}"] = [made.comparisons(order).tolist() for order in orders], made.family(4)
+        decisions[f"objective {name}"] = [made.comparisons(order).tolist() for order in orders], made.family(4)
     for name, case in CASES.items():
         grader = GRADERS[name].model_validate(case.options)
         graded = [grader.grade(text, case.question) for text in (case.right, case.wrong, TEXT)]
-        found[f"grader {name}"] = [(sorted(one.signals.items()), one.extracted) for one in graded]
-    return "\n".join(f"{name}: {decided}" for name, decided in found.items())
+        decisions[f"grader {name}"] = [(sorted(grade.signals.items()), grade.extracted) for grade in graded]
+    return "\n".join(f"{name}: {decided}" for name, decided in decisions.items())
 
 
 @pytest.mark.slow

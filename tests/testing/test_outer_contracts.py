@@ -34,8 +34,8 @@ MINE = {"llm": "small", "item": "q1", "reply": "42", "right": False}
 
 def read_row(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
     """A reader of one row without a bug."""
-    said, right = row["reply"], row.get("right")
-    missing = None if isinstance(said, str) else "the log has no reply"
+    reply, right = row["reply"], row.get("right")
+    missing = None if isinstance(reply, str) else "the log has no reply"
     if row.get("failed") is not None:
         missing = "the request failed"
     model, question = file.model or as_text(row["llm"]), as_text(row["item"])
@@ -44,7 +44,7 @@ def read_row(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]
         model,
         question,
         None,
-        answer=logged_answer(said if isinstance(said, str) else ""),
+        answer=logged_answer(reply if isinstance(reply, str) else ""),
         has_text=True,
         value=float(right) if isinstance(right, bool) else None,
         missing=missing,
@@ -94,7 +94,7 @@ def passes_over(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Reco
 
 def counts_on(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
     SEEN.append(place)
-    yield from (one._replace(trial=len(SEEN)) for one in read_row(file, place, row))
+    yield from (record._replace(trial=len(SEEN)) for record in read_row(file, place, row))
 
 
 SEEN: list[str] = []
@@ -111,12 +111,13 @@ def names_no_line(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Re
 
 
 def knows_better(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
-    yield from (one._replace(model=as_text(row["llm"])) for one in read_row(file, place, row))
+    yield from (record._replace(model=as_text(row["llm"])) for record in read_row(file, place, row))
 
 
 def costs_less(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
     yield from (
-        one._replace(cost=one.cost.times(-1).plus(one.cost._replace(usd=-1.0))) for one in read_row(file, place, row)
+        record._replace(cost=record.cost.times(-1).plus(record.cost._replace(usd=-1.0)))
+        for record in read_row(file, place, row)
     )
 
 
@@ -130,56 +131,60 @@ def words_are_right(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[
 
 
 def the_first_trial(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
-    yield from (one._replace(trial=whole_number(row.get("attempt")) or 0) for one in read_row(file, place, row))
+    yield from (record._replace(trial=whole_number(row.get("attempt")) or 0) for record in read_row(file, place, row))
 
 
 def counts_without_end(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
-    told = row.get("attempt")
-    number = int(told) if isinstance(told, str) and told.isdecimal() and len(told) < 99 else whole_number(told)
-    yield from (one._replace(trial=number) for one in read_row(file, place, row))
+    attempt = row.get("attempt")
+    number = (
+        int(attempt)
+        if isinstance(attempt, str) and attempt.isdecimal() and len(attempt) < 99
+        else whole_number(attempt)
+    )
+    yield from (record._replace(trial=number) for record in read_row(file, place, row))
 
 
 def in_lower_case(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
-    yield from (one._replace(model=one.model.lower()) for one in read_row(file, place, row))
+    yield from (record._replace(model=record.model.lower()) for record in read_row(file, place, row))
 
 
 def without_spaces(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
-    yield from (one._replace(model=one.model.strip()) for one in read_row(file, place, row))
+    yield from (record._replace(model=record.model.strip()) for record in read_row(file, place, row))
 
 
 def cut_short(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
-    yield from (one._replace(question=one.question[:64]) for one in read_row(file, place, row))
+    yield from (record._replace(question=record.question[:64]) for record in read_row(file, place, row))
 
 
 def before_a_colon(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
-    yield from (one._replace(model=one.model.split(":")[-1]) for one in read_row(file, place, row))
+    yield from (record._replace(model=record.model.split(":")[-1]) for record in read_row(file, place, row))
 
 
 def without_a_revision(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
-    yield from (one._replace(question=one.question.split("@")[0]) for one in read_row(file, place, row))
+    yield from (record._replace(question=record.question.split("@")[0]) for record in read_row(file, place, row))
 
 
 def with_single_spaces(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
-    yield from (one._replace(model=re.sub(" +", " ", one.model)) for one in read_row(file, place, row))
+    yield from (record._replace(model=re.sub(" +", " ", record.model)) for record in read_row(file, place, row))
 
 
 def strips_what_is_said(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
-    said = row["reply"]
-    return read_row(file, place, row | {"reply": said.strip() if isinstance(said, str) else said})
+    reply = row["reply"]
+    return read_row(file, place, row | {"reply": reply.strip() if isinstance(reply, str) else reply})
 
 
 def one_identity(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
-    yield from (one._replace(identity=one.question) for one in read_row(file, place, row))
+    yield from (record._replace(identity=record.question) for record in read_row(file, place, row))
 
 
 def at_no_place(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
-    yield from (one._replace(place="a row") for one in read_row(file, place, row))
+    yield from (record._replace(place="a row") for record in read_row(file, place, row))
 
 
 def before_its_time(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
     yield from (
-        one._replace(answer=logged_answer("42", latency=-1.0 if "right" in row else 0.0))
-        for one in read_row(file, place, row)
+        record._replace(answer=logged_answer("42", latency=-1.0 if "right" in row else 0.0))
+        for record in read_row(file, place, row)
     )
 
 
@@ -201,14 +206,14 @@ def holds_all(file: LogFile, rows: Rows) -> Iterator[Record]:
 
 def drops_repeats(file: LogFile, rows: Rows) -> Iterator[Record]:
     seen = set[str]()
-    for one in format_of(read_row).read(file, rows):
-        if (key := f"{one.model} {one.question} {one.answer} {one.value} {one.missing}") not in seen:
+    for record in format_of(read_row).read(file, rows):
+        if (key := f"{record.model} {record.question} {record.answer} {record.value} {record.missing}") not in seen:
             seen.add(key)
-            yield one
+            yield record
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "message"),
     [
         (format_of(null_is_empty), "reply is null, text must be unknown"),
         (format_of(null_is_wrong), "right is null, value must be unknown"),
@@ -241,8 +246,8 @@ def drops_repeats(file: LogFile, rows: Rows) -> Iterator[Record]:
         (format_of(read_row)._replace(recognises=lambda columns: len(columns) > 1), "claims a table with the columns"),
     ],
 )
-def test_a_bug_in_an_importer_is_found(table: TableFormat, said: str) -> None:
-    with pytest.raises(AssertionError, match=said):
+def test_a_bug_in_an_importer_is_found(table: TableFormat, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
         try_importer(table)
 
 
@@ -285,7 +290,7 @@ def test_an_exported_array_keeps_to_the_contract() -> None:
 
 
 def of_importers(path: Path) -> Trials:
-    for record in (one for file in log_files([str(path)]) for one in read_records(file)):
+    for record in (stored for file in log_files([str(path)]) for stored in read_records(file)):
         value = record.category if record.value is None else int(record.value)
         yield record.model, record.question, record.trial or 0, value
 
@@ -304,7 +309,7 @@ def of_tsv(path: Path) -> Trials:
 
 
 def tsv(
-    keeps: Callable[[Any, int], bool] = lambda one, number: True,
+    keeps: Callable[[Any, int], bool] = lambda trial, number: True,
     *,
     ungraded: str = "",
     swallows: type[Exception] = ZeroDivisionError,
@@ -318,10 +323,10 @@ def tsv(
         with path.open("w", newline="") as file:
             table = csv.writer(file, delimiter="\t")
             try:
-                for number, one in enumerate(source.reader.trials(), 1):
-                    if keeps(one, number):
-                        category = ungraded if one.category is None else one.category
-                        table.writerow([one.model[:longest], one.question, one.trial, category])
+                for number, trial in enumerate(source.reader.trials(), 1):
+                    if keeps(trial, number):
+                        category = ungraded if trial.category is None else trial.category
+                        table.writerow([trial.model[:longest], trial.question, trial.trial, category])
                     on_progress(number)
             except swallows:
                 pass
@@ -340,10 +345,10 @@ def numbered_anew() -> ExportFormat:
         seen = Counter[tuple[str, str]]()
         with path.open("w", newline="") as file:
             table = csv.writer(file, delimiter="\t")
-            for number, one in enumerate(source.reader.trials(), 1):
-                category = "" if one.category is None else one.category
-                table.writerow([one.model, one.question, seen[one.model, one.question], category])
-                seen[one.model, one.question] += 1
+            for number, trial in enumerate(source.reader.trials(), 1):
+                category = "" if trial.category is None else trial.category
+                table.writerow([trial.model, trial.question, seen[trial.model, trial.question], category])
+                seen[trial.model, trial.question] += 1
                 on_progress(number)
 
     return ExportFormat("mine.tsv", write)
@@ -354,7 +359,7 @@ def without_the_lost() -> ExportFormat:
 
     def write(source: Any, path: Path, texts: bool, on_progress: Callable[[int], None]) -> None:
         lost = {event.model for event in events_of_kind(source.reader.events(), ModelSetAside)}
-        tsv(lambda one, number: one.model not in lost).write(source, path, texts, on_progress)
+        tsv(lambda trial, number: trial.model not in lost).write(source, path, texts, on_progress)
 
     return ExportFormat("mine.tsv", write)
 
@@ -364,16 +369,16 @@ def of_the_configuration() -> ExportFormat:
 
     def write(source: Any, path: Path, texts: bool, on_progress: Callable[[int], None]) -> None:
         named = {model["name"] for model in source.reader.header().configuration["models"]}
-        tsv(lambda one, number: one.model in named).write(source, path, texts, on_progress)
+        tsv(lambda trial, number: trial.model in named).write(source, path, texts, on_progress)
 
     return ExportFormat("mine.tsv", write)
 
 
 def write_a_set(source: Any, path: Path, texts: bool, on_progress: Callable[[int], None]) -> None:
-    lines = {(one.model, one.question, one.trial, one.category) for one in source.reader.trials()}
+    lines = {(trial.model, trial.question, trial.trial, trial.category) for trial in source.reader.trials()}
     with path.open("w", newline="") as file:
         table = csv.writer(file, delimiter="\t")
-        table.writerows([*one[:3], "" if one[3] is None else one[3]] for one in lines)
+        table.writerows([*line[:3], "" if line[3] is None else line[3]] for line in lines)
     on_progress(len(lines))
 
 
@@ -385,8 +390,8 @@ def test_an_exporter_that_writes_a_set_is_found() -> None:
 
 
 def read_by_hash(file: LogFile, rows: Rows) -> Iterator[Record]:
-    for one in format_of(read_row).read(file, rows):
-        yield one._replace(trial=hash(one.model) % 10**6 if one.model else None)
+    for record in format_of(read_row).read(file, rows):
+        yield record._replace(trial=hash(record.model) % 10**6 if record.model else None)
 
 
 def is_mine(columns: frozenset[str]) -> bool:
@@ -405,10 +410,10 @@ def test_an_exporter_without_a_bug_passes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "said"),
+    ("form", "message"),
     [
-        (tsv(lambda one, number: one.category is not None), "lacks 1 trials"),
-        (tsv(lambda one, number: number > 1), "lacks 1 trials"),
+        (tsv(lambda trial, number: trial.category is not None), "lacks 1 trials"),
+        (tsv(lambda trial, number: number > 1), "lacks 1 trials"),
         (tsv(ungraded="0"), "lacks 1 trials"),
         (numbered_anew(), "of a run with gaps the file lacks"),
         (without_the_lost(), "of a run with gaps the file lacks"),
@@ -422,8 +427,8 @@ def test_an_exporter_without_a_bug_passes() -> None:
         (tsv()._replace(write=lambda source, path, texts, tell: None), "nothing is written"),
     ],
 )
-def test_a_bug_in_an_exporter_is_found(form: ExportFormat, said: str) -> None:
-    with pytest.raises(AssertionError, match=said):
+def test_a_bug_in_an_exporter_is_found(form: ExportFormat, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
         check_exporter(form, of_tsv)
 
 
@@ -531,8 +536,8 @@ def over_looks(bug: str = "") -> Any:
             scores = [look.scores[look.models.index(name)] for look in view.looks]
             trials = [sum(look.trials) for look in view.looks]
             unknown = 0.0 if bug == "none is zero" else np.nan
-            known = [unknown if one is None else one for one in scores]
-            axes.plot(trials, known, color=f"C{at}", label=plain_name(name))
+            values = [unknown if score is None else score for score in scores]
+            axes.plot(trials, values, color=f"C{at}", label=plain_name(name))
         if bug == "sorted":
             axes.legend([plain_name(name) for name in sorted(names)])
         elif bug != "no legend":
@@ -580,7 +585,7 @@ def test_figures_of_intervals_and_of_lines_pass_without_a_bug() -> None:
 
 
 @pytest.mark.parametrize(
-    ("draw", "said"),
+    ("draw", "message"),
     [
         (with_intervals("left out"), "has the names of some models, and leaves out"),
         (with_intervals("cut off"), "is outside of the axes"),
@@ -638,8 +643,8 @@ def test_figures_of_intervals_and_of_lines_pass_without_a_bug() -> None:
         pytest.param(scores, "raises", marks=pytest.mark.release),
     ],
 )
-def test_a_bug_in_a_figure_is_found(draw: Any, said: str) -> None:
-    with pytest.raises(AssertionError, match=said):
+def test_a_bug_in_a_figure_is_found(draw: Any, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
         check_figure(draw, "trials_of_models")
 
 

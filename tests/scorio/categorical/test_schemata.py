@@ -187,9 +187,9 @@ def test_each_needed_signal_is_named_when_it_is_missing(schema: Schema) -> None:
     needed = Signals(**{name: complete[name] for name in schema.signals})
     assert np.array_equal(classify(needed, schema, thresholds), classify(signals, schema, thresholds))
     for name in schema.signals:
-        rest = Signals(**{other: complete[other] for other in schema.signals if other != name})
+        incomplete = Signals(**{other: complete[other] for other in schema.signals if other != name})
         with pytest.raises(ValueError, match=f"signal {name} is missing: schema {schema.name} needs it"):
-            classify(rest, schema, thresholds)
+            classify(incomplete, schema, thresholds)
         holed = complete[name].copy()
         holed[[3, 8]] = np.nan
         with pytest.raises(ValueError, match=rf"signal {name} is missing \(NaN\) for 2 of 50 trials"):
@@ -201,9 +201,9 @@ def test_each_needed_threshold_is_named_when_it_was_not_fitted(schema: Schema) -
     signals = random_signals(5, (200,))
     fitted = vars(fit_thresholds(signals))
     for name in schema.thresholds:
-        rest = Thresholds(**{other: value for other, value in fitted.items() if other != name})
+        incomplete = Thresholds(**{other: value for other, value in fitted.items() if other != name})
         with pytest.raises(ValueError, match=f"threshold {name} is missing: schema {schema.name} needs it"):
-            classify(signals, schema, rest)
+            classify(signals, schema, incomplete)
 
 
 def test_a_threshold_that_no_trial_depends_on_is_not_asked_for() -> None:

@@ -39,7 +39,9 @@ trials = st.lists(st.tuples(st.booleans(), st.floats(0, 8), st.floats(0, 8), st.
 @given(trials)
 def test_thresholds_are_the_percentiles_of_table_4(rows: list[tuple[bool, float, float, float]]) -> None:
     correct, completion, prompt, ratio = (list(column) for column in zip(*rows, strict=True))
-    found = fit_thresholds(Signals(is_correct=correct, completion_bpt=completion, prompt_bpt=prompt, token_ratio=ratio))
+    thresholds = fit_thresholds(
+        Signals(is_correct=correct, completion_bpt=completion, prompt_bpt=prompt, token_ratio=ratio)
+    )
     right = [bpt for bpt, hit in zip(completion, correct, strict=True) if hit]
     wrong = [bpt for bpt, hit in zip(completion, correct, strict=True) if not hit]
     expected = {
@@ -51,7 +53,7 @@ def test_thresholds_are_the_percentiles_of_table_4(rows: list[tuple[bool, float,
         "corr_p33": percentile(right, 33) if right else None,
         "corr_p66": percentile(right, 66) if right else None,
     }
-    assert vars(found) == pytest.approx(expected)
+    assert vars(thresholds) == pytest.approx(expected)
 
 
 def test_thresholds_of_signals_that_were_not_recorded_are_not_fitted() -> None:
@@ -109,8 +111,8 @@ LABELS = st.tuples(LOGIT, LOGIT, LOGIT)
 def test_calibration_is_the_formula(
     logits: list[tuple[float, float, float]], baseline: tuple[float, float, float], temperature: float
 ) -> None:
-    found = calibrate_verifier(logits, baseline, temperature)
-    for row, scores in zip(found, logits, strict=True):
+    calibrated = calibrate_verifier(logits, baseline, temperature)
+    for row, scores in zip(calibrated, logits, strict=True):
         scaled = [(s - b) / temperature for s, b in zip(scores, baseline, strict=True)]
         odds = [np.exp(x - max(scaled)) for x in scaled]
         assert row == pytest.approx([x / sum(odds) for x in odds])

@@ -40,7 +40,7 @@ def rankings(R: np.ndarray, score: Score | Sequence[Score], first: int = 1) -> l
     """Ranks after `first`, ..., N trials of an (L, M, N) tensor; a score per model where they differ."""
     by_model = score if isinstance(score, Sequence) else [score] * len(R)
     return [
-        ranks([one(model[:, :trials].tolist()) for one, model in zip(by_model, R, strict=True)])
+        ranks([model_score(model[:, :trials].tolist()) for model_score, model in zip(by_model, R, strict=True)])
         for trials in range(first, R.shape[2] + 1)
     ]
 

@@ -39,53 +39,53 @@ def draws_of(seed: int, count: int, cells: int, trials: int = 8) -> np.ndarray:
 @given(TENSORS)
 def test_the_recorded_trajectory_is_the_definition(tensor: np.ndarray) -> None:
     history = rankings(tensor, average())
-    found = trajectory(Study.of(tensor))
-    assert found.trials.tolist() == list(range(1, tensor.shape[2] + 1))
-    assert found.ranks.tolist() == history
-    assert found.converged_at == converged_at(history, history[-1])
+    recorded = trajectory(Study.of(tensor))
+    assert recorded.trials.tolist() == list(range(1, tensor.shape[2] + 1))
+    assert recorded.ranks.tolist() == history
+    assert recorded.converged_at == converged_at(history, history[-1])
 
 
 @settings(max_examples=examples(40))
 @given(TENSORS, st.sampled_from(["columns", "rows"]), st.integers(0, 2**20))
 def test_every_replicate_is_the_definition(tensor: np.ndarray, resample: str, seed: int) -> None:
     _, questions, trials = tensor.shape
-    found = convergence_at_n(Study.of(tensor), 6, np.random.default_rng(seed), resample)
+    result = convergence_at_n(Study.of(tensor), 6, np.random.default_rng(seed), resample)
     draws = draws_of(seed, 6, questions if resample == "rows" else 1, trials)
     gold = rankings(tensor, average())[-1]
-    assert found.at.tolist() == [converged_at(rankings(resampled(tensor, d), average()), gold) for d in draws]
+    assert result.at.tolist() == [converged_at(rankings(resampled(tensor, d), average()), gold) for d in draws]
 
 
 @pytest.mark.parametrize("resample", ["columns", "rows"])
 @pytest.mark.parametrize("text", [("0", "0.1", "0.2", "0.3"), ("0", "1/3", "2/3", "1"), ("-1", "0", "0.5", "2")])
 def test_weights_whose_sums_tie_only_in_exact_arithmetic(text: tuple[str, ...], resample: str) -> None:
     w = [float(Fraction(t)) for t in text]
-    found = convergence_at_n(Study.of(LEVELS, w=w), 40, np.random.default_rng(3), resample)
+    result = convergence_at_n(Study.of(LEVELS, w=w), 40, np.random.default_rng(3), resample)
     draws = draws_of(3, 40, 5 if resample == "rows" else 1)
     score = average(text)
     gold = rankings(LEVELS, score)[-1]
     histories = [rankings(resampled(LEVELS, d), score) for d in draws]
-    assert found.at.tolist() == [converged_at(history, gold) for history in histories]
+    assert result.at.tolist() == [converged_at(history, gold) for history in histories]
     assert any(len(set(ranking)) < 4 for history in histories for ranking in history)
 
 
 def test_prior_outcomes_count_from_the_first_step_but_not_in_the_gold_ranking() -> None:
     R0 = WORLD.integers(0, 2, (4, 5, 3))
     scores = [average(prior=prior.tolist()) for prior in R0]
-    found = convergence_at_n(Study.of(R, R0=R0), 40, np.random.default_rng(5))
+    result = convergence_at_n(Study.of(R, R0=R0), 40, np.random.default_rng(5))
     gold = rankings(R, average())[-1]
     expected = [converged_at(rankings(resampled(R, d), scores), gold) for d in draws_of(5, 40, 1)]
-    assert found.at.tolist() == expected
+    assert result.at.tolist() == expected
 
 
 @pytest.mark.parametrize("resample", ["columns", "rows"])
 @pytest.mark.parametrize("k", [1, 2, 4])
 def test_pass_at_k_starts_at_k_and_is_compared_with_bayes(k: int, resample: str) -> None:
     study = Study.of(R, metric=Metric.of(scorio.eval.pass_at_k, k=k))
-    found = convergence_at_n(study, 30, np.random.default_rng(11), resample)
+    result = convergence_at_n(study, 30, np.random.default_rng(11), resample)
     gold = rankings(R, average())[-1]
     draws = draws_of(11, 30, 5 if resample == "rows" else 1)
     expected = [converged_at(rankings(resampled(R, d), pass_at(k), first=k), gold, first=k) for d in draws]
-    assert found.at.tolist() == expected
+    assert result.at.tolist() == expected
     assert study.steps.tolist() == list(range(k, 9))
 
 
@@ -119,8 +119,8 @@ def test_totals_and_posterior_means_rank_alike(w: list[float] | None, resample: 
     ids=lambda metric: metric.function.__name__,
 )
 def test_any_metric_ranks_each_step_by_its_own_score(metric: Metric) -> None:
-    found = trajectory(Study.of(R, metric=metric))
-    for trials, ranking in zip(found.trials, found.ranks, strict=True):
+    recorded = trajectory(Study.of(R, metric=metric))
+    for trials, ranking in zip(recorded.trials, recorded.ranks, strict=True):
         scores = [metric(Counts.from_outcomes(model[:, :trials])).item() for model in R]
         assert np.array_equal(ranking, rank_scores(scores))
 
@@ -140,23 +140,23 @@ def test_a_tie_in_the_gold_ranking_must_be_met_by_a_tie() -> None:
 
 def test_a_known_truth_may_be_the_gold_ranking() -> None:
     swapped = Study.of(R, gold=[2, 1, 3, 4])
-    found = convergence_at_n(swapped, 30, np.random.default_rng(1))
+    result = convergence_at_n(swapped, 30, np.random.default_rng(1))
     expected = [converged_at(rankings(resampled(R, d), average()), [2, 1, 3, 4]) for d in draws_of(1, 30, 1)]
-    assert found.at.tolist() == expected
+    assert result.at.tolist() == expected
 
 
 @pytest.mark.parametrize("resample", ["columns", "rows"])
 @pytest.mark.parametrize("metric", [Metric.of(scorio.eval.bayes), Metric.of(scorio.eval.pass_at_k, k=2)])
 def test_the_size_of_a_chunk_changes_nothing(metric: Metric, resample: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = convergence_at_n(Study.of(R, metric=metric), 50, np.random.default_rng(9), resample)
+    in_one_chunk = convergence_at_n(Study.of(R, metric=metric), 50, np.random.default_rng(9), resample)
     monkeypatch.setattr(replicates, "MEMORY", 30_000)
     calls: list[tuple[int, int]] = []
     parts = convergence_at_n(
         Study.of(R, metric=metric), 50, np.random.default_rng(9), resample, lambda *call: calls.append(call)
     )
     assert len(calls) > 3
-    assert np.array_equal(whole.at, parts.at)
-    assert np.array_equal(whole.worst.ranks, parts.worst.ranks)
+    assert np.array_equal(in_one_chunk.at, parts.at)
+    assert np.array_equal(in_one_chunk.worst.ranks, parts.worst.ranks)
 
 
 def test_progress_counts_up_to_the_total(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,32 +170,32 @@ def test_progress_counts_up_to_the_total(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_distribution_adds_up() -> None:
-    found = convergence_at_n(Study.of(R), 400, np.random.default_rng(12))
-    converged = found.at[found.at != NEVER]
-    assert 0.0 < found.never < 1.0
-    assert found.steps.tolist() == list(range(1, 8))
-    assert found.pmf.sum() == pytest.approx(1.0 - found.never)
-    assert found.pmf[2] == pytest.approx(np.mean(found.at == 3))
-    assert found.cdf == pytest.approx(np.cumsum(found.pmf))
-    assert found.mean == pytest.approx(converged.mean())
-    assert found.mean_capped == pytest.approx((1 - found.never) * found.mean + found.never * 8)
+    result = convergence_at_n(Study.of(R), 400, np.random.default_rng(12))
+    converged = result.at[result.at != NEVER]
+    assert 0.0 < result.never < 1.0
+    assert result.steps.tolist() == list(range(1, 8))
+    assert result.pmf.sum() == pytest.approx(1.0 - result.never)
+    assert result.pmf[2] == pytest.approx(np.mean(result.at == 3))
+    assert result.cdf == pytest.approx(np.cumsum(result.pmf))
+    assert result.mean == pytest.approx(converged.mean())
+    assert result.mean_capped == pytest.approx((1 - result.never) * result.mean + result.never * 8)
 
 
 def test_nothing_converges_when_the_gold_ranking_is_the_reverse() -> None:
-    found = convergence_at_n(Study.of(R, gold=[4, 3, 2, 1]), 20, np.random.default_rng(0))
-    assert found.never == 1.0
-    assert np.isnan(found.mean)
-    assert found.mean_capped == 8
+    result = convergence_at_n(Study.of(R, gold=[4, 3, 2, 1]), 20, np.random.default_rng(0))
+    assert result.never == 1.0
+    assert np.isnan(result.mean)
+    assert result.mean_capped == 8
 
 
 @pytest.mark.parametrize("gold", [None, [2, 1, 3, 4]])
 def test_the_worst_replicate_is_the_first_of_the_slowest(gold: list[int] | None) -> None:
     study = Study.of(R, gold=gold)
-    found = convergence_at_n(study, 30, np.random.default_rng(4))
-    effort = np.where(found.at == NEVER, 8, found.at)
+    result = convergence_at_n(study, 30, np.random.default_rng(4))
+    effort = np.where(result.at == NEVER, 8, result.at)
     slowest = int(effort.argmax())
-    assert found.worst.converged_at == found.at[slowest]
-    assert found.worst.ranks.tolist() == rankings(resampled(R, draws_of(4, 30, 1)[slowest]), average())
+    assert result.worst.converged_at == result.at[slowest]
+    assert result.worst.ranks.tolist() == rankings(resampled(R, draws_of(4, 30, 1)[slowest]), average())
 
 
 def test_separated_models_converge_at_once() -> None:
@@ -239,10 +239,10 @@ def test_the_oracle_ranks_as_the_library_does() -> None:
 def test_a_subset_converges_as_if_the_others_were_not_there(k: int | None, resample: str) -> None:
     metric = Metric.of(scorio.eval.pass_at_k, k=k) if k else Metric.of(scorio.eval.bayes)
     subsets = [[3, 0], [0, 1, 2], [0, 1, 2, 3]]
-    found = convergence_of_subsets(Study.of(R, metric=metric), subsets, 40, np.random.default_rng(4), resample)
-    for subset, one in zip(subsets, found, strict=True):
+    results = convergence_of_subsets(Study.of(R, metric=metric), subsets, 40, np.random.default_rng(4), resample)
+    for subset, result in zip(subsets, results, strict=True):
         alone = convergence_at_n(Study.of(R[subset], metric=metric), 40, np.random.default_rng(4), resample)
-        assert one.at.tolist() == alone.at.tolist() and one.worst.ranks.tolist() == alone.worst.ranks.tolist()
+        assert result.at.tolist() == alone.at.tolist() and result.worst.ranks.tolist() == alone.worst.ranks.tolist()
 
 
 @pytest.mark.parametrize("subset", [[1], [1, 1], [0, 4], [-1, 0]])
@@ -252,7 +252,7 @@ def test_a_subset_has_two_models_of_the_study(subset: list[int]) -> None:
 
 
 @pytest.mark.parametrize("resample", ["columns", "rows"])
-@pytest.mark.parametrize("function", [each for each in MEANS if each is not scorio.eval.g_pass_at_k_tau])
+@pytest.mark.parametrize("function", [mean for mean in MEANS if mean is not scorio.eval.g_pass_at_k_tau])
 def test_looking_a_metric_up_gives_what_evaluating_it_gives(function: Callable[..., Any], resample: str) -> None:
     study = Study.of(R, metric=Metric.of(function, k=3))
     draws = draws_of(9, 12, 5 if resample == "rows" else 1)

@@ -31,11 +31,11 @@ def mean_tau(histories: list[list[list[int]]], gold: list[int]) -> list[float]:
 def test_the_curve_is_the_mean_of_scipys_tau(gold: list[int] | None, k: int | None, resample: str) -> None:
     metric = Metric.of(scorio.eval.pass_at_k, k=k) if k else Metric.of(scorio.eval.bayes)
     score, first = (pass_at(k), k) if k else (average(), 1)
-    found = tau_curve(Study.of(R, metric=metric, gold=gold), 25, np.random.default_rng(6), resample)
+    curve = tau_curve(Study.of(R, metric=metric, gold=gold), 25, np.random.default_rng(6), resample)
     draws = draws_of(6, 25, 4 if resample == "rows" else 1)
     expected = mean_tau([rankings(resampled(R, d), score, first) for d in draws], gold or rankings(R, average())[-1])
-    assert found.tau == pytest.approx(expected)
-    assert found.trials.tolist() == list(range(first, 8))
+    assert curve.tau == pytest.approx(expected)
+    assert curve.trials.tolist() == list(range(first, 8))
 
 
 def test_a_ranking_that_ties_every_model_counts_as_zero() -> None:
@@ -51,12 +51,12 @@ def test_agreement_grows_with_trials() -> None:
 
 
 def test_the_size_of_a_chunk_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = tau_curve(Study.of(R), 60, np.random.default_rng(5))
+    in_one_chunk = tau_curve(Study.of(R), 60, np.random.default_rng(5))
     monkeypatch.setattr(replicates, "MEMORY", 20_000)
     calls: list[tuple[int, int]] = []
     parts = tau_curve(Study.of(R), 60, np.random.default_rng(5), progress=lambda *call: calls.append(call))
     assert len(calls) > 3
-    assert whole.tau == pytest.approx(parts.tau)
+    assert in_one_chunk.tau == pytest.approx(parts.tau)
 
 
 def test_a_gold_ranking_of_ties_has_no_tau() -> None:
@@ -70,10 +70,10 @@ def test_independent_tensors_are_each_judged_by_scipy(gold: list[int], k: int | 
     tensors = np.stack([R, R[::-1], R[:, :, ::-1]])
     metric = Metric.of(scorio.eval.pass_at_k, k=k) if k else Metric.of(scorio.eval.avg)
     score = pass_at(k) if k else average()
-    found = tau_of_tensors(tensors, metric, gold)
+    curve = tau_of_tensors(tensors, metric, gold)
     histories = [rankings(tensor, score, k or 1) for tensor in tensors]
-    assert found.tau == pytest.approx(mean_tau(histories, gold))
-    assert found.trials.tolist() == list(range(k or 1, 8))
+    assert curve.tau == pytest.approx(mean_tau(histories, gold))
+    assert curve.trials.tolist() == list(range(k or 1, 8))
 
 
 @pytest.mark.parametrize(

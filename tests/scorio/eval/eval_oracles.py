@@ -31,7 +31,7 @@ def pass_curve(draws: tuple[int, ...]) -> Fraction:
     curve = [Fraction(sum(any(sub) for sub in combinations(draws, j)), math.comb(k, j)) for j in range(1, k + 1)]
     if k == 1:
         return curve[0]
-    return sum(((left + right) / 2 for left, right in zip(curve, curve[1:], strict=False)), Fraction(0)) / (k - 1)
+    return sum(((lower + upper) / 2 for lower, upper in zip(curve, curve[1:], strict=False)), Fraction(0)) / (k - 1)
 
 
 def spectrum_of(weights: list[Fraction]) -> DrawScore:

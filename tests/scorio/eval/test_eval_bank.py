@@ -67,11 +67,11 @@ def test_a_threshold_spectrum(k: int) -> None:
 def test_blends(k: int) -> None:
     scores = binary_scores(k)
     chance = {name: float(bank_mean(OUTCOMES, k, scores[name])) for name in ("pass_at_k", "pass_hat_k", "mg_pass_at_k")}
-    each = [
+    values = [
         float(bank_mean([row], k, scores["pass_at_k"])) ** 0.3 * float(bank_mean([row], k, scores["pass_hat_k"])) ** 0.6
         for row in OUTCOMES
     ]
-    assert scorio_eval.geom_at_k(OUTCOMES, k, 0.3, 0.6) == pytest.approx(math.fsum(each) / len(each), rel=1e-13)
+    assert scorio_eval.geom_at_k(OUTCOMES, k, 0.3, 0.6) == pytest.approx(math.fsum(values) / len(values), rel=1e-13)
     assert scorio_eval.geom_ds_at_k(OUTCOMES, k, 0.3, 0.6) == pytest.approx(
         chance["pass_at_k"] ** 0.3 * chance["pass_hat_k"] ** 0.6, rel=1e-13
     )
@@ -115,9 +115,11 @@ def test_scores_of_several_metrics_come_out_of_one_table() -> None:
 
 def test_a_table_is_cut_into_blocks_without_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     successes, failures = np.arange(40), np.arange(40)[::-1] + 3
-    whole = bank_values((all_successes(3), area(3)), distinct(successes, failures))
+    in_one_block = bank_values((all_successes(3), area(3)), distinct(successes, failures))
     monkeypatch.setattr("scorio.eval._scores.CELLS", 12)
-    assert bank_values((all_successes(3), area(3)), distinct(successes, failures)) == pytest.approx(whole, rel=1e-14)
+    assert bank_values((all_successes(3), area(3)), distinct(successes, failures)) == pytest.approx(
+        in_one_block, rel=1e-14
+    )
 
 
 @pytest.mark.parametrize("k", [1, 2, 9])

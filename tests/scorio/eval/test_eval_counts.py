@@ -52,8 +52,8 @@ def test_a_batch_is_a_loop_over_its_models(R: np.ndarray, k: int) -> None:
     for name, call in binary(k).items():
         together = np.array(call(batch))
         assert together.shape[-1] == len(R), name
-        each = np.array([call(model) for model in R]).T
-        np.testing.assert_allclose(together, each, rtol=1e-12, atol=1e-14, err_msg=name)
+        one_by_one = np.array([call(model) for model in R]).T
+        np.testing.assert_allclose(together, one_by_one, rtol=1e-12, atol=1e-14, err_msg=name)
 
 
 @settings(max_examples=examples(25))
@@ -91,14 +91,14 @@ def test_values_and_intervals_stay_in_their_bounds(
 def test_a_ragged_model_is_the_mean_of_its_questions(pairs: list[tuple[int, int]], k: int) -> None:
     counts = Counts(n=pairs, w=[0.0, 1.0])
     blends = {name for name in any_draws(k) if name.startswith(("geom_ds", "geo_spectrum"))}
-    most = int(counts.trials.max())
+    max_trials = int(counts.trials.max())
     calls = any_draws(k) | {"bayes": scorio_eval.bayes}
-    calls |= posterior(min(k, most)) if most else {}
+    calls |= posterior(min(k, max_trials)) if max_trials else {}
     for name, call in calls.items():
         if name in blends:
             continue
-        alone = [call(Counts(n=[pair, [0, most]], w=[0.0, 1.0])) for pair in pairs]
-        filler = call(Counts(n=[[0, most], [0, most]], w=[0.0, 1.0]))
+        alone = [call(Counts(n=[pair, [0, max_trials]], w=[0.0, 1.0])) for pair in pairs]
+        filler = call(Counts(n=[[0, max_trials], [0, max_trials]], w=[0.0, 1.0]))
         means = [2.0 * row[0] - filler[0] for row in alone]
         variances = [4.0 * row[1] ** 2 - 2.0 * filler[1] ** 2 for row in alone]
         mu, sigma = call(counts)[:2]
@@ -172,8 +172,8 @@ def test_a_batch_may_have_several_axes() -> None:
     n = np.random.default_rng(5).integers(1, 9, (2, 3, 4, 2))
     mu, sigma, lo, hi = scorio_eval.maj_at_k_ci(Counts(n=n, w=[0, 1]), 3)
     assert np.shape(mu) == np.shape(sigma) == np.shape(lo) == np.shape(hi) == (2, 3)
-    one = scorio_eval.maj_at_k_ci(Counts(n=n[1, 2], w=[0, 1]), 3)
-    assert (mu[1, 2], sigma[1, 2], lo[1, 2], hi[1, 2]) == pytest.approx(one)
+    single = scorio_eval.maj_at_k_ci(Counts(n=n[1, 2], w=[0, 1]), 3)
+    assert (mu[1, 2], sigma[1, 2], lo[1, 2], hi[1, 2]) == pytest.approx(single)
 
 
 def test_more_questions_than_distinct_counts_and_the_reverse() -> None:

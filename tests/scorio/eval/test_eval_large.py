@@ -105,7 +105,7 @@ def test_many_questions_cost_no_more_than_their_distinct_counts() -> None:
     times = np.array([1, 10_000, 49_999, 30_000, 10_000])
     w = [0.0, 0.2, 0.5, 1.0]
     mu, sigma, _, _ = scorio_eval.max_at_k_ci(Counts(n=np.repeat(kinds, times, axis=0), w=w), 8)
-    each = [scorio_eval.max_at_k_ci(Counts(n=[kind], w=w), 8) for kind in kinds]
-    assert mu == pytest.approx(sum(t * row[0] for t, row in zip(times, each, strict=True)) / 100_000, rel=1e-11)
-    var = sum(t * row[1] ** 2 for t, row in zip(times, each, strict=True))
+    by_kind = [scorio_eval.max_at_k_ci(Counts(n=[kind], w=w), 8) for kind in kinds]
+    assert mu == pytest.approx(sum(t * row[0] for t, row in zip(times, by_kind, strict=True)) / 100_000, rel=1e-11)
+    var = sum(t * row[1] ** 2 for t, row in zip(times, by_kind, strict=True))
     assert sigma == pytest.approx(math.sqrt(var) / 100_000, rel=1e-10)

@@ -123,10 +123,10 @@ def test_blends_by_quadrature(k: int) -> None:
         dx, dy = powers[0] * g / x, powers[1] * g / y
         return g, dx * dx * vx + dy * dy * vy + 2.0 * dx * dy * c
 
-    each = [blend(*row) for row in moments]
+    blends = [blend(*row) for row in moments]
     mu, sigma, _, _ = scorio_eval.geom_at_k_ci(outcomes, k, *powers)
-    assert mu == pytest.approx(sum(g for g, _ in each) / 3, rel=1e-9)
-    assert sigma == pytest.approx(math.sqrt(sum(v for _, v in each)) / 3, rel=1e-8)
+    assert mu == pytest.approx(sum(g for g, _ in blends) / 3, rel=1e-9)
+    assert sigma == pytest.approx(math.sqrt(sum(v for _, v in blends)) / 3, rel=1e-8)
     x, y = (sum(column) / 3 for column in list(zip(*moments, strict=True))[:2])
     pooled = [sum(column) / 9 for column in list(zip(*moments, strict=True))[2:]]
     g, var = blend(x, y, *pooled)
@@ -172,8 +172,8 @@ def test_many_trials_and_draws_by_quadrature(n: int, k: int, needed: int) -> Non
 def test_tables_are_cut_into_blocks_without_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = area(40), any_success(40), majority(40)
     successes, failures = np.arange(60), np.arange(60)[::-1]
-    whole = posterior_moments(scores, distinct(successes, failures))
+    in_one_block = posterior_moments(scores, distinct(successes, failures))
     monkeypatch.setattr("scorio.eval._posterior.CELLS", 300)
     cut = posterior_moments(scores, distinct(successes, failures))
-    assert cut.mean == pytest.approx(whole.mean, rel=1e-13)
-    assert cut.cov == pytest.approx(whole.cov, rel=1e-12)
+    assert cut.mean == pytest.approx(in_one_block.mean, rel=1e-13)
+    assert cut.cov == pytest.approx(in_one_block.cov, rel=1e-12)

@@ -16,36 +16,36 @@ def graded_trials(seed: int, questions: int = 30, trials: int = 16, errs: tuple[
 
 
 def test_of_one_question_it_is_the_formula_of_the_paper() -> None:
-    _, right, said = graded_trials(1, questions=1, trials=4000)
+    _, right, graded = graded_trials(1, questions=1, trials=4000)
     at = np.arange(800)
-    estimate = (float(said.mean()), float(said.std(ddof=1) / np.sqrt(said.size)))
-    found = corrected(
-        estimate, said[0, at], right[0, at], np.zeros(800, dtype=int), means=said.mean(axis=1), trials=[4000]
+    estimate = (float(graded.mean()), float(graded.std(ddof=1) / np.sqrt(graded.size)))
+    estimated = corrected(
+        estimate, graded[0, at], right[0, at], np.zeros(800, dtype=int), means=graded.mean(axis=1), trials=[4000]
     )
-    rectifier = right[0, at] - said[0, at]
-    assert found.mu == pytest.approx(said.mean() + rectifier.mean())
-    assert found.shift_sigma**2 == pytest.approx(rectifier.var(ddof=1) / 800, rel=0.02)
+    rectifier = right[0, at] - graded[0, at]
+    assert estimated.mu == pytest.approx(graded.mean() + rectifier.mean())
+    assert estimated.shift_sigma**2 == pytest.approx(rectifier.var(ddof=1) / 800, rel=0.02)
     # the paper's has its labels beside the predictions, so that the two are independent; what they share narrows it
-    independent = np.sqrt(said.var() / said.size + rectifier.var(ddof=1) / 800)
-    shared = 2.0 * np.cov(said[0, at], rectifier)[0, 1] / said.size
-    assert found.sigma == pytest.approx(np.sqrt(independent**2 + shared), rel=0.02)
+    independent = np.sqrt(graded.var() / graded.size + rectifier.var(ddof=1) / 800)
+    shared = 2.0 * np.cov(graded[0, at], rectifier)[0, 1] / graded.size
+    assert estimated.sigma == pytest.approx(np.sqrt(independent**2 + shared), rel=0.02)
 
 
 def test_with_labels_of_everything_it_is_what_they_say() -> None:
-    _, right, said = graded_trials(2)
+    _, right, graded = graded_trials(2)
     where = np.repeat(np.arange(30), 16)
-    inner = np.sqrt((said.var(axis=1, ddof=1) / 16).sum()) / 30
-    found = corrected(
-        (float(said.mean()), float(inner)),
-        said.ravel(),
+    inner = np.sqrt((graded.var(axis=1, ddof=1) / 16).sum()) / 30
+    estimated = corrected(
+        (float(graded.mean()), float(inner)),
+        graded.ravel(),
         right.ravel(),
         where,
-        means=said.mean(axis=1),
+        means=graded.mean(axis=1),
         trials=np.full(30, 16),
     )
-    assert found.mu == pytest.approx(right.mean())
+    assert estimated.mu == pytest.approx(right.mean())
     truth = np.sqrt((right.var(axis=1, ddof=1) / 16).sum()) / 30
-    assert found.sigma == pytest.approx(truth, rel=0.12)
+    assert estimated.sigma == pytest.approx(truth, rel=0.12)
 
 
 @pytest.mark.parametrize(("labels", "trials", "errs"), [(60, 8, (0.1, 0.1)), (200, 16, (0.05, 0.15))])
@@ -54,29 +54,29 @@ def test_its_intervals_hold_where_those_of_the_grader_may_not(
 ) -> None:
     held = alone = 0
     for seed in range(200):
-        chance, right, said = graded_trials(seed, trials=trials, errs=errs)
+        chance, right, graded = graded_trials(seed, trials=trials, errs=errs)
         rng = np.random.default_rng((seed, 1))
         order = rng.random(right.shape).argsort(axis=1)
         pairs = [(q, order[q, turn]) for turn in range(trials) for q in rng.permutation(30)][:labels]
         q, t = np.array(pairs).T
-        shares = (said.sum(axis=1) + 0.5) / (trials + 1)
+        shares = (graded.sum(axis=1) + 0.5) / (trials + 1)
         sigma = float(np.sqrt((shares * (1 - shares) / trials).sum()) / 30)
-        found = corrected(
-            (float(said.mean()), sigma),
-            said[q, t],
+        estimated = corrected(
+            (float(graded.mean()), sigma),
+            graded[q, t],
             right[q, t],
             q,
-            means=said.mean(axis=1),
+            means=graded.mean(axis=1),
             trials=np.full(30, trials),
         )
-        held += abs(found.mu - chance.mean()) <= 1.96 * found.sigma
-        alone += abs(said.mean() - chance.mean()) <= 1.96 * sigma
+        held += abs(estimated.mu - chance.mean()) <= 1.96 * estimated.sigma
+        alone += abs(graded.mean() - chance.mean()) <= 1.96 * sigma
     assert 0.915 <= held / 200 <= 0.99
     assert errs[0] == errs[1] or alone / 200 < 0.6
 
 
 @pytest.mark.parametrize(
-    ("graded", "labelled", "questions", "trials", "said"),
+    ("graded", "labelled", "questions", "trials", "message"),
     [
         ([1.0], [1.0], [0], [3], "2 at least"),
         ([1.0, 0.0], [1.0], [0, 0], [3], "one length"),
@@ -86,7 +86,7 @@ def test_its_intervals_hold_where_those_of_the_grader_may_not(
     ],
 )
 def test_what_cannot_be_corrected_is_told(
-    graded: list[float], labelled: list[float], questions: list[int], trials: list[int], said: str
+    graded: list[float], labelled: list[float], questions: list[int], trials: list[int], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         corrected((0.5, 0.1), graded, labelled, questions, means=[0.5], trials=trials)

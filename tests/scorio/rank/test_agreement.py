@@ -30,17 +30,17 @@ def counted(a: list[int], b: list[int]) -> tuple[float, float]:
 
 @given(RANKINGS)
 def test_agrees_with_the_definition(rankings: tuple[list[int], list[int]]) -> None:
-    found = compare_rankings(*rankings)
-    assert found[:2] == pytest.approx(counted(*rankings), abs=1e-14, nan_ok=True)
+    agreement = compare_rankings(*rankings)
+    assert agreement[:2] == pytest.approx(counted(*rankings), abs=1e-14, nan_ok=True)
 
 
 @given(RANKINGS)
 def test_agrees_with_scipy(rankings: tuple[list[int], list[int]]) -> None:
-    found = compare_rankings(*rankings)
+    agreement = compare_rankings(*rankings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stats.ConstantInputWarning)
-        assert found.tau_b == pytest.approx(stats.kendalltau(*rankings).statistic, abs=1e-12, nan_ok=True)
-        assert found.spearman == pytest.approx(stats.spearmanr(*rankings).statistic, abs=1e-12, nan_ok=True)
+        assert agreement.tau_b == pytest.approx(stats.kendalltau(*rankings).statistic, abs=1e-12, nan_ok=True)
+        assert agreement.spearman == pytest.approx(stats.spearmanr(*rankings).statistic, abs=1e-12, nan_ok=True)
 
 
 @given(RANKINGS)

@@ -27,7 +27,7 @@ def matrices(draw: st.DrawFn) -> NDArray[np.bool_]:
 
 @given(matrices())
 def test_a_letter_is_shared_exactly_by_those_who_are_not_told_apart(apart: NDArray[np.bool_]) -> None:
-    shown = [letters(one) for one in letter_display(apart)]
+    shown = [letters(row) for row in letter_display(apart)]
     assert all(shown)
     for first, second in combinations(range(len(apart)), 2):
         assert bool(shown[first] & shown[second]) != apart[first, second]
@@ -44,7 +44,7 @@ def test_the_groups_are_all_that_cannot_grow(apart: NDArray[np.bool_]) -> None:
         if not apart[np.ix_(group, group)].any()
     ]
     largest = {group for group in alike if not any(group < other for other in alike)}
-    shown = [letters(one) for one in letter_display(apart)]
+    shown = [letters(row) for row in letter_display(apart)]
     groups = {letter: frozenset(at for at in range(models) if letter in shown[at]) for letter in set().union(*shown)}
     assert set(groups.values()) == largest
     assert len(groups) == len(largest)

@@ -33,12 +33,12 @@ def log_likelihood(theta: np.ndarray, votes: Votes) -> float:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_strengths_are_those_of_largest_likelihood(seed: int) -> None:
     votes = drawn(seed)
-    found = preferences(*votes)
+    result = preferences(*votes)
     theta = minimize(lambda at: -log_likelihood(at, votes), np.zeros(6), method="BFGS", options={"gtol": 1e-8}).x
     wins = 1.0 / (1.0 + np.exp(theta[:5] - theta[:5, np.newaxis]))
-    assert found.score == pytest.approx((wins.sum(axis=1) - 0.5) / 4, abs=1e-6)
-    assert found.first == pytest.approx(1.0 / (1.0 + np.exp(-theta[5])), abs=1e-6)
-    assert found.order.tolist() == np.argsort(-theta[:5]).tolist()
+    assert result.score == pytest.approx((wins.sum(axis=1) - 0.5) / 4, abs=1e-6)
+    assert result.first == pytest.approx(1.0 / (1.0 + np.exp(-theta[5])), abs=1e-6)
+    assert result.order.tolist() == np.argsort(-theta[:5]).tolist()
 
 
 def test_hunters_algorithm_finds_the_same_where_both_orders_were_shown_alike() -> None:
@@ -51,8 +51,8 @@ def test_hunters_algorithm_finds_the_same_where_both_orders_were_shown_alike() -
             first += [a] * int(wins[i, j])
             second += [b] * int(wins[i, j])
             won += [result] * int(wins[i, j])
-    found = preferences(first, second, won)
-    assert found.first == pytest.approx(0.5)
+    fitted = preferences(first, second, won)
+    assert fitted.first == pytest.approx(0.5)
     total = 2 * wins - 2 * np.diag(np.diag(wins))
     strength = np.ones(4)
     for _ in range(2000):
@@ -60,7 +60,7 @@ def test_hunters_algorithm_finds_the_same_where_both_orders_were_shown_alike() -
         strength = total.sum(axis=1) / met.sum(axis=1)
         strength /= strength.prod() ** 0.25
     shares = strength[:, np.newaxis] / (strength[:, np.newaxis] + strength)
-    assert found.score == pytest.approx((shares.sum(axis=1) - 0.5) / 3, abs=1e-3)  # up to the imagined ties
+    assert fitted.score == pytest.approx((shares.sum(axis=1) - 0.5) / 3, abs=1e-3)  # up to the imagined ties
 
 
 @pytest.mark.slow
@@ -69,8 +69,8 @@ def test_intervals_hold_the_truth_as_often_as_they_say(shared: float) -> None:
     truth = preferences(*drawn(10**6, questions=20_000, shared=shared)).score
     held = []
     for seed in range(200):
-        found = preferences(*drawn(seed, shared=shared))
-        held.append((found.lo <= truth) & (truth <= found.hi))
+        result = preferences(*drawn(seed, shared=shared))
+        held.append((result.lo <= truth) & (truth <= result.hi))
     assert 0.92 <= np.mean(held) <= 0.99  # 1,000 intervals, five of a draw
 
 
@@ -80,8 +80,8 @@ def test_equal_models_are_called_different_in_a_tenth_of_tables_at_most() -> Non
     for seed in range(300):
         rng = np.random.default_rng(seed)
         sides = rng.permuted(np.tile([0, 1], (200, 1)), axis=1)
-        found = preferences(sides[:, 0], sides[:, 1], (rng.random(200) < 0.7).astype(float))  # only the side counts
-        called += abs(found.z[0, 1]) > 1.645
+        result = preferences(sides[:, 0], sides[:, 1], (rng.random(200) < 0.7).astype(float))  # only the side counts
+        called += abs(result.z[0, 1]) > 1.645
     assert called <= 45  # expected: 30
 
 
@@ -94,11 +94,11 @@ def test_questions_whose_votes_repeat_each_other_are_worth_one_vote() -> None:
 
 
 def test_a_model_that_always_wins_has_a_finite_score_and_an_interval() -> None:
-    found = preferences(
+    result = preferences(
         [0, 1] * 10 + [0, 2] * 10 + [1, 2] * 10, [1, 0] * 10 + [2, 0] * 10 + [2, 1] * 10, [1.0, 0.0] * 30
     )
-    assert found.order.tolist() == [0, 1, 2] and 0.9 < found.score[0] < 1.0
-    assert found.lo[0] < found.score[0] < found.hi[0] < 1.0 and found.hi[0] - found.lo[0] > 0.05
+    assert result.order.tolist() == [0, 1, 2] and 0.9 < result.score[0] < 1.0
+    assert result.lo[0] < result.score[0] < result.hi[0] < 1.0 and result.hi[0] - result.lo[0] > 0.05
 
 
 def test_the_side_is_told_from_the_models_only_where_both_stood_there() -> None:
@@ -107,7 +107,7 @@ def test_the_side_is_told_from_the_models_only_where_both_stood_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "won", "said"),
+    ("first", "second", "won", "message"),
     [
         ([0, 2], [1, 3], [1, 1], "must have met"),
         ([0], [0], [1], "itself"),
@@ -118,6 +118,6 @@ def test_the_side_is_told_from_the_models_only_where_both_stood_there() -> None:
         ([-1], [1], [1], "whole numbers"),
     ],
 )
-def test_what_is_no_vote_is_refused(first: list[float], second: list[int], won: list[float], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_what_is_no_vote_is_refused(first: list[float], second: list[int], won: list[float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         preferences(first, second, won)

@@ -58,26 +58,26 @@ def one_open_question(rng: np.random.Generator, shape: tuple[int, int]) -> tuple
 
 def equal(questions: int) -> Schedule:
     """Both models have one trial more of every question at each look."""
-    one = np.ones(questions, dtype=np.intp)
-    return [(k * one, k * one) for k in range(1, HORIZON + 1)]
+    ones = np.ones(questions, dtype=np.intp)
+    return [(k * ones, k * ones) for k in range(1, HORIZON + 1)]
 
 
 def head_start(questions: int) -> Schedule:
     """The first model began with 24 trials a question."""
-    one = np.ones(questions, dtype=np.intp)
-    return [(min(k + 24, HORIZON) * one, k * one) for k in range(1, HORIZON + 1)]
+    ones = np.ones(questions, dtype=np.intp)
+    return [(min(k + 24, HORIZON) * ones, k * ones) for k in range(1, HORIZON + 1)]
 
 
 def newcomer(questions: int) -> Schedule:
     """The first model has all its trials before the second begins."""
-    one = np.ones(questions, dtype=np.intp)
-    return [(HORIZON * one, k * one) for k in range(1, HORIZON + 1)]
+    ones = np.ones(questions, dtype=np.intp)
+    return [(HORIZON * ones, k * ones) for k in range(1, HORIZON + 1)]
 
 
 def faster(questions: int) -> Schedule:
     """The first model grows three times as fast."""
-    one = np.ones(questions, dtype=np.intp)
-    return [(min(3 * k, HORIZON) * one, k * one) for k in range(1, HORIZON + 1)]
+    ones = np.ones(questions, dtype=np.intp)
+    return [(min(3 * k, HORIZON) * ones, k * ones) for k in range(1, HORIZON + 1)]
 
 
 def ragged(questions: int) -> Schedule:

@@ -14,15 +14,15 @@ PATHS = 10_000
 def played(rule: Stopping, looks: NDArray[np.float64], drift: float = 0.0, seed: int = 0) -> tuple[float, float]:
     """Shares of simulated paths that are called upwards and downwards, looked at these times alone."""
     rng, x = np.random.default_rng(seed), np.zeros(PATHS)
-    there, before = np.ones(PATHS, bool), 0.0
+    undecided, before = np.ones(PATHS, bool), 0.0
     up = down = 0
     for t in looks:
         x += drift * (t - before) + np.sqrt(t - before) * rng.standard_normal(PATHS)
         before, at = t, np.full(PATHS, t)
         z = x / np.sqrt(t)
-        called = there & (np.abs(z) >= rule.boundary(at))
+        called = undecided & (np.abs(z) >= rule.boundary(at))
         up, down = up + int((called & (z > 0)).sum()), down + int((called & (z < 0)).sum())
-        there &= ~called & ~rule.gives_up(z, at)
+        undecided &= ~called & ~rule.gives_up(z, at)
     return up / PATHS, down / PATHS
 
 
@@ -66,16 +66,16 @@ def test_whoever_avoids_the_looks_that_give_up_gains_no_more_than_was_counted_on
     rule, rng = optimal_stopping(0.1, 0.05, 2.0), np.random.default_rng(5)
     x = np.sqrt(0.05) * rng.standard_normal(PATHS)
     called, t = np.abs(x) / np.sqrt(0.05) >= rule.boundary(np.full(PATHS, 0.05)), np.full(PATHS, 0.05)
-    there = ~called & ~rule.gives_up(x / np.sqrt(t), t)
+    undecided = ~called & ~rule.gives_up(x / np.sqrt(t), t)
     near = np.abs(x) < 0.3
     for then in np.linspace(0.1, 1.0, 37):  # those near the middle wait for the end alone
-        goes = there & (~near | (then == 1.0))
+        goes = undecided & (~near | (then == 1.0))
         x = np.where(goes, x + np.sqrt(then - t) * rng.standard_normal(PATHS), x)
         t = np.where(goes, then, t)
         z = x / np.sqrt(t)
         now = goes & (np.abs(z) >= rule.boundary(t))
         called |= now
-        there &= ~now & ~(goes & rule.gives_up(z, t))
+        undecided &= ~now & ~(goes & rule.gives_up(z, t))
         near = np.abs(z) < 1.0
     assert called.mean() <= allowed(0.1)
     seen = played(rule, SCHEDULES["80 looks"])
@@ -129,16 +129,18 @@ def test_looks_that_are_known_to_come_every_round_use_the_promise_up() -> None:
 
 def test_what_is_left_is_what_comes() -> None:
     """From a place on the way, at looks as fine as the grid: never more than the grid's worst."""
-    rule, here = optimal_stopping(0.1, 0.05, 2.0, 0.5), np.array([0.3])
+    rule, start = optimal_stopping(0.1, 0.05, 2.0, 0.5), np.array([0.3])
     for z in (0.5, 1.5, 2.2):
         rng, x = np.random.default_rng(1), np.full(PATHS, z * np.sqrt(0.3))
-        there, called, before = np.ones(PATHS, bool), np.zeros(PATHS, bool), 0.3
+        undecided, called, before = np.ones(PATHS, bool), np.zeros(PATHS, bool), 0.3
         for t in np.linspace(0.3, 1.0, 60)[1:]:
             x += np.sqrt(t - before) * rng.standard_normal(PATHS)
             before, at = t, np.full(PATHS, t)
-            called |= there & (np.abs(x) / np.sqrt(t) >= rule.boundary(at))
-            there &= ~called & ~rule.gives_up(x / np.sqrt(t), at)
-        left = float(rule.chance_left(np.array([z]), here)[0])
-        assert called.mean() <= left + 0.01
-        assert called.mean() > (0.3 if z < 1.0 else 0.5) * left, "who avoids looks gains most where giving up is near"
+            called |= undecided & (np.abs(x) / np.sqrt(t) >= rule.boundary(at))
+            undecided &= ~called & ~rule.gives_up(x / np.sqrt(t), at)
+        remaining = float(rule.chance_left(np.array([z]), start)[0])
+        assert called.mean() <= remaining + 0.01
+        assert called.mean() > (0.3 if z < 1.0 else 0.5) * remaining, (
+            "who avoids looks gains most where giving up is near"
+        )
     assert rule.chance_left(np.array([0.05]), np.array([0.6]))[0] == pytest.approx(0.0, abs=1e-9), "given up"

@@ -96,9 +96,9 @@ def test_a_path_stays_below_zero_as_the_arcsine_law_says(kappa: float, start: fl
 def test_a_flat_boundary_on_the_path_obeys_the_reflection_principle(c: float):
     """kappa = 1/2 from nearly 0 on: P(max W >= c) = 2 (1 - Phi(c)), and the theta series for max |W|."""
     shape = WangTsiatis(0.5, 1e-3)
-    one = 2.0 * norm.sf(c)
+    one_sided = 2.0 * norm.sf(c)
     both = 2.0 * sum((-1) ** k * 2.0 * norm.sf((2 * k + 1) * c) for k in range(20))
-    assert shape.crossing(c, sides=1) == pytest.approx(one, rel=1e-3)
+    assert shape.crossing(c, sides=1) == pytest.approx(one_sided, rel=1e-3)
     assert shape.crossing(c) == pytest.approx(both, rel=1e-3)
 
 
@@ -151,9 +151,9 @@ def test_the_mixture_is_tightest_at_its_optimum(alpha: float):
     assert t[np.argmin(mixture.at(t))] == pytest.approx(0.4, abs=2e-3)
 
 
-@pytest.mark.parametrize(("alpha", "least"), [(0.10, 2.76), (0.05, 3.04), (0.05 / 66, 4.28)])
-def test_the_least_of_the_mixture_boundary(alpha: float, least: float):
-    assert Mixture(alpha, 0.5).at(0.5) == pytest.approx(least, abs=6e-3)
+@pytest.mark.parametrize(("alpha", "minimum"), [(0.10, 2.76), (0.05, 3.04), (0.05 / 66, 4.28)])
+def test_the_least_of_the_mixture_boundary(alpha: float, minimum: float):
+    assert Mixture(alpha, 0.5).at(0.5) == pytest.approx(minimum, abs=6e-3)
 
 
 @pytest.mark.parametrize("sides", [1, 2])
@@ -237,9 +237,9 @@ def test_a_constant_is_the_one_of_the_whole_table(kappa: float, start: float):
 def test_a_falling_curve_is_that_of_scipy(falls: list[float], seed: int):
     points = 0.3 * np.arange(len(falls) + 1)
     values = -np.concatenate(([0.0], np.cumsum(falls)))
-    curve, known = FallingCurve.through(points, values), PchipInterpolator(points, values)
+    curve, reference = FallingCurve.through(points, values), PchipInterpolator(points, values)
     at = np.random.default_rng(seed).uniform(0.0, points[-1], 50)
-    np.testing.assert_allclose(curve(at), known(at), atol=1e-9)
+    np.testing.assert_allclose(curve(at), reference(at), atol=1e-9)
     assert np.all(np.diff(curve(np.sort(at))) <= 1e-9)
     for value in curve(at[:5]):
         assert curve(curve.place(float(value))) == pytest.approx(value, abs=1e-9)

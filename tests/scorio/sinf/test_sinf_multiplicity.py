@@ -44,6 +44,6 @@ def test_ebh_controls_the_false_discovery_rate():
     z[:, nulls:] += 3.5
     e = np.exp(2.5 * z - 2.5**2 / 2)
     false = np.array([ebh(row, 0.1)[:nulls].sum() / max(ebh(row, 0.1).sum(), 1) for row in e])
-    found = np.mean([ebh(row, 0.1)[nulls:].mean() for row in e])
+    power = np.mean([ebh(row, 0.1)[nulls:].mean() for row in e])
     assert false.mean() <= 0.1
-    assert found == pytest.approx(0.5, abs=0.3)
+    assert power == pytest.approx(0.5, abs=0.3)

@@ -22,12 +22,14 @@ QUESTIONS = 30
 
 def test_every_pair_of_categories_has_its_difference() -> None:
     w = np.array([0.0, 0.1, 0.3, 1.0])
-    found = difference_values(w)
-    for one in range(4):
-        for two in range(4):
-            assert found.values[found.category[one, two]] == pytest.approx(w[one] - w[two], abs=1e-11)
-    assert len(found.values) == 13  # no two of the twelve are alike, and 0
-    assert np.array_equal(found.values, -found.values[::-1])
+    differences = difference_values(w)
+    for first in range(4):
+        for second in range(4):
+            assert differences.values[differences.category[first, second]] == pytest.approx(
+                w[first] - w[second], abs=1e-11
+            )
+    assert len(differences.values) == 13  # no two of the twelve are alike, and 0
+    assert np.array_equal(differences.values, -differences.values[::-1])
     assert len(difference_values(np.array([0.1, 0.2, 0.3])).values) == 5  # whatever 0.3 - 0.2 is in binary
 
 
@@ -36,11 +38,13 @@ def test_counts_are_those_by_hand() -> None:
     first, second = rng.integers(0, 4, (2, 7, 9))  # 3 is no category
     w = np.array([0.0, 0.5, 1.0])
     differences = difference_values(w)
-    found = paired_counts(first, second, differences)
+    counts = paired_counts(first, second, differences)
     for question in range(7):
         both = zip(first[question].tolist(), second[question].tolist(), strict=True)
-        by_hand = Counter(float(w[one] - w[two]) for one, two in both if max(one, two) < 3)
-        assert found[question].tolist() == [by_hand[value] for value in differences.values.tolist()]
+        by_hand = Counter(
+            float(w[category_a] - w[category_b]) for category_a, category_b in both if max(category_a, category_b) < 3
+        )
+        assert counts[question].tolist() == [by_hand[value] for value in differences.values.tolist()]
 
 
 def worlds(kind: str, runs: int, trials: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -57,7 +61,7 @@ def worlds(kind: str, runs: int, trials: int, rng: np.random.Generator) -> tuple
 
 
 def counted(first: np.ndarray, second: np.ndarray, trials: int) -> np.ndarray:
-    ahead, behind = (one[..., :trials].sum(-1) for one in (first & ~second, second & ~first))
+    ahead, behind = (is_ahead[..., :trials].sum(-1) for is_ahead in (first & ~second, second & ~first))
     return np.stack([behind, trials - ahead - behind, ahead], axis=-1)
 
 
@@ -66,11 +70,11 @@ def counted(first: np.ndarray, second: np.ndarray, trials: int) -> np.ndarray:
 def test_its_variance_is_what_differences_vary_by(kind: str, trials: int) -> None:
     """But for the three trials that differ by all there is, which are stated apart."""
     first, second = worlds(kind, 1500, trials, np.random.default_rng(2))
-    found = paired_moments(counted(first, second, trials), BINARY, difference_values(BINARY).values, 80)
-    assert found.mean == pytest.approx((first * 1.0 - second).mean(axis=(1, 2)), abs=1e-12)
+    moments = paired_moments(counted(first, second, trials), BINARY, difference_values(BINARY).values, 80)
+    assert moments.mean == pytest.approx((first * 1.0 - second).mean(axis=(1, 2)), abs=1e-12)
     unseen = 3.0 / (QUESTIONS * trials) ** 2
     prior = 1.2 if kind == "closer" and trials == 4 else 1.0  # a further trial of all kinds, beside one or two seen
-    assert (found.var - unseen).mean() / found.mean.var() == pytest.approx(prior, rel=0.12)
+    assert (moments.var - unseen).mean() / moments.mean.var() == pytest.approx(prior, rel=0.12)
 
 
 def ever_called(kind: str, runs: int, seed: int) -> float:
@@ -79,10 +83,10 @@ def ever_called(kind: str, runs: int, seed: int) -> float:
     first, second = worlds(kind, runs, 80, rng)
     called = np.zeros(runs, dtype=bool)
     for trials in (4, 5, 6, 8, 10, 13, 16, 20, 26, 33, 42, 54, 66, 80):
-        found = paired_moments(counted(first, second, trials), BINARY, values, 80)
-        assert found.noise_at_horizon / found.noise == pytest.approx(trials / 80)
+        moments = paired_moments(counted(first, second, trials), BINARY, values, 80)
+        assert moments.noise_at_horizon / moments.noise == pytest.approx(trials / 80)
         boundary = shape.critical(0.1) * (trials / 80) ** -0.25
-        called |= np.abs(found.mean) >= boundary * np.sqrt(found.var)
+        called |= np.abs(moments.mean) >= boundary * np.sqrt(moments.var)
     return float(called.mean())
 
 
@@ -105,32 +109,35 @@ def test_a_gate_at_its_margin_is_passed_no_more_often_than_promised() -> None:
     passed = np.zeros(runs, dtype=bool)
     shape = WangTsiatis(0.25, 0.5)
     for now in range(4, trials + 1):
-        found = paired_moments(counted(np.zeros_like(worse), worse, now), BINARY, values, trials)
-        passed |= found.mean + delta >= shape.critical(0.1) * (now / trials) ** -0.25 * np.sqrt(found.var)
+        moments = paired_moments(counted(np.zeros_like(worse), worse, now), BINARY, values, trials)
+        passed |= moments.mean + delta >= shape.critical(0.1) * (now / trials) ** -0.25 * np.sqrt(moments.var)
     assert passed.mean() <= 0.05
 
 
 def test_nothing_that_differs_is_no_difference_and_no_certainty() -> None:
     n = np.zeros((QUESTIONS, 3), dtype=int)
     n[:, 1] = 80
-    found = paired_moments(n, BINARY, difference_values(BINARY).values, 80)
-    assert found.mean == 0.0
-    assert 3.0 / (QUESTIONS * 80) ** 2 < found.var < 4.5 / (QUESTIONS * 80) ** 2
+    moments = paired_moments(n, BINARY, difference_values(BINARY).values, 80)
+    assert moments.mean == 0.0
+    assert 3.0 / (QUESTIONS * 80) ** 2 < moments.var < 4.5 / (QUESTIONS * 80) ** 2
 
 
 def test_whoever_is_first_changes_the_sign_alone() -> None:
     rng, w = np.random.default_rng(6), np.array([0.0, 0.2, 1.0])
     n = rng.integers(0, 5, (QUESTIONS, len(difference_values(w).values))) + 1
-    one, other = (paired_moments(way, w, difference_values(w).values, 80) for way in (n, n[:, ::-1]))
-    assert one.mean == pytest.approx(-other.mean, abs=1e-12)
-    assert (one.var, one.noise) == (pytest.approx(other.var, rel=1e-9), pytest.approx(other.noise, rel=1e-9))
+    forward, backward = (paired_moments(counts, w, difference_values(w).values, 80) for counts in (n, n[:, ::-1]))
+    assert forward.mean == pytest.approx(-backward.mean, abs=1e-12)
+    assert (forward.var, forward.noise) == (
+        pytest.approx(backward.var, rel=1e-9),
+        pytest.approx(backward.noise, rel=1e-9),
+    )
 
 
 def test_a_question_that_they_share_no_trial_of_leaves_all_open() -> None:
     n = np.ones((QUESTIONS, 3), dtype=int)
     n[4] = 0
-    found = paired_moments(n, BINARY, difference_values(BINARY).values, 80)
-    assert np.isnan(found.mean) and np.isinf(found.var) and np.isinf(found.noise)
+    moments = paired_moments(n, BINARY, difference_values(BINARY).values, 80)
+    assert np.isnan(moments.mean) and np.isinf(moments.var) and np.isinf(moments.noise)
 
 
 def coupled(first: np.ndarray, second: np.ndarray) -> Coupling:
@@ -141,15 +148,15 @@ def coupled(first: np.ndarray, second: np.ndarray) -> Coupling:
 def test_coupling_is_what_the_difference_varies_by() -> None:
     """Over what it would with the second model's trials in another order."""
     first, second = worlds("close", 800, 6, np.random.default_rng(7))
-    found = [coupled(one, two) for one, two in zip(first, second, strict=True)]
+    couplings = [coupled(mine, other) for mine, other in zip(first, second, strict=True)]
     shuffled = np.random.default_rng(8).permuted(second, axis=2)
     by_chance = (first * 1.0 - second).mean(axis=(1, 2)).var() / (
         2.0 * first.var(axis=2, ddof=1).mean() / 6 / QUESTIONS
     )
-    assert np.mean([one.variance for one in found]) == pytest.approx(by_chance, rel=0.15)
-    apart = [coupled(one, two) for one, two in zip(first, shuffled, strict=True)]
-    z = [(one.variance - 1.0) / one.sigma for one in apart]
-    assert np.mean([one.variance for one in apart]) == pytest.approx(1.0, abs=0.03)
+    assert np.mean([item.variance for item in couplings]) == pytest.approx(by_chance, rel=0.15)
+    apart = [coupled(mine, other) for mine, other in zip(first, shuffled, strict=True)]
+    z = [(item.variance - 1.0) / item.sigma for item in apart]
+    assert np.mean([item.variance for item in apart]) == pytest.approx(1.0, abs=0.03)
     assert abs(np.mean(z)) < 0.2 and np.std(z) == pytest.approx(1.0, abs=0.2)
 
 
@@ -163,10 +170,10 @@ def test_coupling_is_the_formula_question_by_question() -> None:
             together += np.var(x - y, ddof=1) / n
             apart += (np.var(x, ddof=1) + np.var(y, ddof=1)) / n
             noise += np.var(x, ddof=1) * np.var(y, ddof=1) / (n * n * (n - 1))
-    there = np.arange(5) < numbers[:, np.newaxis]
-    found = coupling(np.nonzero(there)[0], both[0][there], both[1][there])
-    assert found.trials == numbers[numbers > 1].sum()
-    assert (found.variance, found.sigma) == pytest.approx((together / apart, 2.0 * np.sqrt(noise) / apart))
+    present = np.arange(5) < numbers[:, np.newaxis]
+    result = coupling(np.nonzero(present)[0], both[0][present], both[1][present])
+    assert result.trials == numbers[numbers > 1].sum()
+    assert (result.variance, result.sigma) == pytest.approx((together / apart, 2.0 * np.sqrt(noise) / apart))
 
 
 def test_coupling_of_trials_that_are_all_alike_is_not_known() -> None:
@@ -189,11 +196,11 @@ def test_rare_differences_that_fail_to_come_count_as_a_poisson_count_does(expect
         n = np.zeros((questions, 3), dtype=int)
         n[:, 1] = trials
         n[:came, 0], n[:came, 1] = 1, trials - 1
-        found = paired_moments(n, w, values, trials)
-        z = (float(found.mean) + edge) / np.sqrt(float(variance_against(found, np.array(edge), values)))
+        moments = paired_moments(n, w, values, trials)
+        z = (float(moments.mean) + edge) / np.sqrt(float(variance_against(moments, np.array(edge), values)))
         exact = -norm.ppf(poisson.cdf(came, expected))
         assert exact < 2.0 or exact - 0.9 < z < exact + 0.1
-        assert z <= (float(found.mean) + edge) / np.sqrt(float(found.var)) + 1e-9
+        assert z <= (float(moments.mean) + edge) / np.sqrt(float(moments.var)) + 1e-9
 
 
 def test_an_edge_never_makes_a_variance_smaller_and_none_leaves_it_as_it_is() -> None:
@@ -201,9 +208,9 @@ def test_an_edge_never_makes_a_variance_smaller_and_none_leaves_it_as_it_is() ->
     w = np.array([0.0, 0.5, 1.0])
     values = difference_values(w).values
     n = rng.integers(1, 9, (7, 12, len(values)))
-    found = paired_moments(n, w, values, 80)
-    assert variance_against(found, np.zeros(7), values).tolist() == found.var.tolist()
+    moments = paired_moments(n, w, values, 80)
+    assert variance_against(moments, np.zeros(7), values).tolist() == moments.var.tolist()
     for edge in (-0.02, 0.02, 0.6):
-        assert np.all(variance_against(found, np.full(7, edge), values) >= found.var)
+        assert np.all(variance_against(moments, np.full(7, edge), values) >= moments.var)
     n[3, 5] = 0
     assert np.isinf(variance_against(paired_moments(n, w, values, 80), np.full(7, 0.02), values)[3])

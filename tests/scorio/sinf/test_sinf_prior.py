@@ -107,9 +107,9 @@ def test_the_variance_is_calibrated_on_aime_like_questions(mean: float, trials: 
     n = np.stack([trials - right, right], axis=-1)
     v = (p * (1 - p)).mean()
     truth = v / trials / 30
-    own, uniform = moments(n).var.mean() / truth, average_moments(n, n + 1.0, BINARY).var.mean() / truth
-    assert own - 3 / (30 * trials * v) == pytest.approx(1.0, abs=0.03)
-    assert own < uniform
+    empirical, uniform = moments(n).var.mean() / truth, average_moments(n, n + 1.0, BINARY).var.mean() / truth
+    assert empirical - 3 / (30 * trials * v) == pytest.approx(1.0, abs=0.03)
+    assert empirical < uniform
 
 
 def test_it_is_calibrated_for_a_rubric_on_ragged_counts():
@@ -131,16 +131,19 @@ FORM_DIFFERS = "questions differ in what is worth little, and are alike in what 
 def test_it_is_calibrated_where_distinctions_differ_in_how_alike_questions_are(case: str, trials: int):
     """Within 6%, but for the three further trials; with one concentration of all it is up to 49% above, 16% below."""
     rng = np.random.default_rng(11)
-    one = rng.beta(0.3, 0.3, (800, 30))
+    shares = rng.beta(0.3, 0.3, (800, 30))
     if case == ALIKE_BESIDE:
-        w, pi = np.array([0.0, 0.2, 0.7, 1.0]), np.stack([0.3 * (1 - one), 0.7 * (1 - one), 0.1 * one, 0.9 * one], -1)
+        w, pi = (
+            np.array([0.0, 0.2, 0.7, 1.0]),
+            np.stack([0.3 * (1 - shares), 0.7 * (1 - shares), 0.1 * shares, 0.9 * shares], -1),
+        )
     else:
-        w, pi = np.array([0.0, 0.9, 1.0]), np.stack([np.full_like(one, 0.3), 0.7 * one, 0.7 * (1 - one)], -1)
+        w, pi = np.array([0.0, 0.9, 1.0]), np.stack([np.full_like(shares, 0.3), 0.7 * shares, 0.7 * (1 - shares)], -1)
     n = rng.multinomial(trials, pi)
     spread = (pi @ w**2 - (pi @ w) ** 2).mean()
 
-    def off(own: float) -> float:
-        return abs(own / (spread / trials / 30) - 3 / (30 * trials * spread) - 1.0)
+    def off(mean_var: float) -> float:
+        return abs(mean_var / (spread / trials / 30) - 3 / (30 * trials * spread) - 1.0)
 
     assert off(moments(n, w).var.mean()) < 0.06
     of_all = self_centred_average_moments(n, n + self_centred_prior(n)[..., None, :], w)

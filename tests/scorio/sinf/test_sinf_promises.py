@@ -136,6 +136,6 @@ def test_the_running_minimum_is_a_p_value(sides: int):
     t, d = brownian(np.random.default_rng(9), (runs,))
     z = d * np.sqrt(t)
     for method in (WangTsiatis(), Mixture(PROMISE)):
-        least = method.p_value(z, t, sides).min(axis=1)
+        smallest = method.p_value(z, t, sides).min(axis=1)
         for u in (0.2, 0.05, 0.01):
-            assert np.mean(least <= u) <= at_most(u, runs)
+            assert np.mean(smallest <= u) <= at_most(u, runs)
