@@ -90,7 +90,7 @@ class MachineBed:
         self.endpoints = {name: FakeEndpoint(name, skill, delay=0.002) for name, skill in SKILLS.items()}
         self.grading, self.observer, self.clock = FakeGrading(), Remembering(), StillClock()
         self.patience = 0.0
-        self.header = RunHeader("fake", {}, {}, dict.fromkeys(SKILLS, {}), {one.id: {} for one in questions})
+        self.header = RunHeader("fake", {}, {}, dict.fromkeys(SKILLS, {}), {question.id: {} for question in questions})
 
     async def start(self, during: Callable[[Driver], object] | None = None) -> Machine:
         """Run until it ends; `during` gets the driver before."""

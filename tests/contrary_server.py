@@ -79,10 +79,10 @@ class _Handler(BaseHTTPRequestHandler):
     server: Contrary
 
     def do_GET(self) -> None:
-        said = self.server.pages(self.path, {name.title(): value for name, value in self.headers.items()})
+        page = self.server.pages(self.path, {name.title(): value for name, value in self.headers.items()})
         models = {"data": [{"id": name} for name in MODELS]}
         usual = Said(body=models) if self.path == "/v1/models" else Said(200 if self.path == "/health" else 404)
-        self._reply(said or usual)
+        self._reply(page or usual)
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -93,14 +93,14 @@ class _Handler(BaseHTTPRequestHandler):
             key = (model, prompt, seed)
             asked = Asked(self.server.counts[model], model, prompt, seed, headers, self.server.counts[key])
             self.server.counts.update([model, key])
-            said = self.server.script(asked) or Said(body=answer(asked))
-            self.server.said.append(said.status)
-        self._reply(said)
+            reply = self.server.script(asked) or Said(body=answer(asked))
+            self.server.said.append(reply.status)
+        self._reply(reply)
 
-    def _reply(self, said: Said) -> None:
-        content = said.body if isinstance(said.body, bytes) else json.dumps(said.body).encode()
-        self.send_response(said.status)
-        for name, value in {**said.headers, "Content-Length": str(len(content))}.items():
+    def _reply(self, reply: Said) -> None:
+        content = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
+        self.send_response(reply.status)
+        for name, value in {**reply.headers, "Content-Length": str(len(content))}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)

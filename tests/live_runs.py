@@ -59,8 +59,8 @@ class Site:
     def gated_benchmarks(self) -> Path:
         """A configuration of two benchmarks beside a baseline: `easy` has a gate of its own, `hard` has none."""
         rows = list(question_rows(small_world()))
-        for name, some in (("easy", rows[3:]), ("hard", rows[:3])):
-            (self.folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, some)))
+        for name, part in (("easy", rows[3:]), ("hard", rows[:3])):
+            (self.folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, part)))
         config = self.config(
             benchmarks=[
                 {"name": "easy", "gate": "10%", "questions": "easy.jsonl"},
@@ -86,11 +86,11 @@ class Site:
             "trials": {"min": 4, "max": 30},
             "concurrency": 8,
         }
-        found = settings | changes
-        models, trials = found["models"], found["trials"]
-        if not (isinstance(models, list) and isinstance(trials, dict)) or any(one.keys() & PAID for one in models):
-            return found
-        return found | {"trials": {"optimize": "cost", **trials}}
+        merged = settings | changes
+        models, trials = merged["models"], merged["trials"]
+        if not (isinstance(models, list) and isinstance(trials, dict)) or any(model.keys() & PAID for model in models):
+            return merged
+        return merged | {"trials": {"optimize": "cost", **trials}}
 
     def write(self, name: str = "run", **changes: object) -> Path:
         """The same as a file."""
@@ -124,13 +124,13 @@ class EndedRuns:
         """Where the run of that configuration lies now, in a directory of that name."""
         directory = directory or site.directory()
         config = site.write(directory.name, **changes)
-        kept = self.folder / blake2b(config.name.encode() + config.read_bytes(), digest_size=8).hexdigest()
-        if not kept.exists():
-            kept.mkdir()
-            once = Site.make(kept, site.base_url)
-            ended = once.run(once.write(directory.name, **changes), "--run-dir", str(kept / directory.name))
+        cached = self.folder / blake2b(config.name.encode() + config.read_bytes(), digest_size=8).hexdigest()
+        if not cached.exists():
+            cached.mkdir()
+            once = Site.make(cached, site.base_url)
+            ended = once.run(once.write(directory.name, **changes), "--run-dir", str(cached / directory.name))
             assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.stderr
-        shutil.copytree(kept / directory.name, directory)
+        shutil.copytree(cached / directory.name, directory)
         return directory
 
 

@@ -27,11 +27,11 @@ def make_once() -> None:
         with suppress(Exception):
             cli.load_command(name)
     models = [
-        one
+        value
         for name, module in list(sys.modules.items())
         if name.partition(".")[0] == "adaptive_eval"
-        for one in list(vars(module).values())
-        if isinstance(one, type) and issubclass(one, BaseModel) and one.__module__.startswith("adaptive_eval")
+        for value in list(vars(module).values())
+        if isinstance(value, type) and issubclass(value, BaseModel) and value.__module__.startswith("adaptive_eval")
     ]
     for model in dict.fromkeys(models):
         model.model_rebuild()

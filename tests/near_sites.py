@@ -33,7 +33,7 @@ class NearSite:
         self._left = lost_after
         self.gone = False
         self.orders: list[SiteOrder] = []
-        self.news_told: list[SiteReport] = []
+        self.sent_reports: list[SiteReport] = []
 
     async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteData) -> SiteBegun:
         return _sent(await self._worker.begin(*_sent((setup, site_secrets, material))))
@@ -42,18 +42,18 @@ class NearSite:
         self._require()
         self.orders.append(order)
         try:
-            news = _sent(await self._worker.sync(head, _sent(order)))
+            report = _sent(await self._worker.sync(head, _sent(order)))
         except SiteGone:
             self._require()  # nor does what it says while it ends
             raise
-        if news.replies and self._left is not None:
+        if report.replies and self._left is not None:
             self._left -= 1
             if self._left < 0:  # what it has just told does not arrive
                 self.gone = True
                 await self._worker.end(at_once=True)
         self._require()
-        self.news_told.append(news)
-        return news
+        self.sent_reports.append(report)
+        return report
 
     async def end(self, at_once: bool) -> None:
         await self._worker.end(at_once)
@@ -66,8 +66,8 @@ class NearSite:
             raise SiteGone("its node was taken away")
 
 
-def _sent(told: Told) -> Told:
-    copy: Told = pickle.loads(pickle.dumps(told))
+def _sent(message: Told) -> Told:
+    copy: Told = pickle.loads(pickle.dumps(message))
     return copy
 
 
@@ -81,7 +81,7 @@ class NearCluster:
     placed: list[tuple[str, NearSite]] = field(default_factory=list)
     room: int = 1000
     """So many sites may live at a time."""
-    most: int = 0
+    peak: int = 0
     """So many have lived at a time."""
 
     @property
@@ -98,7 +98,7 @@ class NearCluster:
             raise LaunchFailed("no place with GPU 8 was had")
         assert life is None or isinstance(life, int)
         await until(lambda: self._here < self.room)
-        self.most = max(self.most, self._here + 1)
+        self.peak = max(self.peak, self._here + 1)
         site = NearSite(life)
         self.placed.append((name, site))
         return SiteOrigin(site, SiteFacts(f"node{len(self.placed)}", 1, __version__, "0,1", "ab12"), is_reused=False)

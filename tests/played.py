@@ -89,21 +89,21 @@ class Played:
         """Answer some trials, commit them, and take the looks that they complete."""
         return self.answer(self.controller.ask(trials))
 
-    def answer(self, asks: Sequence[Ask], gone: Sequence[ModelSetAside] = ()) -> list[Look]:
+    def answer(self, asked: Sequence[Ask], set_aside: Sequence[ModelSetAside] = ()) -> list[Look]:
         """Answer these, set models aside, commit it all together, and take the looks that it completes."""
-        trials = [self._trial(ask) for ask in asks]
+        trials = [self._trial(ask) for ask in asked]
         outcomes = [self._count(trial) for trial in trials]
-        aside = [SetAside(self.plan.models.index(one.model), one.reason) for one in gone]
+        aside = [SetAside(self.plan.models.index(event.model), event.reason) for event in set_aside]
         looks = self.controller.tell([*outcomes, *aside])
-        self.commit(trials, looks, gone)
+        self.commit(trials, looks, set_aside)
         return looks
 
     def commit(self, trials: Sequence[Trial], looks: Sequence[Look] = (), events: Sequence[Event] = ()) -> None:
         """Store these, a second later, with a report of the looks, or of the end."""
         self.seconds += 1.0
-        taken = [LookTaken(look.index, plain_look(look, self.plan.models, capped_opening=False)) for look in looks]
+        notes = [LookTaken(look.index, plain_look(look, self.plan.models, capped_opening=False)) for look in looks]
         numbers = self.store.reader.models()
-        records: list[Record] = [*trials, *taken, *(note_of(event, numbers) for event in events)]
+        records: list[Record] = [*trials, *notes, *(note_of(event, numbers) for event in events)]
         rows = [*enumerate(records, self.store.last_seq + 1)]
         is_over = any(isinstance(event, RunFinished | RunStopped) for event in events)
         draft = self._draft(is_over=is_over) if looks or is_over else None

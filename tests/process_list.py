@@ -13,8 +13,8 @@ PROC = Path("/proc")
 def commands() -> Iterator[tuple[str, str]]:
     """Number and command of each process that has not ended."""
     if not (PROC / "self" / "cmdline").exists():
-        told = subprocess.run(["ps", "-eww", "-o", "pid=,stat=,args="], capture_output=True, text=True, check=True)
-        for pid, stat, command in (line.split(maxsplit=2) for line in told.stdout.splitlines()):
+        listing = subprocess.run(["ps", "-eww", "-o", "pid=,stat=,args="], capture_output=True, text=True, check=True)
+        for pid, stat, command in (line.split(maxsplit=2) for line in listing.stdout.splitlines()):
             if not stat.startswith("Z"):
                 yield pid, command
         return

@@ -40,9 +40,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        one = (asked["model"], asked["messages"][-1]["content"].splitlines()[-1], asked.get("seed", 0))
-        self.server.asked.append(one)
-        text, reason = self.server.says(*one), self.server.ends(*one)
+        question = (asked["model"], asked["messages"][-1]["content"].splitlines()[-1], asked.get("seed", 0))
+        self.server.asked.append(question)
+        text, reason = self.server.says(*question), self.server.ends(*question)
         if reason == "context":
             self._reply({"error": {"message": "maximum context length", "code": "context_length_exceeded"}}, 400)
             return

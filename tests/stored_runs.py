@@ -24,12 +24,12 @@ def store_records(
 ) -> Path:
     """Store trials and events in a new run, or at the end of the one that is there, with new settings if `header` has
     others; returns its directory."""
-    rest = iter(records)
+    remaining = iter(records)
     with closing(RunStore.open(directory, header).store) as store:
         if store.reader.configurations()[-1] != header.configuration:
             store.change_settings(header, [])
         models, questions = store.reader.models(), store.reader.questions()
-        while part := list(islice(rest, 1000)):
+        while part := list(islice(remaining, 1000)):
             store.append(*(record.numbered(models[record.model], questions[record.question]) for record in part))
         notes = [note_of(event, models) for event in events]
         store.commit([*enumerate(notes, store.last_seq + 1)], elapsed=elapsed, held=held)

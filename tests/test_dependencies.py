@@ -18,27 +18,29 @@ LOCKED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)(?: ; .*)? \\$", re.MULTILINE)
 
 def asked_for() -> list[Requirement]:
     """The dependencies, and those of the extras that a developer has."""
-    extras, wanted, found = PROJECT["optional-dependencies"], ["dev"], list(PROJECT["dependencies"])
-    for extra in wanted:
+    extras, names, lines = PROJECT["optional-dependencies"], ["dev"], list(PROJECT["dependencies"])
+    for extra in names:
         for line in extras[extra]:
             requirement = Requirement(line)
             if requirement.name == PROJECT["name"]:
-                wanted.extend(sorted(requirement.extras))
+                names.extend(sorted(requirement.extras))
             else:
-                found.append(line)
-    return [Requirement(line) for line in found]
+                lines.append(line)
+    return [Requirement(line) for line in lines]
 
 
-@pytest.mark.parametrize("wanted", asked_for(), ids=lambda one: one.name)
-def test_the_lock_has_it(wanted: Requirement) -> None:
+@pytest.mark.parametrize("requirement", asked_for(), ids=lambda requirement: requirement.name)
+def test_the_lock_has_it(requirement: Requirement) -> None:
     versions = {canonicalize_name(name): version for name, version in LOCKED.findall(LOCK)}
-    assert wanted.specifier.contains(versions[canonicalize_name(wanted.name)], prereleases=True)
+    assert requirement.specifier.contains(versions[canonicalize_name(requirement.name)], prereleases=True)
 
 
-@pytest.mark.parametrize("wanted", [*map(Requirement, WHOLE["dependency-groups"]["release"])], ids=lambda one: one.name)
-def test_the_lock_of_a_release_has_what_its_recipe_calls(wanted: Requirement) -> None:
+@pytest.mark.parametrize(
+    "requirement", [*map(Requirement, WHOLE["dependency-groups"]["release"])], ids=lambda requirement: requirement.name
+)
+def test_the_lock_of_a_release_has_what_its_recipe_calls(requirement: Requirement) -> None:
     versions = {canonicalize_name(name): version for name, version in LOCKED.findall(RELEASE_LOCK)}
-    assert wanted.specifier.contains(versions[canonicalize_name(wanted.name)], prereleases=True)
+    assert requirement.specifier.contains(versions[canonicalize_name(requirement.name)], prereleases=True)
 
 
 @pytest.mark.parametrize("lock", [LOCK, RELEASE_LOCK], ids=["dev", "release"])
@@ -50,5 +52,5 @@ def test_every_version_comes_with_hashes_and_no_host_is_named(lock: str) -> None
 
 @pytest.mark.parametrize("name", ["aiohttp", "numpy", "pydantic", "httpx2", "openai", "scipy"])
 def test_what_has_broken_its_callers_before_is_bounded_above(name: str) -> None:
-    (one,) = [Requirement(line) for line in PROJECT["dependencies"] if Requirement(line).name == name]
-    assert any(part.operator == "<" for part in one.specifier)
+    (requirement,) = [Requirement(line) for line in PROJECT["dependencies"] if Requirement(line).name == name]
+    assert any(part.operator == "<" for part in requirement.specifier)

@@ -102,8 +102,8 @@ BROUGHT = {"my_grade": "def my_grade(ask: Ask) -> int:\n    return int(hash((ask
 def write_module(block: Block, folder: Path) -> Path:
     """The block as a file of a reader's own; what it is given by the reader stands behind its imports."""
     name = re.sub(r"\W", "_", str(block))
-    own = OWN.match(block.text)
-    path = folder / (own[1] if own else f"{name}.py")
+    name_line = OWN.match(block.text)
+    path = folder / (name_line[1] if name_line else f"{name}.py")
     *_, last = re.finditer(r"^(?:import|from) .*\n", block.text, flags=re.MULTILINE)
     brought = "".join(text for name, text in BROUGHT.items() if name in block.text)
     above, below = block.text[: last.end()], block.text[last.end() :]
@@ -163,19 +163,19 @@ def test_what_can_be_added_is_shown_with_its_contract_suite() -> None:
         name for block in blocks("python") if block.document == "CONTRIBUTING.md" for name in SUITES.findall(block.text)
     }
     assert shown | {"check_exporter"} == {*testing.__all__, *contracts.__all__}
-    told = (ROOT / "CONTRIBUTING.md").read_text()
-    assert "check_exporter(" in told and "### A configuration key" in told and "### A command" in told
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    assert "check_exporter(" in text and "### A configuration key" in text and "### A command" in text
 
 
 @pytest.mark.parametrize("block", blocks("yaml"), ids=str)
 def test_configurations_are_valid(block: Block, place: Path) -> None:
     """A whole configuration as it is, a part of one beside the rest."""
     shown = yaml.safe_load(block.text)
-    asks = {"questions", "models"} <= shown.keys() or {"benchmark", "benchmarks"} & shown.keys()
-    whole = shown if asks else BESIDE | shown
+    is_complete = {"questions", "models"} <= shown.keys() or {"benchmark", "benchmarks"} & shown.keys()
+    config = shown if is_complete else BESIDE | shown
     write_own_modules(block.document, place)
     path = place / "config.yaml"
-    path.write_text(yaml.safe_dump(whole))
+    path.write_text(yaml.safe_dump(config))
     load_config(path)
 
 
@@ -199,8 +199,8 @@ def test_commands_in_sentences_and_their_options_exist(path: Path) -> None:
     for text in re.findall(r"`adaptive-eval\s+([a-z][^`]*)`", without_fences(path.read_text())):
         words = text.split()
         assert words[0] in COMMANDS, f"no such command: {text}"
-        known = {option for one in load_command(words[0]).params for option in one.opts} | {"--help"}
-        assert {word for word in words if word.startswith("--")} <= known, text
+        options = {option for parameter in load_command(words[0]).params for option in parameter.opts} | {"--help"}
+        assert {word for word in words if word.startswith("--")} <= options, text
 
 
 @pytest.fixture(scope="session")
@@ -260,7 +260,10 @@ def test_every_link_into_a_page_leads_to_a_heading(path: Path) -> None:
     for page, anchor in [(page, anchor) for page, anchor in links if not page.startswith("http")]:
         text = without_fences((path.parent / page if page else path).read_text())
         headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
-        assert anchor in {re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", one.lower())) for one in headings}, (page, anchor)
+        assert anchor in {re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", heading.lower())) for heading in headings}, (
+            page,
+            anchor,
+        )
 
 
 def test_the_reference_of_the_configuration_has_all_that_the_schema_has() -> None:
@@ -322,11 +325,11 @@ def test_the_table_of_the_rooms_is_in_their_order() -> None:
 
 def test_every_room_has_a_folder_of_tests_and_contributing_names_the_others() -> None:
     """Who has changed a room finds there which tests to run."""
-    told = (ROOT / "CONTRIBUTING.md").read_text()
+    text = (ROOT / "CONTRIBUTING.md").read_text()
     folders = {path.name for path in (ROOT / "tests").iterdir() if any(path.glob("test_*.py"))}
     rooms = {short(level) for level in range(len(LAYERS)) if (ROOT / LAYERS[level].replace(".", "/")).is_dir()}
     assert rooms <= folders
-    lacking = {name for name in folders - rooms if not re.search(rf"\btests/{name}\b", told)}
+    lacking = {name for name in folders - rooms if not re.search(rf"\btests/{name}\b", text)}
     assert not lacking, f"CONTRIBUTING.md, Tests: a line for {', '.join(sorted(lacking))}"
 
 

@@ -101,9 +101,9 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_without_any_extra_every_other_module_can_be_imported_and_models_are_ranked(bare: Path) -> None:
-    told = python(bare, "-c", IMPORT_ALL_AND_RUN, *QUICKSTART)
-    assert told.returncode == ExitCode.SPENT, told.stdout + told.stderr
-    assert "Next: adaptive-eval report" in told.stdout
+    done = python(bare, "-c", IMPORT_ALL_AND_RUN, *QUICKSTART)
+    assert done.returncode == ExitCode.SPENT, done.stdout + done.stderr
+    assert "Next: adaptive-eval report" in done.stdout
     label = '{"model": "nobody", "question": "q", "trial": 0, "label": "correct"}'
     (bare / "runs/quickstart/labels.jsonl").write_text(label)  # labels count, whether or not they can be given here
     report = python(bare, "-m", "adaptive_eval", "report", "runs/quickstart", "--format", "md", "-o", "-")
@@ -113,10 +113,10 @@ def test_without_any_extra_every_other_module_can_be_imported_and_models_are_ran
 @pytest.mark.slow
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_who_needs_an_extra_that_is_not_there_is_told_which(bare: Path, extra: str) -> None:
-    told = python(bare, "-m", "adaptive_eval", *EXTRAS[extra])
-    assert told.returncode == ExitCode.CONFIGURATION, told.stdout + told.stderr
+    done = python(bare, "-m", "adaptive_eval", *EXTRAS[extra])
+    assert done.returncode == ExitCode.CONFIGURATION, done.stdout + done.stderr
     module = extra.removesuffix(".py").replace("/", ".")
-    assert f"adaptive_eval.{module}" in told.stderr and "Traceback" not in told.stderr
+    assert f"adaptive_eval.{module}" in done.stderr and "Traceback" not in done.stderr
 
 
 FEW = "(pool or judge or gate or imported) and not (judge_ or of_one)"
@@ -132,8 +132,8 @@ WITHOUT = [
 def test_without_extras_runs_are_as_they_were(tmp_path: Path, extras: tuple[str, ...], runs: str) -> None:
     chosen = " and ".join(filter(None, [runs, *(f"not {NEEDED_BY[extra]}" for extra in extras if extra in NEEDED_BY)]))
     words = ["-m", "pytest", "-q", "-n0", "-m", "not release", "-k", chosen, "tests/golden"]
-    told = python(copy_without(tmp_path / "tree", *extras), *words)
-    assert told.returncode == 0 and " passed" in told.stdout, told.stdout
+    done = python(copy_without(tmp_path / "tree", *extras), *words)
+    assert done.returncode == 0 and " passed" in done.stdout, done.stdout
 
 
 @pytest.mark.release
@@ -144,5 +144,5 @@ def test_without_extras_all_tests_but_theirs_pass(tmp_path: Path, extras: tuple[
     left_out += [f"tests/{name}" for extra in extras for name in OWN_TESTS[extra]]
     assert all((tree / name.partition("::")[0]).exists() for name in left_out)
     words = [f"--{'deselect' if '::' in name else 'ignore'}={name}" for name in left_out]
-    told = python(tree, "-m", "pytest", "-q", "-n", "auto", *words)
-    assert told.returncode == 0 and " passed" in told.stdout, told.stdout
+    done = python(tree, "-m", "pytest", "-q", "-n", "auto", *words)
+    assert done.returncode == 0 and " passed" in done.stdout, done.stdout

@@ -50,31 +50,31 @@ LAYERS: list[str] = [
 @cache
 def statements(path: Path) -> list[ast.AST]:
     """Every statement of a file, at whatever depth, read once; most of a file are the expressions in them."""
-    found: list[ast.AST] = [ast.parse(path.read_text())]
-    for node in found:  # which grows meanwhile
+    nodes: list[ast.AST] = [ast.parse(path.read_text())]
+    for node in nodes:  # which grows meanwhile
         for part in ("body", "handlers", "orelse", "finalbody", "cases"):
-            found += getattr(node, part, ())
-    return found
+            nodes += getattr(node, part, ())
+    return nodes
 
 
 @cache
 def imports(path: Path) -> set[str]:
     """Absolute names of everything a file imports."""
-    found: set[str] = set()
+    names: set[str] = set()
     package = path.relative_to(ROOT).with_suffix("").parts
     for node in statements(path):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             base = ".".join(package[: -node.level]) if node.level else ""
             module = ".".join(part for part in (base, node.module) if part)
-            found |= {f"{module}.{alias.name}" for alias in node.names} | {module}
-    return found
+            names |= {f"{module}.{alias.name}" for alias in node.names} | {module}
+    return names
 
 
 def layer_of(name: str) -> int | None:
-    for level, known in enumerate(LAYERS):
-        if name == known or name.startswith(known + "."):
+    for level, layer in enumerate(LAYERS):
+        if name == layer or name.startswith(layer + "."):
             return level
     return None
 
@@ -101,23 +101,23 @@ def test_the_values_of_the_pure_layers_are_frozen(path: Path) -> None:
 def test_imports_point_downwards() -> None:
     above: dict[str, set[str]] = {}
     for path in sources("scorio", "adaptive_eval"):
-        own = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        level = len(LAYERS) if own == "adaptive_eval" else layer_of(own)
-        assert level is not None, f"{own} has no layer: give it one in this test"
-        above[own] = {name for name in imports(path) if (other := layer_of(name)) is not None and other > level}
-    assert not {own: names for own, names in above.items() if names}, "these import from a higher layer"
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        level = len(LAYERS) if module == "adaptive_eval" else layer_of(module)
+        assert level is not None, f"{module} has no layer: give it one in this test"
+        above[module] = {name for name in imports(path) if (other := layer_of(name)) is not None and other > level}
+    assert not {module: names for module, names in above.items() if names}, "these import from a higher layer"
 
 
 def rooms_and_imports() -> dict[str, set[str]]:
     """Which rooms each room imports, by their short names."""
-    found: dict[str, set[str]] = {}
+    imports_of: dict[str, set[str]] = {}
     for path in sources("scorio", "adaptive_eval"):
-        own = layer_of(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
-        if own is None or LAYERS[own].endswith("__main__"):
+        layer = layer_of(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
+        if layer is None or LAYERS[layer].endswith("__main__"):
             continue
-        room = found.setdefault(short(own), set())
-        room |= {short(other) for name in imports(path) if (other := layer_of(name)) not in (None, own)}
-    return found
+        room = imports_of.setdefault(short(layer), set())
+        room |= {short(other) for name in imports(path) if (other := layer_of(name)) not in (None, layer)}
+    return imports_of
 
 
 def short(level: int | None) -> str:

@@ -11,14 +11,20 @@ COMMANDS_PAGE = (ROOT / "docs" / "guide" / "commands.md").read_text()
 
 
 def test_every_command_is_told_with_the_options_it_needs() -> None:
-    told = {name: line for line, name in re.findall(r"`(adaptive-eval ([a-z]+)[^`]*)`", COMMANDS_PAGE)} | {"schema": ""}
-    assert told.keys() == COMMANDS.keys()
-    for name, line in told.items():
+    examples = {name: line for line, name in re.findall(r"`(adaptive-eval ([a-z]+)[^`]*)`", COMMANDS_PAGE)} | {
+        "schema": ""
+    }
+    assert examples.keys() == COMMANDS.keys()
+    for name, line in examples.items():
         assert needed_options(name) <= set(line.split()), name
 
 
 def needed_options(name: str) -> set[str]:
-    return {one.opts[0] for one in load_command(name).params if one.required and one.opts[0].startswith("--")}
+    return {
+        parameter.opts[0]
+        for parameter in load_command(name).params
+        if parameter.required and parameter.opts[0].startswith("--")
+    }
 
 
 def test_import_and_export_need_options() -> None:
@@ -26,5 +32,5 @@ def test_import_and_export_need_options() -> None:
 
 
 def test_every_exit_code_is_told() -> None:
-    told = {int(code) for code in re.findall(r"^\| (\d) +\|", COMMANDS_PAGE, flags=re.MULTILINE)}
-    assert told == {int(code) for code in ExitCode}
+    codes = {int(code) for code in re.findall(r"^\| (\d) +\|", COMMANDS_PAGE, flags=re.MULTILINE)}
+    assert codes == {int(code) for code in ExitCode}

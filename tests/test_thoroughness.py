@@ -7,15 +7,15 @@ from thoroughness import THOROUGH, only_drawn
 
 
 def drawn(chosen: settings) -> list[list[int]]:
-    found: list[list[int]] = []
+    examples: list[list[int]] = []
 
     @chosen
     @given(st.lists(st.integers()))
-    def draw(one: list[int]) -> None:
-        found.append(one)
+    def draw(example: list[int]) -> None:
+        examples.append(example)
 
     draw()
-    return found
+    return examples
 
 
 @pytest.mark.parametrize("chosen", [settings(max_examples=20), only_drawn(20)])

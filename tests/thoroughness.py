@@ -13,9 +13,9 @@ THOROUGH = bool(os.environ.get("THOROUGH"))
 FEWEST = 4
 
 
-def examples(most: int) -> int:
+def examples(limit: int) -> int:
     """So many of at most these."""
-    return most if THOROUGH else min(most, max(most // 10, FEWEST))
+    return limit if THOROUGH else min(limit, max(limit // 10, FEWEST))
 
 
 def sizes(few: int, many: int) -> list[Any]:
@@ -25,8 +25,8 @@ def sizes(few: int, many: int) -> list[Any]:
 
 def first_of(values: Iterable[Any], few: int) -> list[Any]:
     """The first few of these values, and the others among the long tests."""
-    known = list(values)
-    return [*known[:few], *(pytest.param(one, marks=pytest.mark.slow) for one in known[few:])]
+    cases = list(values)
+    return [*cases[:few], *(pytest.param(case, marks=pytest.mark.slow) for case in cases[few:])]
 
 
 def only_drawn(lives: int) -> settings:

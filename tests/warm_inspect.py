@@ -59,8 +59,8 @@ def ask() -> None:
     with socket.socket(socket.AF_UNIX) as asked:
         asked.connect(os.environ[VARIABLE])
         files = [0, 1, 2, *filter(_is_passed_on, range(3, 64))]
-        told = {"paths": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}  # noqa: PTH109
-        body = json.dumps(told).encode()
+        request = {"paths": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}  # noqa: PTH109
+        body = json.dumps(request).encode()
         socket.send_fds(asked, [len(body).to_bytes(4, "big")], files)
         asked.sendall(body)
         _let_go(files)
@@ -93,7 +93,7 @@ def serve() -> None:
     listener.close()
     with asked:
         size, files, _, _ = socket.recv_fds(asked, 4, 64)
-        told = json.loads(asked.makefile("rb").read(int.from_bytes(size, "big")))
+        request = json.loads(asked.makefile("rb").read(int.from_bytes(size, "big")))
         if forked := os.fork():
             _let_go(files)
             asked.sendall(str(os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1])).encode())
@@ -103,10 +103,10 @@ def serve() -> None:
         os.dup2(file, number)
         os.close(file)
     os.environ.clear()
-    os.environ.update(told["environment"])
-    os.chdir(told["folder"])
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
     tempfile.tempdir = None  # others may be meant by this environment
-    sys.argv[1:] = sys.path[:] = told["paths"]
+    sys.argv[1:] = sys.path[:] = request["paths"]
     main()
 
 

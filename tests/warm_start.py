@@ -61,12 +61,12 @@ class WarmProcess:
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """Everything that it has printed, once it has ended."""
         with ThreadPoolExecutor(1) as beside:
-            said = beside.submit(self.stderr.read)
-            told = self.stdout.read(), said.result()
+            errors = beside.submit(self.stderr.read)
+            output = self.stdout.read(), errors.result()
         self.wait(timeout)
         self.stdout.close()
         self.stderr.close()
-        return told
+        return output
 
     def send_signal(self, number: int) -> None:
         if self.returncode is None:
@@ -88,14 +88,14 @@ class WarmProcess:
 def _begin_fork_server() -> None:
     """The server finds what it loads first by its environment alone; its processes have those that they are given."""
     set_forkserver_preload([LOADED])
-    known = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(map(str, (HERE, HERE.parent, *filter(None, [known]))))
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(map(str, (HERE, HERE.parent, *filter(None, [before]))))
     try:
         ensure_running()
     finally:
         del os.environ["PYTHONPATH"]
-        if known is not None:
-            os.environ["PYTHONPATH"] = known
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
 
 
 def _as_text(end: Connection) -> IO[str]:

@@ -92,19 +92,19 @@ class Record:
         """Those of them in which there are results of this moment: where plug-ins decide, only a run can renew them."""
         stale = ("regraded", "regraded elsewhere", LABELLED) if self.row["plug_in"] != "none" else ()
         return [
-            (stage, found, found.results)
-            for stage, found, _ in self.read
-            if found.results is not None and stage.name not in stale
+            (stage, outputs, outputs.results)
+            for stage, outputs, _ in self.read
+            if outputs.results is not None and stage.name not in stale
         ]
 
     @cached_property
     def outcomes(self) -> dict[Asked, list[dict[str, Any]]]:
         """The lines of the ledger by what was asked; those that got an answer first."""
-        found = defaultdict(list)
+        lines_of = defaultdict(list)
         for line in self.ledger:
             if line["what"] == "answer":
-                found[_asked(line)].append(line)
-        return {asked: sorted(lines, key=lambda line: not line["sent"]) for asked, lines in found.items()}
+                lines_of[_asked(line)].append(line)
+        return {asked: sorted(lines, key=lambda line: not line["sent"]) for asked, lines in lines_of.items()}
 
     def asked(self, trial: Mapping[str, Any]) -> Asked:
         return Asked(trial["model"], bare(trial["question"]), trial["seed"], TEMPERATURE)
@@ -116,8 +116,8 @@ class Record:
             text = trial["extracted"]
         outcomes = ("served",) if ANSWER.search(text) else ("cut", "context") if text else ("empty", "context")
         if not text and self.row["afterwards"] == "moved_as_table":
-            said = ANSWER.search(self.life.setup.world.answer(*self.asked(trial)).text)  # a table brings no texts
-            outcomes = ("served",) if said and trial["extracted"] == said[1] else ("empty", "context", "cut")
+            match = ANSWER.search(self.life.setup.world.answer(*self.asked(trial)).text)  # a table brings no texts
+            outcomes = ("served",) if match and trial["extracted"] == match[1] else ("empty", "context", "cut")
         lines = self.outcomes.get(self.asked(trial), [])
         if not text and trial["extracted"] is None and self.row["supply"] == "lm_eval":  # its filters are not stored
             outcomes = ("served", "empty", "context", "cut")
@@ -165,8 +165,8 @@ class Record:
         shares = [parts.get(question.partition("/")[0], 1.0) for question in by_question]
         low, high = (
             sum(
-                share * sum(values[end] for values in one) / len(one)
-                for share, one in zip(shares, by_question.values(), strict=True)
+                share * sum(values[end] for values in values_of_question) / len(values_of_question)
+                for share, values_of_question in zip(shares, by_question.values(), strict=True)
             )
             / sum(shares)
             for end in (0, 1)
@@ -204,11 +204,11 @@ def check(function: Check) -> Check:
 def faults(life: Life) -> list[Fault]:
     """Everything that is wrong in a life, each fault where it was seen first."""
     record = Record(life)
-    found: dict[tuple[str, str], Fault] = {}
-    for one in CHECKS:
-        for fault in one(record):
-            found.setdefault((fault.property, fault.text), fault)
-    return list(found.values())
+    distinct: dict[tuple[str, str], Fault] = {}
+    for find_faults in CHECKS:
+        for fault in find_faults(record):
+            distinct.setdefault((fault.property, fault.text), fault)
+    return list(distinct.values())
 
 
 # -- answers ---------------------------------------------------------------------------------------------------------
@@ -219,9 +219,9 @@ def no_failure_is_a_wrong_answer(record: Record) -> Iterator[Fault]:
     """Every grade is that of an answer which a server gave to this very request."""
     name = "no failure is a wrong answer"
     for stage, _, trials in record.read:
-        found = [fault for trial in trials if trial["category"] is not None and (fault := _wrong_grade(record, trial))]
-        if found:
-            yield Fault(name, stage.name, f"{len(found)} trials, such as {found[0]}")
+        wrong = [fault for trial in trials if trial["category"] is not None and (fault := _wrong_grade(record, trial))]
+        if wrong:
+            yield Fault(name, stage.name, f"{len(wrong)} trials, such as {wrong[0]}")
 
 
 def _wrong_grade(record: Record, trial: Mapping[str, Any]) -> str | None:
@@ -272,8 +272,8 @@ def doubt_is_told(record: Record) -> Iterator[Fault]:
             waiting = model.stored - model.trials - model.ungraded  # for a verdict, or for the next look
             if model.recorded or not number or doubtful * number - waiting < MUCH_DOUBT * number:
                 continue
-            told = [warning for warning in results.warnings if model.name in warning]
-            if not told and not model.aside:
+            warnings = [warning for warning in results.warnings if model.name in warning]
+            if not warnings and not model.aside:
                 yield Fault(
                     name, stage.name, f"{doubtful:.0%} of {model.name}'s answers are doubtful, and no warning says so"
                 )
@@ -395,10 +395,10 @@ def the_same_command_again_changes_nothing(record: Record) -> Iterator[Fault]:
             yield Fault(
                 name, stage.name, f"exit code {stage.done.code} instead of {earlier.done.code}: {stage.done.err[-300:]}"
             )
-        there, then = read_text(stage.done.out), read_text(earlier.done.out)
-        if there is not None and then is not None and (there.headline, there.rows) != (then.headline, then.rows):
-            yield Fault(name, stage.name, f"{then.headline} {then.rows} became {there.headline} {there.rows}")
-        elif there is not None and then is not None and (new := set(there.warnings) - set(then.warnings)):
+        now, then = read_text(stage.done.out), read_text(earlier.done.out)
+        if now is not None and then is not None and (now.headline, now.rows) != (then.headline, then.rows):
+            yield Fault(name, stage.name, f"{then.headline} {then.rows} became {now.headline} {now.rows}")
+        elif now is not None and then is not None and (new := set(now.warnings) - set(then.warnings)):
             yield Fault(name, stage.name, f"there is a new warning: {min(new)}")
 
 
@@ -439,7 +439,7 @@ def everything_shows_the_same(record: Record) -> Iterator[Fault]:
                 yield Fault(name, stage.name, f"table of pr: {base.rows}; of {kind}: {text.rows}")
             yield from (Fault(name, stage.name, f"{kind}: {text_}") for text_ in _differs(text, results))
         for row in outputs.table:
-            model = next((one for one in results.models if one.name == row["name"]), None)
+            model = next((model for model in results.models if model.name == row["name"]), None)
             if model is None or str(model.tier or "") != row["tier"] or str(model.trials) != row["trials"]:
                 yield Fault(name, stage.name, f"csv has {row}, results.json {model}")
 
@@ -482,12 +482,12 @@ def _differs(text: Text, results: Results) -> Iterator[str]:
 
 def _wrong_verdict(shown: str, model: str, pairs: list[Pair], gate: Mapping[str, str]) -> Iterator[str]:
     """Where a row's verdict is not that of its comparison."""
-    found = re.match(r"(better than|worse than|equal to|undecided against) ([a-z]+)", shown)
+    match = re.match(r"(better than|worse than|equal to|undecided against) ([a-z]+)", shown)
     if gate and model in gate and shown != gate[model]:
         yield f"{model} has the verdict {shown}, and {gate[model]} in results.json"
-    if found is None:
+    if match is None:
         return
-    pair = next((pair for pair in pairs if {pair.first, pair.second} == {model, found[2]}), None)
+    pair = next((pair for pair in pairs if {pair.first, pair.second} == {model, match[2]}), None)
     if pair is None:
         yield f"{model} is shown as {shown!r}, and there is no such comparison"
         return
@@ -497,7 +497,7 @@ def _wrong_verdict(shown: str, model: str, pairs: list[Pair], gate: Mapping[str,
         "worse than": pair.verdict == "resolved" and ahead != model,
         "equal to": pair.verdict == "tied",
         "undecided against": pair.verdict not in DECIDED,
-    }[found[1]]
+    }[match[1]]
     if not is_so:
         yield f"{model} is shown as {shown!r}, and the comparison is {pair.verdict}, {ahead} ahead"
 
@@ -534,12 +534,12 @@ def labels_reach_the_headline(record: Record) -> Iterator[Fault]:
         if stage.name != LABELLED or stage.done.code != REACHED:
             continue
         for kind, text in outputs.texts.items():
-            found = re.match(r"(\w+) is best\b", " ".join(text.headline))
-            if found is None:
+            match = re.match(r"(\w+) is best\b", " ".join(text.headline))
+            if match is None:
                 continue
             asked = [model["name"] for model in record.life.setup.config["models"]]
             best = max(asked, key=lambda model: record.truth(model, by_people=True))
-            if record.truth(found[1], by_people=True) < record.truth(best, by_people=True):
+            if record.truth(match[1], by_people=True) < record.truth(best, by_people=True):
                 text_ = f"{kind}: {text.headline}, and by the labels {best} is best"
                 yield Fault("labels reach the headline", stage.name, text_)
 
@@ -556,8 +556,8 @@ def stored_trials_are_in_the_scores(record: Record) -> Iterator[Fault]:
         for model in results.models:
             if model.recorded:
                 continue
-            stored = [one for one in outputs.trials or () if one["model"] == model.name and not one["removed"]]
-            graded = sum(one["category"] is not None for one in stored)
+            stored = [trial for trial in outputs.trials or () if trial["model"] == model.name and not trial["removed"]]
+            graded = sum(trial["category"] is not None for trial in stored)
             if model.stored != len(stored):
                 yield Fault(
                     name,
@@ -570,8 +570,8 @@ def stored_trials_are_in_the_scores(record: Record) -> Iterator[Fault]:
         if not left_out:
             continue
         number = rf"\b({left_out:,}|{left_out + waiting:,})\b"
-        said = [kind for kind, text in outputs.texts.items() if re.search(number, text.whole)]
-        silent = outputs.texts.keys() - set(said)
+        named = [kind for kind, text in outputs.texts.items() if re.search(number, text.screen)]
+        silent = outputs.texts.keys() - set(named)
         if silent or left_out < 0:
             yield Fault(
                 name,
@@ -585,10 +585,10 @@ def what_is_stored_stays(record: Record) -> Iterator[Fault]:
     """No stored answer is lost, whatever happens."""
     before: set[Asked] = set()
     for stage, _, trials in record.read:
-        there = {record.asked(trial) for trial in trials if is_answered(trial)}
-        if lost := before - there:
+        present = {record.asked(trial) for trial in trials if is_answered(trial)}
+        if lost := before - present:
             yield Fault("what is stored stays", stage.name, f"{len(lost)} stored trials are gone, such as {min(lost)}")
-        before = there
+        before = present
 
 
 @check
@@ -644,24 +644,24 @@ def the_cost_is_what_was_served(record: Record) -> Iterator[Fault]:
             for line in lines
             if line.get("sent", True) and "completion_tokens" in line
         )
-        told = _told_tokens(results)
+        counted = _told_tokens(results)
         stored_tokens = sum(trial["tokens"] or 0 for trial in outputs.trials or ())
-        interrupted = any(one.interrupted for one in record.life.stages)
+        interrupted = any(stage.interrupted for stage in record.life.stages)
         clean = (
             not interrupted
             and record.row["wire"] == "fine"
             and record.row["echo"] != "errors"
             and record.row["grader"] in ("key", "failing")
         )
-        if clean and record.row["answers"] == "fine" and told != served:
-            yield Fault(name, stage.name, f"{told} tokens are told, and {served} were served")
-        if told < stored_tokens and stage.interrupted != "killed":  # the file is of the last look before that
-            yield Fault(name, stage.name, f"{told} tokens are told, and the stored trials took {stored_tokens}")
+        if clean and record.row["answers"] == "fine" and counted != served:
+            yield Fault(name, stage.name, f"{counted} tokens are told, and {served} were served")
+        if counted < stored_tokens and stage.interrupted != "killed":  # the file is of the last look before that
+            yield Fault(name, stage.name, f"{counted} tokens are told, and the stored trials took {stored_tokens}")
 
 
 def _lines_of_run(record: Record, until: Stage) -> list[dict[str, Any]]:
     """What was asked for by the run until a stage has ended; it begins with the answers of a dry run that are kept."""
-    first = 0 if _keeps_dry_run(record) else max(one.ended for one in record.life.stages if one.name == DRY_RUN)
+    first = 0 if _keeps_dry_run(record) else max(stage.ended for stage in record.life.stages if stage.name == DRY_RUN)
     return [line for line in record.ledger[first : until.ended] if line["what"] in ("answer", "verdict")]
 
 
@@ -696,7 +696,7 @@ def no_cap_is_exceeded(record: Record) -> Iterator[Fault]:
         if "wall_time" in budget and outputs.results is not None:
             wall, kills = (
                 float(budget["wall_time"].rstrip("s")),
-                sum(one.interrupted == "killed" for one in record.life.stages),
+                sum(stage.interrupted == "killed" for stage in record.life.stages),
             )
             if outputs.results.active_seconds > wall + 3.0 * kills + 3.0:
                 yield Fault(
@@ -706,7 +706,7 @@ def no_cap_is_exceeded(record: Record) -> Iterator[Fault]:
 
 def _usd(record: Record, line: Mapping[str, Any]) -> float:
     config = record.life.setup.config
-    price = next((one.get("price") for one in config["models"] if one["name"] == line["model"]), None)
+    price = next((model.get("price") for model in config["models"] if model["name"] == line["model"]), None)
     if line["what"] == "verdict":
         price = config["grader"].get("price")
     if not price:
@@ -722,11 +722,11 @@ def _usd(record: Record, line: Mapping[str, Any]) -> float:
 @check
 def no_key_is_in_any_file(record: Record) -> Iterator[Fault]:
     """Neither in what the run writes nor in what its commands print."""
-    name, found = "no key is in any file", False
+    name, reported = "no key is in any file", False
     forms = [KEY.encode(), base64.b64encode(KEY.encode())[:20], base64.b64encode(b"Bearer " + KEY.encode())[10:30]]
-    own = {"world.json", "ledger.jsonl", "ledger_before.jsonl", "ledger_elder.jsonl"}
+    exempt = {"world.json", "ledger.jsonl", "ledger_before.jsonl", "ledger_elder.jsonl"}
     for path in sorted(record.life.folder.rglob("*")):
-        if path.is_file() and path.name not in own and any(form in path.read_bytes() for form in forms):
+        if path.is_file() and path.name not in exempt and any(form in path.read_bytes() for form in forms):
             yield Fault(name, "the end", f"it is in {path.relative_to(record.life.folder)}")
     for stage in record.life.stages:
         printed = [stage.done, *(stage.outputs.printed.values() if stage.outputs else ())]
@@ -734,8 +734,8 @@ def no_key_is_in_any_file(record: Record) -> Iterator[Fault]:
             if KEY in done.out + done.err:
                 yield Fault(name, stage.name, f"{done.line} prints it")
         for trial in (stage.outputs.trials or ()) if stage.outputs else ():
-            if KEY in str(trial) and not found:
-                found = True
+            if KEY in str(trial) and not reported:
+                reported = True
                 yield Fault(name, stage.name, f"it is in the stored answer {trial['text']!r}")
 
 
@@ -808,13 +808,13 @@ def refusal_faults(life: Life, sentence: str, refused: str) -> list[Fault]:
     stage = next((stage for stage in life.stages if stage.name == refused), None)
     if stage is None:
         return [Fault(name, refused, f"it never came so far: {[stage.name for stage in life.stages]}")]
-    found = []
+    problems = []
     if stage.done.code != CONFIGURATION:
-        found.append(
+        problems.append(
             Fault(name, stage.name, f"exit code {stage.done.code}: {stage.done.out[-300:]} {stage.done.err[-300:]}")
         )
     elif not re.search(sentence, stage.done.err):
-        found.append(Fault(name, stage.name, f"{stage.done.err!r} does not say {sentence!r}"))
+        problems.append(Fault(name, stage.name, f"{stage.done.err!r} does not say {sentence!r}"))
     if bought := [line for line in life.ledger[stage.begun : stage.ended] if line["what"] != "probe"]:
-        found.append(Fault(name, stage.name, f"{len(bought)} requests were sent"))
-    return found
+        problems.append(Fault(name, stage.name, f"{len(bought)} requests were sent"))
+    return problems

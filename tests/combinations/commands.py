@@ -124,13 +124,15 @@ class Commands:
     def run(self, *arguments: str) -> Done:
         return self.begin(*arguments).wait()
 
-    def run_all(self, several: Sequence[Sequence[str]]) -> list[Done]:
+    def run_all(self, commands: Sequence[Sequence[str]]) -> list[Done]:
         """One after another in one process."""
-        command = self._begin(several)
-        whole = command.wait()
-        if whole.code:
-            raise RuntimeError(f"{several}: {whole}")
-        return [Done(tuple(arguments), *done) for arguments, done in zip(several, json.loads(whole.out), strict=True)]
+        command = self._begin(commands)
+        done_all = command.wait()
+        if done_all.code:
+            raise RuntimeError(f"{commands}: {done_all}")
+        return [
+            Done(tuple(arguments), *done) for arguments, done in zip(commands, json.loads(done_all.out), strict=True)
+        ]
 
 
 @contextmanager
@@ -200,7 +202,7 @@ def _become(order: Mapping[str, object]) -> None:
     if isinstance(arguments[0], str):
         _call(arguments)  # type: ignore[arg-type]
     else:
-        sys.stdout.write(json.dumps([_called(one) for one in arguments]))  # type: ignore[arg-type]
+        sys.stdout.write(json.dumps([_called(command) for command in arguments]))  # type: ignore[arg-type]
 
 
 def _call(arguments: Sequence[str]) -> None:

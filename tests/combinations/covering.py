@@ -45,41 +45,41 @@ class Space:
 
     def _conflict(self, row: int) -> tuple[int, ...] | None:
         """A conflict that holds in a row, which may be incomplete."""
-        return next((one for one in self._conflicts if all(row & bits for bits in one)), None)
+        return next((conflict for conflict in self._conflicts if all(row & bits for bits in conflict)), None)
 
-    def can_complete(self, row: int, left: Sequence[int]) -> bool:
+    def can_complete(self, row: int, open_factors: Sequence[int]) -> bool:
         """Whether these factors can be given levels, too."""
         if self._conflict(row) is not None:
             return False
-        conflict = self._conflict(row + sum(self._plain[at] for at in left))
+        conflict = self._conflict(row + sum(self._plain[at] for at in open_factors))
         if conflict is None:
             return True
-        for at in left:  # one of the conflict's factors cannot be plain
+        for at in open_factors:  # one of the conflict's factors cannot be plain
             if not any(bits & self._plain[at] for bits in conflict):
                 continue
-            rest = [other for other in left if other != at]
-            if any(self.can_complete(row | 1 << number, rest) for number in self.of_factor[at][1:]):
+            others = [other for other in open_factors if other != at]
+            if any(self.can_complete(row | 1 << number, others) for number in self.of_factor[at][1:]):
                 return True
         return False
 
     def is_possible(self, numbers: Sequence[int]) -> bool:
         """Whether some row has all of these levels."""
-        there = {self.factor_of(number) for number in numbers}
+        given = {self.factor_of(number) for number in numbers}
         row = sum(1 << number for number in numbers)
-        return self.can_complete(row, [at for at in range(len(self.names)) if at not in there])
+        return self.can_complete(row, [at for at in range(len(self.names)) if at not in given])
 
     def completed(self, levels: Mapping[str, str]) -> Row | None:
         """A row with these levels, as plain as possible; None if there is none."""
         numbers = [self.numbers[pair] for pair in levels.items()]
         if not self.is_possible(numbers):
             return None
-        row, left = (
+        row, open_factors = (
             sum(1 << number for number in numbers),
             [at for at, name in enumerate(self.names) if name not in levels],
         )
-        while left:
-            at = left.pop(0)
-            number = next(number for number in self.of_factor[at] if self.can_complete(row | 1 << number, left))
+        while open_factors:
+            at = open_factors.pop(0)
+            number = next(number for number in self.of_factor[at] if self.can_complete(row | 1 << number, open_factors))
             numbers.append(number)
             row |= 1 << number
         return self.row(numbers)
@@ -102,8 +102,8 @@ class Space:
 class Missing:
     """The combinations that no row has yet."""
 
-    def __init__(self, found: Iterator[tuple[int, ...]]) -> None:
-        self._all = dict.fromkeys(found)
+    def __init__(self, level_sets: Iterator[tuple[int, ...]]) -> None:
+        self._all = dict.fromkeys(level_sets)
         self._last: dict[tuple[int, ...], int] = {}
         """By all levels of a combination but one, in any order, the others that complete it."""
         for numbers in self._all:
@@ -121,10 +121,10 @@ class Missing:
     def with_level(self, numbers: Sequence[int], number: int, strength: int) -> int:
         """How many combinations of a level with those of a row are missing."""
         row = sum(1 << other for other in numbers)
-        found = 0
-        for some in combinations(numbers, strength - 2):
-            found += (self._last.get(tuple(sorted((*some, number))), 0) & row).bit_count()
-        return found // (strength - 1)
+        total = 0
+        for chosen in combinations(numbers, strength - 2):
+            total += (self._last.get(tuple(sorted((*chosen, number))), 0) & row).bit_count()
+        return total // (strength - 1)
 
     def remove_within(self, row: Sequence[int], strength: int) -> None:
         for numbers in combinations(sorted(row), strength):
@@ -139,7 +139,7 @@ class Missing:
 def covering_array(space: Space, strength: int = 2, seed: int = 0, within: tuple[str, str] | None = None) -> list[Row]:
     """Rows in which every possible combination of so many levels is found; or those that have the level `within`."""
     number = None if within is None else space.numbers[within]
-    missing = Missing(found for found in space.combinations(strength) if number is None or number in found)
+    missing = Missing(levels for levels in space.combinations(strength) if number is None or number in levels)
     chance, rows = random.Random(seed), list[Row]()
     while missing:
         candidates = [_candidate(space, missing, strength, chance) for _ in range(CANDIDATES[strength])]
@@ -153,15 +153,15 @@ def _candidate(space: Space, missing: Missing, strength: int, chance: random.Ran
     """A row that begins with the first missing combination, and the number of missing ones that it has."""
     numbers = list(missing.first)
     row, gained = sum(1 << number for number in numbers), 1
-    left = [at for at in range(len(space.names)) if at not in map(space.factor_of, numbers)]
-    chance.shuffle(left)
-    while left:
-        at = left.pop()
+    open_factors = [at for at in range(len(space.names)) if at not in map(space.factor_of, numbers)]
+    chance.shuffle(open_factors)
+    while open_factors:
+        at = open_factors.pop()
         gains = [(missing.with_level(numbers, number, strength), number) for number in space.of_factor[at]]
         chance.shuffle(gains)
         plain = space.of_factor[at][0]
         for gain, number in sorted(gains, key=lambda pair: (-pair[0], pair[0] == 0 and pair[1] != plain)):
-            if space.can_complete(row | 1 << number, left):
+            if space.can_complete(row | 1 << number, open_factors):
                 numbers.append(number)
                 row, gained = row | 1 << number, gained + gain
                 break

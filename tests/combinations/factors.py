@@ -158,8 +158,8 @@ def answers(setup: Setup, level: str) -> None:
         setup.world.answers, setup.world.troubled = level, "ada"
     if level in ("empty", "context"):
         setup.section("trials").update(min=6, max=8)
-        whole = QUESTIONS * max(int(setup.row["samples_per_request"]), 2)
-        setup.world.middle = whole if setup.row["draw"] == "none" else DRAW // 2
+        full_pass = QUESTIONS * max(int(setup.row["samples_per_request"]), 2)
+        setup.world.middle = full_pass if setup.row["draw"] == "none" else DRAW // 2
 
 
 @factor("fine", "errors", "hangs", "doubled")
@@ -357,14 +357,14 @@ def _inspect_task(setup: Setup) -> None:
     config["benchmark"] = {"inspect": "inspect_task.py@questions", "args": {"credit": setup.row["rubric"] == "partial"}}
     config.pop("questions")
     config.pop("grader")
-    taken = {key: value for key, value in sampling.items() if key in ("temperature", "max_tokens")}
+    options = {key: value for key, value in sampling.items() if key in ("temperature", "max_tokens")}
     if "timeout" in sampling:
-        taken["attempt_timeout"] = sampling["timeout"]
+        options["attempt_timeout"] = sampling["timeout"]
     for model in setup.models:
         priced = {"price": model["price"]} if "price" in model else {}
         name = model["name"]
         model.clear()
-        model |= {"name": name, "inspect": {"model": f"openai-api/sim/{name}", **taken}, "concurrency": 4, **priced}
+        model |= {"name": name, "inspect": {"model": f"openai-api/sim/{name}", **options}, "concurrency": 4, **priced}
     config.pop("concurrency")
     if setup.row["rubric"] == "partial":
         _by_score(config)

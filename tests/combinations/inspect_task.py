@@ -20,12 +20,12 @@ def key(credit: bool = False):  # type: ignore[no-untyped-def]
 
     async def score(state: TaskState, target: Target) -> Score:
         text = state.output.completion
-        said, case = re.search(r"The answer is (\d+)", text), re.search(r"/(\d+)\. ", text)
+        match, case = re.search(r"The answer is (\d+)", text), re.search(r"/(\d+)\. ", text)
         if (HERE / "grader_is_broken").exists() and case is not None and int(case[1]) % 29 == 0:
             raise RuntimeError("the scorer is broken")
-        right = said is not None and said[1] == target.text
+        right = match is not None and match[1] == target.text
         value = float(right) if len(text) < BRIEF_BYTES or not credit else 0.6 * right
-        return Score(value=value, answer=None if said is None else said[1])
+        return Score(value=value, answer=None if match is None else match[1])
 
     return score
 

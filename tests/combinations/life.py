@@ -84,8 +84,8 @@ class Leading:
             for at, (question, key) in enumerate(setup.world.keys.items())
         ]
         half = len(rows) // 2
-        for name, some in (("questions", rows), ("main", rows[:half]), ("side", rows[half:])):
-            (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, some)))
+        for name, part in (("questions", rows), ("main", rows[:half]), ("side", rows[half:])):
+            (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, part)))
         if self.row["supply"] == "lm_eval":
             self.write_lm_eval_task(folder / "lm_eval_tasks")
         if self.row["grader"] == "failing":
@@ -128,8 +128,8 @@ class Leading:
         config = _filled(config, places)
         for at, model in enumerate(config["models"]):
             if not model.keys() & {"launch", "recorded", "inspect"}:
-                each = {"one": urls[0], "each": urls[at % len(urls)], "replicas": list(urls[:2])}
-                model["base_url"] = each[self.row["addresses"]]
+                by_level = {"one": urls[0], "each": urls[at % len(urls)], "replicas": list(urls[:2])}
+                model["base_url"] = by_level[self.row["addresses"]]
         return config
 
     # -- commands ----------------------------------------------------------------------------------------------------
@@ -207,9 +207,9 @@ class Leading:
 
     def earlier_runs(self) -> None:
         """Runs that this one takes outcomes of; their servers are sound, and count elsewhere."""
-        wanted = {"before": self.row["supply"] == "recorded", "elder": self.row["prior"] == "earlier"}
+        runs = {"before": self.row["supply"] == "recorded", "elder": self.row["prior"] == "earlier"}
         world = World(self.life.setup.world.models, self.life.setup.world.keys, seconds=0.002)
-        for name, is_wanted in wanted.items():
+        for name, is_wanted in runs.items():
             if not is_wanted:
                 continue
             ledger = Ledger(self.folder / f"ledger_{name}.jsonl")
@@ -322,9 +322,9 @@ class Leading:
 def _filled(value: Any, places: Mapping[str, str]) -> Any:
     """A copy with the places filled in."""
     if isinstance(value, dict):
-        return {key: _filled(one, places) for key, one in value.items()}
+        return {key: _filled(part, places) for key, part in value.items()}
     if isinstance(value, list):
-        return [_filled(one, places) for one in value]
+        return [_filled(part, places) for part in value]
     return places.get(value, value) if isinstance(value, str) else value
 
 

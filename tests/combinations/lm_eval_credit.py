@@ -8,8 +8,8 @@ BRIEF_BYTES = 140
 
 
 def _is_right(document: dict[str, Any], text: str) -> bool:
-    said = re.search(r"The answer is (\d+)", text)
-    return said is not None and said[1] == document["answer"]
+    match = re.search(r"The answer is (\d+)", text)
+    return match is not None and match[1] == document["answer"]
 
 
 def binary(document: dict[str, Any], results: list[str]) -> dict[str, float]:

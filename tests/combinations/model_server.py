@@ -75,9 +75,9 @@ class World:
         right = draw < self.models[model][question]
         brief = share("brief", model, question, seed) < 0.5
         key = int(self.keys[question])
-        said = key if right else key + 1 + seed % 7
+        number = key if right else key + 1 + seed % 7
         tokens = (SHORT if brief else LONG) if right else WRONG
-        return Drawn(model, question, seed, right, tokens, f"Case {model}/{question}/{seed}. The answer is {said}.")
+        return Drawn(model, question, seed, right, tokens, f"Case {model}/{question}/{seed}. The answer is {number}.")
 
     def people_say_right(self, answer: "Drawn") -> bool:
         """What a person says who labels the answer."""
@@ -283,23 +283,23 @@ class _Handler(BaseHTTPRequestHandler):
             server.ledger.write(what="probe", model=model, prompt=prompt[:200])
             return [_Choice("OK.", "stop", 2, {})] * int(body.get("n") or 1)
         question, temperature = asked[-1], float(body.get("temperature", 1.0))
-        seed, wanted = int(body["seed"]), int(body.get("n") or 1)
+        seed, count = int(body["seed"]), int(body.get("n") or 1)
         with server.lock:
             attempt = server.attempts[(model, question, seed, temperature)]
             number = server.answered[model]
-            for at in range(wanted):
+            for at in range(count):
                 server.begin((model, question, seed + at, temperature))
         request = {"what": "answer", "model": model, "question": question, "temperature": temperature, **spent}
         self._trouble_on_the_way(request, seed, attempt)
         limit = body.get("max_completion_tokens") or body.get("max_tokens")
         if world.answers == "context" and model == world.troubled and number >= world.middle:
-            for at in range(wanted):
+            for at in range(count):
                 drawn = world.answer(model, question, seed + at, temperature)
                 server.ledger.write(**request, seed=seed + at, outcome="context", sent=True, right=drawn.right)
             raise Refused(400, CONTEXT_ERROR, "context_length_exceeded")
         choices = [
             self._troubled(world.answer(model, question, seed + at, temperature), request, number + at, limit)
-            for at in range(wanted)
+            for at in range(count)
         ]
         for choice in choices[1:]:
             choice.line["prompt_tokens"] = 0  # it is read once
@@ -347,8 +347,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _verdict(self, model: str, body: dict[str, Any], prompt: str, spent: dict[str, Any]) -> _Choice:
         """What a judge or a verifier says: what the answer's text has, beside what its question wants."""
-        cases, said = CASE.findall(prompt), ANSWER.findall(prompt)
-        right = bool(cases and said) and said[-1] == self.serves.world.keys[cases[-1][1]]
+        cases, answers = CASE.findall(prompt), ANSWER.findall(prompt)
+        right = bool(cases and answers) and answers[-1] == self.serves.world.keys[cases[-1][1]]
         line = {"what": "verdict", "model": model, "case": list(cases[-1]) if cases else None, "right": right, **spent}
         if model == VERIFIER:
             scores = (-0.02, -4.5, -5.0) if right else (-4.5, -0.02, -5.0)
@@ -361,16 +361,16 @@ class _Handler(BaseHTTPRequestHandler):
     def _payload(self, chat: bool, body: dict[str, Any], choices: list[_Choice]) -> dict[str, Any]:
         written = []
         for index, choice in enumerate(choices):
-            one: dict[str, Any] = {"index": index, "finish_reason": choice.reason}
+            entry: dict[str, Any] = {"index": index, "finish_reason": choice.reason}
             if chat:
-                one["message"] = {"role": "assistant", "content": choice.text}
+                entry["message"] = {"role": "assistant", "content": choice.text}
             else:
-                one["text"] = choice.text
+                entry["text"] = choice.text
             if choice.labels:
                 tops = [{"token": label, "logprob": value} for label, value in zip(LABELS, choice.labels, strict=True)]
                 tops.sort(key=lambda top: -top["logprob"])
-                one["logprobs"] = {"content": [{**tops[0], "top_logprobs": tops}]}
-            written.append(one)
+                entry["logprobs"] = {"content": [{**tops[0], "top_logprobs": tops}]}
+            written.append(entry)
         if choices[0].doubled == "choice" and len(choices) > 1:
             written[-1] = written[0]  # one in the place of another
         elif choices[0].doubled == "choice":
@@ -400,8 +400,8 @@ class _Handler(BaseHTTPRequestHandler):
     # -- batches -----------------------------------------------------------------------------------------------------
 
     def _take_file(self, raw: bytes) -> None:
-        boundary, _, rest = raw.partition(b"\r\n")
-        parts = (part.partition(b"\r\n\r\n") for part in (b"\r\n" + rest).split(b"\r\n" + boundary))
+        boundary, _, remainder = raw.partition(b"\r\n")
+        parts = (part.partition(b"\r\n\r\n") for part in (b"\r\n" + remainder).split(b"\r\n" + boundary))
         (content,) = [content.removesuffix(b"\r\n") for head, _, content in parts if b"filename=" in head]
         name = f"file-{time.monotonic_ns()}"
         self.serves.files[name] = content

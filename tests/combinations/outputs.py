@@ -103,13 +103,13 @@ class Text:
     promise: str
     cost: str
     warnings: tuple[str, ...]
-    whole: str
+    screen: str
 
     @property
     def next_steps(self) -> str:
         """What it proposes to do."""
-        found = re.search(r"^(?:Next:|to do  )(.*)", self.whole, re.MULTILINE | re.DOTALL)
-        return found[1] if found else ""
+        match = re.search(r"^(?:Next:|to do  )(.*)", self.screen, re.MULTILINE | re.DOTALL)
+        return match[1] if match else ""
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def read_text(text: str) -> Text | None:
         promise=_after(text, "promise"),
         cost=_after(text, "cost"),
         warnings=tuple(line.removeprefix("warning").strip() for line in lines if line.startswith("warning  ")),
-        whole="\n".join(lines[max(head - 8, 0) :]),
+        screen="\n".join(lines[max(head - 8, 0) :]),
     )
 
 
@@ -212,8 +212,8 @@ def _headline(before: list[str]) -> Iterator[str]:
 
 
 def _after(text: str, name: str) -> str:
-    found = re.search(rf"^{name}  +(.*)$|\b{name.capitalize()}: (.*)$", text, re.MULTILINE)
-    return (found[1] or found[2]).rstrip(".") if found else ""
+    match = re.search(rf"^{name}  +(.*)$|\b{name.capitalize()}: (.*)$", text, re.MULTILINE)
+    return (match[1] or match[2]).rstrip(".") if match else ""
 
 
 def bare(question: str) -> str:

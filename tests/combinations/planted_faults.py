@@ -47,8 +47,8 @@ def _replace(place: str, make: Callable[[Any], Any]) -> None:
     module, _, path = place.partition(":")
     *owners, name = path.split(".")
     owner: Any = import_module(f"adaptive_eval.{module}")
-    for one in owners:
-        owner = getattr(owner, one)
+    for part in owners:
+        owner = getattr(owner, part)
     old = getattr(owner, name)
     new = make(old)
     setattr(owner, name, new)

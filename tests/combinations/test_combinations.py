@@ -99,9 +99,9 @@ def named(row: Mapping[str, str]) -> str:
     return " ".join(f"{name}={level}" for name, level in row.items() if level != FACTORS[name][0])
 
 
-def report(life: Life, found: Sequence[Fault]) -> str:
+def report(life: Life, problems: Sequence[Fault]) -> str:
     """What is wrong in a life; empty if nothing is."""
-    return "\n".join((f"{life.folder}: {named(life.row)}", *map(str, found))) if found else ""
+    return "\n".join((f"{life.folder}: {named(life.row)}", *map(str, problems))) if problems else ""
 
 
 @pytest.mark.slow
@@ -130,8 +130,8 @@ def test_refused(conflict: Conflict, lead: Callable[..., Life]) -> None:
     others = Space(SPACE.factors, [other for other in CONFLICTS if other is not conflict])
     red = []
     for levels in product(*conflict.levels.values()):
-        there = dict(zip(conflict.levels, levels, strict=True))
-        if there.get("supply", USUAL[0]) in USUAL and (row := others.completed(there)) is not None:
+        given = dict(zip(conflict.levels, levels, strict=True))
+        if given.get("supply", USUAL[0]) in USUAL and (row := others.completed(given)) is not None:
             red.append(report(life := lead(row), refusal_faults(life, conflict.why, conflict.stage)))
     assert not any(red), "\n\n".join(filter(None, red))
 
@@ -147,15 +147,15 @@ def test_refused(conflict: Conflict, lead: Callable[..., Life]) -> None:
 def test_planted_faults_are_seen(name: str, lead: Callable[..., Life]) -> None:
     row = WITH_ALL_SUPPLIES.completed(PLANTS[name].levels)
     assert row is not None
-    found = faults(life := lead(row, **{PLANT: name}))
-    assert PLANTS[name].seen_as in {fault.property for fault in found}, report(life, found)
+    seen = faults(life := lead(row, **{PLANT: name}))
+    assert PLANTS[name].seen_as in {fault.property for fault in seen}, report(life, seen)
 
 
 @pytest.mark.slow
 def test_all_pairs_are_in_some_row() -> None:
-    there = {frozenset(pair) for row in pairs() for pair in product(row.items(), repeat=2)}
+    covered = {frozenset(pair) for row in pairs() for pair in product(row.items(), repeat=2)}
     for numbers in SPACE.combinations(2):
-        assert frozenset(SPACE.pairs[number] for number in numbers) in there
+        assert frozenset(SPACE.pairs[number] for number in numbers) in covered
     for row in chain(pairs(), *map(rows_of, ELSEWHERE)):
         assert not any(conflict.holds(row) for conflict in CONFLICTS)
 

@@ -50,11 +50,11 @@ async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> Async
                 return {name: value for name, value in values.items() if name in kind.model_fields}
 
             client = values.pop("client", "http")
-            told = {"model": "m", "stream": False} | of(EndpointConfig)
-            config = EndpointConfig(base_url=base_urls, **told)
+            chosen = {"model": "m", "stream": False} | of(EndpointConfig)
+            config = EndpointConfig(base_url=base_urls, **chosen)
             sampling = Sampling(**{"timeout": 5.0} | of(Sampling))
             limits = Limits(**{"retry_for": 0.0} | of(Limits))
-            caller = opened_caller(base_urls, client, sampling, key or None, **told)
+            caller = opened_caller(base_urls, client, sampling, key or None, **chosen)
             made = ModelEndpoint(
                 config,
                 sampling,

@@ -57,7 +57,7 @@ def at_slot(*tops: object, **first: object) -> dict[str, object]:
         (at_slot(), ()),
         (at_slot({"token": "B"}, {"token": 7, "logprob": -1.0}, "C", {"token": "C", "logprob": True}), (("A", -0.5),)),
         (at_slot({"token": "B", "logprob": -2.0}, logprob=float("nan")), (("B", -2.0),)),
-        (at_slot(*({"token": str(one), "logprob": -9.0} for one in range(5000)))["content"], ()),
+        (at_slot(*({"token": str(number), "logprob": -9.0} for number in range(5000)))["content"], ()),
         ({"content": ["A"]}, ()),
         ({"content": []}, ()),
         (None, ()),
@@ -69,7 +69,7 @@ def test_what_could_have_stood_first_is_kept(logprobs: object, slot: tuple[tuple
 
 
 def test_of_what_could_have_stood_first_no_more_is_read_than_any_server_gives() -> None:
-    many = at_slot(*({"token": str(one), "logprob": -9.0} for one in range(5000)))
+    many = at_slot(*({"token": str(number), "logprob": -9.0} for number in range(5000)))
     (answer,) = chat({"choices": [choice("A") | {"logprobs": many}]})
     assert len(answer.slot) < 200
 
@@ -132,7 +132,7 @@ def test_no_text_is_an_empty_answer_where_tokens_were_generated_or_are_not_count
     for usage in ({}, {"completion_tokens": 0}, {"prompt_tokens": 0, "completion_tokens": 0}, {"prompt_tokens": 9}):
         assert chat({"choices": [choice("")], "usage": usage})[0].signals == {"empty"}
     both = {"choices": [choice("42"), choice("") | {"index": 1}], **NO_TOKENS}
-    assert [one.text for one in chat(both, n=2)] == ["42", ""]
+    assert [result.text for result in chat(both, n=2)] == ["42", ""]
     reader = AnswerReader(EndpointConfig(base_url="http://a/v1", model="m"))
     came = [
         reader.answers({"choices": [choice(text)], **NO_TOKENS}, CHAT, range(1), ResponseOrigin("here", 0.1, None, 1))
@@ -209,7 +209,7 @@ def test_several_choices_get_the_seeds_in_the_order_of_their_index() -> None:
 def indexed(*indices: object) -> dict[str, object]:
     """Choices with these indices, each with its letter as text; without one for `...`."""
     texts = [choice(letter) | {"index": index} for letter, index in zip("abcdef", indices, strict=False)]
-    return {"choices": [{key: one[key] for key in one if one[key] is not ...} for one in texts]}
+    return {"choices": [{key: entry[key] for key in entry if entry[key] is not ...} for entry in texts]}
 
 
 @pytest.mark.parametrize("indices", [(0, 1, 2), (..., ..., ...), (None, None, None)])
@@ -260,9 +260,9 @@ def counted(text: str, reason: str = "stop", **usage: int) -> tuple[int, list[st
     """Tokens of an answer that may have 100, and what is noticed."""
     notices: list[str] = []
     config = EndpointConfig(base_url="http://a/v1", model="m")
-    told = AnswerReader(config, (), 100, lambda notice: notices.append(notice.kind))
+    answer_reader = AnswerReader(config, (), 100, lambda notice: notices.append(notice.kind))
     payload = {"choices": [choice(text, reason)], "usage": {"prompt_tokens": 9, **usage}}
-    (answer,) = told.answers(payload, CHAT, range(1), ResponseOrigin("here", 0.1, None, 1))
+    (answer,) = answer_reader.answers(payload, CHAT, range(1), ResponseOrigin("here", 0.1, None, 1))
     return answer.completion_tokens, notices
 
 
@@ -305,18 +305,18 @@ def test_prompt_bits_of_vllm_stand_beside_the_choices() -> None:
 
 
 def test_tokens_are_kept_of_chats_and_of_text_completions() -> None:
-    told = [{"token": "4", "logprob": -0.5}, {"token": None, "logprob": True}, "2", {"logprob": 5.0}]
+    content = [{"token": "4", "logprob": -0.5}, {"token": None, "logprob": True}, "2", {"logprob": 5.0}]
     config = EndpointConfig(base_url="http://a/v1", model="m")
-    payload = {"choices": [choice("42") | {"logprobs": {"content": told}}]}
+    payload = {"choices": [choice("42") | {"logprobs": {"content": content}}]}
     (answer,) = AnswerReader(config, keep_tokens=True).answers(payload, CHAT, range(1), ARRIVAL)
     assert answer.token_logprobs == AnswerLogprobs(("4", "", ""), (-0.5, None, None))
-    (left,) = AnswerReader(config).answers(payload, CHAT, range(1), ARRIVAL)
-    assert left.token_logprobs is None
+    (without_tokens,) = AnswerReader(config).answers(payload, CHAT, range(1), ARRIVAL)
+    assert without_tokens.token_logprobs is None
     named = {"tokens": ["a", " b", " 4", "2"], "token_logprobs": [None, -1.0, -0.25, -3]}
-    said = {"choices": [{"text": f"{TEXT.text}42", "logprobs": named, "finish_reason": "stop"}]}
+    completion = {"choices": [{"text": f"{TEXT.text}42", "logprobs": named, "finish_reason": "stop"}]}
     echo = EndpointConfig(base_url="http://a/v1", model="m", api="completions", prompt_logprobs="echo")
-    told_by = said | {"usage": {"prompt_tokens": 2, "completion_tokens": 2}}
-    (answer,) = AnswerReader(echo, keep_tokens=True).answers(told_by, TEXT, range(1), ARRIVAL)
+    with_usage = completion | {"usage": {"prompt_tokens": 2, "completion_tokens": 2}}
+    (answer,) = AnswerReader(echo, keep_tokens=True).answers(with_usage, TEXT, range(1), ARRIVAL)
     assert answer.token_logprobs == AnswerLogprobs((" 4", "2"), (-0.25, -3.0))
 
 

@@ -23,5 +23,5 @@ from adaptive_eval.endpoints.answers import mean_bits
     ],
 )
 def test_bits_are_of_the_tokens_that_say_something(values: list[object], mean: float | None) -> None:
-    found = mean_bits(values)
-    assert found == (None if mean is None else pytest.approx(mean / 0.6931471805599453))
+    bits = mean_bits(values)
+    assert bits == (None if mean is None else pytest.approx(mean / 0.6931471805599453))

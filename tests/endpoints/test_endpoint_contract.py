@@ -22,7 +22,7 @@ def choice(content: str | None, reason: str | None, **fields: object) -> dict[st
 def as_events(payload: dict[str, Any]) -> bytes:
     """A response in one event, and the end of the stream."""
     choices = [
-        {("delta" if key == "message" else key): value for key, value in one.items()} for one in payload["choices"]
+        {("delta" if key == "message" else key): value for key, value in entry.items()} for entry in payload["choices"]
     ]
     return b"data: %b\n\ndata: [DONE]\n\n" % orjson.dumps(payload | {"choices": choices})
 
@@ -84,8 +84,8 @@ async def test_any_success_is_read_and_what_holds_no_answer_is_asked_again(
     endpoint: Opener, client: str, stream: bool, code: int
 ) -> None:
     async def script(asked: Exchange) -> None:
-        whole = {"choices": [choice("42", "stop")], "usage": USAGE}
-        await asked.reply(code, (as_events(whole) if stream else whole) if asked.index else b"")
+        response = {"choices": [choice("42", "stop")], "usage": USAGE}
+        await asked.reply(code, (as_events(response) if stream else response) if asked.index else b"")
 
     async with raw_server(script) as server:
         (answer,) = await endpoint(server.base_url, client=client, stream=stream).sample(CHAT, range(1))
@@ -163,9 +163,13 @@ async def test_a_rare_unknown_finish_reason_costs_one_answer_at_most(
     async with raw_server(script) as server:
         model = endpoint(server.base_url, client=client, stream=stream, in_flight=2, retry_for=300.0)
         answers = [(await model.sample(CHAT, range(seed, seed + 1)))[0] for seed in range(11)]
-        rest = await asyncio.gather(*(model.sample(CHAT, range(seed, seed + 1)) for seed in range(11, 40)))
-    assert [one.text for one in answers] == ["42"] * 11 and [answers[at].attempts for at in (0, 1, 7)] == [2, 1, 2]
-    (unanswered,) = [one for (one,) in rest if one.signals]
+        later = await asyncio.gather(*(model.sample(CHAT, range(seed, seed + 1)) for seed in range(11, 40)))
+    assert [answer.text for answer in answers] == ["42"] * 11 and [answers[at].attempts for at in (0, 1, 7)] == [
+        2,
+        1,
+        2,
+    ]
+    (unanswered,) = [answer for (answer,) in later if answer.signals]
     assert (unanswered.seed, unanswered.text, unanswered.signals) == (11, "", {"unanswered"})
     assert "finish_reasons:" in unanswered.finish_reason
 

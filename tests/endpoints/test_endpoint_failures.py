@@ -127,12 +127,12 @@ def test_any_body_can_be_an_error(body: bytes) -> None:
     ],
 )
 def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
-    told = read_retry_after(headers, now=60.0)
-    assert told is not None and told.seconds == seconds
+    result = read_retry_after(headers, now=60.0)
+    assert result is not None and result.seconds == seconds
 
 
 @pytest.mark.parametrize(
-    ("location", "told"),
+    ("location", "message"),
     [
         ("https://elsewhere.example:8443/v1/chat/completions", "to elsewhere.example:8443.*base_url at elsewhere"),
         ("//elsewhere.example/v1", "to elsewhere.example"),
@@ -143,8 +143,8 @@ def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
         ("https://sk-1234567890.example/", r"to \*\*\*.example"),
     ],
 )
-def test_a_redirect_is_named_and_no_key_with_it(location: str, told: str) -> None:
-    with pytest.raises(Rejected, match=told) as caught:
+def test_a_redirect_is_named_and_no_key_with_it(location: str, message: str) -> None:
+    with pytest.raises(Rejected, match=message) as caught:
         error_signal(307, b"", {"location": location} if location else {}, redactor=Redactor(["sk-1234567890"]))
     assert "base_url" in str(caught.value)
     assert "sk-1234567890" not in str(caught.value)

@@ -95,10 +95,10 @@ async def test_proxy_that_doubles_responses_adds_no_answer(endpoint: Opener, cli
 
     async def script(asked: Exchange) -> None:
         number = asked_number(asked)
-        own = response(f"id-{number}", f"answer {number}")
+        correct = response(f"id-{number}", f"answer {number}")
         repeated = asked.index % 3 == 2
-        await send(asked, previous[-1] if repeated else own)
-        previous.append(own)
+        await send(asked, previous[-1] if repeated else correct)
+        previous.append(correct)
 
     async with raw_server(script) as server:
         asking = endpoint(server.base_url, client=client, stream=stream)
@@ -113,8 +113,8 @@ async def test_proxy_that_doubles_responses_adds_no_answer(endpoint: Opener, cli
 async def test_choices_of_no_request_are_asked_for_again(
     endpoint: Opener, client: str, indices: tuple[int, ...]
 ) -> None:
-    def payload(own: tuple[int, ...]) -> dict[str, object]:
-        choices = [choice(f"text {place}", "stop") | {"index": index} for place, index in enumerate(own)]
+    def payload(given: tuple[int, ...]) -> dict[str, object]:
+        choices = [choice(f"text {place}", "stop") | {"index": index} for place, index in enumerate(given)]
         return {"choices": choices, "usage": {"prompt_tokens": 5, "completion_tokens": 3}}
 
     async def script(asked: Exchange) -> None:

@@ -40,7 +40,10 @@ async def test_a_request_in_flight_on_a_stuck_replica_is_sent_elsewhere(endpoint
         assert asyncio.get_running_loop().time() - begun < 5.0
     assert {answer[0].replica for answer in answers} == {well.base_url}
     assert model.stats.errors["replica_lost"] == stuck.counts["hang"] > 0
-    assert [(one.healthy, bool(one.trouble)) for one in model.stats.replicas] == [(False, True), (True, False)]
+    assert [(replica.healthy, bool(replica.trouble)) for replica in model.stats.replicas] == [
+        (False, True),
+        (True, False),
+    ]
 
 
 async def test_a_replica_that_dies_leaves_its_work_to_the_other_and_comes_back(
@@ -321,10 +324,10 @@ async def test_one_bad_health_check_kills_nobody(endpoint: Opener) -> None:
     async with raw_server(slowly) as server:
         model = endpoint(server.base_url)
         ill = ProbeTrouble("ill")
-        probe, said = model._sender.replicas._probe, iter([None, ill, ill, None, ill, ill, None])
+        probe, results = model._sender.replicas._probe, iter([None, ill, ill, None, ill, ill, None])
 
         async def sometimes(url: str) -> ProbeTrouble | None:
-            return next(said, None) or await probe(url)
+            return next(results, None) or await probe(url)
 
         model._sender.replicas._probe = sometimes
         assert (await model.sample(CHAT, range(1)))[0].attempts == 1

@@ -77,7 +77,7 @@ async def test_a_server_beside_it_is_asked_as_if_it_were_not_there(endpoint: Ope
         answers = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(200)))
         assert len(answers) == len(good.seen) == 200 and model.stats.retries == 0
         ended = await asyncio.gather(*tries, return_exceptions=True)
-    assert all(isinstance(one, Exception) for one in ended)
+    assert all(isinstance(result, Exception) for result in ended)
     assert set(bad.stats.errors) == {"bad_response"}
     assert max(sent) < MOST_BYTES
 

@@ -41,11 +41,11 @@ async def test_it_has_no_answer_and_others_have_theirs(endpoint: Opener, client:
     async with raw_server(failing(BAD)) as server:
         model = endpoint(server.base_url, client=client, in_flight=2, max_tokens=500, retry_for=300.0)
         answers = await ask(model, 40)
-    (unanswered,) = [one for one in answers if one.signals]
+    (unanswered,) = [answer for answer in answers if answer.signals]
     assert (unanswered.seed, unanswered.text, unanswered.signals) == (BAD, "", {"unanswered"})
     assert unanswered.finish_reason == "HTTP 500: does not match the expected format"
     assert 5 <= unanswered.attempts <= 12
-    assert [one.text for one in answers if not one.signals] == ["42"] * 39
+    assert [answer.text for answer in answers if not answer.signals] == ["42"] * 39
     assert model.stats.stuck_requests == 0
 
 
@@ -89,7 +89,7 @@ async def test_answers_that_come_while_a_tiny_request_is_asked_count(endpoint: O
             await model.sample(CHAT, range(seed, seed + 1))
         second = asyncio.create_task(model.sample(CHAT, range(another, another + 1)))
         answers = await asyncio.wait_for(asyncio.gather(first, second), HANGS)
-    assert [one.signals for (one,) in answers] == [{"unanswered"}] * 2
+    assert [answer.signals for (answer,) in answers] == [{"unanswered"}] * 2
 
 
 async def test_under_caps_one_tiny_request_is_asked_and_counted(endpoint: Opener) -> None:
@@ -143,8 +143,8 @@ async def test_under_caps_one_tiny_request_is_asked_of_a_server_that_is_down(end
         model = endpoint(server.base_url, max_tokens=500, retry_for=300.0, settings=UNPAUSED)
         await model.sample(CHAT, range(1), again)
         asked = [asyncio.create_task(model.sample(CHAT, range(seed, seed + 1), again)) for seed in range(1, 7)]
-        answers = [answer for one in await asyncio.wait_for(asyncio.gather(*asked), HANGS) for answer in one]
-    assert [one.text for one in answers] == ["42"] * 6
+        answers = [answer for batch in await asyncio.wait_for(asyncio.gather(*asked), HANGS) for answer in batch]
+    assert [answer.text for answer in answers] == ["42"] * 6
     assert model.stats.lost == 1 == sum(asked.body["max_tokens"] != 500 for asked in server.seen)
 
 
@@ -168,8 +168,8 @@ async def test_under_caps_requests_that_fail_at_the_same_time_go_by_one_tiny_req
         model = endpoint(server.base_url, max_tokens=500, settings=UNPAUSED)
         await model.sample(CHAT, range(1), again)
         asked = [asyncio.create_task(model.sample(CHAT, range(seed, seed + 1), again)) for seed in range(1, 7)]
-        answers = [answer for one in await asyncio.gather(*asked) for answer in one]
-    assert [one.signals for one in answers] == [{"unanswered"}] * 6
+        answers = [answer for batch in await asyncio.gather(*asked) for answer in batch]
+    assert [answer.signals for answer in answers] == [{"unanswered"}] * 6
     assert model.stats.lost == 1 == sum(asked.body["max_tokens"] != 500 for asked in server.seen)
 
 
@@ -190,7 +190,7 @@ async def test_under_caps_requests_that_fail_at_two_servers_go_by_a_tiny_one_at_
         await asyncio.gather(*(model.sample(CHAT, range(seed, seed + 1), again) for seed in range(2)))
         tasks = [model.sample(CHAT, range(seed, seed + 1), again) for seed in (BAD, BAD + 1)]
         answers = await asyncio.wait_for(asyncio.gather(*tasks), HANGS)
-    assert [one.signals for (one,) in answers] == [{"unanswered"}] * 2
+    assert [answer.signals for (answer,) in answers] == [{"unanswered"}] * 2
     assert model.stats.lost == 2
 
 
@@ -232,7 +232,7 @@ async def test_of_several_answers_in_one_request_one_is_missing(endpoint: Opener
         model = endpoint(server.base_url, max_tokens=500, retry_for=300.0, samples_per_request=4)
         await model.sample(CHAT, range(4, 8))
         answers = await model.sample(CHAT, range(4))
-    assert [bool(one.signals) for one in answers] == [False, False, False, True]
+    assert [bool(answer.signals) for answer in answers] == [False, False, False, True]
 
 
 @pytest.mark.parametrize("answered_before", [False, True])

@@ -75,7 +75,7 @@ async def test_requests_wait_for_one_another_when_files_run_out(
         model = endpoint(server.base_url, client=client, in_flight=64)
         answers = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(100)))
         assert len(server.seen) == 100
-    assert all(one.attempts == 1 for (one,) in answers)
+    assert all(answer.attempts == 1 for (answer,) in answers)
     assert is_unharmed(model) and model.stats.requests == 100
     (notice,) = model.stats.notices
     assert notice.kind == "out_of_files" and "this machine, not a server" in notice.text and "ulimit -n" in notice.text
@@ -167,13 +167,13 @@ def test_the_last_files_are_not_for_connections() -> None:
 def test_the_limit_is_raised_as_far_as_it_can_be() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with allowed(100):
-        wanted = files_needed(2000, 2)
-        assert wanted == 2068
-        assert open_files.allow(wanted) == resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= min(hard, wanted)
+        needed = files_needed(2000, 2)
+        assert needed == 2068
+        assert open_files.allow(needed) == resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= min(hard, needed)
 
 
 def test_too_few_files_are_told_with_how_to_mend_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_files, "limits", lambda: (256, 256))
-    told = open_files.too_few_message(files_needed(512, 1), 256)
-    assert "578 open files" in told and "this process may have only 256" in told
-    assert "`ulimit -n 578`" in told and "hard limit of 256" in told and "concurrency" in told
+    message = open_files.too_few_message(files_needed(512, 1), 256)
+    assert "578 open files" in message and "this process may have only 256" in message
+    assert "`ulimit -n 578`" in message and "hard limit of 256" in message and "concurrency" in message

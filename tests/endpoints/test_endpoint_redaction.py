@@ -71,7 +71,7 @@ async def test_no_answer_of_a_server_shows_half_a_key(endpoint: Opener, kind: st
     async def echo(asked: Exchange) -> None:
         key = asked.headers["authorization"].removeprefix("Bearer ").encode()
         choice = {"index": 0, "message": {"content": "42"}, "finish_reason": key.decode()}
-        said = {
+        responses = {
             "no json": b"HTTP/1.1 200 OK\r\nContent-Length: 230\r\n\r\n" + b" " * 187 + key + b" " * 20,
             "no http": key + b" " * 40 + b"\r\n\r\n",
             "chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + key + b"\r\n\r\n",
@@ -84,7 +84,7 @@ async def test_no_answer_of_a_server_shows_half_a_key(endpoint: Opener, kind: st
         elif kind == "retry" and asked.index > 2:
             await asked.reply(403, b"no " + key)
         else:
-            await asked.send(said[kind])
+            await asked.send(responses[kind])
         asked.close()
 
     async with raw_server(echo) as server:

@@ -40,7 +40,7 @@ async def ask(model: ModelEndpoint, number: int) -> list[object]:
 async def test_one_stray_refusal_costs_one_request(endpoint: Opener, client: str, status: int) -> None:
     async with raw_server(refusing(lambda asked: asked.index == 3, status)) as server:
         model = endpoint(server.base_url, client=client, in_flight=4)
-        assert not [one for one in await ask(model, 12) if isinstance(one, BaseException)]
+        assert not [result for result in await ask(model, 12) if isinstance(result, BaseException)]
     assert len(server.seen) == 13
     assert model.stats.errors == {"refused": 1} and f"HTTP {status}: no (3)" in model.stats.last_error
     (notice,) = model.stats.notices
@@ -57,7 +57,7 @@ async def test_the_very_first_request_may_be_refused(endpoint: Opener) -> None:
 async def test_one_refusal_in_ten_is_no_matter(endpoint: Opener) -> None:
     async with raw_server(refusing(lambda asked: asked.index % 10 == 3)) as server:
         model = endpoint(server.base_url, in_flight=16)
-        assert not [one for one in await ask(model, 400) if isinstance(one, BaseException)]
+        assert not [result for result in await ask(model, 400) if isinstance(result, BaseException)]
     assert len(server.seen) < 460
     assert len(model.stats.notices) == 1
 
@@ -65,8 +65,8 @@ async def test_one_refusal_in_ten_is_no_matter(endpoint: Opener) -> None:
 async def test_a_server_that_refuses_everything_is_believed_soon_and_not_hammered(endpoint: Opener) -> None:
     async with raw_server(refusing(lambda asked: True, 401)) as server:
         model = endpoint(server.base_url, in_flight=64)
-        told = await ask(model, 200)
-        assert all(isinstance(one, Rejected) and "HTTP 401: no" in str(one) for one in told)
+        results = await ask(model, 200)
+        assert all(isinstance(result, Rejected) and "HTTP 401: no" in str(result) for result in results)
     assert len(server.seen) <= 64 + 2 * AT_FIRST
 
 
@@ -74,11 +74,11 @@ async def test_a_server_that_was_mended_is_asked_again(endpoint: Opener) -> None
     wrong = [True]
     async with raw_server(refusing(lambda asked: wrong[0], 401)) as server:
         model = endpoint(server.base_url, in_flight=4)
-        assert all(isinstance(one, Rejected) for one in await ask(model, 8))
+        assert all(isinstance(result, Rejected) for result in await ask(model, 8))
         await asyncio.sleep(0.05)
-        assert all(isinstance(one, Rejected) for one in await ask(model, 2))
+        assert all(isinstance(result, Rejected) for result in await ask(model, 2))
         wrong[0] = False
-        assert not [one for one in await ask(model, 8) if isinstance(one, BaseException)]
+        assert not [result for result in await ask(model, 8) if isinstance(result, BaseException)]
         assert model.stats.replicas[0].healthy
 
 
@@ -97,21 +97,21 @@ async def test_a_refusal_is_believed_after_seconds(endpoint: Opener, has_answere
 async def test_one_that_has_answered_gets_more_time(endpoint: Opener) -> None:
     async with raw_server(refusing(lambda asked: asked.index >= 3)) as server:
         model = endpoint(server.base_url)
-        assert not [one for one in await ask(model, 3) if isinstance(one, BaseException)]
+        assert not [result for result in await ask(model, 3) if isinstance(result, BaseException)]
         with pytest.raises(Rejected, match="HTTP 403"):
             await model.sample(CHAT, range(1))
     assert len(server.seen) == 3 + LATER
     async with raw_server(refusing(lambda asked: 3 <= asked.index < 3 + LATER - 1)) as server:
         model = endpoint(server.base_url)
-        assert not [one for one in await ask(model, 8) if isinstance(one, BaseException)]
+        assert not [result for result in await ask(model, 8) if isinstance(result, BaseException)]
 
 
 async def test_a_request_that_is_refused_alone_is_told_and_others_go_on(endpoint: Opener) -> None:
     async with raw_server(refusing(lambda asked: asked.body["seed"] == 7, 422)) as server:
         model = endpoint(server.base_url, in_flight=4)
-        told = await ask(model, 60)
+        results = await ask(model, 60)
         more = await ask(model, 6)
-    assert [seed for seed, one in enumerate(told + more) if isinstance(one, Rejected)] == [7]
+    assert [seed for seed, result in enumerate(results + more) if isinstance(result, Rejected)] == [7]
     counts = Counter(asked.body["seed"] for asked in server.seen)
     assert counts[7] == LATER
 
@@ -120,7 +120,7 @@ async def test_a_replica_that_refuses_everything_is_left_alone_until_it_does_not
     wrong = [True]
     async with raw_server(refusing(lambda asked: wrong[0], 404)) as bad, raw_server(refusing(lambda _: False)) as good:
         model = endpoint(bad.base_url, good.base_url, in_flight=4)
-        assert not [one for one in await ask(model, 200) if isinstance(one, BaseException)]
+        assert not [result for result in await ask(model, 200) if isinstance(result, BaseException)]
         assert len(bad.seen) < 30 and len(good.seen) == 200
         assert [replica.healthy for replica in model.stats.replicas] == [len(bad.seen) < 4 + AT_FIRST - 1, True]
         wrong[0] = False
@@ -236,4 +236,4 @@ async def test_a_stream_that_goes_on_is_a_sign_that_requests_are_accepted(endpoi
         async with asyncio.timeout(3.0):
             await enough.wait()
         released.set()
-        assert not [one for one in await asking if isinstance(one, BaseException)]
+        assert not [result for result in await asking if isinstance(result, BaseException)]

@@ -41,11 +41,11 @@ async def test_the_least_loaded_replica_is_chosen_and_none_above_its_window() ->
 
 async def test_replicas_that_have_as_many_take_turns() -> None:
     replicas = replica_set(2, 2)
-    taken = []
+    acquired = []
     for _ in range(4):
-        taken.append(await replicas.acquire())
-        replicas.release(taken[-1])
-    assert taken == [*replicas.replicas] * 2
+        acquired.append(await replicas.acquire())
+        replicas.release(acquired[-1])
+    assert acquired == [*replicas.replicas] * 2
 
 
 async def test_a_retry_goes_elsewhere_if_it_can() -> None:
@@ -90,10 +90,10 @@ async def test_a_smaller_window_lets_nobody_in_until_enough_have_left() -> None:
         await replicas.acquire()
     replica.on_failure(FailureKind.RATE_LIMITED, 1.0, 2.0)
     waiting = asyncio.create_task(replicas.acquire())
-    for left in (3, 2):
+    for in_flight in (3, 2):
         replicas.release(replica)
         await asyncio.sleep(0)
-        assert (waiting.done(), replica.in_flight) == (False, left)
+        assert (waiting.done(), replica.in_flight) == (False, in_flight)
     replicas.release(replica)
     await asyncio.wait_for(waiting, 1.0)
 

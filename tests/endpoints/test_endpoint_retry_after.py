@@ -19,12 +19,12 @@ ABSURD = ("86400", "9" * 400, "Fri, 31 Dec 9999 23:59:59 GMT")
 OVER = "Sat, 01 Jan 2000 00:00:00 GMT"
 
 
-def telling(times: int, status: int, told: str) -> Script:
+def telling(times: int, status: int, retry_after: str) -> Script:
     """A script that says so, so many times, before it answers."""
 
     async def script(asked: Exchange) -> None:
         if asked.index < times:
-            await asked.reply(status, b"{}", f"Retry-After: {told}")
+            await asked.reply(status, b"{}", f"Retry-After: {retry_after}")
         else:
             await asked.answer("42")
 
@@ -33,14 +33,14 @@ def telling(times: int, status: int, told: str) -> Script:
 
 @pytest.mark.parametrize("client", ["http", "openai"])
 @pytest.mark.parametrize("status", [429, 503])
-@pytest.mark.parametrize("told", [*UNREADABLE, *ABSURD, OVER])
-async def test_an_absurd_wait_is_not_believed(endpoint: Opener, client: str, status: int, told: str) -> None:
-    async with raw_server(telling(3, status, told)) as server:
+@pytest.mark.parametrize("retry_after", [*UNREADABLE, *ABSURD, OVER])
+async def test_an_absurd_wait_is_not_believed(endpoint: Opener, client: str, status: int, retry_after: str) -> None:
+    async with raw_server(telling(3, status, retry_after)) as server:
         model = endpoint(server.base_url, client=client)
         async with asyncio.timeout(4.0):
             (answer,) = await model.sample(CHAT, range(1))
     assert answer.attempts == 4
-    kinds = {"absurd_wait"} if told in (*UNREADABLE, *ABSURD) else set()
+    kinds = {"absurd_wait"} if retry_after in (*UNREADABLE, *ABSURD) else set()
     assert {notice.kind for notice in model.stats.notices} == kinds
 
 

@@ -15,8 +15,8 @@ HEADER = "header-secret-0123456789"
 
 
 async def echo_the_key(asked: Exchange) -> None:
-    said = f"key {asked.headers['authorization']} and {asked.headers['x-org']} are not welcome"
-    await asked.reply((400, 500, 200)[asked.index % 3], said.encode())
+    text = f"key {asked.headers['authorization']} and {asked.headers['x-org']} are not welcome"
+    await asked.reply((400, 500, 200)[asked.index % 3], text.encode())
 
 
 @CLIENTS

@@ -98,14 +98,14 @@ async def test_a_replica_that_serves_another_model_is_set_aside_alone_until_it_s
 
 async def test_a_model_that_no_replica_serves_is_refused_at_once(endpoint: Opener) -> None:
     async with (
-        raw_server(naming("other"), pages=models({"id": "other"})) as one,
+        raw_server(naming("other"), pages=models({"id": "other"})) as first,
         raw_server(naming("third"), pages=models({"id": "third"})) as other,
     ):
-        model = endpoint(one.base_url, other.base_url, in_flight=4)
+        model = endpoint(first.base_url, other.base_url, in_flight=4)
         asked = (model.sample(CHAT, range(i, i + 1)) for i in range(16))
-        told = await asyncio.gather(*asked, return_exceptions=True)
-    assert all(isinstance(one, Rejected) and "does not serve 'm'" in str(one) for one in told)
-    assert len(one.seen) + len(other.seen) <= 4
+        results = await asyncio.gather(*asked, return_exceptions=True)
+    assert all(isinstance(result, Rejected) and "does not serve 'm'" in str(result) for result in results)
+    assert len(first.seen) + len(other.seen) <= 4
 
 
 @pytest.mark.parametrize("named", ["m", "m-2026-01-01"])
@@ -208,7 +208,7 @@ async def test_a_changed_system_is_told_once(endpoint: Opener, stream: bool) -> 
 
 
 @pytest.mark.parametrize(
-    ("named", "told"),
+    ("named", "expected"),
     [
         ("m-v2", True),
         ("m-2", True),
@@ -218,11 +218,11 @@ async def test_a_changed_system_is_told_once(endpoint: Opener, stream: bool) -> 
         ("m.gguf", False),
     ],
 )
-async def test_another_version_is_told_and_a_date_is_none(endpoint: Opener, named: str, told: bool) -> None:
+async def test_another_version_is_told_and_a_date_is_none(endpoint: Opener, named: str, expected: bool) -> None:
     async with raw_server(naming(named)) as server:
         model = endpoint(server.base_url)
         await model.sample(CHAT, range(1))
-    assert [notice.kind for notice in model.stats.notices] == ["named"] * told
+    assert [notice.kind for notice in model.stats.notices] == ["named"] * expected
 
 
 async def test_answers_named_after_another_model_are_told(endpoint: Opener) -> None:

@@ -15,8 +15,8 @@ from adaptive_eval.simulate.worlds import WORLDS
 
 def test_a_model_alone_has_all_of_the_time() -> None:
     shared = SharedTime()
-    one, other = shared.enter("a", 1, 0.0), shared.enter("a", 1, 2.0)
-    assert one.mean_share(4.0) == other.mean_share(4.0) == 1.0
+    first, second = shared.enter("a", 1, 0.0), shared.enter("a", 1, 2.0)
+    assert first.mean_share(4.0) == second.mean_share(4.0) == 1.0
     assert shared.enter("b", 2, 4.0).mean_share(4.0) == 1.0
 
 
@@ -61,16 +61,16 @@ async def test_answers_of_models_at_one_server_cost_its_time_once(monkeypatch: p
     async with SimulatedServer(world) as server:
         config = [EndpointConfig(base_url=server.base_url, model=world.models[0]) for _ in range(6)]
         loads, limits, sampling = SharedTime(), Limits(in_flight=4), Sampling(max_tokens=500)
-        endpoints = [open_endpoint(one, sampling, limits, keys={}, shared_time=loads) for one in config]
+        endpoints = [open_endpoint(model, sampling, limits, keys={}, shared_time=loads) for model in config]
         begun = clock()
         answers = await asyncio.gather(
-            *(one.sample(prompt, range(seed, seed + 1)) for one in endpoints for seed in range(4))
+            *(endpoint.sample(prompt, range(seed, seed + 1)) for endpoint in endpoints for seed in range(4))
         )
         took = clock() - begun
-        await asyncio.gather(*(one.close() for one in endpoints))
+        await asyncio.gather(*(endpoint.close() for endpoint in endpoints))
     counted = sum(
         answer.latency * gpu_share(1.0, config[0], answer.concurrent_answers or 1)
-        for some in answers
-        for answer in some
+        for batch in answers
+        for answer in batch
     )
     assert 0.5 * took < counted <= took

@@ -150,8 +150,8 @@ def test_events_of_one_form_are_read_as_any_others(form: bytes, runs: list[tuple
 @pytest.mark.parametrize("texts", [["a"], ["same"] * 4, ["", "b", "", "", ""]])
 def test_what_comes_between_events_of_one_form(form: bytes, other: bytes, texts: list[str]) -> None:
     run, few = (
-        b"".join(form.replace(b"TEXT", orjson.dumps(text)) for text in said)
-        for said in (["z", "z", "z", *texts, "z", "z", "z"], [*texts, "x", "y"])
+        b"".join(form.replace(b"TEXT", orjson.dumps(text)) for text in deltas)
+        for deltas in (["z", "z", "z", *texts, "z", "z", "z"], [*texts, "x", "y"])
     )
     end = event([delta("", reason="stop"), delta("", index=1, reason="stop")])
     check_as_any_others([event([delta("x")]), run, other, run, end])
@@ -160,11 +160,11 @@ def test_what_comes_between_events_of_one_form(form: bytes, other: bytes, texts:
 
 def test_of_many_events_of_one_form_few_are_taken_one_by_one() -> None:
     reader = StreamReader(True, lambda: 0.0)
-    taken = count()
+    counter = count()
     take = reader._event
 
     def taking(data: bytes) -> None:
-        next(taken)
+        next(counter)
         take(data)
 
     reader._event = taking  # type: ignore[method-assign]
@@ -172,7 +172,7 @@ def test_of_many_events_of_one_form_few_are_taken_one_by_one() -> None:
         reader.feed(event([delta(f"{number} ")], id="chatcmpl-1"))
     reader.feed(event([delta("", reason="stop")]))
     assert reader.payload()["choices"][0]["message"]["content"] == "".join(f"{number} " for number in range(5000))
-    assert next(taken) < 50
+    assert next(counter) < 50
 
 
 def test_a_text_completion_has_its_text_at_the_choice() -> None:
@@ -224,7 +224,7 @@ def test_strange_choices_break_nothing(choices: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "error",
     [
         b'event: error\ndata: {"message": "engine died"}\n\n',
         b"event: error\ndata: engine died\n\n",
@@ -235,9 +235,9 @@ def test_strange_choices_break_nothing(choices: object) -> None:
         b'data: {"choices": [{"index": 0, "delta": {}, "error": {"message": "engine died"}}]}\n\n',
     ],
 )
-def test_every_notation_of_an_error_is_seen_after_a_whole_answer_too(told: bytes) -> None:
+def test_every_notation_of_an_error_is_seen_after_a_whole_answer_too(error: bytes) -> None:
     reader = StreamReader(True, lambda: 0.0)
-    reader.feed(event([delta("4", reason="stop")]) + told)
+    reader.feed(event([delta("4", reason="stop")]) + error)
     other = reader.replacement()
     assert other is not None and b"engine died" in other
     assert find_error(orjson.loads(other)) is not None
@@ -252,11 +252,11 @@ def test_an_event_of_another_name_is_no_error() -> None:
 
 @pytest.mark.parametrize("cut", [1, 7, 1000])
 def test_a_response_that_is_no_stream_is_taken_whole(cut: int) -> None:
-    whole = b'\n {"choices": [{"index": 0, "message": {"content": "4\\n2"}, "finish_reason": "stop"}]}\n'
+    response = b'\n {"choices": [{"index": 0, "message": {"content": "4\\n2"}, "finish_reason": "stop"}]}\n'
     reader = StreamReader(True, lambda: 0.0)
-    for start in range(0, len(whole), cut):
-        reader.feed(whole[start : start + cut])
-    assert orjson.loads(reader.replacement() or b"") == orjson.loads(whole)
+    for start in range(0, len(response), cut):
+        reader.feed(response[start : start + cut])
+    assert orjson.loads(reader.replacement() or b"") == orjson.loads(response)
 
 
 def test_a_response_that_is_no_stream_has_an_end() -> None:
@@ -275,11 +275,11 @@ def test_the_model_that_a_stream_names_is_kept() -> None:
 
 @pytest.mark.parametrize("cut", range(5))
 def test_a_mark_of_the_byte_order_is_passed_over(cut: int) -> None:
-    for text, rest in ((STREAM, None), (b'{"choices": []}', b'{"choices": []}')):
+    for text, replacement in ((STREAM, None), (b'{"choices": []}', b'{"choices": []}')):
         marked, reader = BOM_UTF8 + text, StreamReader(True, lambda: 0.0)
         reader.feed(marked[:cut])
         reader.feed(marked[cut:])
-        assert reader.replacement() == rest
+        assert reader.replacement() == replacement
 
 
 def test_text_after_the_end_of_a_choice_is_of_another_answer() -> None:

@@ -375,10 +375,10 @@ async def test_a_response_is_the_same_however_it_is_cut(
 @pytest.mark.parametrize("at_once", [True, False])
 async def test_what_is_no_response_is_refused_though_the_connection_stays(data: bytes, at_once: bool) -> None:
     async def script(asked: Asked) -> None:
-        head, end, rest = data.partition(b"\r\n\r\n") if not at_once else (data, b"", b"")
+        head, end, body = data.partition(b"\r\n\r\n") if not at_once else (data, b"", b"")
         await asked.send(head + end)
         await asyncio.sleep(0.01)
-        await asked.send(rest)
+        await asked.send(body)
         await asyncio.Event().wait()
 
     async with raw_server(script) as server, over_aiohttp() as client, asyncio.timeout(HANGS):

@@ -15,9 +15,9 @@ OF_INSPECT = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
+    folder = Path(__file__).parent
     for item in items:
-        if item.path.parent == here:
+        if item.path.parent == folder:
             for warning in OF_INSPECT:
                 item.add_marker(pytest.mark.filterwarnings(warning))
 

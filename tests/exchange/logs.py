@@ -25,7 +25,7 @@ def imported(*words: object) -> Result:
 def outcomes(run: Path) -> Outcomes:
     """The categories of a run's trials."""
     with closing(RunReader.open(run)) as reader:
-        return {(one.model, one.question, one.trial): one.category for one in reader.trials()}
+        return {(trial.model, trial.question, trial.trial): trial.category for trial in reader.trials()}
 
 
 def archive(
@@ -59,15 +59,15 @@ def header(model: str = "openai/m", **changes: object) -> dict[str, object]:
 
 def sample(key: object = "q1", epoch: int = 1, value: object = "C", **changes: object) -> dict[str, object]:
     """An Inspect sample: an answer that was scored."""
-    said = {"role": "assistant", "content": f"answer {epoch}", "source": "generate"}
+    message = {"role": "assistant", "content": f"answer {epoch}", "source": "generate"}
     return {
         "id": key,
         "epoch": epoch,
         "input": "raw input",
         "target": "4",
-        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"2 + {key}?"}, said],
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"2 + {key}?"}, message],
         "output": {
-            "choices": [{"message": said, "stop_reason": "stop"}],
+            "choices": [{"message": message, "stop_reason": "stop"}],
             "usage": {"input_tokens": 10, "output_tokens": 5, "input_tokens_cache_read": 2},
             "time": 1.5,
         },
@@ -80,15 +80,15 @@ def sample(key: object = "q1", epoch: int = 1, value: object = "C", **changes: o
 def inspect_log(
     path: Path,
     samples: Sequence[Mapping[str, object]],
-    told: Mapping[str, object] | None = None,
+    log_header: Mapping[str, object] | None = None,
     *,
     finished: bool = True,
     method: int = ZSTANDARD,
 ) -> Path:
     """An `.eval` log; one that was cut short has a journal and no header."""
-    head = json.dumps(told or header()).encode()
+    head = json.dumps(log_header or header()).encode()
     names = [("_journal/start.json", head), *([("header.json", head)] if finished else [])]
-    bodies = [(f"samples/{one['id']}_epoch_{one['epoch']}.json", json.dumps(one).encode()) for one in samples]
+    bodies = [(f"samples/{row['id']}_epoch_{row['epoch']}.json", json.dumps(row).encode()) for row in samples]
     return archive(path, [*names, *bodies], method)
 
 

@@ -29,8 +29,8 @@ def test_replay_takes_it(tmp_path: Path) -> None:
     assert (recording.models, recording.questions) == (MODELS, QUESTIONS)
     assert recording.counts.tolist() == [[[1, 2], [1, 1]], [[2, 1], [2, 0]]]
     replayed = ["replay", str(path), "--output", str(tmp_path / "replayed"), "--set", "trials={min: 2, max: 3}"]
-    told = CliRunner().invoke(app, replayed)
-    assert "org/ada: 7b" in told.output and told.exit_code in (0, 3)
+    result = CliRunner().invoke(app, replayed)
+    assert "org/ada: 7b" in result.output and result.exit_code in (0, 3)
 
 
 def test_a_model_without_a_trial_is_left_out(tmp_path: Path) -> None:

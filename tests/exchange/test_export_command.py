@@ -52,7 +52,7 @@ def test_an_export_that_fails_leaves_what_was_there(tmp_path: Path, form: str, m
 
         return first
 
-    whole = EXPORTS[form].write
+    original_write = EXPORTS[form].write
 
     def write(source: ExportSource, draft: Path, texts: bool, on_progress: OnProgress) -> None:
         if form == "npz":  # it has read all before it opens its file
@@ -60,7 +60,7 @@ def test_an_export_that_fails_leaves_what_was_there(tmp_path: Path, form: str, m
         else:
             for method in ("trials", "model_trials", "graded_trials", "trial_facts", "cell"):
                 monkeypatch.setattr(RunReader, method, cut_off(getattr(RunReader, method)))
-        whole(source, draft, texts, on_progress)
+        original_write(source, draft, texts, on_progress)
 
     monkeypatch.setitem(EXPORTS, form, EXPORTS[form]._replace(write=write))
     with pytest.raises(StoreError, match=r"cannot be written: No space left on device; give another --output"):
@@ -78,13 +78,13 @@ def test_a_folder_with_anything_else_in_it_is_never_replaced(tmp_path: Path) -> 
     folder.mkdir()
     (folder / "thesis.tex").write_text("years of work")
     options = ["--format", "inspect", "--output", str(folder), "--force"]
-    told = CliRunner().invoke(app, ["export", str(directory), *options])
-    assert told.exit_code == 2 and "has thesis.tex, which is not a .eval file" in told.stderr
+    result = CliRunner().invoke(app, ["export", str(directory), *options])
+    assert result.exit_code == 2 and "has thesis.tex, which is not a .eval file" in result.stderr
     assert (folder / "thesis.tex").read_text() == "years of work"
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (["--format", "xlsx"], f"--format must be one of {', '.join(EXPORTS)}, but got 'xlsx'"),
         (["--format", "npz", "--text"], f"--text and --no-text are for {', '.join(WITH_TEXTS)}, but the format is npz"),
@@ -97,12 +97,12 @@ def test_a_folder_with_anything_else_in_it_is_never_replaced(tmp_path: Path) -> 
     ],
 )
 def test_what_cannot_be_done_is_said_before_it_is_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
 ) -> None:
     directory = make_run(tmp_path, ragged())
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["export", str(directory), *options])
-    assert result.exit_code == 2 and told in result.stderr
+    assert result.exit_code == 2 and message in result.stderr
 
 
 def test_what_is_no_run_or_has_no_trials_is_said(tmp_path: Path) -> None:
@@ -122,8 +122,8 @@ def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 
 def test_what_a_reader_of_the_format_should_know_is_noted(tmp_path: Path) -> None:
     directory = make_run(tmp_path, [make_trial("bob", "q1", 0, 1), make_trial("bob", "q1", 1, 1)])
-    told = CliRunner().invoke(app, ["export", str(directory), "--format", "npz"])
-    assert "note: 1 pairs of a model and a question have no trial yet, and `replay` needs one of each" in told.output
+    result = CliRunner().invoke(app, ["export", str(directory), "--format", "npz"])
+    assert "note: 1 pairs of a model and a question have no trial yet, and `replay` needs one of each" in result.output
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ def test_a_log_a_model_with_every_trial_as_an_epoch(tmp_path: Path) -> None:
     assert (bob.eval.model, bob.eval.task, bob.eval.dataset.sample_ids) == ("bob", "made", ["q1", "q2"])
     assert (bob.eval.config.epochs, bob.eval.model_generate_config.temperature) == (5, 0.6)
     assert bob.samples is not None and bob.results is not None
-    assert [(one.id, one.epoch) for one in bob.samples] == [
+    assert [(row.id, row.epoch) for row in bob.samples] == [
         ("q1", 1),
         ("q2", 1),
         ("q1", 2),
@@ -56,7 +56,7 @@ def test_a_log_a_model_with_every_trial_as_an_epoch(tmp_path: Path) -> None:
 def test_a_sample_is_the_conversation_its_score_and_its_tokens(tmp_path: Path) -> None:
     folder = export(ExportRequest(make_run(tmp_path, ragged()), "inspect")).path
     sample = read_sample(folder / "org-ada-7b.eval", "q1", 3)
-    assert [(one.role, one.text) for one in sample.messages] == [
+    assert [(message.role, message.text) for message in sample.messages] == [
         ("system", "Be brief."),
         ("user", "one? Think."),
         ("assistant", "org/ada: 7b says 2"),
@@ -76,7 +76,7 @@ def test_a_trial_without_a_grade_has_an_error_and_no_score(tmp_path: Path) -> No
     assert sample.error is not None and sample.error.message == "the grader failed: killed after 10 s"
     assert not sample.scores
     summaries = read_summaries(folder / "bob.eval")
-    assert [one.error for one in summaries if one.error] == ["the grader failed: killed after 10 s"]
+    assert [summary.error for summary in summaries if summary.error] == ["the grader failed: killed after 10 s"]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_scores_are_letters_where_these_say_it_all_and_else_numbers(
     trials.append(make_trial("bob", "q1", 3, 0, signals={"is_correct": False, "has_answer": False}))
     (log,) = logs_of(make_run(tmp_path, trials, rubric=rubric(*weights))).values()
     assert log.samples is not None
-    assert [one.scores["math"].value for one in log.samples if one.scores] == values
+    assert [row.scores["math"].value for row in log.samples if row.scores] == values
     assert log.eval.scorers is not None
     assert log.eval.scorers[0].metadata == {"categories": dict(zip(("low", "mid", "high"), weights, strict=True))}
 
@@ -121,8 +121,8 @@ def test_what_a_model_wrote_stays_text(tmp_path: Path) -> None:
     trials = [make_trial("bob", "q1", number, 1, text=text) for number, text in enumerate(HOSTILE)]
     (log,) = logs_of(make_run(tmp_path, trials)).values()
     assert log.samples is not None
-    found = [one.output.completion for one in sorted(log.samples, key=lambda one: one.epoch)]
-    assert found == [text.encode("utf-8", "replace").decode() for text in HOSTILE]
+    completions = [row.output.completion for row in sorted(log.samples, key=lambda row: row.epoch)]
+    assert completions == [text.encode("utf-8", "replace").decode() for text in HOSTILE]
 
 
 def test_models_whose_names_are_alike_have_a_file_each(tmp_path: Path) -> None:
@@ -191,12 +191,12 @@ def test_a_model_that_has_left_the_run_is_exported_with_what_is_known_of_it(tmp_
 
 
 def test_every_token_has_its_log_probability(tmp_path: Path) -> None:
-    known = AnswerLogprobs(("bob", " says", " 1"), (-0.25, -1.5, -0.125))
-    (log,) = logs_of(make_run(tmp_path, [make_trial("bob", "q1", 0, 1, token_logprobs=known)])).values()
+    logprobs = AnswerLogprobs(("bob", " says", " 1"), (-0.25, -1.5, -0.125))
+    (log,) = logs_of(make_run(tmp_path, [make_trial("bob", "q1", 0, 1, token_logprobs=logprobs)])).values()
     assert log.samples is not None
     logged = log.samples[0].output.choices[0].logprobs
     assert logged is not None
-    assert AnswerLogprobs(*zip(*((one.token, one.logprob) for one in logged.content), strict=True)) == known
+    assert AnswerLogprobs(*zip(*((token.token, token.logprob) for token in logged.content), strict=True)) == logprobs
 
 
 def test_a_trial_of_which_only_the_grade_is_known_goes_through_inspect_as_one(tmp_path: Path) -> None:
@@ -210,4 +210,4 @@ def test_a_trial_of_which_only_the_grade_is_known_goes_through_inspect_as_one(tm
     assert done.exit_code == 0, done.stderr
     assert outcomes(tmp_path / "again") == outcomes(tmp_path / "run")
     with closing(RunReader.open(tmp_path / "again")) as reader:
-        assert {one.answer for one in reader.trials()} == {NO_ANSWER}
+        assert {record.answer for record in reader.trials()} == {NO_ANSWER}

@@ -70,7 +70,7 @@ def test_both_hold_the_same_rows_in_the_order_of_commitment(tmp_path: Path) -> N
     directory = make_run(tmp_path, trials)
     lines = json_rows(export(ExportRequest(directory, "jsonl")).path)
     assert [(row["model"], row["question"], row["trial"]) for row in lines] == [
-        (one.model, one.question, one.trial) for one in trials
+        (trial.model, trial.question, trial.trial) for trial in trials
     ]
     cells = csv_rows(export(ExportRequest(directory, "csv", texts=True)).path)
     for row, line in zip(cells, lines, strict=True):
@@ -129,14 +129,14 @@ def test_without_a_grade_there_is_no_category(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_a_spreadsheet_runs_nothing(tmp_path: Path, hostile: str) -> None:
-    told = hostile.encode("utf-8", "replace").decode()
-    trials = [make_trial("bob", "q1", 0, 1, text=hostile, reasoning=hostile, extracted=told, finish_reason=told)]
+    encoded = hostile.encode("utf-8", "replace").decode()
+    trials = [make_trial("bob", "q1", 0, 1, text=hostile, reasoning=hostile, extracted=encoded, finish_reason=encoded)]
     rows = csv_rows(export(ExportRequest(make_run(tmp_path, trials), "csv", texts=True)).path)
     assert len(rows) == 1
     for name in ("text", "reasoning", "extracted", "finish_reason"):
         cell = rows[0][name]
         assert cell.lstrip()[:1] not in FORMULA and cell[:1] not in "\t\r\n"
-        plain = told.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
+        plain = encoded.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
         assert cell.removeprefix("'") == plain
 
 
@@ -162,7 +162,9 @@ def test_what_is_no_unicode_does_not_stop_an_export(tmp_path: Path) -> None:
     assert json_rows(export(ExportRequest(directory, "jsonl")).path)[0]["text"] == "half ?"
 
 
-@pytest.mark.parametrize("form", ["jsonl", *(pytest.param(one, marks=pytest.mark.slow) for one in ("csv", "inspect"))])
+@pytest.mark.parametrize(
+    "form", ["jsonl", *(pytest.param(form, marks=pytest.mark.slow) for form in ("csv", "inspect"))]
+)
 def test_texts_are_in_memory_one_at_a_time(tmp_path: Path, form: str) -> None:
     """10 MB of text, in at most 2 MB."""
     text = "0123456789abcdef" * 6_250

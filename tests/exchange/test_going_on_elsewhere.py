@@ -22,10 +22,10 @@ Rows = Sequence[Mapping[str, object]]
 
 
 @dataclass(frozen=True)
-class Whole:
+class FullRun:
     """A run to its end, and its rows."""
 
-    found: Found
+    result: Found
     rows: Rows
 
     @property
@@ -36,17 +36,17 @@ class Whole:
 
 
 @pytest.fixture(scope="module")
-def whole(base_url: str, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+def full_run(base_url: str, tmp_path_factory: pytest.TempPathFactory) -> FullRun:
     site = Site.make(tmp_path_factory.mktemp("whole"), base_url)
     assert site.run(site.write()).exit_code in ENDED
     table = export(ExportRequest(site.directory(), "jsonl")).path.read_text()
-    return Whole(Found.of(site.directory()), list(map(json.loads, table.splitlines())))
+    return FullRun(Found.of(site.directory()), list(map(json.loads, table.splitlines())))
 
 
 def seeds(run: Path) -> list[tuple[str, str, int]]:
     """The seed of every trial, with its model and question."""
     with closing(RunReader.open(run)) as reader:
-        return [(one.model, one.question, one.answer.seed) for one in reader.trials()]
+        return [(trial.model, trial.question, trial.answer.seed) for trial in reader.trials()]
 
 
 FORMS: dict[str, Callable[[Path, Path], Path]] = {
@@ -57,69 +57,70 @@ FORMS: dict[str, Callable[[Path, Path], Path]] = {
 
 
 @pytest.mark.parametrize("form", first_of(FORMS, 1))
-def test_an_interrupted_run_goes_on_as_it_would_have(site: Site, whole: Whole, form: str) -> None:
+def test_an_interrupted_run_goes_on_as_it_would_have(site: Site, full_run: FullRun, form: str) -> None:
     config, run = site.write(), site.directory()
-    log = lines(site.folder / "log.jsonl", whole.interrupted)
+    log = lines(site.folder / "log.jsonl", full_run.interrupted)
     assert imported(log, "--to", site.directory("killed"), "--config", config).exit_code == 0
     exported = FORMS[form](site.directory("killed"), site.folder / f"exported.{form}")
     done = imported(exported, "--to", run, "--config", config)
     assert done.exit_code == 0, done.stderr
-    assert set(outcomes(run)) == {(row["model"], row["question"], row["trial"]) for row in whole.interrupted}
+    assert set(outcomes(run)) == {(row["model"], row["question"], row["trial"]) for row in full_run.interrupted}
     with closing(RunReader.open(run)) as reader:
         assert list(reader.header().models) == list(MODELS)
         assert list(reader.header().questions) == [f"q{number}" for number in range(8)]
     ended = site.run(config)
     assert ended.exit_code in ENDED, ended.stderr
     assert max(Counter(seeds(run)).values()) == 1
-    assert Found.of(run) == whole.found
+    assert Found.of(run) == full_run.result
 
 
 @pytest.mark.slow
-def test_what_has_no_grade_is_a_gap_where_there_is_nothing_to_grade(site: Site, whole: Whole) -> None:
+def test_what_has_no_grade_is_a_gap_where_there_is_nothing_to_grade(site: Site, full_run: FullRun) -> None:
     """An answer without text and grade is asked for again; one that its server fails every time is a trial."""
     lost: dict[str, object] = {"category": None, "label": None, "value": None, "text": ""}
     unread = {**lost, "text": None, "grader_error": "it took too long"}
     failed = {**lost, "flags": "unanswered", "finish_reason": "500", "grader_error": "its server fails this request"}
-    changed = [{**row, **({3: unread, 5: failed}.get(number, {}))} for number, row in enumerate(whole.interrupted)]
+    changed = [{**row, **({3: unread, 5: failed}.get(number, {}))} for number, row in enumerate(full_run.interrupted)]
     unread_at, failed_at = (
-        (str(one["model"]), str(one["question"]), int(str(one["trial"]))) for one in (changed[3], changed[5])
+        (str(changed_row["model"]), str(changed_row["question"]), int(str(changed_row["trial"])))
+        for changed_row in (changed[3], changed[5])
     )
     config, run = site.write(), site.directory()
     assert imported(lines(site.folder / "log.jsonl", changed), "--to", run, "--config", config).exit_code == 0
     assert unread_at not in outcomes(run)
     assert site.run(config).exit_code in ENDED
-    assert outcomes(run)[unread_at] == whole.found.outcomes[unread_at]
+    assert outcomes(run)[unread_at] == full_run.result.outcomes[unread_at]
     assert outcomes(run)[failed_at] is None
     assert max(Counter(seeds(run)).values()) == 1
 
 
 @pytest.mark.slow
-def test_beside_logs_of_other_tools_it_keeps_its_numbers(site: Site, whole: Whole) -> None:
-    own = [row for row in whole.interrupted if row["model"] != "cyd"]
+def test_beside_logs_of_other_tools_it_keeps_its_numbers(site: Site, full_run: FullRun) -> None:
+    own_rows = [row for row in full_run.interrupted if row["model"] != "cyd"]
     other = [
         {"model": "cyd", "question": f"q{key}", "trial": trial, "score": 0} for key in range(8) for trial in (2, 4)
     ]
     config, run = site.write(), site.directory()
-    logs = [lines(site.folder / f"{name}.jsonl", rows) for name, rows in (("own", own), ("other", other))]
+    logs = [lines(site.folder / f"{name}.jsonl", rows) for name, rows in (("own", own_rows), ("other", other))]
     assert imported(*logs, "--to", run, "--config", config).exit_code == 0
-    there = {(str(row["model"]), str(row["question"]), int(str(row["trial"]))) for row in own}
-    assert set(outcomes(run)) == there | {("cyd", f"q{key}", trial) for key in range(8) for trial in (0, 1)}
+    imported_trials = {(str(row["model"]), str(row["question"]), int(str(row["trial"]))) for row in own_rows}
+    assert set(outcomes(run)) == imported_trials | {("cyd", f"q{key}", trial) for key in range(8) for trial in (0, 1)}
     assert site.run(config).exit_code in ENDED
     assert max(Counter(seed for seed in seeds(run) if seed[-1] >= 0).values()) == 1
 
 
 @pytest.mark.slow
-def test_arrays_keep_the_numbers_of_their_trials(site: Site, whole: Whole) -> None:
+def test_arrays_keep_the_numbers_of_their_trials(site: Site, full_run: FullRun) -> None:
     """They tell no seeds: a trial that they lack is asked for, and no other has its number."""
     config, run = site.write(), site.directory()
-    log = lines(site.folder / "log.jsonl", whole.interrupted)
+    log = lines(site.folder / "log.jsonl", full_run.interrupted)
     assert imported(log, "--to", site.directory("killed"), "--config", config).exit_code == 0
     array = export(ExportRequest(site.directory("killed"), "npz")).path
     assert imported(array, "--to", run, "--config", config).exit_code == 0
     assert outcomes(run) == outcomes(site.directory("killed"))
     assert site.run(config).exit_code in ENDED
-    found = outcomes(run)
-    assert {**whole.found.outcomes, **found} == {**found, **whole.found.outcomes}
+    after = outcomes(run)
+    assert {**full_run.result.outcomes, **after} == {**after, **full_run.result.outcomes}
 
 
 @pytest.mark.slow
@@ -164,20 +165,20 @@ def test_without_a_configuration_it_gets_seeds_of_its_own(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("option", [[], ["--further"]])
-def test_no_answer_counts_twice_beside_itself(tmp_path: Path, whole: Whole, option: list[str]) -> None:
+def test_no_answer_counts_twice_beside_itself(tmp_path: Path, full_run: FullRun, option: list[str]) -> None:
     """A run that was exported twice, the second time with a few trials more."""
-    parts = whole.interrupted[:-20], whole.interrupted
+    parts = full_run.interrupted[:-20], full_run.interrupted
     logs = [lines(tmp_path / f"{number}.jsonl", rows) for number, rows in enumerate(parts)]
     done = imported(*logs, "--to", tmp_path / "run", *option)
     assert done.exit_code == 0, done.stderr
     assert f"copies    {len(parts[0])} records" in done.stdout
     assert Counter(seeds(tmp_path / "run")) == Counter(
-        (row["model"], row["question"], row["seed"]) for row in whole.interrupted
+        (row["model"], row["question"], row["seed"]) for row in full_run.interrupted
     )
 
 
-def test_two_grades_of_one_answer_are_refused(tmp_path: Path, whole: Whole) -> None:
-    (row, *_), logs = whole.rows, [tmp_path / "0.jsonl", tmp_path / "1.jsonl"]
+def test_two_grades_of_one_answer_are_refused(tmp_path: Path, full_run: FullRun) -> None:
+    (row, *_), logs = full_run.rows, [tmp_path / "0.jsonl", tmp_path / "1.jsonl"]
     for category, log in enumerate(logs):
         lines(log, [{**row, "category": category}])
     refused = imported(*logs, "--to", tmp_path / "run")
@@ -185,13 +186,13 @@ def test_two_grades_of_one_answer_are_refused(tmp_path: Path, whole: Whole) -> N
     assert "is also in" in refused.stderr and "remove one of them" in refused.stderr.replace("\n", " ")
 
 
-def test_who_lacks_a_trial_waits_for_it_though_there_are_enough(site: Site, whole: Whole) -> None:
+def test_who_lacks_a_trial_waits_for_it_though_there_are_enough(site: Site, full_run: FullRun) -> None:
     """Trials 1 to 4 are no four that a first look begins with: another run's seeds, and one model lacks trial 0."""
-    rows = [{**row, "seed": 7 + int(str(row["seed"]))} for row in whole.rows if int(str(row["trial"])) < 5]
+    rows = [{**row, "seed": 7 + int(str(row["seed"]))} for row in full_run.rows if int(str(row["trial"])) < 5]
     held = [row for row in rows if row["trial"] != (0 if (row["model"], row["question"]) == ("cyd", "q3") else 4)]
     config = site.write(trials={"min": 4, "max": 30}, seed=1)
     assert imported(lines(site.folder / "log.jsonl", held), "--to", site.directory(), "--config", config).exit_code == 0
     results = json.loads((site.directory() / "results.json").read_text())
-    aside = {one["name"]: one["set_aside"] for one in results["models"]}
+    aside = {model["name"]: model["set_aside"] for model in results["models"]}
     assert aside.pop("cyd") == "trials for the first look are missing"
     assert set(aside.values()) == {None}

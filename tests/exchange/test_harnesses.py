@@ -25,14 +25,14 @@ def lm_eval_log(folder: Path, rows: list[dict[str, object]], model: str | None =
     """A samples file, with the results that tell its model beside it."""
     path = lines(folder / f"samples_sums_{TIME}.jsonl", rows)
     if model is not None:
-        told = {"model_name": model, "config": {"model": "local-chat-completions"}, "results": {}}
-        (folder / f"results_{TIME}.json").write_text(json.dumps(told))
+        results = {"model_name": model, "config": {"model": "local-chat-completions"}, "results": {}}
+        (folder / f"results_{TIME}.json").write_text(json.dumps(results))
     return path
 
 
 def test_lm_eval_repeats_are_graded_one_by_one_and_filters_told_once(tmp_path: Path) -> None:
-    said = ["it is \\boxed{4}", "it is \\boxed{5}", "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER", "\\boxed{4}"]
-    rows = [lm_eval_row(key, said, by) for by in ("strict", "flexible") for key in (0, 1)]
+    texts = ["it is \\boxed{4}", "it is \\boxed{5}", "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER", "\\boxed{4}"]
+    rows = [lm_eval_row(key, texts, by) for by in ("strict", "flexible") for key in (0, 1)]
     log = lm_eval_log(tmp_path / "logs", rows)
     refused = imported(log, "--to", tmp_path / "run")
     assert refused.exit_code == 2
@@ -63,7 +63,7 @@ def test_lm_eval_folders_tell_the_model_where_nothing_else_does(tmp_path: Path) 
 
 
 def test_lm_eval_runs_of_one_model_are_further_trials_only_when_that_is_said(tmp_path: Path) -> None:
-    logs = [lm_eval_log(tmp_path / str(seed), [lm_eval_row(0, [said])]) for seed, said in enumerate(["4", "5"])]
+    logs = [lm_eval_log(tmp_path / str(seed), [lm_eval_row(0, [text])]) for seed, text in enumerate(["4", "5"])]
     refused = imported(*logs, "--to", tmp_path / "run", "--grader", "exact")
     assert refused.exit_code == 2
     assert f"{logs[1]}: line 1, sample 1: trial 0 of question '0' by org/m is also in {logs[0]}" in refused.stderr
@@ -100,11 +100,13 @@ def test_lm_eval_rows_that_cannot_be_trials(tmp_path: Path, rows: list[dict[str,
 def test_any_order_of_filters_and_documents_gives_each_repeat_once(
     tmp_path: Path, answers: list[list[str]], filters: int, data: st.DataObject
 ) -> None:
-    rows = [lm_eval_row(key, said, f"f{by}") for by in range(filters) for key, said in enumerate(answers)]
+    rows = [lm_eval_row(key, texts, f"f{by}") for by in range(filters) for key, texts in enumerate(answers)]
     log = lm_eval_log(tmp_path, data.draw(st.permutations(rows)))
-    found = {(one.question, one.trial): one.answer.text for one in records(log) if one.answer is not None}
-    assert found == {(str(key), trial): text for key, said in enumerate(answers) for trial, text in enumerate(said)}
-    assert len(records(log)) == len(found)
+    stored = {
+        (record.question, record.trial): record.answer.text for record in records(log) if record.answer is not None
+    }
+    assert stored == {(str(key), trial): text for key, texts in enumerate(answers) for trial, text in enumerate(texts)}
+    assert len(records(log)) == len(stored)
     again = data.draw(st.sampled_from(rows))
     with pytest.raises(LogError, match=r"line \d+: has the document of line \d+ again"):
         records(lm_eval_log(tmp_path, [*rows, again]))

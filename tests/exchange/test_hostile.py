@@ -147,15 +147,15 @@ def test_names_in_an_archive_are_no_paths_and_obey_no_terminal(tmp_path: Path, n
 
 
 def test_a_sample_that_names_one_attachment_again_and_again_is_refused(tmp_path: Path) -> None:
-    said = {"role": "assistant", "content": [{"type": "text", "text": "attachment://a"}] * 3000}
-    changes = {"output": {"choices": [{"message": said}]}, "attachments": {"a": "x" * 100_000}}
+    message = {"role": "assistant", "content": [{"type": "text", "text": "attachment://a"}] * 3000}
+    changes = {"output": {"choices": [{"message": message}]}, "attachments": {"a": "x" * 100_000}}
     path = inspect_log(tmp_path / "log.eval", [sample(), sample("q2", **changes)])
     assert "samples/q2_epoch_1.json: refers to its attachments too often" in refusal(path)
 
 
 def test_a_transcript_that_names_one_attachment_again_and_again_is_cut(tmp_path: Path) -> None:
-    said = {"role": "user", "content": [{"type": "text", "text": "attachment://a"}] * 2000}
-    body = {"messages": [said], "attachments": {"a": "x" * 100_000}}
+    message = {"role": "user", "content": [{"type": "text", "text": "attachment://a"}] * 2000}
+    body = {"messages": [message], "attachments": {"a": "x" * 100_000}}
     (tmp_path / INSPECT_LOGS).mkdir(parents=True)
     archive(tmp_path / INSPECT_LOGS / "a.eval", [("samples/q1#0_epoch_1.json", json.dumps(body).encode())])
     record = make_trial("m", "q1", 0, 1, replica=f"{INSPECT_LOGS}/a.eval", attempts=1)
@@ -220,7 +220,7 @@ def amiss(value: object) -> Iterator[Any]:
             changed[key] = other
             yield changed
         if isinstance(value, dict):
-            yield {name: kept for name, kept in value.items() if name != key}
+            yield {name: item for name, item in value.items() if name != key}
 
 
 @settings(

@@ -41,8 +41,8 @@ def says(model: str, question: str, seed: int) -> str:
 
 @pytest.fixture
 def server() -> Iterator[Saying]:
-    with saying(tuple(SKILLS), says) as one:
-        yield one
+    with saying(tuple(SKILLS), says) as saying_server:
+        yield saying_server
 
 
 def log(folder: Path, options: dict[str, object], scorer: str = "match") -> list[Path]:
@@ -52,8 +52,8 @@ def log(folder: Path, options: dict[str, object], scorer: str = "match") -> list
         samples = []
         for question in range(QUESTIONS):
             for epoch in range(1, 5):
-                said = {"role": "assistant", "content": prose(model, question, epoch), "source": "generate"}
-                output = {"choices": [{"message": said, "stop_reason": "stop"}], "usage": {}, "time": 1.0}
+                message = {"role": "assistant", "content": prose(model, question, epoch), "source": "generate"}
+                output = {"choices": [{"message": message, "stop_reason": "stop"}], "usage": {}, "time": 1.0}
                 samples.append(
                     sample(
                         f"q{question}",
@@ -64,8 +64,8 @@ def log(folder: Path, options: dict[str, object], scorer: str = "match") -> list
                         scores={scorer: {"value": "C" if is_right(model, question, epoch) else "I"}},
                     )
                 )
-        told = header(f"openai/{model}", scorers=[{"name": scorer, "options": options}])
-        logs.append(inspect_log(folder / f"{model}.eval", samples, told))
+        head = header(f"openai/{model}", scorers=[{"name": scorer, "options": options}])
+        logs.append(inspect_log(folder / f"{model}.eval", samples, head))
     return logs
 
 
@@ -132,7 +132,7 @@ def test_a_grader_that_gives_the_grades_is_taken_and_stays(
     after = outcomes(run)
     assert {trial: after[trial] for trial in before} == before
     with closing(RunReader.open(run)) as reader:
-        assert [(one.grader, one.compared) for one in events_of_kind(reader.events(), GraderChosen)] == [
+        assert [(event.grader, event.compared) for event in events_of_kind(reader.events(), GraderChosen)] == [
             ("numeric", 48)
         ]
     assert kind_of(run) == "numeric"
@@ -177,11 +177,11 @@ def test_a_configuration_that_is_given_is_tried_too(tmp_path: Path, server: Sayi
     config.write_text(yaml.safe_dump(tree))
     done = imported(lines(tmp_path / "log.jsonl", trials), "--to", run, "--config", config)
     assert done.exit_code == 0 and "stored answers differently" in done.stdout
-    told = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(run), "--dry-run"])
-    assert told.exit_code == ExitCode.CONFIGURATION and "stored answers differently" in told.stderr
+    result = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(run), "--dry-run"])
+    assert result.exit_code == ExitCode.CONFIGURATION and "stored answers differently" in result.stderr
     config.write_text(yaml.safe_dump(tree | {"grader": "numeric"}))
-    told = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(run), "--dry-run"])
-    assert told.exit_code == ExitCode.REACHED, told.stderr
+    result = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(run), "--dry-run"])
+    assert result.exit_code == ExitCode.REACHED, result.stderr
     assert kind_of(run) == "logged"  # a dry run changes nothing
     refused = CliRunner().invoke(app, ["validate", str(config), "--set", "grader=logged"])
     assert refused.exit_code == ExitCode.CONFIGURATION and "is a placeholder for imported logs" in refused.stderr

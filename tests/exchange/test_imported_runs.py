@@ -33,18 +33,18 @@ FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
 
 
 @dataclass(frozen=True)
-class Whole:
+class FullRun:
     """A run to its end, and what was exported of it."""
 
-    found: Found
+    result: Found
     rows: list[dict[str, object]]
     logs: Path
     """A folder of Inspect logs."""
 
     def of(self, trials: int) -> list[dict[str, object]]:
         """The first trials of each question, with their texts, as of a tool that tells no seeds."""
-        kept = [row for row in self.rows if int(str(row["trial"])) < trials]
-        return [{key: value for key, value in row.items() if key != "seed"} for row in kept]
+        rows = [row for row in self.rows if int(str(row["trial"])) < trials]
+        return [{key: value for key, value in row.items() if key != "seed"} for row in rows]
 
     def log(self, site: Site, trials: int = 4) -> Path:
         """These trials as a table."""
@@ -52,12 +52,12 @@ class Whole:
 
 
 @pytest.fixture(scope="module")
-def whole(base_url: str, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+def full_run(base_url: str, tmp_path_factory: pytest.TempPathFactory) -> FullRun:
     site = Site.make(tmp_path_factory.mktemp("whole"), base_url)
     run = site.directory()
     assert site.run(site.write()).exit_code in FINISHED
     table = export(Export(run, "jsonl")).path.read_text()
-    return Whole(Found.of(run), list(map(json.loads, table.splitlines())), export(Export(run, "inspect")).path)
+    return FullRun(Found.of(run), list(map(json.loads, table.splitlines())), export(Export(run, "inspect")).path)
 
 
 def first_look(run: Path) -> list[int]:
@@ -67,22 +67,22 @@ def first_look(run: Path) -> list[int]:
 
 
 @pytest.mark.slow
-def test_it_goes_on_with_the_same_trials_as_if_it_had_been_begun_so(site: Site, whole: Whole) -> None:
+def test_it_goes_on_with_the_same_trials_as_if_it_had_been_begun_so(site: Site, full_run: FullRun) -> None:
     run = site.directory()
     config = site.write()
-    assert imported(whole.log(site), "--to", run, "--config", config).exit_code == 0
+    assert imported(full_run.log(site), "--to", run, "--config", config).exit_code == 0
     ended = site.run(config)
     assert ended.exit_code in FINISHED, ended.stderr
     assert first_look(run) == [32, 32, 32]
-    found, before = Found.of(run).outcomes, whole.found.outcomes
+    after, before = Found.of(run).outcomes, full_run.result.outcomes
     view, counts = read_view(run), read_counts(run)
     assert view.words.seeds.startswith("Imported trials keep the seeds they were sampled with")
     assert diff_runs(view, counts, view, counts).same_seeds == ()
-    common = before.keys() & found.keys()
+    common = before.keys() & after.keys()
     assert len(common) > 150
-    assert {trial: found[trial] for trial in common} == {trial: before[trial] for trial in common}
-    cells = Counter((model, question) for model, question, _ in found)
-    assert all((*cell, trial) in found for cell, held in cells.items() for trial in range(held))
+    assert {trial: after[trial] for trial in common} == {trial: before[trial] for trial in common}
+    cells = Counter((model, question) for model, question, _ in after)
+    assert all((*cell, trial) in after for cell, held in cells.items() for trial in range(held))
     with closing(RunReader.open(run)) as reader:
         kinds = [event.kind for event in reader.events()]
     assert kinds[0] == TrialsImported.KIND
@@ -91,24 +91,24 @@ def test_it_goes_on_with_the_same_trials_as_if_it_had_been_begun_so(site: Site, 
 
 @pytest.mark.slow
 def test_going_on_with_the_same_configuration_changes_no_setting_and_keeps_the_promise(
-    site: Site, whole: Whole
+    site: Site, full_run: FullRun
 ) -> None:
     """Its pace is left to `auto`, which an import settles as well."""
     trials: dict[str, object] = {"min": 4, "max": 30}
     config = site.folder / "run.yaml"
     config.write_text(json.dumps({**site.config(), "trials": trials}))
-    assert imported(whole.log(site), "--to", site.directory(), "--config", config).exit_code == 0
+    assert imported(full_run.log(site), "--to", site.directory(), "--config", config).exit_code == 0
     ended = site.run(config)
     assert ended.exit_code in FINISHED, ended.stderr
     with closing(RunReader.open(site.directory())) as reader:
         assert not events_of_kind(reader.events(), SettingsChanged)
-    told = json.loads((site.directory() / "results.json").read_text())
-    assert "redecided" not in [warning["kind"] for warning in told["warnings"]]
+    results = json.loads((site.directory() / "results.json").read_text())
+    assert "redecided" not in [warning["kind"] for warning in results["warnings"]]
 
 
 @pytest.mark.slow
-def test_a_finished_import_has_no_more_to_ask(site: Site, whole: Whole) -> None:
-    done = imported(whole.log(site), "--to", site.directory(), "--config", site.write(trials={"min": 2, "max": 4}))
+def test_a_finished_import_has_no_more_to_ask(site: Site, full_run: FullRun) -> None:
+    done = imported(full_run.log(site), "--to", site.directory(), "--config", site.write(trials={"min": 2, "max": 4}))
     assert done.exit_code == 0, done.stderr
     ended = site.run(site.write(trials={"min": 2, "max": 4}))
     assert ended.exit_code in FINISHED
@@ -116,9 +116,11 @@ def test_a_finished_import_has_no_more_to_ask(site: Site, whole: Whole) -> None:
     assert len(Found.of(site.directory()).looks) == 1
 
 
-def test_a_horizon_below_what_is_there_is_refused_and_changes_nothing(site: Site, whole: Whole) -> None:
+def test_a_horizon_below_what_is_there_is_refused_and_changes_nothing(site: Site, full_run: FullRun) -> None:
     run = site.directory()
-    assert imported(whole.log(site), "--to", run, "--config", site.write(trials={"min": 2, "max": 30})).exit_code == 0
+    assert (
+        imported(full_run.log(site), "--to", run, "--config", site.write(trials={"min": 2, "max": 30})).exit_code == 0
+    )
     refused = site.run(site.write(trials={"min": 2, "max": 3}))
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "trials.max is 3, but this run has used 4 (trials.max was 30)" in refused.stderr
@@ -126,8 +128,10 @@ def test_a_horizon_below_what_is_there_is_refused_and_changes_nothing(site: Site
         assert len(reader.configurations()) == 1
 
 
-def test_a_configuration_without_room_for_the_logs_is_refused(site: Site, whole: Whole) -> None:
-    refused = imported(whole.log(site), "--to", site.directory(), "--config", site.write(trials={"min": 2, "max": 3}))
+def test_a_configuration_without_room_for_the_logs_is_refused(site: Site, full_run: FullRun) -> None:
+    refused = imported(
+        full_run.log(site), "--to", site.directory(), "--config", site.write(trials={"min": 2, "max": 3})
+    )
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "trials.max must be at least 4" in refused.stderr
     assert not site.directory().exists()
@@ -147,15 +151,15 @@ def test_a_run_killed_before_it_took_the_outcomes_of_recorded_models_has_no_plan
     models = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in ("ada", "bob")]
     config, questions = load_run(load_config(site.write(models=[*models, {"name": "cyd", "recorded": "before"}])))
     store_records(site.directory(), run_header(config, questions))
-    told = pytest.raises(ConfigError, match=r"recorded models yet \(cyd\)")
-    with closing(RunReader.open(site.directory())) as reader, told:
+    refused = pytest.raises(ConfigError, match=r"recorded models yet \(cyd\)")
+    with closing(RunReader.open(site.directory())) as reader, refused:
         stored_plan(stored_setup(reader.header()), reader, reader.events())
 
 
 @pytest.mark.slow
-def test_before_its_first_look_a_run_asks_for_what_is_missing(site: Site, whole: Whole) -> None:
+def test_before_its_first_look_a_run_asks_for_what_is_missing(site: Site, full_run: FullRun) -> None:
     config = site.write(trials={"min": 6, "max": 12})
-    done = imported(whole.log(site), "--to", site.directory(), "--config", config)
+    done = imported(full_run.log(site), "--to", site.directory(), "--config", config)
     assert done.exit_code == 0
     assert "no look yet: every model lacks trials for the first look" in done.stdout
     assert read_view(site.directory()).results is None
@@ -164,13 +168,15 @@ def test_before_its_first_look_a_run_asks_for_what_is_missing(site: Site, whole:
 
 
 @pytest.mark.slow
-def test_it_goes_on_with_the_configuration_beside_it(site: Site, whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_goes_on_with_the_configuration_beside_it(
+    site: Site, full_run: FullRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = site.directory()
-    done = imported(whole.logs, "--to", run, "--grader", "numeric")
+    done = imported(full_run.logs, "--to", run, "--grader", "numeric")
     assert done.exit_code == 0, done.stderr
     assert f"adaptive-eval run {run / 'config.yaml'} --run-dir {run}" in done.stdout
     before = outcomes(run)
-    assert before == whole.found.outcomes
+    assert before == full_run.result.outcomes
     refused = site.run(run / "config.yaml")
     assert "needs the environment variable" in refused.stderr
     for line in (run / "config.yaml").read_text().splitlines():
@@ -184,9 +190,9 @@ def test_it_goes_on_with_the_configuration_beside_it(site: Site, whole: Whole, m
 
 
 @pytest.mark.slow
-def test_what_a_model_lacks_is_asked_for_and_until_then_the_others_are_judged(site: Site, whole: Whole) -> None:
+def test_what_a_model_lacks_is_asked_for_and_until_then_the_others_are_judged(site: Site, full_run: FullRun) -> None:
     run, config = site.directory(), site.write(trials={"min": 3, "max": 4})
-    held = [row for row in whole.of(4) if row["model"] != "cyd" or row["question"] != "q3"]
+    held = [row for row in full_run.of(4) if row["model"] != "cyd" or row["question"] != "q3"]
     assert imported(lines(site.folder / "log.jsonl", held), "--to", run, "--config", config).exit_code == 0
     results = json.loads((run / "results.json").read_text())
     aside = {row["name"]: row["set_aside"] for row in results["models"]}
@@ -198,9 +204,9 @@ def test_what_a_model_lacks_is_asked_for_and_until_then_the_others_are_judged(si
     assert all(row["set_aside"] is None for row in results["models"])
 
 
-def test_it_reads_as_it_was_published(site: Site, whole: Whole) -> None:
+def test_it_reads_as_it_was_published(site: Site, full_run: FullRun) -> None:
     run = site.directory()
-    held = [row for row in whole.of(4) if row["model"] != "cyd" or row["question"] != "q3"]
+    held = [row for row in full_run.of(4) if row["model"] != "cyd" or row["question"] != "q3"]
     config = site.write(trials={"min": 4, "max": 40})
     assert imported(lines(site.folder / "log.jsonl", held), "--to", run, "--config", config).exit_code == 0
     published = json.loads((run / "results.json").read_text())
@@ -240,8 +246,8 @@ def test_a_finished_design_is_judged_by_one_look(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_serves_another_run_as_r0(site: Site, whole: Whole) -> None:
-    assert imported(whole.log(site, 3), "--to", site.directory("old"), "--config", site.write()).exit_code == 0
+def test_it_serves_another_run_as_r0(site: Site, full_run: FullRun) -> None:
+    assert imported(full_run.log(site, 3), "--to", site.directory("old"), "--config", site.write()).exit_code == 0
     config = site.write(prior={"run": str(site.directory("old"))}, seed=1, trials={"min": 4, "max": 8})
     ended = site.run(config)
     assert ended.exit_code in FINISHED, ended.stderr
@@ -252,27 +258,27 @@ def test_it_serves_another_run_as_r0(site: Site, whole: Whole) -> None:
     assert set(counts.sum(axis=-1).ravel().tolist()) == {3}
 
 
-def test_it_is_replayed(site: Site, whole: Whole, tmp_path: Path) -> None:
+def test_it_is_replayed(site: Site, full_run: FullRun, tmp_path: Path) -> None:
     rubric = {"categories": [{"name": "no", "weight": 0}, {"name": "yes", "weight": 2, "when": {"is_correct": True}}]}
     config = site.write(rubric=rubric)
-    assert imported(whole.log(site, 4), "--to", site.directory(), "--config", config).exit_code == 0
+    assert imported(full_run.log(site, 4), "--to", site.directory(), "--config", config).exit_code == 0
     only_four = ["--set", "trials.min=4", "--set", "trials.max=4"]
     words = ["replay", str(site.directory()), *only_four, "--output", str(tmp_path / "replayed")]
     done = CliRunner().invoke(app, words)
     assert done.exit_code in FINISHED, done.output
     results = json.loads((tmp_path / "replayed" / "results.json").read_text())
-    own = json.loads((site.directory() / "results.json").read_text())
+    imported_results = json.loads((site.directory() / "results.json").read_text())
     assert results["weights"] == [0.0, 2.0]
     assert {row["name"]: row["score"] for row in results["models"]} == pytest.approx(
-        {row["name"]: row["score"] for row in own["models"]}
+        {row["name"]: row["score"] for row in imported_results["models"]}
     )
 
 
 @pytest.mark.slow
-def test_texts_are_graded_anew_and_grades_without_texts_are_not(site: Site, whole: Whole) -> None:
-    told = whole.of(4)
+def test_texts_are_graded_anew_and_grades_without_texts_are_not(site: Site, full_run: FullRun) -> None:
+    rows = full_run.of(4)
     config = site.write()
-    for name, table in (("texts", told), ("grades", [{**row, "text": None, "reasoning": None} for row in told])):
+    for name, table in (("texts", rows), ("grades", [{**row, "text": None, "reasoning": None} for row in rows])):
         path = lines(site.folder / f"{name}.jsonl", table)
         assert imported(path, "--to", site.directory(name), "--config", config).exit_code == 0
     other = site.write(grader={"kind": "regex", "pattern": "nothing like that"})

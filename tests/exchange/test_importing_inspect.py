@@ -56,16 +56,16 @@ def test_logs_by_inspect_itself(tmp_path: Path) -> None:
     pytest.importorskip("inspect_ai")
     logs = tmp_path / "logs"
     subprocess.run([sys.executable, "-c", BY_INSPECT, str(logs)], check=True, capture_output=True)
-    found = []
+    outcomes_of_runs = []
     for number, path in enumerate([next(logs.glob("*.eval")), logs / "log.json"]):
         run = tmp_path / str(number)
         done = imported(path, "--to", run)
         assert done.exit_code == 0, done.stderr
         assert "5 trials of 1 model on 2 questions" in done.stdout
         assert "missing   1 of mockllm/model: 1 error: RuntimeError" in done.stdout
-        found.append(outcomes(run))
-    assert found[0] == found[1]
-    assert sorted((question, trial) for _, question, trial in found[0]) == [
+        outcomes_of_runs.append(outcomes(run))
+    assert outcomes_of_runs[0] == outcomes_of_runs[1]
+    assert sorted((question, trial) for _, question, trial in outcomes_of_runs[0]) == [
         ("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1)
     ]  # fmt: skip
     config = (tmp_path / "0" / "config.yaml").read_text()
@@ -159,11 +159,11 @@ def test_a_log_that_was_cut_short_has_what_it_has(tmp_path: Path) -> None:
 
 
 def test_the_journal_alone_gives_the_scores(tmp_path: Path) -> None:
-    told = [
+    summaries = [
         {"id": "q1", "epoch": epoch, "input": "2?", "target": "4", "scores": {"match": {"value": value}}}
         for epoch, value in ((1, "C"), (2, "I"))
     ]
-    journal = {f"_journal/summaries/{number}.json": [one] for number, one in enumerate(told, start=1)}
+    journal = {f"_journal/summaries/{number}.json": [summary] for number, summary in enumerate(summaries, start=1)}
     members = [("_journal/start.json", header()), *journal.items()]
     log = archive(tmp_path / "l.eval", [(name, json.dumps(value).encode()) for name, value in members])
     assert imported(log, "--to", tmp_path / "run").exit_code == 0
@@ -243,9 +243,9 @@ def test_one_name_under_two_samplings_is_two_models(tmp_path: Path) -> None:
 
 
 def test_logs_of_different_benchmarks_are_not_mixed(tmp_path: Path) -> None:
-    one = inspect_log(tmp_path / "1.eval", [sample()], header("openai/a"))
-    two = inspect_log(tmp_path / "2.eval", [sample(target="5")], header("openai/b"))
-    refused = imported(one, two, "--to", tmp_path / "run")
+    first = inspect_log(tmp_path / "1.eval", [sample()], header("openai/a"))
+    second = inspect_log(tmp_path / "2.eval", [sample(target="5")], header("openai/b"))
+    refused = imported(first, second, "--to", tmp_path / "run")
     assert refused.exit_code == 2
     assert "the answer of question 'q1' is '5' here, and '4' in" in refused.stderr
 

@@ -25,8 +25,8 @@ def log(folder: Path, name: str, answers: Sequence[Sequence[str]]) -> str:
 
 
 def trials_of(run: Path) -> dict[str, list[int]]:
-    found = recording_of_run(run)
-    return dict(zip(found.models, found.counts.sum(axis=-1).tolist(), strict=True))
+    recording = recording_of_run(run)
+    return dict(zip(recording.models, recording.counts.sum(axis=-1).tolist(), strict=True))
 
 
 STUCK = [["4"] * 8 if key < 6 else ["5"] * 8 for key in range(10)]
@@ -40,8 +40,8 @@ def test_identical_repeats_count_once_and_the_import_and_the_report_say_so(tmp_p
     assert done.exit_code == 0, done.output
     assert trials_of(run) == {"stuck": [1] * 10, "sampled": [8] * 10}
     assert "repeats   stuck: 70 answers" in done.output and "--repeats-are-samples" in done.output
-    told = [one for one in view_of(run).results.warnings if one.kind == "repeats"]
-    assert [(one.model, one.text.split()[0]) for one in told] == [("stuck", "70")]
+    warnings = [warning for warning in view_of(run).results.warnings if warning.kind == "repeats"]
+    assert [(warning.model, warning.text.split()[0]) for warning in warnings] == [("stuck", "70")]
 
 
 def test_repeats_that_are_samples_count_each(tmp_path: Path) -> None:
@@ -60,11 +60,11 @@ def test_counted_each_they_are_an_alarm_of_the_run_and_of_its_replay(tmp_path: P
     files = [log(tmp_path, name, answers) for name, answers in texts.items()]
     run = tmp_path / "run"
     assert imported(*files, "--to", run, "--grader", "exact", "--repeats-are-samples").exit_code == 0
-    found = {(one.model, one.kind) for one in view_of(run).results.warnings}
-    assert {("long", "repeats"), ("short", "repeats_unclear")} <= found
-    assert not {("short", "repeats"), ("sampled", "repeats"), ("sampled", "repeats_unclear")} & found
-    (said,) = [one for one in view_of(run).results.warnings if one.kind == "repeats_count"]
-    assert said.model is None and "identical answers in the logs were each counted" in said.text
+    kinds = {(warning.model, warning.kind) for warning in view_of(run).results.warnings}
+    assert {("long", "repeats"), ("short", "repeats_unclear")} <= kinds
+    assert not {("short", "repeats"), ("sampled", "repeats"), ("sampled", "repeats_unclear")} & kinds
+    (alarm,) = [warning for warning in view_of(run).results.warnings if warning.kind == "repeats_count"]
+    assert alarm.model is None and "identical answers in the logs were each counted" in alarm.text
     replayed = CliRunner().invoke(
         app, ["replay", str(run), "--set", "trials.max=8", "--output", str(tmp_path / "replay")]
     )
@@ -80,7 +80,7 @@ def test_a_long_answer_counts_once_even_where_others_differ(tmp_path: Path) -> N
 
 def test_trials_of_further_files_wait_for_each_other(tmp_path: Path) -> None:
     first, second = log(tmp_path, "a", [["4"] * 3]), log(tmp_path, "b", [["4", "4", "5"]])
-    files = ["m=" + one.partition("=")[2] for one in (first, second)]
+    files = ["m=" + argument.partition("=")[2] for argument in (first, second)]
     run = tmp_path / "run"
     done = imported(*files, "--to", run, "--grader", "exact", "--further")
     assert done.exit_code == 0, done.output

@@ -29,8 +29,8 @@ def log(
     results = folder / f"results_{TIME}.json"
     if higher is not None:
         before = json.loads(results.read_text())["higher_is_better"] if results.exists() else {}
-        told = {"model_name": "org/m", "config": {"model": "local-chat-completions"}, "results": {}}
-        results.write_text(json.dumps(told | {"higher_is_better": before | {task: dict(higher)}}))
+        summary = {"model_name": "org/m", "config": {"model": "local-chat-completions"}, "results": {}}
+        results.write_text(json.dumps(summary | {"higher_is_better": before | {task: dict(higher)}}))
     return path
 
 
@@ -104,8 +104,8 @@ def test_what_is_no_grade_is_refused(
 def test_folder_of_several_tasks_is_one_run(tmp_path: Path) -> None:
     """Each task has its own sampling, which one configuration cannot have."""
     other = [row(0, exact_match=1.0), row(1, exact_match=1.0)]
-    for one in other:
-        one["arguments"]["gen_args_0"]["arg_1"] |= {"max_gen_toks": 9}  # type: ignore[index]
+    for sample in other:
+        sample["arguments"]["gen_args_0"]["arg_1"] |= {"max_gen_toks": 9}  # type: ignore[index]
     log(tmp_path / "out" / "m", [row(0, exact_match=0.0)])
     log(tmp_path / "out" / "m", other, task="more")
     done = imported(tmp_path / "out", "--to", tmp_path / "run")
@@ -169,9 +169,9 @@ def test_configuration_that_asks_as_the_log_says_is_taken(tmp_path: Path) -> Non
 def test_configuration_that_asks_otherwise_is_refused(tmp_path: Path, changes: dict[str, object], problem: str) -> None:
     rows = [row(0, exact_match=1.0), row(1, exact_match=0.0)]
     if "prompt" in changes:  # which the log's question is, so that the sent prompt is what differs
-        for one in rows:
-            turns = json.dumps([{"role": "user", "content": f"question {one['doc_id']}? At once!"}])
-            one["arguments"]["gen_args_0"]["arg_0"] = [turns]  # type: ignore[index]
+        for sample in rows:
+            turns = json.dumps([{"role": "user", "content": f"question {sample['doc_id']}? At once!"}])
+            sample["arguments"]["gen_args_0"]["arg_0"] = [turns]  # type: ignore[index]
         problem = problem.replace("as 'question 0?'", "as 'question 0? At once!'")
     path = log(tmp_path / "out", rows)
     message = refusal(path, "--to", tmp_path / "run", "--config", configured(tmp_path, **changes))
@@ -179,10 +179,10 @@ def test_configuration_that_asks_otherwise_is_refused(tmp_path: Path, changes: d
 
 
 def test_system_message_must_be_the_same(tmp_path: Path) -> None:
-    one = row(0, exact_match=1.0)
+    sample = row(0, exact_match=1.0)
     turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "question 0?"}]
-    one["arguments"]["gen_args_0"]["arg_0"] = [json.dumps(turns)]  # type: ignore[index]
-    path = log(tmp_path / "out", [one])
+    sample["arguments"]["gen_args_0"]["arg_0"] = [json.dumps(turns)]  # type: ignore[index]
+    path = log(tmp_path / "out", [sample])
     words = (path, "--to", tmp_path / "run", "--config")
     assert "had the system message 'Be brief.', and the configuration has none" in refusal(*words, configured(tmp_path))
     prompt = {"system": "Be brief.", "template": "{prompt}"}
@@ -193,8 +193,8 @@ def test_system_message_must_be_the_same(tmp_path: Path) -> None:
 def test_scores_go_by_the_rubric_of_the_configuration(tmp_path: Path) -> None:
     """A value of a metric is placed by conditions on `score`, without the text being graded anew."""
     half = {"name": "half", "weight": 0.5, "when": {"score": {"at_least": 0.5}}}
-    most = {"name": "most", "weight": 1, "when": {"score": {"at_least": 0.9}}}
-    rubric = {"categories": [most, half, {"name": "little", "weight": 0}]}
+    upper = {"name": "most", "weight": 1, "when": {"score": {"at_least": 0.9}}}
+    rubric = {"categories": [upper, half, {"name": "little", "weight": 0}]}
     grader = {"kind": "python", "function": "absent:grade", "key_is_answer": False}
     path = log(tmp_path / "out", [row(0, f1=0.7), row(1, f1=0.95)])
     config = configured(tmp_path, rubric=rubric, grader=grader)

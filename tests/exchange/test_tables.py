@@ -62,10 +62,12 @@ def test_trials_without_numbers_are_in_the_order_of_the_rows(tmp_path: Path) -> 
 
 def test_numbers_with_gaps_are_closed_up_in_their_order(tmp_path: Path) -> None:
     numbers = {7: 1, 3: 0, 20: 1, 4: 1}
-    rows = [{"model": "a", "question": "x", "trial": number, "category": one} for number, one in numbers.items()]
+    rows = [
+        {"model": "a", "question": "x", "trial": number, "category": category} for number, category in numbers.items()
+    ]
     assert imported(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run").exit_code == 0
-    found = outcomes(tmp_path / "run")
-    assert [found["a", "x", trial] for trial in range(4)] == [0, 1, 1, 1]
+    categories = outcomes(tmp_path / "run")
+    assert [categories["a", "x", trial] for trial in range(4)] == [0, 1, 1, 1]
 
 
 def test_texts_are_graded_and_questions_kept(tmp_path: Path) -> None:
@@ -108,7 +110,7 @@ def test_a_wrong_row_is_named(tmp_path: Path, row: dict[str, object], problem: s
     refused = imported(path, "--to", tmp_path / "run")
     assert refused.exit_code == 2
     assert f"{path}: line 2: {problem}" in refused.stderr
-    assert [one.name for one in tmp_path.iterdir()] == ["t.jsonl"]
+    assert [file.name for file in tmp_path.iterdir()] == ["t.jsonl"]
 
 
 def test_an_array_of_outcomes_or_of_counts(tmp_path: Path) -> None:
@@ -160,7 +162,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def stored(run: Path) -> list[TrialRecord]:
     with closing(RunReader.open(run)) as reader:
-        return sorted(reader.trials(), key=lambda one: (one.model, one.question, one.trial))
+        return sorted(reader.trials(), key=lambda record: (record.model, record.question, record.trial))
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv"])
@@ -175,7 +177,7 @@ def test_a_table_that_was_exported_comes_back_as_it_was(source: Path, tmp_path: 
 def alike(folder: Path) -> Path:
     """A run many of whose answers are the same, some of them long, as those of a model at a low temperature are."""
     rng = np.random.default_rng(0)
-    said = [r"\boxed{1}", r"So it is \boxed{2}.", "because of this " * 20, "é\U0001f600\n"]
+    texts = [r"\boxed{1}", r"So it is \boxed{2}.", "because of this " * 20, "é\U0001f600\n"]
 
     def one(model: str, question: str, trial: int) -> TrialRecord:
         graded = rng.random() > 0.05
@@ -184,7 +186,7 @@ def alike(folder: Path) -> Path:
             question,
             trial,
             int(rng.integers(2)) if graded else None,
-            text=said[int(rng.integers(4))],
+            text=texts[int(rng.integers(4))],
             round=int(rng.integers(3)),
             ttft=0.25 if rng.random() < 0.5 else None,
             finish_reason="length" if rng.random() < 0.2 else "stop",
@@ -224,8 +226,14 @@ def test_inspect_logs_that_were_exported_come_back_with_their_outcomes(source: P
     path = export(Export(source / "run", "inspect", tmp_path / "logs")).path
     assert imported(path, "--to", tmp_path / "run").exit_code == 0
     assert outcomes(tmp_path / "run") == outcomes(source / "run")
-    texts = [(one.answer.text, one.answer.completion_tokens, one.answer.signals) for one in stored(tmp_path / "run")]
-    before = [(one.answer.text, one.answer.completion_tokens, one.answer.signals) for one in stored(source / "run")]
+    texts = [
+        (record.answer.text, record.answer.completion_tokens, record.answer.signals)
+        for record in stored(tmp_path / "run")
+    ]
+    before = [
+        (record.answer.text, record.answer.completion_tokens, record.answer.signals)
+        for record in stored(source / "run")
+    ]
     assert texts == before
     assert imported(path, "--to", tmp_path / "named", "--config", source / "config.yaml").exit_code == 0
 
@@ -276,13 +284,13 @@ def test_of_categories_with_one_weight_the_rubric_finds_its_own(source: Path, tm
             {"name": "wrong", "weight": 0},
         ]
     }
-    told = json.loads((source / "config.yaml").read_text())
+    settings = json.loads((source / "config.yaml").read_text())
     (tmp_path / "config.yaml").write_text(
-        json.dumps({**told, "rubric": rubric, "questions": str(source / "questions.jsonl")})
+        json.dumps({**settings, "rubric": rubric, "questions": str(source / "questions.jsonl")})
     )
     flags = {"truncated": 0.0, "": 0.0, "empty": 1.0}
     rows = [
-        {"model": "a", "question": "q0", "score": one, "finish_reason": "x", "flags": f} for f, one in flags.items()
+        {"model": "a", "question": "q0", "score": score, "finish_reason": "x", "flags": f} for f, score in flags.items()
     ]
     path = lines(tmp_path / "t.jsonl", rows)
     done = imported(path, "--to", tmp_path / "run", "--config", tmp_path / "config.yaml")
@@ -304,11 +312,13 @@ OWN = {"categories": [{"name": "good", "weight": 1, "when": {"is_correct": True}
 def test_where_the_best_category_is_the_first_the_scores_stay(site: Site, ended_runs: EndedRuns, form: str) -> None:
     """By a rubric of one's own 0 may be the best: the number alone would turn the ranking around."""
     run = ended_runs.copy(site, rubric=OWN, trials={"min": 4, "max": 4})
-    told = CliRunner().invoke(app, ["export", str(run), "--format", form, "--output", str(site.folder / f"out.{form}")])
-    assert told.exit_code == 0, told.output
+    exported = CliRunner().invoke(
+        app, ["export", str(run), "--format", form, "--output", str(site.folder / f"out.{form}")]
+    )
+    assert exported.exit_code == 0, exported.output
     again = site.directory("again")
-    found = CliRunner().invoke(app, ["import", str(site.folder / f"out.{form}"), "--to", str(again), "--finished"])
-    assert found.exit_code == 0, found.output
+    result = CliRunner().invoke(app, ["import", str(site.folder / f"out.{form}"), "--to", str(again), "--finished"])
+    assert result.exit_code == 0, result.output
     scores = [
         {row.name: row.score for row in results.models} for path in (run, again) if (results := read_results(path))
     ]
@@ -318,8 +328,8 @@ def test_where_the_best_category_is_the_first_the_scores_stay(site: Site, ended_
 def test_of_a_rubric_that_is_declared_numbers_count_where_its_weights_are_others(site: Site) -> None:
     row = {"model": "ada", "question": "q0", "trial": 0, "category": 1, "label": "fair", "value": 0.5}
     (site.folder / "log.jsonl").write_text(json.dumps(row))
-    told = CliRunner().invoke(app, ["import", str(site.folder / "log.jsonl"), "--to", str(site.directory("plain"))])
-    assert told.exit_code != 0 and "name all scores with --weights" in " ".join(told.output.split())
+    result = CliRunner().invoke(app, ["import", str(site.folder / "log.jsonl"), "--to", str(site.directory("plain"))])
+    assert result.exit_code != 0 and "name all scores with --weights" in " ".join(result.output.split())
     rubric = {"categories": [{"name": "no", "weight": 0}, {"name": "yes", "weight": 2, "when": {"is_correct": True}}]}
     config = site.write(
         rubric=rubric,
@@ -332,5 +342,5 @@ def test_of_a_rubric_that_is_declared_numbers_count_where_its_weights_are_others
 
 
 def test_the_help_of_import_names_every_table_that_is_read() -> None:
-    told = " ".join(CliRunner().invoke(app, ["import", "--help"], terminal_width=1000).output.split())
-    assert all(table.name in told for table in TABLES) and "{logs}" not in told
+    text = " ".join(CliRunner().invoke(app, ["import", "--help"], terminal_width=1000).output.split())
+    assert all(table.name in text for table in TABLES) and "{logs}" not in text

@@ -42,7 +42,7 @@ class ScriptedModel(ModelAPI):
     """Says 42 where it is right, by the seed of the trial alone."""
 
     async def generate(self, input: Any, tools: Any, tool_choice: Any, config: Any) -> ModelOutput:
-        asked, said = input[-1].text, RIGHT if self._right(config.seed) else WRONG
+        asked, reply = input[-1].text, RIGHT if self._right(config.seed) else WRONG
         if self.model_name.endswith("judge"):
             output = self._says(f"GRADE: {'C' if f'[Submission]: {RIGHT}' in asked else 'I'}")
         elif self.model_name.startswith("mute") and tools and input[-1].role != "tool":
@@ -54,13 +54,13 @@ class ScriptedModel(ModelAPI):
         elif self.model_name == "away" or (self.model_name.startswith("late-") and not BACK.exists()):
             raise ConnectionResetError("reset by peer")
         elif "ANSWER: $LETTER" in asked:
-            output = self._says(f"ANSWER: {'B' if said == RIGHT else 'A'}")
+            output = self._says(f"ANSWER: {'B' if reply == RIGHT else 'A'}")
         elif tools and input[-1].role != "tool":
-            output = ModelOutput.for_tool_call(self.model_name, "add", {"x": 40, "y": int(said) - 40})
+            output = ModelOutput.for_tool_call(self.model_name, "add", {"x": 40, "y": int(reply) - 40})
         elif tools:
             output = ModelOutput.for_tool_call(self.model_name, "submit", {"answer": asked})
         else:
-            output = self._says(said)
+            output = self._says(reply)
         times = 100 if self.model_name.startswith("dear-") else 1
         if not self.model_name.startswith("silent-"):
             output.usage = ModelUsage(input_tokens=7 * times, output_tokens=3 * times, total_tokens=10 * times)
@@ -175,9 +175,9 @@ def lingering() -> Any:
 
     async def solve(state: Any, generate: Any) -> Any:
         state = await generate(state)
-        told = Path(__file__).with_name("program")
-        if not told.exists():
-            await sandbox().exec(["sh", "-c", f"echo $$ > {told}; exec sleep 600"])
+        pid_file = Path(__file__).with_name("program")
+        if not pid_file.exists():
+            await sandbox().exec(["sh", "-c", f"echo $$ > {pid_file}; exec sleep 600"])
         return state
 
     return solve
@@ -213,9 +213,9 @@ def of_attempt() -> Any:
     """No score at the first attempt, a part of one for what is wrong."""
 
     async def score(state: Any, target: Any) -> Score:
-        said = state.output.completion
-        value = float("nan") if "~" not in str(state.sample_id) else 1.0 if said == RIGHT else 0.25
-        return Score(value={"whole": value}, answer=said)
+        completion = state.output.completion
+        value = float("nan") if "~" not in str(state.sample_id) else 1.0 if completion == RIGHT else 0.25
+        return Score(value={"whole": value}, answer=completion)
 
     return score
 
@@ -355,8 +355,8 @@ def afterword() -> Any:
 
     async def solve(state: Any, generate: Any) -> Any:
         state = await generate(state)
-        said = f"<img src=x onerror=alert(1)>\u202eevil</script> {state.sample_id}"
-        state.messages.append(ChatMessageUser(content=said))
+        text = f"<img src=x onerror=alert(1)>\u202eevil</script> {state.sample_id}"
+        state.messages.append(ChatMessageUser(content=text))
         return state
 
     return solve

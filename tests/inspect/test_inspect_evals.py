@@ -54,8 +54,8 @@ class Handler(BaseHTTPRequestHandler):
         message = {"role": "assistant", **said(request)}
         choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if "tool_calls" in message else "stop"}
         usage = {"prompt_tokens": 20, "completion_tokens": 9, "total_tokens": 29}
-        told = {"id": "1", "object": "chat.completion", "created": 1, "model": request["model"], "usage": usage}
-        body = json.dumps({**told, "choices": [choice]}).encode()
+        response = {"id": "1", "object": "chat.completion", "created": 1, "model": request["model"], "usage": usage}
+        body = json.dumps({**response, "choices": [choice]}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -97,7 +97,7 @@ TOKENS = {"agent_threat_bench_memory_poison": 58, "mind2web_sc": 29, "tau2_airli
 LONG = {"tau2_airline": pytest.mark.release}  # a minute for eight conversations of a word
 
 
-@pytest.mark.parametrize("task", [pytest.param(one, marks=LONG.get(one, ())) for one in TASKS])
+@pytest.mark.parametrize("task", [pytest.param(name, marks=LONG.get(name, ())) for name in TASKS])
 def test_a_task_of_the_package_is_asked_and_graded_by_the_seeds_of_its_trials(task: str, tmp_path: Path) -> None:
     settings = {
         "models": [{"name": name, "inspect": f"openai-api/own/{name}"} for name in SKILLS],

@@ -129,8 +129,8 @@ def test_a_task_of_each_kind_is_asked_and_graded_by_inspect(site: Site, kind: st
     assert spec.tags == [ADAPTIVE] and "not those of the run" in str((spec.metadata or {})[ADAPTIVE])
     asked = spec.model_generate_config
     assert (asked.adaptive_connections, asked.max_connections) == (64, None), "Inspect heeds what limits its requests"
-    found = CliRunner().invoke(app, ["import", str(logs), "--to", str(imported), "--repeats-are-samples"])
-    assert found.exit_code == 0, found.output
+    result = CliRunner().invoke(app, ["import", str(logs), "--to", str(imported), "--repeats-are-samples"])
+    assert result.exit_code == 0, result.output
     assert Found.of(imported).outcomes == Found.of(site.directory()).outcomes
 
 
@@ -148,14 +148,14 @@ def test_looks_are_those_of_the_run_that_asks_the_same_servers_itself(
     (site.folder / "questions.jsonl").write_text("\n".join(map(json.dumps, question_rows(world))))
     with serving(SimulatedServer(world)) as url:
         monkeypatch.setenv("SIM_BASE_URL", url)
-        own = site.write("own", models=[{"name": name, "base_url": url} for name in names], trials=trials)
-        assert run(site, own).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+        config = site.write("own", models=[{"name": name, "base_url": url} for name in names], trials=trials)
+        assert run(site, config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
         models = [{"name": name, "inspect": {"model": f"openai-api/sim/{name}", "temperature": 0.6}} for name in names]
         ended = run(site, write(site, "small", "inspect", models=models, trials=trials))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-    found = Found.of(site.directory("inspect"))
-    assert found == Found.of(site.directory("own"))
-    assert len(found.outcomes) >= 3 * 30 * 4 and len(found.looks) > 1
+    by_inspect = Found.of(site.directory("inspect"))
+    assert by_inspect == Found.of(site.directory("own"))
+    assert len(by_inspect.outcomes) >= 3 * 30 * 4 and len(by_inspect.looks) > 1
 
 
 @pytest.mark.slow
@@ -176,8 +176,8 @@ def test_empty_answers_of_a_task_are_an_alarm_unless_tools_were_used(site: Site)
     models[0] = {"name": "mute-too", "inspect": "scripted/mute-too"}
     ended = run(site, write(site, "wordless", "wordless", models=models))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-    own = [record for record in stored(site, "wordless") if record.model == "mute"]
-    assert own and all(not record.answer.text and not record.answer.signals for record in own)
+    records = [record for record in stored(site, "wordless") if record.model == "mute"]
+    assert records and all(not record.answer.text and not record.answer.signals for record in records)
 
 
 @pytest.mark.slow
@@ -194,8 +194,8 @@ def test_a_model_whose_samples_end_in_errors_is_set_aside(site: Site) -> None:
     assert again.exit_code in (ExitCode.REACHED, ExitCode.SPENT), again.output
     beside = run(site, write_two(site, inspect="tasks.py@faults", args={"first": 99}))
     assert beside.exit_code == ExitCode.ENDPOINTS, beside.output
-    told = "p95 is set aside: no sample of benchmark code is answered: sample code/"
-    assert told in beside.output and "failed 5 times" in beside.output
+    message = "p95 is set aside: no sample of benchmark code is answered: sample code/"
+    assert message in beside.output and "failed 5 times" in beside.output
     assert {record.question.partition("/")[0] for record in stored(site, "two")} == {"sums"}, "what others bought stays"
 
 
@@ -204,7 +204,7 @@ def test_a_sample_that_always_fails_has_no_answer_and_its_model_goes_on(site: Si
     ended = run(site, write(site, "faults", benchmark={"args": {"first": 99, "only": "1#0"}}, trials={"max": 8}))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     failed = [record for record in stored(site) if record.answer.signals]
-    assert {(record.model, record.question, record.trial) for record in failed} == {(one, "1", 0) for one in SKILLS}
+    assert {(record.model, record.question, record.trial) for record in failed} == {(model, "1", 0) for model in SKILLS}
     for record in failed:
         assert record.category is None and record.answer.signals == {"unanswered"}
         assert "failed 5 times; the last error: ConnectionResetError" in (record.grader_error or "")
@@ -214,11 +214,11 @@ def test_a_sample_that_always_fails_has_no_answer_and_its_model_goes_on(site: Si
 @pytest.mark.slow
 def test_a_sample_that_always_fails_costs_no_model_at_a_later_start_where_it_is_asked_alone(site: Site) -> None:
     faults: dict[str, object] = {"benchmark": {"args": {"first": 99, "only": "1#2"}}, "questions": {"limit": 1}}
-    for most in (4, 40):
-        ended = run(site, write(site, "faults", **faults, concurrency=1, budget={"trials": most}, trials={"max": 8}))
+    for cap in (4, 40):
+        ended = run(site, write(site, "faults", **faults, concurrency=1, budget={"trials": cap}, trials={"max": 8}))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     failed = {(record.model, record.trial) for record in stored(site) if record.answer.signals}
-    assert failed == {(one, 2) for one in SKILLS}
+    assert failed == {(model, 2) for model in SKILLS}
 
 
 @pytest.mark.slow
@@ -262,9 +262,12 @@ def test_one_of_several_scores_counts_by_its_name_and_a_missing_one_is_no_trial(
 
 @pytest.mark.slow
 def test_a_scorer_that_says_it_gives_several_values_is_told_before_anything_is_asked(site: Site) -> None:
-    for scorer, told in ((None, "benchmark.scorer must name one"), ("twofold", "twofold is not a scorer of the task")):
+    for scorer, message in (
+        (None, "benchmark.scorer must name one"),
+        ("twofold", "twofold is not a scorer of the task"),
+    ):
         refused = run(site, write(site, "doubly", benchmark={"scorer": scorer}))
-        assert refused.exit_code == ExitCode.CONFIGURATION and told in refused.output, refused.output
+        assert refused.exit_code == ExitCode.CONFIGURATION and message in refused.output, refused.output
         assert "twofold.strict, twofold.loose" in refused.output and not site.directory().exists()
     ended = run(site, write(site, "doubly", benchmark={"scorer": "twofold.strict"}))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
@@ -277,8 +280,8 @@ def test_logs_of_a_run_are_imported_with_its_seeds_and_the_scorer_that_its_confi
     ended = site.run(config)
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     logs, imported = str(site.directory() / INSPECT_LOGS), site.directory("imported")
-    taken = CliRunner().invoke(app, ["import", logs, "--to", str(imported), "--config", str(config)])
-    assert taken.exit_code == 0, taken.output
+    result = CliRunner().invoke(app, ["import", logs, "--to", str(imported), "--config", str(config)])
+    assert result.exit_code == 0, result.output
     assert Found.of(imported) == Found.of(site.directory()), "grades, looks and verdicts"
     with RunReader.intact(imported) as reader:
         assert all(
@@ -313,17 +316,17 @@ def test_an_exported_run_goes_on_elsewhere_with_the_scores_that_inspect_gave(sit
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("reducer", "told"),
+    ("reducer", "message"),
     [
         ("max", "the task scores a sample by max over 3 epochs, which is ignored: scores are means over single trials"),
         ("mean", "the task's 3 epochs are ignored: the run decides how often a sample is asked"),
     ],
 )
 def test_epochs_of_a_task_that_are_not_used_are_told_before_anything_is_bought(
-    site: Site, reducer: str, told: str
+    site: Site, reducer: str, message: str
 ) -> None:
     config = write(site, "thrice", benchmark={"args": {"reducer": reducer}})
-    with pytest.warns(UserWarning, match=f"benchmark.inspect: {told}"):
+    with pytest.warns(UserWarning, match=f"benchmark.inspect: {message}"):
         assert CliRunner().invoke(app, ["validate", str(config)]).exit_code == 0
 
 
@@ -360,8 +363,8 @@ async def test_a_request_to_a_task_that_has_just_failed_does_not_end_the_others(
     """It was on its way when the task said so."""
     from adaptive_eval.inspect import worker
 
-    told: list[Mapping[str, object]] = []
-    monkeypatch.setattr(worker, "send_line", told.append)
+    sent: list[Mapping[str, object]] = []
+    monkeypatch.setattr(worker, "send_line", sent.append)
     model: Any = SimpleNamespace(api=None)
     source = worker.RequestedSamples(("", 0), model, {"s": worker.Sample(input="?")})
     waiting = asyncio.create_task(source.next_samples())
@@ -369,24 +372,24 @@ async def test_a_request_to_a_task_that_has_just_failed_does_not_end_the_others(
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     source.ask({"benchmark": "", "model": 0, "sample": "s", "prompt": [], "id": "s#0", "seed": 1})
-    assert told == [{"benchmark": "", "model": 0, "ended": "its task ended"}]
+    assert sent == [{"benchmark": "", "model": 0, "ended": "its task ended"}]
 
 
 @pytest.mark.slow
 def test_caps_count_the_tokens_of_all_models_of_a_sample(site: Site) -> None:
     benchmark = {"roles": {"grader": "scripted/judge"}, "prices": {"scripted/judge": {"input": 1e6, "output": 0}}}
     prices = {"input": 1.0, "output": 1.0}
-    models = [{"name": one, "inspect": f"scripted/{one}", "price": prices} for one in SKILLS]
+    models = [{"name": model, "inspect": f"scripted/{model}", "price": prices} for model in SKILLS]
     capped = {"models": models, "sampling": {"max_tokens": 50}, "budget": {"tokens": 1000}}
     ended = run(site, write(site, "judged", benchmark=benchmark, **capped))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     assert sum(record.cost.tokens for record in stored(site)) == 20 * len(stored(site)) <= 1000
     assert {round(record.cost.usd, 4) for record in stored(site)} == {7.0}
     capped["sampling"] = {}  # nothing bounds a sample: 30 tokens and 10.5 USD are reserved, once one of each has come
-    for name, caps, most in (("by-tokens", {"tokens": 140}, 6), ("by-usd", {"usd": 43.0}, 4)):
+    for name, caps, trials in (("by-tokens", {"tokens": 140}, 6), ("by-usd", {"usd": 43.0}, 4)):
         ended = run(site, write(site, "judged", name, benchmark=benchmark, **(capped | {"budget": caps})))
         assert ended.exit_code == ExitCode.SPENT and "no max_tokens: for p95, p10" in ended.output
-        assert len(stored(site, name)) == most
+        assert len(stored(site, name)) == trials
     del benchmark["prices"]
     unpriced = run(site, write(site, "judged", "usd", benchmark=benchmark, **(capped | {"budget": {"usd": 100}})))
     assert unpriced.exit_code == ExitCode.CONFIGURATION
@@ -407,7 +410,7 @@ def test_where_a_provider_says_no_usage_a_cap_counts_the_texts_of_all_models(sit
 @pytest.mark.slow
 def test_under_a_cap_samples_that_cost_a_hundred_times_as_much_are_asked_less_often(site: Site) -> None:
     names = ("dear-p50", "p51", "p52")
-    given = {"models": [{"name": one, "inspect": f"scripted/{one}"} for one in names]}
+    given = {"models": [{"name": model, "inspect": f"scripted/{model}"} for model in names]}
     given |= {"sampling": {"max_tokens": 2000}, "trials": {"min": 2, "max": 200}}
     given |= {"stopping": {"rule": "published", "confidence": 0.99999, "on_alarm": "never"}}
     asked = {}
@@ -417,7 +420,7 @@ def test_under_a_cap_samples_that_cost_a_hundred_times_as_much_are_asked_less_of
         with RunReader.intact(site.directory(name)) as reader:
             assert reader.header().configuration["trials"]["optimize"] == "cost"  # type: ignore[index, call-overload]
         records = stored(site, name)
-        asked[name] = [sum(record.model == one for record in records) / len(records) for one in names]
+        asked[name] = [sum(record.model == model for record in records) / len(records) for model in names]
         tokens = {record.model: record.cost.tokens for record in records}
         assert tokens == {"dear-p50": 1000, "p51": 10, "p52": 10}
     assert asked["uncapped"][0] == pytest.approx(1 / 3, abs=0.05)
@@ -441,14 +444,16 @@ def test_a_run_goes_on_at_the_pace_that_auto_took_when_it_began(site: Site, monk
     ended = run(site, write(site, "exactly", trials=trials, budget={"trials": 40}))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     assert optimize() == "time" and len(stored(site)) > begun
-    told = CliRunner().invoke(app, ["plan", str(write(site, "exactly", "fresh", trials=trials, budget={"trials": 12}))])
-    assert "every model is one that Inspect asks at a provider" in " ".join(told.output.split()), told.output
+    result = CliRunner().invoke(
+        app, ["plan", str(write(site, "exactly", "fresh", trials=trials, budget={"trials": 12}))]
+    )
+    assert "every model is one that Inspect asks at a provider" in " ".join(result.output.split()), result.output
 
 
-def asked_of_servers(site: Site, name: str, least: int = 6) -> Path:
+def asked_of_servers(site: Site, name: str, min_trials: int = 6) -> Path:
     """A configuration of a task whose models are on the server of the tests."""
-    models = [{"name": one, "inspect": f"openai-api/sim/{one}"} for one in MODELS]
-    trials = {"min": least, "max": least + 4, "optimize": "cost"}
+    models = [{"name": model, "inspect": f"openai-api/sim/{model}"} for model in MODELS]
+    trials = {"min": min_trials, "max": min_trials + 4, "optimize": "cost"}
     return write(site, "small", name, skills=(), models=models, trials=trials, concurrency=SLOTS)
 
 
@@ -472,15 +477,15 @@ def run_through_kills(site: Site, config: Path, gated: GatedServer, kills: int) 
 def test_kills_and_failing_calls_change_no_decision_and_lose_no_answer(
     site: Site, monkeypatch: pytest.MonkeyPatch, kills: int
 ) -> None:
-    least = 2 * kills  # 48 trials or more for each kill, while 36 answers are given
+    min_trials = 2 * kills  # 48 trials or more for each kill, while 36 answers are given
     with serving(gated := GatedServer(small_world(), 36, faults=FAILING)) as url:
         monkeypatch.setenv("SIM_BASE_URL", url)
-        config = asked_of_servers(site, "run", least)
+        config = asked_of_servers(site, "run", min_trials)
         assert run_through_kills(site, config, gated, kills).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
         failed = gated.counts["server_error"]
     monkeypatch.setenv("SIM_BASE_URL", site.base_url)
-    whole = run(site, asked_of_servers(site, "whole", least))
-    assert whole.exit_code in (ExitCode.REACHED, ExitCode.SPENT), whole.output
+    undisturbed = run(site, asked_of_servers(site, "whole", min_trials))
+    assert undisturbed.exit_code in (ExitCode.REACHED, ExitCode.SPENT), undisturbed.output
     assert Found.of(site.directory()) == Found.of(site.directory("whole"))
     assert failed > 0, "some calls did fail"
     logs = list((site.directory() / INSPECT_LOGS).glob("*.eval"))
@@ -489,10 +494,10 @@ def test_kills_and_failing_calls_change_no_decision_and_lose_no_answer(
     while any(read_log(log, header_only=True).status == "started" for log in logs):
         assert time.monotonic() < deadline, "a killed run has left an evaluation behind"
         time.sleep(0.05)
-    there, imported = site.directory() / INSPECT_LOGS, site.directory("imported")
-    words = ["import", str(there), "--to", str(imported), "--config", str(config)]
-    found = CliRunner().invoke(app, words)
-    assert found.exit_code == 0 and "are no trials" not in found.output, found.output
+    log_folder, imported = site.directory() / INSPECT_LOGS, site.directory("imported")
+    words = ["import", str(log_folder), "--to", str(imported), "--config", str(config)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0 and "are no trials" not in result.output, result.output
     assert Found.of(imported).outcomes == Found.of(site.directory()).outcomes, "one of each that two starts have"
     further = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(imported)])
     assert further.exit_code in (ExitCode.REACHED, ExitCode.SPENT), further.output
@@ -508,12 +513,12 @@ def write_benchmarks(site: Site, name: str, *, by_inspect: bool, gate: str | Non
     """Two benchmarks, the first with three times the weight: a task of Inspect and a file, or two files; `gate` is that
     of the first."""
     rows = list(question_rows(small_world()))
-    for part, some in (("easy", rows[5:]), ("hard", rows[:5])):
-        (site.folder / f"{part}.jsonl").write_text("\n".join(map(json.dumps, some)))
+    for part, part_rows in (("easy", rows[5:]), ("hard", rows[:5])):
+        (site.folder / f"{part}.jsonl").write_text("\n".join(map(json.dumps, part_rows)))
     easy: dict[str, object] = {"questions": "easy.jsonl"}
     if by_inspect:
         easy = {"benchmark": {"inspect": "tasks.py@small", "args": {"file": "easy.jsonl"}}}
-        asked = {"models": [{"name": one, "inspect": f"openai-api/sim/{one}"} for one in MODELS]}
+        asked = {"models": [{"name": model, "inspect": f"openai-api/sim/{model}"} for model in MODELS]}
         more = {**asked, "sampling": {}, "concurrency": SLOTS, **more}
     benchmarks = [{"name": "easy", "weight": 3, "gate": gate, **easy}, {"name": "hard", "questions": "hard.jsonl"}]
     more = {"trials": {"min": 4, "max": 40}, "stopping": {"on_alarm": "never"}, **more}
@@ -530,9 +535,9 @@ def test_a_task_and_a_file_in_one_run_are_looked_at_as_two_files_are(site: Site)
         ended = run(site, write_benchmarks(site, name, by_inspect=by_inspect))
         assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     assert Found.of(site.directory("both")) == Found.of(site.directory("own"))
-    results, own = read_results(site.directory("both")), read_results(site.directory("own"))
-    assert results is not None and own is not None
-    assert results.groups == own.groups and {row.group for row in results.groups} == {"easy", "hard"}
+    results, own_results = read_results(site.directory("both")), read_results(site.directory("own"))
+    assert results is not None and own_results is not None
+    assert results.groups == own_results.groups and {row.group for row in results.groups} == {"easy", "hard"}
     before = Found.of(site.directory("both")).outcomes
     regraded = CliRunner().invoke(
         app, ["regrade", str(site.directory("both")), "--config", str(site.folder / "both.yaml")]
@@ -541,10 +546,10 @@ def test_a_task_and_a_file_in_one_run_are_looked_at_as_two_files_are(site: Site)
     assert Found.of(site.directory("both")).outcomes == before
     logs, imported = site.directory("both") / INSPECT_LOGS, site.directory("imported")
     config = str(site.folder / "both.yaml")
-    found = CliRunner().invoke(app, ["import", str(logs), "--to", str(imported), "--config", config])
-    assert found.exit_code == 0, found.output
-    taken = Found.of(imported).outcomes
-    assert {key for key in taken if key[1].startswith("easy/")} == {key for key in before if key[1].startswith("easy/")}
+    result = CliRunner().invoke(app, ["import", str(logs), "--to", str(imported), "--config", config])
+    assert result.exit_code == 0, result.output
+    after = Found.of(imported).outcomes
+    assert {key for key in after if key[1].startswith("easy/")} == {key for key in before if key[1].startswith("easy/")}
 
 
 @pytest.mark.slow
@@ -567,8 +572,8 @@ def test_kills_change_nothing_in_a_run_of_a_task_and_a_file_with_gates_and_a_cap
         killed = run_through_kills(site, written("run", 2_000_000), gated, 3)
         asked = gated.counts["answered"]
     monkeypatch.setenv("SIM_BASE_URL", site.base_url)
-    whole = run(site, written("whole", 2_000_000))
-    assert killed.exit_code == whole.exit_code == ExitCode.WORSE, whole.output
+    undisturbed = run(site, written("whole", 2_000_000))
+    assert killed.exit_code == undisturbed.exit_code == ExitCode.WORSE, undisturbed.output
     assert Found.of(site.directory()) == Found.of(site.directory("whole"))
     assert asked <= trials_in(site.directory()) + lost_answers(site), "what is stored was asked for again"
     capped = run(site, written("capped", 70_000))
@@ -577,8 +582,8 @@ def test_kills_change_nothing_in_a_run_of_a_task_and_a_file_with_gates_and_a_cap
     assert capped.exit_code == ExitCode.SPENT and "UNDECIDED: ada" in capped.output
     assert run(site, written("capped", 2_000_000)).exit_code == ExitCode.WORSE
     for name in ("whole", "capped"):
-        told = CliRunner().invoke(app, ["report", str(site.directory(name)), "--format", "junit", "--output", "-"])
-        assert "easy: PASS" in told.output and "; on easy worse than bob" in told.output
+        result = CliRunner().invoke(app, ["report", str(site.directory(name)), "--format", "junit", "--output", "-"])
+        assert "easy: PASS" in result.output and "; on easy worse than bob" in result.output
 
 
 @pytest.mark.slow
@@ -624,38 +629,38 @@ def test_a_sandbox_that_does_not_start_is_told_beside_other_tasks_and_before_a_r
     ended = run(site, config)
     assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
     assert ended.output.count("RuntimeError: the daemon of the sandbox is not running") >= len(SKILLS), ended.output
-    told = run(site, config, "--dry-run")
-    assert told.exit_code == ExitCode.ENDPOINTS, told.output
+    result = run(site, config, "--dry-run")
+    assert result.exit_code == ExitCode.ENDPOINTS, result.output
     for skill in SKILLS:
-        asked = re.findall(rf"^answer  {skill}  (\S+)  .*\n +(wrote|no answer)", told.output, re.MULTILINE)
+        asked = re.findall(rf"^answer  {skill}  (\S+)  .*\n +(wrote|no answer)", result.output, re.MULTILINE)
         expected = [("sums/1", "wrote"), ("sums/2", "wrote"), ("code/1", "no answer"), ("code/2", "no answer")]
-        assert asked == expected, told.output
+        assert asked == expected, result.output
     lost = "benchmark code: RuntimeError: the daemon of the sandbox is not running; Inspect's log has more"
-    assert f"no answer: {lost}" in told.output
-    assert "first     0: what is 6 * 7?" in told.output
+    assert f"no answer: {lost}" in result.output
+    assert "first     0: what is 6 * 7?" in result.output
 
 
 @pytest.mark.slow
 def test_a_rehearsal_does_not_wait_for_retries_of_inspect(site: Site) -> None:
     models = [{"name": name, "inspect": f"scripted/{name}"} for name in ("p95", "away")]
-    told = run(site, write(site, "exactly", models=models), "--dry-run")
-    assert told.exit_code == ExitCode.ENDPOINTS, told.output
-    assert re.search(r"answer  away .*\n +no answer: .* the last error: .*reset by peer", told.output), told.output
-    assert "answer  p95" in told.output
+    result = run(site, write(site, "exactly", models=models), "--dry-run")
+    assert result.exit_code == ExitCode.ENDPOINTS, result.output
+    assert re.search(r"answer  away .*\n +no answer: .* the last error: .*reset by peer", result.output), result.output
+    assert "answer  p95" in result.output
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "message"),
     [
         ({"sandbox": "podmn"}, "type 'podmn' not recognized; available are "),
         ({"sandbox": "dokcer:compose.yaml"}, "type 'dokcer' not recognized; did you mean docker?"),
     ],
 )
-def test_what_a_task_lacks_is_told_with_its_benchmark(site: Site, code: dict[str, object], told: str) -> None:
+def test_what_a_task_lacks_is_told_with_its_benchmark(site: Site, code: dict[str, object], message: str) -> None:
     refused = CliRunner().invoke(app, ["validate", str(write_two(site, **code))])
     assert refused.exit_code == ExitCode.CONFIGURATION, refused.output
-    assert "benchmarks.code.inspect: tasks.py@" in refused.output and told in refused.output, refused.output
+    assert "benchmarks.code.inspect: tasks.py@" in refused.output and message in refused.output, refused.output
 
 
 @pytest.mark.slow
@@ -665,10 +670,10 @@ def test_the_next_start_clears_away_the_sandboxes_of_one_that_was_killed(
     (place := site.folder / "t").mkdir()
     monkeypatch.setenv("TMPDIR", str(place))
     monkeypatch.setattr("tempfile.tempdir", None)
-    config, told = write(site, "lingers"), site.folder / "program"
+    config, pid_file = write(site, "lingers"), site.folder / "program"
     process = site.start(config)
-    wait_until(lambda: told.exists() and told.read_text().strip(), process)
-    program = int(told.read_text())
+    wait_until(lambda: pid_file.exists() and pid_file.read_text().strip(), process)
+    program = int(pid_file.read_text())
     (folder,) = place.glob("adaptive-eval-inspect-*")
     process.send_signal(signal.SIGSTOP)  # it would clear away itself when it hears of its process
     os.kill(int(Path(f"/proc/{program}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
@@ -738,8 +743,11 @@ def test_another_task_file_is_another_run(site: Site) -> None:
 
 @pytest.mark.slow
 def test_another_rubric_takes_the_scores_that_came_with_the_samples(site: Site) -> None:
-    def categories(some: float) -> dict[str, object]:
-        scored = [{"name": "some", "weight": some, "when": {"score": {"above": 0.5}}}, {"name": "none", "weight": 0.0}]
+    def categories(weight: float) -> dict[str, object]:
+        scored = [
+            {"name": "some", "weight": weight, "when": {"score": {"above": 0.5}}},
+            {"name": "none", "weight": 0.0},
+        ]
         return {"rubric": {"categories": [{"name": "all", "weight": 1.0, "when": {"score": 1.0}}, *scored]}}
 
     benchmark = {"scorer": "of_attempt.whole"}
@@ -836,13 +844,13 @@ def test_hostile_programs_are_wrong_and_a_sandbox_that_fails_is_no_answer(site: 
     (task,) = (block.text for block in blocks_of(ROOT / "docs" / "guide" / "code.md") if block.language == "python")
     seconds = f"timeout={PROGRAM_SECONDS}"
     (site.folder / "code_task.py").write_text(f"{task.replace('timeout=30', seconds)}\nimport tasks\n")
-    most = len(PROGRAMS) if sandbox == "local" else 2
+    cap = len(PROGRAMS) if sandbox == "local" else 2
     benchmark = {"inspect": "code_task.py@double", "sandbox": sandbox, "solver": "tasks.py@hostile"}
-    config = write(site, "unused", benchmark=benchmark, trials={"min": most, "max": most, "optimize": "cost"})
+    config = write(site, "unused", benchmark=benchmark, trials={"min": cap, "max": cap, "optimize": "cost"})
     ended = run(site, config)
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     records = {(record.model, record.trial): record for record in stored(site)}
-    assert set(records) == {(model, trial) for model in SKILLS for trial in range(most)}
+    assert set(records) == {(model, trial) for model in SKILLS for trial in range(cap)}
     for (model, trial), record in records.items():
         if sandbox == "broken" and trial == 0:
             assert record.category is None and record.answer.signals == {"unanswered"}
@@ -858,7 +866,7 @@ PROGRAMS = ("right", "wrong", "ends early", "ends at once", "sleeps", "floods", 
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["tasks.py@exactly"], "name the models to rank: --model openai/gpt-x --model ..."),
         pytest.param(
@@ -887,23 +895,25 @@ PROGRAMS = ("right", "wrong", "ends early", "ends at once", "sleeps", "floods", 
     ],
 )
 def test_what_is_wrong_is_told_with_what_to_do(
-    site: Site, monkeypatch: pytest.MonkeyPatch, words: list[str], told: str
+    site: Site, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
 ) -> None:
     monkeypatch.chdir(site.folder)
     monkeypatch.delenv(DEFAULT_KEY, raising=False)
     write(site, "exactly")
     ended = CliRunner().invoke(app, ["run", *words, "--display", "plain"])
     assert ended.exit_code == ExitCode.CONFIGURATION, ended.output
-    assert told in ended.output and "[/" not in ended.output
+    assert message in ended.output and "[/" not in ended.output
 
 
 @pytest.mark.slow
 def test_a_host_of_data_that_does_not_answer_is_named_at_once(site: Site) -> None:
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
-        told = run(site, write(site, "fetched", benchmark={"args": {"port": deaf.getsockname()[1]}}))
-    assert told.exit_code == ExitCode.CONFIGURATION
-    assert "tasks.py@fetched cannot be loaded: RuntimeError: 0.0.0.0 cannot be reached: " in told.output, told.output
+        result = run(site, write(site, "fetched", benchmark={"args": {"port": deaf.getsockname()[1]}}))
+    assert result.exit_code == ExitCode.CONFIGURATION
+    assert "tasks.py@fetched cannot be loaded: RuntimeError: 0.0.0.0 cannot be reached: " in result.output, (
+        result.output
+    )
 
 
 def test_what_does_not_go_with_a_task_is_refused(site: Site) -> None:

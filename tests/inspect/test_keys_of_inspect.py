@@ -61,15 +61,15 @@ def echoed():
 
 def echo(asked: Asked) -> Said | None:
     key = asked.headers["Authorization"].removeprefix("Bearer ")
-    said = (key, b64encode(f"Bearer {key}".encode()).decode(), quote(key, safe=""), json.dumps(key))[asked.seed % 4]
+    echoed = (key, b64encode(f"Bearer {key}".encode()).decode(), quote(key, safe=""), json.dumps(key))[asked.seed % 4]
     headers = {"X-Echo": f"Bearer {key}", "x-request-id": key}
     if asked.number == 2:
-        return Said(400, {"error": {"message": f"I will not serve {key}", "code": key, "param": said}}, headers)
+        return Said(400, {"error": {"message": f"I will not serve {key}", "code": key, "param": echoed}}, headers)
     if asked.number == 3:
         return Said(500, {"error": {"message": f"I stumbled over {key}"}}, headers)
-    body: dict[str, Any] = answer(asked, content=f"I was sent {said}. 42", reasoning_content=f"it is {key}")
+    body: dict[str, Any] = answer(asked, content=f"I was sent {echoed}. 42", reasoning_content=f"it is {key}")
     body["choices"][0]["logprobs"] = {"content": [_token(part) for part in ("I was ", key[:9], key[9:], " 42")]}
-    body |= {"id": key, "model": f"{asked.model}-{key}", "system_fingerprint": said}
+    body |= {"id": key, "model": f"{asked.model}-{key}", "system_fingerprint": echoed}
     body["usage"] |= {"total_tokens": 9, "note": key}
     return Said(body=body, headers=headers)
 
@@ -105,7 +105,9 @@ def test_no_file_and_no_output_has_the_key(
     (tmp_path / "tasks.py").write_text(TASK)
     settings = {
         "benchmark": {"inspect": "tasks.py@echoed"},
-        "models": [{"name": one, "inspect": {"model": f"openai-api/say/{one}", "logprobs": True}} for one in "ab"],
+        "models": [
+            {"name": model, "inspect": {"model": f"openai-api/say/{model}", "logprobs": True}} for model in "ab"
+        ],
         "trials": {"min": 4, "max": 4, "optimize": "cost"},
         "stopping": {"on_alarm": "never"},
         "notify": ["sh", "-c", "cat >> told.jsonl"],

@@ -30,10 +30,10 @@ def redacted_process(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 
 def test_members_of_an_archive_stay_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     redacted_process(monkeypatch)
-    told = {"said": f"I am {KEY}\n", KEY: [1.5, None, True], "at": 12345678901.25, "number": int(DIGITS)}
+    body = {"said": f"I am {KEY}\n", KEY: [1.5, None, True], "at": 12345678901.25, "number": int(DIGITS)}
     with zipfile.ZipFile(tmp_path / "a.eval", "w") as archive:
-        archive.writestr("bytes.json", json.dumps(told).encode())
-        archive.writestr("text.json", json.dumps({**told, "number": 7}))
+        archive.writestr("bytes.json", json.dumps(body).encode())
+        archive.writestr("text.json", json.dumps({**body, "number": 7}))
         archive.writestr("image", b"\xff\xfe" + KEY.encode())
         archive.writestr("words", f"no JSON, and {KEY}")
     with zipfile.ZipFile(tmp_path / "a.eval") as archive:

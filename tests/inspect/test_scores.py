@@ -9,8 +9,8 @@ from adaptive_eval.inspect.endpoint import marks_from_scores
 
 
 def scored(value: object, scorer: str | None = None, *, binary: bool = True) -> dict[str, object] | None:
-    found = marks_from_scores({"match": {"value": value, "answer": "42"}}, scorer, only_right_and_wrong=binary)
-    return None if found is None else dict(found.signals)
+    marks = marks_from_scores({"match": {"value": value, "answer": "42"}}, scorer, only_right_and_wrong=binary)
+    return None if marks is None else dict(marks.signals)
 
 
 @pytest.mark.parametrize(("value", "right"), [("C", 1), ("I", 0), ("N", 0), (1, 1), (0.0, 0), (True, 1), (False, 0)])
@@ -45,5 +45,5 @@ def test_one_of_several_values_is_named() -> None:
 
 
 def test_a_long_answer_is_shortened() -> None:
-    found = marks_from_scores({"match": {"value": 1, "answer": "x" * 5000}}, None, only_right_and_wrong=True)
-    assert found is not None and found.extracted == "x" * 1000
+    marks = marks_from_scores({"match": {"value": 1, "answer": "x" * 5000}}, None, only_right_and_wrong=True)
+    assert marks is not None and marks.extracted == "x" * 1000

@@ -53,14 +53,14 @@ def judged(site: Site, url: str) -> Path:
 
 def truths(directory: Path) -> dict[Labelled, str]:
     """What a person would say of each answer: whether the box holds the key."""
-    found = {}
+    labels = {}
     with open_run(directory) as stored:
         keys = {question.id: question.answer for question in stored.setup.questions}
-        for one in stored.reader.trials():
-            box = re.findall(r"\\boxed\{(.*?)\}", one.answer.text)
-            right = bool(box) and box[-1] == keys[one.question]
-            found[Labelled(one.model, one.question, one.trial)] = "correct" if right else "wrong"
-    return found
+        for trial in stored.reader.trials():
+            box = re.findall(r"\\boxed\{(.*?)\}", trial.answer.text)
+            right = bool(box) and box[-1] == keys[trial.question]
+            labels[Labelled(trial.model, trial.question, trial.trial)] = "correct" if right else "wrong"
+    return labels
 
 
 def beside(directory: Path) -> LabelledRun:
@@ -75,19 +75,19 @@ def test_labels_of_everything_give_the_scores_of_a_judge_without_mistakes(site: 
     directory = judged(site, erring_url)
     truth = truths(directory)
     add_labels(directory, truth)
-    found = beside(directory)
-    for model in found.models:
+    effect = beside(directory)
+    for model in effect.models:
         mine = [label for at, label in truth.items() if at.model == model.name]
         assert (model.labels, model.trials) == (len(mine), 32)
         assert model.corrected == pytest.approx(mine.count("correct") / len(mine))
-        said = Counter[tuple[str, str]]()
+        verdicts = Counter[tuple[str, str]]()
         with open_run(directory) as stored:
-            for one in stored.reader.model_trials(model.name):
-                said[truth[Labelled(one.model, one.question, one.trial)], str(one.signals["verdict"])] += 1
+            for trial in stored.reader.model_trials(model.name):
+                verdicts[truth[Labelled(trial.model, trial.question, trial.trial)], str(trial.signals["verdict"])] += 1
         assert model.confusion == tuple(
-            (said[label, "correct"], said[label, "wrong"], 0) for label in ("correct", "wrong")
+            (verdicts[label, "correct"], verdicts[label, "wrong"], 0) for label in ("correct", "wrong")
         )
-        assert model.disagreements == said["correct", "wrong"] + said["wrong", "correct"] > 0
+        assert model.disagreements == verdicts["correct", "wrong"] + verdicts["wrong", "correct"] > 0
     report = CliRunner().invoke(app, ["report", str(directory), "--format", "md", "--output", "-"]).stdout
     assert "## Labels" in report and "with correction" in report
     assert json.loads(CliRunner().invoke(app, ["report", str(directory), "--format", "json", "-o", "-"]).stdout)
@@ -107,16 +107,16 @@ def test_labels_change_nothing_in_a_run_and_go_on_after_a_kill_in_the_middle_of_
     directory = judged(site, erring_url)
     before = Found.of(directory)
     give(directory, "correct", "wrong", "correct", "wrong")
-    told = CliRunner().invoke(app, ["label", str(directory), "--show"])
-    assert told.exit_code == ExitCode.REACHED and "Fewer than 20 labels" in told.output
+    result = CliRunner().invoke(app, ["label", str(directory), "--show"])
+    assert result.exit_code == ExitCode.REACHED and "Fewer than 20 labels" in result.output
     assert Found.of(directory) == before
     with (directory / LABELS_FILE).open("ab") as file:
         file.write(b'{"model": "ada", "quest')
-    known = dict(read_labels(directory))
-    assert len(known) == 4
+    stored_labels = dict(read_labels(directory))
+    assert len(stored_labels) == 4
     give(directory, "correct", "correct")
     after = read_labels(directory)
-    assert len(after) == 6 and {at: after[at] for at in known} == known
+    assert len(after) == 6 and {at: after[at] for at in stored_labels} == stored_labels
 
 
 def test_while_somebody_thinks_a_run_can_empty_its_log(site: Site, ended_runs: EndedRuns) -> None:
@@ -141,8 +141,8 @@ def test_labels_that_come_while_a_run_goes_on_stay_and_change_nothing(site: Site
         assert wait_for_trials(site.directory(), 40, process)  # a look has been taken
         give(site.directory(), "correct", "wrong", "correct", "wrong")
         kill(process)
-        known = dict(read_labels(site.directory()))
-        assert len(known) == 4
+        before = dict(read_labels(site.directory()))
+        assert len(before) == 4
         gated.open(20)
         process = site.start(config)
         assert wait_for_trials(site.directory(), 60, process)
@@ -150,7 +150,7 @@ def test_labels_that_come_while_a_run_goes_on_stay_and_change_nothing(site: Site
         gated.open()
         process.communicate()
     after = read_labels(site.directory())
-    assert len(after) == 6 and known.items() <= after.items() and verify_run(site.directory()).damages == ()
+    assert len(after) == 6 and before.items() <= after.items() and verify_run(site.directory()).damages == ()
     plain = site.write("plain", trials={"min": 1, "max": 8}, concurrency=2)
     assert site.run(plain, "--run-dir", str(site.directory("plain"))).exit_code in ENDED
     assert Found.of(site.directory()) == Found.of(site.directory("plain"))
@@ -173,13 +173,13 @@ def test_next_come_the_models_of_open_comparisons_and_the_questions_in_turn(site
         results = stored.results(running=False)
         assert results is not None
         undecided = [pair for pair in results.pairs if pair.verdict not in ("resolved", "tied")]
-        wanted = {name for pair in undecided for name in (pair.better, pair.worse)}
-        assert {at.model for at in choose_answers_to_label(stored, labels, 1)} <= wanted
+        expected = {name for pair in undecided for name in (pair.better, pair.worse)}
+        assert {at.model for at in choose_answers_to_label(stored, labels, 1)} <= expected
         assert len(choose_answers_to_label(stored, labels, 1000)) == len(truth) - len(labels)
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("a.jsonl", '{"model": "ada", "question": "q0", "trial": 0}', "must have model, question, trial, label"),
         ("a.jsonl", '{"model": "ada", "question": "q0", "trial": -1, "label": "wrong"}', "trial a number"),
@@ -190,13 +190,13 @@ def test_next_come_the_models_of_open_comparisons_and_the_questions_in_turn(site
     ],
 )
 def test_a_file_that_is_none_of_labels_is_told(
-    site: Site, ended_runs: EndedRuns, name: str, text: str | None, said: str
+    site: Site, ended_runs: EndedRuns, name: str, text: str | None, message: str
 ) -> None:
     directory = ended_runs.copy(site, trials=TRIALS)
     if text is not None:
         (site.folder / name).write_text(text)
-    told = CliRunner().invoke(app, ["label", str(directory), "--from", str(site.folder / name)])
-    assert told.exit_code == ExitCode.CONFIGURATION and said in re.sub(r"\s+", " ", told.output)
+    result = CliRunner().invoke(app, ["label", str(directory), "--from", str(site.folder / name)])
+    assert result.exit_code == ExitCode.CONFIGURATION and message in re.sub(r"\s+", " ", result.output)
     assert not (directory / LABELS_FILE).exists()
 
 
@@ -218,11 +218,11 @@ def test_a_file_may_be_csv_and_a_later_label_counts(site: Site, ended_runs: Ende
     directory = ended_runs.copy(site, trials=TRIALS)
     table = site.folder / "labels.csv"
     table.write_text("model,question,trial,label\nada,q0,0,correct\nada,q0,0,wrong\nada,q1,3,correct\neve,q1,3,wrong\n")
-    told = CliRunner().invoke(app, ["label", str(directory), "--from", str(table)])
-    assert told.exit_code == ExitCode.REACHED, told.output
+    result = CliRunner().invoke(app, ["label", str(directory), "--from", str(table)])
+    assert result.exit_code == ExitCode.REACHED, result.output
     assert parse_labels_file(table) == read_labels(directory)
     assert read_labels(directory)[Labelled("ada", "q0", 0)] == "wrong"
-    assert "Not counted: 1 label of answers that are not in this run" in told.output
+    assert "Not counted: 1 label of answers that are not in this run" in result.output
 
 
 @pytest.mark.slow
@@ -241,6 +241,6 @@ def test_outcomes_of_an_earlier_run_have_no_labels_and_do_not_count_beside_them(
         add_labels(directory, labels)
     with_prior, without = beside(site.directory()), beside(plain)
     assert with_prior.alone and not without.alone
-    assert {one.name: one for one in with_prior.models} == {one.name: one for one in without.models}
-    told = CliRunner().invoke(app, ["label", str(site.directory()), "--show"])
-    assert "These scores use only the answers of this run" in told.output
+    assert {model.name: model for model in with_prior.models} == {model.name: model for model in without.models}
+    result = CliRunner().invoke(app, ["label", str(site.directory()), "--show"])
+    assert "These scores use only the answers of this run" in result.output

@@ -50,14 +50,14 @@ def asked(
 
 def state(response: web.Response) -> dict[str, Any]:
     assert response.status == 200
-    found: dict[str, Any] = json.loads(response.body)
-    return found
+    value: dict[str, Any] = json.loads(response.body)
+    return value
 
 
 def test_what_is_pressed_is_stored_and_old_pages_change_nothing(run: Path, served: LabellingSite) -> None:
     first = state(asked(served, "now", "GET"))
     assert (first["place"], first["number"], first["over"]) == (1, 4, False)
-    assert [one["name"] for one in first["texts"]] == ["question", "reference", "answer"]
+    assert [text["name"] for text in first["texts"]] == ["question", "reference", "answer"]
     assert first["fields"] == [{"name": "verdict", "levels": ["correct", "wrong"]}]
     assert not [name for name in (*MODELS, "is_correct", "trial") if name in json.dumps(first)]
     second = state(asked(served, "label?place=1&label=correct"))
@@ -92,8 +92,8 @@ def test_whoever_does_not_know_the_address_changes_nothing(
 def test_what_cannot_be_written_is_told(run: Path, served: LabellingSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also before anything is shown, as on a disk that is only read."""
     (run / "labels.jsonl").symlink_to("elsewhere")
-    told = asked(served, "label?place=1&label=correct")
-    assert told.status == 503 and b"is a link" in told.body
+    response = asked(served, "label?place=1&label=correct")
+    assert response.status == 503 and b"is a link" in response.body
     begun = CliRunner().invoke(app, ["label", str(run)])
     assert begun.exit_code == ExitCode.FAILED and "is a link" in begun.stderr and not begun.stdout
     (run / "labels.jsonl").unlink()
@@ -109,12 +109,12 @@ def serving_page(run: Path, *options: str) -> Iterator[tuple[subprocess.Popen[st
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         assert process.stdout is not None
-        told = ""
-        while (found := re.search(r"http://\S+/", told)) is None:
+        output = ""
+        while (address := re.search(r"http://\S+/", output)) is None:
             line = process.stdout.readline()
-            assert line, told
-            told += line
-        yield process, found[0]
+            assert line, output
+            output += line
+        yield process, address[0]
     finally:
         if process.poll() is None:
             process.kill()
@@ -138,13 +138,13 @@ def test_a_whole_life_over_http(run: Path) -> None:
         assert b"openLabels" in ask(url, "assets/app.js", "GET")
         ask(url, "label?place=1&label=correct")
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=HANGS)
-        assert process.returncode == ExitCode.REACHED and "1 answer has a label" in said
+        output, _ = process.communicate(timeout=HANGS)
+        assert process.returncode == ExitCode.REACHED and "1 answer has a label" in output
     with serving_page(run, "-n", "1") as (process, url):
         assert json.loads(ask(url, "label?place=1&label=wrong"))["over"]
         ask(url, "end")
-        said, _ = process.communicate(timeout=HANGS)
-        assert process.returncode == ExitCode.REACHED and "2 answers have a label" in said
+        output, _ = process.communicate(timeout=HANGS)
+        assert process.returncode == ExitCode.REACHED and "2 answers have a label" in output
     assert len(read_labels(run)) == 2
 
 

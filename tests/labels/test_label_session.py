@@ -40,8 +40,8 @@ def test_who_goes_back_may_say_something_else(run: Path) -> None:
     now = session.current
     assert now is not None and (now.place, now.earlier_label) == (1, "correct")
     session.skip()  # leaves what was said
-    (one,) = read_labels(run).values()
-    assert one == "correct"
+    (label,) = read_labels(run).values()
+    assert label == "correct"
     session.go_back()
     session.label("wrong")
     assert list(read_labels(run).values()) == ["wrong"]

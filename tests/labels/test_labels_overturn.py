@@ -54,15 +54,17 @@ def labels_of(directory: Path, number: int | None, models: tuple[str, ...] = MOD
     rows: dict[str, list[str]] = {model: [] for model in models}
     with open_run(directory) as stored:
         keys = {question.id: question.answer for question in stored.setup.questions}
-        for one in stored.reader.trials():
-            box = re.findall(r"\\boxed\{(.*?)\}", one.answer.text)
-            right = bool(box) and box[-1] == keys[one.question]
-            label = str(one.signals.get("verdict")) if same else "correct" if right else "wrong"
-            if one.model in rows:
-                rows[one.model].append(f"{one.model},{one.question},{one.trial},{label}")
+        for trial in stored.reader.trials():
+            box = re.findall(r"\\boxed\{(.*?)\}", trial.answer.text)
+            right = bool(box) and box[-1] == keys[trial.question]
+            label = str(trial.signals.get("verdict")) if same else "correct" if right else "wrong"
+            if trial.model in rows:
+                rows[trial.model].append(f"{trial.model},{trial.question},{trial.trial},{label}")
     rng = random.Random(2)
-    chosen = [rng.sample(sorted(own), len(own) if number is None else min(number, len(own))) for own in rows.values()]
-    return "\n".join(["model,question,trial,label", *(row for own in chosen for row in own)])
+    chosen = [
+        rng.sample(sorted(lines), len(lines) if number is None else min(number, len(lines))) for lines in rows.values()
+    ]
+    return "\n".join(["model,question,trial,label", *(row for lines in chosen for row in lines)])
 
 
 def label(directory: Path, text: str) -> str:
@@ -112,12 +114,13 @@ def test_every_display_follows_labels_that_leave_the_ranking_undecided(lenient_r
     shown = label(lenient_run, labels_of(lenient_run, 25))
     for kind, line in {**headlines(lenient_run), "label": shown.splitlines()[0]}.items():
         assert "undecided because of labels" in line and not line.startswith(WRONG), kind
-    found = results(lenient_run)
-    assert found["pairs"][0]["verdict"] == "undecided_by_labels"
+    document = results(lenient_run)
+    assert document["pairs"][0]["verdict"] == "undecided_by_labels"
     assert (
-        found["pairs"][0]["by_grades"]["better"] == LENIENT and found["pairs"][0]["by_grades"]["verdict"] == "resolved"
+        document["pairs"][0]["by_grades"]["better"] == LENIENT
+        and document["pairs"][0]["by_grades"]["verdict"] == "resolved"
     )
-    (first, second) = csv.DictReader(io.StringIO(report(lenient_run, "csv"))), found["models"]
+    (first, second) = csv.DictReader(io.StringIO(report(lenient_run, "csv"))), document["models"]
     for row, model in zip(first, second, strict=True):
         assert row["name"] == model["name"] and float(row["score"]) == model["score"]
         assert float(row["graded_score"]) == model["graded_score"] and int(row["labels"]) == model["labels"] == 25
@@ -130,9 +133,9 @@ def test_labels_of_all_answers_turn_the_order_round(site: Site, lenient_run: Pat
     label(lenient_run, labels_of(lenient_run, None))
     for kind, line in headlines(lenient_run).items():
         assert line.startswith("ada is best"), kind
-    found = results(lenient_run)
-    assert [row["name"] for row in found["models"]] == list(MODELS)
-    assert {pair["verdict"] for pair in found["pairs"]} == {"resolved"}
+    document = results(lenient_run)
+    assert [row["name"] for row in document["models"]] == list(MODELS)
+    assert {pair["verdict"] for pair in document["pairs"]} == {"resolved"}
     assert site.run(site.write(**settings(lenient_url))).exit_code == ExitCode.REACHED
 
 
@@ -149,8 +152,8 @@ def test_labels_that_agree_with_the_grades_keep_every_verdict(lenient_run: Path)
 
 def test_labels_of_one_model_alone_decide_nothing_anew(lenient_run: Path) -> None:
     label(lenient_run, labels_of(lenient_run, None, (LENIENT,)))
-    found = results(lenient_run)
-    with_bob = [pair for pair in found["pairs"] if LENIENT in (pair["better"], pair["worse"])]
+    document = results(lenient_run)
+    with_bob = [pair for pair in document["pairs"] if LENIENT in (pair["better"], pair["worse"])]
     verdicts = {pair["verdict"] for pair in with_bob if "ada" in (pair["better"], pair["worse"])}
     assert verdicts == {"undecided_by_labels"}
     assert "20 labels of ada" in report(lenient_run, "summary")
@@ -191,8 +194,8 @@ def test_results_follow_a_file_of_labels_that_appears_without_the_command(lenien
 def of_two_benchmarks(site: Site, url: str, **changes: object) -> Path:
     """Questions with a key, and others, three times as important, which the lenient judge grades."""
     rows = list(question_rows(small_world()))
-    for benchmark, some in (("exact", rows[::2]), ("open", rows[1::2])):
-        (site.folder / f"{benchmark}.jsonl").write_text("\n".join(map(json.dumps, some)))
+    for benchmark, part in (("exact", rows[::2]), ("open", rows[1::2])):
+        (site.folder / f"{benchmark}.jsonl").write_text("\n".join(map(json.dumps, part)))
     judged = settings(url, ("ada", LENIENT), **changes)
     grader = judged.pop("grader")
     parts = [
@@ -212,10 +215,10 @@ def truth_of(directory: Path, model: str) -> float:
     with open_run(directory) as stored:
         keys = {question.id: question.answer for question in stored.setup.questions}
         right: dict[str, list[bool]] = {}
-        for one in stored.reader.model_trials(model):
-            box = re.findall(r"\\boxed\{(.*?)\}", one.answer.text)
-            right.setdefault(one.question, []).append(bool(box) and box[-1] == keys[one.question])
-    means = {question: sum(some) / len(some) for question, some in right.items()}
+        for trial in stored.reader.model_trials(model):
+            box = re.findall(r"\\boxed\{(.*?)\}", trial.answer.text)
+            right.setdefault(trial.question, []).append(bool(box) and box[-1] == keys[trial.question])
+    means = {question: sum(outcomes) / len(outcomes) for question, outcomes in right.items()}
     parts = [[mean for name, mean in means.items() if name.startswith(prefix)] for prefix in ("exact/", "open/")]
     return 0.25 * sum(parts[0]) / len(parts[0]) + 0.75 * sum(parts[1]) / len(parts[1])
 
@@ -236,8 +239,8 @@ def test_labels_correct_benchmarks_one_by_one(site: Site, lenient_url: str) -> N
     label(directory, "\n".join([head, *of_exact]))
     assert all(row["graded_score"] is None for row in results(directory)["models"])
     label(directory, text)
-    found = results(directory)
-    for row in found["models"]:
+    document = results(directory)
+    for row in document["models"]:
         assert row["score"] == pytest.approx(truth_of(directory, row["name"])), row["name"]
-    assert [row["outcome"] for row in found["gate"]] == ["FAIL"]
-    assert [row["gate"] for row in found["groups"] if row["group"] == "open" and row["model"] == LENIENT] == ["FAIL"]
+    assert [row["outcome"] for row in document["gate"]] == ["FAIL"]
+    assert [row["gate"] for row in document["groups"] if row["group"] == "open" and row["model"] == LENIENT] == ["FAIL"]

@@ -20,9 +20,9 @@ def port() -> Iterator[int]:
 @pytest.fixture
 def two_ports() -> Iterator[tuple[int, int]]:
     """The same for two servers."""
-    with held_port() as one, held_port() as other:
-        yield one, other
-        assert gone(str(one)) and gone(str(other)), "a server was left behind"
+    with held_port() as first, held_port() as second:
+        yield first, second
+        assert gone(str(first)) and gone(str(second)), "a server was left behind"
 
 
 @pytest.fixture(autouse=True)

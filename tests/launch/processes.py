@@ -10,8 +10,8 @@ SERVER = Path(__file__).with_name("serving.py")
 
 def running(words: str) -> list[str]:
     """The commands of all processes that have these words in them, but for those that have ended."""
-    wanted = re.compile(rf"(?<!\S){re.escape(words)}(?!\d)")
-    return [command for _, command in commands() if wanted.search(command)]
+    pattern = re.compile(rf"(?<!\S){re.escape(words)}(?!\d)")
+    return [command for _, command in commands() if pattern.search(command)]
 
 
 def gone(words: str) -> bool:

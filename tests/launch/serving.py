@@ -41,8 +41,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.write(b" ")
 
     def do_POST(self) -> None:
-        known = {"/sleep?level=1": "sleeps" in WHAT or "dazed" in WHAT, "/wake_up": "sleeps" in WHAT}
-        if done := known.get(self.path, False):
+        answers = {"/sleep?level=1": "sleeps" in WHAT or "dazed" in WHAT, "/wake_up": "sleeps" in WHAT}
+        if done := answers.get(self.path, False):
             print(self.path, flush=True)
         self.send_response(200 if done else 404)
         self.send_header("Content-Length", "0")

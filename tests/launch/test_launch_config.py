@@ -32,8 +32,8 @@ def load(launch: str, **environment: str) -> RunConfig:
     return checked.config
 
 
-def told(launch: str, rest: str = "", **environment: str) -> list[str]:
-    checked = check_text(BASE.replace("{LAUNCH}", launch) + rest, Path("bench.yaml"), (), environment)
+def problems_in(launch: str, more: str = "", **environment: str) -> list[str]:
+    checked = check_text(BASE.replace("{LAUNCH}", launch) + more, Path("bench.yaml"), (), environment)
     assert checked.config is None
     return [str(problem) for problem in checked.problems]
 
@@ -60,10 +60,10 @@ def test_the_name_is_what_is_loaded_where_nothing_else_is_said() -> None:
 
 def test_what_is_loaded_is_part_of_what_trials_mean() -> None:
     """Another model under the same name must not go on with its trials; where it is served may change."""
-    one, other, same = (
+    first, other, same = (
         run_header(load(launch), ()) for launch in ("{model: x}", "{model: y}", "{model: x, timeout: 5m}")
     )
-    assert one.models == same.models != other.models
+    assert first.models == same.models != other.models
 
 
 @pytest.mark.parametrize(
@@ -130,13 +130,13 @@ def test_it_survives_the_store_and_needs_no_address() -> None:
     ],
 )  # fmt: skip
 def test_mistakes_are_told_with_their_line(launch: str, problem: str) -> None:
-    (text,) = told(launch)
+    (text,) = problems_in(launch)
     assert text.startswith("line 4: ")
     assert problem.split("; ")[0] in text
 
 
 def test_every_mistake_is_told_at_once() -> None:
-    problems = told("{env: {1X: a}, timeout: -1, flags: {host: y}}", "trials: {min: 0}\n")
+    problems = problems_in("{env: {1X: a}, timeout: -1, flags: {host: y}}", "trials: {min: 0}\n")
     assert [problem.partition(": ")[2].split()[0] for problem in problems] == [
         "models[0].launch.env", "models[0].launch.flags", "models[0].launch.timeout", "trials.min",
     ]  # fmt: skip
@@ -162,7 +162,7 @@ SECRET = "hf_abcdefghijklmnop1234"
     ],
 )
 def test_a_secret_is_refused_and_not_repeated(launch: str) -> None:
-    (problem,) = told(launch, HF_TOKEN=SECRET, MY_API_KEY=SECRET)
+    (problem,) = problems_in(launch, HF_TOKEN=SECRET, MY_API_KEY=SECRET)
     assert "secret" in problem and "inherits the environment" in problem
     assert SECRET not in problem and "hushhush" not in problem
 
@@ -263,7 +263,7 @@ def test_a_pool_serves_whoever_names_no_place() -> None:
 )
 def test_mistakes_in_a_pool_are_named(before: str, after: str, problem: str) -> None:
     problems = check_text(POOL.replace(before, after), Path("bench.yaml"), (), {}).problems
-    assert any(problem in str(one) for one in problems), problems
+    assert any(problem in str(line) for line in problems), problems
 
 
 def test_a_pool_that_serves_nobody_is_refused() -> None:
@@ -271,14 +271,14 @@ def test_a_pool_that_serves_nobody_is_refused() -> None:
         "questions: q.jsonl\nservers: {pool: {places: [0]}}\nmodels: [{name: a, base_url: http://a/v1}]\ngrader: math\n"
     )
     problems = check_text(text, Path("bench.yaml"), (), {}).problems
-    assert any("pool: no model is served there; give models a `launch` section" in str(one) for one in problems)
+    assert any("pool: no model is served there; give models a `launch` section" in str(problem) for problem in problems)
 
 
 def test_vllm_is_told_that_it_may_sleep() -> None:
     assert "--enable-sleep-mode" in command("{model: /m/x, sleep: true}")
     assert "--enable-sleep-mode" not in command("{model: /m/x}")
     (launch,) = (
-        one.launch for one in _config(TURNS.replace("exclusive: gpu1", "exclusive: gpu1, sleep: true")).models[1:2]
+        model.launch for model in _config(TURNS.replace("exclusive: gpu1", "exclusive: gpu1, sleep: true")).models[1:2]
     )
     assert launch is not None
     assert server_environment(launch, "m", "8000", {})["VLLM_SERVER_DEV_MODE"] == "1"
@@ -287,7 +287,7 @@ def test_vllm_is_told_that_it_may_sleep() -> None:
 @pytest.mark.parametrize("settings", ["trials: {optimize: time}", "trials: {optimize: cost}"])
 def test_models_that_are_served_in_turn_have_the_pace_of_those_with_servers_of_their_own(settings: str) -> None:
     bench = Bench(4, 30, np.array([0.0, 1.0]))
-    turned, own = (_config(text + settings) for text in (TURNS, TURNS.replace("exclusive: gpu0", "")))
-    assert turned.serving_groups[0].in_turn and not own.serving_groups[0].in_turn
-    paces = [plan_on(bench, config, list("abcd")).pace for config in (turned, own)]
+    turned, dedicated = (_config(text + settings) for text in (TURNS, TURNS.replace("exclusive: gpu0", "")))
+    assert turned.serving_groups[0].in_turn and not dedicated.serving_groups[0].in_turn
+    paces = [plan_on(bench, config, list("abcd")).pace for config in (turned, dedicated)]
     assert paces[0] == paces[1] and paces[0].dedicated_servers == ("time" in settings)

@@ -171,7 +171,7 @@ async def test_it_is_started_again_when_it_dies_and_asked_again_with_the_same_se
     assert bed.inners[0].closed
     assert set(bed.inners[1].asked) == set(bed.inners[0].asked)
     bed.inners[1].answers.set()
-    assert [[answer.seed for answer in await one] for one in asked] == [[10, 11], [20, 21]]
+    assert [[answer.seed for answer in await answers] for answers in asked] == [[10, 11], [20, 21]]
     died, launched = bed.events
     assert (died.kind, launched.kind) == (ServerDied.KIND, ServerLaunched.KIND)
     assert (died.restart, died.of) == (1, MAX_RESTARTS)
@@ -255,7 +255,7 @@ async def test_one_that_hangs_is_started_again_and_asked_again_with_the_same_see
     assert bed.pid != first and len(running(f"{SERVER} {port}")) == 2, "a server and its keeper"
     assert set(bed.inners[1].asked) == {range(10, 12), range(20, 22)}
     bed.inners[1].answers.set()
-    assert [[answer.seed for answer in await one] for one in asked] == [[10, 11], [20, 21]]
+    assert [[answer.seed for answer in await answers] for answers in asked] == [[10, 11], [20, 21]]
     died, _ = bed.events
     why = "its server no longer answers: no replica is left (no answer within 10 s) (log: "
     assert isinstance(died, ServerDied) and died.reason.startswith(why)
@@ -273,9 +273,9 @@ async def test_a_server_that_can_sleep_makes_room_and_is_woken(tmp_path: Path, t
         await host.load(model, events.append)
     assert len(beds[0].inners) == len(beds[1].inners) == 2, "each was up twice"
     assert not beds[0].server.served.expected and beds[1].server.served.up
-    said = beds[0].log.read_text().splitlines()
-    assert said.count("one") == said.count("two") == 1, "and started once"
-    assert said.count("/sleep?level=1") == 3 and said.count("/wake_up") == 2
+    log = beds[0].log.read_text().splitlines()
+    assert log.count("one") == log.count("two") == 1, "and started once"
+    assert log.count("/sleep?level=1") == 3 and log.count("/wake_up") == 2
     up = [ServerLaunching.KIND, ServerLaunched.KIND]
     assert [event.kind for event in events] == [*up, *([ServerReleased.KIND, *up] * 3)]
     await host.suspend(1, events.append)
@@ -360,7 +360,7 @@ class Stranger(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def taken(port: int) -> Iterator[int]:
+def busy_port(port: int) -> Iterator[int]:
     """A port that another program has."""
     with HTTPServer(("127.0.0.1", port), Stranger) as stranger:
         thread = threading.Thread(target=stranger.serve_forever, args=(0.01,))
@@ -373,12 +373,12 @@ def taken(port: int) -> Iterator[int]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seen", [True, False], ids=["before it is started", "while it starts"])
 async def test_where_another_program_takes_its_port_it_has_another(
-    tmp_path: Path, taken: int, unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch, seen: bool
+    tmp_path: Path, busy_port: int, unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch, seen: bool
 ) -> None:
-    said = iter([] if seen else [True])
-    monkeypatch.setattr(readiness, "is_free", lambda port: next(said, None) or is_free(port))
+    results = iter([] if seen else [True])
+    monkeypatch.setattr(readiness, "is_free", lambda port: next(results, None) or is_free(port))
     other = unused_tcp_port
-    bed = Bed(tmp_path, taken, others=[other])
+    bed = Bed(tmp_path, busy_port, others=[other])
     await bed.start()
     launched = bed.server.launched(0.0)
     assert bed.opened == [f"http://127.0.0.1:{other}"] and str(other) in launched.command
@@ -388,9 +388,9 @@ async def test_where_another_program_takes_its_port_it_has_another(
 
 
 async def test_where_others_take_every_port_it_says_so(
-    tmp_path: Path, taken: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, busy_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command_module, "is_free", lambda port: False)
-    told = r"no free port was found among 1000 between 20000 and 29999"
-    with pytest.raises(LaunchFailed, match=told):
-        await Bed(tmp_path, taken, others=free_ports()).start()
+    message = r"no free port was found among 1000 between 20000 and 29999"
+    with pytest.raises(LaunchFailed, match=message):
+        await Bed(tmp_path, busy_port, others=free_ports()).start()

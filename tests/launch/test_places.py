@@ -22,7 +22,7 @@ from adaptive_eval.launch.host import ExclusivePlaces, Host
 from adaptive_eval.launch.server import LaunchedServer, ServerSpec
 from adaptive_eval.notes import Event, PlaceAwaited, ServerLaunching
 
-Told = list[tuple[str, str]]
+Heard = list[tuple[str, str]]
 
 
 @pytest.fixture(autouse=True)
@@ -30,26 +30,26 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
 
 
-def hears(told: Told) -> Callable[[str, str], None]:
-    return lambda place, holder: told.append((place, holder))
+def hears(heard: Heard) -> Callable[[str, str], None]:
+    return lambda place, holder: heard.append((place, holder))
 
 
 def nobody(place: str, holder: str) -> None:
     raise AssertionError(f"{place} should be free, and {holder} has it")
 
 
-async def waits(task: "asyncio.Task[int]", told: Told) -> bool:
-    await until(lambda: told)
+async def waits(task: "asyncio.Task[int]", heard: Heard) -> bool:
+    await until(lambda: heard)
     return not task.done()
 
 
 async def test_the_second_run_waits_and_is_told_for_whom() -> None:
-    first, second, told = ExclusivePlaces(["gpu0"], "first"), ExclusivePlaces(["gpu0", "gpu1"], "second"), Told()
+    first, second, heard = ExclusivePlaces(["gpu0"], "first"), ExclusivePlaces(["gpu0", "gpu1"], "second"), Heard()
     await first.take("gpu0", nobody)
     await first.take("gpu0", nobody)
-    taking = asyncio.create_task(second.take("gpu0", hears(told)))
-    assert await waits(taking, told)
-    ((place, holder),) = told
+    taking = asyncio.create_task(second.take("gpu0", hears(heard)))
+    assert await waits(taking, heard)
+    ((place, holder),) = heard
     assert place == "gpu0" and holder.startswith(f"the run first (process {os.getpid()}, since 20")
     first.release()
     assert await taking >= 0
@@ -66,8 +66,8 @@ async def test_another_place_is_free() -> None:
 async def test_whoever_stops_waiting_has_nothing() -> None:
     first, second, third = (ExclusivePlaces(["gpu0"], name) for name in ("first", "second", "third"))
     await first.take("gpu0", nobody)
-    taking = asyncio.create_task(second.take("gpu0", hears(told := Told())))
-    assert await waits(taking, told)
+    taking = asyncio.create_task(second.take("gpu0", hears(heard := Heard())))
+    assert await waits(taking, heard)
     taking.cancel()
     await asyncio.wait([taking])
     first.release()
@@ -78,8 +78,8 @@ async def test_whoever_stops_waiting_has_nothing() -> None:
 async def test_runs_with_two_places_never_wait_for_each_other() -> None:
     """Each begins with another one: the first to have gpu0 gets both, and then the other does."""
     first, second = ExclusivePlaces(["gpu0", "gpu1"], "first"), ExclusivePlaces(["gpu1", "gpu0"], "second")
-    tasks = {first: asyncio.create_task(first.take("gpu1", hears(Told())))}
-    tasks[second] = asyncio.create_task(second.take("gpu0", hears(Told())))
+    tasks = {first: asyncio.create_task(first.take("gpu1", hears(Heard())))}
+    tasks[second] = asyncio.create_task(second.take("gpu0", hears(Heard())))
     async with asyncio.timeout(HANGS):
         done, _ = await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_COMPLETED)
         (ahead,) = (run for run, task in tasks.items() if task in done)
@@ -88,7 +88,7 @@ async def test_runs_with_two_places_never_wait_for_each_other() -> None:
             await ahead.take(word, nobody)
         ahead.release()
         for word in ("gpu1", "gpu0"):
-            await behind.take(word, hears(Told()))
+            await behind.take(word, hears(Heard()))
         behind.release()
         await tasks[behind]
 
@@ -96,8 +96,8 @@ async def test_runs_with_two_places_never_wait_for_each_other() -> None:
 async def test_who_has_the_first_place_serves_there_while_it_waits_for_the_second() -> None:
     other, run = ExclusivePlaces(["gpu1"], "other"), ExclusivePlaces(["gpu0", "gpu1"], "run")
     await other.take("gpu1", nobody)
-    second = asyncio.create_task(run.take("gpu1", hears(told := Told())))
-    assert await waits(second, told)
+    second = asyncio.create_task(run.take("gpu1", hears(heard := Heard())))
+    assert await waits(second, heard)
     async with asyncio.timeout(HANGS):
         await run.take("gpu0", nobody)
         other.release()
@@ -162,14 +162,14 @@ def killed(tmp_path: Path, port: int) -> int:
 
 
 async def test_a_killed_run_has_its_place_until_its_server_has_ended(tmp_path: Path, killed: int, port: int) -> None:
-    told, places = Told(), ExclusivePlaces(["gpu0"], "next")
-    taking = asyncio.create_task(places.take("gpu0", hears(told)))
-    await until(lambda: told)
+    heard, places = Heard(), ExclusivePlaces(["gpu0"], "next")
+    taking = asyncio.create_task(places.take("gpu0", hears(heard)))
+    await until(lambda: heard)
     assert running(f"{SERVER} {port}") and not taking.done()
     (tmp_path / "over").touch()
     await taking
     assert not running(f"{SERVER} {port}")
-    assert told[0][1].startswith(f"the run killed (process {killed}, since ")
+    assert heard[0][1].startswith(f"the run killed (process {killed}, since ")
     places.release()
 
 

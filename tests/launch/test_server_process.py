@@ -80,16 +80,16 @@ async def test_cancelled_while_it_is_stopped_it_is_gone_too(
 
 
 @pytest.mark.parametrize(
-    ("end", "told"),
+    ("end", "expected"),
     [
         ("", "exited with status 0 (a command must run as long as its server does)"),
         ("import sys; sys.exit(7)", "exited with status 7"),
         ("import os; os.kill(os.getpid(), 9)", "was killed by SIGKILL"),
     ],
 )
-async def test_how_it_ended_is_known(tmp_path: Path, end: str, told: str) -> None:
+async def test_how_it_ended_is_known(tmp_path: Path, end: str, expected: str) -> None:
     process = await started([*PYTHON, "-c", end], tmp_path)
-    assert await process.ended == told
+    assert await process.ended == expected
     await process.stop()
 
 

@@ -120,8 +120,8 @@ SET = {"temperature": 0.6, "top_p": 1.0, "max_tokens": 50}
 
 def validated(file: Path) -> tuple[int, str]:
     """Exit code and output of `validate`; of task words some settings are told to be unused."""
-    told = pytest.warns(UserWarning, match="num_beams: 2") if "words" in file.read_text() else nullcontext()
-    with told:
+    warned = pytest.warns(UserWarning, match="num_beams: 2") if "words" in file.read_text() else nullcontext()
+    with warned:
         ended = CliRunner().invoke(app, ["validate", str(file)])
     return ended.exit_code, " ".join(ended.output.split())
 
@@ -160,15 +160,15 @@ def test_metrics_of_all_answers_together_are_refused(tasks: Path) -> None:
 
 
 def test_validate_refuses_what_cannot_be_graded(tasks: Path, tmp_path: Path) -> None:
-    code, said = validated(written(tmp_path))
+    code, output = validated(written(tmp_path))
     assert code == ExitCode.CONFIGURATION
-    assert "is neither right nor wrong, but the rubric only has right and wrong; declare a category for it" in said
+    assert "is neither right nor wrong, but the rubric only has right and wrong; declare a category for it" in output
     assert validated(written(tmp_path, rubric=UP))[0] == ExitCode.REACHED
     assert validated(written(tmp_path, benchmark={"metric": "wrong"}))[0] == ExitCode.REACHED
-    code, said = validated(written(tmp_path, task="corpus", sampling=SET))
-    assert code == ExitCode.CONFIGURATION and "bleu of task corpus is computed over all answers together" in said
-    code, said = validated(written(tmp_path, benchmark={"metric": "f2"}))
-    assert code == ExitCode.CONFIGURATION and "has no metric 'f2'; its metrics are f1,none" in said
+    code, output = validated(written(tmp_path, task="corpus", sampling=SET))
+    assert code == ExitCode.CONFIGURATION and "bleu of task corpus is computed over all answers together" in output
+    code, output = validated(written(tmp_path, benchmark={"metric": "f2"}))
+    assert code == ExitCode.CONFIGURATION and "has no metric 'f2'; its metrics are f1,none" in output
 
 
 @pytest.mark.parametrize(
@@ -186,8 +186,8 @@ def test_rubric_must_prefer_the_better_values(
 
 
 def test_validate_refuses_a_rubric_that_prefers_worse_values(tasks: Path, tmp_path: Path) -> None:
-    code, said = validated(written(tmp_path, rubric=UP, benchmark={"metric": "errors"}))
-    assert code == ExitCode.CONFIGURATION and "lower values of errors of task words are better" in said
+    code, output = validated(written(tmp_path, rubric=UP, benchmark={"metric": "errors"}))
+    assert code == ExitCode.CONFIGURATION and "lower values of errors of task words are better" in output
 
 
 def test_generation_kwargs_of_a_task_are_used_where_sampling_leaves_them_open(tasks: Path, tmp_path: Path) -> None:
@@ -195,11 +195,11 @@ def test_generation_kwargs_of_a_task_are_used_where_sampling_leaves_them_open(ta
     text = yaml.safe_load(file.read_text())
     text["models"][0] |= {"api": "completions", "sampling": {"temperature": 0.3}}
     file.write_text(yaml.safe_dump(text))
-    with pytest.warns(UserWarning, match="generation_kwargs") as told:
+    with pytest.warns(UserWarning, match="generation_kwargs") as warned:
         first, second = (model.sampling for model in load_run(load_config(file)).config.models)
     assert (first.temperature, first.top_p, first.max_tokens, first.stop) == (0.3, 0.5, 40, ("\n", "."))
     assert (second.temperature, second.top_p, second.max_tokens, second.stop) == (0.8, 0.5, 40, None)
-    assert str(told[0].message) == (
+    assert str(warned[0].message) == (
         "lm_eval: of the generation_kwargs of task words, sent unless `sampling` overrides them: "
         'max_tokens: 40, stop: ["\\n", "."], temperature: 0.8; '
         "not used: num_beams: 2, for which sampling has no setting"

@@ -73,10 +73,10 @@ def question(tasks: Path, number: int = 0) -> Question:
 
 
 def test_prompts_are_the_harness_s_with_its_examples(tasks: Path) -> None:
-    first, *_ = found = list(rows("sums", 2, str(tasks)))
-    assert len(found) == QUESTIONS and first["answer"] == "2"
+    first, *_ = prompts = list(rows("sums", 2, str(tasks)))
+    assert len(prompts) == QUESTIONS and first["answer"] == "2"
     assert first["prompt"].endswith("\n\nQ: 1 + 1?\nA:") and first["prompt"].count("#### ") == 2
-    assert found == list(rows("sums", 2, str(tasks))), "the same examples each time"
+    assert prompts == list(rows("sums", 2, str(tasks))), "the same examples each time"
     assert [row["prompt"] for row in rows("sums", 0, str(tasks), limit=3)] == [f"Q: {n} + {n}?\nA:" for n in (1, 2, 3)]
 
 

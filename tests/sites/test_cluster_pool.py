@@ -50,7 +50,7 @@ def test_a_run_finds_the_same_however_many_places_come(site: Site, at_home: Foun
     cluster = NearCluster(room=room)
     assert run_at(cluster, written(site, "held"), site, LetsGo(site, room)) == ExitCode.SPENT
     assert Found.of(site.directory()) == at_home
-    assert cluster.most == room
+    assert cluster.peak == room
     served = [(event.model, event.on) for event in events(site, ServerLaunched)]
     assert {model for model, _ in served} == set(MODELS) and len({on for _, on in served}) == room
     assert len(served) > len(events(site, SitePlaced)), "models are swapped where they are"
@@ -82,7 +82,7 @@ def test_models_that_share_a_place_of_the_cluster_take_turns(site: Site, at_home
     config = written(site, models=[{"name": name, "launch": launch} for name in MODELS])
     config.write_text(config.read_text().replace("servers:\n  pool:\n    max_places: 2\n    places: cluster\n", ""))
     assert run_at(cluster, config, site) == ExitCode.SPENT
-    assert cluster.most == 1 and {event.on for event in events(site, ServerLaunched)} == {"gpu0"}
+    assert cluster.peak == 1 and {event.on for event in events(site, ServerLaunched)} == {"gpu0"}
     assert Found.of(site.directory()) == at_home
     assert "None gpu0" in (site.directory() / "logs" / "ada.log").read_text()
 

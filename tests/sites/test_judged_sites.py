@@ -42,7 +42,9 @@ def test_a_judge_is_asked_from_the_head(site: Site, judge_url: str) -> None:
     assert run_at(cluster, judged(site, judge_url, "run"), site) == ExitCode.SPENT
     assert Found.of(site.directory()) == Found.of(site.directory("plain"))
     assert len(events(site, SiteLost)) >= 2
-    replies = [reply for _, near_site in cluster.placed for report in near_site.news_told for reply in report.replies]
+    replies = [
+        reply for _, near_site in cluster.placed for report in near_site.sent_reports for reply in report.replies
+    ]
     assert replies and all(values[-2:] == (None, None) for reply in replies for values in reply.answers), (
         "no grade is there"
     )

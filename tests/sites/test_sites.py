@@ -95,7 +95,7 @@ def test_a_run_finds_the_same_at_one_two_and_three_sites(site: Site, at_home: Fo
     assert {(event.model, event.on) for event in events(site, ServerLaunched)} == {
         (event.model, event.on) for event in placed
     }
-    reports = [report for _, near_site in cluster.placed for report in near_site.news_told]
+    reports = [report for _, near_site in cluster.placed for report in near_site.sent_reports]
     assert sum(len(report.replies) for report in reports) == len(at_home.outcomes)
     assert not json.loads((site.directory() / "results.json").read_text())["turns"], "no site was shared"
 
