@@ -114,7 +114,7 @@ def compared(setting: Setting, seed: int) -> Compared:
         of_one=next((trials for trials, calls in looks if calls >= len(called)), looks[-1][0]),
         trials_whole=looks[-1][0],
         called_whole=len(last),
-        wrong_whole=wrong([(pair.better, pair.worse) for pair in last if pair.worse is not None], truth),
+        wrong_whole=wrong([(pair.first, pair.second) for pair in last if pair.second is not None], truth),
     )
 
 

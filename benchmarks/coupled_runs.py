@@ -86,7 +86,7 @@ def carried_out(plan: Plan, pool: Outcomes, shared: bool, equal: bool, seed: int
     lead = sign * float(evidence.difference[at]) - given
     decided = pair.verdict is Verdict.RESOLVED
     true_sign = np.sign(given - truth)
-    wrong = decided and (equal or (1 if pair.better == 1 else -1) != true_sign)
+    wrong = decided and (equal or (1 if pair.first == 1 else -1) != true_sign)
     return Found(int(controller.trials.sum()), decided, bool(wrong), abs(lead + truth) <= 1.96 * evidence.sigma[at])
 
 

@@ -80,7 +80,7 @@ def _run(plan: Plan, chances: FloatArray, seed: int) -> tuple[int | None, float]
     assert look is not None
     (pair,) = look.comparisons
     called = pair.verdict is Verdict.RESOLVED and not pair.reversed
-    return pair.better if called else None, float(controller.trials.mean()) / QUESTIONS
+    return pair.first if called else None, float(controller.trials.mean()) / QUESTIONS
 
 
 def _checks(edge: dict[str, Found], power: dict[float, Found], runs: int) -> list[Check]:

@@ -260,8 +260,8 @@ async def run(design: str, url: str, world: World, options: Namespace, seed: int
         results = read_results(folder / "run")
     assert results is not None
     truth = dict(zip(world.models, world.truth.tolist(), strict=True))
-    called = [pair for pair in results.pairs if pair.verdict == Verdict.RESOLVED.value and pair.worse is not None]
-    return Ran(*spent, len(called), sum(truth[pair.better] <= truth[str(pair.worse)] for pair in called))
+    called = [pair for pair in results.pairs if pair.verdict == Verdict.RESOLVED.value and pair.second is not None]
+    return Ran(*spent, len(called), sum(truth[pair.first] <= truth[str(pair.second)] for pair in called))
 
 
 def row(seed: int, design: str, ran: Ran, fixed: Ran) -> tuple[object, ...]:

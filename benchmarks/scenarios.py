@@ -117,9 +117,9 @@ def replay(scenario: Scenario, plan: Plan, seed: int) -> Run:
     assert result is not None
     evidence, call = standing.evidence, standing.memory.call
     sign = np.sign(np.round(truth[evidence.first] - truth[evidence.second], 12))
-    pairs = [pair for pair in look.comparisons if pair.worse is not None]
+    pairs = [pair for pair in look.comparisons if pair.second is not None]
     calls = [pair for pair in pairs if pair.verdict is Verdict.RESOLVED and not pair.reversed]
-    wrong = sum(truth[pair.better] <= truth[pair.worse] + 1e-12 for pair in calls if pair.worse is not None)
+    wrong = sum(truth[pair.first] <= truth[pair.second] + 1e-12 for pair in calls if pair.second is not None)
     scores, sigmas = np.array(look.scores), np.array(look.sigmas)
     return Run(
         share=float(controller.trials.sum()) / (truth.size * plan.bench.questions * scenario.cap),

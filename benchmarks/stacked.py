@@ -100,9 +100,9 @@ def _judged(scenario: Scenario, setup: str, plan: Plan, ends: Sequence[StackedEn
     errors = estimates.score.reshape(len(ends), -1) - truth
     leads = [
         [
-            float(truth[pair.better] - truth[pair.worse])
+            float(truth[pair.first] - truth[pair.second])
             for pair in end.comparisons
-            if pair.verdict is Verdict.RESOLVED and not pair.reversed and pair.worse is not None
+            if pair.verdict is Verdict.RESOLVED and not pair.reversed and pair.second is not None
         ]
         for end in ends
     ]
@@ -110,7 +110,7 @@ def _judged(scenario: Scenario, setup: str, plan: Plan, ends: Sequence[StackedEn
         [
             pair.verdict is Verdict.RESOLVED
             for pair in end.comparisons
-            if pair.worse is not None and abs(truth[pair.better] - truth[pair.worse]) <= EQUAL
+            if pair.second is not None and abs(truth[pair.first] - truth[pair.second]) <= EQUAL
         ]
         for end in ends
     ]

@@ -371,7 +371,7 @@ def make_look(look: JudgedLook, available: AvailableTrials, index: int, question
 def describe(
     look: JudgedLook, pairs: IndexArray, verdicts: NDArray[np.intp], available: AvailableTrials, questions: int
 ) -> tuple[PairVerdict, ...]:
-    """Any pairs, the first of each as the better one, as plain values; z is positive where it is ahead today."""
+    """Any pairs as plain values; z is positive where the first of a pair is ahead today."""
     evidence, ahead = look.evidence, look.forecast
     at = evidence.positions(pairs)
     sign = np.where(evidence.first[at] == pairs[:, 0], 1.0, -1.0)
@@ -403,8 +403,8 @@ def describe(
         ((call != 0) & (np.sign(z) == -call)).tolist(),
     )
     return tuple(
-        PairVerdict(better, None if worse == evidence.models else worse, VERDICTS[verdict], *values)
-        for better, worse, verdict, *values in zip(*columns, strict=True)
+        PairVerdict(first, None if second == evidence.models else second, VERDICTS[verdict], *values)
+        for first, second, verdict, *values in zip(*columns, strict=True)
     )
 
 

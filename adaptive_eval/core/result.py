@@ -160,13 +160,13 @@ def conclude(
 
 def _trials_to_go(plan: Plan, pairs: Sequence[PairVerdict], available: AvailableTrials) -> float:
     target = np.zeros(plan.bench.models + 1)
-    open_pairs = [(pair.better, pair.worse, pair.trials_needed) for pair in pairs if pair.verdict is Verdict.OPEN]
+    open_pairs = [(pair.first, pair.second, pair.trials_needed) for pair in pairs if pair.verdict is Verdict.OPEN]
     if open_pairs:
-        better, worse, needed = zip(*open_pairs, strict=True)
+        first, second, needed = zip(*open_pairs, strict=True)
         # needed is nan before there is a difference: then it counts as trials.max
         trials = np.fmin(np.array(needed), plan.trials.max) * plan.bench.questions
-        np.maximum.at(target, np.array(better), trials)
-        np.maximum.at(target, np.array([plan.bench.models if model is None else model for model in worse]), trials)
+        np.maximum.at(target, np.array(first), trials)
+        np.maximum.at(target, np.array([plan.bench.models if model is None else model for model in second]), trials)
     return float(np.maximum(target[:-1] - available.trials, 0.0)[plan.bench.asked].sum())
 
 

@@ -158,14 +158,14 @@ class Reason(StrEnum):
 
 
 class PairVerdict(NamedTuple):
-    """One comparison at one look; positive z favours `better`, the model placed higher at that look.
+    """One comparison at one look; positive z favours `first`, the model placed higher at that look.
 
-    `worse` is None if a model stands alone or is compared with a fixed value. z, rho and boundary are nan if the
+    `second` is None if a model stands alone or is compared with a fixed value. z, rho and boundary are nan if the
     objective does not compare.
     """
 
-    better: int
-    worse: int | None
+    first: int
+    second: int | None
     verdict: Verdict
     z: float
     rho: float
@@ -174,6 +174,14 @@ class PairVerdict(NamedTuple):
     power: float
     trials_needed: float
     reversed: bool
+    """Whether an earlier look called the comparison the other way round; that call stands."""
+
+    @property
+    def winner(self) -> int | None:
+        """The model that was called; None if none was, or if the call is that a model is below a fixed value."""
+        if self.verdict is not Verdict.RESOLVED:
+            return None
+        return self.first if (self.z > 0) is not self.reversed else self.second
 
 
 @dataclass(frozen=True, slots=True)

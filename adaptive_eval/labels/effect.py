@@ -40,7 +40,7 @@ def _label_gain(model: str, labels_so_far: int, results: Results | None) -> tupl
     if results is None or row is None or row.shift_sigma is None:
         return float("inf"), -labels_so_far
     variance_drop = row.shift_sigma**2 * row.labels * (1.0 / labels_so_far - 1.0 / (labels_so_far + 1))
-    undecided = (pair for pair in results.pairs if pair.verdict not in DECIDED and model in (pair.better, pair.worse))
+    undecided = (pair for pair in results.pairs if pair.verdict not in DECIDED and model in (pair.first, pair.second))
     return sum(variance_drop / pair.sigma**2 for pair in undecided if pair.sigma), -labels_so_far
 
 

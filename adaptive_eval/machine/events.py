@@ -18,7 +18,7 @@ from adaptive_eval.machine.trial import GradeDetails, Key, Request, Trial
 
 def describe_look(look: Look) -> Json:
     """The results of a look, without names."""
-    pairs = [[pair.better, pair.worse, pair.verdict.value, pair.z, pair.boundary] for pair in look.comparisons]
+    pairs = [[pair.first, pair.second, pair.verdict.value, pair.z, pair.boundary] for pair in look.comparisons]
     return {"trials": list(look.trials), "order": list(look.order), "tiers": list(look.tiers), "pairs": pairs}
 
 

@@ -96,7 +96,7 @@ def cut_off_pairs(results: Results) -> Sequence[tuple[str, str | None]]:
     """Comparisons that answers could decide that were cut off."""
     cut = {row.name for row in results.models if row.cut and row.set_aside is None}
     set_aside = {row.name for row in results.models if row.set_aside is not None}
-    blocked = [(pair.better, pair.worse) for pair in results.pairs if pair.verdict == Verdict.BLOCKED]
+    blocked = [(pair.first, pair.second) for pair in results.pairs if pair.verdict == Verdict.BLOCKED]
     return [pair for pair in blocked if cut.intersection(pair) and set_aside.isdisjoint(pair)]
 
 

@@ -90,7 +90,7 @@ def look_results(snapshot: Snapshot) -> Results:
     if is_alarmed(subject.decisions, snapshot.noticed):
         pairs = tuple(replace(pair, verdict=str(Verdict.BLOCKED), called=None, trials_needed=None) for pair in pairs)
     reversals = tuple(
-        (subject.models[reversal.better], _model_name(subject, reversal.worse)) for reversal in result.reversals
+        (subject.models[reversal.first], _model_name(subject, reversal.second)) for reversal in result.reversals
     )
     gate, of_benchmarks = _build_gate(snapshot, models, pairs, reversals)
     results = Results(
@@ -303,13 +303,13 @@ def _pair_rows(snapshot: Snapshot) -> Iterator[PairRow]:
         else [_pair_row(subject, comparison) for comparison in snapshot.by_grades.comparisons]
     )
     graded = {
-        frozenset((row.better, row.worse)): GradedPair(row.better, row.verdict, row.difference)
+        frozenset((row.first, row.second)): GradedPair(row.first, row.verdict, row.difference)
         for row in by_grades
-        if row.better in corrected or row.worse in corrected
+        if row.first in corrected or row.second in corrected
     }
     for comparison in snapshot.result.comparisons:
         row = _pair_row(subject, comparison)
-        yield replace(row, by_grades=graded.get(frozenset((row.better, row.worse))))
+        yield replace(row, by_grades=graded.get(frozenset((row.first, row.second))))
 
 
 def _pair_row(subject: RunSubject, comparison: ComparisonResult) -> PairRow:
@@ -318,8 +318,8 @@ def _pair_row(subject: RunSubject, comparison: ComparisonResult) -> PairRow:
     more = verdict.verdict is not Verdict.UNDECIDED_BY_LABELS  # else labels are needed, not trials
     return PairRow(
         **numbers | _finite_numbers(verdict, "z rho boundary information power"),
-        better=subject.models[verdict.better],
-        worse=_model_name(subject, verdict.worse),
+        first=subject.models[verdict.first],
+        second=_model_name(subject, verdict.second),
         verdict=str(verdict.verdict),
         trials_needed=needed if called is None and more and verdict.trials_needed < MAX_TRIALS_NEEDED else None,
         called=None

@@ -139,7 +139,7 @@ class Ending:
         if self.results is None:
             return []
         blocked = [pair for pair in self.results.pairs if pair.verdict == Verdict.BLOCKED]
-        named = {name for pair in blocked for name in (pair.better, pair.worse)}
+        named = {name for pair in blocked for name in (pair.first, pair.second)}
         return [row.name for row in self.results.models if row.name in named and row.ungraded and not row.set_aside]
 
     @property

@@ -54,7 +54,7 @@ class Clause(NamedTuple):
 def comparison_state(results: Results, pair: PairRow) -> str:
     """State of a comparison: its verdict, or under a gate the outcome of the judged model."""
     outcomes = {row.model: row.outcome for row in results.gate}
-    return next((outcomes[name] for name in (pair.better, pair.worse) if name in outcomes), pair.verdict)
+    return next((outcomes[name] for name in (pair.first, pair.second) if name in outcomes), pair.verdict)
 
 
 def state_word(state: str) -> str:
@@ -154,11 +154,11 @@ def counted_sentence(results: Results) -> str | None:
 
 
 def difference_text(results: Results, pair: PairRow, ahead: str | None = None, called: str = "") -> str:
-    """The difference in favour of `ahead` (default: the better model) with its 95% interval, which is `called` so."""
+    """The difference in favour of `ahead` (default: the first model) with its 95% interval, which is `called` so."""
     if pair.difference is None or pair.sigma is None:
         return "unknown"
     scale, half = Scale.of(results.weights), TWO_SIDED_95 * pair.sigma
-    mean = pair.difference if ahead in (None, pair.better) else -pair.difference
+    mean = pair.difference if ahead in (None, pair.first) else -pair.difference
     lo, hi = (scale.rounded_points(mean + side * half).removesuffix(" points") for side in (-1, 1))
     return f"{scale.rounded_points(mean)} ({called}{lo} to {hi})"
 
@@ -168,7 +168,7 @@ INTERVAL = "95% interval "
 
 def gate_pair(results: Results, row: GateRow) -> PairRow:
     """The comparison that decides a model's gate outcome."""
-    return next(pair for pair in results.pairs if {pair.better, pair.worse} == {row.model, row.baseline})
+    return next(pair for pair in results.pairs if {pair.first, pair.second} == {row.model, row.baseline})
 
 
 def gate_line(results: Results, row: GateRow) -> str:
@@ -198,7 +198,7 @@ def pairing_in_words(variance: float) -> str:
 def pairing_sentences(pairs: Sequence[PairRow]) -> tuple[str, ...]:
     """A sentence for each comparison that is judged by trials with the same seeds."""
     return tuple(
-        f"{pair.better} and {pair.worse} are {pairing_in_words(pair.variance_by_trial)}."
+        f"{pair.first} and {pair.second} are {pairing_in_words(pair.variance_by_trial)}."
         for pair in pairs
         if pair.variance_by_trial is not None
     )
@@ -217,14 +217,14 @@ def _leaders_sentence(results: Results, scored: list[ModelRow], rivals: list[Mod
         return f"{_standing(results, leader, scored[1], best)}."
     standing = _standing(results, leader, rivals[0])
     among = _names([leader, *rivals])
-    verdicts = {pair.verdict for pair in results.pairs if pair.better in among and pair.worse in among}
+    verdicts = {pair.verdict for pair in results.pairs if pair.first in among and pair.second in among}
     if verdicts == {Verdict.TIED}:
         subject = "neighbours among them are " if len(rivals) > 1 else ""
         return f"{_list_names(among)} are best, and {subject}equal{_within_delta(results)}: {standing}."
     yet = " yet" if results.run.status == "running" else ""
     if Verdict.UNDECIDED_BY_LABELS in verdicts:
         yet = " (undecided because of labels)"
-    if len(among) == len(scored) or leader.name not in {pair.better for pair in results.pairs}:
+    if len(among) == len(scored) or leader.name not in {pair.first for pair in results.pairs}:
         return f"No model is shown to be best{yet}: {standing}."
     state = next(
         (state_word(verdict).replace("by", "because of") for verdict in UNDECIDED if verdict in verdicts), "open"
@@ -234,7 +234,7 @@ def _leaders_sentence(results: Results, scored: list[ModelRow], rivals: list[Mod
 
 def _standing(results: Results, model: ModelRow, other: ModelRow, says: str = "has") -> str:
     """A model's score, and its lead over another if the two are compared."""
-    pair = next((pair for pair in results.pairs if {pair.better, pair.worse} == {model.name, other.name}), None)
+    pair = next((pair for pair in results.pairs if {pair.first, pair.second} == {model.name, other.name}), None)
     by = "" if pair is None else difference_text(results, pair, model.name, INTERVAL)
     ahead = f", ahead of {_name(other.name)} by {by}" if by else ""
     return f"{_name(model.name)} {says} {Scale.of(results.weights).score(model.score)}{ahead}"
@@ -242,9 +242,9 @@ def _standing(results: Results, model: ModelRow, other: ModelRow, says: str = "h
 
 def _unbeaten_rivals(results: Results, leader: ModelRow) -> list[ModelRow]:
     beaten = {
-        pair.worse
+        pair.second
         for pair in results.pairs
-        if pair.better == leader.name and pair.verdict == Verdict.RESOLVED and not _is_reversed(results, pair)
+        if pair.first == leader.name and pair.verdict == Verdict.RESOLVED and not _is_reversed(results, pair)
     }
     return [row for row in results.models if row.score is not None and row.name not in {leader.name, *beaten}]
 
@@ -281,7 +281,7 @@ def _value_sentence(results: Results, value: str) -> str:
 
 def _baseline_sentence(results: Results, baseline: str) -> str:
     called = [pair for pair in results.pairs if pair.verdict == Verdict.RESOLVED]
-    ahead = [pair.worse if _is_reversed(results, pair) else pair.better for pair in called]
+    ahead = [pair.second if _is_reversed(results, pair) else pair.first for pair in called]
     better, worse = sum(name != baseline for name in ahead), ahead.count(baseline)
     tied = sum(pair.verdict == Verdict.TIED for pair in results.pairs)
     counted = [
@@ -306,7 +306,7 @@ def model_clauses(results: Results, row: ModelRow) -> Iterator[Clause]:
     if row.name == asked.baseline:
         yield Clause("", "the baseline")
         return
-    pairs = [pair for pair in results.pairs if row.name in (pair.better, pair.worse)]
+    pairs = [pair for pair in results.pairs if row.name in (pair.first, pair.second)]
     if row.name in gate:
         why = f": {gate[row.name].why}" if len(gate) > MAX_GATE_LINES else ""  # else the finding says it
         yield Clause(pairs[0].verdict, gate[row.name].outcome, after=why)
@@ -314,10 +314,10 @@ def model_clauses(results: Results, row: ModelRow) -> Iterator[Clause]:
     if is_alarmed(results.decisions, results.warnings):
         return  # such answers support no verdict
     if asked.in_order:
-        pairs = [pair for pair in pairs if pair.better == row.name] or pairs
+        pairs = [pair for pair in pairs if pair.first == row.name] or pairs
     with_others: dict[tuple[str, str], list[str]] = {}
     for pair in pairs:
-        other = pair.worse if row.name == pair.better else pair.better
+        other = pair.second if row.name == pair.first else pair.first
         with_others.setdefault((pair.verdict, _relation(results, pair, row.name)), []).append(other or "")
     for verdict, words in sorted(with_others, key=lambda key: key[0] == Verdict.RESOLVED):
         others = with_others[verdict, words]
@@ -330,7 +330,7 @@ def model_clauses(results: Results, row: ModelRow) -> Iterator[Clause]:
 
 def _relation(results: Results, pair: PairRow, name: str) -> str:
     """A verdict as words that stand before the name of the other model."""
-    ahead, margin = pair.better == name, pick_margin(results)
+    ahead, margin = pair.first == name, pick_margin(results)
     match pair.verdict:
         case Verdict.RESOLVED if margin is not None:
             if _is_reversed(results, pair):
@@ -355,7 +355,7 @@ def _against_value(results: Results, relation: str, name: str) -> str:
         half = "" if asked.half_width is None else f" to within {scale.points(asked.half_width)}"
         return f"{'known' if resolved else 'not known'}{half}"
     if resolved:
-        (pair,) = (pair for pair in results.pairs if pair.better == name)
+        (pair,) = (pair for pair in results.pairs if pair.first == name)
         relation = "above" if (pair.z or 0.0) > 0.0 else "below"
     return f"{relation} {scale.score(asked.value)}"
 
@@ -374,7 +374,7 @@ def pick_margin(results: Results) -> str | None:
 
 def _is_reversed(results: Results, pair: PairRow) -> bool:
     """Whether the pair was called for the other model, and the scores have changed places since."""
-    return (pair.better, pair.worse) in results.reversals
+    return (pair.first, pair.second) in results.reversals
 
 
 def _names(rows: Sequence[ModelRow]) -> tuple[str, ...]:

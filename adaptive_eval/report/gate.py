@@ -46,7 +46,7 @@ def gate_baseline(decisions: Mapping[str, object]) -> str | None:
 
 def judged_model(pair: PairRow, baseline: str) -> str:
     """The model of a pair that is judged: the one that is not the baseline."""
-    return str(pair.worse if pair.better == baseline else pair.better)
+    return str(pair.second if pair.first == baseline else pair.first)
 
 
 def plain_gate(
@@ -59,8 +59,8 @@ def plain_gate(
     """The gate's one part, on all questions, where no benchmark has a gate of its own."""
     scores = {row.name: _bounded(row) for row in models}
     for pair in pairs:
-        name, z = judged_model(pair, asked.baseline), -1.0 if pair.better == asked.baseline else 1.0
-        call = int(-z if (pair.better, pair.worse) in reversals else z) if pair.verdict == Verdict.RESOLVED else 0
+        name, z = judged_model(pair, asked.baseline), -1.0 if pair.first == asked.baseline else 1.0
+        call = int(-z if (pair.first, pair.second) in reversals else z) if pair.verdict == Verdict.RESOLVED else 0
         yield GateResult(names.index(name), 0, call, z, scores[name], scores[asked.baseline])
 
 

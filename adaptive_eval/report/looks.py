@@ -59,8 +59,8 @@ def plain_look(look: Look, models: Sequence[str], *, capped_opening: bool) -> di
 def plain_verdict(pair: PairVerdict, models: Sequence[str]) -> dict[str, object]:
     """Convert a comparison of a look to plain values."""
     values = pair._asdict()
-    values["better"] = models[pair.better]
-    values["worse"] = None if pair.worse is None else models[pair.worse]
+    values["first"] = models[pair.first]
+    values["second"] = None if pair.second is None else models[pair.second]
     values["verdict"] = str(pair.verdict)
     return values
 
@@ -104,8 +104,8 @@ def _parsers() -> tuple[TypeAdapter[list[str]], TypeAdapter[Look]]:
 def _verdict_of_positions(plain: Mapping[str, Any], models: Names) -> dict[str, Any]:
     """Convert a stored verdict to values for `PairVerdict`; fields of later versions are ignored."""
     values: dict[str, Any] = {name: plain[name] for name in PairVerdict._fields}
-    worse = None if values["worse"] is None else models.position(values["worse"])
-    return values | {"better": models.position(values["better"]), "worse": worse}
+    second = None if values["second"] is None else models.position(values["second"])
+    return values | {"first": models.position(values["first"]), "second": second}
 
 
 def trials_at(stored: StoredLook | None) -> dict[str, int]:

@@ -151,21 +151,21 @@ class CallRow:
 class GradedPair:
     """A comparison by the grades alone, where labels correct a score of it."""
 
-    better: str
+    first: str
     verdict: str
     difference: float | None
-    """In favour of `better`."""
+    """In favour of `first`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairRow:
-    """One comparison of the objective; `better` is ranked higher now, and z is positive if it is ahead.
+    """One comparison of the objective; `first` is ranked higher now, and z is positive if it is ahead.
 
     An objective without comparisons, such as precision, has no difference, z or boundary; `sigma` is the score's own.
     """
 
-    better: str
-    worse: str | None
+    first: str
+    second: str | None
     """None for a fixed value (objectives threshold and precision)."""
     verdict: str
     """resolved, tied, open, out_of_reach, blocked or undecided_by_labels."""
@@ -198,7 +198,7 @@ class PairRow:
 
     def signed_z(self, model: str) -> float | None:
         """z for one of the two: positive if this model is ahead."""
-        return self.z if self.z is None or model == self.better else -self.z
+        return self.z if self.z is None or model == self.first else -self.z
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,10 +39,10 @@ def undecided_pair(results: Results) -> PairRow | None:
 
     def importance(pair: PairRow) -> tuple[int, float]:
         gap = math.inf if pair.difference is None else abs(pair.difference)
-        return ranks[pair.better] if by_rank else 0, gap
+        return ranks[pair.first] if by_rank else 0, gap
 
     scored = {row.name for row in results.models if row.score is not None}
-    pairs = [pair for pair in results.pairs if pair.verdict in UNDECIDED and pair.better in scored]
+    pairs = [pair for pair in results.pairs if pair.verdict in UNDECIDED and pair.first in scored]
     return min(pairs, key=importance, default=None)
 
 
@@ -54,22 +54,22 @@ def undecided_sentence(results: Results) -> str | None:
     what, verb = "comparison" if results.compares else "score", "is" if more == 1 else "are"
     others = f"; {several(more, f'more {what}')} {verb} undecided" if more else ""
     if results.compares and pair.verdict not in (Verdict.OPEN, Verdict.OUT_OF_REACH):
-        return f"{pair_names(pair.better, pair.worse)} {pair_need(results, pair)}{others}."
+        return f"{pair_names(pair.first, pair.second)} {pair_need(results, pair)}{others}."
     return f"{_how_close(results, pair)}{others}. {_what_it_takes(results, pair)}"
 
 
 def _how_close(results: Results, pair: PairRow) -> str:
-    both, asked = pair_names(pair.better, pair.worse), objective_view(results.decisions)
+    both, asked = pair_names(pair.first, pair.second), objective_view(results.decisions)
     scale = Scale.of(results.weights)
     apart = "" if pair.difference is None else f": {scale.rounded_points(abs(pair.difference))} apart"
     if not results.compares:
         return f"The score of {both} is not as precise as was asked"
-    if pair.worse is None:
+    if pair.second is None:
         return f"{both} is too close to {scale.score(asked.value)} to call{apart}"
     if results.gate:
         return f"{both} are undecided"
     first_two = [row.name for row in results.models if row.score is not None][:2]
-    if asked.baseline is None and asked.first is None and {pair.better, pair.worse} == {*first_two}:
+    if asked.baseline is None and asked.first is None and {pair.first, pair.second} == {*first_two}:
         return "These two are too close to call"  # the sentence before says their scores
     return f"{both} are too close to call{apart}"
 
@@ -108,10 +108,10 @@ def _pairs_in_words(pairs: int, undecided: int) -> str:
     return all_of_them if pairs == undecided else f"{pairs} of these {undecided}"
 
 
-def pair_names(better: str, worse: str | None, names: Mapping[str, str] = MappingProxyType({})) -> str:
+def pair_names(first: str, second: str | None, names: Mapping[str, str] = MappingProxyType({})) -> str:
     """Names of both models of a pair, or of the one that is compared with a value; some have shorter `names`."""
     return " and ".join(
-        names.get(name) or safe_name(name, LONGEST_NAME) for name in (better, worse) if name is not None
+        names.get(name) or safe_name(name, LONGEST_NAME) for name in (first, second) if name is not None
     )
 
 
@@ -119,7 +119,7 @@ def pair_need(results: Results, pair: PairRow) -> str:
     """The need of an undecided pair, as words that follow its names."""
     if is_alarmed(results.decisions, results.warnings):
         return "are undecided because an alarm ended the run"
-    if (pair.better, pair.worse) in cut_off_pairs(results):
+    if (pair.first, pair.second) in cut_off_pairs(results):
         return "need whole answers where some were cut off"
     if pair.verdict == Verdict.BLOCKED:
         return "need a model that was set aside, or grades of answers that have none"
@@ -199,7 +199,7 @@ def more_answers(results: Results, reason: Reason | str | None) -> MoreAnswers |
 
 def is_hopeless(results: Results, pair: PairRow) -> bool:
     """Whether no plausible number of answers would decide a pair that was given up, if its difference stays."""
-    if pair.verdict != Verdict.OUT_OF_REACH or pair.worse is None or results.gate or pair.trials_needed is None:
+    if pair.verdict != Verdict.OUT_OF_REACH or pair.second is None or results.gate or pair.trials_needed is None:
         return False
     if draws_questions(results.decisions) or recording_need(results, pair) is not None:
         return False
@@ -218,7 +218,7 @@ def _answers_in_horizon(results: Results, pairs: Sequence[PairRow]) -> float:
     target: dict[str | None, float] = {}
     for pair in pairs:
         needed = max_trials if pair.trials_needed is None else min(pair.trials_needed, max_trials)
-        for name in (pair.better, pair.worse):
+        for name in (pair.first, pair.second):
             target[name] = max(target.get(name, 0.0), math.ceil(needed) * results.max_each / max_trials)
     asked = [row for row in results.models if row.recorded is None and row.set_aside is None]
     return sum(max(target.get(row.name, 0.0) - row.stored_trials, 0.0) for row in asked)
@@ -239,7 +239,7 @@ def _larger_horizon(results: Results, pairs: Sequence[PairRow], max_trials: int)
 
 def _answers_to_horizon(results: Results, pairs: Sequence[PairRow], horizon_grows: float) -> float:
     """Further trials of models in these pairs up to a horizon larger by this factor."""
-    named = {name for pair in pairs for name in (pair.better, pair.worse)}
+    named = {name for pair in pairs for name in (pair.first, pair.second)}
     asked = [row for row in results.models if row.recorded is None]
     target = horizon_grows * results.max_each
     return sum(max(target - row.stored_trials, 0.0) for row in asked if row.name in named)
@@ -289,10 +289,10 @@ def labels_needed(results: Results, pair: PairRow) -> LabelNeed:
     called where d >= b times the root of that, so f = shifts / ((d / b)^2 - rest).
     """
     labelled = () if results.labelled is None else results.labelled.models
-    rows = [row for row in labelled if row.name in (pair.better, pair.worse)]
+    rows = [row for row in labelled if row.name in (pair.first, pair.second)]
     names = [row.name for row in rows if row.corrected is None]
     recorded = {row.name for row in results.models if row.recorded is not None}
-    unlabelled = [*names, *({pair.better, pair.worse} - {None} - {row.name for row in rows})]
+    unlabelled = [*names, *({pair.first, pair.second} - {None} - {row.name for row in rows})]
     if unlabelled:
         missing = tuple(str(name) for name in unlabelled if name not in recorded)
         few = [row for row in rows if row.name in missing]
@@ -330,7 +330,7 @@ def recording_need(results: Results, pair: PairRow) -> RecordingNeed | None:
     N trials of both give the difference a variance of sum(s^2 n) / N, with the current s^2 and n of each. The boundary
     at the horizon is about the current one times the square root of the information.
     """
-    two = [row for row in results.models if row.name in (pair.better, pair.worse) and row.sigma]
+    two = [row for row in results.models if row.name in (pair.first, pair.second) and row.sigma]
     recorded = next((row for row in two if row.recorded is not None), None)
     if recorded is None or not (pair.boundary and pair.information and pair.sigma) or pair.difference is None:
         return None

@@ -55,10 +55,10 @@ from scorio.sinf.compare import compare
 
 @dataclass(frozen=True, slots=True)
 class PairView:
-    """One comparison at one look; `better` was ranked higher then, and positive z favours it."""
+    """One comparison at one look; `first` was ranked higher then, and positive z favours it."""
 
-    better: str
-    worse: str | None
+    first: str
+    second: str | None
     """None: a fixed value (objectives threshold and precision)."""
     verdict: str
     z: float | None
@@ -359,9 +359,9 @@ def z_of_drawn(
     z = np.full((len(names), len(names)), np.nan)
     z[first, second] = paired.moments.mean / np.sqrt(paired.moments.var)
     for pair in results.pairs:
-        if pair.worse is not None and pair.difference is not None and pair.sigma:
-            z[names.index(pair.better), names.index(pair.worse)] = pair.difference / pair.sigma
-            z[names.index(pair.worse), names.index(pair.better)] = -pair.difference / pair.sigma
+        if pair.second is not None and pair.difference is not None and pair.sigma:
+            z[names.index(pair.first), names.index(pair.second)] = pair.difference / pair.sigma
+            z[names.index(pair.second), names.index(pair.first)] = -pair.difference / pair.sigma
     z = np.where(np.isnan(z), -z.T, z)
     return _matrix_rows(z)
 
@@ -385,8 +385,8 @@ def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compa
             sigmas=tuple(map(finite_or_none, look.sigmas)),
             pairs=tuple(
                 PairView(
-                    better=models[pair.better],
-                    worse=None if pair.worse is None else models[pair.worse],
+                    first=models[pair.first],
+                    second=None if pair.second is None else models[pair.second],
                     verdict=str(pair.verdict),
                     z=finite_or_none(pair.z) if compared else None,
                     boundary=finite_or_none(pair.boundary) if compared else None,

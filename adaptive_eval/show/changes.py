@@ -320,14 +320,14 @@ def _changed_questions(counts_a: RunCounts, counts_b: RunCounts, w: NDArray[np.f
 def _verdict_changes(a: RunView, b: RunView) -> Iterator[PairChange]:
     if a.results is None or b.results is None:
         return
-    pairs_a = {frozenset((pair.better, pair.worse)): pair for pair in a.results.pairs}
+    pairs_a = {frozenset((pair.first, pair.second)): pair for pair in a.results.pairs}
     for pair in b.results.pairs:
-        old = pairs_a.get(frozenset((pair.better, pair.worse)))
+        old = pairs_a.get(frozenset((pair.first, pair.second)))
         if old is None:
             continue
-        turned = old.better != pair.better and Verdict.RESOLVED in (old.verdict, pair.verdict)
+        turned = old.first != pair.first and Verdict.RESOLVED in (old.verdict, pair.verdict)
         called, now = comparison_state(a.results, old), comparison_state(b.results, pair)
         if turned and not (a.results.gate or b.results.gate):
-            called, now = f"{called}, {old.better} ahead", f"{now}, {pair.better} ahead"
+            called, now = f"{called}, {old.first} ahead", f"{now}, {pair.first} ahead"
         if called != now:
-            yield PairChange(pair.better, pair.worse, called, now)
+            yield PairChange(pair.first, pair.second, called, now)

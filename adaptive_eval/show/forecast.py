@@ -228,7 +228,7 @@ def _undecided_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
     yield "most likely to stay undecided"
     for pair in forecast.undecided[:SHOWN_PAIRS]:
         apart = "" if pair.gap is None else f", if so {scale.rounded_points(pair.gap)} apart"
-        yield f"  {pair_names(pair.better, pair.worse)}: {pair.chance:.0%}{apart}{_needed_text(forecast, pair)}"
+        yield f"  {pair_names(pair.first, pair.second)}: {pair.chance:.0%}{apart}{_needed_text(forecast, pair)}"
 
 
 def _needed_text(forecast: Forecast, pair: Undecided) -> str:

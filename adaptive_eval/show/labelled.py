@@ -49,16 +49,16 @@ def label_sections(results: Results) -> Iterator[str]:
 
 def _is_changed(pair: PairRow) -> bool:
     graded = pair.by_grades
-    return graded is not None and (graded.verdict, graded.better) != (pair.verdict, pair.better)
+    return graded is not None and (graded.verdict, graded.first) != (pair.verdict, pair.first)
 
 
 def _pair_cells(pair: PairRow, scale: Scale) -> list[str]:
     graded = pair.by_grades
     assert graded is not None
-    ahead = f": {markdown_cell(graded.better)} by {scale.width(graded.difference)}"
+    ahead = f": {markdown_cell(graded.first)} by {scale.width(graded.difference)}"
     return [
-        markdown_cell(pair.better),
-        "the value" if pair.worse is None else markdown_cell(pair.worse),
+        markdown_cell(pair.first),
+        "the value" if pair.second is None else markdown_cell(pair.second),
         f"{scale.width(pair.difference)} ± {scale.width(pair.sigma)}",
         state_word(pair.verdict),
         state_word(graded.verdict) + (ahead if graded.difference is not None else ""),

@@ -342,8 +342,8 @@ def _comparisons(results: Results) -> Iterator[str]:
 
 def _comparison_cells(results: Results, pair: PairRow) -> list[str]:
     open_, scale = pair.verdict in UNDECIDED, Scale.of(results.weights)
-    gate = next((row for row in results.gate if row.model in (pair.better, pair.worse)), None)
-    model, over, other = (pair.better, "over", pair.worse) if gate is None else (gate.model, "against", gate.baseline)
+    gate = next((row for row in results.gate if row.model in (pair.first, pair.second)), None)
+    model, over, other = (pair.first, "over", pair.second) if gate is None else (gate.model, "against", gate.baseline)
     return [
         markdown_cell(model) if other is None else f"{markdown_cell(model)} {over} {markdown_cell(other)}",
         markdown_cell(state_word(comparison_state(results, pair))),

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 class PairPath(NamedTuple):
     """One comparison over the looks: z in favour of the model that is ahead at the end, and the boundary."""
 
-    better: str
-    worse: str | None
+    first: str
+    second: str | None
     trials: tuple[int, ...]
     """Trials of all models at each look that judged the pair."""
     z: tuple[float | None, ...]
@@ -59,13 +59,13 @@ def pair_paths(view: RunView) -> list[PairPath]:
         trials, z, boundary = [], [], []
         for look in view.looks:
             for pair in look.pairs:
-                if {pair.better, pair.worse} == {last.better, last.worse}:
-                    turned = -1.0 if pair.better != last.better else 1.0
+                if {pair.first, pair.second} == {last.first, last.second}:
+                    turned = -1.0 if pair.first != last.first else 1.0
                     trials.append(sum(look.trials))
                     z.append(None if pair.z is None else turned * pair.z)
                     boundary.append(pair.boundary)
-        state = state_word(gate.get(last.better, gate.get(str(last.worse), last.verdict)))
-        paths.append(PairPath(last.better, last.worse, tuple(trials), tuple(z), tuple(boundary), state))
+        state = state_word(gate.get(last.first, gate.get(str(last.second), last.verdict)))
+        paths.append(PairPath(last.first, last.second, tuple(trials), tuple(z), tuple(boundary), state))
     return paths
 
 
@@ -73,12 +73,10 @@ def width_paths(view: RunView, half_width: float) -> list[PairPath]:
     """Paths for the objective precision: half widths of the scores' 95% intervals instead of z, and `half_width`."""
     paths = []
     for last in view.looks[-1].pairs if view.looks else ():
-        seen = [
-            (look, look.sigmas[look.models.index(last.better)]) for look in view.looks if last.better in look.models
-        ]
+        seen = [(look, look.sigmas[look.models.index(last.first)]) for look in view.looks if last.first in look.models]
         trials = tuple(sum(look.trials) for look, _ in seen)
         half = tuple(None if sigma is None else TWO_SIDED_95 * sigma for _, sigma in seen)
-        paths.append(PairPath(last.better, None, trials, half, (half_width,) * len(seen), state_word(last.verdict)))
+        paths.append(PairPath(last.first, None, trials, half, (half_width,) * len(seen), state_word(last.verdict)))
     return paths
 
 
@@ -268,8 +266,10 @@ def _draw_path(axes: Axes, path: PairPath, *, signed: bool) -> None:
     z = [_or_nan(value) for value in path.z]
     axes.plot(path.trials, z, color="#000000", linewidth=1.6, **lone_point(path.trials))
     axes.axhline(0.0, color="#999999", linewidth=0.6)
-    against = f"\nover {plain_name(path.worse)}" if path.worse is not None else "\nagainst the value" if signed else ""
-    axes.set_title(f"{plain_name(path.better)}{against}: {path.state}", fontsize=7.5)
+    against = "\nagainst the value" if signed else ""
+    if path.second is not None:
+        against = f"\nover {plain_name(path.second)}"
+    axes.set_title(f"{plain_name(path.first)}{against}: {path.state}", fontsize=7.5)
     axes.tick_params(labelsize=7)
 
 

@@ -151,7 +151,7 @@ def _need_lines(results: Results, names: Mapping[str, str]) -> Iterator[str]:
         key=lambda pair: math.inf if pair.trials_needed is None else pair.trials_needed,
     )
     for pair in undecided[:SHOWN_PAIRS]:
-        yield f"{pair_names(pair.better, pair.worse, names)} {pair_need(results, pair)}."
+        yield f"{pair_names(pair.first, pair.second, names)} {pair_need(results, pair)}."
     if undecided or named is not None:
         further = len(undecided) - SHOWN_PAIRS
         yield f"{f'and {further} more: see the report; ' if further > 0 else ''}{decided_text(results)}."

@@ -81,9 +81,9 @@ def is_wrong(call: PairVerdict, truth: FloatArray, reference: float | None = Non
     """Whether a call names the worse model, or one of two equal ones; with a margin, one that is worse by that or more.
 
     `reference` is the fixed value to compare with."""
-    other = reference if call.worse is None else truth[call.worse]
+    other = reference if call.second is None else truth[call.second]
     assert other is not None
-    return bool(np.sign(call.z) * (truth[call.better] - other) <= EQUAL - margin)
+    return bool(np.sign(call.z) * (truth[call.first] - other) <= EQUAL - margin)
 
 
 def _scores(result: Result, models: int) -> FloatArray:

@@ -29,8 +29,8 @@ TIME_STEPS = 1000
 class EndedComparison(NamedTuple):
     """One of the objective's comparisons at the end of a simulated run."""
 
-    better: int
-    worse: int | None
+    first: int
+    second: int | None
     verdict: str
     gap: float
     """The absolute true difference; nan if the objective does not compare."""
@@ -190,10 +190,10 @@ def _comparisons(plan: Plan, compared: Sequence[PairVerdict], truth: FloatArray)
     """The comparisons of the last look; none without a look."""
     reference = plan.objective.reference
     for pair in compared:
-        other = reference if pair.worse is None else truth[pair.worse]
+        other = reference if pair.second is None else truth[pair.second]
         assert other is not None
-        gap = abs(float(truth[pair.better] - other)) if plan.objective.compares else nan
-        yield EndedComparison(pair.better, pair.worse, str(pair.verdict), gap, pair.trials_needed)
+        gap = abs(float(truth[pair.first] - other)) if plan.objective.compares else nan
+        yield EndedComparison(pair.first, pair.second, str(pair.verdict), gap, pair.trials_needed)
 
 
 def _service_times(served: ServiceCosts, plan: Plan, rng: np.random.Generator) -> ServiceTimes:

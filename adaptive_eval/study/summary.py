@@ -180,7 +180,7 @@ def _outlook(
 def _gate(runs: Sequence[SimulatedRun], margin: Margin) -> dict[str, float]:
     """The share of each outcome of a gate, over all models and runs."""
     called = [
-        UNDECIDED if comparison.verdict != Verdict.RESOLVED else FAIL if comparison.better == margin.baseline else PASS
+        UNDECIDED if comparison.verdict != Verdict.RESOLVED else FAIL if comparison.first == margin.baseline else PASS
         for run in runs
         for comparison in run.comparisons
     ]
@@ -268,19 +268,19 @@ def _undecided(runs: Sequence[SimulatedRun], names: Sequence[str]) -> tuple[Unde
     for run in runs:
         for comparison in run.comparisons:
             if comparison.verdict not in DECIDED:
-                by_pair.setdefault(frozenset((comparison.better, comparison.worse)), []).append(comparison)
+                by_pair.setdefault(frozenset((comparison.first, comparison.second)), []).append(comparison)
     likeliest = sorted(by_pair.values(), key=lambda ends: -len(ends))[:MAX_UNDECIDED]
     return tuple(_undecided_pair(ends, names, len(runs)) for ends in likeliest)
 
 
 def _undecided_pair(ends: Sequence[EndedComparison], names: Sequence[str], runs: int) -> Undecided:
-    (better, worse), _ = Counter((comparison.better, comparison.worse) for comparison in ends).most_common(1)[0]
+    (first, second), _ = Counter((comparison.first, comparison.second) for comparison in ends).most_common(1)[0]
     needed, gap = (
         float(np.median([getattr(comparison, name) for comparison in ends])) for name in ("trials_needed", "gap")
     )
     return Undecided(
-        better=names[better],
-        worse=None if worse is None else names[worse],
+        first=names[first],
+        second=None if second is None else names[second],
         chance=len(ends) / runs,
         gap=gap if np.isfinite(gap) else None,
         trials_needed=needed if np.isfinite(needed) else None,

@@ -64,9 +64,9 @@ class Outlook:
 class Undecided:
     """A comparison that may stay undecided."""
 
-    better: str
+    first: str
     """The model placed higher in more of the runs that leave it undecided."""
-    worse: str | None
+    second: str | None
     """None: a fixed value (objectives threshold and precision)."""
     chance: float
     """The share of all runs that compare it and leave it undecided."""

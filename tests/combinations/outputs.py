@@ -55,7 +55,7 @@ class Results:
     @property
     def pairs(self) -> list[Pair]:
         return [
-            Pair(pair["better"], pair["worse"], pair["verdict"], pair["difference"] or 0.0)
+            Pair(pair["first"], pair["second"], pair["verdict"], pair["difference"] or 0.0)
             for pair in self.raw["pairs"] or ()
         ]
 

@@ -134,8 +134,8 @@ def test_every_look_is_that_of_the_paper(seed: int) -> None:
     assert [by_model[i].bayes for i in range(5)] == pytest.approx([mu for mu, _ in estimates])
     assert [by_model[i].bayes_sigma for i in range(5)] == pytest.approx([sigma for _, sigma in estimates])
     for row in result.comparisons:
-        assert row.verdict.worse is not None
-        assert row.difference == pytest.approx(estimates[row.verdict.better][0] - estimates[row.verdict.worse][0])
+        assert row.verdict.second is not None
+        assert row.difference == pytest.approx(estimates[row.verdict.first][0] - estimates[row.verdict.second][0])
 
 
 @pytest.mark.skipif(not RECORDED.is_dir(), reason="there are no recorded outcomes beside the repository")
@@ -170,7 +170,7 @@ def test_a_call_that_does_not_last_is_open_again_and_gets_trials() -> None:
     plan = published(4, 6, [0.0, 1.0], min=2, max=20)
     controller = require_same(plan, outcomes, [0.0, 1.0])
     verdicts = [
-        {frozenset((pair.better, pair.worse)): pair.verdict for pair in look.comparisons} for look in controller.looks
+        {frozenset((pair.first, pair.second)): pair.verdict for pair in look.comparisons} for look in controller.looks
     ]
     seen = [look.get(frozenset((0, 2))) or look.get(frozenset((0, 3))) for look in verdicts]
     assert Verdict.RESOLVED in seen

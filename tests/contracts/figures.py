@@ -191,7 +191,7 @@ def renamed(view: RunView, names: Mapping[str, str]) -> RunView:
 
     def look(look_view: LookView) -> LookView:
         pairs = (
-            replace(pair, better=names[pair.better], worse=None if pair.worse is None else names[pair.worse])
+            replace(pair, first=names[pair.first], second=None if pair.second is None else names[pair.second])
             for pair in look_view.pairs
         )
         models, order = (tuple(names[name] for name in old_names) for old_names in (look_view.models, look_view.order))
@@ -200,7 +200,7 @@ def renamed(view: RunView, names: Mapping[str, str]) -> RunView:
     changed = _with_rows(view, lambda row: replace(row, name=names[row.name]))
     results = _results(changed)
     pairs = tuple(
-        replace(pair, better=names[pair.better], worse=None if pair.worse is None else names[pair.worse])
+        replace(pair, first=names[pair.first], second=None if pair.second is None else names[pair.second])
         for pair in results.pairs
     )
     models = tuple(names[name] for name in view.models)

@@ -60,7 +60,7 @@ class Looker:
         standing = judge_look(estimates, ways, self.memory, criteria, available)
         self.memory = standing.memory
         comparisons = {
-            (pair.better, pair.worse): pair
+            (pair.first, pair.second): pair
             for pair in describe(standing, standing.pairs, standing.verdicts, available, questions)
         }
         return standing, comparisons

@@ -186,7 +186,7 @@ def test_the_reason_says_since_which_answer() -> None:
 
 
 def verdicts_at(controller: Controller, look: int) -> dict[frozenset[int | None], Verdict]:
-    return {frozenset((pair.better, pair.worse)): pair.verdict for pair in controller.looks[look].comparisons}
+    return {frozenset((pair.first, pair.second)): pair.verdict for pair in controller.looks[look].comparisons}
 
 
 def test_calls_made_before_the_change_are_kept() -> None:

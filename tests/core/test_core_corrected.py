@@ -57,7 +57,7 @@ def order(result: Result) -> list[int]:
 def verdicts(result: Result) -> dict[tuple[int, int | None], Verdict]:
     """Verdicts by the better and the worse model of each comparison."""
     return {
-        (comparison.verdict.better, comparison.verdict.worse): comparison.verdict.verdict
+        (comparison.verdict.first, comparison.verdict.second): comparison.verdict.verdict
         for comparison in result.comparisons
     }
 
@@ -168,7 +168,7 @@ def test_comparisons_with_a_value_and_precision_are_judged_by_corrected_scores()
         (1, None): RESOLVED,
         (2, None): RESOLVED,
     }
-    assert {comparison.verdict.better: comparison.verdict.z > 0.0 for comparison in corrected.comparisons}[2]
+    assert {comparison.verdict.first: comparison.verdict.z > 0.0 for comparison in corrected.comparisons}[2]
     precise = finished_run(PrecisionOf(0.05))
     assert set(verdicts(precise.result()).values()) == {RESOLVED}  # type: ignore[arg-type]
     wide = precise.result(correction([0.0, 0.0, 0.0], [0.1, 0.001, 0.001]))

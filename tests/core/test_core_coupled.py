@@ -73,7 +73,7 @@ def test_z_is_that_of_the_differences() -> None:
         moments = paired_moments(paired_counts(first, second, differences), w, differences.values, 60)
         (pair,) = look.comparisons
         z = moments.mean / np.sqrt(moments.var)
-        assert pair.z == pytest.approx(z if pair.better == 0 else -z)
+        assert pair.z == pytest.approx(z if pair.first == 0 else -z)
         assert pair.information == pytest.approx(n / QUESTIONS / 60)
 
 
@@ -104,7 +104,7 @@ def test_questions_with_weights_are_asked_and_compared_by_them() -> None:
     assert comparison.by_trial
     apart = [(outcomes[0, q, :n] - outcomes[1, q, :n]).mean() for q, n in enumerate(trials[0].tolist())]
     assert comparison.difference == pytest.approx(
-        (1 if comparison.verdict.better == 0 else -1) * np.average(apart, weights=weights)
+        (1 if comparison.verdict.first == 0 else -1) * np.average(apart, weights=weights)
     )
 
 
@@ -187,7 +187,7 @@ def test_an_ungraded_trial_takes_z_as_near_to_zero_as_either_grade() -> None:
 def test_it_holds_at_any_pace(pace: Pace) -> None:
     controller = carry_out(replace(GATE, pace=pace), draw_outcomes(7, "together"))
     (pair,) = controller.looks[-1].comparisons
-    assert pair.verdict is Verdict.RESOLVED and pair.better == 1
+    assert pair.verdict is Verdict.RESOLVED and pair.first == 1
 
 
 def test_a_model_set_aside_delays_no_other_model() -> None:
@@ -206,7 +206,7 @@ def test_a_model_set_aside_delays_no_other_model() -> None:
         controller.tell(
             Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial])) for a in requested
         )
-    verdicts = {frozenset((pair.better, pair.worse)): pair.verdict for pair in controller.looks[-1].comparisons}
+    verdicts = {frozenset((pair.first, pair.second)): pair.verdict for pair in controller.looks[-1].comparisons}
     assert verdicts[frozenset((0, 2))] is Verdict.BLOCKED and verdicts[frozenset((0, 1))] is Verdict.RESOLVED
 
 

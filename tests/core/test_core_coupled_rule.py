@@ -110,7 +110,7 @@ def gated(plan: Plan, seed: int, earlier: bool) -> int:
     look = controller.latest_look()
     assert look is not None
     (pair,) = look.comparisons
-    return 0 if pair.verdict is not Verdict.RESOLVED else 1 if pair.better == 1 else -1
+    return 0 if pair.verdict is not Verdict.RESOLVED else 1 if pair.first == 1 else -1
 
 
 @pytest.mark.release

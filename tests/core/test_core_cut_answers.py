@@ -174,7 +174,7 @@ def test_cut_answers_decide_nothing_in_a_run_that_continues_after_an_alarm() -> 
     plan = one_look(1.0, trials=20, stops_on_alarm=False)
     controller = run_to_end(plan, lambda ask: (int(ask.model == 1), CUT * (ask.model == 0)))
     assert controller.finished is Reason.BLOCKED and not controller.set_aside and len(controller.alarms) == 1
-    verdicts = {frozenset((pair.better, pair.worse)): pair.verdict for pair in controller.looks[-1].comparisons}
+    verdicts = {frozenset((pair.first, pair.second)): pair.verdict for pair in controller.looks[-1].comparisons}
     assert verdicts[frozenset((1, 0))] is Verdict.BLOCKED
 
 

@@ -176,7 +176,7 @@ def test_a_gate_counts_its_margin() -> None:
     result = controller.result()
     assert result is not None
     (comparison,) = result.comparisons
-    assert comparison.verdict.better == 1
+    assert comparison.verdict.first == 1
     assert comparison.difference + 0.1 == pytest.approx(comparison.verdict.z * comparison.sigma)
 
 

@@ -46,7 +46,7 @@ def outcome(controller: Controller) -> str:
     (pair,) = look.comparisons
     if pair.verdict is not Verdict.RESOLVED or pair.reversed:
         return UNDECIDED
-    return PASS if pair.better == 1 else FAIL
+    return PASS if pair.first == 1 else FAIL
 
 
 def outcomes(plan: Plan, baseline: float, build: float, runs: int) -> dict[str, float]:
@@ -192,7 +192,7 @@ def test_a_gate_reports_the_difference_with_its_margin() -> None:
     (comparison,) = result.comparisons
     baseline, build = (next(row for row in result.models if row.model == at) for at in (0, 1))
     sigma = math.hypot(baseline.sigma, build.sigma)
-    assert (comparison.verdict.better, comparison.verdict.worse, comparison.verdict.verdict) == (1, 0, Verdict.RESOLVED)
+    assert (comparison.verdict.first, comparison.verdict.second, comparison.verdict.verdict) == (1, 0, Verdict.RESOLVED)
     assert comparison.difference == pytest.approx(-0.05)
     assert comparison.verdict.z == pytest.approx((0.2 - 0.05) / sigma)
     assert (baseline.rank, baseline.tier, build.tier) == (1, 1, 1)

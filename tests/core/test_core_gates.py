@@ -167,7 +167,7 @@ def test_each_model_has_its_own_decision_and_figures() -> None:
     decisions = {(decision.model, decision.part): decision for decision in result.gates}
     assert sorted(decisions) == [(model, part) for model in (1, 2) for part in (0, 1, 2)]
     assert decisions[1, 1].call == -1 and all(decisions[2, part].call == 1 for part in (0, 1, 2))
-    assert {comparison.verdict.better: comparison.verdict.worse for comparison in result.comparisons} == {0: 1, 2: 0}
+    assert {comparison.verdict.first: comparison.verdict.second for comparison in result.comparisons} == {0: 1, 2: 0}
     scores = controller.counts[..., 1] / controller.counts.sum(axis=-1)
     for (model, part), decision in decisions.items():
         part_scores = scores[:, part - 1 == BENCHMARK].mean(axis=1) if part else plan.bench.mean(scores)

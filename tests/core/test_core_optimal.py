@@ -82,7 +82,7 @@ def test_runs_of_every_objective_and_pace_end_and_part_the_far_ones(objective: O
         looks = controller.tell(Outcome(*ask[:3], int(rng.random() < (0.9, 0.5, 0.5)[ask.model])) for ask in requested)
         needed = controller.needed_models() if looks else needed
     assert controller.last_look is not None
-    last = {(pair.better, pair.worse): pair.verdict for pair in controller.looks[-1].comparisons}
+    last = {(pair.first, pair.second): pair.verdict for pair in controller.looks[-1].comparisons}
     assert Verdict.OPEN not in last.values()
     assert controller.last_look.memory.call[0] == 1, "0.9 against 0.5, or against the value 0.5"
 

@@ -125,7 +125,7 @@ def test_the_overrun_of_models_that_were_waited_for_enters_scores_and_calls_stan
     assert rows[waited].sigma < old[waited].sigma
     assert all(rows[model] == old[model] for model in rows if model != waited and rows[model].rank == old[model].rank)
     then, now = (
-        {(p.verdict.better, p.verdict.worse): p.called for p in result.comparisons} for result in (before, after)
+        {(p.verdict.first, p.verdict.second): p.called for p in result.comparisons} for result in (before, after)
     )
     assert all(then[pair] == now[pair] for pair in then.keys() & now.keys())
     assert run.last_look is not None

@@ -105,14 +105,14 @@ def test_recorded_pairs_are_judged_once_and_cost_nothing() -> None:
     plan = make_plan(counts, objective=Ranking())
     controller = carry_out(plan)
     first, last = controller.looks[0], controller.looks[-1]
-    both = [pair for pair in last.comparisons if {pair.better, pair.worse} <= {0, 1, 2}]
+    both = [pair for pair in last.comparisons if {pair.first, pair.second} <= {0, 1, 2}]
     assert both, "two recorded models are neighbours"
     for pair in both:
         assert pair.information == 1.0
         assert pair.verdict in (Verdict.RESOLVED, Verdict.OUT_OF_REACH)
-    of_first = {(pair.better, pair.worse): pair.verdict for pair in first.comparisons}
+    of_first = {(pair.first, pair.second): pair.verdict for pair in first.comparisons}
     for pair in both:
-        assert of_first.get((pair.better, pair.worse), pair.verdict) is pair.verdict
+        assert of_first.get((pair.first, pair.second), pair.verdict) is pair.verdict
 
 
 def test_information_of_a_pair_with_a_recorded_model_is_that_of_its_variance() -> None:
@@ -166,7 +166,7 @@ def test_the_trials_that_a_comparison_needs_are_those_of_the_new_model_alone() -
     finite = [pair for pair in look.comparisons if np.isfinite(pair.trials_needed)]
     assert finite
     for pair in finite:
-        at = judged.evidence.positions(np.array([[pair.better, pair.worse]]))
+        at = judged.evidence.positions(np.array([[pair.first, pair.second]]))
         fixed = float(judged.fixed[at][0])
         shrunk = (1 - fixed) * 2 / pair.trials_needed + fixed
         information = np.minimum(judged.evidence.information[at] / shrunk, 1.0)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from core_runs import Answers, straight
 
-from adaptive_eval.core import Bench, Controller, Cost, Outcome, Plan, Reason, Result, Trials, Verdict
+from adaptive_eval.core import Bench, Controller, Cost, Outcome, PairVerdict, Plan, Reason, Result, Trials, Verdict
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Gate, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
 from adaptive_eval.core.policies import Uniform, UnresolvedPairs
@@ -81,8 +81,8 @@ def sampled(values: list[float]) -> float:
 def test_comparisons_say_what_holds_on_questions_like_these() -> None:
     result = result_of(run_to_end(plan()))
     for comparison in result.comparisons:
-        assert comparison.verdict.worse is not None
-        better, worse = RIGHT[comparison.verdict.better], RIGHT[comparison.verdict.worse]
+        assert comparison.verdict.second is not None
+        better, worse = RIGHT[comparison.verdict.first], RIGHT[comparison.verdict.second]
         d = [(a - b) / 10 for a, b in zip(better, worse, strict=True)]
         assert comparison.difference == pytest.approx(sum(d) / 4)
         assert comparison.sampled_z == pytest.approx(comparison.difference / max(sampled(d), comparison.sigma))
@@ -139,8 +139,8 @@ def test_outcomes_known_beforehand_are_in_every_score() -> None:
         assert row.score == pytest.approx(oracle.average(together[row.model], W))
         assert row.trials == 40
     for comparison in result.comparisons:
-        assert comparison.verdict.worse is not None
-        scores = [oracle.average(together[model], W) for model in (comparison.verdict.better, comparison.verdict.worse)]
+        assert comparison.verdict.second is not None
+        scores = [oracle.average(together[model], W) for model in (comparison.verdict.first, comparison.verdict.second)]
         assert comparison.difference == pytest.approx(scores[0] - scores[1])
 
 
@@ -176,14 +176,14 @@ def reversing(objective: Pairs | Threshold) -> Controller:
 def test_reversals_are_all_that_were_called_and_turned() -> None:
     result = result_of(reversing(Pairs(((0, 3),))))
     turned = [(0, 1), (2, 0), (2, 1), (3, 1), (2, 3)]
-    assert [(pair.better, pair.worse) for pair in result.reversals] == turned
+    assert [(pair.first, pair.second) for pair in result.reversals] == turned
     assert all(pair.reversed and pair.z > 0.0 and pair.verdict is Verdict.RESOLVED for pair in result.reversals)
     assert {row.tier for row in result.models} == {1}
 
 
 def test_a_reversal_against_a_fixed_value_names_the_model() -> None:
     result = result_of(reversing(Threshold(0.5)))
-    assert [(pair.better, pair.worse) for pair in result.reversals] == [(1, None), (2, None)]
+    assert [(pair.first, pair.second) for pair in result.reversals] == [(1, None), (2, None)]
     assert [pair.z > 0.0 for pair in result.reversals] == [False, True]
 
 
@@ -225,11 +225,11 @@ def test_batched_comparisons_equal_single_ones(
     for comparison in result.comparisons:
         verdict = comparison.verdict
         value = 0.5 if isinstance(objective, Threshold) else -1e6
-        other = [value] * questions if verdict.worse is None else means[verdict.worse]
-        d = np.array(means[verdict.better]) - np.array(other)
+        other = [value] * questions if verdict.second is None else means[verdict.second]
+        d = np.array(means[verdict.first]) - np.array(other)
         given = 0.0
         if isinstance(objective, Gate):
-            given = 0.03 if verdict.worse == 2 else -0.03
+            given = 0.03 if verdict.second == 2 else -0.03
         spread = math.sqrt(max(comparison.sigma**2, float(sampled_variance(d, clusters))))
         if objective.compares:
             assert comparison.difference == pytest.approx(math.fsum(d) / questions, abs=1e-12)
@@ -237,7 +237,7 @@ def test_batched_comparisons_equal_single_ones(
         else:
             assert math.isnan(comparison.difference) and math.isnan(comparison.sampled_z)
         if verdict.verdict is Verdict.OPEN:
-            for model in {verdict.better, verdict.worse} - {None}:
+            for model in {verdict.first, verdict.second} - {None}:
                 assert model is not None
                 target[model] = max(target[model], questions * min(verdict.trials_needed, 40))
     assert len(result.comparisons) == len(objective.comparisons(np.arange(models)))
@@ -262,9 +262,27 @@ def test_each_call_names_the_look_that_crossed_the_boundary() -> None:
         for comparison in result_of(controller).comparisons:
             assert (comparison.called is None) == (comparison.verdict.verdict not in (Verdict.RESOLVED, Verdict.TIED))
             if comparison.called is not None:
-                members = frozenset((comparison.verdict.better, comparison.verdict.worse))
+                members = frozenset((comparison.verdict.first, comparison.verdict.second))
                 assert comparison.called.z >= comparison.called.boundary
                 assert comparison.called[:2] == crossed[members]
                 then = controller.looks[comparison.called.look - 1].comparisons
-                unseen += members not in [frozenset((pair.better, pair.worse)) for pair in then]
+                unseen += members not in [frozenset((pair.first, pair.second)) for pair in then]
     assert unseen
+
+
+@pytest.mark.parametrize(
+    ("verdict", "z", "is_reversed", "winner"),
+    [
+        (Verdict.RESOLVED, 3.0, False, 0),
+        (Verdict.RESOLVED, 0.5, True, 1),
+        (Verdict.OPEN, 3.0, False, None),
+        (Verdict.TIED, 0.1, False, None),
+    ],
+)
+def test_only_a_call_has_a_winner(verdict: Verdict, z: float, is_reversed: bool, winner: int | None) -> None:
+    assert PairVerdict(0, 1, verdict, z, 0.99, 2.0, 0.5, 0.9, 10.0, is_reversed).winner == winner
+
+
+@pytest.mark.parametrize(("z", "winner"), [(3.0, 0), (-3.0, None)])
+def test_a_fixed_value_is_no_winner(z: float, winner: int | None) -> None:
+    assert PairVerdict(0, None, Verdict.RESOLVED, z, 0.99, 2.0, 0.5, 0.9, 10.0, reversed=False).winner == winner

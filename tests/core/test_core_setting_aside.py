@@ -101,7 +101,7 @@ def told_once(plan: Plan) -> tuple[Controller, Answers]:
 
 
 def pairs_at(controller: Controller) -> dict[tuple[int, int | None], Verdict]:
-    return {(pair.better, pair.worse): pair.verdict for pair in controller.looks[-1].comparisons}
+    return {(pair.first, pair.second): pair.verdict for pair in controller.looks[-1].comparisons}
 
 
 def test_the_neighbours_of_a_model_set_aside_become_neighbours() -> None:

@@ -137,7 +137,7 @@ def test_a_comparison_that_depends_on_missing_grades_is_blocked() -> None:
     plan = one_look(questions=1, trials=40, bound=1.645)
     table = [[[1] * 29 + [0] * 9 + [None] * 2], [[1] * 22 + [0] * 18], [[0] * 40]]
     run = run_to_end(plan, table)
-    verdicts = {(pair.better, pair.worse): pair.verdict for pair in run.looks[-1].comparisons}
+    verdicts = {(pair.first, pair.second): pair.verdict for pair in run.looks[-1].comparisons}
     assert verdicts == {(0, 1): Verdict.BLOCKED, (1, 2): Verdict.RESOLVED}
     assert run.finished is Reason.BLOCKED
     assert run.set_aside == {}

@@ -232,8 +232,8 @@ def test_a_look_is_at_weighted_scores_and_a_run_asks_more_where_the_weight_is(ob
     for row in result.models:
         assert row.score == pytest.approx(float(means[row.model] @ share))
     for comparison in result.comparisons:
-        if comparison.verdict.worse is not None and objective.reference is None:
-            apart = (means[comparison.verdict.better] - means[comparison.verdict.worse]) @ share
+        if comparison.verdict.second is not None and objective.reference is None:
+            apart = (means[comparison.verdict.first] - means[comparison.verdict.second]) @ share
             assert comparison.difference == pytest.approx(float(apart))
     trials = run.counts.sum(axis=-1)
     heavy, light = trials[:, LABELS == 0].mean(), trials[:, LABELS == 1].mean()

@@ -173,7 +173,7 @@ def test_next_come_the_models_of_open_comparisons_and_the_questions_in_turn(site
         results = stored.results(running=False)
         assert results is not None
         undecided = [pair for pair in results.pairs if pair.verdict not in ("resolved", "tied")]
-        expected = {name for pair in undecided for name in (pair.better, pair.worse)}
+        expected = {name for pair in undecided for name in (pair.first, pair.second)}
         assert {at.model for at in choose_answers_to_label(stored, labels, 1)} <= expected
         assert len(choose_answers_to_label(stored, labels, 1000)) == len(truth) - len(labels)
 

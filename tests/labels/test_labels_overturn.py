@@ -117,7 +117,7 @@ def test_every_display_follows_labels_that_leave_the_ranking_undecided(lenient_r
     document = results(lenient_run)
     assert document["pairs"][0]["verdict"] == "undecided_by_labels"
     assert (
-        document["pairs"][0]["by_grades"]["better"] == LENIENT
+        document["pairs"][0]["by_grades"]["first"] == LENIENT
         and document["pairs"][0]["by_grades"]["verdict"] == "resolved"
     )
     (first, second) = csv.DictReader(io.StringIO(report(lenient_run, "csv"))), document["models"]
@@ -143,8 +143,8 @@ def test_labels_that_agree_with_the_grades_keep_every_verdict(lenient_run: Path)
     before = results(lenient_run)
     label(lenient_run, labels_of(lenient_run, None, same=True))
     after = results(lenient_run)
-    assert [(pair["better"], pair["worse"], pair["verdict"]) for pair in after["pairs"]] == [
-        (pair["better"], pair["worse"], pair["verdict"]) for pair in before["pairs"]
+    assert [(pair["first"], pair["second"], pair["verdict"]) for pair in after["pairs"]] == [
+        (pair["first"], pair["second"], pair["verdict"]) for pair in before["pairs"]
     ]
     assert [row["score"] for row in after["models"]] == pytest.approx([row["score"] for row in before["models"]])
     assert "label" not in [step for step in report(lenient_run, "summary").splitlines() if step.startswith("Next")]
@@ -153,8 +153,8 @@ def test_labels_that_agree_with_the_grades_keep_every_verdict(lenient_run: Path)
 def test_labels_of_one_model_alone_decide_nothing_anew(lenient_run: Path) -> None:
     label(lenient_run, labels_of(lenient_run, None, (LENIENT,)))
     document = results(lenient_run)
-    with_bob = [pair for pair in document["pairs"] if LENIENT in (pair["better"], pair["worse"])]
-    verdicts = {pair["verdict"] for pair in with_bob if "ada" in (pair["better"], pair["worse"])}
+    with_bob = [pair for pair in document["pairs"] if LENIENT in (pair["first"], pair["second"])]
+    verdicts = {pair["verdict"] for pair in with_bob if "ada" in (pair["first"], pair["second"])}
     assert verdicts == {"undecided_by_labels"}
     assert "20 labels of ada" in report(lenient_run, "summary")
 

@@ -19,10 +19,10 @@ MODEL = ModelRow(
 )  # fmt: skip
 PROD = replace(MODEL, name="prod", rank=1, score=0.80)
 FAILED = PairRow(
-    better="prod", worse="build", verdict="resolved", difference=0.10, sigma=0.014, z=3.5, rho=0.99, boundary=2.3,
+    first="prod", second="build", verdict="resolved", difference=0.10, sigma=0.014, z=3.5, rho=0.99, boundary=2.3,
     information=0.8, power=1.0, trials_needed=5.0, sampled_z=1.0, certifiable_delta=0.02,
 )  # fmt: skip
-PASSED = replace(FAILED, better="build", worse="prod", difference=-0.01)
+PASSED = replace(FAILED, first="build", second="prod", difference=-0.01)
 NOTHING = {"build": 0.0, "prod": 0.0}
 
 

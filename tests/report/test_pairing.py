@@ -6,7 +6,7 @@ from adaptive_eval.report.finding import pairing_in_words, pairing_sentences
 from adaptive_eval.report.results import PairRow
 
 APART = PairRow("ada", "bob", "open", 0.1, 0.05, 2.0, 0.97, 2.2, 0.5, 0.8, 30.0, 1.5, None)
-TOGETHER = replace(APART, worse="cyd", by_trial=True, variance_by_trial=0.25)
+TOGETHER = replace(APART, second="cyd", by_trial=True, variance_by_trial=0.25)
 
 
 def test_each_pair_that_is_judged_trial_by_trial_has_its_sentence() -> None:

@@ -74,9 +74,9 @@ def test_z_is_that_of_the_pairs_and_turns_its_sign_with_them(site: Site, ended_r
     assert view.results is not None
     place = {model.name: at for at, model in enumerate(view.results.models)}
     for pair in view.results.pairs:
-        assert pair.worse is not None
-        assert view.z[place[pair.better]][place[pair.worse]] == pytest.approx(pair.z)
-        assert view.z[place[pair.worse]][place[pair.better]] == pytest.approx(-(pair.z or 0.0))
+        assert pair.second is not None
+        assert view.z[place[pair.first]][place[pair.second]] == pytest.approx(pair.z)
+        assert view.z[place[pair.second]][place[pair.first]] == pytest.approx(-(pair.z or 0.0))
 
 
 @pytest.mark.slow

@@ -66,8 +66,8 @@ async def test_results_are_those_of_the_controller(finished: tuple[MachineBed, R
         assert (row.score, row.sigma, row.trials) == (last.scores[model], last.sigmas[model], last.trials[model])
         assert row.lo is not None and row.score is not None and row.hi is not None
         assert row.lo < row.score < row.hi
-    assert [(pair.better, pair.worse, pair.verdict) for pair in results.pairs] == [
-        (NAMES[pair.better], NAMES[pair.worse or 0], str(pair.verdict)) for pair in last.comparisons
+    assert [(pair.first, pair.second, pair.verdict) for pair in results.pairs] == [
+        (NAMES[pair.first], NAMES[pair.second or 0], str(pair.verdict)) for pair in last.comparisons
     ]
     assert len(results.looks) == len(machine.controller.looks)
     assert results.looks[-1].trials == sum(last.trials) == results.cost.trials
@@ -117,7 +117,7 @@ async def test_a_precision_objective_has_no_differences(tmp_path: Path) -> None:
     results = results_of(SUBJECT, machine.controller, usages_of(machine))
     assert results is not None
     for pair, row in zip(results.pairs, results.models, strict=True):
-        assert (pair.better, pair.worse) == (row.name, None)
+        assert (pair.first, pair.second) == (row.name, None)
         assert (pair.z, pair.boundary, pair.difference, pair.sampled_z, pair.rho) == (None,) * 5
         assert pair.sigma == pytest.approx(row.sigma)
     assert contents(TypeAdapter(Results).validate_json(write_results(tmp_path, results).read_bytes())) == contents(
@@ -132,7 +132,7 @@ async def test_against_a_value_every_model_shows_its_own_comparison(tmp_path: Pa
     asked = replace(SUBJECT, decisions={"objective": {"kind": "threshold", "value": 0.5}})
     results = results_of(asked, machine.controller, usages_of(machine))
     assert results is not None
-    last = {pair.better: pair for pair in machine.controller.looks[-1].comparisons}
+    last = {pair.first: pair for pair in machine.controller.looks[-1].comparisons}
     for row in standings(results):
         pair = last[NAMES.index(row.row.name)]
         above = {True: "above 50.0%", False: "below 50.0%"}[pair.z > 0]
@@ -176,7 +176,7 @@ def test_a_call_says_when_it_was_made_and_z_then(tmp_path: Path) -> None:
     played.finish()
     results = read_results(tmp_path / "run")
     assert results is not None
-    calls = {frozenset((pair.better, pair.worse)): pair.called for pair in results.pairs if pair.called is not None}
+    calls = {frozenset((pair.first, pair.second)): pair.called for pair in results.pairs if pair.called is not None}
     assert calls
     names = list(played.plan.models)
     for members, call in calls.items():
@@ -184,7 +184,7 @@ def test_a_call_says_when_it_was_made_and_z_then(tmp_path: Path) -> None:
             (look.index + 1, comparison.z, comparison.boundary)
             for look in played.controller.looks
             for comparison in look.comparisons
-            if comparison.verdict == "resolved" and {names[comparison.better], names[comparison.worse or 0]} == members
+            if comparison.verdict == "resolved" and {names[comparison.first], names[comparison.second or 0]} == members
         ]
         assert firsts and (call.look, call.z, call.boundary) == firsts[0]
         rows = {row.look: row for row in results.looks}

@@ -207,7 +207,7 @@ class Books:
         values = [round(model[compared], 9) for model in ranked if model["score"] is not None]
         assert values == sorted(values, reverse=True)
         for pair in results["pairs"]:
-            better, worse = models[pair["better"]], models.get(pair["worse"], {"score": None})
+            better, worse = models[pair["first"]], models.get(pair["second"], {"score": None})
             assert (pair["verdict"] == "resolved") == (pair["called"] is not None), pair
             assert pair["called"] is None or abs(pair["called"]["z"]) >= pair["called"]["boundary"]
             if None not in (better["score"], worse["score"]):
@@ -218,7 +218,7 @@ class Books:
                 )  # letters say who differs, picks do not
                 assert shared or pair["verdict"] == "resolved", pair
                 assert is_pick or not shared or pair["verdict"] != "resolved", pair
-            elif pair["worse"] in models:
+            elif pair["second"] in models:
                 assert pair["difference"] is None, pair
 
     def _check_bayes(self, model: Mapping[str, Any], counts: Mapping[str, Sequence[int]]) -> None:

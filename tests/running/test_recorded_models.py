@@ -107,7 +107,7 @@ def test_outcomes_of_the_earlier_run_stand_and_only_the_new_model_is_asked(folde
     assert results.cost.trials == len(folder.world.log)
     assert results.cost.max_trials == 4 * len(QUESTIONS)
     for pair in results.pairs:
-        assert NEW in (pair.better, pair.worse)
+        assert NEW in (pair.first, pair.second)
     with open_run(folder.path / "new") as stored:
         assert {event.model for event in events_of_kind(stored.events, ModelSettled)} <= {NEW}
     new, old = (read_view(folder.path / name) for name in ("new", "old"))

@@ -109,7 +109,7 @@ interface Glossary {
 }
 
 interface GradedPair {
-  better: string;
+  first: string;
   verdict: string;
   difference: number | null;
 }
@@ -265,8 +265,8 @@ interface OtherCostRow {
 }
 
 interface PairRow {
-  better: string;
-  worse: string | null;
+  first: string;
+  second: string | null;
   verdict: string;
   difference: number | null;
   sigma: number | null;
@@ -285,8 +285,8 @@ interface PairRow {
 }
 
 interface PairView {
-  better: string;
-  worse: string | null;
+  first: string;
+  second: string | null;
   verdict: string;
   z: number | null;
   boundary: number | null;

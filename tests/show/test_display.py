@@ -246,7 +246,7 @@ def test_outcomes_of_comparisons_with_a_baseline_are_counted_in_the_right_words(
     verdicts = ("resolved", "tied", "tied", "open", "out_of_reach", "blocked", "open")
     others = [name for name in LETTERS if name != baseline]
     pairs = tuple(
-        replace(pair, verdict=verdict, better=baseline, worse=other)
+        replace(pair, verdict=verdict, first=baseline, second=other)
         for pair, verdict, other in zip(results.pairs, verdicts, others, strict=True)
     )
     (sentence,) = main_findings(replace(results, pairs=pairs))
@@ -283,8 +283,8 @@ def test_the_same_warning_about_several_models_is_shown_once() -> None:
 def test_each_build_of_a_gate_has_an_outcome_and_the_baseline_has_none() -> None:
     results = ten_models()
     first, base, last = (row.name for row in results.models[:3])
-    above = replace(results.pairs[0], better=first, worse=base, verdict="resolved")
-    pairs = above, replace(above, better=base, worse=last)
+    above = replace(results.pairs[0], first=first, second=base, verdict="resolved")
+    pairs = above, replace(above, first=base, second=last)
     gate = GateRow(first, base, "PASS", "better than it"), GateRow(last, base, "FAIL", "worse than it")
     decisions = {**results.decisions, "objective": {"kind": "baseline", "baseline": base, "gate": True}}
     shown = standings(replace(results, models=results.models[:3], pairs=pairs, gate=gate, decisions=decisions))
@@ -451,7 +451,7 @@ async def test_ten_models_fit_a_terminal_of_24_lines_and_no_word_is_cut(tmp_path
     status = bed.take()
     assert status.results is not None
     pair = replace(status.results.pairs[0], verdict="resolved", difference=None)  # a finding of one line
-    pairs = tuple(replace(pair, better=row.row.name, worse=row.clauses[0].others[0]) for row in rows)
+    pairs = tuple(replace(pair, first=row.row.name, second=row.clauses[0].others[0]) for row in rows)
     decisions = {"objective": {"kind": "ranking"}}
     results = replace(status.results, models=tuple(row.row for row in rows), pairs=pairs, decisions=decisions)
     display._name, display._status = "run", replace(status, results=results)

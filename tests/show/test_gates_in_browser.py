@@ -58,7 +58,7 @@ def test_the_page_shows_a_gate_as_a_gate(tabs: Tabs) -> None:
     rule, judged = "#stopping", "z of (difference + 4.0 points)"
     for gate, pair in zip(view.results.gate, view.results.pairs, strict=True):
         panel = page.locator(f"{rule} .panel", has_text=f"{gate.model}against d")
-        z = (pair.z or 0.0) * (1 if pair.better == gate.model else -1)
+        z = (pair.z or 0.0) * (1 if pair.first == gate.model else -1)
         word = gate.outcome
         reach = "now" if pair.verdict == "resolved" else f"of {pair.boundary:.2f}"
         assert panel.locator(".below").inner_text().split("\n") == [word, f"z {z:.2f} {reach}".replace("-", "−")]

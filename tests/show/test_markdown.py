@@ -60,7 +60,7 @@ def test_the_ranking_has_what_a_decision_needs_and_the_details_have_the_rest(vie
         (line,) = re.findall(rf"^\| {row.name} .*{row.bayes:.4f}.*$", text, re.MULTILINE)
         assert f"{100 * row.sampled_sigma:.2f}%" in line
     for pair in results.pairs:
-        (line,) = re.findall(rf"^\| {pair.better} over {pair.worse} .*$", text, re.MULTILINE)
+        (line,) = re.findall(rf"^\| {pair.first} over {pair.second} .*$", text, re.MULTILINE)
         assert f"{pair.z:.2f}" in line and f"{pair.rho:.4f}" in line and difference_text(results, pair) in line
 
 
@@ -208,7 +208,7 @@ def test_comparisons_that_are_not_of_neighbours_have_a_table(
     assert view.results is not None
     table = text[text.index("## Comparisons") :]
     for pair in view.results.pairs:
-        assert (pair.better if pair.worse is None else f"{pair.better} over {pair.worse}") in table
+        assert (pair.first if pair.second is None else f"{pair.first} over {pair.second}") in table
 
 
 def test_a_run_before_its_first_look_says_so(play: Callable[..., Played], tmp_path: Path) -> None:

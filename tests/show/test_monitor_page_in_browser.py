@@ -187,7 +187,7 @@ def test_verdicts_are_announced(tabs: Tabs, serve: Callable[..., Server]) -> Non
     page.clock.run_for(3100)
     announcement = page.locator("#page > [aria-live]")
     page.wait_for_selector("#page > [aria-live]:not(:empty)", state="attached")
-    assert announcement.inner_text() == f"{undecided[0].better} over {undecided[0].worse}: resolved"
+    assert announcement.inner_text() == f"{undecided[0].first} over {undecided[0].second}: resolved"
 
 
 def test_progress_updates_the_numbers(tabs: Tabs, serve: Callable[..., Server]) -> None:

@@ -32,13 +32,13 @@ def view(site: Site, ended_runs: EndedRuns) -> RunView:
 @pytest.mark.slow
 def test_a_path_keeps_its_sign_when_the_order_turns(view: RunView) -> None:
     paths = pair_paths(view)
-    assert {frozenset((path.better, path.worse)) for path in paths} == {
-        frozenset((pair.better, pair.worse)) for pair in view.looks[-1].pairs
+    assert {frozenset((path.first, path.second)) for path in paths} == {
+        frozenset((pair.first, pair.second)) for pair in view.looks[-1].pairs
     }
     for path in paths:
         for trials, z in zip(path.trials, path.z, strict=True):
             look = next(look for look in view.looks if sum(look.trials) == trials)
-            ahead = look.order.index(path.better) < look.order.index(str(path.worse))
+            ahead = look.order.index(path.first) < look.order.index(str(path.second))
             assert z is not None and (z >= 0.0) == ahead
 
 
@@ -50,9 +50,9 @@ def test_precision_has_widths_in_the_place_of_z(site: Site, ended_runs: EndedRun
     assert all(pair.z is None and pair.boundary is None for look in view.looks for pair in look.pairs)
     rows = {row.name: row for row in view.results.models}
     paths = width_paths(view, 0.12)
-    assert {path.better for path in paths} == set(MODELS)
+    assert {path.first for path in paths} == set(MODELS)
     for path in paths:
-        last, row = path.z[-1], rows[path.better]
+        last, row = path.z[-1], rows[path.first]
         assert last is not None and row.hi is not None and row.score is not None
         assert last == pytest.approx(row.hi - row.score) and len(path.trials) == len(view.looks)
         assert set(path.boundary) == {0.12} and (path.state == "resolved") == (last <= 0.12)
@@ -71,7 +71,7 @@ def test_a_path_of_a_gate_ends_in_its_outcome() -> None:
     outcomes = {row.model: row.outcome for row in view.results.gate}
     paths = pair_paths(view)
     assert len(paths) == len(outcomes) == 7
-    assert all(path.state == outcomes[path.better if path.worse == "d" else str(path.worse)] for path in paths)
+    assert all(path.state == outcomes[path.first if path.second == "d" else str(path.second)] for path in paths)
     with styled():
         labels = [label.get_text() for label in FIGURES["intervals"](view).axes[0].get_yticklabels()]
     assert labels == [row.name for row in view.results.models], "nobody stands in a tier"
@@ -194,7 +194,7 @@ def test_ticks_of_ranks_are_whole_and_no_label_is_cut(view: RunView) -> None:
 def _renamed(look: LookView, names: dict[str, str]) -> LookView:
     """The last comparison alone, so that the figure has one row, under other names."""
     pairs = tuple(
-        replace(pair, better=names[pair.better], worse=None if pair.worse is None else names[pair.worse])
+        replace(pair, first=names[pair.first], second=None if pair.second is None else names[pair.second])
         for pair in look.pairs
     )
     return replace(look, pairs=pairs)

@@ -363,7 +363,7 @@ def test_a_chosen_comparison_is_shown_large_with_its_data(tabs: Tabs) -> None:
     rows = page.locator("#stopping .large tbody tr")
     rows.first.wait_for()
     compared = [
-        look for look in run.looks if any({pair.better, pair.worse} == {MODELS[2], MODELS[3]} for pair in look.pairs)
+        look for look in run.looks if any({pair.first, pair.second} == {MODELS[2], MODELS[3]} for pair in look.pairs)
     ]
     assert rows.count() == len(compared)
 

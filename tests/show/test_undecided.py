@@ -65,7 +65,7 @@ def test_a_spent_budget_of_the_command_is_proposed_twice_as_large(given: list[st
 def named(pair: PairRow | None) -> tuple[str, str | None]:
     """The two models of a pair."""
     assert pair is not None
-    return pair.better, pair.worse
+    return pair.first, pair.second
 
 
 def test_headline_and_next_step_give_the_same_numbers() -> None:
@@ -73,11 +73,11 @@ def test_headline_and_next_step_give_the_same_numbers() -> None:
     third, fourth = results.pairs[2:]
     sentence = undecided_sentence(results)
     assert sentence is not None and finding(results) == (*main_findings(results), sentence)
-    assert named(undecided_pair(results)) == (third.better, third.worse)
+    assert named(undecided_pair(results)) == (third.first, third.second)
     gap = f"{100 * abs(third.difference or 0.0):.1f} points apart"
-    assert sentence.startswith(f"{third.better} and {third.worse} are too close to call: {gap}; 1 more comparison ")
+    assert sentence.startswith(f"{third.first} and {third.second} are too close to call: {gap}; 1 more comparison ")
     rows = {row.name: row for row in results.models}
-    further = sum(40 * 6 - rows[name].stored_trials for name in {third.better, third.worse, str(fourth.worse)})
+    further = sum(40 * 6 - rows[name].stored_trials for name in {third.first, third.second, str(fourth.second)})
     assert f" Up to {further:,} more answers would decide both in 6 of 10 such runs (trials.max from 12 to 40)." in (
         sentence
     )
@@ -89,7 +89,7 @@ def test_budget_that_ended_a_run_is_raised_by_what_open_pairs_need() -> None:
     results = ended("rrro", Reason.BUDGET, 10.0, budget=60)
     last = results.pairs[3]
     rows = {row.name: row for row in results.models}
-    further = sum(10 * 6 - rows[name].stored_trials for name in (last.better, str(last.worse)))
+    further = sum(10 * 6 - rows[name].stored_trials for name in (last.first, str(last.second)))
     sentence, step = undecided_sentence(results), advice(results)
     assert sentence is not None and f"About {further} more answers would decide it if the difference stays" in sentence
     settings = sentence.partition("(budget.trials from 60 to ")[2].removesuffix(").")

@@ -239,7 +239,7 @@ def test_a_resolved_pair_is_filled_even_without_family_wise_significance(tabs: T
     page = tabs.report(report_page(replace(run, results=replace(run.results, pairs=pairs, adjusted_p=ones))))
     order = [row.name for row in run.results.models]
     fills = {tuple(at): tuple(fill) for at, fill in page.evaluate(FILLS, len(MODELS))}
-    called = (order.index(rows[0].better), order.index(str(rows[0].worse)))
+    called = (order.index(rows[0].first), order.index(str(rows[0].second)))
     ahead, behind = fills.pop(called), fills.pop(called[::-1])
     others = set(fills.values())
     assert len(others) == 1 and len({ahead, behind, *others}) == 3

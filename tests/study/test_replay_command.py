@@ -112,7 +112,7 @@ def test_only_the_sections_that_decide_are_read_of_a_configuration() -> None:
     )
     done = replayed(record(), "--config", "whole.yaml")
     assert done.exit_code == ExitCode.REACHED, done.output
-    assert {(pair["better"], pair["worse"]) for pair in results("runs/replay-record")["pairs"]} == {
+    assert {(pair["first"], pair["second"]) for pair in results("runs/replay-record")["pairs"]} == {
         ("cleo", "ada"),
         ("cleo", "bea"),
     }

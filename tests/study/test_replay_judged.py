@@ -44,9 +44,9 @@ def test_a_replay_is_judged_by_its_last_look() -> None:
     assert judged.trials == sum(look.trials) and judged.cost == judged.trials / 26_400
     assert judged.called + judged.tied + judged.out_of_reach == len(look.comparisons) == 10
     assert judged.wrong == sum(
-        world.truth[pair.better] <= world.truth[pair.worse] + 1e-9
+        world.truth[pair.first] <= world.truth[pair.second] + 1e-9
         for pair in look.comparisons
-        if pair.verdict is Verdict.RESOLVED and pair.worse is not None
+        if pair.verdict is Verdict.RESOLVED and pair.second is not None
     )
     inside = np.abs(np.array(look.scores) - world.truth) <= 1.96 * np.array(look.sigmas)
     assert judged.covered == pytest.approx(inside.mean())

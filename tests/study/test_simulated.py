@@ -47,7 +47,7 @@ def test_distant_models_take_only_the_first_round() -> None:
     assert run.reached and run.trials == 2 * QUESTIONS * 4
     assert run.seconds == pytest.approx(QUESTIONS * 4 / 3 * 10.0), "3 slots a model, both at once"
     (pair,) = run.comparisons
-    assert (pair.better, pair.worse, pair.verdict) == (0, 1, Verdict.RESOLVED)
+    assert (pair.first, pair.second, pair.verdict) == (0, 1, Verdict.RESOLVED)
     assert pair.gap == pytest.approx(0.9)
 
 

@@ -78,11 +78,11 @@ function gateOf({ results, objective: { baseline } }, inPercent, decisions) {
 
 /**
  * Under a gate the model stands first, and positive z speaks for a pass.
- * @template {{better: string, worse: string | null, z: number | null}} P @param {P} pair @param {Gate} gate @returns {P}
+ * @template {{first: string, second: string | null, z: number | null}} P @param {P} pair @param {Gate} gate @returns {P}
  */
 function modelFirst(pair, gate) {
-  if (!gate || pair.better !== gate.baseline || pair.worse === null) return pair;
-  return { ...pair, better: pair.worse, worse: pair.better, z: pair.z === null ? null : -pair.z };
+  if (!gate || pair.first !== gate.baseline || pair.second === null) return pair;
+  return { ...pair, first: pair.second, second: pair.first, z: pair.z === null ? null : -pair.z };
 }
 
 /** @param {PairRow} pair @param {Gate} gate @returns {Pair} */
@@ -91,7 +91,7 @@ function withWord(pair, gate) {
   if (!gate) return { ...pair, word };
   const turned = modelFirst(pair, gate);
   const sampled_z = turned === pair || pair.sampled_z === null ? pair.sampled_z : -pair.sampled_z;
-  const outcome = gate.outcomes.get(turned.better) ?? word;
+  const outcome = gate.outcomes.get(turned.first) ?? word;
   return { ...turned, sampled_z, rho: null, certifiable_delta: null, word: outcome };
 }
 
@@ -196,9 +196,9 @@ export function notJudged(view, facts, model) {
   return Math.max(0, graded - (judged ?? 0));
 }
 
-/** A comparison in words. @param {Facts} facts @param {{better: string, worse: string | null}} pair */
-export function pairText(facts, { better, worse }) {
-  return `${plain(better, 40)} ${worse === null ? againstText(facts) : `${facts.over} ${plain(worse, 40)}`}`;
+/** A comparison in words. @param {Facts} facts @param {{first: string, second: string | null}} pair */
+export function pairText(facts, { first, second }) {
+  return `${plain(first, 40)} ${second === null ? againstText(facts) : `${facts.over} ${plain(second, 40)}`}`;
 }
 
 /** z, and what it has to reach where the pair is not decided. @param {PairRow} pair */
@@ -235,12 +235,12 @@ function seriesOf(view, gate) {
   for (const { look, models, sigmas, pairs } of view.looks) {
     const sigmaOf = new Map(models.map((name, index) => [name, sigmas[index] ?? NaN]));
     for (const row of pairs) {
-      const { better, worse, z, boundary, information, verdict } = modelFirst(row, gate);
-      const key = pairKey(better, worse);
-      const line = series.get(key) ?? { key, first: better, second: worse, points: [] };
+      const { first, second, z, boundary, information, verdict } = modelFirst(row, gate);
+      const key = pairKey(first, second);
+      const line = series.get(key) ?? { key, first, second, points: [] };
       series.set(key, line);
-      if (better !== line.first) turn(line);
-      const sigma = Math.hypot(entry(sigmaOf, better), worse === null ? 0 : entry(sigmaOf, worse));
+      if (first !== line.first) turn(line);
+      const sigma = Math.hypot(entry(sigmaOf, first), second === null ? 0 : entry(sigmaOf, second));
       const tie = delta > 0 && boundary !== null && sigma > 0 ? delta / sigma - boundary : null;
       line.points.push({ look, z, boundary, information, verdict, sigma, tie });
     }

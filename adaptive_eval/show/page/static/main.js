@@ -187,9 +187,9 @@ function footer({ results }) {
  * @param {HTMLElement} announcer @param {RunView} before @param {Facts} facts
  */
 function announce(announcer, before, facts) {
-  const earlier = new Map(before.results?.pairs.map((pair) => [pairKey(pair.better, pair.worse), pair.verdict]));
+  const earlier = new Map(before.results?.pairs.map((pair) => [pairKey(pair.first, pair.second), pair.verdict]));
   const fresh = facts.pairs.filter(
-    ({ better, worse, verdict }) => verdict !== "open" && earlier.get(pairKey(better, worse)) !== verdict,
+    ({ first, second, verdict }) => verdict !== "open" && earlier.get(pairKey(first, second)) !== verdict,
   );
   const lines = fresh.slice(0, MAX_ANNOUNCED).map((pair) => `${pairText(facts, pair)}: ${pair.word}`);
   if (lines.length) announcer.textContent = lines.join("; ");

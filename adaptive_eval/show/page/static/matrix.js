@@ -90,8 +90,8 @@ function gridOf(state) {
 
 /** What the objective compares. @param {Facts} facts @returns {Map<string, Pair>} */
 function comparedPairs({ pairs }) {
-  const compared = pairs.filter((pair) => pair.worse !== null);
-  return new Map(compared.map((pair) => [pairKey(pair.better, pair.worse), pair]));
+  const compared = pairs.filter((pair) => pair.second !== null);
+  return new Map(compared.map((pair) => [pairKey(pair.first, pair.second), pair]));
 }
 
 /** @param {Facts} facts */

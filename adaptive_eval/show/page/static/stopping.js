@@ -49,7 +49,7 @@ export const stopping = {
 
 /** @param {PairRow} pair */
 function keyOf(pair) {
-  return pairKey(pair.better, pair.worse);
+  return pairKey(pair.first, pair.second);
 }
 
 /** The first comparison that is open, else the one that was decided last. @param {Pair[]} pairs @param {Facts} facts */

@@ -38,10 +38,10 @@ export function small(facts, { key, points }, pair, chosen) {
   const extent = comparesNothing(facts) ? [0, 3 * (facts.objective.half_width ?? 0)] : [-4.6, 4.6];
   const plane = planeOf([points[0].look, last(points).look], extent, SMALL);
   const drawing = { points, curves: curvesOf(facts), plane };
-  const against = pair.worse === null ? againstText(facts) : `${facts.over} ${plain(pair.worse, 40)}`;
+  const against = pair.second === null ? againstText(facts) : `${facts.over} ${plain(pair.second, 40)}`;
   const pressed = { "data-key": key, "data-pair": key, "aria-pressed": String(chosen) };
   return h("button", { type: "button", class: "panel", ...pressed }, [
-    h("span", { class: "title" }, plain(pair.better, 40)),
+    h("span", { class: "title" }, plain(pair.first, 40)),
     h("span", { class: "title second" }, against),
     s("svg", { viewBox: `0 0 ${SMALL.width} ${SMALL.height}`, "aria-hidden": "true" }, [
       backdrop(drawing),
@@ -111,7 +111,7 @@ export function large(state, series, pair) {
   const { points } = series;
   const curves = curvesOf(facts);
   const width = Math.max(state.width, 280);
-  const title = pairText(facts, { better: series.first, worse: series.second });
+  const title = pairText(facts, { first: series.first, second: series.second });
   const summary = summaryOf(facts, series, pair);
   const axis = comparesNothing(facts)
     ? "half of the 95% interval"
@@ -204,7 +204,7 @@ function summaryOf(facts, { points, first }, pair) {
       { text: `asked for ${score(facts, facts.objective.half_width, 2)}` },
     );
   else {
-    const z = pair.z !== null && pair.better !== first ? -pair.z : pair.z;
+    const z = pair.z !== null && pair.first !== first ? -pair.z : pair.z;
     parts.push({ key: "z", text: `z ${number(z)}${SETTLED.has(pair.verdict) ? "" : ` ${againstBoundary(pair)}`} now` });
   }
   if (latest.information !== null) {
