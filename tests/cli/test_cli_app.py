@@ -60,7 +60,7 @@ def test_a_configuration_can_be_pointed_at_it(server: "subprocess.Popen[str]", t
     assert 'result="server_error"' in httpx2.get(match[0].removesuffix("/v1") + "/metrics", timeout=HANGS).text
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_printed() -> None:
     result = CliRunner().invoke(app, ["--version"])
     assert (result.exit_code, result.output.split()[0]) == (0, "adaptive-eval")
 
@@ -155,7 +155,7 @@ def test_every_option_has_a_long_form(name: str) -> None:
                 assert any(form.startswith("--") for form in parameter.opts), parameter.opts
 
 
-def test_a_mistake_in_the_arguments_of_a_command_is_told_with_its_usage() -> None:
+def test_a_mistake_in_the_arguments_is_reported_with_the_usage() -> None:
     result = CliRunner().invoke(app, ["validate", "--nothing"])
     assert result.exit_code == 2
     assert re.search(r"Usage: .*validate \[OPTIONS\]", result.stderr) and "--nothing" in result.stderr
@@ -214,7 +214,7 @@ for arguments in (["report", run], ["compare", run, run]):
 
 
 @pytest.mark.slow
-def test_who_reads_a_run_does_not_load_what_asks_models(ended_runs: EndedRuns, site: Site) -> None:
+def test_reading_a_run_does_not_import_what_asks_models(ended_runs: EndedRuns, site: Site) -> None:
     run = str(ended_runs.copy(site, trials={"min": 4, "max": 4}))
     asking = {"asyncio", "ssl", "tenacity", "adaptive_eval.machine.driver", "adaptive_eval.endpoints.endpoint"}
     heavy = (HEAVY - {"scipy"}) | SLOW_TABLES  # intervals of questions are taken from scipy.special

@@ -193,7 +193,7 @@ QUICK = (
 @pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("run", ["RUN", "OPEN"])
 @pytest.mark.parametrize("name", FORGERIES)
-def test_who_reads_starts_nothing_and_asks_nobody(
+def test_reading_a_forged_run_starts_no_program_and_sends_no_request(
     workdir: Path,
     evil: Evil,
     monkeypatch: pytest.MonkeyPatch,
@@ -229,7 +229,7 @@ def test_graders_of_benchmarks_that_the_run_does_not_have_are_damage(workdir: Pa
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-def test_who_goes_on_asks_whom_the_given_configuration_names(
+def test_a_resumed_forged_run_asks_the_servers_of_the_given_configuration(
     workdir: Path, evil: Evil, base_url: str, name: str
 ) -> None:
     forge(workdir / "OPEN", *forgery(name, evil.url, workdir))

@@ -93,7 +93,7 @@ def say(line: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("table", BODIES)
-def test_json_that_is_no_object_or_too_deep_is_told(workdir: Path, table: str) -> None:
+def test_json_that_is_no_object_or_too_deep_is_reported(workdir: Path, table: str) -> None:
     for body in (NESTED, "[]"):
         with closing(fresh(workdir, random.Random(1))) as database:
             put(database, table, body)
@@ -101,7 +101,7 @@ def test_json_that_is_no_object_or_too_deep_is_told(workdir: Path, table: str) -
             say(line)
 
 
-def test_looks_that_are_not_packed_are_told(workdir: Path) -> None:
+def test_looks_that_are_not_packed_are_reported(workdir: Path) -> None:
     with closing(fresh(workdir, random.Random(1))) as database:
         database.execute("UPDATE looks SET body = '{}'")
         reseal(database)

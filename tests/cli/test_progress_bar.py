@@ -20,7 +20,7 @@ def test_a_bar_on_a_terminal_is_drawn_when_there_is_news_and_has_no_thread(
         assert "40%" in shown and "first figures" in shown
 
 
-def test_a_log_has_a_line_for_each_tenth_and_for_what_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_has_a_line_for_each_tenth_and_for_each_message(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress(10.0) as progress:
         for done, state, at_once in ((0.1, "begun", False), (0.2, "news", True), (5.0, "half", False)):
             progress.to(done, state, at_once=at_once)

@@ -354,7 +354,7 @@ def test_secrets_that_a_stored_configuration_asks_for_are_not_filled_in(
     assert "the-secret-of-the-reader" not in (stranger.folder / "OUT").read_text()
 
 
-def test_what_the_run_has_found_is_told_all_the_same(stranger: Stranger) -> None:
+def test_results_of_the_run_are_shown_without_its_code(stranger: Stranger) -> None:
     view = read_view(stranger.run)
     assert view.results is not None
     assert [model.name for model in view.results.models][-1] == "cyd"
@@ -376,7 +376,7 @@ def test_grading_again_by_a_stored_function_is_refused(stranger: Stranger) -> No
     assert "adaptive-eval regrade RUN --config CONFIG" in refused.stderr
 
 
-def test_a_run_from_before_anything_was_told_of_plug_ins_opens(stranger: Stranger) -> None:
+def test_a_run_without_records_of_its_plug_ins_opens(stranger: Stranger) -> None:
     with forging(stranger.run) as database:
         ((body,),) = database.execute("SELECT body FROM configurations")
         stored = json.loads(body)

@@ -46,7 +46,7 @@ def test_a_section_that_only_the_command_line_has_is_wrong_there() -> None:
     assert only(BASE, "trial.max=3").startswith("--set trial.max: trial is not a known key")
 
 
-def test_a_file_name_that_cannot_name_a_run_is_told() -> None:
+def test_a_file_name_that_cannot_name_a_run_is_refused() -> None:
     (problem,) = check_text(BASE, Path("my bench.yaml"), (), {}).problems
     assert str(problem).startswith("the file's name: name must consist of letters")
 
@@ -61,7 +61,7 @@ def test_a_world_may_be_asked_at_an_address_of_this_machine() -> None:
 
 
 class TestDefaults:
-    def test_the_least_that_is_needed(self) -> None:
+    def test_the_smallest_configuration(self) -> None:
         config = load(BASE)
         assert config.name == "bench"
         assert config.folder == FILE.parent.absolute()
@@ -111,7 +111,7 @@ class TestShortForms:
         message = only(BASE + "budget: {wall_time: 90}")
         assert "budget.wall_time must have a unit; write 90s, or a time such as 2h30m" in message
 
-    def test_a_missing_file_is_told_beside_what_else_is_wrong(self, tmp_path: Path) -> None:
+    def test_a_missing_file_is_reported_with_the_other_mistakes(self, tmp_path: Path) -> None:
         path = tmp_path / "two.yaml"
         path.write_text(BASE + "trials: {mx: 3}")
         with pytest.raises(ConfigError) as refused:
@@ -159,7 +159,7 @@ grader: math
         assert (second.concurrency.in_flight, second.concurrency.attempts) == (8, 2)
         assert second.model == "served-b"
 
-    def test_a_mistake_in_what_is_shared_is_told_once_where_it_is(self) -> None:
+    def test_a_mistake_in_shared_settings_is_reported_once(self) -> None:
         assert only(self.TEXT.replace("temperature: 0.6", "temperature: hot")).startswith(
             "line 2: sampling.temperature must be a number, but got 'hot'"
         )
@@ -224,7 +224,7 @@ class TestOverrides:
             ("seed=${GONE}", "--set seed: seed needs the environment variable GONE"),
         ],
     )
-    def test_mistakes_are_told_as_those_of_a_file(self, override: str, problem: str) -> None:
+    def test_mistakes_are_reported_like_those_of_a_file(self, override: str, problem: str) -> None:
         assert any(problem in line for line in problems_in(BASE, override)), problems_in(BASE, override)
 
 
@@ -431,7 +431,7 @@ class TestBetweenSections:
         text = BASE.replace("  - {name: b, base_url: http://b/v1}\n", "")
         assert load(text + "objective: {kind: precision, half_width: 2%}").objective.half_width == 0.02
 
-    def test_they_are_told_beside_mistakes_elsewhere(self) -> None:
+    def test_they_are_reported_with_mistakes_elsewhere(self) -> None:
         text = (
             BASE.replace("http://b/v1", "nowhere")
             + "objective: {kind: baseline, baseline: c}\nprompt: '{promt}'\ntrials: {min: x}"
@@ -517,7 +517,7 @@ class TestMessagesOfTheFirstHour:
             ("seed: 1\nname: a b: c\n", 2),
         ],
     )
-    def test_a_missing_colon_is_told_in_its_line(self, text: str, line: int) -> None:
+    def test_a_missing_colon_is_reported_with_its_line(self, text: str, line: int) -> None:
         assert only(text).startswith(f"line {line}: is not YAML: ")
 
     def test_a_folder_is_no_configuration(self, tmp_path: Path) -> None:

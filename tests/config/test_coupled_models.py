@@ -33,7 +33,7 @@ def config(folder: Path, *models: dict[str, object], **changes: object) -> RunCo
         ({"batch": "anthropic"}, "but the batch service of new has none"),
     ],
 )
-def test_what_stands_in_the_way_is_told(tmp_path: Path, other: dict[str, object], expected: str) -> None:
+def test_why_models_are_not_coupled_is_reported(tmp_path: Path, other: dict[str, object], expected: str) -> None:
     (reason,) = why_uncoupled(config(tmp_path, {"name": "prod"}, {"name": "new", **other}, {"name": "copy"}))
     assert reason.startswith("new and prod share their seeds") and expected in reason
     pairs = {"kind": "pairs", "pairs": [["new", "prod"]]}

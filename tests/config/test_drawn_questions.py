@@ -67,7 +67,7 @@ def test_looks_of_the_rule_optimal_lie_as_blocks_do(tmp_path: Path) -> None:
         ({"report": {"metrics": ["pass@2"]}}, "report.metrics cannot be combined with trials.draw"),
     ],
 )
-def test_what_does_not_go_with_it_is_told(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+def test_settings_that_exclude_it_are_reported(tmp_path: Path, changes: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load_config(written(tmp_path, **changes))
     assert message in str(refused.value)

@@ -92,7 +92,7 @@ def test_a_judge_sees_no_more_of_an_answer_than_its_tokens_can_have() -> None:
 
 
 @pytest.mark.slow
-def test_who_prepares_rehearses_or_starts_a_run_is_told(site: Site) -> None:
+def test_a_small_cap_is_reported_by_plan_dry_run_and_run(site: Site) -> None:
     config = site.write(budget={"tokens": 1000})
     message = f"{NO_ANSWERS}: it may cost up to "
     for command in ("validate",), ("plan", "--worlds", "10"):
@@ -110,7 +110,7 @@ def test_who_prepares_rehearses_or_starts_a_run_is_told(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_caps_that_nothing_bounds_are_told_before_a_run_and_in_its_report(site: Site) -> None:
+def test_caps_that_nothing_bounds_are_reported_before_a_run_and_after_it(site: Site) -> None:
     price = {"input": 1.0, "output": 2.0}
     models = [{"name": name, "base_url": site.base_url, "price": price} for name in ("ada", "bob")]
     config = site.write(models=models, sampling={"temperature": 0.6}, budget={"usd": 0.05, "trials": 500})

@@ -168,7 +168,7 @@ def test_the_list_fits_into_a_terminal(packages: Path) -> None:
         ("quite-another", "there is no benchmark 'quite-another' here. `adaptive-eval benchmarks` lists all"),
     ],
 )
-def test_a_name_that_is_not_there_is_told_with_what_to_do(packages: Path, name: str, message: str) -> None:
+def test_an_unknown_name_is_refused_with_what_to_do(packages: Path, name: str, message: str) -> None:
     benchmarks = [
         benchmark for benchmark in named_benchmarks(packages) if not benchmark.name.startswith("inspect_evals/")
     ]

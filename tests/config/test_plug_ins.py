@@ -167,7 +167,7 @@ def test_an_objective_brings_its_rule(folder: Path) -> None:
         ("objective: 'mine:Narrow'\nstopping: {familywise: holm}", "familywise needs a rule with p-values"),
     ],
 )
-def test_what_does_not_fit_is_told(folder: Path, text: str, problem: str) -> None:
+def test_settings_that_do_not_fit_are_reported(folder: Path, text: str, problem: str) -> None:
     with pytest.raises(ConfigError) as refused:
         plan(folder, text)
     assert problem in str(refused.value)

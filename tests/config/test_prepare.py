@@ -54,7 +54,7 @@ def test_models_that_are_asked_alike_have_their_prompts_rendered_once(
     assert prepared.prompts[0] is prepared.prompts[2] is not prepared.prompts[1]
 
 
-def test_a_key_that_a_model_may_have_one_day_is_part_of_what_its_trials_mean(config: RunConfig) -> None:
+def test_a_future_key_of_a_model_is_part_of_what_its_trials_mean(config: RunConfig) -> None:
     class Later(ModelConfig):
         effort: str = "plain"
 
@@ -93,7 +93,7 @@ def test_a_weight_of_which_no_variance_is_a_number_is_refused(config: RunConfig,
         stored_config(RunHeader("run", stored, {}, {}, {}))
 
 
-def test_answer_keys_that_are_wrong_in_the_same_way_are_told_once(tmp_path: Path) -> None:
+def test_answer_keys_that_are_wrong_in_the_same_way_are_reported_once(tmp_path: Path) -> None:
     rows = [{"id": f"q{at}", "prompt": "?", "answer": "B" if at == 3 else f"colour {at}"} for at in range(12)]
     rows.append({"id": "odd", "prompt": "?", "answer": "F", "choices": ["red", "blue"]})
     (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))

@@ -198,12 +198,12 @@ def test_weights_are_shared_by_the_questions_that_are_there() -> None:
         (TWO.replace("e.jsonl", "{path: e.jsonl, fields: {answer: null}}"), "questions.fields.answer must be set"),
     ],
 )
-def test_what_cannot_be_is_told_where_it_stands(text: str, problem: str) -> None:
+def test_impossible_settings_are_reported_with_their_line(text: str, problem: str) -> None:
     lines = problems_in(text + MODELS)
     assert any(problem in line for line in lines), lines
 
 
-def test_the_schema_for_editors_has_what_an_entry_may_say() -> None:
+def test_the_schema_for_editors_has_every_setting_of_an_entry() -> None:
     schema = json_schema()
     entry = schema["$defs"]["BenchmarkPart"]["properties"]
     assert {"name", "weight", "gate", "questions", "grader", "prompt", "benchmark"} == entry.keys()

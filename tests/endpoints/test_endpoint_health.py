@@ -83,7 +83,7 @@ async def test_a_single_replica_that_restarts_is_waited_for(endpoint: Opener, un
     assert [answer[0].seed for answer in answers] == list(range(30))
 
 
-async def test_the_last_replica_gone_for_good_is_told_to_everyone(endpoint: Opener, unused_tcp_port: int) -> None:
+async def test_the_loss_of_the_last_replica_fails_every_request(endpoint: Opener, unused_tcp_port: int) -> None:
     async with SimulatedServer(WORLD, port=unused_tcp_port) as server:
         model = endpoint(server.base_url, in_flight=2, retry_for=0.2)
         await model.sample(question(1), range(1))
@@ -314,7 +314,7 @@ async def test_a_server_without_health_lives_by_its_models(endpoint: Opener) -> 
         assert model.stats.errors == {}
 
 
-async def test_one_bad_health_check_kills_nobody(endpoint: Opener) -> None:
+async def test_one_bad_health_check_fails_no_request(endpoint: Opener) -> None:
     """A server that fills may be late once: only several in a row count."""
 
     async def slowly(asked: Exchange) -> None:

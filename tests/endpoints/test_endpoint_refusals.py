@@ -106,7 +106,7 @@ async def test_one_that_has_answered_gets_more_time(endpoint: Opener) -> None:
         assert not [result for result in await ask(model, 8) if isinstance(result, BaseException)]
 
 
-async def test_a_request_that_is_refused_alone_is_told_and_others_go_on(endpoint: Opener) -> None:
+async def test_a_request_that_is_refused_alone_fails_and_others_go_on(endpoint: Opener) -> None:
     async with raw_server(refusing(lambda asked: asked.body["seed"] == 7, 422)) as server:
         model = endpoint(server.base_url, in_flight=4)
         results = await ask(model, 60)
@@ -131,7 +131,7 @@ async def test_a_replica_that_refuses_everything_is_left_alone_until_it_does_not
         assert [replica.healthy for replica in model.stats.replicas] == [True, True]
 
 
-async def test_where_one_refuses_and_the_other_is_dead_nobody_waits_for_ever(
+async def test_where_one_refuses_and_the_other_is_dead_no_request_waits_for_ever(
     endpoint: Opener, unused_tcp_port: int
 ) -> None:
     dead = f"http://127.0.0.1:{unused_tcp_port}/v1"

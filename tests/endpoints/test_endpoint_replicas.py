@@ -57,7 +57,7 @@ async def test_a_retry_goes_elsewhere_if_it_can() -> None:
     assert await replicas.acquire(avoid=first) is first
 
 
-async def test_who_waits_is_served_in_line_and_may_leave_it() -> None:
+async def test_waiting_requests_are_served_in_line_and_may_leave_it() -> None:
     replicas = replica_set(1, 1)
     held = await replicas.acquire()
     line = [asyncio.create_task(replicas.acquire()) for _ in range(4)]

@@ -123,7 +123,7 @@ async def test_attempts_do_not_run_out_before_patience(endpoint: Opener) -> None
 
 @CLIENTS
 @pytest.mark.parametrize("code", [301, 400, 401, 403, 404, 422])
-async def test_what_no_retry_mends_is_told_soon(endpoint: Opener, client: str, code: int) -> None:
+async def test_errors_that_no_retry_mends_fail_soon(endpoint: Opener, client: str, code: int) -> None:
     async with raw_server(failing(99, lambda asked: status(asked, code))) as server:
         with pytest.raises(Rejected, match=f"HTTP {code}: not now"):
             await endpoint(server.base_url, client=client).sample(CHAT, range(1))
@@ -440,7 +440,7 @@ async def test_a_server_that_wants_a_key_and_got_none_names_the_option(client: s
 
 
 @pytest.mark.parametrize("broken", ["sk-“12345678”", "sk-1234\n5678"])
-async def test_a_key_or_a_header_that_no_request_can_carry_is_told_at_once(broken: str) -> None:
+async def test_a_key_or_a_header_that_no_request_can_carry_is_refused_at_once(broken: str) -> None:
     config = EndpointConfig(base_url="http://a/v1", model="m", api_key_env="MY_KEY")
     with pytest.raises(ConfigError, match="MY_KEY must hold a key") as caught:
         open_endpoint(config, Sampling(), Limits(), keys={"MY_KEY": broken})
@@ -460,7 +460,7 @@ async def test_a_key_that_is_refused_is_named_by_its_variable() -> None:
         await model.close()
 
 
-async def test_an_authorization_of_ones_own_goes_before_the_key(endpoint: Opener) -> None:
+async def test_an_authorization_header_of_the_user_goes_before_the_key(endpoint: Opener) -> None:
     async with raw_server(by_seed) as server:
         await endpoint(server.base_url, key="sk-123456", headers={"authorization": "Basic abc\n"}).sample(
             CHAT, range(1)

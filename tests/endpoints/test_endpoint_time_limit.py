@@ -52,7 +52,7 @@ async def test_a_task_that_is_cancelled_as_its_block_is_ended_stays_cancelled() 
         await other
 
 
-async def test_an_error_within_a_block_that_is_ended_is_told_as_it_is() -> None:
+async def test_an_error_within_a_block_that_is_ended_is_raised_as_it_is() -> None:
     async def fail() -> None:
         with CancelScope() as block:
             block.end(TimeoutError())

@@ -165,7 +165,7 @@ def test_without_a_configuration_it_gets_seeds_of_its_own(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("option", [[], ["--further"]])
-def test_no_answer_counts_twice_beside_itself(tmp_path: Path, full_run: FullRun, option: list[str]) -> None:
+def test_no_answer_counts_twice_in_overlapping_logs(tmp_path: Path, full_run: FullRun, option: list[str]) -> None:
     """A run that was exported twice, the second time with a few trials more."""
     parts = full_run.interrupted[:-20], full_run.interrupted
     logs = [lines(tmp_path / f"{number}.jsonl", rows) for number, rows in enumerate(parts)]
@@ -186,7 +186,7 @@ def test_two_grades_of_one_answer_are_refused(tmp_path: Path, full_run: FullRun)
     assert "is also in" in refused.stderr and "remove one of them" in refused.stderr.replace("\n", " ")
 
 
-def test_who_lacks_a_trial_waits_for_it_though_there_are_enough(site: Site, full_run: FullRun) -> None:
+def test_a_model_that_lacks_a_trial_waits_for_it_though_it_has_enough(site: Site, full_run: FullRun) -> None:
     """Trials 1 to 4 are no four that a first look begins with: another run's seeds, and one model lacks trial 0."""
     rows = [{**row, "seed": 7 + int(str(row["seed"]))} for row in full_run.rows if int(str(row["trial"])) < 5]
     held = [row for row in rows if row["trial"] != (0 if (row["model"], row["question"]) == ("cyd", "q3") else 4)]

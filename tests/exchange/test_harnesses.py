@@ -30,7 +30,7 @@ def lm_eval_log(folder: Path, rows: list[dict[str, object]], model: str | None =
     return path
 
 
-def test_lm_eval_repeats_are_graded_one_by_one_and_filters_told_once(tmp_path: Path) -> None:
+def test_lm_eval_repeats_are_graded_one_by_one_and_filters_count_once(tmp_path: Path) -> None:
     texts = ["it is \\boxed{4}", "it is \\boxed{5}", "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER", "\\boxed{4}"]
     rows = [lm_eval_row(key, texts, by) for by in ("strict", "flexible") for key in (0, 1)]
     log = lm_eval_log(tmp_path / "logs", rows)

@@ -77,7 +77,7 @@ def test_a_configuration_is_no_log(tmp_path: Path) -> None:
     assert f"{path}: is a configuration, not a log; give it as --config, and the logs as FILE" in refusal(path)
 
 
-def test_what_is_there_is_never_replaced(tmp_path: Path) -> None:
+def test_an_existing_directory_is_never_replaced(tmp_path: Path) -> None:
     path = lines(tmp_path / "t.jsonl", [{"model": "a", "question": "q", "category": 1}])
     (tmp_path / "run").mkdir()
     assert "already exists; import into a new directory" in refusal(path)
@@ -200,7 +200,7 @@ AMISS: list[object] = [None, 5, 1e308, True, "", "x", [], [None], {}, {"": None}
 
 
 @pytest.mark.parametrize("form", RECORDS)
-def test_a_record_with_a_value_amiss_is_read_or_named(tmp_path: Path, form: str) -> None:
+def test_a_record_with_a_wrong_value_is_read_or_named(tmp_path: Path, form: str) -> None:
     """Each value in each place in turn, and each place left out; what follows upon reading has a test below."""
     for at, record in enumerate(amiss(RECORDS[form])):
         path = lines(tmp_path / f"{at}.jsonl", [record])

@@ -116,7 +116,7 @@ def test_a_finished_import_has_no_more_to_ask(site: Site, full_run: FullRun) -> 
     assert len(Found.of(site.directory()).looks) == 1
 
 
-def test_a_horizon_below_what_is_there_is_refused_and_changes_nothing(site: Site, full_run: FullRun) -> None:
+def test_a_horizon_below_the_stored_trials_is_refused_and_changes_nothing(site: Site, full_run: FullRun) -> None:
     run = site.directory()
     assert (
         imported(full_run.log(site), "--to", run, "--config", site.write(trials={"min": 2, "max": 30})).exit_code == 0

@@ -254,7 +254,7 @@ def test_what_is_no_judge_is_refused(options: dict[str, object], message: str) -
     [(PLAIN, "correct"), (SCORED, "met"), (COMPARING, "first")],
     ids=["verdict", "scores", "pairs"],
 )
-def test_no_hostile_answer_changes_what_a_judge_says_or_is_told(judge: Judge, verdict: str, structured: bool) -> None:
+def test_no_hostile_answer_changes_the_prompt_or_the_verdict(judge: Judge, verdict: str, structured: bool) -> None:
     usual = asked(judge, SimulatedJudge(), WRONG, structured=structured)
     plain = judge.transcripts(QUESTION, "x", structured=structured)
     for hostile in HOSTILE:

@@ -79,7 +79,7 @@ def test_the_ninth_letter_is_not_the_pronoun(text: str, letter: str | None) -> N
     assert Choice().grade(text, Question("q", "?", "I", tuple("abcdefghij"))).extracted == letter
 
 
-def test_two_choices_of_the_same_text_are_not_told_apart() -> None:
+def test_two_choices_with_the_same_text_are_not_distinguished() -> None:
     assert Choice().grade("same", Question("q", "?", "A", ("same", "Same", "x"))).extracted is None
 
 
@@ -91,7 +91,7 @@ def test_the_key_may_be_a_letter_or_a_choice(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["E", "2", "London", "AB", ""])
-def test_any_other_key_is_told_beforehand(key: str) -> None:
+def test_any_other_key_is_reported_before_a_run(key: str) -> None:
     problem = Choice().key_problem(Question("q", "?", key, CITIES.choices))
     assert problem is not None
     assert problem.startswith("needs a letter A to D, or the text of a choice, as its answer")
@@ -108,14 +108,14 @@ def test_positions_count_from_zero(key: str, letter: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["4", "-1", "C", "1.0", "²"])
-def test_a_position_beyond_the_choices_is_told_beforehand(key: str) -> None:
+def test_a_position_beyond_the_choices_is_reported_before_a_run(key: str) -> None:
     problem = Choice(key="index").key_problem(Question("q", "?", key, CITIES.choices))
     assert problem is not None
     assert problem.startswith("needs an index from 0 to 3 as its answer")
 
 
 @pytest.mark.parametrize("key", ["letter", "index"])
-def test_a_key_of_a_question_without_choices_names_where_they_are_told(key: Literal["letter", "index"]) -> None:
+def test_a_key_without_choices_says_where_choices_are_given(key: Literal["letter", "index"]) -> None:
     problem = Choice(key=key).key_problem(Question("q", "?", "Paris"))
     assert problem is not None and "has no choices, and its answer 'Paris' is no" in problem
     assert problem.endswith("set questions.fields.choices to the field with the choices")

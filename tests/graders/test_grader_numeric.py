@@ -123,5 +123,5 @@ def test_thousands_commas_change_nothing(number: int) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "seven", "1 or 2", "1e99999999999999999999", "1/0", "1,00"])
-def test_a_key_that_is_no_number_is_told_beforehand(key: str) -> None:
+def test_a_key_that_is_no_number_is_reported_before_a_run(key: str) -> None:
     assert Numeric().key_problem(Question("q", "?", key)) is not None

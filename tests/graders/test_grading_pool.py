@@ -258,7 +258,7 @@ def test_a_worker_that_dies_while_idle_costs_no_answer(loop: str) -> None:
     assert pytest.importorskip(loop).run(grade_around_a_death()) == 1
 
 
-async def test_a_grader_that_cannot_start_is_told_with_every_answer_and_not_started_for_each(
+async def test_a_grader_that_cannot_start_fails_every_answer_and_is_not_started_again(
     starts: list[Worker],
 ) -> None:
     async with pool(custom(function="hanging:gone")) as grade:

@@ -95,7 +95,7 @@ def test_choices_are_named_by_letter_text_or_position() -> None:
     assert tried(Choice(key="index"), "0", "2", choices=capitals) == KeyCheck(2, None)
 
 
-def test_a_form_that_nobody_knows_cannot_be_tried() -> None:
+def test_no_form_of_answer_is_known_to_try() -> None:
     trial = tried(Regex(pattern=r"<<(.*)>>"), "42", "43")
     assert trial.right == 0 and "the grader may require another form of answer" in trial.summary
 
@@ -117,7 +117,7 @@ def function(name: str, kind: type[Python] = Python, **more: object) -> Python:
 
 
 @pytest.mark.slow
-def test_a_function_of_ones_own_is_loaded_and_called(folder: Path) -> None:
+def test_a_user_function_is_loaded_and_called(folder: Path) -> None:
     assert tried(function("right"), "42", "43", folder=folder) == KeyCheck(2, None)
     with pytest.raises(
         ConfigError, match=r"(?s)question q0: .*'str' object has no attribute.*function\(text, question\)"
@@ -129,7 +129,7 @@ def test_a_function_of_ones_own_is_loaded_and_called(folder: Path) -> None:
     assert str(refused.value).count("Wanted") == 1 and "answer keys" not in str(refused.value), "it is said once"
 
 
-def test_what_a_function_of_ones_own_says_of_the_keys(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_function_is_tried_on_the_keys(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     with pytest.raises(ConfigError, match=r"question q0: the answer '42' is graded wrong \(nothing extracted\)"):
         tried(function("never", Here), "42")

@@ -70,5 +70,5 @@ def test_a_key_may_have_what_its_answers_have() -> None:
 @pytest.mark.parametrize(
     "answer", ["^", "^{", "{^}", "((((", "_{^", "}}^{2}", r"\binom{", "x^{9" + "^{9" * 200, "!" * 900]
 )
-def test_what_is_no_expression_has_a_size_all_the_same(answer: str) -> None:
+def test_broken_expressions_have_a_size_too(answer: str) -> None:
     assert oversized(answer, answer) is None

@@ -222,7 +222,7 @@ def test_a_sample_that_always_fails_costs_no_model_at_a_later_start_where_it_is_
 
 
 @pytest.mark.slow
-def test_a_provider_that_is_away_is_told_while_inspect_repeats_requests(
+def test_an_unreachable_provider_is_reported_while_inspect_repeats_requests(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Inspect repeats them for hours, and a run said nothing."""
@@ -261,7 +261,7 @@ def test_one_of_several_scores_counts_by_its_name_and_a_missing_one_is_no_trial(
 
 
 @pytest.mark.slow
-def test_a_scorer_that_says_it_gives_several_values_is_told_before_anything_is_asked(site: Site) -> None:
+def test_a_scorer_that_gives_several_values_is_refused_before_any_request(site: Site) -> None:
     for scorer, message in (
         (None, "benchmark.scorer must name one"),
         ("twofold", "twofold is not a scorer of the task"),
@@ -322,9 +322,7 @@ def test_an_exported_run_goes_on_elsewhere_with_the_scores_that_inspect_gave(sit
         ("mean", "the task's 3 epochs are ignored: the run decides how often a sample is asked"),
     ],
 )
-def test_epochs_of_a_task_that_are_not_used_are_told_before_anything_is_bought(
-    site: Site, reducer: str, message: str
-) -> None:
+def test_unused_epochs_of_a_task_are_reported_before_any_request(site: Site, reducer: str, message: str) -> None:
     config = write(site, "thrice", benchmark={"args": {"reducer": reducer}})
     with pytest.warns(UserWarning, match=f"benchmark.inspect: {message}"):
         assert CliRunner().invoke(app, ["validate", str(config)]).exit_code == 0
@@ -624,7 +622,7 @@ def write_two(site: Site, **code: object) -> Path:
 
 
 @pytest.mark.slow
-def test_a_sandbox_that_does_not_start_is_told_beside_other_tasks_and_before_a_run(site: Site) -> None:
+def test_a_sandbox_that_does_not_start_is_reported_by_a_dry_run(site: Site) -> None:
     config = write_two(site, sandbox="unstartable")
     ended = run(site, config)
     assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
@@ -657,7 +655,7 @@ def test_a_rehearsal_does_not_wait_for_retries_of_inspect(site: Site) -> None:
         ({"sandbox": "dokcer:compose.yaml"}, "type 'dokcer' not recognized; did you mean docker?"),
     ],
 )
-def test_what_a_task_lacks_is_told_with_its_benchmark(site: Site, code: dict[str, object], message: str) -> None:
+def test_what_a_task_lacks_is_reported_with_its_benchmark(site: Site, code: dict[str, object], message: str) -> None:
     refused = CliRunner().invoke(app, ["validate", str(write_two(site, **code))])
     assert refused.exit_code == ExitCode.CONFIGURATION, refused.output
     assert "benchmarks.code.inspect: tasks.py@" in refused.output and message in refused.output, refused.output
@@ -894,7 +892,7 @@ PROGRAMS = ("right", "wrong", "ends early", "ends at once", "sleeps", "floods", 
         (["tasks.py@exactly", "--model", "a/a", "--budget", "20"], "must be a number with a unit, as in 20usd"),
     ],
 )
-def test_what_is_wrong_is_told_with_what_to_do(
+def test_mistakes_are_reported_with_what_to_do(
     site: Site, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
 ) -> None:
     monkeypatch.chdir(site.folder)

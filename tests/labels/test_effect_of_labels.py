@@ -189,7 +189,7 @@ def test_next_come_the_models_of_open_comparisons_and_the_questions_in_turn(site
         ("none.csv", None, "is not a file"),
     ],
 )
-def test_a_file_that_is_none_of_labels_is_told(
+def test_a_file_without_labels_is_refused(
     site: Site, ended_runs: EndedRuns, name: str, text: str | None, message: str
 ) -> None:
     directory = ended_runs.copy(site, trials=TRIALS)

@@ -82,14 +82,16 @@ def test_what_is_pressed_is_stored_and_old_pages_change_nothing(run: Path, serve
         ("labels.jsonl", "GET", {}, 404),
     ],
 )
-def test_whoever_does_not_know_the_address_changes_nothing(
+def test_requests_without_the_secret_of_the_address_change_nothing(
     run: Path, served: LabellingSite, path: str, method: str, changes: dict[str, str], status: int
 ) -> None:
     assert asked(served, path, method, **changes).status == status
     assert not read_labels(run)
 
 
-def test_what_cannot_be_written_is_told(run: Path, served: LabellingSite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_label_that_cannot_be_written_is_reported(
+    run: Path, served: LabellingSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also before anything is shown, as on a disk that is only read."""
     (run / "labels.jsonl").symlink_to("elsewhere")
     response = asked(served, "label?place=1&label=correct")

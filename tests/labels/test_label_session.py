@@ -30,7 +30,7 @@ def test_every_label_is_on_disk_before_the_next_answer_is_shown(run: Path) -> No
     assert list(read_labels(run).values()) == ["wrong"] * 3
 
 
-def test_who_goes_back_may_say_something_else(run: Path) -> None:
+def test_after_going_back_another_label_may_be_given(run: Path) -> None:
     session = LabelSession(run, 30)
     session.go_back()  # there is nothing before the first
     session.label("correct")

@@ -91,7 +91,7 @@ def test_a_flag_takes_the_place_of_ours() -> None:
     "written", ["'llama-server -m \"my model.gguf\" --alias {model} --port {port} --host {host} {x}'",
                 "[llama-server, -m, my model.gguf, --alias, '{model}', --port, '{port}', --host, '{host}', '{x}']"]
 )  # fmt: skip
-def test_a_command_of_ones_own(written: str) -> None:
+def test_a_user_command(written: str) -> None:
     expected = "llama-server -m 'my model.gguf' --alias a --port 20123 --host 127.0.0.1 '{x}'"
     assert command(f"{{command: {written}}}") == expected
 
@@ -129,13 +129,13 @@ def test_it_survives_the_store_and_needs_no_address() -> None:
         ("{exclusive: ''}", "models[0].launch.exclusive must be one line of text"),
     ],
 )  # fmt: skip
-def test_mistakes_are_told_with_their_line(launch: str, problem: str) -> None:
+def test_mistakes_are_reported_with_their_line(launch: str, problem: str) -> None:
     (text,) = problems_in(launch)
     assert text.startswith("line 4: ")
     assert problem.split("; ")[0] in text
 
 
-def test_every_mistake_is_told_at_once() -> None:
+def test_every_mistake_is_reported_at_once() -> None:
     problems = problems_in("{env: {1X: a}, timeout: -1, flags: {host: y}}", "trials: {min: 0}\n")
     assert [problem.partition(": ")[2].split()[0] for problem in problems] == [
         "models[0].launch.env", "models[0].launch.flags", "models[0].launch.timeout", "trials.min",
@@ -174,7 +174,7 @@ def test_words_of_a_command_that_only_sound_like_it_are_no_secrets(line: str) ->
     assert command(f"{{command: '{line}'}}") == line.replace("{port}", "20123")
 
 
-def test_an_address_beside_a_server_of_ones_own_is_refused() -> None:
+def test_an_address_beside_a_launched_server_is_refused() -> None:
     text = BASE.replace("{LAUNCH}", "{model: x}").replace("name: a", "name: a\n    base_url: http://a/v1")
     (problem,) = check_text(text, Path("bench.yaml"), (), {}).problems
     assert str(problem) == (
@@ -217,7 +217,7 @@ def _config(text: str) -> RunConfig:
     return config
 
 
-def test_who_shares_with_whom() -> None:
+def test_models_at_one_place_are_served_in_turn() -> None:
     two = [ServingGroup((0, 2), ("gpu0",)), ServingGroup((1,), ("gpu1",))]
     assert _config(TURNS).serving_groups == two and two[0].in_turn
     assert _config(TURNS.replace("gpu1", "gpu0")).serving_groups == [ServingGroup((0, 1, 2), ("gpu0",))]
@@ -235,7 +235,7 @@ grader: math
 """
 
 
-def test_a_pool_serves_whoever_names_no_place() -> None:
+def test_a_pool_serves_models_that_name_no_place() -> None:
     config = _config(POOL)
     assert config.serving_groups == [ServingGroup((0, 1, 2), ("0", "2,3")), ServingGroup((3,), ("gpu9",))]
     assert config.serving_groups[0].in_turn
@@ -266,7 +266,7 @@ def test_mistakes_in_a_pool_are_named(before: str, after: str, problem: str) -> 
     assert any(problem in str(line) for line in problems), problems
 
 
-def test_a_pool_that_serves_nobody_is_refused() -> None:
+def test_a_pool_that_serves_no_model_is_refused() -> None:
     text = (
         "questions: q.jsonl\nservers: {pool: {places: [0]}}\nmodels: [{name: a, base_url: http://a/v1}]\ngrader: math\n"
     )

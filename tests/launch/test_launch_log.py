@@ -35,7 +35,7 @@ def test_nor_a_part_of_it_where_a_line_is_cut(tmp_path: Path, hidden: str, shown
     assert hidden[-3:] not in line
 
 
-def test_only_the_last_lines_since_the_last_start_are_told(tmp_path: Path) -> None:
+def test_only_the_last_lines_since_the_last_start_are_reported(tmp_path: Path) -> None:
     last_lines(tmp_path, "before\n")
     assert last_lines(tmp_path, "now\n") == ("now",)
     assert last_lines(tmp_path, "".join(f"{number}\n" for number in range(99)))[0] == str(99 - MAX_LAST_LINES)

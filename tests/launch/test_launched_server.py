@@ -138,7 +138,7 @@ async def test_a_server_that_is_never_ready_is_stopped(tmp_path: Path, port: int
     assert not running(str(port))
 
 
-async def test_a_wrong_health_check_is_told_at_once(tmp_path: Path, port: int) -> None:
+async def test_a_wrong_health_check_is_reported_at_once(tmp_path: Path, port: int) -> None:
     bed = Bed(tmp_path, port, "nohealth", timeout=60.0)
     with pytest.raises(LaunchFailed, match=r"its /v1/models returned HTTP 404; /health or /v1/models must"):
         await bed.start()
@@ -155,7 +155,7 @@ async def test_cancelled_while_it_is_waited_for_it_is_gone(tmp_path: Path, port:
     assert not running(str(port))
 
 
-async def test_a_folder_for_logs_that_cannot_be_made_is_told(tmp_path: Path, port: int) -> None:
+async def test_a_folder_for_logs_that_cannot_be_made_is_reported(tmp_path: Path, port: int) -> None:
     (tmp_path / "logs").write_text("a file")
     with pytest.raises(LaunchFailed, match="logs"):
         await Bed(tmp_path, port).start()

@@ -43,7 +43,7 @@ async def waits(task: "asyncio.Task[int]", heard: Heard) -> bool:
     return not task.done()
 
 
-async def test_the_second_run_waits_and_is_told_for_whom() -> None:
+async def test_the_second_run_waits_and_hears_which_run_has_the_place() -> None:
     first, second, heard = ExclusivePlaces(["gpu0"], "first"), ExclusivePlaces(["gpu0", "gpu1"], "second"), Heard()
     await first.take("gpu0", nobody)
     await first.take("gpu0", nobody)
@@ -63,7 +63,7 @@ async def test_another_place_is_free() -> None:
     second.release()
 
 
-async def test_whoever_stops_waiting_has_nothing() -> None:
+async def test_a_run_that_stops_waiting_has_no_place() -> None:
     first, second, third = (ExclusivePlaces(["gpu0"], name) for name in ("first", "second", "third"))
     await first.take("gpu0", nobody)
     taking = asyncio.create_task(second.take("gpu0", hears(heard := Heard())))
@@ -93,7 +93,7 @@ async def test_runs_with_two_places_never_wait_for_each_other() -> None:
         await tasks[behind]
 
 
-async def test_who_has_the_first_place_serves_there_while_it_waits_for_the_second() -> None:
+async def test_a_run_serves_at_its_first_place_while_it_waits_for_the_second() -> None:
     other, run = ExclusivePlaces(["gpu1"], "other"), ExclusivePlaces(["gpu0", "gpu1"], "run")
     await other.take("gpu1", nobody)
     second = asyncio.create_task(run.take("gpu1", hears(heard := Heard())))
@@ -105,7 +105,7 @@ async def test_who_has_the_first_place_serves_there_while_it_waits_for_the_secon
     run.release()
 
 
-async def test_who_is_not_patient_is_told_at_once() -> None:
+async def test_a_run_that_does_not_wait_is_refused_at_once() -> None:
     first, second = ExclusivePlaces(["gpu0"], "first"), ExclusivePlaces(["gpu0"], "second", patient=False)
     await first.take("gpu0", nobody)
     with pytest.raises(LaunchFailed, match=r"the run first \(process \d+, since [^)]+\) has gpu0; wait until it has "):

@@ -35,7 +35,7 @@ def test_two_users_of_a_machine_are_never_given_the_same_port(monkeypatch: pytes
     assert given == {20_000, 20_001, 20_002}
 
 
-def test_where_no_port_can_be_reserved_servers_are_started_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ports_are_counted_up_where_none_can_be_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "HOST", "192.0.2.1")  # of no interface
     assert set(next(ports) for ports in [free_ports()] for _ in range(3)) == {20_000, 20_001, 20_002}
 

@@ -87,7 +87,7 @@ async def test_cancelled_while_it_is_stopped_it_is_gone_too(
         ("import os; os.kill(os.getpid(), 9)", "was killed by SIGKILL"),
     ],
 )
-async def test_how_it_ended_is_known(tmp_path: Path, end: str, expected: str) -> None:
+async def test_the_exit_of_a_process_is_described(tmp_path: Path, end: str, expected: str) -> None:
     process = await started([*PYTHON, "-c", end], tmp_path)
     assert await process.ended == expected
     await process.stop()
