@@ -38,7 +38,7 @@ from adaptive_eval.notes.lives import RunBegun
 from adaptive_eval.report.changes import require_compatible
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.thresholds import kept_thresholds, thresholds_from_event, thresholds_from_run
-from adaptive_eval.running.earlier import (
+from adaptive_eval.running.prior_outcomes import (
     Cells,
     PriorOutcomes,
     Recorded,
@@ -48,7 +48,7 @@ from adaptive_eval.running.earlier import (
     stored_outcomes,
     stored_prior,
 )
-from adaptive_eval.running.take_earlier import take_outcomes, take_prior
+from adaptive_eval.running.read_prior_outcomes import take_outcomes, take_prior
 
 
 class StartingPoint(NamedTuple):

@@ -1,4 +1,4 @@
-"""Take R0, and outcomes of recorded models, from earlier runs, if they mean the same here (`earlier`)."""
+"""Read R0, and outcomes of recorded models, from earlier runs, if they mean the same here (`prior_outcomes`)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
 from adaptive_eval.report.lines import first_few
 from adaptive_eval.report.stored import StoredRun, open_run
-from adaptive_eval.running.earlier import (
+from adaptive_eval.running.prior_outcomes import (
     LOGS,
     Outcomes,
     PriorOutcomes,
