@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from copy import copy
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
@@ -129,8 +130,8 @@ class TrialSlots:
 
 def pass_width(extra: NDArray[np.integer], together: int) -> int:
     """Trials of a question in a pass: a part of the most that a question has, but whole requests of `together`."""
-    largest = int(extra.max(initial=0))
-    return max(-(-largest // PASSES), together, 1)
+    requests = ceil(int(extra.max(initial=0)) / (PASSES * together))
+    return max(requests, 1) * together
 
 
 def pass_sizes(extra: NDArray[np.integer], width: int) -> IntArray:

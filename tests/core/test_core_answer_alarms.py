@@ -6,7 +6,7 @@ from math import comb, exp, inf
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from thoroughness import examples
@@ -85,9 +85,10 @@ def test_later_moments_are_tried_more_often() -> None:
     assert sorted(39 - tried_moments(39)) == [1, 2, 3, 4, 5, 8, 11, 15, 21, 29]
 
 
-@given(st.data(), st.integers(1, 6))
-def test_passes_over_the_questions_hold_every_trial_once(data: st.DataObject, together: int) -> None:
-    extra = np.array(data.draw(st.lists(st.integers(0, 14), min_size=1, max_size=6)))
+@given(st.lists(st.integers(0, 14), min_size=1, max_size=6), st.integers(1, 6))
+@example([9, 1], 2)
+def test_passes_over_the_questions_hold_every_trial_once(numbers: list[int], together: int) -> None:
+    extra = np.array(numbers)
     first = np.arange(len(extra)) * 3
     slots = TrialSlots(first, extra, together)
     questions, trials = slots.trials_at(np.arange(slots.size))
