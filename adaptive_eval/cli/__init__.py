@@ -43,7 +43,12 @@ COMMANDS = {
 """Help of each command; the docstring of its function of the same name (`import_` for `import`) begins with it."""
 
 EXAMPLES = {
-    "run": ("run mine.yaml", "run mine.yaml --dry-run", "run mine.yaml --set trials.max=40"),
+    "run": (
+        "run mine.yaml",
+        "run mine.yaml --dry-run",
+        "run mine.yaml --set trials.max=40",
+        "run questions.jsonl --model http://a/v1 --model http://b/v1",
+    ),
     "monitor": ("monitor runs/mine", "monitor runs --web"),
     "report": ("report runs/mine", "report runs/mine --format summary -o -"),
     "track": ("track runs/mine --wandb", "track runs/mine --mlflow --tracking-uri sqlite:///mlflow.db"),

@@ -1,20 +1,21 @@
-"""`adaptive-eval run`: begin or resume a run of a configuration, or of a task of Inspect."""
+"""`adaptive-eval run`: begin or resume a run of a configuration, a file of questions, or a task of Inspect."""
 
-import re
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.cli.shared import Config, Overrides, print_damage_notes, report_errors, typed_command
+from adaptive_eval.cli.typed_config import ConfigOptions, read_options
 from adaptive_eval.config.first_round import first_round_problems
-from adaptive_eval.config.load import CONFIGURATIONS, config_from_mapping, load_config
+from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.notes import events_of_kind, events_since_start
@@ -30,98 +31,27 @@ from adaptive_eval.running.watching import Display, Watcher, Watchers
 from adaptive_eval.show.displays import DisplayKind, open_display
 from adaptive_eval.supplies.opening import OpenRemote
 
-TaskModels = Annotated[
+Models = Annotated[
     list[str] | None,
     typer.Option(
-        help="Model of an Inspect task, such as openai/gpt-x.",
-        metavar="[NAME=]MODEL",
+        "--model",
+        help="A server, or a model of Inspect.",
+        metavar="[NAME=]URL[#MODEL]",
     ),
 ]
+Keys = Annotated[list[str] | None, typer.Option("--key", help="Variable with the key of a model.", metavar="NAME=VAR")]
+Grader = Annotated[str | None, typer.Option(help="Default: by the form of the answers.", metavar="KIND")]
+Objective = Annotated[str | None, typer.Option(help="Such as best; default: ranking.", metavar="KIND")]
+PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print the configuration of these options.")]
 TaskArgs = Annotated[
     list[str] | None, typer.Option("--task-arg", "-T", help="Argument of an Inspect task.", metavar="KEY=VALUE")
 ]
 Prices = Annotated[
     list[str] | None,
-    typer.Option("--price", help="USD per million tokens read/written of --model.", metavar="NAME=IN/OUT"),
+    typer.Option("--price", help="USD per million tokens read/written.", metavar="NAME=IN/OUT"),
 ]
-MaxTrials = Annotated[int | None, typer.Option("--max-trials", help="Trials of a question at most.", min=1)]
-Budget = Annotated[str | None, typer.Option(help="A cap: 20usd, 500000tokens, 3000trials or 2h.")]
-_ALIAS = re.compile(r"(?P<name>[^=/]+)=(?P<model>.+)")
-"""A name, and a model of Inspect."""
-_CAP = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>usd|tokens|trials|h)")
-
-
-class TaskOptions(NamedTuple):
-    """Command-line options for a run of an Inspect task."""
-
-    models: Sequence[str] = ()
-    args: Sequence[str] = ()
-    prices: Sequence[str] = ()
-    max_trials: int | None = None
-    budget: str | None = None
-
-    @property
-    def typed(self) -> list[str]:
-        """The options as typed."""
-        given: dict[str, Sequence[str]] = {"--model": self.models, "--task-arg": self.args, "--price": self.prices}
-        given["--max-trials"] = [] if self.max_trials is None else [str(self.max_trials)]
-        given["--budget"] = [] if self.budget is None else [self.budget]
-        return [word for option, values in given.items() for value in values for word in (option, value)]
-
-
-def load_settings(config: Path, overrides: Sequence[str], options: TaskOptions) -> RunConfig:
-    """Load the configuration in a file, or build one for a task of Inspect with the named models."""
-    is_task = config.suffix == ".py" or "@" in config.name or (len(config.parts) == 2 and not config.exists())
-    if config.suffix in CONFIGURATIONS or not (options.models or is_task):
-        if options.typed:
-            raise ConfigError(
-                f"{options.typed[0]} is for tasks of Inspect, and {config} is a configuration; set it there instead"
-            )
-        return load_config(config, overrides)
-    if not options.models:
-        raise ConfigError(f"{config} is a task of Inspect; name the models to rank: --model openai/gpt-x --model ...")
-    prices = dict(map(_parse_price, options.prices))
-    models = [_parse_model(model, prices) for model in options.models]
-    settings: dict[str, object] = {
-        "name": re.sub(r"[^A-Za-z0-9._-]", "-", re.split("[@/]", str(config).removesuffix(".py"))[-1]),
-        "benchmark": {"inspect": str(config), "prices": prices},
-        "models": models,
-        "trials": {} if options.max_trials is None else {"max": options.max_trials},
-        "budget": {} if options.budget is None else _parse_cap(options.budget),
-    }
-    return config_from_mapping(settings, [*(f"benchmark.args.{argument}" for argument in options.args), *overrides])
-
-
-def _parse_model(text: str, prices: dict[str, dict[str, float]]) -> dict[str, object]:
-    """Parse a model, perhaps with a name before it; its price is removed from `prices`."""
-    match = _ALIAS.fullmatch(text)
-    name, inspect = (text, text) if match is None else (match["name"], match["model"])
-    given = [prices.pop(key) for key in dict.fromkeys((name, inspect)) if key in prices]
-    return {"name": name, "inspect": inspect, "price": given[0] if given else None}
-
-
-def _parse_price(text: str) -> tuple[str, dict[str, float]]:
-    """Parse a model and the price of its tokens; a task may also call models that are not ranked."""
-    name, _, price = text.rpartition("=")
-    try:
-        read, written = map(float, price.split("/"))
-    except ValueError:
-        raise ConfigError(
-            f"--price must be a model with USD for a million tokens read and written, as in openai/gpt-x=1.25/10, "
-            f"but got {text!r}"
-        ) from None
-    return name, {"input": read, "output": written}
-
-
-def _parse_cap(text: str) -> dict[str, object]:
-    if (match := _CAP.fullmatch(text.replace(" ", "").replace("_", "").lower())) is None:
-        raise ConfigError(f"--budget must be a number with a unit, as in 20usd, 500000tokens or 2h, but got {text!r}")
-    unit, number = match["unit"], match["number"]
-    if unit == "h":
-        return {"wall_time": f"{number}h"}
-    return {unit: float(number) if unit == "usd" else int(float(number))}
-
-
+MaxTrials = Annotated[int | None, typer.Option("--max-trials", help="Maximum trials per question.", min=1, metavar="N")]
+Budget = Annotated[str | None, typer.Option(help="20usd, 500000tokens, 3000trials or 2h.", metavar="CAP")]
 RunDir = Annotated[Path | None, typer.Option(help="Directory of the run; default: runs/NAME.", metavar="DIR")]
 DryRun = Annotated[
     bool,
@@ -130,13 +60,7 @@ DryRun = Annotated[
         help="Check everything, with two answers per model.",
     ),
 ]
-StartServers = Annotated[
-    bool,
-    typer.Option(
-        "--start-servers",
-        help="With --dry-run: also start the run's servers.",
-    ),
-]
+StartServers = Annotated[bool, typer.Option("--start-servers", help="With --dry-run: also start servers.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start a new run; keep the existing one.")]
 AskAgain = Annotated[
     bool,
@@ -176,25 +100,39 @@ def run(
     display: Shown = None,
     metrics: Metrics = None,
     ray: Ray = None,
-    model: TaskModels = None,
+    models: Models = None,
+    keys: Keys = None,
+    grader: Grader = None,
+    objective: Objective = None,
     task_args: TaskArgs = None,
     prices: Prices = None,
     max_trials: MaxTrials = None,
     budget: Budget = None,
+    print_config: PrintConfig = False,
 ) -> None:
     """Rank the models of CONFIG. The same command again resumes the run.
 
-    CONFIG may also be a task of Inspect (inspect_evals/NAME, my_task.py@NAME), with --model for each model. Exit codes:
-    adaptive-eval --help.
+    With --model for each model, CONFIG may be a file of questions or a task of Inspect (inspect_evals/NAME,
+    my_task.py@NAME). Exit codes: --help.
     """
     with report_errors():
         if start_servers and (not dry_run or ray is not None):
             raise ConfigError("--start-servers needs --dry-run, and cannot be used with --ray")
-        options = TaskOptions(model or (), task_args or (), prices or (), max_trials, budget)
-        chosen = choose_run(lambda changed: load_settings(config, changed, options), overrides or (), run_dir, fresh)
+        lists = (models or (), task_args or (), prices or (), keys or ())
+        options = ConfigOptions(*lists, grader, objective, max_trials, budget)
+        typed = read_options(config, options, overrides or (), run_dir, fresh=fresh)
+        load = partial(load_config, config) if typed is None else typed.load
+        for note in () if typed is None else typed.notes:
+            typer.echo(note, err=True)
+        chosen = choose_run(load, overrides or (), run_dir, fresh)
         prepared, directory, settings = chosen.prepared, chosen.directory, chosen.prepared.config
         if chosen.remembered:
             typer.echo(remembered_note(chosen.remembered), err=True)
+        if print_config:
+            if typed is None:
+                raise ConfigError(f"{config} is the configuration; --print-config is for those of --model and others")
+            typer.echo(typed.text([*chosen.remembered, *(overrides or ())]), nl=False)
+            return
         if ray is None and "sites" in settings.servers.model_fields_set:
             typer.echo("note: servers.sites has no effect without --ray", err=True)
         elsewhere = {"--run-dir": run_dir, "--ray": ray}

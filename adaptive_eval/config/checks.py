@@ -206,8 +206,10 @@ def check_budget_countable(
             have = "has" if len(without[key]) == 1 else "have"
             rule = f"needs {key} of every model, to reserve what a trial may cost, but {named} {have} none"
             advice = "add it, 0 where no GPU is yours" if key == "gpus" else "add it, 0 on a server of your own"
-            if key == "price" and any(model.inspect is not None for model in without[key]):
-                advice = "add it (where models are named by --model: --price NAME=IN/OUT)"
+            if key == "price":
+                typed = "for --model: --price NAME=IN/OUT"
+                is_task = any(model.inspect is not None for model in without[key])
+                advice = f"add it ({typed})" if is_task else f"{advice} ({typed})"
             yield Problem(("budget", cap), rule, f"{advice}, or remove budget.{cap}")
     prices = [*(model.price for model in asked), *(seat.price for seat in seats)]
     if budget.usd is not None and not without["price"] and all(price is None for price in prices):

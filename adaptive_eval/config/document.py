@@ -8,10 +8,11 @@ each scalar, so that a variable cannot add a key or a line. `$${VAR}` writes `${
 `{NAME` is text.
 """
 
+import json
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,11 @@ from dotenv import dotenv_values
 from adaptive_eval.config.problems import KeyPath, Problem, shown_value
 
 VARIABLE = re.compile(r"(?P<escaped>\$)?\$\{(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?\}", re.ASCII)
+
+
+def escape_variables(text: str) -> str:
+    """The text as it must be written in a configuration, where `${X}` means a variable and `$${X}` the text `${X}`."""
+    return VARIABLE.sub(lambda match: f"${match[0]}", text)
 
 
 def read_environment(folder: Path) -> Mapping[str, str]:
@@ -43,14 +49,16 @@ MAX_NODES = 100_000
 MAX_DIGITS = 1000
 """Maximum digits of a number; a longer one is read as text."""
 
+UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd]")
+"""Characters that YAML forbids, reads as line breaks, or that JSON would write as halves of a pair."""
 HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 NULL, BOOL, INT, FLOAT, STR = (f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str"))
 MERGE = "tag:yaml.org,2002:merge"
 
 
-class _Loader(yaml.SafeLoader):
-    """Composes nodes by YAML 1.2, with underscores in numbers as in Python."""
+class ScalarResolver(yaml.resolver.BaseResolver):
+    """Types of unquoted scalars by YAML 1.2, with underscores in numbers as in Python."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}
 
@@ -62,7 +70,11 @@ for _tag, _pattern, _first in (
     (FLOAT, r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?", list("-+0123456789.")),
     (MERGE, r"<<", ["<"]),
 ):
-    _Loader.add_implicit_resolver(_tag, re.compile(rf"^(?:{_pattern})$"), _first)
+    ScalarResolver.add_implicit_resolver(_tag, re.compile(rf"^(?:{_pattern})$"), _first)
+
+
+class _Loader(ScalarResolver, yaml.SafeLoader):
+    """Composes nodes."""
 
 
 @dataclass
@@ -162,6 +174,12 @@ def add_yaml(document: Document, text: str, path: KeyPath, environment: Mapping[
         rule = "is nested too deeply" if isinstance(error, RecursionError) else str(error)
         document.refuse(path, rule, place=place or "line 1")
     return None
+
+
+def json_for_yaml(value: object, default: Callable[[Any], object] | None = None) -> str:
+    """The value as JSON that is also valid YAML; for `default` see `json.dumps`."""
+    text = json.dumps(value, ensure_ascii=False, default=default)
+    return UNPRINTABLE.sub(lambda match: f"\\U{ord(match[0]):08x}", text)
 
 
 def yaml_value(text: str) -> Any:

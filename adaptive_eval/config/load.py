@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.checks import cross_check
 from adaptive_eval.config.decisions import Decisions
-from adaptive_eval.config.document import VARIABLE, Document, read_document, read_environment
+from adaptive_eval.config.document import VARIABLE, Document, json_for_yaml, read_document, read_environment
 from adaptive_eval.config.normalise import apply_override, complete_settings, expand_short_forms, fill_in_addresses
 from adaptive_eval.config.problems import KeyPath, Problem, problem_list
 from adaptive_eval.config.refusals import convert_errors
@@ -98,7 +98,7 @@ def load_config(path: Path, overrides: Iterable[str] = ()) -> RunConfig:
 def config_from_mapping(settings: Mapping[str, object], overrides: Iterable[str] = ()) -> RunConfig:
     """Load a configuration from a mapping with the keys of a file; paths are relative to the current directory."""
     try:
-        text = json.dumps(settings, default=_to_file_text)
+        text = json_for_yaml(settings, _to_file_text)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"configuration: cannot be written as JSON: {error}") from error
     document = _complete_document(text, Path(), overrides, read_environment(Path()))

@@ -49,7 +49,7 @@ class ServerIdentity(NamedTuple):
     notices: tuple[Notice, ...] = ()
 
 
-def _entries(reply: Reply) -> Iterator[dict[str, Any]]:
+def model_entries(reply: Reply) -> Iterator[dict[str, Any]]:
     """Entries of the list of models; empty if the server has no list."""
     data = reply.payload.get("data") if isinstance(reply.payload, dict) else None
     for entry in data if isinstance(data, list) else []:
@@ -237,7 +237,7 @@ class IdentifiedServers:
             if reply.status >= 300 and reply.status not in NO_LIST_STATUSES:
                 await asyncio.sleep(self._pauses[0])
                 reply = await self._caller.models(url)
-            entries = list(_entries(reply))
+            entries = list(model_entries(reply))
         except Failure as failure:
             if failure.kind in (FailureKind.UNREACHABLE, FailureKind.OUT_OF_FILES):
                 raise

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.seeds import hashed_base
 from adaptive_eval.config.decisions import LEAST_TRIALS, TrialsConfig
-from adaptive_eval.config.document import VARIABLE
+from adaptive_eval.config.document import escape_variables, json_for_yaml
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.config.task_sampling import load_run
 from adaptive_eval.exchange.gather import RecordGatherer
@@ -41,7 +41,6 @@ NO_GRADER = (
     "# No grader is set, since the grader that the logs name, or `exact`, does not reproduce their grades. Add a",
     "# `grader:` that does, or grade everything by another one: adaptive-eval regrade RUN --config THIS_FILE",
 )
-UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\ud7ff\ue000-\ufffd]")
 HALF_WIDTH = 0.02
 """Half width of the interval of a single model, which cannot be ranked, as a share of the score range."""
 
@@ -142,8 +141,7 @@ def _sections(tree: Mapping[str, Any]) -> Iterator[str]:
 
 def _yaml(value: object) -> str:
     """Convert to JSON that is valid YAML, with escapes for special characters and for `$` before a variable."""
-    text = UNPRINTABLE.sub(lambda match: f"\\U{ord(match[0]):08x}", json.dumps(value, ensure_ascii=False))
-    return VARIABLE.sub(lambda match: f"${match[0]}", text)
+    return escape_variables(json_for_yaml(value))
 
 
 def _variable(name: str) -> str:

@@ -147,7 +147,8 @@ def _grader_arguments(ending: Ending) -> list[str]:
     """Arguments of `adaptive-eval regrade` for the configuration that the run was started with."""
     config, *others = ending.arguments or ["CONFIG"]
     sets = [word for at, word in enumerate(others) if "--set" in others[max(at - 1, 0) : at + 1]]
-    return ["--config", *([config, *sets] if PurePath(config).suffix in CONFIGURATIONS else ["CONFIG"])]
+    is_file = PurePath(config).suffix in CONFIGURATIONS and "--model" not in others  # else of questions
+    return ["--config", *([config, *sets] if is_file else ["CONFIG"])]
 
 
 def _doubtful_answers(ending: Ending, run: str) -> Iterator[Advice]:

@@ -7,7 +7,7 @@ import pytest
 from checked_text import check_text
 
 from adaptive_eval.base.errors import ConfigError
-from adaptive_eval.config.load import load_config
+from adaptive_eval.config.load import config_from_mapping, load_config
 from adaptive_eval.config.normalise import SIMULATED_URL
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.graders.mathematics import Math
@@ -523,3 +523,10 @@ class TestMessagesOfTheFirstHour:
     def test_a_folder_is_no_configuration(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="is a folder; give the path of the configuration, a YAML file"):
             load_config(tmp_path)
+
+
+def test_settings_from_python_may_have_any_character() -> None:
+    template = "🎲 {prompt}\x7f\u2028\x00"
+    models = [{"name": name, "simulate": True} for name in ("coin-01", "coin-02")]
+    settings = {"name": "any", "questions": {"world": "coins"}, "models": models, "grader": "exact"}
+    assert config_from_mapping({**settings, "prompt": template}).prompt.template == template

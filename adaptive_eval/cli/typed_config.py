@@ -1,0 +1,350 @@
+"""The configuration that `--model` and other options stand for, for a file of questions or a task of Inspect.
+
+A model's name on its server may be left out. It is then taken from the stored run, so that a resume needs no server, or
+else from the server's list of models.
+"""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from adaptive_eval.base.errors import ConfigError, EndpointError
+from adaptive_eval.config.document import escape_variables, read_environment
+from adaptive_eval.config.load import CONFIGURATIONS, config_from_mapping
+from adaptive_eval.config.prepare import stored_config
+from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.config.settings_text import settings_text
+from adaptive_eval.endpoints.failures import Refusal
+from adaptive_eval.endpoints.secrets import LONG_WORD, looks_secret
+from adaptive_eval.graders.choice import Choice
+from adaptive_eval.graders.keyed import KEYED_GRADERS
+from adaptive_eval.graders.numeric import Numeric
+from adaptive_eval.questions import Question, load_questions
+from adaptive_eval.questions.types import FORMATS
+from adaptive_eval.report.lines import first_few, safe_line, safe_name
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.store.locate import newest_directory
+
+_ALIAS = re.compile(r"(?P<name>[^=/]+)=(?P<model>.+)")
+"""A name, and a model of Inspect or the address of a server."""
+_ADDRESS = re.compile(r"(?P<url>https?://[^#\s@?]+)(?:#(?P<served>.+))?")
+"""The address of a server, and the name of a model on it."""
+_CAP = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>usd|tokens|trials|h)")
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+LOCATING = ("name", "store", "seed", "questions", "models")
+"""Sections that say where the run, its questions and its servers are."""
+MAX_LISTED = 10
+MAX_NAME = 100
+CHOICES_TEMPLATE = "{prompt}\n\n{choices}"
+
+
+class ConfigOptions(NamedTuple):
+    """Command-line options that stand for a configuration."""
+
+    models: Sequence[str] = ()
+    args: Sequence[str] = ()
+    prices: Sequence[str] = ()
+    keys: Sequence[str] = ()
+    grader: str | None = None
+    objective: str | None = None
+    max_trials: int | None = None
+    budget: str | None = None
+
+    @property
+    def typed(self) -> list[str]:
+        """The options as typed."""
+        lists = {"--model": self.models, "--task-arg": self.args, "--price": self.prices, "--key": self.keys}
+        values = {"--grader": self.grader, "--objective": self.objective, "--max-trials": self.max_trials}
+        values["--budget"] = self.budget
+        given = [(option, text) for option, texts in lists.items() for text in texts]
+        given += [(option, str(value)) for option, value in values.items() if value is not None]
+        return [word for pair in given for word in pair]
+
+    @property
+    def sections(self) -> dict[str, object]:
+        """The sections of a configuration that say what to find out, and at what cost."""
+        sections: dict[str, object] = {} if self.objective is None else {"objective": self.objective}
+        if self.max_trials is not None:
+            sections["trials"] = {"max": self.max_trials}
+        return sections if self.budget is None else {**sections, "budget": _parse_cap(self.budget)}
+
+
+class TypedConfig(NamedTuple):
+    """The settings that options stand for."""
+
+    settings: Mapping[str, object]
+    overrides: Sequence[str] = ()
+    """Settings that are written like those of `--set`."""
+    notes: Sequence[str] = ()
+    """What was chosen, for the user."""
+
+    def load(self, overrides: Sequence[str]) -> RunConfig:
+        """The configuration, with the settings of `--set`."""
+        return config_from_mapping(self.settings, [*self.overrides, *overrides])
+
+    def text(self, overrides: Sequence[str]) -> str:
+        """The same as the text of a file."""
+        return settings_text(self.settings, [*self.overrides, *overrides])
+
+
+def read_options(
+    file: Path, options: ConfigOptions, overrides: Sequence[str], run_dir: Path | None, *, fresh: bool
+) -> TypedConfig | None:
+    """The settings that the options stand for; None if `file` is a configuration. May ask servers for their models."""
+    suffix = file.suffix.lower()
+    if suffix in FORMATS and (suffix not in CONFIGURATIONS or options.models):
+        return _rank_on_questions(file, options, overrides, run_dir, fresh=fresh)
+    is_task = suffix == ".py" or "@" in file.name or (len(file.parts) == 2 and not file.exists())
+    if suffix in CONFIGURATIONS or not (options.models or is_task):
+        if options.typed:
+            hint = "is for files of questions and tasks of Inspect"
+            raise ConfigError(f"{options.typed[0]} {hint}, and {file} is a configuration; set it there instead")
+        return None
+    return _rank_on_task(file, options)
+
+
+def _rank_on_task(task: Path, options: ConfigOptions) -> TypedConfig:
+    """The settings of a run on a task of Inspect."""
+    if not options.models:
+        raise ConfigError(f"{task} is a task of Inspect; name the models to rank: --model openai/gpt-x --model ...")
+    if options.keys or options.grader is not None:
+        wrong = "--key" if options.keys else "--grader"
+        raise ConfigError(
+            f"{wrong} is for files of questions: {task} is a task of Inspect, which reads keys and grades itself"
+        )
+    prices = dict(map(_parse_price, options.prices))
+    models = []
+    for text in options.models:
+        name, inspect = _parse_alias(text)
+        if "://" in inspect:
+            hint = f"a file of questions ends in {', '.join(FORMATS)}, and a model of Inspect is like openai/gpt-x"
+            raise ConfigError(f"{task} would be a task of Inspect, which has no address as --model; {hint}")
+        given = [prices.pop(key) for key in dict.fromkeys((name or inspect, inspect)) if key in prices]
+        models.append({"name": name or inspect, "inspect": inspect} | ({"price": given[0]} if given else {}))
+    settings = {
+        "name": _run_name(re.split("[@/]", str(task).removesuffix(".py"))[-1]),
+        "benchmark": {"inspect": str(task)} | ({"prices": prices} if prices else {}),
+        "models": models,
+        **options.sections,
+    }
+    return TypedConfig(settings, [f"benchmark.args.{argument}" for argument in options.args])
+
+
+# -- a file of questions -----------------------------------------------------------------------------------------
+
+
+class TypedModel(NamedTuple):
+    """A model on a server, as typed: `[NAME=]URL[#MODEL]`."""
+
+    name: str | None
+    url: str
+    served: str | None
+    """The model's name on its server."""
+
+
+def _parse_model(text: str) -> TypedModel:
+    name, address = _parse_alias(text)
+    if (match := _ADDRESS.fullmatch(address)) is None:
+        expected = "as in http://localhost:8000/v1, or small=http://localhost:8000/v1#org/small-7b"
+        hint = f"{expected}, without user, password and query" if "://" in text else f"{expected}, but got {text!r}"
+        raise ConfigError(f"--model must be the address of a server, {hint}")
+    return TypedModel(name, match["url"], match["served"])
+
+
+def _rank_on_questions(
+    file: Path, options: ConfigOptions, overrides: Sequence[str], run_dir: Path | None, *, fresh: bool
+) -> TypedConfig:
+    """The settings of a run on a file of questions."""
+    if options.args:
+        raise ConfigError(f"--task-arg is for tasks of Inspect, and {file} is a file of questions; remove it")
+    if not options.models:
+        example = "--model http://localhost:8000/v1 --model large=http://localhost:8001/v1"
+        raise ConfigError(f"{file} is a file of questions; name the servers of the models to rank: {example}")
+    typed, prices = [_parse_model(text) for text in options.models], dict(map(_parse_price, options.prices))
+    keys = _parse_keys(options.keys)
+    located = {"name": _run_name(file.stem), "questions": {"path": escape_variables(str(file))}}
+    # decisions may refer to names that are not known yet
+    undecided = {"grader": "exact", "objective": {"kind": "precision", "half_width": 0.5}}
+    locating = [text for text in overrides if re.split(r"[.\[=]", text.strip())[0] in LOCATING]
+    draft = []
+    for number, model in enumerate(typed, start=1):
+        key = keys.get(model.name or _short(model.served or ""))
+        name = escape_variables(model.name or f"--model {number}")
+        draft.append({"name": name, "base_url": model.url, "api_key_env": key})
+    place = config_from_mapping({**located, **undecided, "models": draft}, locating)
+    directory = run_dir or newest_directory(place.store, place.name)
+    identified = _identify(typed, place, () if fresh else _stored_models(directory))
+    names = [name for name, _ in identified]
+    for option, given in (("--key", keys), ("--price", prices)):
+        if unknown := given.keys() - set(names):
+            raise ConfigError(f"{option}: no model has the name {min(unknown)!r}; the names are {', '.join(names)}")
+    grading, notes = _choose_grading(file, place, options.grader, overrides)
+    models = []
+    for (name, served), model in zip(identified, typed, strict=True):
+        optional = {"api_key_env": keys.get(name), "price": prices.get(name)}
+        # a server may have any name for its model
+        name_on_server = {"name": escape_variables(name), "model": escape_variables(served)}
+        settings = {**name_on_server, "base_url": model.url, **optional}
+        models.append({key: value for key, value in settings.items() if value is not None})
+        if None in (model.name, model.served):
+            notes.append(f"model: {safe_name(name, MAX_NAME)} is {safe_line(served, MAX_NAME)} at {model.url}")
+    return TypedConfig({**located, "models": models, **grading, **options.sections}, notes=notes)
+
+
+def _stored_models(directory: Path) -> tuple[ModelConfig, ...]:
+    """The models of the run in a directory; empty if it has no trials."""
+    with RunReader.if_begun(directory) as reader:
+        return () if reader is None or not reader.trial_count() else stored_config(reader.header()).models
+
+
+def _identify(typed: Sequence[TypedModel], place: RunConfig, stored: Sequence[ModelConfig]) -> list[tuple[str, str]]:
+    """The unique name of each model, and its name on the server; those of the stored run stay as they are."""
+    served = [model.served for model in typed]
+    for number, (model, config) in enumerate(zip(typed, place.models, strict=True)):
+        same_server = [kept for kept in stored if kept.base_url == config.base_url and model.name in (None, kept.name)]
+        if served[number] is None and len({kept.model for kept in same_server}) == 1:
+            served[number] = same_server[0].model
+    unknown = [config for config, name in zip(place.models, served, strict=True) if name is None]
+    answers = iter(asyncio.run(_ask_servers(unknown, place.folder)) if unknown else ())
+    known = [name or next(answers) for name in served]
+    names_in_run = {(kept.base_url, kept.model): kept.name for kept in reversed(stored)}
+    taken = {model.name for model in typed}
+    forms: list[tuple[str, ...]] = []
+    """Possible names of each model, the shortest first."""
+    for model, config, name in zip(typed, place.models, known, strict=True):
+        earlier = names_in_run.get((config.base_url, name))
+        fixed = model.name or (None if earlier in taken else earlier)
+        forms.append((fixed,) if fixed else (_short(name), name, f"{_short(name)}@{urlsplit(model.url).netloc}"))
+        taken.add(fixed)
+    for _ in range(2):
+        uses = Counter(form[0] for form in forms)
+        forms = [form[1:] if uses[form[0]] > 1 and form[1:] else form for form in forms]
+    return [(form[0], name) for form, name in zip(forms, known, strict=True)]
+
+
+async def _ask_servers(models: Sequence[ModelConfig], folder: Path) -> list[str]:
+    """The only model of each server."""
+    keys = read_environment(folder)
+    return await asyncio.gather(*(_ask_server(model, keys, folder) for model in models))
+
+
+async def _ask_server(model: ModelConfig, keys: Mapping[str, str], folder: Path) -> str:
+    # imported here: only servers that are asked need it
+    from adaptive_eval.endpoints.endpoint import list_models
+
+    url = model.replicas[0]
+    try:
+        names = await list_models(model, keys=keys, folder=folder)
+    except EndpointError as error:
+        hint = f"start it, or name its model: --model NAME={url}#MODEL"
+        if isinstance(error, Refusal) and error.status in (401, 403):
+            hint = f"name the variable with its key: --model NAME={url} --key NAME=VARIABLE"
+        raise EndpointError(f"{url} does not say which model it serves ({error}); {hint}") from error
+    if not names:
+        raise ConfigError(f"{url} has no list of its models; name the model: --model {url}#MODEL")
+    if len(names) > 1:
+        shown = [safe_line(name, MAX_NAME) for name in names]
+        hint = f"name one for each --model, as in --model {url}#{shown[0]}"
+        raise ConfigError(f"{url} serves several models: {first_few(shown, MAX_LISTED)}; {hint}")
+    return names[0]
+
+
+def _choose_grading(
+    file: Path, place: RunConfig, grader: str | None, overrides: Sequence[str]
+) -> tuple[dict[str, object], list[str]]:
+    """The sections `grader` and `prompt` where neither options nor overrides give them, with notes on the choices."""
+    questions, notes = load_questions(place.questions, folder=place.folder, seed=place.seed), list[str]()
+    given = {text.partition("=")[0].strip() for text in overrides}
+    settings: dict[str, object] = {} if grader is None else {"grader": grader}
+    if grader is None and not given & {"grader", "grader.kind"}:
+        grader, why = _plain_grader(file, questions)
+        settings["grader"] = grader
+        notes.append(f"grader: {grader}, since {why} (another one: --grader)")
+    shown = all(choice in question.prompt for question in questions for choice in question.choices)
+    if grader == "choice" and not shown and not any(key.startswith("prompt") for key in given):
+        settings["prompt"] = CHOICES_TEMPLATE
+        notes.append("prompt: the question, then its choices (another one: --set prompt=...)")
+    return settings, notes
+
+
+def _plain_grader(file: Path, questions: Sequence[Question]) -> tuple[str, str]:
+    """The grader that fits the form of all answers, and why; raises `ConfigError` if the form is not plain."""
+    numeric, choice = Numeric(), Choice()
+    numbers = [numeric.key_problem(question) is None for question in questions]
+    letters = [
+        bool(question.choices)
+        and re.fullmatch("[A-Za-z]", question.answer.strip())
+        and not choice.key_problem(question)
+        for question in questions
+    ]
+    if all(numbers) and not any(question.choices for question in questions):
+        return numeric.kind, "every answer is a number"
+    if all(letters):
+        return choice.kind, "every answer is the letter of a choice"
+    unlike = [question for question, *forms in zip(questions, numbers, letters, strict=True) if not any(forms)]
+    why = "some answers are numbers, and some questions have choices"
+    if unlike:
+        answer = f"the answer {safe_line(unlike[0].answer, 40)!r} of question {safe_line(unlike[0].id, 40)}"
+        why = f"{answer} is neither a number nor the letter of a choice"
+    kinds = ", ".join(KEYED_GRADERS)
+    raise ConfigError(f"{file}: the grader does not follow from the answers: {why}; add --grader with one of {kinds}")
+
+
+# -- values of options -------------------------------------------------------------------------------------------
+
+
+def _run_name(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "-", text).lstrip("._-")[:MAX_NAME] or "run"
+
+
+def _short(served: str) -> str:
+    """The last part of a model's name on its server: `small-7b` of `org/small-7b`."""
+    return served.rstrip("/").rpartition("/")[2][:MAX_NAME] or served
+
+
+def _parse_alias(text: str) -> tuple[str | None, str]:
+    """A name, if there is one, and the rest."""
+    match = _ALIAS.fullmatch(text)
+    return (None, text) if match is None else (match["name"], match["model"])
+
+
+def _parse_keys(texts: Sequence[str]) -> dict[str, str]:
+    """Names of environment variables by model; no message shows what has another form, since it may be a key."""
+    environment, keys = read_environment(Path()) if texts else {}, dict[str, str]()
+    for text in texts:
+        name, _, variable = text.rpartition("=")
+        if not name or not environment.get(variable):
+            usual = name and _VARIABLE.fullmatch(variable) and not looks_secret(variable)
+            got = "what was given is not shown, since it may be a key"
+            if usual and not LONG_WORD.search(variable):
+                got = f"the variable {variable} is not set"
+            expected = "a model's name and the environment variable with its key, as in gpt=OPENAI_API_KEY"
+            raise ConfigError(f"--key must be {expected}, never the key itself; {got}")
+        keys[name] = variable
+    return keys
+
+
+def _parse_price(text: str) -> tuple[str, dict[str, float]]:
+    """Parse a model and the price of its tokens; a task may also call models that are not ranked."""
+    name, _, price = text.rpartition("=")
+    try:
+        read, written = map(float, price.split("/"))
+    except ValueError:
+        raise ConfigError(
+            f"--price must be a model with USD for a million tokens read and written, as in openai/gpt-x=1.25/10, "
+            f"but got {text!r}"
+        ) from None
+    return name, {"input": read, "output": written}
+
+
+def _parse_cap(text: str) -> dict[str, object]:
+    if (match := _CAP.fullmatch(text.replace(" ", "").replace("_", "").lower())) is None:
+        raise ConfigError(f"--budget must be a number with a unit, as in 20usd, 500000tokens or 2h, but got {text!r}")
+    unit, number = match["unit"], match["number"]
+    if unit == "h":
+        return {"wall_time": f"{number}h"}
+    return {unit: float(number) if unit == "usd" else int(float(number))}

@@ -1,0 +1,228 @@
+"""`adaptive-eval run questions.jsonl --model URL ...`: the configuration that options stand for, without any server."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.cli import app
+from adaptive_eval.cli.typed_config import ConfigOptions
+from adaptive_eval.config.document import read_document
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.settings_text import settings_text
+from adaptive_eval.core import Reason
+from adaptive_eval.report.ending import Ending
+from adaptive_eval.report.next_steps import next_steps
+
+SMALL, LARGE = "http://localhost:8000/v1#org/small-7b", "large=http://localhost:8001/v1#org/large-70b"
+NUMBERS = [{"id": "a", "prompt": "1 + 1?", "answer": 2}, {"id": "b", "prompt": "1 / 2?", "answer": "1/2"}]
+LETTERS = [{"id": n, "prompt": f"Which {n}?", "answer": "B", "choices": ["red", "blue"]} for n in "ab"]
+WORDS = [{"id": "a", "prompt": "1 + 1?", "answer": "2"}, {"id": "b", "prompt": "Of France?", "answer": "Paris"}]
+KEY = "sk-proj-abcdefghijkl1234567890"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_rows(NUMBERS)
+    return tmp_path
+
+
+def write_rows(rows: list[dict[str, object]]) -> None:
+    Path("questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+
+def run(*options: str, file: str = "questions.jsonl") -> Result:
+    return CliRunner().invoke(app, ["run", file, *options])
+
+
+def printed(*options: str) -> dict[str, object]:
+    """The configuration that options stand for, as printed."""
+    result = run("--model", SMALL, "--model", LARGE, *options, "--print-config")
+    assert result.exit_code == 0, result.stderr
+    tree = yaml.safe_load(result.stdout)
+    assert isinstance(tree, dict)
+    return tree
+
+
+def refused(*options: str, file: str = "questions.jsonl") -> str:
+    result = run(*options, file=file)
+    assert result.exit_code == ExitCode.CONFIGURATION, result.output
+    assert not Path("runs").exists()
+    return result.stderr
+
+
+def test_options_become_sections_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LARGE_KEY", KEY)
+    options = ["--key", "large=LARGE_KEY", "--price", "large=1/4", "--price", "small-7b=0/0", "--objective", "best"]
+    tree = printed(
+        *options, "--grader", "math", "--max-trials", "40", "--budget", "20usd", "--set", "stopping.delta=2%"
+    )
+    assert tree == {
+        "name": "questions",
+        "questions": {"path": "questions.jsonl"},
+        "models": [
+            {
+                "name": "small-7b",
+                "base_url": "http://localhost:8000/v1",
+                "model": "org/small-7b",
+                "price": {"input": 0.0, "output": 0.0},
+            },
+            {
+                "name": "large",
+                "base_url": "http://localhost:8001/v1",
+                "model": "org/large-70b",
+                "api_key_env": "LARGE_KEY",
+                "price": {"input": 1.0, "output": 4.0},
+            },
+        ],
+        "grader": {"kind": "math"},
+        "objective": {"kind": "best"},
+        "trials": {"max": 40},
+        "budget": {"usd": 20.0},
+        "stopping": {"delta": "2%"},
+    }
+
+
+def test_the_printed_configuration_is_valid_and_has_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LARGE_KEY", KEY)
+    header = "models.1.headers.X-Token=Token ${LARGE_KEY}"
+    result = run("--model", SMALL, "--model", LARGE, "--key", "large=LARGE_KEY", "--set", header, "--print-config")
+    assert KEY not in result.output and "Token ${LARGE_KEY}" in result.stdout
+    Path("mine.yaml").write_text(result.stdout)
+    config = load_config(Path("mine.yaml"))
+    assert [model.name for model in config.models] == ["small-7b", "large"]
+    assert config.models[1].headers["X-Token"].get_secret_value() == f"Token {KEY}"
+
+
+def test_settings_as_text_are_read_as_they_were() -> None:
+    texts = ["no", "12:30", "1e-3", "1_000", "null", "$${X}", "a: b # c", "two\nlines", "café 🎲", " "]
+    settings = {"texts": texts, "values": [1, 2.5, 1e-9, True, None, {}]}
+    tree = read_document(settings_text(settings, ()), {}).tree
+    assert tree == {**settings, "texts": [text.replace("$$", "$") for text in texts]}
+
+
+@pytest.mark.parametrize(
+    ("rows", "grader", "why"),
+    [(NUMBERS, "numeric", "every answer is a number"), (LETTERS, "choice", "every answer is the letter of a choice")],
+)
+def test_the_grader_follows_from_answers_of_a_plain_form(rows: list[dict[str, object]], grader: str, why: str) -> None:
+    write_rows(rows)
+    result = run("--model", SMALL, "--model", LARGE, "--print-config")
+    assert yaml.safe_load(result.stdout)["grader"] == {"kind": grader}
+    assert f"grader: {grader}, since {why} (another one: --grader)" in result.stderr
+
+
+def test_the_prompt_has_the_choices_unless_the_question_names_them() -> None:
+    write_rows(LETTERS)
+    assert printed()["prompt"] == {"template": "{prompt}\n\n{choices}"}
+    assert printed("--set", "prompt=Choose! {prompt}")["prompt"] == "Choose! {prompt}"
+    write_rows([row | {"prompt": "(A) red or (B) blue?"} for row in LETTERS[:1]])
+    assert "prompt" not in printed()
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        (WORDS, "the answer 'Paris' of question b is neither a number nor the letter of a choice"),
+        ([row | {"answer": "1"} for row in LETTERS], "some answers are numbers, and some questions have choices"),
+        ([*LETTERS, NUMBERS[0] | {"id": "c"}], "some answers are numbers, and some questions have choices"),
+        ([row | {"answer": "C"} for row in LETTERS], "the answer 'C' of question a is neither"),
+    ],
+)
+def test_a_grader_that_does_not_follow_is_refused(rows: list[dict[str, object]], why: str) -> None:
+    write_rows(rows)
+    message = refused("--model", SMALL, "--model", LARGE)
+    assert why in message and "add --grader with one of exact, choice, numeric, contains, math, json" in message
+    assert printed("--grader", "exact")["grader"] == {"kind": "exact"}
+    assert printed("--set", "grader=contains")["grader"] == "contains"
+
+
+def test_names_on_the_command_line_are_no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACE", "somewhere")
+    result = run("--model", "a=http://localhost:8000/v1#${PLACE}", "--model", LARGE, "--print-config")
+    Path("mine.yaml").write_text(result.stdout)
+    assert load_config(Path("mine.yaml")).models[0].model == "${PLACE}"
+
+
+def test_equal_names_are_told_apart_by_their_servers() -> None:
+    urls = (
+        "http://localhost:8000/v1#org/small",
+        "http://localhost:8001/v1#org/small",
+        "http://localhost:8001/v1#my/small",
+    )
+    tree = printed(
+        *(word for url in urls for word in ("--model", url)), "--model", "x=http://localhost:8002/v1#org/small"
+    )
+    names = [model["name"] for model in tree["models"]]  # type: ignore[attr-defined]
+    assert names == ["small-7b", "large", "small@localhost:8000", "small@localhost:8001", "my/small", "x"]
+
+
+@pytest.mark.parametrize("given", [f"large={KEY}", KEY, "large=abcdefgh1234ijklmnop5678", "large=", "=LARGE_KEY"])
+def test_a_key_in_place_of_its_variable_is_refused_and_not_shown(given: str) -> None:
+    message = refused("--model", SMALL, "--model", LARGE, "--key", given)
+    assert "--key must be a model's name and the environment variable with its key" in message
+    assert given.rpartition("=")[2] == "" or given.rpartition("=")[2] not in message or given == "=LARGE_KEY"
+
+
+def test_a_variable_that_is_not_set_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LARGE_KEY", raising=False)
+    options = ("--model", SMALL, "--model", LARGE, "--key", "large=LARGE_KEY")
+    assert "the variable LARGE_KEY is not set" in refused(*options)
+    Path(".env").write_text("LARGE_KEY=abc")
+    assert run(*options, "--print-config").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "questions.jsonl is a file of questions; name the servers of the models to rank: --model http"),
+        (["--model", "openai/gpt-x"], "--model must be the address of a server, as in http://localhost:8000/v1, or "),
+        (["--model", "http://me:my-password@localhost/v1"], "without user, password and query"),
+        (["--model", "http://localhost/v1?token=my-password"], "without user, password and query"),
+        (["--model", SMALL], "models must be two or more for the objective ranking, but got 1"),
+        (["--model", SMALL, "--model", SMALL], "must have different names, but small-7b@localhost:8000 is there twice"),
+        (["--model", SMALL, "--model", LARGE, "--price", "big=1/2"], "--price: no model has the name 'big'; the names"),
+        (["--model", SMALL, "--model", LARGE, "--key", "big=PATH"], "the names are small-7b, large"),
+        (["--model", SMALL, "--model", LARGE, "--grader", "maths"], "grader must be one of exact"),
+        (["--model", SMALL, "--model", LARGE, "-T", "a=1"], "--task-arg is for tasks of Inspect"),
+        (["--model", SMALL, "--model", "gpt=https://api.openai.com/v1#x", "--budget", "5usd"], "--price NAME=IN/OUT"),
+        (["--model", SMALL, "--model", LARGE, "--set", "questions.path=no.jsonl"], "no.jsonl does not exist"),
+    ],
+)
+def test_a_wrong_option_is_refused(options: list[str], message: str) -> None:
+    shown = refused(*options)
+    assert message in shown and "my-password" not in shown
+
+
+def test_options_have_no_place_beside_a_configuration() -> None:
+    Path("mine.yaml").write_text("questions: questions.jsonl")
+    assert "--grader is for files of questions and tasks of Inspect" in refused("--grader", "math", file="mine.yaml")
+    Path("mine.yaml").write_text(run("--model", SMALL, "--model", LARGE, "--print-config").stdout)
+    assert "mine.yaml is the configuration; --print-config is for" in refused("--print-config", file="mine.yaml")
+    message = refused("--model", SMALL, "--model", LARGE, file="questions.txt")
+    assert "questions.txt would be a task of Inspect, which has no address as --model; a file of questions" in message
+    message = refused("--model", "openai/gpt-x", "--key", "a=PATH", file="evals/task")
+    assert "--key is for files of questions: evals/task is a task of Inspect" in message
+
+
+def test_options_are_repeated_as_they_were_typed() -> None:
+    options = ConfigOptions(["a=http://a/v1"], ["b=1"], ["a=1/2"], ["a=A_KEY"], "math", "best", 9, "1usd")
+    words = "--model a=http://a/v1 --task-arg b=1 --price a=1/2 --key a=A_KEY --grader math --objective best"
+    assert options.typed == [*words.split(), "--max-trials", "9", "--budget", "1usd"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "config"),
+    [
+        (("mine.json", "--set", "trials.max=4"), "mine.json --set trials.max=4"),
+        (("mine.json", "--model", SMALL), "CONFIG"),
+    ],
+)
+def test_grading_anew_needs_a_configuration_and_not_the_questions(arguments: tuple[str, ...], config: str) -> None:
+    ending = Ending(reason=Reason.ALARM, results=None, trials=9, arguments=arguments)
+    commands = [step.command for step in next_steps(ending, "RUN")]
+    assert f"adaptive-eval regrade RUN --config {config}" in commands
