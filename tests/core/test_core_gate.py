@@ -18,6 +18,7 @@ from adaptive_eval.core.policies import Policy, Uniform, UnresolvedPairs, Weight
 from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Margin
+from adaptive_eval.core.stages import StageBefore
 from adaptive_eval.study.judged import compared_scores
 
 BINARY = np.array([0.0, 1.0])
@@ -32,9 +33,9 @@ def questions(mean: float, seed: int = 4) -> NDArray[np.float64]:
     return mean + spread - spread.mean()
 
 
-def carry_out(plan: Plan, chances: NDArray[np.float64], seed: int) -> Controller:
-    """A whole run on chances (L, M)."""
-    rng, controller = np.random.default_rng(seed), Controller(plan, keep_looks=False)
+def carry_out(plan: Plan, chances: NDArray[np.float64], seed: int, *, followed: bool = False) -> Controller:
+    """A whole run on chances (L, M); another may follow it."""
+    rng, controller = np.random.default_rng(seed), Controller(plan, keep_looks=followed, followed=followed)
     while controller.finished is None:
         for asked in controller.ask_rounds():
             right = rng.binomial(asked.extra, chances)
@@ -311,3 +312,13 @@ def test_replays_judge_a_gate_on_a_value_by_scores_with_delta_added() -> None:
     truth = np.array([VALUE - 2 * DELTA, VALUE - DELTA / 2])
     compared = compared_scores(gate_on_value(2), truth)
     assert compared == pytest.approx(truth + DELTA)
+
+
+@pytest.mark.parametrize("on_value", [False, True], ids=["baseline", "value"])
+def test_a_raised_horizon_counts_only_the_comparisons_of_the_gate(on_value: bool) -> None:
+    plan = gate_on_value(1, 0.0, trials=Trials(4, 6)) if on_value else gate(0.0, trials=Trials(4, 6))
+    chances = np.tile(questions(VALUE), (plan.bench.models, 1))
+    short = carry_out(plan, chances, 1, followed=True)
+    before = StageBefore(short, tuple(range(plan.bench.models)))
+    longer = Controller(replace(plan, trials=Trials(4, 20), before=before))
+    assert [len(extension.boundary) for extension in longer.extensions] == [1]
