@@ -108,7 +108,7 @@ class ExitCode(IntEnum):
     ENDPOINTS = 5
     """The models' servers could not be used."""
     WORSE = 6
-    """A model is worse than the baseline by more than delta, and `objective.gate` was set."""
+    """A model is worse than the baseline, or below the value, by more than delta, and `objective.gate` was set."""
     RUNNING = 7
     """The run is still running; only `monitor` returns it."""
 

@@ -77,7 +77,7 @@ EXIT_CODES = {
     ExitCode.SPENT: "undecided: budget or trials.max reached, grader failed, labels leave it open, or an alarm",
     ExitCode.STOPPED: "stopped by the user (Ctrl-C once waits for requests in flight, twice stops at once)",
     ExitCode.ENDPOINTS: "the models' servers cannot be used",
-    ExitCode.WORSE: "a model fails the gate (objective.gate): worse than the baseline by more than delta",
+    ExitCode.WORSE: "a model fails the gate (objective.gate): worse than the baseline or value by more than delta",
     ExitCode.RUNNING: "the run is still going on (monitor)",
 }
 """Meaning of each exit code."""

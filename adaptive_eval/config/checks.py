@@ -20,6 +20,7 @@ from adaptive_eval.config.problems import KeyPath, Problem, did_you_mean, shown_
 from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.config.run import SOURCES, ModelConfig, PriorConfig, RunConfig
 from adaptive_eval.core.entries import Entry, Option, OptionType
+from adaptive_eval.core.objectives import THRESHOLD
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.settings import MIN_BLOCK_SIZE
 from adaptive_eval.endpoints.types import KEEP_TOKENS, Sampling
@@ -498,6 +499,9 @@ def check_gates(
         if not objective.gate:
             hint = "set `objective: {kind: baseline, baseline: NAME, gate: true}`, or remove it"
             yield Problem(path, "needs objective.gate as well", hint)
+        if objective.kind == THRESHOLD.name:
+            only = "compares with a baseline; a gate on a value judges the total alone"
+            yield Problem(path, only, "remove it, give each benchmark a run of its own, or use kind: baseline")
         if rule is not None and not rule.correctable:
             yield Problem(path, f"needs a rule with a valid p-value, which {rule.name} lacks", "use rule: optimal")
         if stopping.familywise != "none":

@@ -132,8 +132,9 @@ class _ObjectiveConfig(Section):
     options: Mapping[str, Any] = Field(default_factory=dict)
     """Keyword arguments for your own objective."""
     gate: bool = False
-    """Non-inferiority test for continuous integration (objective baseline): a model passes if it is worse than the
-    baseline by less than `stopping.delta`, and fails, with exit code 6, if it is worse by more."""
+    """Non-inferiority test for continuous integration (objectives baseline and threshold): a model passes if it is
+    worse than the baseline, or below the value, by less than `stopping.delta`, and fails, with exit code 6, if it is so
+    by more."""
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -143,16 +144,12 @@ class _ObjectiveConfig(Section):
         given = {option.name: getattr(self, option.name) for option in OBJECTIVES[self.kind].options}
         return {name: value for name, value in given.items() if value is not None}
 
-    @property
-    def gated_by(self) -> str | None:
-        """The baseline of the gate; None without a gate."""
-        return str(self.arguments["baseline"]) if self.gate else None
-
     @field_validator("gate")
     @classmethod
     def _check_gate(cls, gate: bool, info: ValidationInfo) -> bool:
-        if gate and info.data.get("kind", "baseline") != "baseline":
-            raise config_error("is only for the objective baseline", "remove it, or change objective.kind")
+        if gate and info.data.get("kind", "baseline") not in ("baseline", "threshold"):
+            rule = "is only for the objectives baseline and threshold"
+            raise config_error(rule, "remove it, or change objective.kind")
         return gate
 
 

@@ -345,10 +345,12 @@ def _objective(config: Decisions, names: Sequence[str], bench: Bench) -> Objecti
         raise ConfigError("objective.kind: place needs recorded models, and there are none here; use ranking")
     context = {"models": tuple(names), "recorded": bench.recorded}
     objective: Objective = _chosen_part(config, "objective.kind", OBJECTIVES, Objective, chosen.arguments, context)
-    if chosen.gated_by is None:
+    if not chosen.gate:
         return objective
+    baseline = chosen.arguments.get("baseline")
+    number = len(names) if baseline is None else names.index(baseline)
     parts = tuple(delta for _, delta in bench.gates)
-    return Gate(Margin(names.index(chosen.gated_by), config.stopping.delta, parts))
+    return Gate(Margin(number, config.stopping.delta, parts), objective.reference)
 
 
 def _chosen_part(

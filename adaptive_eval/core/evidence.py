@@ -2,7 +2,7 @@
 
 Pairs are the upper triangle (i < j) of the models, plus, for objectives that compare a model with a fixed value, the
 pairs (i, L) with a reference that has this value and no uncertainty. Positive z favours the first of the pair. Under a
-gate, its own comparisons follow: each model, with `delta` added to its score, against the baseline.
+gate, its own comparisons follow: each model, with `delta` added to its score, against the baseline or the reference.
 
 The score of a comparison is the average a; Bayes@N is also computed, and is compared instead if the rule says so. The
 sigma of a comes from the configured prior: `uniform`, or `self`, centred on the model's own category shares, which is
@@ -292,7 +292,7 @@ def judged_pairs(
         return (begins + first).ravel(), (begins + second).ravel()
     if margin is None:
         return first, second
-    others = np.tile(np.flatnonzero(np.arange(models) != margin.baseline), 1 + len(margin.parts))
+    others = np.tile(margin.judged(models), 1 + len(margin.parts))
     return np.append(first, others), np.append(second, np.full(len(others), margin.baseline))
 
 
@@ -301,9 +301,10 @@ def _gate_margins(margin: Margin | None, models: int, pairs: int) -> tuple[Float
     lead = np.zeros(pairs)
     if margin is None:
         return lead, None
-    deltas = np.repeat([margin.delta, *margin.parts], models - 1)
+    judged = len(margin.judged(models))
+    deltas = np.repeat([margin.delta, *margin.parts], judged)
     lead[pairs - len(deltas) :] = deltas
-    parts = np.repeat(np.arange(1 + len(margin.parts)), models - 1)
+    parts = np.repeat(np.arange(1 + len(margin.parts)), judged)
     return lead, np.append(np.full(pairs - len(deltas), -1), parts) if margin.parts else None
 
 

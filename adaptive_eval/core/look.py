@@ -256,13 +256,13 @@ def compared_pairs(
     objective: Objective, order: IndexArray, evidence: Evidence, available: AvailableTrials
 ) -> IndexArray:
     """The objective's comparisons (n, 2), the model first that is placed higher, or under a gate the one that is ahead
-    with its margin counted; models that were set aside are placed last."""
+    with its margin counted; a reference is never first. Models that were set aside are placed last."""
     in_play_first = order[_sort_within_benches(available.set_aside[order], evidence.benches)]
     pairs = _comparisons_by_bench(objective, in_play_first, evidence.benches)
     rank = np.argsort(np.append(order, len(order)))  # a reference, number L, stands last
     behind = rank[pairs[:, 0]] > rank[pairs[:, 1]]
     pairs = np.where(behind[:, None], pairs[:, ::-1], pairs)
-    if evidence.margin is None:
+    if evidence.margin is None or evidence.against_reference:
         return pairs
     at = evidence.positions(pairs)
     behind = np.where(evidence.first[at] == pairs[:, 0], evidence.z[at], -evidence.z[at]) < 0.0
@@ -411,11 +411,12 @@ def describe(
 def tiers(look: JudgedLook) -> tuple[int, ...]:
     """Each model's tier, from 1: a tier ends where neighbours are resolved in today's direction.
 
-    Against a fixed value there are at most three tiers: resolved above it, not resolved, resolved below it.
+    Against a fixed value there are at most three tiers: resolved above it, not resolved, resolved below it. Margins are
+    ignored.
     """
     evidence, order, call = look.evidence, look.order, look.shown_different()
     if evidence.against_reference:
-        stands = np.where(np.sign(evidence.z) == -call, 0, call)
+        stands = np.where(np.sign(evidence.z) == -call, 0, call)[: evidence.plain_pairs]
         return tuple((1 + np.unique(-stands, return_inverse=True)[1]).tolist())
     tier = np.ones(len(order), dtype=np.intp)
     tier[order[1:]] = 1 + np.cumsum(_resolved_in_order(look, np.stack([order[:-1], order[1:]], axis=1)))

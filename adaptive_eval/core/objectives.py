@@ -47,7 +47,7 @@ class Objective(Protocol):
 
     @property
     def margin(self) -> Margin | None:
-        """The margin of each model that is compared with a baseline; None without one."""
+        """The margin of each model that a gate compares with its baseline or value; None without a gate."""
         return None
 
     @property
@@ -234,22 +234,44 @@ BASELINE = ObjectiveEntry(
 
 @dataclass(frozen=True)
 class Gate(Objective):
-    """Is every model better than the baseline less delta, or worse? This is the objective baseline with `gate`."""
+    """Is every model better than the baseline, or than a value, less delta, or worse?
+
+    This is the objective baseline or threshold with `gate`.
+
+    Examples:
+        Two models against 0.62, with three points of tolerance:
+
+        >>> import numpy as np
+        >>> from adaptive_eval.core.objectives import Gate
+        >>> from adaptive_eval.core.settings import Margin
+        >>> Gate(Margin(baseline=2, delta=0.03), value=0.62).comparisons(np.array([1, 0])).tolist()
+        [[1, 2], [0, 2]]
+    """
 
     given: Margin
+    value: float | None = None
+    """The value of a gate without a baseline."""
 
     def __post_init__(self) -> None:
         require(self.given.delta >= 0.0, "a gate's delta must not be negative", self.given.delta)
+
+    @property
+    def reference(self) -> float | None:
+        return self.value
 
     @property
     def margin(self) -> Margin:
         return self.given
 
     def comparisons(self, order: IndexArray) -> IndexArray:
-        return self.family(len(order))
+        return self._without_margin.comparisons(order)
 
     def family(self, models: int) -> IndexArray:
-        return Baseline(self.given.baseline).family(models)
+        return self._without_margin.family(models)
+
+    @property
+    def _without_margin(self) -> Baseline | Threshold:
+        return Baseline(self.given.baseline) if self.value is None else Threshold(self.value)
 
 
 @dataclass(frozen=True)

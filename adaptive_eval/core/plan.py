@@ -128,6 +128,11 @@ class Plan:
     def _check_gates(self) -> None:
         margin, deltas = self.objective.margin, tuple(delta for _, delta in self.bench.gates)
         parts = () if margin is None else margin.parts
+        if margin is not None:
+            on_value = self.objective.reference is not None
+            rule = "a gate on a value has the number of models as its baseline, any other gate a model"
+            require(on_value == (margin.baseline == self.bench.models), rule, margin)
+            require(not (on_value and margin.parts), "gates of benchmarks compare with a baseline", margin)
         require(parts == deltas, f"the parts of a gate must be those of the benchmarks, {deltas}", parts)
         if parts:
             correctable = isinstance(self.deciding_rule, SeveralGates)

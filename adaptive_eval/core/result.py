@@ -99,6 +99,7 @@ class GateResult(NamedTuple):
     """With delta added to the model's score: positive is better than the baseline less delta."""
     model_score: BoundedScore
     baseline: BoundedScore
+    """That of the baseline, or the value of a gate without one."""
 
 
 class Result(NamedTuple):
@@ -374,7 +375,7 @@ def _reversals(plan: Plan, look: JudgedLook, available: AvailableTrials) -> tupl
     """Called pairs, among all judged ones, whose difference has the opposite sign today."""
     evidence, call = look.evidence, look.memory.call
     reversed_at = np.flatnonzero((call != 0) & (np.sign(evidence.z) == -call))
-    # under a gate, the baseline's pairs are judged by the difference with its margin
+    # under a gate, pairs with the baseline or value are judged by the difference with its margin
     at = reversed_at[
         evidence.positions(np.stack([evidence.first, evidence.second], axis=1)[reversed_at]) == reversed_at
     ]

@@ -144,18 +144,23 @@ class Budget:
 
 
 class Margin(NamedTuple):
-    """The question of a gate: is each model better than the baseline less delta, or worse?"""
+    """The question of a gate: is each model better than the baseline, or a fixed value, less delta, or worse?"""
 
     baseline: int
+    """The number of models for a fixed value, as for every reference."""
     delta: float
     parts: tuple[float, ...] = ()
     """The deltas of `Bench.gates`, for the same question on each of those benchmarks."""
 
+    def judged(self, models: int) -> NDArray[np.intp]:
+        """The models that the gate judges: all but the baseline."""
+        return np.flatnonzero(np.arange(models) != self.baseline)
+
     def applied(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The scores (L,) as the gate compares them."""
-        lowered = np.array(scores, dtype=float)
-        lowered[self.baseline] -= self.delta
-        return lowered
+        """The scores (L,) as the gate compares them: delta is added to all but the baseline's."""
+        raised = np.array(scores, dtype=float)
+        raised[self.judged(len(raised))] += self.delta
+        return raised
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -173,10 +173,16 @@ def gate_pair(results: Results, row: GateRow) -> PairRow:
 
 def gate_line(results: Results, row: GateRow) -> str:
     """One model's outcome, both scores, and their difference with its interval."""
-    scale, scores = Scale.of(results.weights), {model.name: model.score for model in results.models}
-    both = ", ".join(f"{_name(name)} {scale.score(scores[name])}" for name in (row.model, row.baseline))
+    scale = Scale.of(results.weights)
+    value = objective_view(results.decisions).value
+    other = f"value {scale.score(value)}" if row.baseline is None else _score_of(results, row.baseline)
     apart = difference_text(results, gate_pair(results, row), row.model, INTERVAL)
-    return f"{row.outcome}: {both}, difference {apart}; {safe_line(row.why, 300)}."
+    return f"{row.outcome}: {_score_of(results, row.model)}, {other}, difference {apart}; {safe_line(row.why, 300)}."
+
+
+def _score_of(results: Results, name: str) -> str:
+    score = next(model.score for model in results.models if model.name == name)
+    return f"{_name(name)} {Scale.of(results.weights).score(score)}"
 
 
 def letters_tell_more(models: Sequence[ModelRow]) -> bool:

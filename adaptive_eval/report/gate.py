@@ -1,8 +1,9 @@
 """Gate outcomes for each model: PASS, FAIL or UNDECIDED.
 
 PASS: it is not worse than the baseline by delta or more; FAIL: it is worse by more than delta. Both are calls of one
-comparison: the model's score plus delta against the baseline's. Each is wrong with a chance of at most 1 - confidence,
-however often one looks. A call decides nothing if failed answers could explain it, or if later trials reversed it.
+comparison: the model's score plus delta against the baseline's, or against a fixed value. Each is wrong with a chance
+of at most 1 - confidence, however often one looks. A call decides nothing if failed answers could explain it, or if
+later trials reversed it.
 
 Where benchmarks have gates of their own, a model passes if it passes all of them and the one on all questions, and
 fails if it fails any.
@@ -23,28 +24,41 @@ OUTCOMES = (FAIL, OPEN, UNDECIDED, PASS)
 
 
 class GateTerms(NamedTuple):
-    """Baseline, margin and scale of a gate."""
+    """Baseline or value, margin and scale of a gate."""
 
-    baseline: str
+    baseline: str | None
+    """None: the gate is on a value."""
     delta: float
     scale: Scale = Scale(0.0, 1.0)
+    value: float = nan
+    """nan: the gate has a baseline."""
     goes_on: bool = False
     """Whether the run goes on, so that open comparisons may still be decided."""
+
+    @property
+    def against(self) -> str:
+        """The baseline or the value, in words."""
+        return self.scale.score(self.value) if self.baseline is None else self.baseline
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """Words for a model that is ahead, and for one that is behind."""
+        against = self.against
+        if self.baseline is None:
+            return f"above {against}", f"below {against}"
+        return f"better than {against}", f"worse than {against}"
 
 
 def gate_terms(decisions: Mapping[str, object], weights: Sequence[float]) -> GateTerms | None:
     """The gate of a configuration; None if it has none."""
-    if (baseline := gate_baseline(decisions)) is None:
+    if not setting(decisions, "objective", "gate"):
         return None
-    return GateTerms(baseline, setting(decisions, "stopping", "delta"), Scale.of(weights))
+    baseline, value = (setting(decisions, "objective", key) for key in ("baseline", "value"))
+    delta, scale = setting(decisions, "stopping", "delta"), Scale.of(weights)
+    return GateTerms(baseline, delta, scale, nan if value is None else value)
 
 
-def gate_baseline(decisions: Mapping[str, object]) -> str | None:
-    """The baseline of the gate; None if there is no gate."""
-    return str(setting(decisions, "objective", "baseline")) if setting(decisions, "objective", "gate") else None
-
-
-def judged_model(pair: PairRow, baseline: str) -> str:
+def judged_model(pair: PairRow, baseline: str | None) -> str:
     """The model of a pair that is judged: the one that is not the baseline."""
     return str(pair.second if pair.first == baseline else pair.first)
 
@@ -59,9 +73,11 @@ def plain_gate(
     """The gate's one part, on all questions, where no benchmark has a gate of its own."""
     scores = {row.name: _bounded(row) for row in models}
     for pair in pairs:
-        name, z = judged_model(pair, asked.baseline), -1.0 if pair.first == asked.baseline else 1.0
+        name = judged_model(pair, asked.baseline)
+        z = 1.0 if (pair.signed_z(name) or 0.0) > 0.0 else -1.0
         call = int(-z if (pair.first, pair.second) in reversals else z) if pair.verdict == Verdict.RESOLVED else 0
-        yield GateResult(names.index(name), 0, call, z, scores[name], scores[asked.baseline])
+        other = BoundedScore(*[asked.value] * 3) if asked.baseline is None else scores[asked.baseline]
+        yield GateResult(names.index(name), 0, call, z, scores[name], other)
 
 
 TURNED = "it was called, and later trials point the other way"
@@ -77,10 +93,10 @@ def _doubt_text(called: str, doubted: Sequence[str]) -> str:
 
 def outcome_in_words(outcome: str, asked: GateTerms) -> str:
     """Describe a call of a gate."""
-    by = asked.scale.points(asked.delta)
+    ahead, behind = asked.sides
     if not asked.delta:
-        return f"{'worse' if outcome == FAIL else 'better'} than {asked.baseline}"
-    return f"{'' if outcome == FAIL else 'not '}worse than {asked.baseline} by more than {by}"
+        return behind if outcome == FAIL else ahead
+    return f"{'' if outcome == FAIL else 'not '}{behind} by more than {asked.scale.points(asked.delta)}"
 
 
 def _undecided(asked: GateTerms, pair: PairRow) -> tuple[str, str]:
@@ -103,7 +119,7 @@ def _doubted_models(
     asked: GateTerms, called: str, name: str, model: BoundedScore, baseline: BoundedScore
 ) -> tuple[str, ...]:
     """Models whose failed answers could explain a call: other outcomes could bring it within the margin."""
-    sides = [(name, model), (asked.baseline, baseline)]
+    sides = [(name, model), (asked.against, baseline)]
     (behind, low), (ahead, high) = sides if called == FAIL else reversed(sides)
     given = asked.delta if called == FAIL else -asked.delta
     lacking = [behind] * (low.highest != low.score) + [ahead] * (high.lowest != high.score)
@@ -164,7 +180,7 @@ def _outcome_of_part(
         return UNDECIDED, TURNED, ()
     called = PASS if result.call > 0 else FAIL
     both = [
-        side._replace(highest=side.highest + may_move[whose] / part.share)
+        side._replace(highest=side.highest + (0.0 if whose is None else may_move[whose]) / part.share)
         for whose, side in ((name, result.model_score), (asked.baseline, result.baseline))
     ]
     if doubted := _doubted_models(asked, called, name, *both):

@@ -137,8 +137,9 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "gate": Term(
         "Gate",
-        "PASS: the model is worse than the baseline by less than delta. FAIL: it is worse by more. UNDECIDED: neither "
-        "is clear, or answers without a sound grade could decide it. With delta 0 a model must be better to pass.",
+        "PASS: the model is worse than the baseline, or below the value, by less than delta. FAIL: it is so by more. "
+        "UNDECIDED: neither is clear, or answers without a sound grade could decide it. With delta 0 a model must be "
+        "better to pass.",
     ),
 }
 """Terms by the key that page and documents use."""

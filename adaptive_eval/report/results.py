@@ -241,7 +241,8 @@ class GateRow:
     """The outcome of a gate for one model."""
 
     model: str
-    baseline: str
+    baseline: str | None
+    """None: the gate is on a value, `objective.value`."""
     outcome: str
     """PASS, FAIL or UNDECIDED; open while the run goes on and may still decide it."""
     why: str
@@ -438,7 +439,7 @@ class Results:
     """In the order in which they were first started."""
     turns: tuple[TurnsRow, ...] = ()
     gate: tuple[GateRow, ...] = ()
-    """Gate outcomes of every model but the baseline, if `objective.gate` is set."""
+    """Gate outcomes of every model, except a baseline, if `objective.gate` is set."""
     batches: tuple[BatchRow, ...] = ()
     """Pending batches."""
     metrics: tuple[MetricRow, ...] = ()

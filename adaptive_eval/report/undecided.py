@@ -64,10 +64,10 @@ def _how_close(results: Results, pair: PairRow) -> str:
     apart = "" if pair.difference is None else f": {scale.rounded_points(abs(pair.difference))} apart"
     if not results.compares:
         return f"The score of {both} is not as precise as was asked"
+    if results.gate:
+        return f"{both} {'is' if pair.second is None else 'are'} undecided"
     if pair.second is None:
         return f"{both} is too close to {scale.score(asked.value)} to call{apart}"
-    if results.gate:
-        return f"{both} are undecided"
     first_two = [row.name for row in results.models if row.score is not None][:2]
     if asked.baseline is None and asked.first is None and {pair.first, pair.second} == {*first_two}:
         return "These two are too close to call"  # the sentence before says their scores

@@ -17,6 +17,7 @@ from adaptive_eval.core.policies import UNRESOLVED_PAIRS, WEIGHTED
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.rules import RuleEntry
 from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.report.gate import PASS, GateTerms, gate_terms, outcome_in_words
 from adaptive_eval.report.lines import Scale, several
 from adaptive_eval.report.results import REDECIDED, Results, setting
 
@@ -163,18 +164,16 @@ def _benchmark_gates(config: RunConfig) -> dict[str, float]:
     return {benchmark.name: benchmark.gate for benchmark in config.benchmarks if benchmark.gate is not None}
 
 
-def _gate(baseline: str, delta: float, scale: Scale) -> str:
-    if not delta:
-        return f"A gate: PASS where a model is better than {baseline}, FAIL where it is worse."
-    by = scale.points(delta)
-    return f"A gate: PASS where a model is not worse than {baseline} by more than {by}, FAIL where it is."
+def _gate(terms: GateTerms) -> str:
+    fails = "" if terms.delta else f" {terms.sides[1].split()[0]}"
+    return f"A gate: PASS where a model is {outcome_in_words(PASS, terms)}, FAIL where it is{fails}."
 
 
 def _objective(config: RunConfig, says: str) -> str:
     objective = config.objective
-    if objective.gated_by is not None:
-        text, scale = _gate(objective.gated_by, config.stopping.delta, _scale(config)), _scale(config)
-        parts = [f"{name} ({scale.points(delta)})" for name, delta in _benchmark_gates(config).items()]
+    if (terms := gate_terms(config.stated(), open_rubric(config.rubric).weights)) is not None:
+        text = _gate(terms)
+        parts = [f"{name} ({terms.scale.points(delta)})" for name, delta in _benchmark_gates(config).items()]
         return text + f" The same on {' and on '.join(parts)}: a model passes all of it, or fails." if parts else text
     entry = OBJECTIVES.get(str(objective.kind))
     if entry is None:

@@ -251,5 +251,6 @@ def _limit_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
         smallest = scale.rounded_points(limits.gap)
         yield f"gap       a difference of {smallest} or more is called with a chance of 80%"
     if limits.delta is not None:
-        does = "an equal build passes" if forecast.need.gate else "equal models are called tied"
+        passes = "an equal build passes" if forecast.equal else "a build exactly at the value passes"
+        does = passes if forecast.need.gate else "equal models are called tied"
         yield f"delta     with {scale.rounded_points(limits.delta)} or more {does} with a chance of 80%"

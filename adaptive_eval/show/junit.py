@@ -5,7 +5,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.report.finding import gate_line, gate_pair
-from adaptive_eval.report.gate import FAIL, OPEN, PASS, UNDECIDED, gate_baseline
+from adaptive_eval.report.gate import FAIL, OPEN, PASS, UNDECIDED, GateTerms, gate_terms
 from adaptive_eval.report.lines import Scale, safe_line
 from adaptive_eval.report.results import GateRow, Results
 from adaptive_eval.report.view import RunView
@@ -16,9 +16,9 @@ MAX_REASON = 1000
 
 def junit(view: RunView) -> str:
     """Render the report; an undecided model is an error, so that it cannot be mistaken for a pass."""
-    if (baseline := gate_baseline(view.configuration)) is None:
+    if (terms := gate_terms(view.configuration, view.weights)) is None:
         raise ConfigError("this run has no gate; set objective.gate in its configuration, or choose another --format")
-    cases = list(_cases(view, baseline))
+    cases = list(_cases(view, terms))
     outcomes = [case.get("outcome") for case in cases]
     counted = {
         "name": safe_line(view.name),
@@ -36,23 +36,23 @@ def junit(view: RunView) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(root, encoding="unicode")}\n'
 
 
-def _cases(view: RunView, baseline: str) -> Iterator[Element]:
+def _cases(view: RunView, terms: GateTerms) -> Iterator[Element]:
+    def case(row: GateRow, message: str, figures: str = "") -> Element:
+        return _case(view.name, f"{row.model} against {terms.against}", row, message, figures)
+
     if (results := view.results) is not None:
         for row in results.gate:
-            yield _case(view.name, row, gate_line(results, row), _score_text(results, row))
+            yield case(row, gate_line(results, row), _score_text(results, row))
         return
     ended = None if view.ended is None else view.ended.removeprefix(f"{UNDECIDED}: ")
     outcome, why = (OPEN, "the run goes on") if ended is None else (UNDECIDED, ended)
     for model in view.models:
-        if model != baseline:
-            yield _case(
-                view.name, GateRow(model, baseline, outcome, why), f"{outcome}: {safe_line(why, MAX_REASON)}", ""
-            )
+        if model != terms.baseline:
+            yield case(GateRow(model, terms.baseline, outcome, why), f"{outcome}: {safe_line(why, MAX_REASON)}")
 
 
-def _case(run: str, row: GateRow, message: str, figures: str) -> Element:
-    name = safe_line(f"{row.model} against {row.baseline}")
-    case = Element("testcase", {"classname": safe_line(run), "name": name, "outcome": row.outcome})
+def _case(run: str, name: str, row: GateRow, message: str, figures: str) -> Element:
+    case = Element("testcase", {"classname": safe_line(run), "name": safe_line(name), "outcome": row.outcome})
     if row.outcome == PASS:
         SubElement(case, "system-out").text = f"{message}\n{figures}"
     else:
@@ -66,6 +66,7 @@ def _score_text(results: Results, row: GateRow) -> str:
     scores = [
         f"{safe_line(name)}: {scale.score(rows[name].score)} ({scale.interval(rows[name].lo, rows[name].hi)})"
         for name in (row.model, row.baseline)
+        if name is not None
     ]
     scores += [
         f"{safe_line(group.group)}: {group.gate}, {scale.score(group.score)} ({scale.interval(group.lo, group.hi)})"

@@ -69,12 +69,14 @@ def compared_scores(plan: Plan, truth: FloatArray, means: FloatArray | None = No
     if margin is None:
         return truth
     applied = margin.applied(truth)
+    if not bench.gates:
+        return applied
     ahead = applied - applied[margin.baseline]
     for label, delta in bench.gates:
         assert means is not None
         part = means[:, bench.benchmark_of == label].mean(axis=1)
         ahead = np.minimum(ahead, part - part[margin.baseline] + delta)
-    return applied[margin.baseline] + ahead if bench.gates else applied
+    return np.asarray(applied[margin.baseline] + ahead)
 
 
 def is_wrong(call: PairVerdict, truth: FloatArray, reference: float | None = None, margin: float = 0.0) -> bool:

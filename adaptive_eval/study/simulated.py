@@ -35,6 +35,8 @@ class EndedComparison(NamedTuple):
     gap: float
     """The absolute true difference; nan if the objective does not compare."""
     trials_needed: float
+    winner: int | None
+    """`PairVerdict.winner`."""
 
 
 class SimulatedRun(NamedTuple):
@@ -193,7 +195,7 @@ def _comparisons(plan: Plan, compared: Sequence[PairVerdict], truth: FloatArray)
         other = reference if pair.second is None else truth[pair.second]
         assert other is not None
         gap = abs(float(truth[pair.first] - other)) if plan.objective.compares else nan
-        yield EndedComparison(pair.first, pair.second, str(pair.verdict), gap, pair.trials_needed)
+        yield EndedComparison(pair.first, pair.second, str(pair.verdict), gap, pair.trials_needed, pair.winner)
 
 
 def _service_times(served: ServiceCosts, plan: Plan, rng: np.random.Generator) -> ServiceTimes:

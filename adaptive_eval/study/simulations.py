@@ -73,7 +73,8 @@ class Simulations:
     worlds: int
     """Number of worlds used."""
     equal: Sequence[SimulatedRun]
-    """Runs of a gate as configured in the same worlds, with every model exactly as good as the baseline."""
+    """Runs of a gate as configured in the same worlds, with every model exactly as good as the baseline.
+    Empty without a baseline."""
 
     @property
     def configured(self) -> Budget:
@@ -94,9 +95,11 @@ def simulate_all(
         if end >= MIN_WORLDS and all(map(is_precise, workload.runs.values())):
             break
     *_, configured = budgets
-    margin = scenario.plan(need).objective.margin
+    objective = scenario.plan(need).objective
     equal_worlds = (
-        [] if margin is None else [np.broadcast_to(world[margin.baseline], world.shape) for world in worlds[:end]]
+        []
+        if objective.margin is None or objective.reference is not None
+        else [np.broadcast_to(world[objective.margin.baseline], world.shape) for world in worlds[:end]]
     )
     workload.progress.expect(len(equal_worlds))
     equal = _Workload(scenario, equal_worlds, workload.progress)

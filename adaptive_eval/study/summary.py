@@ -180,7 +180,11 @@ def _outlook(
 def _gate(runs: Sequence[SimulatedRun], margin: Margin) -> dict[str, float]:
     """The share of each outcome of a gate, over all models and runs."""
     called = [
-        UNDECIDED if comparison.verdict != Verdict.RESOLVED else FAIL if comparison.first == margin.baseline else PASS
+        UNDECIDED
+        if comparison.verdict != Verdict.RESOLVED
+        else FAIL
+        if comparison.winner in (None, margin.baseline)
+        else PASS
         for run in runs
         for comparison in run.comparisons
     ]

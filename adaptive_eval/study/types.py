@@ -161,7 +161,8 @@ class Forecast:
     """Within the budget, likeliest first."""
     limits: SmallestDifferences
     equal: Outlook | None = None
-    """The outlook within the budget if each model of a gate had the baseline's true scores; None without a gate."""
+    """The outlook within the budget if each model of a gate had the baseline's true scores; None without a gate on a
+    baseline."""
     why_optimized: str | None = None
     """Why `trials.optimize: auto` chose what the decisions name; None if it was given."""
     as_many: FixedWithAsMany | None = None

@@ -186,6 +186,10 @@ def test_weights_are_shared_by_the_questions_that_are_there() -> None:
             "benchmarks[0].gate already shares the error with a model's other gates",
         ),
         (GATED + "trials: {seeds: coupled}\n", "benchmarks[0].gate cannot be combined with coupled seeds"),
+        (
+            GATED.replace("baseline, baseline: a", "threshold, value: 0.6"),
+            "line 2: benchmarks[0].gate compares with a baseline; a gate on a value judges the total alone; remove",
+        ),
         (TWO.replace("({topic})", "({level})"), "line 6: benchmarks[1].prompt has a name in braces that is not a"),
         (TWO + "trials: {draw: 100, min: 1, max: 1}\n", "trials.draw cannot be combined with several benchmarks"),
         (TWO + "report: {metrics: [pass@2]}\n", "report.metrics cannot be combined with several benchmarks"),

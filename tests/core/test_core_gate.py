@@ -1,6 +1,7 @@
-"""A gate tests whether a model is less than delta worse than the baseline: its error rates and its cost."""
+"""A gate tests whether a model is less than delta worse than a baseline or a value: its error rates and its cost."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,12 +12,14 @@ from thoroughness import sizes
 from adaptive_eval.core import Bench, Controller, Outcome, Pace, Plan, Trials, Verdict
 from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.objectives import Baseline, Gate
+from adaptive_eval.core.objectives import Baseline, Gate, Threshold
 from adaptive_eval.core.optimal import Optimal
-from adaptive_eval.core.policies import Policy, Uniform, Weighted
+from adaptive_eval.core.policies import Policy, Uniform, UnresolvedPairs, Weighted
 from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Margin
+from adaptive_eval.core.stages import StageBefore
+from adaptive_eval.study.judged import compared_scores
 
 BINARY = np.array([0.0, 1.0])
 QUESTIONS = 30
@@ -30,9 +33,9 @@ def questions(mean: float, seed: int = 4) -> NDArray[np.float64]:
     return mean + spread - spread.mean()
 
 
-def carry_out(plan: Plan, chances: NDArray[np.float64], seed: int) -> Controller:
-    """A whole run on chances (L, M)."""
-    rng, controller = np.random.default_rng(seed), Controller(plan, keep_looks=False)
+def carry_out(plan: Plan, chances: NDArray[np.float64], seed: int, *, followed: bool = False) -> Controller:
+    """A whole run on chances (L, M); another may follow it."""
+    rng, controller = np.random.default_rng(seed), Controller(plan, keep_looks=followed, followed=followed)
     while controller.finished is None:
         for asked in controller.ask_rounds():
             right = rng.binomial(asked.extra, chances)
@@ -205,3 +208,117 @@ def test_only_the_baseline_is_compared() -> None:
     assert objective.comparisons(np.array([2, 1, 0])).tolist() == [[1, 0], [1, 2]]
     with pytest.raises(ValueError, match="must not be negative"):
         Gate(Margin(0, -0.1))
+
+
+# -- a gate on a value -------------------------------------------------------------------------------------------------
+
+VALUE = 0.62
+
+
+def gate_on_value(models: int, delta: float = DELTA, *, trials: Trials | None = None, rule: Rule | None = None) -> Plan:
+    """Models that are judged each by itself."""
+    trials = trials or Trials(4, 40)
+    return Plan(
+        Bench(models, QUESTIONS, BINARY),
+        objective=Gate(Margin(models, delta), VALUE),
+        rule=rule or Sequential(start=trials.min / trials.max),
+        policy=UnresolvedPairs(),
+        trials=trials,
+    )
+
+
+def shares_on_value(plan: Plan, score: float) -> dict[str, float]:
+    """The share of the models with each outcome, if all have this true score."""
+    look = carry_out(plan, np.tile(questions(score), (plan.bench.models, 1)), 1).latest_look()
+    assert look is not None
+    assert all(pair.second is None for pair in look.comparisons)
+    endings = [
+        UNDECIDED if pair.verdict is not Verdict.RESOLVED or pair.reversed else PASS if pair.z > 0.0 else FAIL
+        for pair in look.comparisons
+    ]
+    assert len(endings) == plan.bench.models
+    return {name: endings.count(name) / len(endings) for name in (PASS, FAIL, UNDECIDED)}
+
+
+@pytest.mark.parametrize("delta", [0.0, DELTA])
+@pytest.mark.parametrize("runs", sizes(60, 400))
+def test_a_model_exactly_delta_below_the_value_hardly_ever_passes_or_fails(runs: int, delta: float) -> None:
+    shares = shares_on_value(gate_on_value(runs, delta), VALUE - delta)
+    assert shares[PASS] <= allowed(0.05, runs)
+    assert shares[FAIL] <= allowed(0.05, runs)
+
+
+@pytest.mark.parametrize("rule", [None, Optimal(start=0.1)], ids=["sequential", "optimal"])
+def test_a_model_at_the_value_passes_and_one_far_below_it_fails(rule: Rule | None) -> None:
+    assert shares_on_value(gate_on_value(20, 0.1, rule=rule), VALUE) == {PASS: 1.0, FAIL: 0.0, UNDECIDED: 0.0}
+    assert shares_on_value(gate_on_value(20, 0.1, rule=rule), VALUE - 0.2)[FAIL] == 1.0
+
+
+def test_without_a_delta_a_model_must_be_above_the_value() -> None:
+    assert shares_on_value(gate_on_value(20, 0.0), VALUE + 0.1)[PASS] == 1.0
+    assert shares_on_value(gate_on_value(20, 0.0), VALUE - 0.1)[FAIL] == 1.0
+
+
+@pytest.mark.parametrize("models", [1, 3])
+def test_a_gate_on_a_value_calls_as_a_threshold_at_the_value_less_delta(models: int) -> None:
+    gate_plan = gate_on_value(models)
+    threshold = replace(gate_plan, objective=Threshold(VALUE - DELTA))
+    chances = np.stack([questions(score) for score in (0.5, 0.6, 0.66)[:models]])
+    for seed in range(2):
+        found = []
+        for plan in (gate_plan, threshold):
+            look = carry_out(plan, chances, seed).latest_look()
+            assert look is not None
+            pairs = [pair._replace(rho=0.0) for pair in look.comparisons]
+            found.append([tuple(round(x, 9) if isinstance(x, float) else x for x in pair) for pair in pairs])
+        assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("models", [1, 2])
+def test_a_gate_on_a_value_reports_the_difference_without_its_margin(models: int) -> None:
+    """Every model has its margin, also the first; tiers are those against the value itself."""
+    controller = Controller(gate_on_value(models, 0.15, trials=Trials(10, 10)))
+    # right in 5 of 10, and the second in 9
+    controller.tell([Outcome(*ask[:3], int(ask.trial < 5 + 4 * ask.model)) for ask in controller.ask(1 << 20)])
+    result, look = controller.result(), controller.latest_look()
+    assert result is not None and look is not None
+    assert len(look.tiers) == models
+    by_model = {comparison.verdict.first: comparison for comparison in result.comparisons}
+    sigmas = {row.model: row.sigma for row in result.models}
+    for model, score in enumerate((0.5, 0.9)[:models]):
+        assert by_model[model].difference == pytest.approx(score - VALUE)
+        assert by_model[model].verdict.z == pytest.approx((score - VALUE + 0.15) / sigmas[model])
+    assert {row.model: row.tier for row in result.models} == ({0: 1} if models == 1 else {1: 1, 0: 2})
+
+
+@pytest.mark.parametrize(
+    ("objective", "bench", "match"),
+    [
+        (Gate(Margin(0, 0.1), VALUE), Bench(2, 4, BINARY), "a gate on a value"),
+        (Gate(Margin(2, 0.1)), Bench(2, 4, BINARY), "a gate on a value"),
+        (
+            Gate(Margin(2, 0.1, (0.2,)), VALUE),
+            Bench(2, 4, BINARY, benchmark_of=np.array([0, 0, 1, 1]), gates=((0, 0.2),)),
+            "gates of benchmarks compare with a baseline",
+        ),
+    ],
+)
+def test_a_plan_refuses_a_gate_with_both_a_baseline_and_a_value(objective: Gate, bench: Bench, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        Plan(bench, objective=objective)
+
+
+def test_replays_judge_a_gate_on_a_value_by_scores_with_delta_added() -> None:
+    truth = np.array([VALUE - 2 * DELTA, VALUE - DELTA / 2])
+    compared = compared_scores(gate_on_value(2), truth)
+    assert compared == pytest.approx(truth + DELTA)
+
+
+@pytest.mark.parametrize("on_value", [False, True], ids=["baseline", "value"])
+def test_a_raised_horizon_counts_only_the_comparisons_of_the_gate(on_value: bool) -> None:
+    plan = gate_on_value(1, 0.0, trials=Trials(4, 6)) if on_value else gate(0.0, trials=Trials(4, 6))
+    chances = np.tile(questions(VALUE), (plan.bench.models, 1))
+    short = carry_out(plan, chances, 1, followed=True)
+    before = StageBefore(short, tuple(range(plan.bench.models)))
+    longer = Controller(replace(plan, trials=Trials(4, 20), before=before))
+    assert [len(extension.boundary) for extension in longer.extensions] == [1]

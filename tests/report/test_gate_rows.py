@@ -118,6 +118,28 @@ def test_an_answer_moves_a_score_by_its_share_of_the_trials() -> None:
     assert max_effect_of_one(counts, weights, drawn=False, g=heavy).tolist() == pytest.approx([2 / 3, 4 / 3])
 
 
+ON_VALUE = GateTerms(None, 0.05, value=0.8)
+BELOW = replace(FAILED, first="build", second=None, z=-3.5, difference=-0.10)
+ABOVE = replace(BELOW, z=3.5, difference=-0.01)
+
+
+def test_a_gate_on_a_value_passes_and_fails_by_the_sign_of_z() -> None:
+    failed = row_of(BELOW, asked=ON_VALUE)
+    assert failed == GateRow("build", None, "FAIL", "below 80.0% by more than 5 points")
+    passed = row_of(ABOVE, replace(MODEL, score=0.79), asked=ON_VALUE)
+    assert passed == GateRow("build", None, "PASS", "not below 80.0% by more than 5 points")
+    strict = ON_VALUE._replace(delta=0.0)
+    assert [outcome_in_words(outcome, strict) for outcome in ("PASS", "FAIL")] == ["above 80.0%", "below 80.0%"]
+    assert row_of(BELOW, asked=ON_VALUE, reversals=(("build", None),)).outcome == "UNDECIDED"
+    assert row_of(replace(BELOW, verdict="out_of_reach"), asked=ON_VALUE).outcome == "UNDECIDED"
+
+
+def test_below_a_value_nobody_fails_for_answers_that_could_explain_it() -> None:
+    row = row_of(BELOW, may_move={"build": 0.06}, asked=ON_VALUE)
+    assert (row.outcome, row.doubted) == ("UNDECIDED", ("build",))
+    assert row_of(BELOW, may_move={"build": 0.04}, asked=ON_VALUE).outcome == "FAIL"
+
+
 def test_a_margin_is_told_in_points_where_scores_are_in_percent() -> None:
     assert outcome_in_words("FAIL", GateTerms("prod", 0.01)) == "worse than prod by more than 1 point"
     terms = GateTerms("prod", 0.25, Scale.of((-1.0, 3.0)))

@@ -160,11 +160,68 @@ def report(folder: Path, kind: str) -> str:
     return result.stdout
 
 
-def test_a_gate_needs_a_baseline(tmp_path: Path) -> None:
+ON_VALUE = {"objective": "{kind: threshold, value: 0.53, gate: true}"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("value", "trials", "outcome", "code", "tag"),
+    [
+        (0.35, "80", "PASS", ExitCode.REACHED, "system-out"),
+        (0.75, "80", "FAIL", ExitCode.WORSE, "failure"),
+        (0.58, "5", "UNDECIDED", ExitCode.SPENT, "error"),
+    ],
+)
+def test_a_gate_on_a_value_has_its_exit_code_and_every_report_says_why(
+    tmp_path: Path, value: float, trials: str, outcome: str, code: ExitCode, tag: str
+) -> None:
+    """The build is right in about 53%."""
+    objective = f"{{kind: threshold, value: {value}, gate: true}}"
+    settings = yaml.safe_load(GATE.format(build="coin-08", gate="true"))
+    path = tmp_path / "gate.yaml"
+    path.write_text(yaml.safe_dump(settings | {"models": settings["models"][1:], "objective": {"kind": "ranking"}}))
+    words = ["run", str(path), "--run-dir", str(tmp_path / "run"), "--display", "plain"]
+    ended = CliRunner().invoke(app, [*words, "--set", f"objective={objective}", "--set", f"trials.max={trials}"])
+    assert ended.exit_code == code, ended.output
+    apart = rf"difference -?{POINTS} \(95% interval -?[\d.]+ to -?[\d.]+\)"
+    why = {"PASS": "not below", "FAIL": "below"}.get(outcome, "the trials that are left")
+    (line,) = re.findall(rf"^{outcome}: build {SCORE}, value {value:.1%}, {apart}; {why}.*\.$", ended.output, re.M)
+    (row,) = json.loads((tmp_path / "run" / "results.json").read_text())["gate"]
+    assert (row["model"], row["baseline"], row["outcome"]) == ("build", None, outcome)
+    assert report(tmp_path, "pr").startswith(f"**{line}**\n")
+    assert f"**{line}**" in report(tmp_path, "md")
+    assert f"A gate: PASS where a model is not below {value:.1%} by more than 5 points" in report(tmp_path, "md")
+    assert report(tmp_path, "summary").splitlines()[2] == line and line in report(tmp_path, "html")
+    (case,) = ElementTree.fromstring(report(tmp_path, "junit")).iter("testcase")
+    assert case.attrib == {"classname": "gate", "name": f"build against {value:.1%}"}
+    (result,) = case
+    assert result.tag == tag and line in (result.attrib.get("message") or str(result.text))
+
+
+@pytest.mark.slow
+def test_a_gate_on_a_value_fails_if_one_of_several_models_fails(tmp_path: Path) -> None:
+    change = {"objective": "{kind: threshold, value: 0.45, gate: true}"}
+    code, output = gate(tmp_path, "coin-01", "true", **change)
+    assert code == ExitCode.WORSE, output
+    rows = json.loads((tmp_path / "run" / "results.json").read_text())["gate"]
+    assert {row["model"]: row["outcome"] for row in rows} == {"production": "PASS", "build": "FAIL"}
+    suites = ElementTree.fromstring(report(tmp_path, "junit"))
+    assert (suites.attrib["tests"], suites.attrib["failures"], suites.attrib["errors"]) == ("2", "1", "0")
+
+
+def test_a_gate_on_a_value_without_a_look_is_undecided(tmp_path: Path) -> None:
+    _, output = gate(tmp_path, "coin-07", "true", **ON_VALUE, **{"budget.trials": "100"})
+    assert "UNDECIDED: no answers were requested: the budget does not cover the first round." in output
+    suites = ElementTree.fromstring(report(tmp_path, "junit"))
+    names = [case.attrib["name"] for case in suites.iter("testcase")]
+    assert names == ["production against 53.0%", "build against 53.0%"] and suites.attrib["errors"] == "2"
+
+
+def test_a_gate_needs_a_baseline_or_a_value(tmp_path: Path) -> None:
     path = tmp_path / "gate.yaml"
     path.write_text(
         GATE.format(build="coin-11", gate="true").replace("kind: baseline, baseline: production", "kind: best")
     )
     result = CliRunner().invoke(app, ["validate", str(path)])
     assert result.exit_code == ExitCode.CONFIGURATION
-    assert "objective.gate is only for the objective baseline" in result.output
+    assert "objective.gate is only for the objectives baseline and threshold" in result.output

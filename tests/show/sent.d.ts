@@ -74,7 +74,7 @@ interface EventView {
 
 interface GateRow {
   model: string;
-  baseline: string;
+  baseline: string | null;
   outcome: string;
   why: string;
   doubted: string[];

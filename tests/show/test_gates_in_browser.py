@@ -43,6 +43,25 @@ def test_the_page_says_the_verdict_on_each_benchmark_and_one_decision(site: Site
     assert any("cyd" in row and "FAIL" in row for row in says), says
 
 
+def test_the_page_shows_a_gate_on_a_value_as_a_gate(tabs: Tabs) -> None:
+    objective = {"kind": "threshold", "value": 0.5, "gate": True}
+    view = simulated(world("abc", 8), objective=objective, stopping={"delta": "4%"})
+    assert view.results is not None
+    page = tabs.report(report_page(view))
+    assert [sentence.inner_text() for sentence in page.locator(".lead b").all()] == list(main_findings(view.results))
+    assert not page.locator("#ranking .tier").count()
+    unfold(page)
+    for gate, pair in zip(view.results.gate, view.results.pairs, strict=True):
+        panel = page.locator("#stopping .panel", has_text=f"{gate.model}against 50.0%")
+        assert panel.locator(".below").inner_text().split("\n")[0] == gate.outcome
+        panel.click()
+        large = page.locator("#stopping .large").inner_text()
+        assert f"{gate.model} against 50.0%" in large
+        assert "z of (difference + 4.0 points), positive speaks for a pass" in large
+        assert {"passes", "fails"} <= set(page.locator("#stopping .large text.region").all_text_contents())
+        assert "ρ" not in large and "resolved" not in large, pair
+
+
 def test_the_page_shows_a_gate_as_a_gate(tabs: Tabs) -> None:
     """Its z is of the difference with delta added, its verdicts are outcomes, and it has no confidence in an order."""
     objective = {"kind": "baseline", "baseline": "d", "gate": True}

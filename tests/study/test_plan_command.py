@@ -291,6 +291,20 @@ def test_the_forecast_of_a_gate_says_how_often_it_passes_and_what_it_takes() -> 
 
 
 @pytest.mark.slow
+def test_the_forecast_of_a_gate_on_a_value_counts_models_below_it_as_failed() -> None:
+    path = write_config(Path())
+    outcomes = {}
+    for value in (0.01, 0.99):
+        change = ["--set", f"objective={{kind: threshold, value: {value}, gate: true}}", "--set", "stopping.delta=0.1"]
+        result = forecast(str(path), *change)
+        outcomes[value] = result["need"]["gate"]
+        assert result["equal"] is None
+        assert "a build exactly at the value passes with a chance of 80%" in result["shown"]
+    assert outcomes[0.01]["PASS"] == 1.0
+    assert outcomes[0.99]["FAIL"] > 0.8 and outcomes[0.99]["PASS"] < 0.2
+
+
+@pytest.mark.slow
 def test_batches_are_waited_for_and_priced_as_such() -> None:
     """Each round takes as long as a batch, so that the pace with the fewest looks is fastest by far."""
     path = write_config(Path())
