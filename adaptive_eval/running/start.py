@@ -52,7 +52,6 @@ from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.resume import alarms_to_ask_again, begin
-from adaptive_eval.machine.trial import Trial
 from adaptive_eval.notes import AlarmRaised, events_of_kind, were_answers_awaited
 from adaptive_eval.notes.lives import RunResumed, RunStopped
 from adaptive_eval.report.build import build_unjudged
@@ -229,6 +228,7 @@ class _Start:
         is_resumed: bool,
     ) -> Machine | None:
         """Bring the machine to the end of the log, and drive it to its end; None if the start was stopped before."""
+        reserve = _grade_reserve(driver.grading, prepared)
         stages = stages_of_run(reader, status.events, prepared.config, setting)
         waited = [
             number
@@ -241,7 +241,7 @@ class _Start:
                 store,
                 store.reader,
                 stages,
-                _verdict_reserve(driver.grading, prepared),
+                lambda trial: reserve(trial.answer, trial.question, trial.number),
                 about=_about_start(prepared),
                 waited=waited,
                 ask_again=self._ask_again,
@@ -423,11 +423,7 @@ def _supplied_models(
     config: RunConfig, prepared: PreparedRun, setting: Setting, grading: Grading
 ) -> dict[int, SuppliedModel]:
     """The models that are asked, by number."""
-    is_reserved = prepared.plan.budget.bought and grading.lasting
-
-    def reserve(answer: Answer, question: int, number: int) -> Cost:
-        asked = prepared.questions[question].for_trial(number)
-        return grading.lost_with(answer.text, asked) if is_reserved else NO_COST
+    reserve = _grade_reserve(grading, prepared)
 
     def seed_of(model: int) -> Callable[[int, int], int]:
         return lambda question, number: setting.seed(model, question, number)
@@ -446,13 +442,14 @@ def _supplied_models(
     }
 
 
-def _verdict_reserve(grading: Grading, prepared: PreparedRun) -> Callable[[Trial], Cost]:
-    """The most that the grade of a stored answer may cost."""
+def _grade_reserve(grading: Grading, prepared: PreparedRun) -> Callable[[Answer | None, int, int], Cost]:
+    """The most that the grade of an answer to a question's trial may cost, if caps count it."""
+    is_reserved = prepared.plan.budget.bought and grading.lasting
 
-    def reserve(trial: Trial) -> Cost:
-        if not grading.lasting or trial.answer is None:
+    def reserve(answer: Answer | None, question: int, number: int) -> Cost:
+        if not is_reserved or answer is None:
             return NO_COST
-        return grading.lost_with(trial.answer.text, prepared.questions[trial.question].for_trial(trial.number))
+        return grading.lost_with(answer.text, prepared.questions[question].for_trial(number))
 
     return reserve
 
