@@ -210,9 +210,13 @@ def has_tables(directory: Path, mode: str = "ro") -> bool:
     connection = _connect_to_read(directory) if mode == "ro" else _connect(directory, mode)
     try:
         with translate_errors(directory):
-            return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+            return _is_begun(connection)
     finally:
         connection.close()
+
+
+def _is_begun(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
 
 
 def require_readable(directory: Path) -> None:
@@ -221,7 +225,7 @@ def require_readable(directory: Path) -> None:
         return
     # what a start has left that was killed at once, only a writer can recover
     with closing(_connect_to_read(directory)) as connection, suppress(sqlite3.Error):
-        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        if _is_begun(connection):
             _require_ours(connection, directory)
 
 
