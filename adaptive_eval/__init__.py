@@ -28,8 +28,8 @@ def __getattr__(name: str) -> object:
     if name in _HOMES:
         from importlib import import_module
 
-        found: object = getattr(import_module(f"adaptive_eval.notebook.{_HOMES[name]}"), name)
-        return found
+        value: object = getattr(import_module(f"adaptive_eval.notebook.{_HOMES[name]}"), name)
+        return value
     raise AttributeError(f"module 'adaptive_eval' has no attribute {name!r}")
 
 

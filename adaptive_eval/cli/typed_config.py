@@ -205,25 +205,25 @@ def _identify(typed: Sequence[TypedModel], place: RunConfig, stored: Sequence[Mo
     """The unique name of each model, and its name on the server; those of the stored run stay as they are."""
     served = [model.served for model in typed]
     for number, (model, config) in enumerate(zip(typed, place.models, strict=True)):
-        same_server = [kept for kept in stored if kept.base_url == config.base_url and model.name in (None, kept.name)]
-        if served[number] is None and len({kept.model for kept in same_server}) == 1:
+        same_server = [old for old in stored if old.base_url == config.base_url and model.name in (None, old.name)]
+        if served[number] is None and len({old.model for old in same_server}) == 1:
             served[number] = same_server[0].model
     unknown = [config for config, name in zip(place.models, served, strict=True) if name is None]
     answers = iter(asyncio.run(_ask_servers(unknown, place.folder)) if unknown else ())
-    known = [name or next(answers) for name in served]
-    names_in_run = {(kept.base_url, kept.model): kept.name for kept in reversed(stored)}
-    taken = {model.name for model in typed}
+    names_on_servers = [name or next(answers) for name in served]
+    names_in_run = {(old.base_url, old.model): old.name for old in reversed(stored)}
+    used_names = {model.name for model in typed}
     forms: list[tuple[str, ...]] = []
     """Possible names of each model, the shortest first."""
-    for model, config, name in zip(typed, place.models, known, strict=True):
+    for model, config, name in zip(typed, place.models, names_on_servers, strict=True):
         earlier = names_in_run.get((config.base_url, name))
-        fixed = model.name or (None if earlier in taken else earlier)
+        fixed = model.name or (None if earlier in used_names else earlier)
         forms.append((fixed,) if fixed else (_short(name), name, f"{_short(name)}@{urlsplit(model.url).netloc}"))
-        taken.add(fixed)
+        used_names.add(fixed)
     for _ in range(2):
         uses = Counter(form[0] for form in forms)
         forms = [form[1:] if uses[form[0]] > 1 and form[1:] else form for form in forms]
-    return [(form[0], name) for form, name in zip(forms, known, strict=True)]
+    return [(form[0], name) for form, name in zip(forms, names_on_servers, strict=True)]
 
 
 async def _ask_servers(models: Sequence[ModelConfig], folder: Path) -> list[str]:

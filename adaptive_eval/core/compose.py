@@ -42,11 +42,11 @@ def times_to_decision(
         if not judges_by_pair(rule):
             return np.asarray(times_to_decision(evidence, rule, judging)[at])
         evidence = evidence.at_positions(at)
-    most = 1.0 / np.clip(evidence.information, 1e-6, 1.0)
-    times, futility = most.copy(), judging.futility_under(rule)
-    found = np.zeros(len(most), dtype=bool)
+    longest = 1.0 / np.clip(evidence.information, 1e-6, 1.0)
+    times, futility = longest.copy(), judging.futility_under(rule)
+    has_ended = np.zeros(len(longest), dtype=bool)
     for step in range(1, STEPS + 1):
-        u = most ** (step / STEPS)
+        u = longest ** (step / STEPS)
         same = after(evidence, u)
         bound = rule.boundary(same)
         ends = np.abs(same.z) >= bound
@@ -56,8 +56,8 @@ def times_to_decision(
             ends |= rule.gives_up(equal)
         if futility is not None:
             ends |= _given_up(equal, rule, judging.delta, futility)
-        times = np.where(ends & ~found, u, times)
-        found |= ends
+        times = np.where(ends & ~has_ended, u, times)
+        has_ended |= ends
     return times
 
 

@@ -21,19 +21,19 @@ def _conditions(table: str) -> Iterator[str]:
     is_trial = table == "trials"
     for name, declared in DECLARED[table].items():
         may_be_null = "NOT NULL" not in declared
-        least, most = -MAX_VALUE, MAX_VALUE
+        lowest, highest = -MAX_VALUE, MAX_VALUE
         match declared.split()[0]:
             case "INTEGER" if name in ("digest", "checksum"):
                 condition = f"typeof({name}) = 'integer'"
             case "INTEGER":
-                least, most = (-1, MAX_TRIALS if name in _PLACES else MAX_VALUE) if is_trial else (least, most)
-                condition = f"typeof({name}) = 'integer' AND {name} BETWEEN {least} AND {most}"
+                lowest, highest = (-1, MAX_TRIALS if name in _PLACES else MAX_VALUE) if is_trial else (lowest, highest)
+                condition = f"typeof({name}) = 'integer' AND {name} BETWEEN {lowest} AND {highest}"
             case "REAL":
                 if name == "at":
-                    least, most = int(FIRST_SECOND), int(LAST_SECOND)
+                    lowest, highest = int(FIRST_SECOND), int(LAST_SECOND)
                 elif is_trial and not may_be_null:
-                    least = -1
-                condition = f"typeof({name}) IN ('real', 'integer') AND {name} BETWEEN {least} AND {most}"
+                    lowest = -1
+                condition = f"typeof({name}) IN ('real', 'integer') AND {name} BETWEEN {lowest} AND {highest}"
             case "TEXT":
                 condition = f"typeof({name}) = 'text'"
             case _:
@@ -47,7 +47,7 @@ def _conditions(table: str) -> Iterator[str]:
 _CHECKED = {table: next(iter(DECLARED[table])) for table in ("trials", "charges", "looks", "reports", "cells", "notes")}
 """The tables whose values are read as they are, with their keys; `run` has values of any type, and the others JSON."""
 MISFORMED = {
-    table: f"SELECT {key} FROM {table} WHERE NOT ({' AND '.join(f'({one})' for one in _conditions(table))}) LIMIT 1"
+    table: f"SELECT {key} FROM {table} WHERE NOT ({' AND '.join(map('({})'.format, _conditions(table)))}) LIMIT 1"
     for table, key in _CHECKED.items()
 }
 """Finds a row that is not in the form in which it is written, by table."""
