@@ -67,7 +67,9 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
             store.append(*(Note(SET_ASIDE, model, body) for model in missing))
             machine = replay_stored(store.reader, config, questions)
         records = [
-            record for record in machine.derived if isinstance(record, LookTaken) or record.kind == CORE_SET_ASIDE
+            record
+            for record in machine.derived.collected
+            if isinstance(record, LookTaken) or record.kind == CORE_SET_ASIDE
         ]
         reason = machine.controller.finished
         ended = RunStopped() if reason is None else RunFinished(reason)

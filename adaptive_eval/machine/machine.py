@@ -13,10 +13,9 @@ while the log is replayed it is only compared with what the log has of it, and t
     Opened      the end of the log: from here on requests are sent
 """
 
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from json import dumps
 
 from adaptive_eval.core.account import BudgetAccount, trial_reserve
 from adaptive_eval.core.controller import Controller
@@ -25,6 +24,7 @@ from adaptive_eval.core.stages import StageBefore
 from adaptive_eval.core.types import NO_COST, Cause, Cost, Loss, Outcome, Reason, SetAside
 from adaptive_eval.machine.alarms import Alarms, core_alarm_note
 from adaptive_eval.machine.charges import Account, Charge, ChargeKind
+from adaptive_eval.machine.derived import DerivedRecords
 from adaptive_eval.machine.events import (
     Abort,
     AbortKind,
@@ -58,10 +58,9 @@ from adaptive_eval.machine.events import (
     Wasted,
     Write,
 )
+from adaptive_eval.machine.first_grades import FirstGrades
 from adaptive_eval.machine.follow_up import (
     EXCEEDED,
-    FIRST_ANSWERS,
-    FIRST_IN_FLIGHT,
     MAY_HAVE_COST,
     REFUSALS_SECONDS,
     VERDICT_EXCEEDED,
@@ -71,45 +70,35 @@ from adaptive_eval.machine.follow_up import (
 )
 from adaptive_eval.machine.records import (
     ALARM,
-    BEGUN,
     CORE_SET_ASIDE,
     DISCARDED,
     FINISHED,
-    LOOKS_RETAKEN,
     SET_ASIDE,
     SETTLED,
     STOPPED,
     UNGRADED_ANSWER,
     Dropped,
-    Json,
-    LooksForgotten,
     LookTaken,
     Note,
     Record,
     Row,
 )
+from adaptive_eval.machine.table import TrialTable
 from adaptive_eval.machine.trial import (
     DONE,
     GRADING,
     HELD,
-    IN_FLIGHT,
     JUDGING,
     LOST,
-    NOT_SENT,
-    OVER,
     QUEUED,
     RESERVED,
     RUNNING,
-    STEPS,
     UNGRADED,
     Key,
     Request,
     Trial,
-    TrialState,
 )
 
-NoteId = tuple[str, int | None, str]
-"""What tells two notes apart that follow from the log: kind, model, and the fault of an alarm."""
 EVERYTHING = 2**31
 """Trials that the core is asked for: all it wants, since how far it was asked must not matter."""
 
@@ -124,20 +113,11 @@ class Machine:
         self.account.add_outside(spent)
         self.waited_before: Collection[int] = ()
         """Models of which all that was asked in earlier starts has come, if there were any."""
-        self._unanswered: set[int] = set()
-        """Models with a trial in flight in this start that got no answer then, even if it was asked again."""
         self.alarms = Alarms()
         """Sums over the graded answers of each model."""
-        self.trials: dict[Key, Trial] = {}
-        """All trials that are not over."""
-        self.counts: Counter[TrialState] = Counter()
-        """Trials in the table, by state."""
-        self.busy: Counter[int] = Counter()
-        """By model: trials that were sent, or are about to be, until their outcomes are on disk."""
-        self.requests: dict[int, tuple[Request, set[int]]] = {}
-        """Requests in flight, each with the numbers of its trials that are."""
-        self.in_flight: Counter[int] = Counter()
-        """Requests in flight, by model."""
+        self.table = TrialTable(self.account)
+        self.trials, self.counts, self.busy = self.table.trials, self.table.counts, self.table.busy
+        self.requests, self.in_flight = self.table.requests, self.table.in_flight
         self._failing: set[int] = set()
         """Requests in flight that were given up since all attempts fail: no answer of theirs is lost."""
         self.aside: dict[int, str] = {}
@@ -156,8 +136,6 @@ class Machine:
         """Stored answers that were graded again."""
         self.has_others = False
         """Whether the log has answers of models that are not in the run."""
-        self._request_of: dict[Key, int] = {}
-        self._last_request = 0
         self._unsent: dict[Key, Request] = {}
         """Requests that are sent once the row of their last trial is on disk, by that trial."""
         self._permits: defaultdict[int, list[tuple[int | Key, int]]] = defaultdict(list)
@@ -176,20 +154,8 @@ class Machine:
         """Claimed trials that the core has not asked for."""
         self._answered: set[int] = set()
         """Models that have answered in this start."""
-        self._graded: set[int] = {0} if has_grades else set()
-        """Benchmarks of which an answer has a grade."""
-        self._graded_of: set[tuple[int, int]] = set()
-        """Models whose answers come with grades, each with a benchmark in which an answer has one."""
-        self._failures: Counter[int] = Counter()
-        """By benchmark: answers on which the grader has failed in this start."""
-        self._recorded: dict[int, Json] = {}
-        """Looks that the log has, by number."""
-        self.derived: list[LookTaken | Note] = []
-        """Looks and notes that follow from the log, while it is replayed."""
-        self._noted: set[NoteId] = set()
-        """Notes that follow from the log, and that it has."""
-        self._derived_alarms: set[NoteId] = set()
-        """Alarms that this machine has raised."""
+        self._first_grades = FirstGrades(has_grades=has_grades)
+        self.derived = DerivedRecords(self._write)
         self.ungraded: dict[int, tuple[str, str]] = {}
         """By model: the first answer of this start on which the grader has failed, and its error."""
         self._core_aside: set[int] = set()
@@ -212,7 +178,7 @@ class Machine:
         """The core's position of each model."""
         self.is_capped = plan.budget.bought
         """Whether a cap counts what lost answers have cost."""
-        self._benchmarks = frozenset(setting.benchmarks) or frozenset({0})
+        self._first_grades.use(setting)
         self.slots = dict(setting.slots)
         self._looked = len(controller.looks)
         self._caps = BudgetAccount(plan.budget, plan.bench.worst_cost)
@@ -303,7 +269,7 @@ class Machine:
                     self._judging.discard(record.key)
                     self._places.pop(record.key, None)
                     if not self.is_regrading:
-                        self.busy[record.model] -= 1
+                        self.table.on_stored(record)
             for target, model in self._permits.pop(seq, ()) if self._permits else ():
                 self._permit(target, model)
         self._judge_more()
@@ -312,33 +278,25 @@ class Machine:
     def _on_replayed(self, rows: Sequence[Row]) -> None:
         """Enter rows of earlier starts into the account, and tell the core of them."""
         self.seq = max(self.seq, rows[-1][0]) if rows else self.seq
-        account, graded, benchmark = self.account, self._graded, self.setting.benchmarks
-        own_grades, graded_of = self.setting.own_grades, self._graded_of
         for _, record in rows:
             if type(record) is Trial:
-                account.enter(record)
+                self.account.enter(record)
                 if record.category is not None:
-                    graded.add(benchmark[record.question] if benchmark else 0)
-                    if record.model in own_grades:
-                        graded_of.add((record.model, benchmark[record.question] if benchmark else 0))
+                    self._first_grades.on_grade(record)
                 elif record.state is not UNGRADED:
                     self._unclaimed[record.key] = record
             elif type(record) is Charge:
-                account.charge(record)
+                self.account.charge(record)
             elif type(record) is LookTaken:
-                self._recorded[record.number] = record.body
+                self.derived.restore_look(record)
             elif type(record) is Note:
                 if record.kind == SET_ASIDE and record.model is not None:
                     self.aside[record.model] = str(record.body.get("reason", ""))
-                elif record.kind in (CORE_SET_ASIDE, SETTLED, ALARM):
-                    self._noted.add(_note_id(record))
-                    if record.kind == ALARM:
-                        self.alarms.restore(record)
-                elif record.kind in BEGUN:  # each start says which models the core goes on without
-                    self._noted = {note_id for note_id in self._noted if note_id[0] != CORE_SET_ASIDE}
+                elif record.kind == ALARM:
+                    self.alarms.restore(record)
                 elif record.kind == DISCARDED and record.model is not None:
                     self.alarms.forget(record.model)
-                    self._noted = {note_id for note_id in self._noted if note_id[:2] != (ALARM, record.model)}
+                self.derived.restore_note(record)
         self._tell_rows(rows)
 
     def _tell_rows(self, rows: Iterable[Row]) -> None:
@@ -402,7 +360,7 @@ class Machine:
         controller = self.controller
         looks, self._looked = controller.looks[self._looked :], len(controller.looks)
         for look in looks:
-            self._emit(LookTaken(look.index, self.setting.describe(look)))
+            self.derived.emit(LookTaken(look.index, self.setting.describe(look)))
         for position, lost in controller.set_aside.items():
             model = self.setting.roster[position]
             if position not in self._core_aside:
@@ -411,7 +369,7 @@ class Machine:
                     reason = lost.reason
                     if lost.cause is Cause.GRADER and model in self.ungraded:
                         reason = "{}; on question {}: {}".format(reason, *self.ungraded[model])
-                    self._emit(Note(CORE_SET_ASIDE, model, {"cause": lost.cause.value, "reason": reason}))
+                    self.derived.emit(Note(CORE_SET_ASIDE, model, {"cause": lost.cause.value, "reason": reason}))
         self._raise_alarms(has_looked=bool(looks))
         if looks and self.is_live:
             self._note_settled()
@@ -426,9 +384,7 @@ class Machine:
             judged = {model: numbers[at] for at, model in enumerate(setting.roster) if at not in unavailable}
             raised += self.alarms.on_look(judged.keys(), judged, is_last=controller.finished is not None)
         for note in raised:
-            if (key := _note_id(note)) not in self._derived_alarms:
-                self._derived_alarms.add(key)
-                self._emit(note)
+            self.derived.emit_alarm(note)
         if self.is_live:
             self._stop_if_alarmed()
 
@@ -439,25 +395,14 @@ class Machine:
             self._stop = max(self._stop, 1)
             self._actions.append(Abort(AbortKind.ALARM, dict(self.alarms.stopped)))
 
-    def _emit(self, record: LookTaken | Note) -> None:
-        """Write a record that follows from the log, unless it may be there already."""
-        if self.is_live:
-            if isinstance(record, LookTaken) or _note_id(record) not in self._noted:
-                self._write(record)
-        else:
-            self.derived.append(record)
-
     def _note_settled(self) -> None:
         if self.controller.finished is not None:
             return
         needed = self.controller.needed_models()
         for position, model in enumerate(self.setting.roster):
-            key = SETTLED, model, ""
             never_asked = model in self.aside or position in self.setting.plan.bench.recorded
-            if not needed[position] and not never_asked and key not in self._noted:
-                self._noted.add(key)
-                launched = {} if self.setting.slots[model] else {"launched": True}
-                self._write(Note(SETTLED, model, launched))
+            if not needed[position] and not never_asked:
+                self.derived.write_once(Note(SETTLED, model, {} if self.setting.slots[model] else {"launched": True}))
 
     # -- a start ---------------------------------------------------------------------------------------------------
 
@@ -480,10 +425,7 @@ class Machine:
         )
         self.aside.clear()
         self._core_aside.clear()
-        self.derived = [
-            record for record in self.derived if isinstance(record, LookTaken) or _note_id(record) not in self._noted
-        ]
-        self._noted = {note_id for note_id in self._noted if note_id[0] == ALARM}
+        self.derived.begin_stage()
         looked = self._looked
         self._set(setting, controller)
         self._looked = looked
@@ -505,7 +447,7 @@ class Machine:
             else:
                 lost[trial.model].append(trial)
         self._unclaimed.clear()
-        self._write_owed(is_explained=event.is_explained)
+        self.derived.write_owed(self.controller.first_look, is_explained=event.is_explained)
         for model, reason in event.unreachable.items():
             self._set_aside(model, reason)
         self._stop_if_alarmed()
@@ -526,33 +468,10 @@ class Machine:
 
     def _claim(self, trial: Trial) -> None:
         """Go on waiting for a trial of an earlier start."""
-        request = self._new_request(trial.model, [trial])
-        self.trials[trial.key] = trial._replace(state=RUNNING)
-        self.counts[RUNNING] += 1
-        self.busy[trial.model] += 1
+        request = self.table.new_request([trial])
+        self.table.add(trial._replace(state=RUNNING))
         self._unasked.add(trial.key)
         self._actions.append(Send(request, claimed=True))
-
-    def _write_owed(self, *, is_explained: bool) -> None:
-        """Write what follows from the log and is not in it, or differs."""
-        owed, self.derived = self.derived, []
-        looks = {record.number: record for record in owed if isinstance(record, LookTaken)}
-        first, stored = self.controller.first_look, self._recorded
-        numbers = [number for number in stored if number >= first]
-        differs = min((n for n in numbers if n not in looks or not _is_same(looks[n].body, stored[n])), default=None)
-        if differs is not None:
-            again = [look for number, look in looks.items() if number >= differs]
-            self._write(LooksForgotten(differs), *again)
-            if not is_explained:
-                self._write(Note(LOOKS_RETAKEN, None, {"looks": max(numbers) + 1}))
-        for number, look in looks.items():
-            if number not in stored and (differs is None or number < differs):
-                self._write(look)
-        for record in owed:
-            if isinstance(record, Note) and (key := _note_id(record)) not in self._noted:
-                self._noted.add(key)
-                self._write(record)
-        stored.clear()
 
     def _on_regrade(self, answers: Sequence[Ungraded]) -> None:
         """Grade stored answers: what an earlier attempt has cost is charged, and their rows stay in their places."""
@@ -567,12 +486,11 @@ class Machine:
                 if trial.state is JUDGING:
                     self._write_at(seq, trial._replace(verdict=NO_COST), self._verdict_charge(trial, before))
                 continue
-            self.trials[trial.key] = trial
-            self.counts[trial.state] += 1
+            self.table.add(trial)
             self._places[trial.key] = seq
             after = trial._replace(state=JUDGING, verdict=reserve if self.is_capped and is_judged else NO_COST)
             self.account.add_outside(after.verdict)
-            self._move(after, entered=True)
+            self.table.move(after, is_charged=True)
             if before != NO_COST or after.verdict != NO_COST:
                 self._write_at(seq, after, self._verdict_charge(trial, before))
             else:
@@ -597,59 +515,6 @@ class Machine:
 
     # -- trials ----------------------------------------------------------------------------------------------------
 
-    def _move(self, after: Trial, *, entered: bool = False) -> None:
-        """Change the state of a trial: every count and sum follows here; `entered`: the account has it already."""
-        key, state = after[:3], after.state
-        before = self.trials.get(key)
-        was = None if before is None else before.state
-        if state not in STEPS[was]:
-            raise RuntimeError(f"trial {key} is {was}, and now {state}")
-        was_held, is_held = was in HELD, state in HELD
-        if not entered and not (was_held and is_held):  # else the same is reserved for it as before
-            if before is not None and was is not QUEUED:
-                self.account.enter(before, -1)
-            if state is not QUEUED:
-                self.account.enter(after)
-        if was is not None:
-            self.counts[was] -= 1
-            if was in IN_FLIGHT and state not in IN_FLIGHT:
-                self._leave_request(key)
-                if was is RUNNING and state is not GRADING:
-                    self._unanswered.add(key[0])
-        if is_held and not was_held:
-            self.busy[after.model] += 1
-        elif was_held and state in NOT_SENT:
-            self.busy[after.model] -= 1
-        if state in OVER:
-            self.trials.pop(key, None)
-        else:
-            self.counts[state] += 1
-            self.trials[key] = after
-
-    def _leave_request(self, key: Key) -> None:
-        """Remove a trial from its request, which holds a slot until its last trial has left it."""
-        number = self._request_of.pop(key)
-        request, open_trials = self.requests[number]
-        open_trials.discard(key[2])
-        if not open_trials:
-            del self.requests[number]
-            self.in_flight[request.model] -= 1
-
-    def _new_request(self, model: int, trials: Sequence[Trial]) -> Request:
-        self._last_request += 1
-        first = trials[0]
-        request = Request(self._last_request, model, first.question, first.number, len(trials), first.round)
-        self.requests[request.id] = request, set(request.numbers)
-        self.in_flight[model] += 1
-        for trial in trials:
-            self._request_of[trial.key] = request.id
-        return request
-
-    def _open_trials(self, number: int) -> list[Trial]:
-        """The trials of a request that are still in flight."""
-        request, open_trials = self.requests[number]
-        return [self.trials[request.model, request.question, trial] for trial in sorted(open_trials)]
-
     def _drop(self, trials: Sequence[Trial], *first: Record) -> None:
         """Remove the rows of trials in flight: they are asked again, or lost for this start."""
         if not trials:
@@ -660,7 +525,7 @@ class Machine:
             is_asked = trial.key not in self._unasked
             self._unasked.discard(trial.key)
             state = QUEUED if is_wanted and is_asked else LOST
-            self._move(trial._replace(state=state, cost=NO_COST, verdict=NO_COST))
+            self.table.move(trial._replace(state=state, cost=NO_COST, verdict=NO_COST))
             if state is QUEUED:
                 self._queues[trial.model].append(trial.key)
 
@@ -685,7 +550,7 @@ class Machine:
             if key in self.trials:  # an earlier start has asked for it
                 self._unasked.discard(key)
             elif self._is_wanted(model):
-                self._move(Trial(model, question, number, round_))
+                self.table.move(Trial(model, question, number, round_))
                 self._queues[model].append(key)
         if controller.finished is not None:
             for model in self._queues:
@@ -697,7 +562,7 @@ class Machine:
     def _forget_queue(self, model: int) -> None:
         for key in self._queues[model]:
             if (trial := self.trials.get(key)) is not None and trial.state is QUEUED:
-                self._move(trial._replace(state=LOST))
+                self.table.move(trial._replace(state=LOST))
         self._queues[model].clear()
 
     def _fill_all(self) -> None:
@@ -711,9 +576,9 @@ class Machine:
         waits = self.is_capped or model in self.setting.remembers
         while self.in_flight[model] < self.slots.get(model, 0) and (trials := self._take_from_queue(model)):
             self._write(*trials)
-            request = self._new_request(model, trials)
+            request = self.table.new_request(trials)
             for trial in trials:
-                self._move(trial if waits else trial._replace(state=RUNNING))
+                self.table.move(trial if waits else trial._replace(state=RUNNING))
             if waits:
                 self._unsent[trials[-1].key] = request
             else:
@@ -723,7 +588,7 @@ class Machine:
         """Remove and return the next trials that fit into one request and the caps, reserved."""
         queue, batch = self._queues[model], list[Trial]()
         max_trials = self.setting.samples.get(model, 1)
-        if self._awaits_grades(model):
+        if self._first_grades.are_awaited(model):
             max_trials = int(self._bring_forward(model))
         needed = NO_COST
         while queue and len(batch) < max_trials:
@@ -734,12 +599,22 @@ class Machine:
             if batch and not self._follows(batch[-1], trial):
                 break
             trial = trial._replace(state=RESERVED, cost=self._reserve(model), verdict=self._verdict_reserve(trial))
-            needed = needed.plus(trial.total)
-            if self.is_capped and not self._can_afford(needed):
+            if self.is_capped and not self._can_afford(needed := needed.plus(trial.total)):
                 break
             batch.append(trial)
             queue.popleft()
         return batch
+
+    def _bring_forward(self, model: int) -> bool:
+        """Bring the trial that may be sent to a model without grades to the front of its queue, if there is one."""
+        queue, trials = self._queues[model], self.trials
+        queued = [trial for key in queue if (trial := trials.get(key)) is not None and trial.state is QUEUED]
+        held = [trial for trial in trials.values() if trial.model == model and trial.state in HELD]
+        if (first := self._first_grades.first_to_send(queued, held)) is None:
+            return False
+        queue.remove(first.key)
+        queue.appendleft(first.key)
+        return True
 
     def _follows(self, last: Trial, trial: Trial) -> bool:
         """Whether a trial can be asked in the same request as the one before it."""
@@ -747,37 +622,6 @@ class Machine:
             return False
         seed = self.setting.seed
         return seed(*trial.key) == seed(*last.key) + 1
-
-    def _awaits_grades(self, model: int) -> bool:
-        """Whether answers of a model come with their grades, and none has come in some benchmark."""
-        if model not in self.setting.own_grades:
-            return False
-        return any((model, benchmark) not in self._graded_of for benchmark in self._benchmarks)
-
-    def _bring_forward(self, model: int) -> bool:
-        """Bring the next trial that may be sent to the front of the queue of a model without grades; returns whether
-        there is one.
-
-        Few answers are in flight to a benchmark without a grade, to different questions if there are.
-        """
-        queue = self._queues[model]
-        held = [trial.question for trial in self.trials.values() if trial.model == model and trial.state in HELD]
-        for is_repeated in (False, True):
-            for key in queue:
-                if (trial := self.trials.get(key)) is None or trial.state is not QUEUED:
-                    continue
-                benchmark = self._benchmark(trial.question)
-                alike = [question for question in held if self._benchmark(question) == benchmark]
-                is_first = len(alike) < FIRST_IN_FLIGHT and (is_repeated or trial.question not in alike)
-                if is_first or (model, benchmark) in self._graded_of:
-                    queue.remove(key)
-                    queue.appendleft(key)
-                    return True
-        return False
-
-    def _benchmark(self, question: int) -> int:
-        """The benchmark of a question."""
-        return self.setting.benchmarks[question] if self.setting.benchmarks else 0
 
     def _reserve(self, model: int) -> Cost:
         """The cost to reserve for an answer of a model."""
@@ -798,11 +642,11 @@ class Machine:
         if self._may_ask(request.model):
             self._send(request)
         else:
-            self._drop(self._open_trials(request.id))
+            self._drop(self.table.open_trials(request.id))
 
     def _send(self, request: Request) -> None:
         for key in request.keys:
-            self._move(self.trials[key]._replace(state=RUNNING))
+            self.table.move(self.trials[key]._replace(state=RUNNING))
         self._actions.append(Send(request))
 
     def _on_answered(self, event: Answered) -> None:
@@ -818,7 +662,7 @@ class Machine:
             trial = trial._replace(
                 state=GRADING, answer=received.answer, kinds=received.kinds, seconds=received.seconds
             )
-            self._move(trial)
+            self.table.move(trial)
             self._paid[trial.key] = received.cost
             if is_judged:
                 self._store_ungraded(trial.key, received.reserve if self.is_capped else NO_COST)
@@ -832,7 +676,7 @@ class Machine:
         """Store an answer whose grade comes later."""
         trial = self.trials[key]._replace(state=JUDGING, cost=self._paid.pop(key), verdict=reserve)
         self._write(trial)
-        self._move(trial)
+        self.table.move(trial)
 
     def _require_within_reserve(self, trial: Trial, received: Received) -> None:
         """Set aside a model whose answer has used more than caps reserve for it."""
@@ -843,7 +687,7 @@ class Machine:
     def _on_failed(self, event: Failed) -> None:
         if event.request not in self.requests:
             return
-        trials = self._open_trials(event.request)
+        trials = self.table.open_trials(event.request)
         model, kind = trials[0].model, event.kind
         charges: list[Record] = []
         has_failed = event.request in self._failing
@@ -928,7 +772,7 @@ class Machine:
             self._write_at(self._places[key], after)
         else:
             self._write(after)
-        self._move(after)
+        self.table.move(after)
         if event.details.error is not None and trial.model not in self.ungraded:
             question = self.setting.questions[trial.question] if self.setting.questions else str(trial.question)
             self.ungraded[trial.model] = question, event.details.error
@@ -944,17 +788,12 @@ class Machine:
 
     def _watch_grader(self, event: Graded, trial: Trial) -> None:
         """End the run if the grader has failed on the first answers, and has graded none."""
-        benchmark = self._benchmark(trial.question)
         if event.category is not None:
-            self._graded.add(benchmark)
-            if trial.model in self.setting.own_grades:
-                self._graded_of.add((trial.model, benchmark))
-        elif event.has_failed:
-            self._failures[benchmark] += 1
-            if self._failures[benchmark] == FIRST_ANSWERS and benchmark not in self._graded and not self._is_finished:
-                is_judged = trial.question in self.setting.judged
-                kind = AbortKind.GRADER_SERVER if is_judged else AbortKind.GRADER
-                self._abort(kind, {trial.model: event.details.error or ""})
+            self._first_grades.on_grade(trial)
+        elif event.has_failed and self._first_grades.has_failed_on_all(trial) and not self._is_finished:
+            is_judged = trial.question in self.setting.judged
+            kind = AbortKind.GRADER_SERVER if is_judged else AbortKind.GRADER
+            self._abort(kind, {trial.model: event.details.error or ""})
 
     def _on_grading_cut_off(self, key: Key) -> None:
         self._judging.discard(key)
@@ -1078,7 +917,7 @@ class Machine:
         """Models of which all that was asked has come, now and in earlier starts, where any is asked ahead of looks."""
         if not self.setting.plan.pace.dedicated_servers:
             return []
-        pending = {key[0] for key, trial in self.trials.items() if trial.state is not QUEUED} | self._unanswered
+        pending = {key[0] for key, trial in self.trials.items() if trial.state is not QUEUED} | self.table.unanswered
         return [model for model in self.setting.roster if model not in pending and model in self.waited_before]
 
     @property
@@ -1110,19 +949,10 @@ class Machine:
 
     def is_settled(self, model: int) -> bool:
         """Whether this model has nothing in flight, and nothing can want it again under the settings of today."""
-        is_done = (SETTLED, model, "") in self._noted or self.is_gone(model)
+        is_done = self.derived.has(Note(SETTLED, model)) or self.is_gone(model)
         return is_done and not self.in_flight[model]
 
     def is_parked(self, model: int) -> bool:
         """Whether nothing is asked of this model until trials of others want it again."""
         is_paused = model in self.position and self.controller.is_paused(self.position[model])
         return is_paused and not self.busy[model] and not self._is_finished
-
-
-def _note_id(note: Note) -> NoteId:
-    return note.kind, note.model, str(note.body.get("fault", ""))
-
-
-def _is_same(look: Json, stored: Json) -> bool:
-    """Whether two looks are the same; some of their numbers are nan."""
-    return dumps(look, sort_keys=True) == dumps(stored, sort_keys=True)

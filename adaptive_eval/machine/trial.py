@@ -119,7 +119,7 @@ class Trial(NamedTuple):
     @property
     def total(self) -> Cost:
         """Cost of the answer and its grade."""
-        return self.cost.plus(self.verdict)
+        return self.cost if self.verdict is NO_COST else self.cost.plus(self.verdict)
 
 
 class Request(NamedTuple):

@@ -233,7 +233,7 @@ class _Regrading:
         machine = self._replay()
         if machine is None:
             return done._replace(before=before)
-        looks = [record for record in machine.derived if isinstance(record, LookTaken)] if opening else []
+        looks = [record for record in machine.derived.collected if isinstance(record, LookTaken)] if opening else []
         draft = reporter.draft(machine, is_over=True)
         store.commit([*enumerate(looks, store.last_seq + 1)], report=draft)
         if draft is not None:

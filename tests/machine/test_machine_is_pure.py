@@ -8,7 +8,7 @@ import pytest
 MACHINE = Path(__file__).parents[2] / "adaptive_eval" / "machine"
 PURE = (
     *("trial", "records", "charges", "events", "follow_up", "machine", "replay"),
-    *("facts", "usage", "repeats", "alarms"),
+    *("table", "derived", "first_grades", "facts", "usage", "repeats", "alarms"),
 )
 ALLOWED = {"bisect", "collections", "dataclasses", "enum", "hashlib", "json", "math", "numpy", "operator", "scipy"}
 ALLOWED |= {"typing", "zlib"}
