@@ -24,7 +24,7 @@ from tables import Check, arguments, check_table, machine, markdown, publish
 from adaptive_eval.core import Bench, Controller, Plan, Trials
 from adaptive_eval.core.evidence import Estimates, update
 from adaptive_eval.core.judge import Criteria, LatchedVerdicts
-from adaptive_eval.core.look import AvailableTrials, evidence_readings, judge_look
+from adaptive_eval.core.look import VERDICTS, AvailableTrials, evidence_readings, judge_look
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.study.drive import drive_rounds
@@ -114,7 +114,7 @@ def compared(setting: Setting, seed: int) -> Compared:
         of_one=next((trials for trials, calls in looks if calls >= len(called)), looks[-1][0]),
         trials_whole=looks[-1][0],
         called_whole=len(last),
-        wrong_whole=wrong([(pair.first, pair.second) for pair in last if pair.second is not None], truth),
+        wrong_whole=sum(bool(truth[pair.winner] < max(truth[pair.first], truth[pair.second])) for pair in last),
     )
 
 
@@ -129,7 +129,7 @@ def calls_on_the_mean(plan: Plan, counts: IntArray) -> Iterator[tuple[int, int]]
     pairs = LatchedVerdicts.blank(MODELS * (MODELS - 1) // 2)
     criteria = Criteria(plan.objective, plan.deciding_rule, plan.judging)
     look = judge_look(estimates, evidence_readings(estimates, criteria), pairs, criteria, available)
-    resolved = look.verdicts == 4
+    resolved = look.verdicts == VERDICTS.index(Verdict.RESOLVED)
     yield from map(tuple, look.pairs[resolved].tolist())
 
 
