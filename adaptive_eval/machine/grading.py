@@ -10,7 +10,8 @@ from adaptive_eval.machine.trial import GradeDetails, Trial
 from adaptive_eval.questions.types import Question
 
 GRADING_ATTEMPTS = 3
-"""After this many errors on one answer the grader is not tried again on it."""
+"""After this many errors on one answer the grader is not tried again on it. One more error is enough if it failed on the
+answer in an earlier start, and sends no requests."""
 
 
 async def grade_answer(
@@ -23,7 +24,8 @@ async def grade_answer(
         why = f"its server fails this request every time, and answers others: {answer.finish_reason}"
         return Graded(trial.key, None, GradeDetails(error=why))
     cost = NO_COST
-    for _ in range(GRADING_ATTEMPTS):
+    has_failed = trial.grade is not None and trial.grade.error is not None
+    for _ in range(1 if has_failed and not grading.lasting else GRADING_ATTEMPTS):
         try:
             grade = await grading.grade(answer, question.for_trial(trial.number), retry_gate)
         except GraderError as error:

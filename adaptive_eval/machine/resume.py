@@ -281,15 +281,17 @@ async def _regrade(
     total, graded = reader.ungraded_count(roster), 0
     if total:
         driver.announce(Note(REGRADING, None, {"trials": total}))
+    spent = reader.spent()
     while not driver.stops and (rows := list(islice(waiting, AT_A_TIME))):
         answers = []
         for seq, trial in rows:
             was_asked = trial.state is JUDGING and trial.verdict != NO_COST and asked > 0
             asked -= was_asked
             answers.append(Ungraded(seq, trial, reserve_of(trial), was_asked))
-        machine = Machine(setting, seq=store.last_seq, spent=reader.spent(), has_grades=reader.has_grades())
+        machine = Machine(setting, seq=store.last_seq, spent=spent, has_grades=reader.has_grades())
         machine.ungraded = ungraded
         await driver.run(machine, [driver.tick(machine), Regrade(answers)])
+        spent = machine.account.total
         if machine.regraded:
             graded += machine.regraded
             driver.tell(store.append(Note(REGRADED, None, {"trials": machine.regraded, "so_far": graded, "of": total})))

@@ -13,27 +13,27 @@ import pytest
 from patient_time import HANGS, let_pass, until
 
 from adaptive_eval.base.errors import GraderError
-from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.endpoints.types import Answer, RetryGate
 from adaptive_eval.graders import worker
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.mathematics import Math
-from adaptive_eval.graders.pool import KILL_GRACE, GradingPool, _default_workers
+from adaptive_eval.graders.pool import KILL_GRACE, Grading, GradingPool, _default_workers
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.text import Exact, Regex
-from adaptive_eval.graders.types import GraderOptions, Marks
+from adaptive_eval.graders.types import Grade, GraderOptions, Marks
 from adaptive_eval.graders.worker import NICENESS, Worker
-from adaptive_eval.machine.grading import grade_answer
-from adaptive_eval.machine.trial import GRADING, Trial
+from adaptive_eval.machine.grading import GRADING_ATTEMPTS, grade_answer
+from adaptive_eval.machine.trial import GRADING, GradeDetails, Trial
 from adaptive_eval.questions.types import Question
 
 HERE = Path(__file__).parent
 QUESTION = Question("q7", "?", "42")
 BINARY = open_rubric(RubricConfig())
-Grading = Callable[[str], Any]
+GradeText = Callable[[str], Any]
 
 
 @asynccontextmanager
-async def pool(grader: GraderOptions, question: Question = QUESTION) -> AsyncIterator[Grading]:
+async def pool(grader: GraderOptions, question: Question = QUESTION) -> AsyncIterator[GradeText]:
     opened = GradingPool(grader, BINARY, folder=HERE)
 
     async def grade(text: str) -> Any:
@@ -63,7 +63,7 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> list[Worker]:
     return workers
 
 
-async def refusal(grade: Grading, text: str) -> str:
+async def refusal(grade: GradeText, text: str) -> str:
     with pytest.raises(GraderError) as caught:
         await grade(text)
     return str(caught.value)
@@ -158,6 +158,23 @@ async def test_what_computes_for_too_long_is_tried_once_and_what_waits_twice(
     await opened.close()
     assert graded.has_failed and graded.details.error == f"the grader took longer than {HANGS:g} s"
     assert (tmp_path / "tries").read_text() == "tried\n" * tries
+
+
+@pytest.mark.parametrize(("earlier", "tries"), [(None, GRADING_ATTEMPTS), (GradeDetails(error="it failed"), 1)])
+async def test_an_answer_on_which_the_grader_failed_before_is_tried_once_more(
+    earlier: GradeDetails | None, tries: int
+) -> None:
+    class FailingGrading(Grading):
+        calls = 0
+
+        async def grade(self, answer: Answer, question: Question, retry_gate: RetryGate | None = None) -> Grade:
+            self.calls += 1
+            raise GraderError("it failed")
+
+    grading = FailingGrading()
+    answer = Answer("yes", finish_reason="stop", seed=0, replica="r", latency=1.0)
+    graded = await grade_answer(grading, Trial(0, 0, 0, 0, GRADING, answer=answer, grade=earlier), QUESTION, None)
+    assert graded.has_failed and grading.calls == tries
 
 
 @pytest.mark.slow
