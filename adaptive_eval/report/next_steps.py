@@ -19,7 +19,7 @@ from adaptive_eval.report.undecided import labels_needed, more_answers, round_up
 from adaptive_eval.report.words import draws_questions
 
 LONGEST_NAME = 32
-ENOUGH = "decided the rest in 6 of 10 such runs"
+ENOUGH = "decided the rest in half of such runs"
 AFRESH = "--fresh, or another --run-dir"
 AGAIN = "run the same command again"
 COUNT_CUT = "a cut answer shall count as it is graded, give it a category (when: {truncated: true}), then:"

@@ -94,7 +94,7 @@ def _what_it_takes(results: Results, pair: PairRow) -> str:
     both = _pairs_in_words(need.pairs, sum(row.verdict in UNDECIDED for row in results.pairs))
     if given_up:
         begin = "In a new run up to" if need.fresh else "Up to"
-        return f"{begin} {answers} would decide {both} in 6 of 10 such runs{settings}."
+        return f"{begin} {answers} would decide {both} in half of such runs{settings}."
     if pair.trials_needed > results.setting("trials", "max"):
         return f"The {answers} that trials.max allows would decide {both} only if the difference grows{settings}."
     return f"About {answers} would decide {both} if the difference stays{settings}."
@@ -228,7 +228,7 @@ def _larger_horizon(results: Results, pairs: Sequence[PairRow], max_trials: int)
     """Trials a question that would probably decide these pairs, where a horizon of `max_trials` has ended the run.
 
     Twice what the undecided pairs need as they stand: once they were given up they have little error left. That was
-    enough in six of ten simulated runs, and as much as they need in three (benchmarks/extension.md).
+    enough in half of simulated runs, and as much as they need in one of five (benchmarks/extension.md).
     """
     needs = [pair.trials_needed for pair in pairs]
     needed = 2 * math.ceil(max((need or 0.0 for need in needs), default=0.0))

@@ -203,7 +203,7 @@ async def test_results_of_ten_models_fit_on_the_last_screen_of_a_small_terminal(
     assert (rows[0][1] == names[0]) == (names is TEN)
     assert lines[-5].startswith("warning   a warning") and lines[-5].endswith(" …, 2 more")
     assert lines[-4] == "answers   adaptive-eval export runs/ten --format jsonl"
-    assert lines[-3].startswith("to do     raise trials.max to 400 (decided the rest in 6 of 10 such runs)")
+    assert lines[-3].startswith("to do     raise trials.max to 400 (decided the rest in half of such runs)")
     assert lines[-2:] == [
         "          adaptive-eval run 'my run.yaml' --set trials.max=400",
         "Next: adaptive-eval report runs/ten",
