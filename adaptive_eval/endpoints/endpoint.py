@@ -26,6 +26,7 @@ from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.traffic import AttemptedRequest
 from adaptive_eval.endpoints.types import (
     Answer,
+    EarlierTimes,
     Endpoint,
     EndpointConfig,
     EndpointStats,
@@ -56,9 +57,10 @@ class ModelEndpoint:
         notices: Sequence[Notice] = (),
         has_answered: bool = False,
         settings: EndpointSettings | None = None,
+        earlier: EarlierTimes = EarlierTimes(),  # noqa: B008 - a value
     ) -> None:
         """`ready`: its servers are known to be up, so requests are retried from the start. `has_answered`: the model
-        has answered at an earlier start of the run."""
+        has answered at an earlier start of the run, in `earlier` times."""
         self._model = config.model
         self._timeout = sampling.timeout
         self._limits = limits
@@ -84,6 +86,7 @@ class ModelEndpoint:
             sleep,
             shared_time or SharedTime(),
             settings,
+            earlier,
         )
         self._sender.traffic.has_answered = has_answered
         for replica in self._sender.replicas.replicas if ready else ():
@@ -309,6 +312,7 @@ def open_endpoint(
     folder: Path = Path(),
     notices: Sequence[Notice] = (),
     has_answered: bool = False,
+    earlier: EarlierTimes = EarlierTimes(),  # noqa: B008 - a value
 ) -> Endpoint:
     """Open the endpoint of one model; needs a running event loop.
 
@@ -326,6 +330,7 @@ def open_endpoint(
         ready=ready,
         notices=notices,
         has_answered=has_answered,
+        earlier=earlier,
     )
 
 

@@ -34,7 +34,7 @@ from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.replicas import ReplicaSet
 from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.traffic import Attempt, AttemptedRequest, Traffic
-from adaptive_eval.endpoints.types import Answer, Notice
+from adaptive_eval.endpoints.types import Answer, EarlierTimes, Notice
 
 SENT_TWICE = Notice(
     "sent_twice",
@@ -51,8 +51,8 @@ TOO_MANY_LATE = (
 class ResponseTimes:
     """Response times of one model's answers, and the limits that follow; infinite until there are enough answers."""
 
-    def __init__(self, max_tokens: int | None, settings: EndpointSettings) -> None:
-        self._max_tokens = max_tokens
+    def __init__(self, max_tokens: int | None, settings: EndpointSettings, earlier: EarlierTimes) -> None:
+        self._max_tokens, self._earlier = max_tokens, earlier
         self._settings = settings
         self._answers = self._tokens = self._streams = 0
         self._longest = self._first = 0.0
@@ -80,12 +80,16 @@ class ResponseTimes:
     @property
     def response_limit(self) -> float:
         """Seconds after which a whole response is late."""
-        return self._late_limit(self._longest, self._answers)
+        earlier = self._earlier
+        return self._late_limit(max(self._longest, earlier.longest), self._answers + earlier.answers)
 
     @property
     def first_piece_limit(self) -> float:
         """Seconds after which the first piece of a stream is late."""
-        return self.response_limit if self.is_buffered else self._late_limit(self._first, self._streams)
+        if self.is_buffered:
+            return self.response_limit
+        earlier = self._earlier
+        return self._late_limit(max(self._first, earlier.latest_first), self._streams + earlier.streams)
 
     @property
     def silence_limit(self) -> float:

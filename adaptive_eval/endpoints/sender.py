@@ -27,7 +27,16 @@ from adaptive_eval.endpoints.servers import IdentifiedServers
 from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.traffic import Attempt, AttemptedRequest, Traffic
-from adaptive_eval.endpoints.types import KEEP_TOKENS, Answer, EndpointConfig, Limits, Notice, Prompt, Sampling
+from adaptive_eval.endpoints.types import (
+    KEEP_TOKENS,
+    Answer,
+    EarlierTimes,
+    EndpointConfig,
+    Limits,
+    Notice,
+    Prompt,
+    Sampling,
+)
 from adaptive_eval.endpoints.wire import BodyBuilder, stream_if_several, unstreamed
 
 
@@ -73,6 +82,7 @@ class RequestSender:
         sleep: Callable[[float], Awaitable[None]],
         shared_time: SharedTime,
         settings: EndpointSettings,
+        earlier: EarlierTimes,
     ) -> None:
         self.clock = clock = asyncio.get_running_loop().time
         self._shared_time = shared_time
@@ -90,7 +100,7 @@ class RequestSender:
         self._streams_since = -inf
         self._ids = ResponseIds(servers.note)
         self._limit = sampling.timeout
-        self._times = ResponseTimes(sampling.longest_answer, settings)
+        self._times = ResponseTimes(sampling.longest_answer, settings, earlier)
         self._second = SecondRequests(
             self._attempt, self.replicas, self._times, self.traffic, settings, servers.note_first, self._stream
         )

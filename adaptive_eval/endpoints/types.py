@@ -306,6 +306,18 @@ class ReplicaStats:
     """What is wrong with it, if it is not healthy."""
 
 
+class EarlierTimes(NamedTuple):
+    """How long a model's answers took at earlier starts of the run."""
+
+    answers: int = 0
+    longest: float = 0.0
+    """Seconds of the longest answer."""
+    streams: int = 0
+    """Answers of which the time of the first piece is known."""
+    latest_first: float = 0.0
+    """Seconds until the first piece of the answer that began latest."""
+
+
 @dataclass(frozen=True, slots=True)
 class EndpointStats:
     """One model's traffic so far."""

@@ -10,8 +10,8 @@ from adaptive_eval.machine.trial import GradeDetails, Trial
 from adaptive_eval.questions.types import Question
 
 GRADING_ATTEMPTS = 3
-"""After this many errors on one answer the grader is not tried again on it. One more error is enough if it failed on the
-answer in an earlier start, and sends no requests."""
+"""After this many errors on one answer the grader is not tried again on it; after one more in a later start, unless it
+sends requests."""
 
 
 async def grade_answer(

@@ -182,7 +182,6 @@ class _Start:
             driver = Driver(
                 store, grading, prepared.questions, clock, patience=patience, observer=status, reporter=reporter
             )
-            answered = {line.model for line in store.reader.account() if line.state is not None}
             context = supply_context(
                 prepared,
                 config,
@@ -194,7 +193,7 @@ class _Start:
                 driver.fail,
                 is_capped=prepared.plan.budget.bought,
                 events=list(status.events),
-                answered={name for name, number in store.reader.models().items() if number in answered},
+                answered=store.reader.answer_times(),
                 remote=self._sites,
             )
             supplies = open_supplies(context, _supplied_models(config, prepared, setting, grading))

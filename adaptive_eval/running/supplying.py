@@ -1,16 +1,18 @@
 """What supplies need to open the models of a run, for runs, dry runs and checks."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.prepare import PreparedRun
-from adaptive_eval.config.run import RunConfig
+from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.sharing import SharedTime
+from adaptive_eval.endpoints.types import EarlierTimes, Endpoint
 from adaptive_eval.machine.supply import Post
 from adaptive_eval.notes.event import Event
 from adaptive_eval.supplies.opening import OpenRemote, SupplyContext, allow_open_files
@@ -28,7 +30,7 @@ def supply_context(
     *,
     is_capped: bool = False,
     events: Sequence[Event] = (),
-    answered: Collection[str] = (),
+    answered: Mapping[str, EarlierTimes] = MappingProxyType({}),
     patient: bool = True,
     remote: OpenRemote | None = None,
 ) -> SupplyContext:
@@ -36,6 +38,12 @@ def supply_context(
     keys = read_environment(config.folder)
     notices = allow_open_files(config)
     opener = partial(open_endpoint, keys=keys, shared_time=SharedTime(), folder=config.folder, notices=notices)
+
+    def open_model(model: ModelConfig) -> Endpoint:
+        earlier = answered.get(model.name)
+        times = EarlierTimes() if earlier is None else earlier
+        return opener(model, model.sampling, model.concurrency, has_answered=earlier is not None, earlier=times)
+
     return SupplyContext(
         prepared,
         config,
@@ -45,7 +53,7 @@ def supply_context(
         redactor,
         notices,
         stack,
-        lambda model: opener(model, model.sampling, model.concurrency, has_answered=model.name in answered),
+        open_model,
         post,
         on_error,
         is_capped,

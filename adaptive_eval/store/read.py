@@ -8,18 +8,20 @@ from typing import Any, NamedTuple, Self, get_args
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.endpoints.types import Answer, EarlierTimes
 from adaptive_eval.machine.charges import Charge, ChargeKind
 from adaptive_eval.machine.facts import MAX_SIZE
 from adaptive_eval.machine.records import SETTINGS, Json, LookTaken, Note, Row
 from adaptive_eval.machine.replay import in_commits
-from adaptive_eval.machine.trial import JUDGING, UNGRADED, AnswerFacts, GradeDetails, Key, Trial, TrialState
+from adaptive_eval.machine.trial import ANSWERED, JUDGING, UNGRADED, AnswerFacts, GradeDetails, Key, Trial, TrialState
 from adaptive_eval.store.database import RunDatabase, Values
 from adaptive_eval.store.errors import damaged
 from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.packing import decompress, parse_object, unpack_json, unpack_logprobs, unpack_text
 from adaptive_eval.store.schema import ANSWER_FIELDS, COVERED
 
+LATEST_ANSWERS = 16_384
+"""Answers whose times tell how long those of a later start may take."""
 BLOCK = 16_384
 """Rows that a machine is given at a time where commits do not matter."""
 STATES = {state.value: state for state in TrialState}
@@ -44,6 +46,13 @@ UNION ALL
 SELECT model, '', CASE WHEN estimated THEN 'estimated' ELSE kind END, sum(number), sum(tokens * (what = 'answer')),
     sum(usd * (what = 'answer')), sum(gpu_seconds * (what = 'answer')), sum(tokens * (what = 'verdict')),
     sum(usd * (what = 'verdict')), sum(gpu_seconds * (what = 'verdict')) FROM charges {0} GROUP BY model, 3
+"""
+
+_ANSWER_TIMES = f"""
+SELECT model, count(latency), ifnull(max(latency), 0.0), count(ttft), ifnull(max(ttft), 0.0) FROM (
+    SELECT model, latency, ttft FROM trials
+    WHERE state <> 'reserved' AND ifnull(flags, '') NOT LIKE '%timed_out%' ORDER BY seq DESC LIMIT {LATEST_ANSWERS}
+) GROUP BY model
 """
 
 TimedRow = tuple[float, Row]
@@ -230,6 +239,15 @@ class LogReader:
     def has_grades(self) -> bool:
         """Whether any answer has a grade."""
         return any(self._rows("SELECT 1 FROM trials WHERE category IS NOT NULL LIMIT 1"))
+
+    def answer_times(self) -> dict[str, EarlierTimes]:
+        """By name of each model with answers: how long the latest of them took."""
+        times = {line.model: EarlierTimes() for line in self.account() if line.state in ANSWERED}
+        for model, answers, longest, streams, latest in self._rows(_ANSWER_TIMES):
+            times[_whole_number(model)] = EarlierTimes(
+                _whole_number(answers), float(str(longest)), _whole_number(streams), float(str(latest))
+            )
+        return {name: times[number] for name, number in self.models().items() if number in times}
 
     def looked(self) -> set[int]:
         """Configurations under which looks were taken."""

@@ -4,7 +4,7 @@ To add one, write its `open_supply`, and name the module in `SUPPLIES`: it is im
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -16,7 +16,7 @@ from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.redaction import Redactor
-from adaptive_eval.endpoints.types import Answer, Endpoint, Notice, Prompt
+from adaptive_eval.endpoints.types import Answer, EarlierTimes, Endpoint, Notice, Prompt
 from adaptive_eval.machine.supply import AskedModel, EndpointClient, EndpointSupply, ModelClient, Post, Supply, seeds_of
 from adaptive_eval.machine.trial import Request
 from adaptive_eval.notes import Event
@@ -130,8 +130,8 @@ class SupplyContext:
     """Whether a cap counts what lost answers have cost."""
     events: Sequence[Event] = ()
     """Events of earlier starts."""
-    answered: Collection[str] = ()
-    """Models that have answered at an earlier start."""
+    answered: Mapping[str, EarlierTimes] = field(default_factory=dict)
+    """Models that have answered at an earlier start, and how long that took."""
     patient: bool = True
     """Whether retries may take as long as they do, and other runs may have places first."""
     servers: RunServers = field(default_factory=RunServers)

@@ -21,7 +21,7 @@ from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR
 from adaptive_eval.endpoints.replica import ProbeTrouble, Replica
 from adaptive_eval.endpoints.settings import DEFAULT, EndpointSettings
 from adaptive_eval.endpoints.traffic import Attempt, AttemptedRequest
-from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits, Sampling
+from adaptive_eval.endpoints.types import Answer, EarlierTimes, EndpointConfig, Limits, Sampling
 
 Times = Callable[[int, int], float]
 """Seconds of a request, by its seed and how often it was sent before; infinite if it hangs."""
@@ -122,17 +122,27 @@ def carry_out(
     counts: bool = False,
     max_tokens: int = 32768,
     settings: EndpointSettings = DEFAULT,
+    earlier: EarlierTimes | None = None,
     **sampling: Any,
 ) -> float:
-    """Run this in virtual time, after answers of two seconds; returns how long it took."""
+    """How long this takes in virtual time after answers of two seconds, which are of an `earlier` start if given."""
 
     async def run() -> float:
         wire = Wire(lambda seed, attempt: SECONDS if seed < KNOWN else times(seed, attempt), counts)
         config = EndpointConfig.model_validate({"base_url": "http://one/v1", "model": "m", "stream": stream})
         values = Sampling(max_tokens=max_tokens, **sampling)
-        model = ModelEndpoint(config, values, Limits(in_flight=places), wire, settings=settings)  # type: ignore[arg-type]
+        model = ModelEndpoint(
+            config,
+            values,
+            Limits(in_flight=places),
+            wire,  # type: ignore[arg-type]
+            settings=settings,
+            has_answered=earlier is not None,
+            earlier=earlier or EarlierTimes(),
+        )
         asked = Asked(wire, model)
-        await asyncio.gather(*map(asked.answer, range(KNOWN)))
+        if earlier is None:
+            await asyncio.gather(*map(asked.answer, range(KNOWN)))
         begun = asyncio.get_running_loop().time()
         try:
             await test(asked)
@@ -161,6 +171,18 @@ def test_what_hangs_is_answered_when_it_is_sent_a_second_time(stream: bool) -> N
 
     limit = LEAST + PIECE if stream else LATE * SECONDS / 2.0
     assert carry_out(test, once(inf), stream=stream) <= limit + LOOK + SECONDS
+
+
+def test_what_hangs_after_a_resume_is_late_by_the_answers_of_earlier_starts() -> None:
+    async def test(asked: Asked) -> None:
+        hung, other = await asyncio.gather(asked.answer(KNOWN), asked.answer(KNOWN + 1))
+        assert (hung.attempts, other.attempts) == (2, 1)
+
+    def hangs_once(seed: int, attempt: int) -> float:
+        return inf if (seed, attempt) == (KNOWN, 0) else SECONDS
+
+    earlier = EarlierTimes(KNOWN, SECONDS)
+    assert carry_out(test, hangs_once, earlier=earlier) <= LATE * SECONDS / 2.0 + LOOK + SECONDS
 
 
 def test_a_long_answer_counts_where_the_second_request_takes_as_long() -> None:
@@ -350,7 +372,7 @@ def times_after(
     number: int, max_tokens: int | None = 4000, tokens: int = 100, seconds: float = 1.0, **stream: float
 ) -> ResponseTimes:
     """After so many answers; `first` and `gap` are seconds of a stream."""
-    times = ResponseTimes(max_tokens, DEFAULT)
+    times = ResponseTimes(max_tokens, DEFAULT, EarlierTimes())
     for _ in range(number):
         record(times, tokens, seconds, **stream)
     return times
@@ -370,6 +392,13 @@ def record(times: ResponseTimes, tokens: int, seconds: float, *, first: float | 
 )
 def test_the_fewer_answers_are_known_the_longer_one_may_take(number: int, factor: float) -> None:
     assert times_after(number, seconds=10.0).response_limit == pytest.approx(10.0 * factor)
+
+
+def test_the_first_pieces_of_earlier_streams_say_when_one_is_late() -> None:
+    assert ResponseTimes(4000, DEFAULT, EarlierTimes()).first_piece_limit == inf
+    times = ResponseTimes(4000, DEFAULT, EarlierTimes(1000, 30.0, 1000, 10.0))
+    assert (times.first_piece_limit, times.response_limit) == (20.0, 60.0)
+    assert times.longest_plausible == inf  # their pace is not known
 
 
 def test_until_answers_are_known_only_a_silent_stream_is_late() -> None:
@@ -394,7 +423,7 @@ def test_until_answers_are_known_only_a_silent_stream_is_late() -> None:
 def test_no_full_length_answer_at_the_slowest_known_pace_is_hopeless(
     answers: list[tuple[int, float]], slowest: float
 ) -> None:
-    times = ResponseTimes(4000, DEFAULT)
+    times = ResponseTimes(4000, DEFAULT, EarlierTimes())
     for tokens, pace in answers:
         record(times, tokens, tokens * max(pace, slowest))
     assert times.longest_plausible >= 4000 * slowest

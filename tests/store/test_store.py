@@ -15,7 +15,7 @@ from two_by_two import HEADER, LARGE, Q1, Q2, SMALL, make_trial
 from adaptive_eval.base.errors import RunLocked, StoreError, StoreFull
 from adaptive_eval.base.files import read_holder
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.types import AnswerLogprobs
+from adaptive_eval.endpoints.types import AnswerLogprobs, EarlierTimes, Signal
 from adaptive_eval.machine.charges import Charge, ChargeKind
 from adaptive_eval.machine.facts import facts_of
 from adaptive_eval.machine.records import Dropped, LooksForgotten, LookTaken, Note, Record
@@ -97,6 +97,21 @@ def test_a_trial_has_only_its_newest_row(open_store: OpenStore) -> None:
     assert stored_log(store.reader) == [(4, LOST)], "a dropped trial leaves no row, and its number is not used again"
     store.append(Dropped(answered.key), make_trial())
     assert [*store.reader.trials()] == [(6, make_trial())], "its number comes again, and is another answer's"
+
+
+def test_the_times_of_answers_are_those_of_each_model_without_time_outs(open_store: OpenStore) -> None:
+    def answered(number: int, seconds: float, ttft: float | None, *signals: Signal) -> Trial:
+        trial = make_trial(number=number)
+        assert trial.answer is not None
+        return trial._replace(
+            answer=replace(trial.answer, latency=seconds, ttft=ttft, signals=frozenset(signals)), seconds=seconds
+        )
+
+    store = open_store()
+    assert store.reader.answer_times() == {}
+    store.append(answered(0, 3.0, 0.5), answered(1, 1.0, None), answered(2, 600.0, 90.0, "timed_out"))
+    store.append(make_trial(LARGE)._replace(state=RESERVED, answer=None, grade=None, category=None))
+    assert store.reader.answer_times() == {"small": EarlierTimes(2, 3.0, 1, 0.5)}
 
 
 def test_a_commit_is_all_or_nothing(open_store: OpenStore) -> None:
