@@ -1,11 +1,14 @@
-"""Keeps one server: starts it in its own process group, and ends all its processes at the end.
+"""Keeps one server, or another command: starts it in its own process group, and ends all its processes at the end.
 
-    python keeper.py GRACE COMMAND [ARGUMENT ...]
+    python keeper.py GRACE STREAMS COMMAND [ARGUMENT ...]
+
+STREAMS are the numbers of two inherited descriptors, `3,4`, which become the server's standard input and output; with
+`-` it reads nothing, and its output goes to standard error, as its errors always do.
 
 The keeper ends the server when its standard input is closed, which happens when its parent has ended, even by SIGKILL,
 or when the server itself has ended. All processes get SIGTERM, then GRACE seconds, and then SIGKILL; a byte on standard
 input means SIGKILL at once. Standard output has one line each: `pid N`, then `exit N` or `signal N`; or
-`error TEXT` if the command cannot be started. The server's own output goes to standard error.
+`error TEXT` if the command cannot be started.
 
 All processes are those of the group, and on Linux also descendants in groups and sessions of their own: orphans become
 children of the keeper, so no descendant escapes. There the keeper also ends when its parent does, and the server when
@@ -31,13 +34,13 @@ POLL_SECONDS = 0.05
 STDIN = 0
 
 
-def main(grace: float, command: list[str]) -> None:
+def main(grace: float, streams: str, command: list[str]) -> None:
     """Keep a server until its end."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     alarm = _signal_pipe()
     try:
-        server = _start_server(command)
+        server = _start_server(command, *_descriptors(streams))
     except (OSError, subprocess.SubprocessError) as error:
         _print_line(f"error {error}")
         return
@@ -135,16 +138,28 @@ def _descendants_outside(group: int) -> list[int]:
     return [pid for pid in descendants if groups[pid] != group]
 
 
-def _start_server(command: list[str]) -> "subprocess.Popen[bytes]":
-    """Start the server as the leader of its own process group."""
-    keeper, devnull = os.getpid(), subprocess.DEVNULL
+def _descriptors(streams: str) -> tuple[int, int]:
+    """The descriptors of the server's standard input and output."""
+    if streams == "-":
+        return os.open(os.devnull, os.O_RDONLY), os.dup(2)
+    read, written = streams.split(",")
+    return int(read), int(written)
+
+
+def _start_server(command: list[str], read: int, written: int) -> "subprocess.Popen[bytes]":
+    """Start the server as the leader of its own process group, and close both descriptors, which are its alone."""
+    keeper = os.getpid()
 
     def die_with_keeper() -> None:
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != keeper:  # it was killed just before
             os._exit(1)
 
-    return subprocess.Popen(command, stdin=devnull, stdout=sys.stderr, process_group=0, preexec_fn=die_with_keeper)
+    try:
+        return subprocess.Popen(command, stdin=read, stdout=written, process_group=0, preexec_fn=die_with_keeper)
+    finally:
+        os.close(read)
+        os.close(written)
 
 
 def _prctl(option: int, value: int) -> None:
@@ -163,4 +178,4 @@ def _print_line(line: str) -> None:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]), sys.argv[2:])
+    main(float(sys.argv[1]), sys.argv[2], sys.argv[3:])
