@@ -144,7 +144,8 @@ def killed(*_):
         pass
 
 keeper._prctl = killed
-keeper._start_server([sys.executable, "-S", "-c", "import sys; print('it runs', file=sys.stderr)"], *keeper._descriptors("-"))
+server = [sys.executable, "-S", "-c", "import sys; print('it runs', file=sys.stderr)"]
+keeper._start_server(server, *keeper._descriptors("-"))
 """
 
 
