@@ -11,6 +11,7 @@ from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.keyed import ByKey
+from adaptive_eval.graders.reported import Reported
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.graders.types import GraderOptions, Marks, SignalValue
 from adaptive_eval.questions.load import benchmark_named
@@ -40,8 +41,8 @@ class ByBenchmark(GraderOptions):
     """Grades each answer with the grader of its question's benchmark."""
 
     kind: Literal["by_benchmark"] = "by_benchmark"
-    graders: Mapping[str, Annotated[ByKey | Python | Judge | InspectScores, Field(discriminator="kind")]] = Field(
-        min_length=1
+    graders: Mapping[str, Annotated[ByKey | Python | Reported | Judge | InspectScores, Field(discriminator="kind")]] = (
+        Field(min_length=1)
     )
     """Graders by the name of the benchmark."""
 

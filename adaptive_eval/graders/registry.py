@@ -10,6 +10,7 @@ from adaptive_eval.graders.by_benchmark import ByBenchmark, InspectScores
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.keyed import ByKey
+from adaptive_eval.graders.reported import Reported
 from adaptive_eval.graders.types import GraderOptions, Marks
 from adaptive_eval.graders.verifier import Verifier
 from adaptive_eval.questions.types import Question
@@ -32,7 +33,7 @@ class Logged(GraderOptions):
 
 
 GraderConfig = Annotated[
-    ByKey | Python | Judge | Verifier | Logged | InspectScores | ByBenchmark, Field(discriminator="kind")
+    ByKey | Python | Reported | Judge | Verifier | Logged | InspectScores | ByBenchmark, Field(discriminator="kind")
 ]
 """Any grader, selected by its `kind`. Add a new one that reads the answer key to `ByKey`, any other here."""
 STORED_ONLY = ("logged", "inspect", "by_benchmark")

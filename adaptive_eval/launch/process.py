@@ -52,8 +52,13 @@ class ServerLog:
             return ()
         if begin > self._start:
             text = text[MAX_SECRET_CHARS:]  # a secret that is cut off would not be recognised
-        lines = (CONTROL.sub(" ", ESCAPES.sub("", line)).rstrip() for line in re.split(r"\r?\n|\r", text))
-        return tuple(self._redactor.message(line)[:MAX_LINE_CHARS] for line in lines if line.strip())[-MAX_LAST_LINES:]
+        return last_lines(text, self._redactor)
+
+
+def last_lines(text: str, redactor: Redactor) -> tuple[str, ...]:
+    """The last lines of a program's output, safe for a terminal and without secrets."""
+    lines = (CONTROL.sub(" ", ESCAPES.sub("", line)).rstrip() for line in re.split(r"\r?\n|\r", text))
+    return tuple(redactor.message(line)[:MAX_LINE_CHARS] for line in lines if line.strip())[-MAX_LAST_LINES:]
 
 
 class KeptProcess:
