@@ -62,7 +62,7 @@ def read_outcome(ended: Ended, timeout: float, redactor: Redactor, *, needs_scor
     if problem is not None:
         problem = redactor.message(problem)
         words = [line[-SHOWN_CHARS:] for line in last_lines(ended.errors, redactor)[-SHOWN_LINES:]]
-        problem += "".join(f"\n  {line}" for line in ["; the end of its standard error:", *words]) if words else ""
+        problem += "\n  ".join(["; the end of its standard error:", *words]) if words else ""
     return CommandOutcome(body, result, problem, ended.seconds)
 
 

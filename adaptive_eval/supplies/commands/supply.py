@@ -80,7 +80,7 @@ class CommandClient:
         if await self._first.is_any_answered(before=self._has_answered):
             seed = self._model.seed(question, trial)
             return Answer("", f"its command {answered}", seed, self._replica, 0.0, signals=UNANSWERED)
-        raise Rejected(f"its command fails on every trial: on {self._questions[question].id}#{trial} it {answered}")
+        raise Rejected(f"its command fails: on {self._questions[question].id}#{trial} it {answered}")
 
     async def _try(self, question: int, trial: int, retry_gate: RetryGate | None) -> Answer | str:
         """Run the command until it answers; returns the last problem if it never does."""
