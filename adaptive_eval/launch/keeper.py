@@ -12,7 +12,8 @@ input means SIGKILL at once. Standard output has one line each: `pid N`, then `e
 
 All processes are those of the group, and on Linux also descendants in groups and sessions of their own: orphans become
 children of the keeper, so no descendant escapes. There the keeper also ends when its parent does, and the server when
-the keeper does. It starts in 20 ms, in an interpreter without site packages.
+the keeper does. It starts in an interpreter without site packages, and without pathlib, since that
+takes half as long.
 """
 
 import ctypes
@@ -23,7 +24,6 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LEFTOVER_SECONDS = 2.0
@@ -127,10 +127,10 @@ def _descendants_outside(group: int) -> list[int]:
     """Descendants of this process outside the group; empty if the system does not list them."""
     children: dict[int, list[int]] = {}
     groups: dict[int, int] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat") if sys.platform == "linux" else ():
-        with suppress(OSError):  # it has ended by now
-            pid, fields = int(stat.parent.name), stat.read_bytes().rpartition(b")")[2]
-            parent, groups[pid] = map(int, fields.split()[1:3])
+    listed = os.listdir("/proc") if sys.platform == "linux" else []  # noqa: PTH208
+    for pid in map(int, filter(str.isdecimal, listed)):
+        with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as stat:  # noqa: PTH123  (it may have ended by now)
+            parent, groups[pid] = map(int, stat.read().rpartition(b")")[2].split()[1:3])
             children.setdefault(parent, []).append(pid)
     descendants = list(children.get(os.getpid(), ()))
     for pid in descendants:  # grows in the loop
