@@ -14,7 +14,7 @@ from adaptive_eval.graders.reported import ReportedResult, UnusableResult, resul
 from adaptive_eval.graders.types import MarkedAnswer
 from adaptive_eval.launch.process import exit_words, last_lines
 from adaptive_eval.questions.types import Question
-from adaptive_eval.supplies.commands.process import MAX_PRINTED_BYTES, Ended
+from adaptive_eval.supplies.commands.process import MAX_PRINTED_BYTES, EndedCommand
 
 SHOWN_LINES, SHOWN_CHARS = 4, 160
 """Last lines of standard error in a message, and characters of each."""
@@ -46,7 +46,7 @@ def question_text(question: Question, prompt: Prompt, trial: int, seed: int, nam
     return json.dumps(values).encode() + b"\n"
 
 
-def read_outcome(ended: Ended, timeout: float, redactor: Redactor, *, needs_score: bool) -> CommandOutcome:
+def read_outcome(ended: EndedCommand, timeout: float, redactor: Redactor, *, needs_score: bool) -> CommandOutcome:
     """What a process that has ended has come to; `needs_score`: its score is the grade."""
     unusable, result, body = None, None, ended.output.rstrip()
     try:
@@ -66,7 +66,7 @@ def read_outcome(ended: Ended, timeout: float, redactor: Redactor, *, needs_scor
     return CommandOutcome(body, result, problem, ended.seconds)
 
 
-def _problem(ended: Ended, timeout: float) -> str | None:
+def _problem(ended: EndedCommand, timeout: float) -> str | None:
     if ended.is_flood:
         return f"printed more than {MAX_PRINTED_BYTES / 2**30:g} GiB"
     if ended.is_late:

@@ -52,7 +52,7 @@ class BoundedOutput:
         return bytes(self._head + gap + tail).decode(errors="replace")
 
 
-class Ended(NamedTuple):
+class EndedCommand(NamedTuple):
     """A command that has ended."""
 
     status: int | None
@@ -75,7 +75,7 @@ class CommandLine:
     environment: Mapping[str, str]
     timeout: float
 
-    async def run(self, asked: bytes, folder: Path, holds: Sequence[int]) -> Ended:
+    async def run(self, asked: bytes, folder: Path, holds: Sequence[int]) -> EndedCommand:
         """Run it in a folder, with this on its standard input; raises `LaunchFailed`.
 
         The descriptors `holds` are open until the last of its processes has ended.
@@ -96,7 +96,7 @@ class CommandLine:
                 for task in reading:
                     task.cancel()
         status = process.status.result() if has_ended else None
-        return Ended(status, output.kept.text, errors.kept.text, seconds, is_late, not has_ended and not is_late)
+        return EndedCommand(status, output.kept.text, errors.kept.text, seconds, is_late, not has_ended and not is_late)
 
     async def _start(self, asked: bytes, folder: Path, holds: Sequence[int], output: int, errors: int) -> KeptProcess:
         """Start it, and close the writing ends of its streams here."""
