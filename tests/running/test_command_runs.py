@@ -275,7 +275,7 @@ def test_plan_and_validate_know_commands(site: Site) -> None:
     assert checked.exit_code == ExitCode.REACHED and "every model is a command" in checked.output
     assert "new: agent.py would not be found, since a command runs in a new folder; write ./agent.py" in checked.output
     assert "new: env names the variable UNSET, which is not set" in checked.output
-    assert called("plan", config, "--worlds", "5").exit_code == ExitCode.REACHED
+    assert called("plan", config, "--worlds", "10").exit_code == ExitCode.REACHED
     refused = site.run(config)
     assert refused.exit_code == ExitCode.CONFIGURATION and "write ./agent.py" in refused.output
 

@@ -27,6 +27,10 @@ def running(mark: str) -> list[str]:
     return [command for _, command in commands() if mark in command]
 
 
+def open_files() -> int:
+    return len([*Path("/dev/fd").iterdir()])
+
+
 @pytest.mark.parametrize("size", [0, 5, 10, 25, 26, 1000])
 @pytest.mark.parametrize("chunk", [1, 7, 1000])
 def test_the_beginning_and_the_end_are_kept(size: int, chunk: int) -> None:
@@ -52,10 +56,10 @@ async def test_what_is_never_read_does_not_block(tmp_path: Path) -> None:
 
 
 async def test_a_program_that_is_not_there_says_so(tmp_path: Path) -> None:
-    before = len([*Path("/dev/fd").iterdir()])
+    before = open_files()
     with pytest.raises(LaunchFailed, match="cannot be started: .*no-such-program"):
         await run(tmp_path, "no-such-program")
-    assert len([*Path("/dev/fd").iterdir()]) == before, "no descriptor is left open"
+    assert open_files() == before
 
 
 async def test_what_it_leaves_behind_ends_with_it(tmp_path: Path) -> None:
