@@ -138,10 +138,15 @@ def _answer_lines(tried: TriedAnswer, rubric: Rubric, max_tokens: int | None) ->
     if not isinstance(tried.grade, Grade):
         yield f"no grade: {safe_line(str(tried.grade), 400)}"
         return
-    extracted = "nothing" if tried.grade.extracted is None else repr(safe_line(tried.grade.extracted, MAX_CHARACTERS))
     category = tried.grade.category
+    graded_as = f"{safe_line(rubric.names[category])} ({rubric.weights[category]:g})"
+    score = tried.grade.signals.get("score")
+    if isinstance(score, float) and tried.grade.extracted is None:
+        yield f"score {score:g}: {graded_as}"
+        return
+    extracted = "nothing" if tried.grade.extracted is None else repr(safe_line(tried.grade.extracted, MAX_CHARACTERS))
     key = repr(safe_line(tried.question.answer, MAX_CHARACTERS))
-    yield f"found {extracted}, key {key}: {safe_line(rubric.names[category])} ({rubric.weights[category]:g})"
+    yield f"found {extracted}, key {key}: {graded_as}"
 
 
 def _cut_off_at(tokens: int, max_tokens: int | None) -> str:

@@ -39,6 +39,9 @@ Models = Annotated[
         metavar="[NAME=]URL[#MODEL]",
     ),
 ]
+Commands = Annotated[
+    list[str] | None, typer.Option("--command", help="A command that answers questions.", metavar="NAME=COMMAND")
+]
 Keys = Annotated[list[str] | None, typer.Option("--key", help="Variable with the key of a model.", metavar="NAME=VAR")]
 Grader = Annotated[str | None, typer.Option(help="Default: by the form of the answers.", metavar="KIND")]
 Objective = Annotated[str | None, typer.Option(help="Such as best; default: ranking.", metavar="KIND")]
@@ -101,6 +104,7 @@ def run(
     metrics: Metrics = None,
     ray: Ray = None,
     models: Models = None,
+    commands: Commands = None,
     keys: Keys = None,
     grader: Grader = None,
     objective: Objective = None,
@@ -112,14 +116,14 @@ def run(
 ) -> None:
     """Rank the models of CONFIG. The same command again resumes the run.
 
-    With --model for each model, CONFIG may be a file of questions or a task of Inspect (inspect_evals/NAME,
-    my_task.py@NAME). Exit codes: --help.
+    With --model or --command for each model, CONFIG may be a file of questions, with --model also a task of Inspect
+    (inspect_evals/NAME, my_task.py@NAME). Exit codes: --help.
     """
     with report_errors():
         if start_servers and (not dry_run or ray is not None):
             raise ConfigError("--start-servers needs --dry-run, and cannot be used with --ray")
         lists = (models or (), task_args or (), prices or (), keys or ())
-        options = ConfigOptions(*lists, grader, objective, max_trials, budget)
+        options = ConfigOptions(*lists, grader, objective, max_trials, budget, commands or ())
         typed = read_options(config, options, overrides or (), run_dir, fresh=fresh)
         load = partial(load_config, config) if typed is None else typed.load
         for note in () if typed is None else typed.notes:

@@ -23,6 +23,7 @@ from adaptive_eval.endpoints.secrets import LONG_WORD, looks_secret
 from adaptive_eval.graders.choice import Choice
 from adaptive_eval.graders.keyed import KEYED_GRADERS
 from adaptive_eval.graders.numeric import Numeric
+from adaptive_eval.graders.reported import Reported
 from adaptive_eval.questions import Question, load_questions
 from adaptive_eval.questions.types import FORMATS
 from adaptive_eval.report.lines import first_few, safe_line, safe_name
@@ -34,11 +35,14 @@ _ALIAS = re.compile(r"(?P<name>[^=/]+)=(?P<model>.+)")
 _ADDRESS = re.compile(r"(?P<url>https?://[^#\s@?]+)(?:#(?P<served>.+))?")
 """The address of a server, and the name of a model on it."""
 _CAP = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>usd|tokens|trials|h)")
+_NAMED_COMMAND = re.compile(r"(?P<name>[^=/\s]+)=(?P<command>.*\S.*)", re.DOTALL)
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 LOCATING = ("name", "store", "seed", "questions", "models")
 """Sections that say where the run, its questions and its servers are."""
 MAX_LISTED = 10
 MAX_NAME = 100
+OTHER_GRADER = " (another one: --grader)"
+SCORES = f"the last line of each command has its score{OTHER_GRADER}"
 CHOICES_TEMPLATE = "{prompt}\n\n{choices}"
 
 
@@ -53,11 +57,13 @@ class ConfigOptions(NamedTuple):
     objective: str | None = None
     max_trials: int | None = None
     budget: str | None = None
+    commands: Sequence[str] = ()
 
     @property
     def typed(self) -> list[str]:
         """The options as typed."""
         lists = {"--model": self.models, "--task-arg": self.args, "--price": self.prices, "--key": self.keys}
+        lists["--command"] = self.commands
         values = {"--grader": self.grader, "--objective": self.objective, "--max-trials": self.max_trials}
         values["--budget"] = self.budget
         given = [(option, text) for option, texts in lists.items() for text in texts]
@@ -96,10 +102,10 @@ def read_options(
 ) -> TypedConfig | None:
     """The settings that the options stand for; None if `file` is a configuration. May ask servers for their models."""
     suffix = file.suffix.lower()
-    if suffix in FORMATS and (suffix not in CONFIGURATIONS or options.models):
+    if suffix in FORMATS and (suffix not in CONFIGURATIONS or options.models or options.commands):
         return _rank_on_questions(file, options, overrides, run_dir, fresh=fresh)
     is_task = suffix == ".py" or "@" in file.name or (len(file.parts) == 2 and not file.exists())
-    if suffix in CONFIGURATIONS or not (options.models or is_task):
+    if suffix in CONFIGURATIONS or not (options.models or options.commands or is_task):
         if options.typed:
             hint = "is for files of questions and tasks of Inspect"
             raise ConfigError(f"{options.typed[0]} {hint}, and {file} is a configuration; set it there instead")
@@ -109,6 +115,10 @@ def read_options(
 
 def _rank_on_task(task: Path, options: ConfigOptions) -> TypedConfig:
     """The settings of a run on a task of Inspect."""
+    if options.commands:
+        raise ConfigError(
+            f"--command is for files of questions, and {task} is a task of Inspect; run a task in a command"
+        )
     if not options.models:
         raise ConfigError(f"{task} is a task of Inspect; name the models to rank: --model openai/gpt-x --model ...")
     if options.keys or options.grader is not None:
@@ -161,28 +171,32 @@ def _rank_on_questions(
     """The settings of a run on a file of questions."""
     if options.args:
         raise ConfigError(f"--task-arg is for tasks of Inspect, and {file} is a file of questions; remove it")
-    if not options.models:
+    if not options.models and not options.commands:
         example = "--model http://localhost:8000/v1 --model large=http://localhost:8001/v1"
-        raise ConfigError(f"{file} is a file of questions; name the servers of the models to rank: {example}")
+        hint = f"{example}, or commands: --command new='./agent --skill v2'"
+        raise ConfigError(f"{file} is a file of questions; name the servers of the models to rank: {hint}")
     typed, prices = [_parse_model(text) for text in options.models], dict(map(_parse_price, options.prices))
     keys = _parse_keys(options.keys)
+    commands = _parse_commands(options.commands, keys)
     located = {"name": _run_name(file.stem), "questions": {"path": escape_variables(str(file))}}
     # decisions may refer to names that are not known yet
     undecided = {"grader": "exact", "objective": {"kind": "precision", "half_width": 0.5}}
     locating = [text for text in overrides if re.split(r"[.\[=]", text.strip())[0] in LOCATING]
-    draft = []
+    draft: list[Mapping[str, object]] = []
     for number, model in enumerate(typed, start=1):
         key = keys.get(model.name or _short(model.served or ""))
         name = escape_variables(model.name or f"--model {number}")
         draft.append({"name": name, "base_url": model.url, "api_key_env": key})
-    place = config_from_mapping({**located, **undecided, "models": draft}, locating)
+    place = config_from_mapping({**located, **undecided, "models": [*draft, *commands]}, locating)
     directory = run_dir or newest_directory(place.store, place.name)
     identified = _identify(typed, place, () if fresh else _stored_models(directory))
-    names = [name for name, _ in identified]
+    names = [name for name, _ in identified] + [str(command["name"]) for command in commands]
+    if priced := prices.keys() & {command["name"] for command in commands}:
+        raise ConfigError(f"--price: {min(priced)} is a command; let it print the usd of each answer")
     for option, given in (("--key", keys), ("--price", prices)):
         if unknown := given.keys() - set(names):
             raise ConfigError(f"{option}: no model has the name {min(unknown)!r}; the names are {', '.join(names)}")
-    grading, notes = _choose_grading(file, place, options.grader, overrides)
+    grading, notes = _choose_grading(file, place, options, overrides)
     models = []
     for (name, served), model in zip(identified, typed, strict=True):
         optional = {"api_key_env": keys.get(name), "price": prices.get(name)}
@@ -192,7 +206,7 @@ def _rank_on_questions(
         models.append({key: value for key, value in settings.items() if value is not None})
         if None in (model.name, model.served):
             notes.append(f"model: {safe_name(name, MAX_NAME)} is {safe_line(served, MAX_NAME)} at {model.url}")
-    return TypedConfig({**located, "models": models, **grading, **options.sections}, notes=notes)
+    return TypedConfig({**located, "models": [*models, *commands], **grading, **options.sections}, notes=notes)
 
 
 def _stored_models(directory: Path) -> tuple[ModelConfig, ...]:
@@ -204,18 +218,19 @@ def _stored_models(directory: Path) -> tuple[ModelConfig, ...]:
 def _identify(typed: Sequence[TypedModel], place: RunConfig, stored: Sequence[ModelConfig]) -> list[tuple[str, str]]:
     """The unique name of each model, and its name on the server; those of the stored run stay as they are."""
     served = [model.served for model in typed]
-    for number, (model, config) in enumerate(zip(typed, place.models, strict=True)):
+    configs = place.models[: len(typed)]  # the others are commands
+    for number, (model, config) in enumerate(zip(typed, configs, strict=True)):
         same_server = [old for old in stored if old.base_url == config.base_url and model.name in (None, old.name)]
         if served[number] is None and len({old.model for old in same_server}) == 1:
             served[number] = same_server[0].model
-    unknown = [config for config, name in zip(place.models, served, strict=True) if name is None]
+    unknown = [config for config, name in zip(configs, served, strict=True) if name is None]
     answers = iter(asyncio.run(_ask_servers(unknown, place.folder)) if unknown else ())
     names_on_servers = [name or next(answers) for name in served]
     names_in_run = {(old.base_url, old.model): old.name for old in reversed(stored)}
     used_names = {model.name for model in typed}
     forms: list[tuple[str, ...]] = []
     """Possible names of each model, the shortest first."""
-    for model, config, name in zip(typed, place.models, names_on_servers, strict=True):
+    for model, config, name in zip(typed, configs, names_on_servers, strict=True):
         earlier = names_in_run.get((config.base_url, name))
         fixed = model.name or (None if earlier in used_names else earlier)
         forms.append((fixed,) if fixed else (_short(name), name, f"{_short(name)}@{urlsplit(model.url).netloc}"))
@@ -254,21 +269,34 @@ async def _ask_server(model: ModelConfig, keys: Mapping[str, str], folder: Path)
 
 
 def _choose_grading(
-    file: Path, place: RunConfig, grader: str | None, overrides: Sequence[str]
+    file: Path, place: RunConfig, options: ConfigOptions, overrides: Sequence[str]
 ) -> tuple[dict[str, object], list[str]]:
     """The sections `grader` and `prompt` where neither options nor overrides give them, with notes on the choices."""
-    questions, notes = load_questions(place.questions, folder=place.folder, seed=place.seed), list[str]()
+    are_commands, grader, notes = not options.models, options.grader, list[str]()
+    keyless = ("",) if are_commands else ()
+    questions = load_questions(place.questions, folder=place.folder, seed=place.seed, keyless=keyless)
     given = {text.partition("=")[0].strip() for text in overrides}
     settings: dict[str, object] = {} if grader is None else {"grader": grader}
     if grader is None and not given & {"grader", "grader.kind"}:
-        grader, why = _plain_grader(file, questions)
+        grader, why = _grader_of_commands(questions) if are_commands else _plain_grader(file, questions)
         settings["grader"] = grader
-        notes.append(f"grader: {grader}, since {why} (another one: --grader)")
+        notes.append(f"grader: {grader}, since {why}")
     shown = all(choice in question.prompt for question in questions for choice in question.choices)
     if grader == "choice" and not shown and not any(key.startswith("prompt") for key in given):
         settings["prompt"] = CHOICES_TEMPLATE
         notes.append("prompt: the question, then its choices (another one: --set prompt=...)")
     return settings, notes
+
+
+def _grader_of_commands(questions: Sequence[Question]) -> tuple[str, str]:
+    """The grader for commands: the one that fits the form of all answers, or else what they report; and why."""
+    if not all(question.answer.strip() for question in questions):
+        return Reported().kind, f"some questions have no answer: {SCORES}"
+    try:
+        grader, why = _plain_grader(Path(), questions)
+    except ConfigError:
+        return Reported().kind, f"not all answers are numbers or letters: {SCORES}"
+    return grader, why.replace(OTHER_GRADER, "; it grades what each command answers (its score: --grader reported)")
 
 
 def _plain_grader(file: Path, questions: Sequence[Question]) -> tuple[str, str]:
@@ -282,9 +310,9 @@ def _plain_grader(file: Path, questions: Sequence[Question]) -> tuple[str, str]:
         for question in questions
     ]
     if all(numbers) and not any(question.choices for question in questions):
-        return numeric.kind, "every answer is a number"
+        return numeric.kind, f"every answer is a number{OTHER_GRADER}"
     if all(letters):
-        return choice.kind, "every answer is the letter of a choice"
+        return choice.kind, f"every answer is the letter of a choice{OTHER_GRADER}"
     unlike = [question for question, *forms in zip(questions, numbers, letters, strict=True) if not any(forms)]
     why = "some answers are numbers, and some questions have choices"
     if unlike:
@@ -310,6 +338,19 @@ def _parse_alias(text: str) -> tuple[str | None, str]:
     """A name, if there is one, and the rest."""
     match = _ALIAS.fullmatch(text)
     return (None, text) if match is None else (match["name"], match["model"])
+
+
+def _parse_commands(texts: Sequence[str], keys: Mapping[str, str]) -> list[dict[str, object]]:
+    """The commands as models, each with a name, and with the variable of its key."""
+    models = list[dict[str, object]]()
+    for text in texts:
+        if (match := _NAMED_COMMAND.fullmatch(text)) is None:
+            raise ConfigError(
+                f"--command must be a name and a command, as in new='./agent --skill v2', but got {text!r}"
+            )
+        command = {"name": escape_variables(match["name"]), "command": escape_variables(match["command"])}
+        models.append(command | ({"env": [keys[match["name"]]]} if match["name"] in keys else {}))
+    return models
 
 
 def _parse_keys(texts: Sequence[str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from adaptive_eval.base.sections import Section
 from adaptive_eval.config.benchmarks import BenchmarkPart
+from adaptive_eval.config.commands import ANSWER_KEY, CommandKeys
 from adaptive_eval.config.decisions import BudgetConfig, ObjectiveConfig, StoppingConfig, TrialsConfig
 from adaptive_eval.config.listed_models import Models, asked_models, recorded_models, valid_models
 from adaptive_eval.config.normalise import INNER
@@ -33,6 +34,7 @@ from adaptive_eval.graders.by_benchmark import (
 from adaptive_eval.graders.frozen import LENGTH_RATIO
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.judge_forms import REFERENCE
+from adaptive_eval.graders.reported import Reported
 from adaptive_eval.graders.rubric import FROM, RubricConfig, open_rubric
 from adaptive_eval.graders.scoring import MAX_SUMS
 from adaptive_eval.graders.types import ANSWER_SIGNALS, TOKEN_MEASURES, GraderOptions
@@ -110,6 +112,43 @@ def check_objective_models(objective: ObjectiveConfig, names: Names) -> Iterator
         if name not in names:
             hint = did_you_mean(name, names, f"the models are {', '.join(names)}")
             yield Problem(path, "must be the name of a model", hint, shown_value(name))
+
+
+COMMAND_KEYS = tuple(name for name in CommandKeys.model_fields if name != "command")
+NOT_FOR_COMMANDS = {
+    "sampling": "give it to the models on servers",
+    "price": "let the command print the usd of each answer",
+    "gpus": "let the command print the usd of each answer",
+    "api_key_env": "name the variable in env",
+    **dict.fromkeys(("api", "auth", "ca_file", "client", "finish_reasons", "headers", "prompt_logprobs", "stream"), ""),
+}
+"""Keys that a command has no use for, with what to do instead of removing them."""
+
+
+def check_commands(
+    models: Models, questions: QuestionsConfig | None = None, grader: GraderOptions | None = None
+) -> Iterator[Problem]:
+    """Check that models with a command have keys of commands, and others have none."""
+    for number, model in asked_models(models):
+        path: KeyPath = ("models", number)
+        if model.command is None:
+            for key in COMMAND_KEYS:
+                if key in model.model_fields_set:
+                    yield Problem((*path, key), "is for a model with a command", "remove it, or add `command`")
+            graders = {} if grader is None else graders_by_benchmark(grader)
+            if any(isinstance(part, Reported) for part in graders.values()):
+                rule = f"reported takes the scores that commands report, and {model.name} is no command"
+                yield Problem(("grader",), rule, "choose a grader for what they answer, such as numeric")
+            continue
+        for key, hint in NOT_FOR_COMMANDS.items():
+            if getattr(model, key) != ModelConfig.model_fields[key].get_default(call_default_factory=True):
+                yield Problem((*path, key), "has no effect on a command", hint or "remove it")
+        sections = () if questions is None else (questions.benchmarks.values() or (questions,))
+        fields = {"choices", "cluster", ANSWER_KEY, *(name for part in sections for name in part.fields.metadata)}
+        for field in model.question_fields or ():
+            if questions is not None and field not in fields:
+                hint = "name it in questions.fields.metadata, too"
+                yield Problem((*path, "question_fields"), "must be fields of the questions", hint, shown_value(field))
 
 
 def check_rules_fit_objective(
@@ -197,9 +236,10 @@ def check_budget_countable(
     asked = [model for _, model in asked_models(models)]
     asking = () if grader is None else graders_that_ask(grader).values()
     seats = [seat for grader_server in asking for seat in grader_server.seats]
+    on_servers = [model for model in asked if model.command is None]  # commands say what they cost
     without = {
-        "price": [model for model in asked if model.price is None and not is_own_server(model)],
-        "gpus": [model for model in asked if model.gpus is None],
+        "price": [model for model in on_servers if model.price is None and not is_own_server(model)],
+        "gpus": [model for model in on_servers if model.gpus is None],
     }
     for cap, limit, key in (("usd", budget.usd, "price"), ("gpu_hours", budget.gpu_hours, "gpus")):
         if limit is not None and without[key]:
@@ -212,8 +252,13 @@ def check_budget_countable(
                 is_task = any(model.inspect is not None for model in without[key])
                 advice = f"add it ({typed})" if is_task else f"{advice} ({typed})"
             yield Problem(("budget", cap), rule, f"{advice}, or remove budget.{cap}")
-    prices = [*(model.price for model in asked), *(seat.price for seat in seats)]
-    if budget.usd is not None and not without["price"] and all(price is None for price in prices):
+    prices = [*(model.price for model in on_servers), *(seat.price for seat in seats)]
+    if (
+        len(on_servers) == len(asked)
+        and budget.usd is not None
+        and not without["price"]
+        and all(price is None for price in prices)
+    ):
         rule = "counts nothing, since every model is on a server of your own and none has a price"
         yield Problem(("budget", "usd"), rule, "cap gpu_hours, wall_time, tokens or trials instead, or add a price")
 

@@ -25,9 +25,9 @@ def unbounded_models(plan: Plan, names: Sequence[str]) -> Iterator[str]:
     if open_ := [name for name, worst in zip(names, plan.bench.worst_cost, strict=True) if worst.is_unbounded]:
         caps = " and ".join(f"budget.{key}" for key in ("tokens", "usd") if getattr(plan.budget, key) is not None)
         yield (
-            f"no max_tokens: for {', '.join(open_)} caps reserve {RESERVE_FACTOR:g} times the largest answer so far, "
-            f"and the first answer is requested alone. {caps} may be exceeded by longer answers in flight. Set "
-            "sampling.max_tokens: then no cap is exceeded, and the cost of the first round is known"
+            f"nothing bounds the answers of {', '.join(open_)}: caps reserve {RESERVE_FACTOR:g} times the largest so "
+            f"far, and the first is requested alone. {caps} may be exceeded by larger ones in flight. For a model on a "
+            "server set sampling.max_tokens: then no cap is exceeded, and the cost of the first round is known"
         )
 
 

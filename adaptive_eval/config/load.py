@@ -50,6 +50,8 @@ def remove_secrets(document: Document, value: Any, path: KeyPath) -> None:
                 hint = "write ${NAME} for an environment variable"
             elif "launch" in inner:
                 hint = INHERITED
+            elif "command" in inner:
+                hint = "name its variable, as in env: [MY_KEY], and let the command read that"
             elif "notify" in inner:
                 hint = "let the command read it from a file, as in `curl --config FILE`"
             document.refuse(inner, rule, hint)
@@ -72,7 +74,7 @@ def _secret_rule(document: Document, path: KeyPath, value: object) -> str | None
     key = next((part for part in reversed(path) if isinstance(part, str)), "")
     if holds_secret(key) or looks_secret(str(value)):
         return SECRET_IN_FILE
-    if ({"launch", "command"} <= set(path) or path[0] == "notify") and (given := secret_given(str(value))):
+    if ("command" in path or path[0] == "notify") and (given := secret_given(str(value))):
         return f"has a secret ({given}), which would be stored"
     if path[0] == "notify" and any(map(path_looks_secret, find_urls(str(value)))):
         return "has what looks like a key, which would be stored"

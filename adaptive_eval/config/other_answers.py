@@ -12,6 +12,7 @@ from pathlib import Path
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.graders.by_benchmark import graders_by_benchmark
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.judge_forms import AnswersOfModel
 from adaptive_eval.graders.transcript import shortened
@@ -34,7 +35,9 @@ def load_run_questions(config: RunConfig) -> tuple[Question, ...]:
         if task is not None:
             sections[name], rows[name] = _samples(name, sections[name], task, config)
     section = sections.get("") or config.questions.model_copy(update={"benchmarks": sections})
-    questions, grader = load_questions(section, folder=config.folder, seed=config.seed, rows=rows), config.grader
+    grader = config.grader
+    keyless = [name for name, part in graders_by_benchmark(grader).items() if part.comes_with_answer]
+    questions = load_questions(section, folder=config.folder, seed=config.seed, rows=rows, keyless=keyless)
     if not isinstance(grader, Judge) or not isinstance(grader.compare_to, AnswersOfModel):
         return questions
     others = read_answers(grader.compare_to.run, grader.compare_to.model, grader.max_answer_bytes)

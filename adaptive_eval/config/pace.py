@@ -44,6 +44,9 @@ def choose_optimize(models: Sequence[ModelConfig], trials: TrialsConfig) -> tupl
     own_servers = [model.name for model in models if is_own_server(model)]
     if not own_servers:
         reason = "has a price, a key or headers" if all(map(_is_known_customer, models)) else "is on a server of others"
+        if any(model.command is not None for model in models):
+            are_commands = all(model.command is not None for model in models)
+            reason = "is a command" if are_commands else "is a command, or on a server of others"
         if any(model.inspect is not None for model in models):
             reason = "is one that Inspect asks at a provider"
         return "cost", f"every model {reason}: its answers are what you pay for"
@@ -59,9 +62,9 @@ def is_own_server(model: ModelConfig) -> bool:
     """Whether a model is on the user's own server.
 
     It is if the run launches it, it has `gpus`, its price is 0, or it has neither a price nor anything that identifies
-    a customer.
+    a customer. A command is not: it may cost anything.
     """
-    if model.batch is not None:
+    if model.batch is not None or model.command is not None:
         return False
     if model.launch is not None or model.gpus or (model.price is not None and model.price.is_zero):
         return True

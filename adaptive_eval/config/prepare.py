@@ -21,6 +21,7 @@ from adaptive_eval.base.imports import DIGITS, MAX_DESCRIPTION, docstring_summar
 from adaptive_eval.base.roster import Roster
 from adaptive_eval.base.seeds import SHARED, hashed_base
 from adaptive_eval.config.benchmarks import prompt_for
+from adaptive_eval.config.commands import command_problems
 from adaptive_eval.config.pace import choose_optimize
 from adaptive_eval.config.planning import longest_prompts, make_plan, worst_costs
 from adaptive_eval.config.run import SOURCES, ModelConfig, RunConfig
@@ -40,8 +41,9 @@ from adaptive_eval.store.header import RunHeader
 
 
 def missing_programs(config: RunConfig, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The names of launched models whose program is missing, with the problems."""
+    """The names of launched models and commands that cannot be started here, with the problems."""
     for model in config.asked:
+        yield from ((model.name, problem) for problem in command_problems(model, environment, config.folder))
         if model.launch is not None:
             program_environment = server_environment(model.launch, model.model, "", environment)
             problem = missing_program(server_command(model.launch, model.model), program_environment, config.folder)
@@ -68,6 +70,7 @@ GRADER_NOT_IN_FINGERPRINT: dict[str, Any] = {
 
 MODEL_NOT_IN_FINGERPRINT = {
     *("name", "concurrency", "price", "gpus", "prompt_logprobs"),
+    *("parallel", "timeout", "env", "keep_folders"),
     *(key for key, source in SOURCES.items() if not source.changes_answers),
 }
 """Settings of models that do not change answers; all other keys are part of the fingerprint, except those above."""

@@ -22,6 +22,7 @@ from adaptive_eval.base.sections import (
 )
 from adaptive_eval.base.seeds import SEED_SPAN
 from adaptive_eval.config.benchmarks import BenchmarkPart
+from adaptive_eval.config.commands import CommandKeys
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.endpoints.batching import UNKNOWN_TO_MESSAGES, BatchConfig
@@ -29,6 +30,7 @@ from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.graders.by_benchmark import ByBenchmark, find_rubric, grader_that_asks, graders_that_ask
 from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.launch.types import LaunchConfig, PoolConfig, SitesConfig
+from adaptive_eval.machine.repeats import SamplingFreedom
 from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.prompts import PromptConfig
 from adaptive_eval.questions.types import QuestionsConfig
@@ -57,8 +59,8 @@ def _check_inspect_name(given: str | Mapping[str, Any]) -> str | Mapping[str, An
     return given
 
 
-class ModelConfig(EndpointConfig):
-    """A model to rank: its server, and the settings of requests.
+class ModelConfig(EndpointConfig, CommandKeys):
+    """A model to rank: its server, and the settings of requests; or a command.
 
     By default, `model` is the model of `launch`, or else `name`, and `base_url` is the variable OPENAI_BASE_URL.
     `sampling`, `prompt` and `concurrency` override single keys of the run's sections.
@@ -104,6 +106,13 @@ class ModelConfig(EndpointConfig):
             _require_messages(info.data)
         return batch
 
+    @model_validator(mode="after")
+    def _run_in_parallel(self) -> "ModelConfig":
+        if self.command is None or self.concurrency.in_flight == self.parallel:
+            return self
+        limits = self.concurrency.model_copy(update={"in_flight": self.parallel})
+        return self.model_copy(update={"concurrency": limits})
+
     @property
     def inspect_name(self) -> str:
         """The model's name in Inspect; empty if Inspect does not ask it."""
@@ -124,6 +133,16 @@ class ModelConfig(EndpointConfig):
     def shared_addresses(self) -> tuple[str, ...]:
         """Addresses of external servers, which may also serve other models; empty if there are none."""
         return () if self.simulate or any(getattr(self, key) is not None for key in SOURCES) else self.replicas
+
+    @property
+    def has_address(self) -> bool:
+        """Whether it is asked at `base_url`."""
+        return not any(source.hint is not None and getattr(self, key) is not None for key, source in SOURCES.items())
+
+    @property
+    def freedom(self) -> SamplingFreedom | None:
+        """How freely its answers are sampled; None if equal answers are normal, as of a command."""
+        return None if self.command is not None else SamplingFreedom.from_sampling(self.sampling)
 
     @property
     def in_pool(self) -> bool:
@@ -147,6 +166,7 @@ SOURCES = {
     "inspect": ModelSource(
         "a model that Inspect asks", "write `inspect: {model: ..., args: {base_url: ...}}`", changes_answers=True
     ),
+    "command": ModelSource("a command", "remove base_url, or command", changes_answers=True),
     "launch": ModelSource("a model whose server the run starts", "remove base_url, or launch"),
     "batch": ModelSource("a model of a batch service", None),
 }

@@ -30,6 +30,7 @@ def _servers(config: RunConfig) -> Iterator[EndpointConfig]:
 
 
 def _shares_environment(config: RunConfig) -> bool:
-    """Whether Inspect, a server that the run starts, or a user's signer reads keys from the environment."""
+    """Whether Inspect, a server or command that the run starts, or a user's signer can read keys."""
     signed = any(server.auth is not None for server in _servers(config))
-    return bool(config.inspect_tasks or config.launched) or signed
+    started = config.launched or any(model.command is not None for model in config.asked)
+    return bool(config.inspect_tasks or started) or signed

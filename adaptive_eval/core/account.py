@@ -105,7 +105,7 @@ class BudgetAccount:
     @property
     def unmeasured(self) -> NDArray[np.bool_]:
         """(L,): models with unbounded trials, none of which has arrived with a cost yet."""
-        return np.asarray(self._open.any(axis=1) & (self._largest[:, 1] == 0.0))
+        return np.asarray(self._open.any(axis=1) & (self._largest[:, 1:3] == 0.0).all(axis=1))
 
     def lose(self, model: int, cost: Cost) -> None:
         """Count the cost of answers that never arrived."""

@@ -38,7 +38,7 @@ PHRASES: Mapping[AnswerKind, str] = {
     AnswerKind.REASONING_ONLY: "have reasoning and no other text",
     AnswerKind.TRUNCATED: "were cut off at a limit",
     AnswerKind.TIMED_OUT: "timed out at every attempt",
-    AnswerKind.UNANSWERED: "never came because the server fails these requests every time",
+    AnswerKind.UNANSWERED: "never came, since every attempt at them failed",
     AnswerKind.EMPTY: "are empty",
 }
 """For each kind, the phrase that follows "12 of its 40 answers"."""

@@ -14,7 +14,7 @@ from adaptive_eval.exchange.grading import RecordGrader
 from adaptive_eval.exchange.matching import ConfiguredRun
 from adaptive_eval.exchange.run_directory import draft_run
 from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreement, find_agreeing_graders
-from adaptive_eval.graders.by_benchmark import InspectScores, find_grader
+from adaptive_eval.graders.by_benchmark import find_grader
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.registry import GRADERS
@@ -125,7 +125,7 @@ class _Import:
         for placed, record in zip(batch, records, strict=True):
             question, given = self._questions[record.question], self._terms.grader
             # an Inspect task's scores only come with its samples
-            by_task = placed.record.of_task and isinstance(given and find_grader(given, question), InspectScores)
+            by_task = placed.record.of_task and given is not None and find_grader(given, question).comes_with_answer
             is_short = (
                 placed.record.has_text and len(record.answer.text) > 0 and _text_size(placed) <= MAX_SAMPLED_CHARACTERS
             )

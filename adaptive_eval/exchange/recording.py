@@ -268,7 +268,7 @@ def recording_of_run(directory: Path) -> Recording:
             f"{directory}: {list(header.models)[at_model]} has no graded trial of question "
             f"{list(header.questions)[at_question]}, so its outcome is unknown; {hint}"
         )
-    drawn = {model.name: SamplingFreedom.from_sampling(model.sampling) for model in config.models}
+    drawn = {model.name: model.freedom for model in config.models}
     answers = {name: RecordedAnswers(AnswerWatch(), drawn.get(name)) for name in header.models}
     watched = watched_questions([*header.questions])
     for model, _, trial in trials:

@@ -21,7 +21,7 @@ async def grade_or_error(
 ) -> Result | GraderError:
     """Grade an answer; returns the error of the last attempt, or of the server if it gave no answer."""
     if "unanswered" in answer.signals:
-        return GraderError(f"its server fails this request every time, and answers others: {answer.finish_reason}")
+        return GraderError(f"every attempt at it failed, and others are answered: {answer.finish_reason}")
     for _ in range(ATTEMPTS):
         try:
             return await grade(answer, question, again)

@@ -6,12 +6,14 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from adaptive_eval.base.errors import GraderError
+from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.keyed import ByKey
+from adaptive_eval.graders.reported import Reported
 from adaptive_eval.graders.rubric import RubricConfig
-from adaptive_eval.graders.types import GraderOptions, Marks
+from adaptive_eval.graders.types import GraderOptions, Marks, SignalValue
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.types import Question
 
@@ -20,11 +22,16 @@ class InspectScores(GraderOptions):
     """Uses the scores that come with the samples of an Inspect task."""
 
     reads_key = False
+    comes_with_answer = True
     kind: Literal["inspect"] = "inspect"
 
     @property
     def gives(self) -> frozenset[str]:
         return frozenset({"score", "is_correct", "has_answer"})
+
+    def stored_marks(self, answer: Answer, signals: Mapping[str, SignalValue], extracted: str | None) -> Marks | None:
+        scores = {name: value for name, value in signals.items() if name in self.gives}
+        return Marks(scores, extracted) if scores else None
 
     def grade(self, text: str, question: Question) -> Marks:
         raise GraderError("is an Inspect task, which scores an answer only while it runs the sample")
@@ -34,8 +41,8 @@ class ByBenchmark(GraderOptions):
     """Grades each answer with the grader of its question's benchmark."""
 
     kind: Literal["by_benchmark"] = "by_benchmark"
-    graders: Mapping[str, Annotated[ByKey | Python | Judge | InspectScores, Field(discriminator="kind")]] = Field(
-        min_length=1
+    graders: Mapping[str, Annotated[ByKey | Python | Reported | Judge | InspectScores, Field(discriminator="kind")]] = (
+        Field(min_length=1)
     )
     """Graders by the name of the benchmark."""
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from adaptive_eval.base.errors import ConfigError, GraderError, PartialCredit, first_lines
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.asked import AskedGrader
-from adaptive_eval.graders.by_benchmark import ByBenchmark, InspectScores, benchmark_questions
+from adaptive_eval.graders.by_benchmark import ByBenchmark, benchmark_questions
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import GraderOptions
@@ -49,8 +49,8 @@ class _KeyResult(NamedTuple):
 
 async def require_right_keys(grader: GraderOptions, pool: GradingPool, questions: Sequence[Question]) -> KeyCheck:
     """Grade the key of every question, in the forms that models use; raises `ConfigError` if a key is rejected."""
-    if isinstance(grader, InspectScores):
-        return KeyCheck(0, "the task's own scorer grades", tried=False)
+    if grader.comes_with_answer:
+        return KeyCheck(0, "grades come with the answers", tried=False)
     if isinstance(grader, ByBenchmark):
         checks = [
             await require_right_keys(keyed, pool, benchmark_questions(name, questions))

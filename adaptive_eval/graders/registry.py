@@ -10,6 +10,7 @@ from adaptive_eval.graders.by_benchmark import ByBenchmark, InspectScores
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.keyed import ByKey
+from adaptive_eval.graders.reported import Reported
 from adaptive_eval.graders.types import GraderOptions, Marks
 from adaptive_eval.graders.verifier import Verifier
 from adaptive_eval.questions.types import Question
@@ -32,7 +33,7 @@ class Logged(GraderOptions):
 
 
 GraderConfig = Annotated[
-    ByKey | Python | Judge | Verifier | Logged | InspectScores | ByBenchmark, Field(discriminator="kind")
+    ByKey | Python | Judge | Verifier | Reported | Logged | InspectScores | ByBenchmark, Field(discriminator="kind")
 ]
 """Any grader, selected by its `kind`. Add a new one that reads the answer key to `ByKey`, any other here."""
 STORED_ONLY = ("logged", "inspect", "by_benchmark")
@@ -40,6 +41,8 @@ STORED_ONLY = ("logged", "inspect", "by_benchmark")
 GRADERS: dict[str, type[GraderOptions]] = {
     grader.model_fields["kind"].default: grader
     for grader in get_args(get_args(GraderConfig)[0])
-    if grader.model_fields["kind"].default not in STORED_ONLY and not issubclass(grader, AskedGrader)
+    if grader.model_fields["kind"].default not in STORED_ONLY
+    and not issubclass(grader, AskedGrader)
+    and not grader.comes_with_answer
 }
-"""The graders without a server that users can choose."""
+"""The graders of texts without a server that users can choose."""

@@ -77,6 +77,8 @@ class GraderOptions(Section):
 
     reads_key: ClassVar[bool] = True
     """Whether it compares an answer with the answer key of the question."""
+    comes_with_answer: ClassVar[bool] = False
+    """Whether the marks come with the answers, so that a text alone cannot be graded; then `stored_marks` has them."""
     timeout: float = Field(10.0, gt=0, le=3600)
     """Maximum seconds per answer in a worker process; a timeout is a grader error, never a wrong answer."""
     workers: int | None = Field(None, ge=1, le=64)
@@ -109,6 +111,10 @@ class GraderOptions(Section):
     def grade(self, text: str, question: Question) -> Marks:
         """Grade an answer to a question."""
         raise NotImplementedError
+
+    def stored_marks(self, answer: Answer, signals: Mapping[str, SignalValue], extracted: str | None) -> Marks | None:
+        """The marks that came with a stored answer, of which the store has these signals; None if there are none."""
+        return None
 
     def warm_up(self) -> None:
         """Load what `grade` needs, before any time limit starts."""

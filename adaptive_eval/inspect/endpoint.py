@@ -1,14 +1,14 @@
 """A model asked by Inspect: each trial is a sample, whose answer comes with its score."""
 
-import asyncio
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 from adaptive_eval.base.errors import ConfigError, Rejected, RetryNotAllowed, Unavailable
 from adaptive_eval.endpoints.answers import NO_USAGE, text_signals
+from adaptive_eval.endpoints.first_answers import FIRST_ATTEMPTS, FirstAnswers
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Message, Notice, Prompt, RetryGate, Signal
 from adaptive_eval.graders.types import INSPECT_LETTERS, NEEDS_RUBRIC, Marks, SampleAnswer
@@ -20,41 +20,11 @@ from adaptive_eval.questions.load import benchmark_named
 CONTEXT: Signal = "context_length"
 FINISH_REASONS = {"stop": "stop", "max_tokens": "length", "model_length": CONTEXT, "content_filter": "content_filter"}
 """Our finish reasons by Inspect's stop reasons."""
-MAX_FAILURES = 8
-"""Samples of a benchmark that may fail for good before one is answered."""
-FIRST_ATTEMPTS = 2
-"""Attempts at a sample without a score, until any sample of the benchmark has one."""
 UNSCORED = "its scorer gave it no score"
 NO_OUTPUT: Mapping[str, Any] = {"text": "", "reasoning": "", "used_tools": False, "stop": None, "limit": None}
 """The output of a lost sample."""
 MAX_ANSWER_CHARACTERS = 1000
 """Stored characters of an extracted answer; Inspect's log has all of it."""
-
-
-@dataclass
-class _BenchmarkProgress:
-    """Samples of one benchmark in this start of the run."""
-
-    running: int = 0
-    failed: int = 0
-    """Samples that failed at every attempt."""
-    refused: int = 0
-    """Failed samples that the provider refused."""
-    answered: bool = False
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set whenever a sample ends."""
-
-    async def is_any_answered(self, *, before: bool) -> bool:
-        """Wait until a sample is answered or all others have failed; returns whether one is answered.
-
-        If the model answered `before` this start, that counts too, unless `MAX_FAILURES` samples have failed.
-        """
-        self.failed += 1
-        self.changed.set()
-        while not self.answered and self.running and self.failed < MAX_FAILURES:
-            self.changed.clear()
-            await self.changed.wait()
-        return self.answered or (before and self.failed < MAX_FAILURES)
 
 
 class _TriedSample(NamedTuple):
@@ -89,7 +59,7 @@ class InspectEndpoint:
         self._attempts = attempts
         self._only_right_and_wrong, self._counts_usd = only_right_and_wrong, counts_usd
         self._traffic, self._has_answered = Traffic(), has_answered
-        self._progress = {name: _BenchmarkProgress() for name in tasks}
+        self._progress = {name: FirstAnswers() for name in tasks}
         self._notices: tuple[Notice, ...] = ()
         self._in_vain: list[Answer] = []
         """Lost samples whose usage is known."""
@@ -104,14 +74,12 @@ class InspectEndpoint:
         question = prompt.question or ""
         benchmark = "" if "" in self._tasks else benchmark_named(question)
         progress = self._progress[benchmark]
-        progress.running += 1
         self._traffic.in_flight += 1
         try:
-            tried = await self._try_sample(benchmark, prompt, trial, seed, again)
+            with progress.trial():
+                tried = await self._try_sample(benchmark, prompt, trial, seed, again)
         finally:
-            progress.running -= 1
             self._traffic.in_flight -= 1
-            progress.changed.set()
         if tried.answer is not None:
             progress.answered = True
             return tried.answer

@@ -19,9 +19,9 @@ from warnings import warn
 
 from adaptive_eval.base.errors import ConfigError, Unavailable
 from adaptive_eval.base.imports import python_command
+from adaptive_eval.base.temporary_folders import VARIABLE, TemporaryFolder, clear_leftovers
 from adaptive_eval.endpoints.redaction import Redactor, cannot_be_word, environment_secrets
 from adaptive_eval.inspect.installed import installed_tasks, tasks_in
-from adaptive_eval.inspect.leftovers import VARIABLE, TemporaryFolder, clear_leftovers
 from adaptive_eval.inspect.types import InspectModel, Place, SampleRequest, Setup
 from adaptive_eval.questions.benchmark import BenchmarkConfig, NamedBenchmark, near_names
 from adaptive_eval.questions.readers import NO_HUB, hub_answers
@@ -30,6 +30,8 @@ BOOTSTRAP = "import sys; sys.path[:] = sys.argv[1:]; from adaptive_eval.inspect.
 """Program of the child: it uses the import path of this process, but does not import its main module."""
 PACKAGE, MIN_VERSION = "inspect_ai", (0, 3, 285)
 EVALS_PACKAGE = "inspect_evals"
+TEMPORARY = "adaptive-eval-inspect-"
+"""Prefix of temporary folders."""
 MAX_LINE_BYTES = 64 * 2**20
 LIST_TIMEOUT_SECONDS = 1800.0
 """Time for a task to load its samples, perhaps after a download."""
@@ -205,8 +207,8 @@ class InspectProcess:
         for name in self._names:
             require_inspect(name)
         self._errors.parent.mkdir(parents=True, exist_ok=True)
-        await asyncio.to_thread(clear_leftovers)
-        self._temporary = TemporaryFolder()
+        await asyncio.to_thread(clear_leftovers, TEMPORARY)
+        self._temporary = TemporaryFolder(TEMPORARY)
         environment = _environment(self._names, self._folder, self._environment)
         with self._errors.open("ab") as errors:
             process = self._process = await asyncio.create_subprocess_exec(

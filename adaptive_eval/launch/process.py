@@ -1,6 +1,6 @@
-"""A server as a process group, whose keeper ensures that it never outlives the run.
+"""A command as a process group, whose keeper ensures that it never outlives the run.
 
-Its output goes to a log file, whose last lines are reported when it fails.
+The output of a server goes to a log file, whose last lines are reported when it fails.
 """
 
 import asyncio
@@ -52,19 +52,24 @@ class ServerLog:
             return ()
         if begin > self._start:
             text = text[MAX_SECRET_CHARS:]  # a secret that is cut off would not be recognised
-        lines = (CONTROL.sub(" ", ESCAPES.sub("", line)).rstrip() for line in re.split(r"\r?\n|\r", text))
-        return tuple(self._redactor.message(line)[:MAX_LINE_CHARS] for line in lines if line.strip())[-MAX_LAST_LINES:]
+        return last_lines(text, self._redactor)
 
 
-class ServerProcess:
-    """The process group of a started server."""
+def last_lines(text: str, redactor: Redactor) -> tuple[str, ...]:
+    """The last lines of a program's output, safe for a terminal and without secrets."""
+    lines = (CONTROL.sub(" ", ESCAPES.sub("", line)).rstrip() for line in re.split(r"\r?\n|\r", text))
+    return tuple(redactor.message(line)[:MAX_LINE_CHARS] for line in lines if line.strip())[-MAX_LAST_LINES:]
+
+
+class KeptProcess:
+    """The process group of a started command, whose keeper ends it at the latest when this process ends."""
 
     def __init__(self, keeper: asyncio.subprocess.Process, pid: int) -> None:
         self.pid = pid
-        """Id of the server's process, and of its group."""
+        """Id of the command's process, and of its group."""
         self._keeper = keeper
-        self.ended = asyncio.create_task(self._wait())
-        """Its result is how the server ended, such as "exited with status 1"."""
+        self.status = asyncio.create_task(self._wait())
+        """Its result is the exit status of the command, negative for a signal; None if it was stopped."""
 
     @classmethod
     async def start(
@@ -73,25 +78,29 @@ class ServerProcess:
         *,
         environment: Mapping[str, str],
         folder: Path,
-        log: Path,
+        errors: int,
+        streams: tuple[int, int] | None = None,
         holds: Sequence[int] = (),
+        grace: float,
     ) -> Self:
-        """Start a command in `folder`, with its output appended to `log`. Raises `LaunchFailed`.
+        """Start a command in `folder`. Raises `LaunchFailed`.
 
-        The keeper holds the descriptors `holds` open until the server has ended, however this process ends.
+        `streams` are descriptors for its standard input and output; without them it reads nothing, and all its output
+        goes to the descriptor `errors`. The keeper holds the descriptors `holds` open until the command has ended,
+        however this process ends. `grace`: seconds between asking the group to end and killing it.
         """
+        numbers = "-" if streams is None else ",".join(map(str, streams))
         try:
-            with log.open("ab") as output:
-                started = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-I", "-S", keeper.__file__, str(GRACE_SECONDS), *command),
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=output,
-                    cwd=folder,
-                    env=environment,
-                    start_new_session=True,
-                    pass_fds=holds,
-                )
+            started = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", keeper.__file__, str(grace), numbers, *command),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=errors,
+                cwd=folder,
+                env=environment,
+                start_new_session=True,
+                pass_fds=(*holds, *(streams or ())),
+            )
         except OSError as error:
             raise LaunchFailed(f"cannot be started: {error}") from error
         try:
@@ -106,7 +115,7 @@ class ServerProcess:
         return cls(started, int(detail))
 
     async def stop(self, *, at_once: bool = False) -> None:
-        """End the server and all processes that it started, and wait for their end."""
+        """End the command and all processes that it started, and wait for their end."""
         if at_once:
             self.kill()
         _close_stdin(self._keeper)
@@ -123,19 +132,62 @@ class ServerProcess:
             os.killpg(self.pid, signal.SIGKILL)
         _close_stdin(self._keeper, at_once=True)
 
-    async def _wait(self) -> str:
+    async def _wait(self) -> int | None:
         report = (await _read_line(self._keeper)).split()
         match report:
-            case ["exit", "0"]:
-                return "exited with status 0 (a command must run as long as its server does)"
             case ["exit", code]:
-                return f"exited with status {code}"
+                return int(code)
             case ["signal", number]:
-                return f"was killed by {_signal_name(int(number))}"
+                return -int(number)
             case _:
-                if await self._keeper.wait():  # the keeper was killed before it ended the server
+                if await self._keeper.wait():  # the keeper was killed before it ended the command
                     self.kill()
-                return "was stopped"
+                return None
+
+
+class ServerProcess(KeptProcess):
+    """The process group of a started server."""
+
+    def __init__(self, keeper: asyncio.subprocess.Process, pid: int) -> None:
+        super().__init__(keeper, pid)
+        self.ended = asyncio.create_task(self._describe_end())
+        """Its result is how the server ended, such as "exited with status 1"."""
+
+    @classmethod
+    async def start_server(
+        cls,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        folder: Path,
+        log: Path,
+        holds: Sequence[int] = (),
+    ) -> Self:
+        """Start a command in `folder`, with its output appended to `log`. Raises `LaunchFailed`."""
+        try:
+            output = log.open("ab")
+        except OSError as error:
+            raise LaunchFailed(f"cannot be started: {error}") from error
+        with output:
+            return await cls.start(
+                command,
+                environment=environment,
+                folder=folder,
+                errors=output.fileno(),
+                holds=holds,
+                grace=GRACE_SECONDS,
+            )
+
+    async def _describe_end(self) -> str:
+        status = await self.status
+        if status == 0:
+            return "exited with status 0 (a command must run as long as its server does)"
+        return "was stopped" if status is None else exit_words(status)
+
+
+def exit_words(status: int) -> str:
+    """How a process ended, by its exit status, which is negative for a signal."""
+    return f"was killed by {_signal_name(-status)}" if status < 0 else f"exited with status {status}"
 
 
 async def _read_line(process: asyncio.subprocess.Process) -> str:

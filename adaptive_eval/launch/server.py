@@ -247,7 +247,7 @@ class LaunchedServer:
         spec, process = self.spec, None
         try:
             self._log.begin(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {shlex.join(spec.command)}")
-            process = await ServerProcess.start(
+            process = await ServerProcess.start_server(
                 spec.command, environment=spec.environment, folder=spec.folder, log=spec.log, holds=self._holds
             )
             await wait_until_ready(spec.root, process.ended, spec.timeout)

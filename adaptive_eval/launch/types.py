@@ -147,7 +147,7 @@ class LaunchConfig(Section):
     def _can_be_run(cls, command: str | tuple[str, ...] | None, info: ValidationInfo) -> object:
         if command is None:
             return None
-        words = _split_command(command)
+        words = split_command(command)
         texts = (*words, *map(str, info.data.get("env", {}).values()))
         if not any("{port}" in text for text in texts):
             raise config_error("must have {port}, since the run chooses a free port", "add it, as in --port {port}")
@@ -177,7 +177,7 @@ class LaunchConfig(Section):
     @property
     def command_words(self) -> tuple[str, ...] | None:
         """The command's words; None for vLLM."""
-        return None if self.command is None else _split_command(self.command)
+        return None if self.command is None else split_command(self.command)
 
     @property
     def names_place(self) -> bool:
@@ -190,7 +190,10 @@ def spelled_flag(flag: str) -> str:
     return flag.replace("_", "-")
 
 
-def _split_command(command: str | tuple[str, ...]) -> tuple[str, ...]:
+def split_command(
+    command: str | tuple[str, ...], example: str = "`llama-server -m x.gguf --port {port}`"
+) -> tuple[str, ...]:
+    """The words of a command; `example` shows one in messages."""
     try:
         words = tuple(shlex.split(command)) if isinstance(command, str) else command
     except ValueError as error:
@@ -198,5 +201,5 @@ def _split_command(command: str | tuple[str, ...]) -> tuple[str, ...]:
             f"cannot be split into words: {error}", "close the quotes, or write a list of words"
         ) from None
     if not words or not words[0] or any("\0" in word for word in words):
-        raise config_error("must be a command and its arguments", "such as `llama-server -m x.gguf --port {port}`")
+        raise config_error("must be a command and its arguments", f"such as {example}")
     return words

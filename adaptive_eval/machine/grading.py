@@ -21,7 +21,7 @@ async def grade_answer(
     answer = trial.answer
     assert answer is not None
     if "unanswered" in answer.signals:
-        why = f"its server fails this request every time, and answers others: {answer.finish_reason}"
+        why = f"every attempt at it failed, and others are answered: {answer.finish_reason}"
         return Graded(trial.key, None, GradeDetails(error=why))
     cost = NO_COST
     has_failed = trial.grade is not None and trial.grade.error is not None

@@ -3,7 +3,7 @@
 import json
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
@@ -26,23 +26,32 @@ NO_ROWS: Mapping[str, Sequence[FileRow]] = {}
 
 
 def load_questions(
-    config: QuestionsConfig, *, folder: Path = Path(), seed: int = 0, rows: Mapping[str, Sequence[FileRow]] = NO_ROWS
+    config: QuestionsConfig,
+    *,
+    folder: Path = Path(),
+    seed: int = 0,
+    rows: Mapping[str, Sequence[FileRow]] = NO_ROWS,
+    keyless: Collection[str] = (),
 ) -> tuple[Question, ...]:
     """Load the questions of a run; paths are relative to `folder`, and `seed` determines the order of `shuffle`.
 
-    `rows` has rows by benchmark for questions without a file. With several benchmarks, ids and clusters begin with the
-    benchmark's name.
+    `rows` has rows by benchmark for questions without a file; those of benchmarks in `keyless` may lack an answer. With
+    several benchmarks, ids and clusters begin with the benchmark's name.
     """
     if config.benchmarks:
         return tuple(
             _prefix_ids(name, question)
             for name, section in config.benchmarks.items()
             for question in load_questions(
-                section, folder=folder, seed=seed, rows={"": rows[name]} if name in rows else NO_ROWS
+                section,
+                folder=folder,
+                seed=seed,
+                rows={"": rows[name]} if name in rows else NO_ROWS,
+                keyless=("",) if name in keyless else (),
             )
         )
     source = str(config.dataset or config.function or config.world or config.task or folder / (config.path or ""))
-    questions = _from_rows(rows[""] if "" in rows else read_rows(config, folder), config, source)
+    questions = _from_rows(rows[""] if "" in rows else read_rows(config, folder), config, source, "" in keyless)
     if not questions:
         raise ConfigError(f"{source}: there are no questions; check questions.filter and the file")
     if config.shuffle:
@@ -60,7 +69,7 @@ def benchmark_named(question: str) -> str:
     return question.partition("/")[0]
 
 
-def _from_rows(rows: Iterable[FileRow], config: QuestionsConfig, source: str) -> list[Question]:
+def _from_rows(rows: Iterable[FileRow], config: QuestionsConfig, source: str, is_keyless: bool) -> list[Question]:
     questions: list[Question] = []
     seen: dict[str, str] = {}
     problems: dict[str, list[str]] = {}
@@ -75,7 +84,7 @@ def _from_rows(rows: Iterable[FileRow], config: QuestionsConfig, source: str) ->
             as_text(_get(row.fields, name)) not in values for name, values in accepted_values.items()
         ):
             continue
-        row_problems = row_problems or list(_problems(row.fields, config.fields))
+        row_problems = row_problems or list(_problems(row.fields, config.fields, is_keyless))
         if not row_problems:
             question = _question(row.fields, config.fields)
             row_problems = list(_id_problems(question, row, config.fields, seen))
@@ -98,16 +107,18 @@ def _where(places: list[str]) -> str:
     return places[0] if len(places) == 1 else f"{places[0]} to {places[-1]} ({len(places)} times)"
 
 
-def _problems(row: Mapping[str, Any], fields: FieldsConfig) -> Iterator[str]:
-    """Problems of a single row."""
+def _problems(row: Mapping[str, Any], fields: FieldsConfig, is_keyless: bool) -> Iterator[str]:
+    """Problems of a single row; with `is_keyless` it may lack an answer, unless a field is named for it."""
+    may_lack_answer = is_keyless and "answer" not in fields.model_fields_set
     for key, name in _named_fields(fields):
-        if _get(row, name) is _ABSENT:
+        if _get(row, name) is _ABSENT and not (key == "answer" and may_lack_answer):
             row_fields = ", ".join(map(str, row)) or "none"
             yield f"has no field {name!r} ({key}); its fields are {row_fields}: set questions.fields.{key}"
     for key, text in (("prompt", "the prompt is empty"), ("answer", "has no answer")):
         source = getattr(fields, key)
         value = _get(row, source) if source is not None else _ABSENT
-        if value is not _ABSENT and not as_text(value).strip():
+        is_needed = key != "answer" or not may_lack_answer
+        if is_needed and value is not _ABSENT and not as_text(value).strip():
             yield f"{text} (field {source!r}); fill it in, leave the row out, or set questions.fields.{key}"
     if isinstance(prompt := _get(row, fields.prompt), Mapping | list | tuple):
         hint = f"name the text in it, as questions.fields.prompt: {_last_text(prompt, fields.prompt)}"

@@ -356,7 +356,7 @@ def run_subject(config: RunConfig, questions: Sequence[Question], created: float
         name=config.name,
         models=tuple(model.name for model in config.models),
         questions=tuple(question.id for question in questions),
-        drawn=tuple(SamplingFreedom.from_sampling(model.sampling) for model in config.models),
+        drawn=tuple(model.freedom for model in config.models),
         created=created,
         decisions=config.stated(),
         sampling=tuple({} if model.recorded else sent_sampling(model, model.sampling) for model in config.models),

@@ -415,7 +415,7 @@ def unknown_cautions(
         late, failed = usage.signals["timed_out"], usage.signals["unanswered"]
         ungraded = usage.ungraded - failed
         parts = [f"{late} timed out at every attempt"] if late else []
-        parts += [f"{failed} never came because the server fails these requests every time"] if failed else []
+        parts += [f"{failed} never came, since every attempt at them failed"] if failed else []
         parts += [f"{ungraded} could not be graded"] if ungraded else []
         if not parts:
             continue

@@ -121,11 +121,9 @@ def _remove_logs(logs: Path, well: bool) -> None:
 
 
 async def _check_running(context: SupplyContext) -> dict[int, Health]:
-    """The health of servers of others; only running a sample can check a model that Inspect asks."""
+    """The health of servers of others; only a trial can check a command, or a model that Inspect asks."""
     endpoints = {
-        number: context.open_endpoint(model)
-        for number, model in enumerate(context.config.models)
-        if model.launch is None and model.inspect is None
+        number: context.open_endpoint(model) for number, model in enumerate(context.config.models) if model.has_address
     }
     for endpoint in endpoints.values():
         context.stack.push_async_callback(endpoint.close)

@@ -30,10 +30,10 @@ from adaptive_eval.config.run_secrets import run_redactor
 from adaptive_eval.config.task_sampling import load_run
 from adaptive_eval.core.types import NO_COST
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.graders.by_benchmark import InspectScores, find_grader, grader_that_asks
+from adaptive_eval.graders.by_benchmark import find_grader, grader_that_asks
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.graders.rubric import Rubric, open_rubric
-from adaptive_eval.graders.types import GraderOptions, MarkedAnswer, Marks
+from adaptive_eval.graders.types import GraderOptions, MarkedAnswer
 from adaptive_eval.machine.charges import Charge, ChargeKind
 from adaptive_eval.machine.events import Graded
 from adaptive_eval.machine.grading import grade_answer
@@ -41,7 +41,7 @@ from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.records import LooksForgotten, LookTaken, Record
 from adaptive_eval.machine.resume import verdicts_asked
-from adaptive_eval.machine.trial import DONE, JUDGING, RESERVED, UNGRADED, Key, Trial
+from adaptive_eval.machine.trial import DONE, JUDGING, RESERVED, UNGRADED, GradeDetails, Key, Trial
 from adaptive_eval.notes import events_of_kind
 from adaptive_eval.notes.beginnings import OutcomesRecorded, PriorTaken, TrialsImported
 from adaptive_eval.notes.grading import ThresholdsFrozen, TrialsRegraded
@@ -285,14 +285,13 @@ def _sum_charges(charges: Iterable[Charge]) -> list[Charge]:
 
 
 def with_scores(trial: Trial, question: Question, grader: GraderOptions) -> Trial:
-    """The trial, one of Inspect's samples with its stored scores, since Inspect does not score again."""
-    answer, details = trial.answer, trial.grade
-    if answer is None or details is None or not isinstance(find_grader(grader, question), InspectScores):
+    """The trial; with its stored marks if those come with answers, such as the scores of Inspect's samples."""
+    answer, details, grading = trial.answer, trial.grade or GradeDetails(), find_grader(grader, question)
+    if answer is None or not grading.comes_with_answer:
         return trial
-    signals = {name: value for name, value in details.signals.items() if name in InspectScores().gives}
+    marks = grading.stored_marks(answer, details.signals, details.extracted)
     given = {field.name: getattr(answer, field.name) for field in fields(Answer)}
-    marks = Marks(signals, details.extracted)
-    return trial._replace(answer=MarkedAnswer(**given, marks=marks)) if signals else trial
+    return trial if marks is None else trial._replace(answer=MarkedAnswer(**given, marks=marks))
 
 
 def _require_some_grade(grades: Iterable[Graded]) -> None:

@@ -1,4 +1,4 @@
-"""Rehearsal of a dry run: two real answers of each model in each benchmark, graded as the run would grade them.
+"""Rehearsal of a dry run: a few real answers of each model in each benchmark, graded as the run would grade them.
 
 The answers are the first trials of these questions, and are kept for the run (`report.dry_run`).
 """
@@ -34,10 +34,8 @@ from adaptive_eval.running.supplying import supply_context, with_simulator
 from adaptive_eval.store.lock import make_directory
 from adaptive_eval.store.redact import redact_trial
 from adaptive_eval.store.write import RunStore
-from adaptive_eval.supplies.opening import SuppliedModel, open_supplies
+from adaptive_eval.supplies.opening import SuppliedModel, open_supplies, request_limits
 
-ANSWERS = 2
-"""Answers of each model, to the first questions of each benchmark: one may be an exception."""
 MAX_WAIT_SECONDS = 600.0
 """Seconds that an answer or its grade may take here; a run waits longer, for as many attempts as it may make."""
 
@@ -106,7 +104,7 @@ class _Replies:
 async def try_answers(prepared: PreparedRun, models: Collection[str]) -> list[TriedAnswer]:
     """Ask these models, whose servers are up, the first questions, with the seeds of their first trials. Models with a
     batch service are asked directly, since a batch takes too long."""
-    first, config = _first_questions(prepared), prepared.config
+    config = prepared.config
     chosen = [number for number, name in enumerate(prepared.models) if name in models]
     redactor, replies = run_redactor(config), _Replies()
     async with AsyncExitStack() as stack:
@@ -130,7 +128,11 @@ async def try_answers(prepared: PreparedRun, models: Collection[str]) -> list[Tr
         supplies = open_supplies(context, supplied)
         for supply in {id(supply): supply for supply in supplies.values()}.values():
             stack.push_async_callback(supply.close)
-        requests = [Request(at, *pair, 0, 1, 0) for at, pair in enumerate((m, q) for m in chosen for q in first)]
+        first = {
+            number: _first_questions(prepared, request_limits(model).rehearsed) for number, model in direct.items()
+        }
+        pairs = [(number, question) for number in chosen for question in first[number]]
+        requests = [Request(at, *pair, 0, 1, 0) for at, pair in enumerate(pairs)]
         tried = await asyncio.gather(
             *(_try(prepared, supplies[request.model], replies, request, grading, redactor) for request in requests)
         )
@@ -138,13 +140,13 @@ async def try_answers(prepared: PreparedRun, models: Collection[str]) -> list[Tr
     return [answer._replace(trial=None) if answer.model in logged else answer for answer in tried]
 
 
-def _first_questions(prepared: PreparedRun) -> list[int]:
-    """The indices of the first questions of each benchmark."""
+def _first_questions(prepared: PreparedRun, number: int) -> list[int]:
+    """The indices of the first questions of each benchmark, so many of each."""
     by_benchmark: dict[str, list[int]] = {}
     for at, question in enumerate(prepared.questions):
         name = benchmark_named(question.id) if prepared.config.benchmarks else ""
         by_benchmark.setdefault(name, []).append(at)
-    return [at for numbers in by_benchmark.values() for at in numbers[:ANSWERS]]
+    return [at for numbers in by_benchmark.values() for at in numbers[:number]]
 
 
 async def _try(

@@ -14,7 +14,6 @@ from adaptive_eval.machine.alarms import AlarmSettings
 from adaptive_eval.machine.events import Setting
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.records import Json
-from adaptive_eval.machine.repeats import SamplingFreedom
 from adaptive_eval.machine.replay import Stage, replay
 from adaptive_eval.machine.resume import SettingsEffect, stored_stages
 from adaptive_eval.notes.event import Event
@@ -52,7 +51,7 @@ def make_setting(config: RunConfig, questions: Sequence[str], plan: Plan, number
         questions=questions,
         alarms=AlarmSettings(
             config.stopping.on_alarm,
-            {number: SamplingFreedom.from_sampling(model.sampling) for number, model in models.items()},
+            {number: model.freedom for number, model in models.items()},
         ),
         seed=lambda model, question, number: trial_seed(bases[model](questions[question]), number),
         describe=partial(describe_look, plan, [model.name for model in config.models]),

@@ -138,12 +138,14 @@ class LogReader:
         return _whole_number(number)
 
     def models(self) -> dict[str, int]:
-        """The number of each model, by name."""
-        return {str(name): _whole_number(number) for name, number in self._rows("SELECT name, id FROM models")}
+        """The number of each model, by name, in the order of the numbers."""
+        rows = self._rows("SELECT name, id FROM models ORDER BY id")
+        return {str(name): _whole_number(number) for name, number in rows}
 
     def questions(self) -> dict[str, int]:
-        """The number of each question, by id."""
-        return {str(key): _whole_number(number) for key, number in self._rows("SELECT key, id FROM questions")}
+        """The number of each question, by id, in the order of the numbers."""
+        rows = self._rows("SELECT key, id FROM questions ORDER BY id")
+        return {str(key): _whole_number(number) for key, number in rows}
 
     @property
     def created(self) -> float:

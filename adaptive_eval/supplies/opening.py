@@ -24,6 +24,7 @@ from adaptive_eval.supplies.served import OpenedHosts, RunServers
 
 SUPPLIES = {
     "inspect": "adaptive_eval.supplies.inspected",
+    "command": "adaptive_eval.supplies.commands.supply",
     "launch": "adaptive_eval.supplies.launched",
     "batch": "adaptive_eval.supplies.batches.supply",
 }
@@ -81,6 +82,8 @@ class RequestLimits(NamedTuple):
     """Whether requests outlive a process."""
     own_grades: bool = False
     """Whether an answer comes with its grade, and is lost without."""
+    rehearsed: int = 2
+    """Answers that a dry run asks for in each benchmark: one may be an exception."""
 
 
 def request_limits(model: ModelConfig) -> RequestLimits:
@@ -90,6 +93,8 @@ def request_limits(model: ModelConfig) -> RequestLimits:
         return RequestLimits(model.batch.max_requests, 1, remembers=True)
     if model.launch is not None:
         return RequestLimits(0, limits.samples_per_request)
+    if model.command is not None:
+        return RequestLimits(model.parallel, 1, own_grades=True, rehearsed=1)
     has_grades = model.inspect is not None
     return RequestLimits(limits.in_flight * len(model.replicas), limits.samples_per_request, own_grades=has_grades)
 

@@ -226,3 +226,75 @@ def test_grading_anew_needs_a_configuration_and_not_the_questions(arguments: tup
     ending = Ending(reason=Reason.ALARM, results=None, trials=9, arguments=arguments)
     commands = [step.command for step in next_steps(ending, "RUN")]
     assert f"adaptive-eval regrade RUN --config {config}" in commands
+
+
+TASKS = [{"id": "a", "prompt": "Mend it"}, {"id": "b", "prompt": "Build it"}]
+COMMANDS = ("--command", "base=./agent --skill none", "--command", "new=./agent --skill=v2")
+
+
+def printed_for_commands(*options: str) -> tuple[dict[str, object], str]:
+    result = run(*COMMANDS, *options, "--print-config")
+    assert result.exit_code == 0, result.stderr
+    return yaml.safe_load(result.stdout), result.stderr
+
+
+def test_commands_become_models_with_the_variables_of_their_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", KEY)
+    write_rows(TASKS)
+    tree, notes = printed_for_commands("--max-trials", "10", "--budget", "50usd", "--key", "new=MY_KEY")
+    assert tree["models"] == [
+        {"name": "base", "command": "./agent --skill none"},
+        {"name": "new", "command": "./agent --skill=v2", "env": ["MY_KEY"]},
+    ]
+    assert tree["grader"] == {"kind": "reported"} and tree["budget"] == {"usd": 50.0}
+    assert "grader: reported, since some questions have no answer: the last line of each command has its score" in notes
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "note"),
+    [
+        (NUMBERS, "numeric", "every answer is a number; it grades what each command answers (its score: --grader repo"),
+        (LETTERS, "choice", "every answer is the letter of a choice; it grades what each command answers"),
+        (WORDS, "reported", "not all answers are numbers or letters: the last line of each command has its score"),
+    ],
+)
+def test_the_grader_of_commands_follows_from_the_answers(rows: list[dict[str, object]], kind: str, note: str) -> None:
+    write_rows(rows)
+    tree, notes = printed_for_commands()
+    assert tree["grader"] == {"kind": kind} and f"grader: {kind}, since {note}" in notes
+    assert printed_for_commands("--grader", "exact")[0]["grader"] == {"kind": "exact"}
+
+
+def test_commands_and_servers_may_be_compared() -> None:
+    tree = yaml.safe_load(run("--model", SMALL, "--command", "agent=./agent", "--print-config").stdout)
+    assert [model["name"] for model in tree["models"]] == ["small-7b", "agent"]
+    assert tree["grader"] == {"kind": "numeric"}
+    write_rows(WORDS)
+    assert "add --grader with one of" in refused("--model", SMALL, "--command", "agent=./agent")
+    assert "reported takes the scores that commands report, and small-7b is no command" in refused(
+        "--model", SMALL, "--command", "agent=./agent", "--grader", "reported"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--command", "./agent"), "--command must be a name and a command, as in new='./agent --skill v2', but got"),
+        (("--command", "a="), "--command must be a name and a command"),
+        (
+            ("--command", "a=./agent | tee log"),
+            "has |, which needs a shell, but got",
+        ),
+        (("--command", "a=./agent 'x"), "cannot be split into words"),
+        (("--command", "a=x", "--command", "a=y"), "must have different names"),
+        (("--command", "a=x", "--command", "b=y", "--price", "a=1/2"), "--price: a is a command; let it print the usd"),
+        (("--command", "a=./agent --api-key sk-proj-abcdefghijkl1234567890", "--command", "b=y"), "has a secret"),
+    ],
+)
+def test_commands_that_cannot_be_meant_are_refused(options: tuple[str, ...], message: str) -> None:
+    assert message in refused(*options).replace("\n", " ")
+
+
+def test_commands_are_for_files_of_questions() -> None:
+    message = refused("--command", "a=x", file="inspect_evals/gpqa_diamond")
+    assert "--command is for files of questions, and inspect_evals/gpqa_diamond is a task of Inspect" in message

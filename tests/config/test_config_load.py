@@ -315,7 +315,7 @@ sampling: {top_p: 3}
     def test_a_grader_that_there_is_not(self, grader: str, mend: str) -> None:
         (line,) = problems_in(BASE.replace("grader: math", f"grader: {grader}"))
         rule, _, mending = line.partition("; ")
-        assert f"must be one of {', '.join(GRADERS)}, judge, verifier, but got" in rule
+        assert f"must be one of {', '.join(GRADERS)}, judge, verifier, reported, but got" in rule
         assert mending == mend
 
     def test_a_grader_without_what_it_needs(self) -> None:

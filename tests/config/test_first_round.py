@@ -115,7 +115,7 @@ def test_caps_that_nothing_bounds_are_reported_before_a_run_and_after_it(site: S
     models = [{"name": name, "base_url": site.base_url, "price": price} for name in ("ada", "bob")]
     config = site.write(models=models, sampling={"temperature": 0.6}, budget={"usd": 0.05, "trials": 500})
     (message,) = first_round_problems(prepare(load_config(config)))
-    assert message.startswith("no max_tokens: for ada, bob caps reserve 1.5 times the largest answer so far")
+    assert message.startswith("nothing bounds the answers of ada, bob: caps reserve 1.5 times the largest so far")
     assert "budget.usd may be exceeded" in message and "budget.tokens" not in message
     runner = CliRunner()
     for command in (["validate"], ["plan", "--worlds", "10"], ["run", "--dry-run"]):

@@ -194,3 +194,15 @@ def test_caps_on_bounded_costs_work_as_usual(cap: dict[str, float]) -> None:
 def test_what_is_reserved_is_the_worst_or_a_margin_on_the_largest() -> None:
     assert trial_reserve(Cost(7, 0.5, 3.0), Cost(100, 9.0, 9.0)) == Cost(7, 0.5, 3.0)
     assert trial_reserve(Cost(7, math.inf, 3.0), Cost(101, 9.0, 9.0)) == Cost(152, 13.5, 3.0)
+
+
+def test_answers_that_cost_no_tokens_are_measured_by_their_usd() -> None:
+    """Such as those of commands, which may report nothing else."""
+    bench = Bench(models=2, questions=5, weights=BINARY, worst_cost=(Cost(0, math.inf), Cost(0, math.inf)))
+    controller = Controller(Plan(bench, trials=Trials(min=2, max=2), budget=Budget(usd=100.0)))
+    rounds = 0
+    while controller.finished is None:
+        asks = controller.ask(slots=64)
+        controller.tell([Outcome(*ask[:3], category=0, cost=Cost(0, 0.5)) for ask in asks])
+        rounds += 1
+    assert controller.counts.sum() == 20 and rounds < 6

@@ -140,7 +140,8 @@ process.GRACE_SECONDS = 3600.0
 async def main():
     folder, command = Path(sys.argv[1]), sys.argv[2:]
     holds = [await ExclusivePlaces(["gpu0"], "killed").take("gpu0", print)]
-    await process.ServerProcess.start(command, environment=os.environ, folder=folder, log=folder / "l", holds=holds)
+    start = process.ServerProcess.start_server
+    await start(command, environment=os.environ, folder=folder, log=folder / "l", holds=holds)
     print("started", flush=True)
     await asyncio.sleep(600)
 asyncio.run(main())

@@ -15,13 +15,13 @@ from processes import SERVER, gone, running
 
 from adaptive_eval.base.errors import LaunchFailed
 from adaptive_eval.launch import process as process_module
-from adaptive_eval.launch.process import ServerProcess
+from adaptive_eval.launch.process import KeptProcess, ServerProcess
 
 PYTHON = (sys.executable, "-S")
 
 
 async def started(command: Sequence[str], folder: Path) -> ServerProcess:
-    return await ServerProcess.start(command, environment=os.environ, folder=folder, log=folder / "log")
+    return await ServerProcess.start_server(command, environment=os.environ, folder=folder, log=folder / "log")
 
 
 async def server(folder: Path, port: int, *what: str) -> ServerProcess:
@@ -144,7 +144,8 @@ def killed(*_):
         pass
 
 keeper._prctl = killed
-keeper._start_server([sys.executable, "-S", "-c", "import sys; print('it runs', file=sys.stderr)"])
+server = [sys.executable, "-S", "-c", "import sys; print('it runs', file=sys.stderr)"]
+keeper._start_server(server, *keeper._descriptors("-"))
 """
 
 
@@ -161,7 +162,7 @@ from adaptive_eval.launch import process
 process.GRACE_SECONDS = 0.5  # the child ignores SIGTERM, so that all of it goes by
 async def main():
     folder = Path(sys.argv[1])
-    await process.ServerProcess.start(sys.argv[2:], environment=os.environ, folder=folder, log=folder / "log")
+    await process.ServerProcess.start_server(sys.argv[2:], environment=os.environ, folder=folder, log=folder / "log")
     print("started", flush=True)
     await asyncio.sleep(600)
 asyncio.run(main())
@@ -185,15 +186,32 @@ async def test_a_command_that_cannot_be_run_says_why(tmp_path: Path) -> None:
     with pytest.raises(LaunchFailed, match="cannot be started: .*No such file.*'no-such-program'"):
         await started(["no-such-program", "--port", "1"], tmp_path)
     with pytest.raises(LaunchFailed, match="cannot be started: .*No such file"):
-        await ServerProcess.start(["true"], environment={}, folder=tmp_path / "nowhere", log=tmp_path / "log")
+        await ServerProcess.start_server(["true"], environment={}, folder=tmp_path / "nowhere", log=tmp_path / "log")
 
 
 async def test_it_sees_its_environment_and_folder_and_no_input(tmp_path: Path) -> None:
     look = "import os, sys; print(os.environ['SEEN'], os.getcwd(), repr(sys.stdin.read()))"
-    process = await ServerProcess.start(
+    process = await ServerProcess.start_server(
         [*PYTHON, "-c", look], environment={"SEEN": "this"}, folder=tmp_path, log=tmp_path / "log"
     )
     assert (await process.ended).startswith("exited with status 0")
     await process.stop()
     seen = (tmp_path / "log").read_text().split()
     assert (seen[0], Path(seen[1]).name, seen[2]) == ("this", tmp_path.name, "''")
+
+
+async def test_a_command_may_have_streams_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("asked")
+    code = "import sys; print(sys.stdin.read()); print('broken', file=sys.stderr)"
+    with (tmp_path / "in").open() as read, (tmp_path / "out").open("w") as written, (tmp_path / "err").open("w") as bad:
+        process = await KeptProcess.start(
+            [*PYTHON, "-c", code],
+            environment=os.environ,
+            folder=tmp_path,
+            errors=bad.fileno(),
+            streams=(read.fileno(), written.fileno()),
+            grace=3600.0,
+        )
+        assert await process.status == 0
+        await process.stop()
+    assert (tmp_path / "out").read_text() == "asked\n" and (tmp_path / "err").read_text() == "broken\n"

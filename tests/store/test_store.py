@@ -372,3 +372,12 @@ def test_a_run_does_not_begin_among_files_of_others(tmp_path: Path) -> None:
     RunStore.open(tmp_path, HEADER).store.close()
     (tmp_path / "notes.md").touch()
     RunStore.open(tmp_path, HEADER).store.close()  # beside a run there may be anything
+
+
+def test_models_and_questions_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    """Not in that of their names, in which the database keeps them."""
+    names = ["zoe", "ada", "mia"]
+    header = replace(HEADER, models=dict.fromkeys(names, {}), questions=dict.fromkeys(names, {}))
+    with closing(RunStore.open(tmp_path / "run", header).store) as store:
+        assert [*store.reader.models()] == names == [*store.reader.questions()]
+        assert [*store.reader.models().values()] == sorted(store.reader.models().values())

@@ -1,8 +1,8 @@
-"""The temporary folder of a process of Inspect, and cleaning up after killed processes.
+"""The temporary folder of a process that starts programs of others, and cleaning up after killed processes.
 
-A local sandbox is a folder with the programs that run in it. All sandboxes of a process are in its temporary folder, by
-which their programs are identified; the process holds a lock in the folder while it lives. The next process removes all
-unlocked folders.
+All files of these programs, such as the local sandboxes of Inspect, are in the folder, by which the programs are
+identified if they inherit `VARIABLE`. The process holds a lock in the folder while it lives. The next process removes
+all unlocked folders of the same prefix.
 """
 
 import fcntl
@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from signal import SIGKILL
 
-PREFIX, LOCK = "adaptive-eval-inspect-", "lock"
+LOCK = "lock"
 VARIABLE = "TMPDIR"
 """Variable with the folder, which programs inherit and which identifies them."""
 
@@ -21,8 +21,8 @@ VARIABLE = "TMPDIR"
 class TemporaryFolder:
     """A new temporary folder, locked so that no other process removes it."""
 
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
+    def __init__(self, prefix: str) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=prefix))
         self.lock = os.open(self.path / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
         """Descriptor of the lock. The child inherits it, and so holds the folder if this process is killed."""
         fcntl.flock(self.lock, fcntl.LOCK_EX)
@@ -33,9 +33,9 @@ class TemporaryFolder:
         os.close(self.lock)
 
 
-def clear_leftovers() -> None:
-    """Remove the folders of dead processes."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+def clear_leftovers(prefix: str) -> None:
+    """Remove the folders of dead processes that have this prefix."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with suppress(OSError):  # locked, another user's, removed, or incomplete
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():
                 continue

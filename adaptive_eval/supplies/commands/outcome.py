@@ -1,0 +1,107 @@
+"""What goes into a command, and what comes out: from a question to a line of JSON, from its output to an answer."""
+
+import json
+from collections.abc import Collection
+from dataclasses import fields
+from typing import NamedTuple
+
+from adaptive_eval.config.commands import ANSWER_KEY
+from adaptive_eval.core.types import Cost
+from adaptive_eval.endpoints.answers import text_signals
+from adaptive_eval.endpoints.redaction import Redactor
+from adaptive_eval.endpoints.types import Answer, Prompt
+from adaptive_eval.graders.reported import ReportedResult, UnusableResult, result_of, split_output
+from adaptive_eval.graders.types import MarkedAnswer
+from adaptive_eval.launch.process import exit_words, last_lines
+from adaptive_eval.questions.types import Question
+from adaptive_eval.supplies.commands.process import MAX_PRINTED_BYTES, EndedCommand
+
+SHOWN_LINES, SHOWN_CHARS = 4, 160
+"""Last lines of standard error in a message, and characters of each."""
+
+
+class CommandOutcome(NamedTuple):
+    """What a process has come to."""
+
+    body: str
+    """What it has printed, without its result."""
+    result: ReportedResult | None
+    problem: str | None
+    """Why it is no answer, after "it"; None if it is one."""
+    seconds: float
+
+    @property
+    def used(self) -> ReportedResult:
+        """What it says that it has used."""
+        return self.result or ReportedResult()
+
+
+def question_text(question: Question, prompt: Prompt, trial: int, seed: int, names: Collection[str]) -> bytes:
+    """The line of JSON that a command is given; `names` are those of further fields."""
+    text = prompt.text if prompt.text is not None else "\n\n".join(turn.content for turn in prompt.messages or ())
+    values: dict[str, object] = {name: value for name, value in question.metadata.items() if name in names}
+    further = {"choices": question.choices, "cluster": question.cluster, ANSWER_KEY: question.answer}
+    values |= {name: value for name, value in further.items() if name in names and value}
+    values |= {"id": question.id, "prompt": text, "trial": trial, "seed": seed}
+    return json.dumps(values).encode() + b"\n"
+
+
+def read_outcome(ended: EndedCommand, timeout: float, redactor: Redactor, *, needs_score: bool) -> CommandOutcome:
+    """What a process that has ended has come to; `needs_score`: its score is the grade."""
+    unusable, result, body = None, None, ended.output.rstrip()
+    try:
+        body, result = split_output(ended.output)
+    except UnusableResult as error:
+        unusable = f"printed a result that cannot be used: {error}"
+    problem = _problem(ended, timeout) or unusable
+    if problem is None and needs_score and (result is None or result.score is None):
+        last = "".join(last_lines(ended.output, redactor)[-1:])[:SHOWN_CHARS]
+        problem = f"reported no score: its last line is {last!r}, and must be like {ReportedResult(score=1).line}"
+    if problem is None and not body and (result is None or (result.answer is None and result.score is None)):
+        problem = "printed no answer"
+    if problem is not None:
+        problem = redactor.message(problem)
+        words = [line[-SHOWN_CHARS:] for line in last_lines(ended.errors, redactor)[-SHOWN_LINES:]]
+        problem += "\n  ".join(["; the end of its standard error:", *words]) if words else ""
+    return CommandOutcome(body, result, problem, ended.seconds)
+
+
+def _problem(ended: EndedCommand, timeout: float) -> str | None:
+    if ended.is_flood:
+        return f"printed more than {MAX_PRINTED_BYTES / 2**30:g} GiB"
+    if ended.is_late:
+        return f"did not end within {timeout:g} s"
+    if ended.status is None:
+        return "was stopped"
+    return exit_words(ended.status) if ended.status else None
+
+
+def make_answer(outcome: CommandOutcome, seed: int, replica: str, attempts: int, *, is_graded: bool) -> Answer:
+    """The answer of a command; what is not its text is stored as its reasoning, with the result in the last line.
+
+    `is_graded`: its score is the grade.
+    """
+    body, result, *_ = outcome
+    answer = None if result is None else result.answer
+    text, rest = (body, "") if answer is None else (answer, body)
+    lines = [*([rest] if rest else []), *([] if result is None else [result.line])]
+    plain = Answer(
+        text=text,
+        finish_reason="stop",
+        seed=seed,
+        replica=replica,
+        latency=outcome.seconds,
+        reasoning="\n".join(lines) or None,
+        completion_tokens=outcome.used.tokens or 0,
+        attempts=attempts,
+        signals=text_signals(text, "stop", used_tools=result is not None and result.score is not None),
+    )
+    if not is_graded or result is None:
+        return plain
+    return MarkedAnswer(**{field.name: getattr(plain, field.name) for field in fields(Answer)}, marks=result.marks)
+
+
+def answer_cost(answer: Answer) -> Cost:
+    """What the command says that an answer has cost."""
+    result = result_of(answer) or ReportedResult()
+    return Cost(result.tokens or 0, result.usd or 0.0)

@@ -1,0 +1,148 @@
+"""One process of a command, from its question to its end; its output is bounded, and its whole group ends with it."""
+
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from adaptive_eval.graders.reported import MAX_LINE_CHARS
+from adaptive_eval.launch.process import KeptProcess
+
+GRACE_SECONDS = 5.0
+"""Time between asking a command to end and killing it."""
+DRAIN_SECONDS = 5.0
+"""Time to read what is left of the output of a command that has ended."""
+CHUNK_BYTES = 2**16
+HEAD_BYTES, TAIL_BYTES = 2**20, 2**20 + MAX_LINE_CHARS
+"""Bytes that are kept of the beginning and of the end of what a command prints."""
+MAX_PRINTED_BYTES = 2**30
+"""A command that prints more is ended."""
+ERROR_TAIL_BYTES = 8192
+"""Bytes that are kept of the end of what it prints to standard error."""
+
+
+class BoundedOutput:
+    """The beginning and the end of a stream, which may be endless."""
+
+    def __init__(self, head: int, tail: int) -> None:
+        self._max_head, self._max_tail = head, tail
+        self._head, self._tail = bytearray(), bytearray()
+        self.size = 0
+        """Bytes of the whole stream."""
+
+    def add(self, chunk: bytes) -> None:
+        """Take in the next bytes."""
+        self.size += len(chunk)
+        room = self._max_head - len(self._head)
+        self._head += chunk[:room]
+        self._tail += chunk[room:]
+        if len(self._tail) > 2 * self._max_tail:
+            del self._tail[: -self._max_tail]
+
+    @property
+    def text(self) -> str:
+        """What is kept, with a line that says how much is left out."""
+        tail = self._tail[-self._max_tail :]
+        left_out = self.size - len(self._head) - len(tail)
+        gap = f"\n[{left_out:,} bytes are left out]\n".encode() if left_out else b""
+        return bytes(self._head + gap + tail).decode(errors="replace")
+
+
+class EndedCommand(NamedTuple):
+    """A command that has ended."""
+
+    status: int | None
+    """Its exit status, negative for a signal; None if it was ended."""
+    output: str
+    errors: str
+    """The end of what it has printed to standard error."""
+    seconds: float
+    is_late: bool
+    """Whether its time was over."""
+    is_flood: bool
+    """Whether it printed too much."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """How a command is started."""
+
+    words: Sequence[str]
+    environment: Mapping[str, str]
+    timeout: float
+
+    async def run(self, asked: bytes, folder: Path, holds: Sequence[int]) -> EndedCommand:
+        """Run it in a folder, with this on its standard input; raises `LaunchFailed`.
+
+        The descriptors `holds` are open until the last of its processes has ended.
+        """
+        started = time.monotonic()
+        with _Stream(HEAD_BYTES, TAIL_BYTES) as output, _Stream(0, ERROR_TAIL_BYTES) as errors:
+            process = await self._start(asked, folder, holds, output.writing_end, errors.writing_end)
+            reading = [asyncio.create_task(output.read()), asyncio.create_task(errors.read())]
+            has_ended = is_cut_off = True
+            try:
+                ends: set[asyncio.Future[Any]] = {process.status, output.flood, errors.flood}
+                done, _ = await asyncio.wait(ends, timeout=self.timeout, return_when=asyncio.FIRST_COMPLETED)
+                has_ended, is_late, is_cut_off = process.status in done, not done, False
+                seconds = time.monotonic() - started
+            finally:
+                await process.stop(at_once=is_cut_off)
+                await asyncio.wait(reading, timeout=DRAIN_SECONDS)
+                for task in reading:
+                    task.cancel()
+        status = process.status.result() if has_ended else None
+        return EndedCommand(status, output.kept.text, errors.kept.text, seconds, is_late, not has_ended and not is_late)
+
+    async def _start(self, asked: bytes, folder: Path, holds: Sequence[int], output: int, errors: int) -> KeptProcess:
+        """Start it, and close the writing ends of its streams here."""
+        try:
+            with tempfile.TemporaryFile() as question:
+                question.write(asked)
+                question.seek(0)
+                return await KeptProcess.start(
+                    self.words,
+                    environment=self.environment,
+                    folder=folder,
+                    errors=errors,
+                    streams=(question.fileno(), output),
+                    holds=holds,
+                    grace=GRACE_SECONDS,
+                )
+        finally:
+            os.close(output)
+            os.close(errors)
+
+
+class _Stream:
+    """A stream that a command writes to, and what is kept of it; a context until which it is read."""
+
+    def __init__(self, head: int, tail: int) -> None:
+        self.kept = BoundedOutput(head, tail)
+        reading_end, self.writing_end = os.pipe()
+        self._file = os.fdopen(reading_end, "rb", buffering=0)
+        self.flood: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done if there is too much of it."""
+
+    async def read(self) -> None:
+        """Read it to its end."""
+        reader = asyncio.StreamReader(limit=CHUNK_BYTES)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), self._file)
+        try:
+            while chunk := await reader.read(CHUNK_BYTES):
+                self.kept.add(chunk)
+                if self.kept.size > MAX_PRINTED_BYTES and not self.flood.done():
+                    self.flood.set_result(None)
+        finally:
+            transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()

@@ -1,0 +1,176 @@
+"""Models that are commands: each trial is a process, which is given the question and prints an answer."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from adaptive_eval.base.errors import ConfigError, LaunchFailed, Rejected, RetryNotAllowed
+from adaptive_eval.config.commands import command_environment, command_line, command_problems
+from adaptive_eval.endpoints.first_answers import FIRST_ATTEMPTS, FirstAnswers
+from adaptive_eval.endpoints.traffic import Traffic
+from adaptive_eval.endpoints.types import Answer, EndpointStats, Notice, RetryGate, Signal
+from adaptive_eval.graders.by_benchmark import find_grader, graders_that_ask
+from adaptive_eval.graders.reported import Reported
+from adaptive_eval.machine.supply import AskedModel, EndpointSupply, Supply
+from adaptive_eval.machine.trial import Request
+from adaptive_eval.questions.types import Question
+from adaptive_eval.supplies.commands.folders import TrialFolders
+from adaptive_eval.supplies.commands.outcome import (
+    CommandOutcome,
+    answer_cost,
+    make_answer,
+    question_text,
+    read_outcome,
+)
+from adaptive_eval.supplies.commands.process import CommandLine
+from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext, request_limits
+
+MAX_REPLICA_CHARS = 200
+UNCOUNTED = (
+    "reports no {0}, which budget.{0} counts; let its last line have it, 0 if it costs nothing, or remove the cap"
+)
+UNUSED_SCORE = "its command reports a score, of which the grader {} takes no notice; the grader `reported` takes it"
+NO_TRANSCRIPT = "its command reports a transcript that is no file in its folder, or too large to be kept"
+UNANSWERED: frozenset[Signal] = frozenset({"unanswered"})
+
+
+class CommandClient:
+    """One model that is a command."""
+
+    def __init__(self, model: SuppliedModel, context: SupplyContext, folders: TrialFolders) -> None:
+        assert context.prepared is not None, "commands are not checked without a trial"
+        config, run = model.config, context.config
+        environment = command_environment(config, context.keys)
+        self._line = CommandLine(command_line(config, run.folder), environment, config.timeout)
+        self._replica = " ".join(config.command_words)[:MAX_REPLICA_CHARS]
+        self._model, self._grader, self._folders = model, run.grader, folders
+        self._redactor, self._questions = context.redactor, context.prepared.questions
+        self._hides_metadata = bool(run.grader.functions or graders_that_ask(run.grader))
+        self._attempts = config.concurrency.attempts if context.patient else 1
+        caps = (("tokens", run.budget.tokens), ("usd", run.budget.usd))
+        self._counted = [name for name, cap in caps if cap is not None]
+        """What each answer must report, since a cap counts it."""
+        self._has_answered = config.name in context.answered
+        self._first, self._traffic = FirstAnswers(), Traffic()
+        self._in_vain: list[Answer] = []
+        """Failed attempts whose usage is known."""
+        self._notices: dict[str, Notice] = {}
+
+    @property
+    def stats(self) -> EndpointStats:
+        """The processes so far."""
+        notices = tuple(self._notices.values())
+        return replace(self._traffic.stats(), notices=notices, in_vain=tuple(self._in_vain))
+
+    async def ask(self, request: Request, retry_gate: RetryGate | None) -> Sequence[Answer]:
+        """Run the command for each trial."""
+        return [await self._answer(request.question, number, retry_gate) for number in request.numbers]
+
+    async def _answer(self, question: int, trial: int, retry_gate: RetryGate | None) -> Answer:
+        """The answer of a trial. If all attempts fail, it gets none if others have one; else the command is wrong."""
+        self._traffic.in_flight += 1
+        try:
+            with self._first.trial():
+                answered = await self._try(question, trial, retry_gate)
+        finally:
+            self._traffic.in_flight -= 1
+        if isinstance(answered, Answer):
+            self._first.answered = True
+            self._traffic.completion_tokens += answered.completion_tokens
+            return answered
+        if await self._first.is_any_answered(before=self._has_answered):
+            seed = self._model.seed(question, trial)
+            return Answer("", f"its command {answered}", seed, self._replica, 0.0, signals=UNANSWERED)
+        raise Rejected(f"its command fails: on {self._questions[question].id}#{trial} it {answered}")
+
+    async def _try(self, question: int, trial: int, retry_gate: RetryGate | None) -> Answer | str:
+        """Run the command until it answers; returns the last problem if it never does."""
+        problem = ""
+        for attempt in range(1, self._attempts + 1):
+            if attempt > 1 and retry_gate is not None and not await retry_gate():
+                raise RetryNotAllowed("its command failed, and the budget does not allow another attempt")
+            self._traffic.requests += 1
+            try:
+                outcome = await self._run(question, trial, attempt)
+            except LaunchFailed as error:
+                return str(error)
+            seed = self._model.seed(question, trial)
+            if outcome.problem is None:
+                self._require_usage(outcome)
+                return make_answer(outcome, seed, self._replica, attempt, is_graded=self._takes_score(question))
+            problem = outcome.problem
+            self._count_lost(outcome, seed)
+            if attempt >= FIRST_ATTEMPTS and not (self._first.answered or self._has_answered):
+                break
+        return problem
+
+    async def _run(self, question: int, trial: int, attempt: int) -> CommandOutcome:
+        """Run the command once, in a new folder."""
+        asked, config = self._questions[question], self._model.config
+        seed = self._model.seed(question, trial)
+        text = question_text(asked, self._model.prompt(question), trial, seed, self._field_names(asked))
+        name = f"{config.name} {asked.id} {trial}" + (f" attempt {attempt}" if attempt > 1 else "")
+        async with self._folders.folder(name, keeps=config.keep_folders) as folder:
+            ended = await self._line.run(text, folder, self._folders.holds)
+            needs_score = self._takes_score(question)
+            outcome = read_outcome(ended, config.timeout, self._redactor, needs_score=needs_score)
+            result = outcome.result
+            if outcome.problem is not None or result is None:
+                return outcome
+            if result.score is not None and not needs_score:
+                kind = getattr(find_grader(self._grader, asked), "kind", "")
+                self._notices["score"] = Notice("unused_score", UNUSED_SCORE.format(kind))
+            if result.transcript is None:
+                return outcome
+            kept = await self._folders.keep_transcript(folder, result.transcript, name)
+            if kept is None and self._folders.keeps:
+                self._notices["transcript"] = Notice("no_transcript", NO_TRANSCRIPT)
+            return outcome._replace(result=result._replace(transcript=kept))
+
+    def _field_names(self, question: Question) -> Sequence[str]:
+        """The fields that the command gets besides id and prompt; graders may read an answer key in the others."""
+        chosen = self._model.config.question_fields
+        if chosen is not None:
+            return chosen
+        return ("choices", "cluster", *(() if self._hides_metadata else question.metadata))
+
+    def _takes_score(self, question: int) -> bool:
+        return isinstance(find_grader(self._grader, self._questions[question]), Reported)
+
+    def _require_usage(self, outcome: CommandOutcome) -> None:
+        """Raise `Rejected` if a cap counts what the command does not report."""
+        for name in self._counted:
+            if getattr(outcome.used, name) is None:
+                self._traffic.lost += 1
+                raise Rejected(f"its command {UNCOUNTED.format(name)}")
+
+    def _count_lost(self, outcome: CommandOutcome, seed: int) -> None:
+        """Count a failed attempt, which may have cost something."""
+        problem = outcome.problem or ""
+        self._traffic.retries += 1
+        self._traffic.errors["command_failed"] += 1
+        self._traffic.last_error = problem
+        self._traffic.lost += 1
+        used = outcome.used
+        needed = self._counted or [name for name in ("tokens", "usd") if getattr(used, name) is not None]
+        if needed and all(getattr(used, name) is not None for name in needed):
+            self._in_vain.append(Answer("", problem, seed, self._replica, outcome.seconds, reasoning=used.line))
+
+
+def open_supply(context: SupplyContext, models: Models) -> Supply:
+    """Open these models."""
+    problems = [
+        f"{model.name}: {problem}"
+        for model in models.values()
+        for problem in command_problems(model.config, context.keys, context.config.folder)
+    ]
+    if problems:
+        raise ConfigError("\n".join(problems))
+    folders = TrialFolders(context.logs if context.patient else None, context.redactor)
+    context.stack.push_async_callback(folders.close)
+    asked = {
+        number: AskedModel(
+            CommandClient(model, context, folders), request_limits(model.config).slots, answer_cost, model.reserve
+        )
+        for number, model in models.items()
+    }
+    return EndpointSupply(asked, context.post, context.on_error, is_capped=context.is_capped)

@@ -1,0 +1,286 @@
+"""Whole runs of commands: a shell script and a Python agent, which fail, are killed, fixed and asked on."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from live_runs import Found, Site, kill, stored, wait_for_trials, wait_until
+from process_list import all_end, commands
+from typer.testing import CliRunner, Result
+
+from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.cli import app
+from adaptive_eval.endpoints.first_answers import FIRST_ATTEMPTS
+from adaptive_eval.machine.follow_up import FIRST_IN_FLIGHT
+from adaptive_eval.notes import ModelSetAside, events_of_kind
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.results_file import read_results
+from adaptive_eval.store.errors import DATABASE_FILE
+
+pytestmark = pytest.mark.slow
+
+QUESTIONS = 6
+SHELL = """\
+#!/bin/sh
+read -r line
+seed=${line##*\\"seed\\": }; seed=${seed%%[!0-9]*}
+echo "seed $seed in $PWD"
+[ $(( (seed * 7919 + seed / 97) % 100 )) -lt "$1" ] && score=1 || score=0
+echo "{\\"score\\": $score, \\"tokens\\": 100, \\"usd\\": 0.5}"
+"""
+AGENT = """\
+import json, os, sys, time
+from pathlib import Path
+
+asked, (skill, *faults) = json.load(sys.stdin), sys.argv[1:]
+with Path(os.environ["HOME"], "ledger").open("a") as ledger:
+    ledger.write(f"{skill} {asked['id']} {asked['trial']}\\n")
+Path("trace.json").write_text(json.dumps([asked, dict(os.environ)]))
+if "key" in faults:
+    print("my key is", os.environ["MY_KEY"])
+if "sometimes" in faults and asked["id"] == "q2":
+    sys.exit("no such tool: \\x1b[31mgrep")
+if "hangs" in faults:
+    os.spawnlp(os.P_NOWAIT, "sleep", "sleep", faults[-1])
+    time.sleep(600)
+right = int(asked["seed"]) * 7919 % 100 < int(skill)
+score = 0.5 if "partly" in faults and asked["trial"] % 2 else int(right)
+print(json.dumps({"score": score, "usd": 0.25, "transcript": "trace.json", "answer": "yes" if right else "no"}))
+"""
+SECRET, OTHER = "sk-live-4f9c2e71d8a3b605e9c7", "sk-other-7a1b2c3d4e5f60718293"
+
+
+@pytest.fixture(autouse=True)
+def _commands(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = ({"id": f"q{number}", "prompt": f"Task {number}"} for number in range(QUESTIONS))
+    (site.folder / "tasks.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (site.folder / "agent.sh").write_text(SHELL)
+    (site.folder / "agent.sh").chmod(0o755)
+    (site.folder / "agent.py").write_text(AGENT)
+    monkeypatch.setenv("HOME", str(site.folder))
+    monkeypatch.setenv("MY_KEY", SECRET)
+    monkeypatch.setenv("OTHER_KEY", OTHER)
+
+
+def model(name: str, *words: object, **keys: object) -> dict[str, object]:
+    return {"name": name, "command": [*map(str, words)], **keys}
+
+
+def shell(name: str, skill: int, **keys: object) -> dict[str, object]:
+    return model(name, "./agent.sh", skill, **keys)
+
+
+def agent(name: str, skill: int, *faults: object, **keys: object) -> dict[str, object]:
+    return model(name, sys.executable, "./agent.py", skill, *faults, **keys)
+
+
+def write(site: Site, *models: dict[str, object], **changes: object) -> Path:
+    settings = {"questions": "tasks.jsonl", "grader": "reported", "models": list(models), "trials": {"max": 4}}
+    (path := site.folder / "run.yaml").write_text(yaml.safe_dump(settings | changes))
+    return path
+
+
+def ledger(site: Site) -> list[str]:
+    path = site.folder / "ledger"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def report(site: Site) -> dict[str, Any]:
+    results = read_results(site.directory())
+    assert results is not None
+    return {row.name: row for row in results.models}
+
+
+def running(mark: str) -> list[str]:
+    return [command for _, command in commands() if command == mark]
+
+
+def called(*words: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, words)])
+
+
+def test_a_shell_script_is_ranked_at_any_number_in_parallel(site: Site) -> None:
+    found = []
+    for parallel in (1, 8):
+        config = write(site, shell("base", 30, parallel=parallel), shell("new", 90, parallel=parallel))
+        ended = site.run(config, "--run-dir", str(site.directory(f"run{parallel}")))
+        assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+        found.append(Found.of(site.directory(f"run{parallel}")))
+    assert found[0] == found[1]
+    trials = stored(site, "run8")
+    assert {trial.answer.text for trial in trials} and all(trial.answer.text.startswith("seed ") for trial in trials)
+    assert {trial.cost.usd for trial in trials} == {0.5} and {trial.answer.completion_tokens for trial in trials} == {
+        100
+    }
+
+
+def test_killed_it_leaves_no_process_and_goes_on_with_the_same_answers(site: Site) -> None:
+    config = write(site, agent("base", 30), agent("new", 90))
+    assert site.run(config, "--run-dir", str(site.directory("whole"))).exit_code != ExitCode.FAILED
+    mark = f"sleep 94{os.getpid()}"
+    hanging = write(site, agent("base", 30), agent("new", 90, "hangs", mark.split()[1]))
+    hanging.write_text(hanging.read_text().replace("name: new", "name: hung"))
+    process = site.start(hanging)
+    wait_until(lambda: running(mark), process)
+    kill(process)
+    assert all_end(lambda: running(mark)), "what a command has started ends with the run"
+    config = write(site, agent("base", 30), agent("new", 90))
+    ended = site.run(config)
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    assert Found.of(site.directory()).outcomes == Found.of(site.directory("whole")).outcomes
+
+
+def test_no_secret_but_those_named_reaches_a_command_or_the_run(site: Site) -> None:
+    config = write(site, agent("base", 30, "key", env=["MY_KEY"]), agent("new", 90), trials={"max": 2})
+    ended = site.run(config)
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    texts = [trial.answer.reasoning for trial in stored(site) if trial.model == "base"]
+    assert all((text or "").startswith("my key is ***\n") for text in texts)
+    transcripts = sorted((site.directory() / "logs" / "transcripts").iterdir())
+    assert len(transcripts) == len(stored(site)), "each trial has one"
+    for path in transcripts:
+        asked, environment = json.loads(path.read_text())
+        assert asked.keys() == {"id", "prompt", "trial", "seed"}
+        assert environment.get("MY_KEY") == ("***" if path.name.startswith("base") else None)
+        assert "OTHER_KEY" not in environment and environment["PATH"] == os.environ["PATH"]
+    for path in (path for path in site.directory().rglob("*") if path.is_file()):
+        assert SECRET.encode() not in path.read_bytes() and OTHER.encode() not in path.read_bytes(), path
+    line = json.loads((texts[0] or "").splitlines()[-1])
+    assert (site.directory() / line["transcript"]).is_file()
+
+
+def test_a_command_that_always_fails_ends_the_run_after_its_first_trials(site: Site) -> None:
+    bad = model("bad", "sh", "-c", "echo x >> ~/ledger; echo 'no such skill: v2' >&2; exit 3")
+    config = write(site, bad, shell("new", 90))
+    ended = site.run(config)
+    assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
+    assert "bad: its command fails: on q" in ended.output and "it exited with status 3" in ended.output
+    assert "  no such skill: v2" in ended.output
+    assert FIRST_ATTEMPTS <= len(ledger(site)) <= FIRST_IN_FLIGHT * FIRST_ATTEMPTS
+    tried = site.run(config, "--dry-run", "--run-dir", str(site.directory("dry")))
+    assert tried.exit_code == ExitCode.ENDPOINTS and "no such skill: v2" in tried.output
+    assert "score 1: correct (1)" in tried.output or "score 0: wrong (0)" in tried.output
+    fixed = site.run(write(site, model("bad", "./agent.sh", 30) | {"name": "mended"}, shell("new", 90)))
+    assert fixed.exit_code in (ExitCode.REACHED, ExitCode.SPENT), fixed.output
+
+
+def test_a_question_on_which_it_always_fails_has_no_answer_and_is_never_wrong(site: Site) -> None:
+    config = write(
+        site, agent("base", 90, "sometimes"), agent("new", 90), concurrency={"attempts": 3}, trials={"min": 1, "max": 2}
+    )
+    site.run(config, "--set", "stopping.on_alarm=never")
+    missing = [trial for trial in stored(site) if trial.category is None]
+    assert {(trial.model, trial.question) for trial in missing} == {("base", "q2")}
+    assert ledger(site).count("90 q2 0") in (FIRST_ATTEMPTS + 1, 3 + 1), "attempts of base, and one of new"
+    assert "every attempt at it failed, and others are answered: its command exited with status 1" in str(
+        missing[0].grader_error
+    )
+    assert report(site)["base"].ungraded == len(missing)
+
+
+def test_time_outs_are_missing_trials_and_end_what_was_started(site: Site) -> None:
+    mark = f"sleep 93{os.getpid()}"
+    config = write(site, agent("slow", 30, "hangs", mark.split()[1], timeout=0.7), agent("new", 90))
+    ended = site.run(config)
+    assert ended.exit_code == ExitCode.ENDPOINTS and "it did not end within 0.7 s" in ended.output, ended.output
+    assert not stored(site) or all(trial.model == "new" for trial in stored(site))
+    assert not running(mark)
+
+
+def test_a_cap_on_usd_counts_what_commands_report(site: Site) -> None:
+    config = write(site, shell("base", 50), shell("new", 50), budget={"usd": 9.8}, trials={"min": 1, "max": 50})
+    ended = site.run(config)
+    assert ended.exit_code == ExitCode.SPENT and "nothing bounds the answers of base, new" in ended.output
+    spent = sum(trial.cost.usd for trial in stored(site))
+    assert 5.0 < spent <= 9.8, "equal answers are reserved at 1.5 times their cost"
+    silent = model("silent", "sh", "-c", 'echo {\\"score\\": 1}')
+    refused = site.run(
+        write(site, silent, shell("new", 50), budget={"usd": 9.8}), "--run-dir", str(site.directory("silent"))
+    )
+    assert refused.exit_code == ExitCode.ENDPOINTS
+    assert "silent: its command reports no usd, which budget.usd counts" in refused.output
+
+
+def test_credit_between_needs_a_rubric_and_regrading_finds_it_in_what_is_stored(site: Site) -> None:
+    models = (agent("base", 30, "partly"), agent("new", 90, "partly"))
+    ended = site.run(write(site, *models, trials={"min": 2, "max": 2}))
+    assert "is neither right nor wrong, but the rubric only has right and wrong" in ended.output
+    half = {"name": "half", "weight": 0.5, "when": {"score": {"at_least": 0.5, "below": 1}}}
+    right, wrong = {"name": "right", "weight": 1.0, "when": {"is_correct": True}}, {"name": "wrong", "weight": 0.0}
+    config = write(site, *models, trials={"min": 2, "max": 2}, rubric={"categories": [half, right, wrong]})
+    regraded = called("regrade", site.directory(), "--config", config)
+    assert regraded.exit_code == ExitCode.REACHED, regraded.output
+    assert all(trial.category is not None for trial in stored(site))
+    assert called("rescore", site.directory()).exit_code == ExitCode.REACHED
+
+
+def test_other_graders_grade_what_it_answers_and_say_that_they_leave_its_score(site: Site) -> None:
+    (site.folder / "tasks.jsonl").write_text(json.dumps({"id": "q0", "prompt": "?", "answer": "yes"}))
+    site.run(write(site, agent("base", 30), agent("new", 90), grader="exact", trials={"min": 2, "max": 2}))
+    assert {(trial.answer.text, trial.category) for trial in stored(site)} <= {("yes", 1), ("no", 0)}
+    with RunReader.intact(site.directory()) as reader:
+        assert any("of which the grader exact takes no notice" in str(event) for event in reader.events())
+    again = called("regrade", site.directory(), "--config", write(site, agent("base", 30), agent("new", 90)))
+    assert again.exit_code == ExitCode.REACHED, again.output
+    assert all((trial.answer.text == "yes") == trial.category for trial in stored(site))
+
+
+def test_a_model_that_stops_working_is_set_aside(site: Site) -> None:
+    switch = 'read -r line; test -e ~/broken && exit 9; echo {\\"score\\": 1}'
+    models = [model(name, "sh", "-c", switch) for name in ("a", "b")] + [shell("c", 40)]
+    settings = {"stopping": {"on_alarm": "never", "rule": "optimal"}, "concurrency": {"attempts": 1}}
+    site.run(write(site, *models, trials={"min": 1, "max": 2}, **settings))
+    (site.folder / "broken").touch()
+    site.run(write(site, *models, trials={"min": 1, "max": 12}, **settings))
+    with RunReader.intact(site.directory()) as reader:
+        aside = {event.model for event in events_of_kind(reader.events(), ModelSetAside)}
+    assert aside <= {"a", "b"} and (aside or report(site)["a"].ungraded)
+
+
+def test_folders_are_kept_on_request_alone(site: Site) -> None:
+    site.run(write(site, agent("base", 30, keep_folders=True), agent("new", 90), trials={"min": 1, "max": 1}))
+    kept = sorted((site.directory() / "logs" / "folders").iterdir())
+    assert len(kept) == QUESTIONS and all(path.name.startswith("base-q") for path in kept)
+    assert all((path / "trace.json").is_file() for path in kept)
+
+
+def test_a_transcript_from_elsewhere_is_not_taken(site: Site) -> None:
+    (site.folder / "private.txt").write_text("private")
+    code = 'ln -s ~/private.txt link; mkfifo pipe; echo {\\"score\\": 1, \\"transcript\\": \\"NAME\\"}'
+    for name in ("link", "pipe", "../../private.txt", str(site.folder / "private.txt"), "missing", "."):
+        words = ("sh", "-c", code.replace("NAME", name))
+        config = write(site, model("base", *words), shell("new", 50), trials={"min": 1, "max": 1})
+        ended = site.run(config, "--run-dir", str(site.directory("run-" + name.replace("/", "_"))))
+        assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    assert not list((site.folder / "runs").rglob("transcripts/*"))
+
+
+def test_its_trials_are_exported_and_imported(site: Site, tmp_path: Path) -> None:
+    site.run(write(site, agent("base", 30), agent("new", 90), trials={"min": 1, "max": 1}))
+    for kind in ("jsonl", "inspect"):
+        path = tmp_path / f"out.{kind}"
+        assert called("export", site.directory(), "--format", kind, "-o", path).exit_code == ExitCode.REACHED
+    imported = called("import", tmp_path / "out.jsonl", "--to", tmp_path / "imported")
+    assert imported.exit_code == ExitCode.REACHED, imported.output
+    assert (tmp_path / "imported" / DATABASE_FILE).exists()
+
+
+def test_plan_and_validate_know_commands(site: Site) -> None:
+    config = write(site, shell("base", 30), model("new", "python", "agent.py", env=["UNSET"]))
+    checked = called("validate", config)
+    assert checked.exit_code == ExitCode.REACHED and "every model is a command" in checked.output
+    assert "new: agent.py would not be found, since a command runs in a new folder; write ./agent.py" in checked.output
+    assert "new: env names the variable UNSET, which is not set" in checked.output
+    assert called("plan", config, "--worlds", "10").exit_code == ExitCode.REACHED
+    refused = site.run(config)
+    assert refused.exit_code == ExitCode.CONFIGURATION and "write ./agent.py" in refused.output
+
+
+def test_trials_are_waited_for_in_a_run_of_its_own_process(site: Site) -> None:
+    process = site.start(write(site, agent("base", 30), agent("new", 90)))
+    assert wait_for_trials(site.directory(), 4, process)
+    assert process.wait() in (ExitCode.REACHED, ExitCode.SPENT)
