@@ -250,6 +250,8 @@ class Answer:
     attempts: int = 1
     completion_bpt: float | None = None
     prompt_bpt: float | None = None
+    cached_tokens: int = 0
+    """Those of the prompt tokens that the server has read from its cache."""
     signals: frozenset[Signal] = frozenset()
     concurrent_answers: int | None = None
     """Answers that its replica may generate at the same time, sharing its GPUs."""
