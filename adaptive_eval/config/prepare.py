@@ -58,6 +58,8 @@ SERVER_NOT_IN_FINGERPRINT = {
     "finish_reasons",
     "auth",
     "ca_file",
+    "service_tier",
+    "priority",
 }
 GRADER_NOT_IN_FINGERPRINT: dict[str, Any] = {
     **dict.fromkeys(("timeout", "workers", "memory", "key_is_answer", "concurrency"), True),
