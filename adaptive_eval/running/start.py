@@ -263,7 +263,7 @@ class _Start:
             latest,
             status.take(),
             store.directory,
-            gated=config.objective.gate,
+            config,
             servers_up=0 if status.servers.is_hurried else status.servers.up,
         )
         store.close()  # who reads how it ended may go on with the run
