@@ -28,6 +28,8 @@ class Asked:
     headers: Mapping[str, str]
     repeated: int
     """How often it has come before."""
+    body: Mapping[str, Any] = field(default_factory=dict)
+    """The whole request."""
 
     @property
     def text(self) -> str:
@@ -91,7 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.title(): value for name, value in self.headers.items()}
         with self.server.guard:
             key = (model, prompt, seed)
-            asked = Asked(self.server.counts[model], model, prompt, seed, headers, self.server.counts[key])
+            asked = Asked(self.server.counts[model], model, prompt, seed, headers, self.server.counts[key], body)
             self.server.counts.update([model, key])
             reply = self.server.script(asked) or Said(body=answer(asked))
             self.server.said.append(reply.status)

@@ -31,6 +31,14 @@ class StoreError(AdaptiveEvalError):
     """The run directory cannot be used."""
 
 
+class DamagedValue(StoreError):
+    """A stored value that no run has written. Who opens the run names it (`store.errors.name_run`)."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}; restore a copy of the run")
+        self.what = what
+
+
 class RunLocked(StoreError):
     """Another process holds the run directory."""
 

@@ -7,7 +7,16 @@ validator would validate strict Python instead, in which a list is not a tuple.
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from adaptive_eval.base.imports import SPECIFICATION
@@ -84,6 +93,8 @@ class Price(Section):
 
     input: float = Field(ge=0)
     """Price of prompt tokens."""
+    cached_input: float | None = Field(None, ge=0)
+    """Price of prompt tokens that the server reports as read from its cache; default: that of `input`."""
     output: float = Field(ge=0)
     """Price of completion tokens."""
 
@@ -92,6 +103,15 @@ class Price(Section):
         """Whether tokens cost nothing, as on the user's own server."""
         return self.input == self.output == 0.0
 
-    def usd(self, prompt_tokens: float, completion_tokens: float) -> float:
-        """The cost of these tokens."""
-        return (prompt_tokens * self.input + completion_tokens * self.output) / MILLION
+    @field_validator("cached_input")
+    @classmethod
+    def _is_no_surcharge(cls, price: float | None, info: ValidationInfo) -> float | None:
+        # caps reserve prompts at the price of input
+        if price is not None and price > info.data.get("input", price):
+            raise config_error("must not exceed the price of input", "remove it if cached tokens cost as much")
+        return price
+
+    def usd(self, prompt_tokens: float, completion_tokens: float, cached_tokens: float = 0.0) -> float:
+        """The cost of these tokens; `cached_tokens` of the prompt were read from a cache."""
+        discount = 0.0 if self.cached_input is None else cached_tokens * (self.input - self.cached_input)
+        return (prompt_tokens * self.input + completion_tokens * self.output - discount) / MILLION

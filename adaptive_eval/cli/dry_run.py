@@ -44,7 +44,7 @@ def rehearse(
     prepared: PreparedRun,
     directory: Path,
     command: str,
-    forecast: str | None,
+    forecast: str,
     *,
     on_cluster: bool,
     start_servers: bool,
@@ -74,7 +74,7 @@ def rehearse(
     repeated = repeated_questions(prepared.questions)
     for line in (
         *_plan_lines(prepared),
-        *([f"forecast  {forecast}"] if stored_trials is None and forecast is not None else []),
+        *([f"forecast  {forecast}"] if stored_trials is None else []),
         *(f"warn      {problem}" for problem in first_round_problems(prepared) if not stored_trials),
         f"keys      {keys.summary}",
         *([] if repeated is None else [f"warn      {safe_line(repeated, MAX_LINE)}"]),

@@ -11,9 +11,21 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.files import write_atomic
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import Config, Overrides, report_errors, typed_command
+from adaptive_eval.cli.typed_options import (
+    Budget,
+    Commands,
+    Grader,
+    Keys,
+    MaxTrials,
+    Models,
+    Objective,
+    Prices,
+    TaskArgs,
+    read_config,
+    typed_options,
+)
 from adaptive_eval.config.checks import WORTH_DRAWING, may_draw
 from adaptive_eval.config.first_round import first_round_problems
-from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.report.lines import safe_line
 from adaptive_eval.report.words import pace_in_words, run_in_words
@@ -44,16 +56,28 @@ def plan(
     seed: Seed = 0,
     overrides: Overrides = None,
     json: Json = None,
+    models: Models = None,
+    commands: Commands = None,
+    keys: Keys = None,
+    grader: Grader = None,
+    objective: Objective = None,
+    task_args: TaskArgs = None,
+    prices: Prices = None,
+    max_trials: MaxTrials = None,
+    budget: Budget = None,
 ) -> None:
     """Forecast what the run of CONFIG will cost, and how likely it is to decide everything.
 
     The run is simulated by its own controller, with true scores drawn from the posterior of a pilot, or without one
     from a prior that the output states. If the pilot is the run of CONFIG itself, the forecast continues from it.
+    Instead of CONFIG a file of questions or a task of Inspect, with --model for each model, as for `run`.
     """
     with report_errors():
         if json is not None and (json.is_dir() or not json.parent.is_dir()):
             raise ConfigError(f"--json must be a file in an existing folder, but got {json}")
-        prepared = prepare(load_config(config, overrides or ()))
+        options = typed_options(models, commands, task_args, prices, keys, grader, objective, max_trials, budget)
+        _, load = read_config(config, options, overrides or ())
+        prepared = prepare(load(overrides or ()))
         with Progress(1.0) as progress:
             forecast = make_forecast(prepared, progress.to, pilot, worlds, seed)
         if json is not None:
@@ -70,7 +94,7 @@ def plan(
         typer.echo(hint)
     if json is not None:
         typer.echo(f"forecast  {json}")
-    typer.echo(f"\n{NEXT}{typed_command('run', config, overrides)}")
+    typer.echo(f"\n{NEXT}{typed_command('run', config, overrides, *options.typed)}")
 
 
 def _hints(prepared: PreparedRun, pilot: Path | None) -> Iterator[str]:

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +12,20 @@ import typer
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.cli.shared import Config, Overrides, print_damage_notes, report_errors, typed_command
-from adaptive_eval.cli.typed_config import ConfigOptions, read_options
+from adaptive_eval.cli.typed_options import (
+    Budget,
+    Commands,
+    Grader,
+    Keys,
+    MaxTrials,
+    Models,
+    Objective,
+    Prices,
+    TaskArgs,
+    read_config,
+    typed_options,
+)
 from adaptive_eval.config.first_round import first_round_problems
-from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.notes import events_of_kind, events_since_start
@@ -31,30 +41,7 @@ from adaptive_eval.running.watching import Display, Watcher, Watchers
 from adaptive_eval.show.displays import DisplayKind, open_display
 from adaptive_eval.supplies.opening import OpenRemote
 
-Models = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--model",
-        help="A server, or a model of Inspect.",
-        metavar="[NAME=]URL[#MODEL]",
-    ),
-]
-Commands = Annotated[
-    list[str] | None, typer.Option("--command", help="A command that answers questions.", metavar="NAME=COMMAND")
-]
-Keys = Annotated[list[str] | None, typer.Option("--key", help="Variable with the key of a model.", metavar="NAME=VAR")]
-Grader = Annotated[str | None, typer.Option(help="Default: by the form of the answers.", metavar="KIND")]
-Objective = Annotated[str | None, typer.Option(help="Such as best; default: ranking.", metavar="KIND")]
 PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print the configuration of these options.")]
-TaskArgs = Annotated[
-    list[str] | None, typer.Option("--task-arg", "-T", help="Argument of an Inspect task.", metavar="KEY=VALUE")
-]
-Prices = Annotated[
-    list[str] | None,
-    typer.Option("--price", help="USD per million tokens read/written.", metavar="NAME=IN/OUT"),
-]
-MaxTrials = Annotated[int | None, typer.Option("--max-trials", help="Maximum trials per question.", min=1, metavar="N")]
-Budget = Annotated[str | None, typer.Option(help="20usd, 500000tokens, 3000trials or 2h.", metavar="CAP")]
 RunDir = Annotated[Path | None, typer.Option(help="Directory of the run; default: runs/NAME.", metavar="DIR")]
 DryRun = Annotated[
     bool,
@@ -122,12 +109,8 @@ def run(
     with report_errors():
         if start_servers and (not dry_run or ray is not None):
             raise ConfigError("--start-servers needs --dry-run, and cannot be used with --ray")
-        lists = (models or (), task_args or (), prices or (), keys or ())
-        options = ConfigOptions(*lists, grader, objective, max_trials, budget, commands or ())
-        typed = read_options(config, options, overrides or (), run_dir, fresh=fresh)
-        load = partial(load_config, config) if typed is None else typed.load
-        for note in () if typed is None else typed.notes:
-            typer.echo(note, err=True)
+        options = typed_options(models, commands, task_args, prices, keys, grader, objective, max_trials, budget)
+        typed, load = read_config(config, options, overrides or (), run_dir, fresh=fresh)
         chosen = choose_run(load, overrides or (), run_dir, fresh)
         prepared, directory, settings = chosen.prepared, chosen.directory, chosen.prepared.config
         if chosen.remembered:
@@ -150,7 +133,7 @@ def run(
                 from adaptive_eval.sites.opening import require_sites
 
                 require_sites(prepared.config)
-            forecast = None if options.typed else typed_command("plan", config, overrides)
+            forecast = typed_command("plan", config, overrides, *options.typed)
             command += " --fresh" * fresh
             on_cluster = ray is not None
             raise typer.Exit(

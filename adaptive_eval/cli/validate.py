@@ -7,10 +7,22 @@ from itertools import chain
 import typer
 
 from adaptive_eval.cli.shared import MAX_LINE, Config, Overrides, report_errors, typed_command
+from adaptive_eval.cli.typed_options import (
+    Budget,
+    Commands,
+    Grader,
+    Keys,
+    MaxTrials,
+    Models,
+    Objective,
+    Prices,
+    TaskArgs,
+    read_config,
+    typed_options,
+)
 from adaptive_eval.config.checks import why_uncoupled
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.first_round import NO_ANSWERS, TOO_FEW, first_round_problems
-from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import missing_programs, prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.questions import repeated_questions
@@ -21,14 +33,29 @@ from adaptive_eval.running.answer_keys import check_keys
 QUESTION = "Is the file right?"
 
 
-def validate(config: Config, overrides: Overrides = None) -> None:
+def validate(
+    config: Config,
+    overrides: Overrides = None,
+    models: Models = None,
+    commands: Commands = None,
+    keys: Keys = None,
+    grader: Grader = None,
+    objective: Objective = None,
+    task_args: TaskArgs = None,
+    prices: Prices = None,
+    max_trials: MaxTrials = None,
+    budget: Budget = None,
+) -> None:
     """Check a configuration and its questions; nothing is sent to any server. Exit code 2: something is wrong.
 
-    The grader must also grade the answer key of every question as right.
+    The grader must also grade the answer key of every question as right. Instead of CONFIG a file of questions or a
+    task of Inspect, as for `run`: then a server may be asked for its models.
     """
     with report_errors():
-        prepared = prepare(load_config(config, overrides or ()))
-        keys = asyncio.run(check_keys(prepared))
+        options = typed_options(models, commands, task_args, prices, keys, grader, objective, max_trials, budget)
+        _, load = read_config(config, options, overrides or ())
+        prepared = prepare(load(overrides or ()))
+        answer_keys = asyncio.run(check_keys(prepared))
     max_trials = len(prepared.config.asked) * len(prepared.questions) * prepared.config.trials.max
     max_trials = min(max_trials, prepared.config.budget.trials or max_trials)
     first_round = list(first_round_problems(prepared))
@@ -38,13 +65,13 @@ def validate(config: Config, overrides: Overrides = None) -> None:
     typer.echo(f"pace: {safe_line(pace_in_words(prepared.config), MAX_LINE)}")
     if (promised := promise_in_short(prepared.config.stated())) is not None:
         typer.echo(f"promise: {promised}")
-    if keys.tried and keys.unknown is not None:
-        typer.echo(f"warning: {keys.summary}")
+    if answer_keys.tried and answer_keys.unknown is not None:
+        typer.echo(f"warning: {answer_keys.summary}")
     repeated = filter(None, [repeated_questions(prepared.questions)])
     for warning in chain(repeated, first_round, why_uncoupled(prepared.config), _missing_requirements(prepared.config)):
         typer.echo(f"warning: {safe_line(warning, MAX_LINE)}")
     if not in_vain:
-        typer.echo(f"Next: {typed_command('run', config, overrides, '--dry-run')}")
+        typer.echo(f"Next: {typed_command('run', config, overrides, *options.typed, '--dry-run')}")
 
 
 def _missing_requirements(config: RunConfig) -> Iterator[str]:

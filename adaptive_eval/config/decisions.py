@@ -302,6 +302,12 @@ class BudgetConfig(Section):
     wall_time: Seconds | None = Field(None, gt=0)
     """Active time of the run over all starts, such as "2h30m"."""
 
+    @property
+    def caps(self) -> dict[str, float]:
+        """The caps that are set, by key."""
+        caps: dict[str, float] = self.model_dump(exclude_none=True)
+        return caps
+
 
 BUILT_IN = OBJECTIVES.keys() | RULES.keys() | POLICIES.keys()
 

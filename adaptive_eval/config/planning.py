@@ -244,7 +244,8 @@ def trial_cost(model: ModelConfig) -> Callable[[Answer], Cost]:
         used = (answer.prompt_tokens, answer.completion_tokens, answer.latency)
         if isinstance(answer, SampleAnswer):  # it may include calls to other models with other prices
             return usage_cost(model, *used)._replace(usd=_usd(model, *answer.own_tokens) + answer.usd_of_others)
-        return usage_cost(model, *used, answer.concurrent_answers, batched=came_by_batch(answer.replica))
+        batched = came_by_batch(answer.replica)
+        return usage_cost(model, *used, answer.concurrent_answers, batched=batched, cached_tokens=answer.cached_tokens)
 
     return cost
 
@@ -257,12 +258,13 @@ def usage_cost(
     concurrent_answers: int | None = None,
     *,
     batched: bool = True,
+    cached_tokens: float = 0.0,
 ) -> Cost:
     """The cost of tokens and seconds; `concurrent_answers` is by default the configured concurrency.
 
     `batched` says whether the answer comes from the model's batch service, if it has one.
     """
-    usd, gpu_seconds = _usd(model, prompt_tokens, completion_tokens, batched=batched), 0.0
+    usd, gpu_seconds = _usd(model, prompt_tokens, completion_tokens, cached_tokens, batched=batched), 0.0
     if model.gpus:
         share = gpu_share(model.gpus, model, concurrent_answers or model.concurrency.in_flight)
         gpu_seconds = min(_most_gpu_seconds(model), latency * share)
@@ -327,8 +329,15 @@ def lost_cost(model: ModelConfig, worst: Cost) -> Cost:
     return worst._replace(gpu_seconds=worst.gpu_seconds / model.concurrency.attempts)
 
 
-def _usd(model: ModelConfig, prompt_tokens: float, completion_tokens: float, *, batched: bool = False) -> float:
-    usd = 0.0 if model.price is None else model.price.usd(prompt_tokens, completion_tokens)
+def _usd(
+    model: ModelConfig,
+    prompt_tokens: float,
+    completion_tokens: float,
+    cached_tokens: float = 0.0,
+    *,
+    batched: bool = False,
+) -> float:
+    usd = 0.0 if model.price is None else model.price.usd(prompt_tokens, completion_tokens, cached_tokens)
     return usd * model.batch.price_factor if batched and model.batch is not None else usd
 
 

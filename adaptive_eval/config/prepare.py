@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from adaptive_eval.base.errors import ConfigError, StoreError, first_lines
+from adaptive_eval.base.errors import ConfigError, DamagedValue, first_lines
 from adaptive_eval.base.imports import DIGITS, MAX_DESCRIPTION, docstring_summary, fingerprints
 from adaptive_eval.base.roster import Roster
 from adaptive_eval.base.seeds import SHARED, hashed_base
@@ -60,6 +60,8 @@ SERVER_NOT_IN_FINGERPRINT = {
     "finish_reasons",
     "auth",
     "ca_file",
+    "service_tier",
+    "priority",
 }
 GRADER_NOT_IN_FINGERPRINT: dict[str, Any] = {
     **dict.fromkeys(("timeout", "workers", "memory", "key_is_answer", "concurrency"), True),
@@ -182,7 +184,7 @@ def _question_body(question: Question) -> dict[str, object]:
 
 
 def stored_config(header: RunHeader) -> RunConfig:
-    """The configuration of a run's last start; raises `StoreError` if it cannot be read."""
+    """The configuration of a run's last start; raises `DamagedValue` if it cannot be read."""
     stored = {name: section for name, section in header.configuration.items() if name != PLUG_INS}
     try:
         body = json.dumps(stored)
@@ -190,9 +192,8 @@ def stored_config(header: RunHeader) -> RunConfig:
         return RunConfig.model_validate_json(body)
     except ValueError as error:
         place = ".".join(map(str, error.errors()[0]["loc"])) if isinstance(error, ValidationError) else str(error)
-        raise StoreError(
-            f"the stored configuration is damaged or of another version (see {place!a:.80}); restore a copy of the run"
-        ) from error
+        what = f"the stored configuration is damaged or of another version (see {place!a:.80})"
+        raise DamagedValue(what) from error
 
 
 def _require_number(name: str) -> float:
@@ -220,14 +221,12 @@ def stored_questions(header: RunHeader) -> tuple[Question, ...]:
 
 
 def stored_question(key: str, body: Json) -> Question:
-    """Restore a question in a header; raises `StoreError` if it is damaged."""
+    """Restore a question in a header; raises `DamagedValue` if it is not valid."""
     try:
         return _question_parser().validate_python({**body, "id": key})
     except ValidationError as error:
         place = ".".join(map(str, error.errors()[0]["loc"]))
-        raise StoreError(
-            f"the stored question {key!a:.80} is damaged (see {place!a:.80}); restore a copy of the run"
-        ) from error
+        raise DamagedValue(f"the stored question {key!a:.80} is not valid (see {place!a:.80})") from error
 
 
 class StoredSetup(NamedTuple):

@@ -8,7 +8,7 @@ trusted: anything that is not an answer is a `Failure`.
 Token counts are not trusted either. If `usage` is missing, tokens are estimated, one per `BYTES_PER_TOKEN` bytes;
 likewise if it claims less than one per `MAX_BYTES_PER_TOKEN`. If it claims more than `ABSURD_FACTOR` times the limit,
 the limit is counted. A smaller excess is accepted, and a text too long for the limit is estimated, since it was
-generated. Each case raises a notice.
+generated. Each case raises a notice. Cached tokens count only as part of a prompt whose reported tokens are counted.
 """
 
 import math
@@ -289,10 +289,15 @@ class AnswerReader:
             if draft.is_blank and not tokens and (draft.is_null or (reports_none and not self._reports_no_tokens)):
                 raise Failure(FailureKind.SERVER_ERROR, "the server generated nothing (no text, no tokens)")
         completion = self._plausible_counts(completion, drafts)
-        prompts = _split_in_proportion(self._prompt_tokens(prompt_tokens, prompt), [1] * len(drafts))
+        counted = self._prompt_tokens(prompt_tokens, prompt)
+        cached = _cached_tokens(usage) if counted == prompt_tokens else 0
+        prompts = _split_in_proportion(counted, [1] * len(drafts))
+        from_cache = _split_in_proportion(cached if cached <= counted else 0, [1] * len(drafts))
         return [
-            _answer(draft, seed, tokens, share, origin)
-            for draft, seed, tokens, share in zip(drafts, seeds, completion, prompts, strict=False)
+            _answer(draft, seed, tokens, share, cached_share, origin)
+            for draft, seed, tokens, share, cached_share in zip(
+                drafts, seeds, completion, prompts, from_cache, strict=False
+            )
         ]
 
     def _plausible_counts(self, reported: list[int], drafts: list[_Draft]) -> list[int]:
@@ -406,6 +411,14 @@ class AnswerReader:
         )
 
 
+def _cached_tokens(usage: dict[str, Any]) -> int:
+    """The prompt tokens that were read from a cache, as OpenAI, Anthropic or DeepSeek report them."""
+    details = usage.get("prompt_tokens_details")
+    reported = details.get("cached_tokens") if isinstance(details, dict) else None
+    fields = (reported, usage.get("cache_read_input_tokens"), usage.get("prompt_cache_hit_tokens"))
+    return next((tokens for tokens in map(_count, fields) if tokens), 0)
+
+
 def _completion_tokens(drafts: list[_Draft], reported: int, usage_covers_one: bool) -> list[int]:
     """Each choice's tokens: from its own usage or log-probabilities, else its share of the usage by length."""
     if reported and len(drafts) == 1 and (usage_covers_one or not drafts[0].logprobs):
@@ -431,7 +444,9 @@ def text_signals(
     return signals | (_REASONING_ONLY if not signals and reasoning and reasoning.strip() else _EMPTY)
 
 
-def _answer(draft: _Draft, seed: int, tokens: int, prompt_tokens: int, origin: ResponseOrigin) -> Answer:
+def _answer(
+    draft: _Draft, seed: int, tokens: int, prompt_tokens: int, cached_tokens: int, origin: ResponseOrigin
+) -> Answer:
     return Answer(
         text=draft.text,
         finish_reason=draft.finish_reason,
@@ -445,6 +460,7 @@ def _answer(draft: _Draft, seed: int, tokens: int, prompt_tokens: int, origin: R
         attempts=origin.attempts,
         completion_bpt=mean_bits(draft.logprobs) if draft.logprobs else None,
         prompt_bpt=mean_bits(draft.prompt_logprobs) if draft.prompt_logprobs else None,
+        cached_tokens=cached_tokens,
         signals=text_signals(draft.text, draft.finish_reason, draft.reasoning)
         | (_REFUSAL if draft.refused else frozenset()),
         concurrent_answers=origin.concurrent_answers,

@@ -66,7 +66,8 @@ class ServerCheck:
         except TimeoutError:
             return ReplicaHealth(url, False, f"no answer within {CHECK_SECONDS:g} s")
         except EndpointError as error:
-            return ReplicaHealth(url, False, str(error), refuses=isinstance(error, Rejected))
+            may_answer_later = isinstance(error, Failure) and error.kind is FailureKind.TIER_FULL
+            return ReplicaHealth(url, may_answer_later, str(error), refuses=isinstance(error, Rejected))
 
     async def answers_now(self, url: str) -> bool:
         """Whether a server answers a tiny request at once."""

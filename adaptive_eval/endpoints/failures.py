@@ -93,6 +93,9 @@ def finish_reason_option(reason: str) -> str:
 _RETRYABLE_STATUSES = frozenset({408, 409, 425})
 _OVERLOADED_STATUSES = frozenset({503, 529})
 _QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+_TIER_FULL_CODES = frozenset({"resource_unavailable", "capacity_exceeded"})
+_TIER_FULL_STATUSES = frozenset({429, 498})
+"""A service tier without capacity, at OpenAI and at Groq."""
 _FILTER_CODES = frozenset({"content_filter", "content_policy_violation", "responsibleaipolicyviolation"})
 _CONTEXT_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"})
 _CONTEXT_TEXT = re.compile(
@@ -118,6 +121,8 @@ class FailureKind(StrEnum):
     """How a request failed."""
 
     RATE_LIMITED = "rate_limited"
+    TIER_FULL = "tier_full"
+    """The service tier of the request has no capacity now."""
     OVERLOADED = "overloaded"
     """The server has no room for the request now (503, 529)."""
     SERVER_ERROR = "server_error"
@@ -146,6 +151,8 @@ class Handling(NamedTuple):
     """The request is repeated without a wait: it goes to another replica, or waits for one to recover."""
     counts: bool
     """It counts towards the attempts after which a request is given up."""
+    waited_out: bool
+    """It is waited out for as long as one answer may take."""
     request_may_cause: bool
     """The request itself may cause it (`retry`), or a server that cannot stream."""
     halves_window: bool
@@ -158,18 +165,19 @@ class Handling(NamedTuple):
 
 _K = FailureKind
 HANDLING: Mapping[FailureKind, Handling] = {
-    #                         may_have_cost  at_once  counts   own    halves  trouble  health
-    _K.RATE_LIMITED: Handling(False,         False,   False,   False, True,   True,  "fine"),
-    _K.OVERLOADED:   Handling(False,         False,   True,    True,  True,   True,  "suspect"),
-    _K.SERVER_ERROR: Handling(False,         False,   True,    True,  False,  True,  "suspect"),
-    _K.BAD_RESPONSE: Handling(True,          False,   True,    True,  False,  True,  "suspect"),
-    _K.UNREACHABLE:  Handling(False,         True,    False,   False, False,  True,  "gone"),
-    _K.RESET:        Handling(True,          False,   True,    True,  False,  True,  "suspect"),
-    _K.STALLED:      Handling(True,          True,    True,    False, False,  False, "fine"),
-    _K.TIMED_OUT:    Handling(True,          True,    False,   False, False,  True,  "suspect"),
-    _K.REPLICA_LOST: Handling(True,          True,    True,    False, False,  False, "fine"),
-    _K.OUT_OF_FILES: Handling(False,         False,   False,   False, True,   False, "fine"),
-    _K.REFUSED:      Handling(False,         False,   False,   False, False,  True,  "fine"),
+    #                         may_have_cost  at_once  counts   waited  own    halves  trouble  health
+    _K.RATE_LIMITED: Handling(False,         False,   False,   True,   False, True,   True,   "fine"),
+    _K.TIER_FULL:    Handling(False,         False,   False,   True,   False, False,  False,  "fine"),
+    _K.OVERLOADED:   Handling(False,         False,   True,    False,  True,  True,   True,   "suspect"),
+    _K.SERVER_ERROR: Handling(False,         False,   True,    False,  True,  False,  True,   "suspect"),
+    _K.BAD_RESPONSE: Handling(True,          False,   True,    False,  True,  False,  True,   "suspect"),
+    _K.UNREACHABLE:  Handling(False,         True,    False,   False,  False, False,  True,   "gone"),
+    _K.RESET:        Handling(True,          False,   True,    False,  True,  False,  True,   "suspect"),
+    _K.STALLED:      Handling(True,          True,    True,    False,  False, False,  False,  "fine"),
+    _K.TIMED_OUT:    Handling(True,          True,    False,   False,  False, False,  True,   "suspect"),
+    _K.REPLICA_LOST: Handling(True,          True,    True,    False,  False, False,  False,  "fine"),
+    _K.OUT_OF_FILES: Handling(False,         False,   False,   False,  False, True,   False,  "fine"),
+    _K.REFUSED:      Handling(False,         False,   False,   False,  False, False,  True,   "fine"),
 }  # fmt: skip
 """How each kind of failure is handled."""
 
@@ -332,6 +340,8 @@ def error_signal(
     summary = f"HTTP {status}: {safe_excerpt(message, redactor) or 'no message'}"
     if status == 429 and codes & _QUOTA_CODES:
         raise Refusal(status, f"{summary} (the account's quota is used up)")
+    if status in _TIER_FULL_STATUSES and codes & _TIER_FULL_CODES:
+        raise Failure(FailureKind.TIER_FULL, summary, read_retry_after(headers))
     if status == 429:
         raise Failure(FailureKind.RATE_LIMITED, summary, read_retry_after(headers))
     if 400 <= status < 500 and _is_context_error(message, codes, max_tokens):

@@ -1,10 +1,10 @@
 """When a failed request is sent again, and when it is given up.
 
 A request is given up after `attempts` failures, but not before it has failed for `retry_for` seconds: servers restart
-in minutes, and every long run has requests with a few quick failures in a row. Rate limits (429) are waited out for as
-long as one answer may take. A failure to connect does not count: the replica is suspended, and probes decide whether
-another is available. A request over its time limit is sent again `attempts` times; then its caller turns it into an
-answer. A request that is refused `refusals` times is given up, too.
+in minutes, and every long run has requests with a few quick failures in a row. Rate limits (429) and service tiers
+without capacity are waited out for as long as one answer may take. A failure to connect does not count: the replica is
+suspended, and probes decide whether another is available. A request over its time limit is sent again `attempts` times;
+then its caller turns it into an answer. A request that is refused `refusals` times is given up, too.
 
 Some requests fail at every attempt while others are answered: for example, a server that cannot parse the output for
 one seed returns 500 each time. Such a request is given up on its own, and has no answer. A failure counts towards this
@@ -92,7 +92,7 @@ class Retries:
         kind, waited = failure.kind, self._clock() - self._started_at
         self._counts[kind] += 1
         self._count_in_a_row(kind)
-        if kind is FailureKind.RATE_LIMITED:
+        if HANDLING[kind].waited_out:
             return waited + failure.wait > self._longest_wait
         if isinstance(failure, Refused):
             return failure.believed or self._counts[kind] >= self.refusals
@@ -107,6 +107,8 @@ class Retries:
         """Seconds until the next attempt."""
         failure = _failure(state)
         backoff, longest_backoff = self._settings.backoff, self._settings.longest_backoff
+        if failure.kind is FailureKind.TIER_FULL:  # no other pause keeps requests from a server that is not in trouble
+            longest_backoff = self._settings.longest_wait
         if HANDLING[failure.kind].at_once:
             return 0.0
         if failure.kind is FailureKind.REFUSED:

@@ -157,6 +157,11 @@ class EndpointConfig(_Section):
     """Your `httpx2.Auth`, as `package.module:attribute`, which signs each request instead of a key."""
     ca_file: Path | None = None
     """CA certificates (PEM) to trust besides the system's and SSL_CERT_FILE."""
+    service_tier: Annotated[str, Field(min_length=1)] | None = None
+    """The provider's service tier, such as `flex`, which is cheaper and at times without capacity: then requests wait.
+    `price` must be that of the tier."""
+    priority: int | None = Field(None, ge=-(2**31), lt=2**31)
+    """Place in the queue of a vLLM server with `--scheduling-policy priority`: others have 0, higher numbers wait."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -250,6 +255,8 @@ class Answer:
     attempts: int = 1
     completion_bpt: float | None = None
     prompt_bpt: float | None = None
+    cached_tokens: int = 0
+    """Those of the prompt tokens that the server has read from its cache."""
     signals: frozenset[Signal] = frozenset()
     concurrent_answers: int | None = None
     """Answers that its replica may generate at the same time, sharing its GPUs."""

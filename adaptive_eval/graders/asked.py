@@ -243,9 +243,9 @@ class AskedGrader(GraderOptions):
 
     # -- costs ---------------------------------------------------------------------------------------------------------
 
-    def cost(self, prompt_tokens: int, completion_tokens: int, latency: float) -> Cost:
+    def cost(self, prompt_tokens: int, completion_tokens: int, latency: float, cached_tokens: int = 0) -> Cost:
         """The cost of one reply."""
-        usd = 0.0 if self.price is None else self.price.usd(prompt_tokens, completion_tokens)
+        usd = 0.0 if self.price is None else self.price.usd(prompt_tokens, completion_tokens, cached_tokens)
         share = gpu_share(self.gpus, self.host, self.concurrency.in_flight)
         return Cost(prompt_tokens + completion_tokens, usd, latency * share if share else 0.0)
 

@@ -209,8 +209,11 @@ class AskingPool(Grading):
 
 def replies_cost(grader: AskedGrader, replies: Sequence[GraderReply], lost: Cost) -> Cost:
     """The cost of replies, counting lost ones by the worst-case cost `lost` of a grade."""
-    received = (reply.answer for reply in replies if reply.answer is not None)
-    costs = [grader.cost(answer.prompt_tokens, answer.completion_tokens, answer.latency) for answer in received]
+    costs = [
+        grader.cost(answer.prompt_tokens, answer.completion_tokens, answer.latency, answer.cached_tokens)
+        for answer in (reply.answer for reply in replies)
+        if answer is not None
+    ]
     return reduce(Cost.plus, costs, NO_COST).plus(_lost_reply(grader, lost).times(sum(reply.lost for reply in replies)))
 
 

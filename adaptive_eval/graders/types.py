@@ -66,8 +66,8 @@ class MarkedAnswer(Answer):
 class SampleAnswer(MarkedAnswer):
     """The answer of an Inspect sample with its marks; tokens count all models that the sample called."""
 
-    own_tokens: tuple[int, int] = (0, 0)
-    """Prompt and completion tokens of the model itself."""
+    own_tokens: tuple[int, int, int] = (0, 0, 0)
+    """Prompt, completion and cached prompt tokens of the model itself."""
     usd_of_others: float = 0.0
     """Cost of other models that the sample called, such as a judge."""
 

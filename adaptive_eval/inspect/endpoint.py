@@ -167,8 +167,9 @@ class InspectEndpoint:
 
     def _build_answer(self, task: BenchmarkConfig | None, result: Mapping[str, Any], seed: int, attempt: int) -> Answer:
         """The answer of a sample, with the usage of all its models."""
-        read, written = result["own"]
-        others = [tuple(usage[:2]) for usage in result["others"].values()]
+        own = tuple(result["own"])
+        others = [tuple(usage[:-1]) for usage in result["others"].values()]
+        tokens_read, tokens_written, cached_tokens = map(sum, zip(own, *others, strict=True))
         finish = FINISH_REASONS.get(result["stop"] or "", "stop") if result["limit"] is None else "length"
         signals = text_signals(result["text"], finish, result["reasoning"], used_tools=result["used_tools"])
         answer: dict[str, Any] = dict(
@@ -177,26 +178,27 @@ class InspectEndpoint:
             seed=seed,
             replica=f"{INSPECT_LOGS}/{result['log']}",
             latency=float(result["seconds"]),
-            prompt_tokens=read + sum(usage[0] for usage in others),
-            completion_tokens=written + sum(usage[1] for usage in others),
+            prompt_tokens=tokens_read,
+            completion_tokens=tokens_written,
+            cached_tokens=cached_tokens,
             attempts=attempt,
             signals=frozenset({CONTEXT}) if finish == CONTEXT else signals,
         )
         if task is None:
             return Answer(**answer)
         usd = self._usd_of_others(task, result["others"])
-        return SampleAnswer(**answer, own_tokens=(read, written), usd_of_others=usd)
+        return SampleAnswer(**answer, own_tokens=own, usd_of_others=usd)
 
     def _usd_of_others(self, task: BenchmarkConfig, others: Mapping[str, Any]) -> float:
         """Cost of the other models of a sample, by configured prices or else by Inspect's."""
         total = 0.0
-        for name, (read, written, reported_usd) in others.items():
+        for name, (*tokens, reported_usd) in others.items():
             price = task.prices.get(name)
             if price is None and reported_usd is None and self._counts_usd:
                 raise ConfigError(
                     f"budget.usd: a sample called {name}, whose price is unknown; add it to benchmark.prices"
                 )
-            total += price.usd(read, written) if price is not None else reported_usd or 0.0
+            total += price.usd(*tokens) if price is not None else reported_usd or 0.0
         return total
 
     @property

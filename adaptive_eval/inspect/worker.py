@@ -29,7 +29,7 @@ from inspect_ai.dataset import Sample
 from inspect_ai.event import Event, ModelEvent
 from inspect_ai.hooks import BeforeModelGenerate, Hooks, ModelRetry, RunStart, TaskStart, hooks
 from inspect_ai.log import EvalSample
-from inspect_ai.model import ChatMessage, GenerateConfig, Model, get_model
+from inspect_ai.model import ChatMessage, GenerateConfig, Model, ModelUsage, get_model
 from inspect_ai.scorer import Scorer
 from inspect_ai.scorer._scorer import scorer_metrics
 from inspect_ai.solver import SolverSpec, generate
@@ -248,14 +248,11 @@ class RequestedSamples(SampleSource):
 
 def sample_result(sample: EvalSample, model: str) -> dict[str, Any]:
     """Result of a sample; with an error it has no scores, even if its log has some."""
-    usage: dict[str, list[Any]] = {  # tokens read, tokens written, and USD if Inspect knows the price
-        name: [max(used.total_tokens - used.output_tokens, 0), used.output_tokens, used.total_cost]
-        for name, used in sample.model_usage.items()
-    }
+    usage = {name: _usage(used) for name, used in sample.model_usage.items()}
     result: dict[str, Any] = {
         "id": str(sample.id),
         "no_usage": _add_estimated_usage(usage, sample.events),
-        "own": usage.pop(model, [0, 0, None])[:2],
+        "own": usage.pop(model, [*NO_TOKENS, None])[:-1],
         "others": usage,
         "seconds": sample.total_time or 0.0,
     }
@@ -273,6 +270,16 @@ def sample_result(sample: EvalSample, model: str) -> dict[str, Any]:
         "stop": None if sample.output.empty else sample.output.stop_reason,
         "limit": None if sample.limit is None else sample.limit.type,
     }
+
+
+NO_TOKENS = (0, 0, 0)
+
+
+def _usage(used: ModelUsage) -> list[Any]:
+    """Tokens read, tokens written, those read from a cache, and USD if Inspect knows the price."""
+    tokens_read = max(used.total_tokens - used.output_tokens, 0)
+    cached = min(max(used.input_tokens_cache_read or 0, 0), tokens_read)
+    return [tokens_read, used.output_tokens, cached, used.total_cost]
 
 
 def _reasoning(sample: EvalSample) -> str:
@@ -298,7 +305,7 @@ def _add_estimated_usage(usage: dict[str, list[Any]], events: Sequence[Event]) -
     calls = [event for event in events if isinstance(event, ModelEvent) and event.cache != "read"]
     without_usage = [call for call in calls if call.output.choices and call.output.usage is None]
     for reply in without_usage:
-        tokens = usage.setdefault(reply.model, [0, 0, None])
+        tokens = usage.setdefault(reply.model, [*NO_TOKENS, None])
         tokens[0] += sum(_tokens(message) for message in reply.input)
         tokens[1] += sum(_tokens(choice.message) for choice in reply.output.choices)
     return bool(without_usage)

@@ -26,6 +26,16 @@ PROBE_SECONDS = 10.0
 VERSION_SECONDS = 10.0
 SLEEP_SECONDS = 120.0
 """Timeout to fall asleep or wake up; a slower server is stopped, and started at its next turn."""
+WAKE_UP: Mapping[int, Sequence[tuple[str, Mapping[str, str] | None]]] = {
+    1: [("/wake_up", None)],
+    2: [
+        ("/wake_up?tags=weights", None),
+        ("/collective_rpc", {"method": "reload_weights"}),
+        ("/wake_up?tags=kv_cache", None),
+    ],
+}
+"""Requests that wake vLLM up, by level. After level 2 the memory of the weights has anything in it until they are read
+again, and the server answers nonsense."""
 VERSION_PATHS = (("/version", "version"), ("/props", "build_info"))
 """Paths and fields with the versions of vLLM and llama-server."""
 MAX_VERSION_CHARS = 100
@@ -112,8 +122,9 @@ class ServerSpec:
     timeout: float
     place: str | None = None
     """The place that it shares with others, if any."""
-    sleeps: bool = False
-    """Whether it can be put to sleep while other models use its place."""
+    sleep_level: int = 0
+    """How deeply vLLM sleeps while other models use its place: 1 keeps the weights in main memory, 2 discards them; 0:
+    it cannot sleep."""
     alternatives: bool = False
     """Whether the model may also be served at other places."""
     redactor: Redactor = field(default=EMPTY_REDACTOR, repr=False)
@@ -165,9 +176,9 @@ class LaunchedServer:
 
     async def make_room(self) -> None:
         """Free the place for another model: put the server to sleep if it can sleep, else stop it."""
-        if self.spec.sleeps:
+        if level := self.spec.sleep_level:
             process = await self._withdraw("its server was put to sleep")
-            self._asleep = process is not None and await self._post("/sleep?level=1")
+            self._asleep = process is not None and await self._post(f"/sleep?level={level}")
         if not self._asleep:
             await self.stop()
 
@@ -198,7 +209,7 @@ class LaunchedServer:
         process, asleep, self._asleep = self._process, self._asleep, False
         if process is None or not asleep:
             return None
-        if await self._post("/wake_up"):
+        if await self._restore():
             with suppress(LaunchFailed):
                 await wait_until_ready(self.spec.root, process.ended, self.spec.timeout)
                 self.served.begin(self._open(self.spec.root))
@@ -207,13 +218,20 @@ class LaunchedServer:
         self._process = None
         return None
 
-    async def _post(self, path: str) -> bool:
+    async def _restore(self) -> bool:
+        """Restore its memory; returns whether everything succeeded."""
+        for path, body in WAKE_UP[self.spec.sleep_level]:
+            if not await self._post(path, body):
+                return False
+        return True
+
+    async def _post(self, path: str, body: Mapping[str, str] | None = None) -> bool:
         """POST to the server, and return whether it answered 200."""
         with suppress(TimeoutError, httpx2.HTTPError):
             async with (
                 asyncio.timeout(SLEEP_SECONDS),
                 _client(self.spec.root) as client,
-                client.stream("POST", path, timeout=SLEEP_SECONDS) as answer,
+                client.stream("POST", path, json=body, timeout=SLEEP_SECONDS) as answer,
             ):
                 return answer.status_code == 200
         return False

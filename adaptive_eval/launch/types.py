@@ -130,10 +130,10 @@ class LaunchConfig(Section):
     exclusive: str | None = Field(None, pattern=ONE_LINE, max_length=MAX_PLACE_CHARS)
     """Name of a place, such as gpu0, that models share in turn; the user's other runs wait for it until this one
     ends."""
-    sleep: bool = False
+    sleep: bool | Literal[2] = False
     """When another model gets the place, put the server to sleep instead of stopping it (vLLM's sleep mode, for GPUs).
-    The weights stay in memory, so that a swap takes seconds. A server of your own `command` must support POST
-    /sleep?level=1 and /wake_up."""
+    The weights stay in main memory, so that a swap takes seconds; with 2 they are read from disk again. A server of
+    your own `command` must support POST /sleep?level=1 and /wake_up, for 2 also /collective_rpc."""
     timeout: Seconds = Field(900.0, gt=0)
     """Time for the server to become ready (`/health`, or without one `/v1/models`, answers 200): "15m", or seconds."""
     sites: int = Field(1, ge=1, le=1024)

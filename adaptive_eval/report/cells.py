@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.base.errors import StoreError
+from adaptive_eval.base.errors import DamagedValue
 
 _INTEGER = np.dtype("<i4")
 
@@ -31,12 +31,12 @@ class CellCounts:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "CellCounts":
-        """Counts from `to_bytes`; raises `StoreError` if they are anything else."""
+        """Counts from `to_bytes`; raises `DamagedValue` if they are anything else."""
         values = np.frombuffer(data[: len(data) // 4 * 4], _INTEGER)
         shape: Sequence[int] = values[:3].tolist()
         size = int(np.prod(shape, dtype=np.int64)) if len(shape) == 3 and min(shape) >= 0 else -1
         first = 3 + shape[0] if size >= 0 else 0
         if size < 0 or len(values) - first not in (2 * size, 3 * size):
-            raise StoreError("the counts of the stored report are damaged; restore a copy of the run")
+            raise DamagedValue("the stored report has counts of another size")
         arrays = values[first:].reshape(-1, *shape) if size else np.zeros((2, *shape), _INTEGER)
         return cls(tuple(values[3:first].tolist()), *arrays)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_eval.base.errors import ExitCode, first_line
+from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.core.types import Cause, Lost
 from adaptive_eval.notes import (
@@ -72,6 +73,8 @@ class Ending:
     """The error that ended it, as its store tells it."""
     gated: bool = False
     """The run has a gate."""
+    caps: Mapping[str, float] = field(default_factory=dict)
+    """Its limits, by key of `budget`."""
     asked: bool = True
     """Its last start has stored an answer."""
     imported: bool = False
@@ -204,7 +207,7 @@ class Ended(Ending):
     """Servers that get time to end now."""
 
 
-def find_ending(events: Sequence[Event], results: Results | None, trials: int, *, gated: bool) -> Ending:
+def find_ending(events: Sequence[Event], results: Results | None, trials: int, decisions: Decisions) -> Ending:
     """Work out how a run that is over has ended from all of its events."""
     all_events, events = events, events_since_start(events)
     return Ending(
@@ -213,7 +216,8 @@ def find_ending(events: Sequence[Event], results: Results | None, trials: int, *
         trials=trials,
         lost={event.model: Lost(event.cause, event.reason) for event in events_of_kind(events, ModelSetAside)},
         fatal_error=find_fatal_error(events),
-        gated=gated,
+        gated=decisions.objective.gate,
+        caps=decisions.budget.caps,
         imported=is_imported_alone(events),
         without_reason=_describe_stop(events),
         asked=not any(event.trials == trials for event in events_of_kind(events, RunResumed)),
@@ -226,12 +230,12 @@ def build_ended(
     results: Results | None,
     status: Status,
     directory: Path,
+    decisions: Decisions,
     *,
-    gated: bool,
     servers_up: int = 0,
 ) -> Ended:
     """Build the `Ended` that displays show."""
-    ending = find_ending(events, results, status.trials, gated=gated)
+    ending = find_ending(events, results, status.trials, decisions)
     shared = {field.name: getattr(ending, field.name) for field in fields(ending)}
     return Ended(**shared, status=status, directory=directory, servers_up=servers_up)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeGuard, cast
 
 from pydantic import TypeAdapter
 
-from adaptive_eval.base.errors import StoreError
+from adaptive_eval.base.errors import DamagedValue
 from adaptive_eval.base.roster import Names
 from adaptive_eval.core.types import Look, PairVerdict
 from adaptive_eval.notes import events_of_kind
@@ -73,7 +73,7 @@ class NamedLook(NamedTuple):
 
 
 def read_look(stored: StoredLook) -> NamedLook:
-    """Restore a look from plain values; raises `StoreError` if they have another form."""
+    """Restore a look from plain values; raises `DamagedValue` if they have another form."""
     body = cast(dict[str, Any], stored.body)
     names, values = _parsers()
     try:
@@ -89,9 +89,7 @@ def read_look(stored: StoredLook) -> NamedLook:
         }:
             raise ValueError("it has other models than values")
     except (LookupError, TypeError, ValueError) as error:
-        raise StoreError(
-            f"look {stored.number} is damaged: it is not a valid look; restore a copy of the run"
-        ) from error
+        raise DamagedValue(f"look {stored.number} is not a valid look") from error
     return NamedLook(models, look)
 
 

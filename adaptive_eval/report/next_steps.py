@@ -3,12 +3,11 @@
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import PurePath
 from types import MappingProxyType
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.config.decisions import BudgetConfig
-from adaptive_eval.config.document import yaml_value
 from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.report.alarms import has_changed_server, has_cut_answers, has_silent_answers, limit_to_raise
@@ -136,11 +135,19 @@ def _step(
         given = words.index("--run-dir") if "--run-dir" in words else len(words)
         words = [*words[:given], *words[given + 2 :], "--fresh"]
     changed = {*settings} | ({"trials.epochs"} if "trials.max" in settings else set())
-    old = {at for at, word in enumerate(words) if word.split("=")[0] in changed}
+    old = {at for at, pair in enumerate(pairwise(["", *words])) if _set_by(*pair) in changed}
     words = [word for at, word in enumerate(words) if not {at, at + 1} & old]
     words += [word for key, value in settings.items() for word in ("--set", f"{key}={value:.15g}")]
     words += [] if flag is None else [flag]
     return Advice(f"{says}:", shlex.join(["adaptive-eval", "run", *words]))
+
+
+def _set_by(option: str, value: str) -> str:
+    """The key that an option of the command sets."""
+    if option == "--budget":
+        unit = value.lower().strip("0123456789._ ")
+        return f"budget.{'wall_time' if unit == 'h' else unit}"
+    return "trials.max" if option == "--max-trials" else value.partition("=")[0]
 
 
 def _grader_arguments(ending: Ending) -> list[str]:
@@ -218,15 +225,12 @@ def _for_more(ending: Ending) -> Advice:
 
 
 def _doubled_budget(ending: Ending) -> dict[str, float]:
-    """Twice the limits that the command of the run sets."""
-    sets = (word.partition("=") for word in ending.arguments or () if word.startswith("budget."))
-    try:
-        limits = {name.removeprefix("budget."): yaml_value(value) for name, _, value in sets}
-        budget = BudgetConfig.model_validate(limits)
-    except ValueError:  # the stored command was changed by hand
-        return {}
-    values = {f"budget.{key}": getattr(budget, key) for key in limits}
-    return {key: 2 * value for key, value in values.items() if value is not None}
+    """Twice the caps of the run that can have ended it."""
+    is_time = ending.reason is Reason.WALL_TIME
+    caps = {key: cap for key, cap in ending.caps.items() if (key == "wall_time") is is_time}
+    if ending.reason is Reason.GPU_TIME:
+        caps = {key: cap for key, cap in caps.items() if key == "gpu_hours"}
+    return {f"budget.{key}": 2 * cap for key, cap in caps.items()}
 
 
 def _list_settings(settings: Mapping[str, float]) -> str:

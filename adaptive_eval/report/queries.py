@@ -16,7 +16,8 @@ LAST = "SELECT coalesce(max(seq), 0) FROM trials"
 SUMS = f"""
 SELECT model, coalesce(replica, ''), count(*), coalesce(sum(attempts - 1), 0), coalesce(sum(prompt_tokens), 0),
     coalesce(sum(completion_tokens), 0), coalesce(sum(latency), 0.0), count(ttft), coalesce(sum(ttft), 0.0),
-    sum(tokens + v_tokens), sum(usd + v_usd), sum(gpu_seconds + v_gpu_seconds), max(seq), max(at)
+    sum(tokens + v_tokens), sum(usd + v_usd), sum(gpu_seconds + v_gpu_seconds), coalesce(sum(cached_tokens), 0),
+    max(seq), max(at)
 FROM trials NOT INDEXED WHERE seq > ? AND seq <= ? AND {GRADED} GROUP BY model, 2 ORDER BY model, 2
 """
 SPENDING = f"""

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, Self
 
 from pydantic import TypeAdapter, ValidationError
 
-from adaptive_eval.base.errors import StoreError
+from adaptive_eval.base.errors import DamagedValue, StoreError
 from adaptive_eval.base.roster import Roster
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.machine.charges import NO_MODEL, ChargeKind
@@ -35,6 +35,7 @@ from adaptive_eval.report.records import (
 )
 from adaptive_eval.report.summing import NO_SPENDING, Counts, align_with_roster, count_cells, merge_sums, thin_out
 from adaptive_eval.store.database import has_tables
+from adaptive_eval.store.errors import name_run
 from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.packing import parse_object
 from adaptive_eval.store.read import AccountLine, LogReader, StoredLook, StoredReport
@@ -73,7 +74,8 @@ class RunReader:
         with closing(cls.open(directory)) as reader, reader.consistent_read():
             if check_large or not reader.is_large:
                 reader.require_intact()
-            yield reader
+            with name_run(directory):
+                yield reader
 
     @classmethod
     def open(cls, directory: Path) -> Self:
@@ -87,7 +89,7 @@ class RunReader:
         if not has_tables(directory):
             yield None
             return
-        with closing(cls.open(directory)) as reader:
+        with closing(cls.open(directory)) as reader, name_run(directory):
             yield reader
 
     def close(self) -> None:
@@ -387,5 +389,5 @@ def describe_example(record: TrialRecord, key: str) -> str:
 
 def _whole(value: object) -> int:
     if not isinstance(value, int):
-        raise StoreError(f"a stored number is of type {type(value).__name__}; restore a copy of the run")
+        raise DamagedValue(f"a stored number is of type {type(value).__name__}")
     return value

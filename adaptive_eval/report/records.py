@@ -122,6 +122,8 @@ class ReplicaTraffic:
     """Mean seconds of an answer."""
     ttft: float | None
     """Mean seconds to the first token, over the answers for which it is known."""
+    cached_tokens: int = 0
+    """Prompt tokens that were read from a cache."""
 
 
 class ReplicaSums(NamedTuple):
@@ -141,6 +143,7 @@ class ReplicaSums(NamedTuple):
     tokens: int
     usd: float
     gpu_seconds: float
+    cached_tokens: int
     last: int
     """The number of the trial that was committed last."""
     at: float
@@ -154,7 +157,7 @@ class ReplicaSums(NamedTuple):
     def traffic(self) -> ReplicaTraffic:
         """The statistics, with mean times instead of sums."""
         latency, ttft = self.latency / self.trials, self.ttft / self.timed if self.timed else None
-        return ReplicaTraffic(*self[:6], latency, ttft)
+        return ReplicaTraffic(*self[:6], latency, ttft, self.cached_tokens)
 
 
 SUMMED_FIELDS = tuple(name for name in ReplicaSums._fields if name not in ("model", "replica", "last", "at"))

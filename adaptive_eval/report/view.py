@@ -252,7 +252,7 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
     posteriors, places = posterior_views(counts, rubric.weights)
     spending, traffic = tuple(sums.spending), tuple(sums.traffic)
     horizons = [change.was for change in changed_horizons(events)]
-    ending = find_ending(events, results, spending[-1].trials if spending else 0, gated=config.objective.gate)
+    ending = find_ending(events, results, spending[-1].trials if spending else 0, config)
     place = _command_path(config.store, sums.directory)
     return RunView(
         results=results,

@@ -72,6 +72,7 @@ from adaptive_eval.running.notify import end_line, error_line, notify_end
 from adaptive_eval.running.settings_of_run import setting_of_today, stages_of_run
 from adaptive_eval.running.supplying import supply_context, with_simulator
 from adaptive_eval.running.watching import Watcher
+from adaptive_eval.store.errors import name_run
 from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.read import LogReader
 from adaptive_eval.store.write import OpenedStore, RunStore
@@ -116,7 +117,8 @@ async def execute(
     redactor = run_redactor(prepared.config)
     try:
         start = _Start(watcher, tell_and_note, sites, redactor, ask_again=ask_again)
-        return await start.run(prepared, directory, stops)
+        with name_run(directory):
+            return await start.run(prepared, directory, stops)
     except Exception as error:
         redactor.error(error)
         lines.append(error_line(prepared.config.name, error))
@@ -262,7 +264,7 @@ class _Start:
             latest,
             status.take(),
             store.directory,
-            gated=config.objective.gate,
+            config,
             servers_up=0 if status.servers.is_hurried else status.servers.up,
         )
         store.close()  # who reads how it ended may go on with the run

@@ -36,7 +36,15 @@ def cost_section(view: RunView, results: Results) -> str:
     head += ["truncated", "no grade", "retries"]
     notes = f"Trials asked: {count(cost.asked)}; {allowed_in_words(cost)}. Active for {duration(view.elapsed)}."
     notes += f" Server time: {GLOSSARY['server_time'].text}" if paid and cost.server_seconds is not None else ""
-    return f"{markdown_table(*informative_columns(head, rows))}\n\n{notes}{_judge_costs(view)}"
+    return f"{markdown_table(*informative_columns(head, rows))}\n\n{notes}{_cached_tokens(view)}{_judge_costs(view)}"
+
+
+def _cached_tokens(view: RunView) -> str:
+    prompts = sum(row.prompt_tokens for row in view.traffic)
+    cached = sum(row.cached_tokens for row in view.traffic)
+    if not cached:
+        return ""
+    return f" Of {count(prompts)} prompt tokens, {count(cached)} ({cached / prompts:.0%}) came from a server's cache."
 
 
 def _judge_costs(view: RunView) -> str:

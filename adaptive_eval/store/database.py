@@ -69,7 +69,7 @@ class RunDatabase:
                 connection = _connect(directory, "rw")
                 with closed_on_error(connection), translate_errors(directory):
                     _require_ours(connection, directory)
-                    require_whole(directory, _last_seq(connection), lock.before.get(COMMITTED))
+                    require_whole(directory, _last_seq(directory, connection), lock.before.get(COMMITTED))
                     _enable_durable_log(connection, directory)
             else:
                 require_nothing_lost(directory, lock)
@@ -87,7 +87,7 @@ class RunDatabase:
         with closed_on_error(connection), translate_errors(directory, verify):
             _require_ours(connection, directory)
             if verify:
-                require_whole(directory, _last_seq(connection), noted_seq(directory))
+                require_whole(directory, _last_seq(directory, connection), noted_seq(directory))
         return cls(directory, connection)
 
     def rows(self, query: str, *values: object) -> Iterator[Values]:
@@ -127,7 +127,7 @@ class RunDatabase:
     def last_seq(self) -> int:
         """The newest sequence number; 0 before the first."""
         with translate_errors(self.directory):
-            return _last_seq(self.connection)
+            return _last_seq(self.directory, self.connection)
 
     def require_intact(self) -> None:
         """Raise `StoreError` if a row is not what was written, or the structure of the database is damaged."""
@@ -157,7 +157,7 @@ class RunDatabase:
         if COMMITTED not in lock.holder:
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         try:
-            lock.note(**{COMMITTED: _last_seq(self.connection)})
+            lock.note(**{COMMITTED: _last_seq(self.directory, self.connection)})
         except OSError as error:
             raise StoreError(f"{self.directory / LOCK_FILE} cannot be written: {error.strerror}. {INTACT}") from error
 
@@ -187,8 +187,11 @@ def reindex_instructions(directory: Path) -> str:
     )
 
 
-def _last_seq(connection: sqlite3.Connection) -> int:
-    return int(connection.execute(LAST_SEQ).fetchone()[0])
+def _last_seq(directory: Path, connection: sqlite3.Connection) -> int:
+    newest = connection.execute(LAST_SEQ).fetchone()[0]
+    if not isinstance(newest, int):
+        raise damaged(directory, "a row has no number")
+    return newest
 
 
 def create_database(directory: Path) -> sqlite3.Connection:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from adaptive_eval.base.errors import StoreError, StoreFull
+from adaptive_eval.base.errors import DamagedValue, StoreError, StoreFull
 
 DATABASE_FILE = "run.sqlite"
 VERIFY = ". `adaptive-eval verify {}` says where"
@@ -51,6 +51,15 @@ def damaged(directory: Path, what: object) -> StoreError:
         f"{directory / DATABASE_FILE} is damaged: {what}. `adaptive-eval verify {directory}` lists all that is; "
         "restore a copy of it, or start over with --fresh"
     )
+
+
+@contextmanager
+def name_run(directory: Path) -> Iterator[None]:
+    """Name the run in errors about damaged values."""
+    try:
+        yield
+    except DamagedValue as error:
+        raise damaged(directory, error.what) from error
 
 
 def replaced_file(directory: Path) -> StoreError:

@@ -10,7 +10,7 @@ import json
 import zlib
 from typing import Any
 
-from adaptive_eval.base.errors import StoreError
+from adaptive_eval.base.errors import DamagedValue
 from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.machine.facts import MAX_SIZE
 
@@ -37,7 +37,7 @@ def unpack_text(stored: object) -> str | None:
         return decompress(stored).decode("utf-8", "surrogatepass")
     if stored is None or isinstance(stored, str):
         return stored
-    raise StoreError(f"a stored text is of type {type(stored).__name__}")
+    raise DamagedValue(f"a stored text is of type {type(stored).__name__}")
 
 
 def pack_json(value: object) -> bytes:
@@ -46,7 +46,7 @@ def pack_json(value: object) -> bytes:
 
 
 def unpack_json(stored: object, what: str) -> dict[str, Any]:
-    """Restore the object that was given to `pack_json`; raises `StoreError` if it is damaged."""
+    """Restore the object that was given to `pack_json`; raises `DamagedValue` if it is damaged."""
     return parse_object(decompress(stored) if isinstance(stored, bytes) else None, what)
 
 
@@ -59,7 +59,7 @@ def pack_logprobs(logprobs: AnswerLogprobs | None) -> bytes | None:
 
 
 def unpack_logprobs(stored: object) -> AnswerLogprobs | None:
-    """Restore log-probabilities, to four decimals; raises `StoreError` if they are damaged."""
+    """Restore log-probabilities, to four decimals; raises `DamagedValue` if they are damaged."""
     if stored is None:
         return None
     try:
@@ -69,17 +69,17 @@ def unpack_logprobs(stored: object) -> AnswerLogprobs | None:
             return AnswerLogprobs(tuple(tokens), tuple(values))
     except (ValueError, TypeError, RecursionError, OverflowError):
         pass
-    raise StoreError("stored log-probabilities are damaged; restore a copy of the run")
+    raise DamagedValue("stored log-probabilities are no list of tokens and numbers")
 
 
 def parse_object(stored: object, what: str) -> dict[str, Any]:
-    """Parse a stored JSON object; raises `StoreError` if it is anything else."""
+    """Parse a stored JSON object; raises `DamagedValue` if it is anything else."""
     try:
         parsed = json.loads(stored) if isinstance(stored, str | bytes) else None
     except (ValueError, RecursionError):
         parsed = None
     if not isinstance(parsed, dict):
-        raise StoreError(f"{what} is damaged: it is not a JSON object; restore a copy of the run")
+        raise DamagedValue(f"{what} is not a JSON object")
     return parsed
 
 
@@ -105,16 +105,14 @@ def compress(data: bytes) -> bytes:
 
 
 def decompress(stored: bytes) -> bytes:
-    """Decompress stored data; raises `StoreError` if they are damaged or unpack to more than was ever written."""
+    """Decompress stored data; raises `DamagedValue` if they are damaged or unpack to more than was ever written."""
     decompressor = zlib.decompressobj()
     try:
         data = decompressor.decompress(stored, MAX_UNPACKED)
     except zlib.error as error:
-        raise StoreError(f"a stored text is damaged ({error}); restore a copy of the run") from error
+        raise DamagedValue(f"a stored text cannot be unpacked ({error})") from error
     if not decompressor.eof:
-        raise StoreError(
-            f"a stored text is cut off, or unpacks to more than {MAX_UNPACKED} bytes; restore a copy of the run"
-        )
+        raise DamagedValue(f"a stored text is cut off, or unpacks to more than {MAX_UNPACKED} bytes")
     return data
 
 

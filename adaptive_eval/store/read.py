@@ -5,7 +5,7 @@ from heapq import merge
 from pathlib import Path
 from typing import Any, NamedTuple, Self, get_args
 
-from adaptive_eval.base.errors import StoreError
+from adaptive_eval.base.errors import DamagedValue
 from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer, EarlierTimes
@@ -341,7 +341,7 @@ def _in_blocks(rows: Iterable[TimedRow]) -> Iterator[list[Row]]:
 
 def _whole_number(value: object) -> int:
     if not isinstance(value, int):
-        raise StoreError(f"a stored number is of type {type(value).__name__}; restore a copy of the run")
+        raise DamagedValue(f"a stored number is of type {type(value).__name__}")
     return value
 
 
@@ -385,7 +385,7 @@ def _answer(row: Mapping[str, object], flags: str) -> Answer | None:
     fields: dict[str, Any] = {name: row[name] for name in ANSWER_FIELDS}
     for name, value in fields.items():
         if type(value) not in _FIELD_TYPES[name]:
-            raise StoreError(f"a stored {name} is of type {type(value).__name__}; restore a copy of the run")
+            raise DamagedValue(f"a stored {name} is of type {type(value).__name__}")
     return Answer(
         text=unpack_text(row["text"]) or "",
         reasoning=unpack_text(row["reasoning"]),

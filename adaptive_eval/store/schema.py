@@ -22,7 +22,7 @@ Stored = str | bytes | int | float | None
 
 APPLICATION_ID = 0x61644576
 """Marks the file as one of adaptive-eval (PRAGMA application_id)."""
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """PRAGMA user_version; a file with another number is refused."""
 
 TABLES = """
@@ -82,6 +82,7 @@ CREATE TABLE trials (
     attempts INTEGER,
     completion_bpt REAL,
     prompt_bpt REAL,
+    cached_tokens INTEGER,
     at REAL NOT NULL,              -- of its commit: equal for all rows of a commit
     checksum INTEGER NOT NULL,
     logprobs BLOB,                 -- zlib of JSON: tokens, and their log-probabilities times 10,000

@@ -179,7 +179,7 @@ class ServerOpener:
             log=self.logs / f"{file_name(f'{model.name}@{place}' if in_pool and place else model.name)}.log",
             timeout=launch.timeout,
             place=place,
-            sleeps=launch.sleep,
+            sleep_level=int(launch.sleep),
             alternatives=pool is not None and in_pool and len(pool.places) > 1,
             redactor=Redactor(secret_values(sees, () if model.api_key_env is None else (model.api_key_env,))),
         )

@@ -1,6 +1,7 @@
 """`adaptive-eval run questions.jsonl --model URL ...`: the configuration that options stand for, without any server."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -196,6 +197,25 @@ def test_a_variable_that_is_not_set_is_refused_by_name(monkeypatch: pytest.Monke
 def test_a_wrong_option_is_refused(options: list[str], message: str) -> None:
     shown = refused(*options)
     assert message in shown and "my-password" not in shown
+
+
+@pytest.mark.parametrize(
+    ("command", "last"),
+    [(["validate"], " --dry-run"), pytest.param(["plan", "--worlds", "10"], "", marks=pytest.mark.slow)],
+)
+def test_other_commands_take_the_options_of_run(command: list[str], last: str) -> None:
+    """And say the same as about the configuration that the options stand for."""
+    options = ["--model", SMALL, "--model", LARGE, "--objective", "best", "--max-trials", "40", "--budget", "90trials"]
+    Path("mine.yaml").write_text(run(*options, "--print-config").stdout)
+    shown = [CliRunner().invoke(app, [*command, *words]) for words in (["questions.jsonl", *options], ["mine.yaml"])]
+    assert [result.exit_code for result in shown] == [0, 0], shown[0].output
+    (*said, next_step), (*said_of_file, _) = (
+        result.stdout.replace("mine.yaml", "questions.jsonl").splitlines() for result in shown
+    )
+    assert said == said_of_file and any("objective best" in line and "40 trials a question" in line for line in said)
+    assert next_step == f"Next: {shlex.join(['adaptive-eval', 'run', 'questions.jsonl', *options])}{last}"
+    without = CliRunner().invoke(app, [*command, "questions.jsonl"])
+    assert without.exit_code == ExitCode.CONFIGURATION and "name the servers of the models" in without.stderr
 
 
 def test_options_have_no_place_beside_a_configuration() -> None:

@@ -244,16 +244,18 @@ def metrics(setup: Setup, level: str) -> None:
 # -- decisions -------------------------------------------------------------------------------------------------------
 
 
-@factor("ranking", "best", "gate", "threshold", "place")
+GATES = ("gate", "gate_on_value")
+
+
+@factor("ranking", "best", "gate", "threshold", "gate_on_value", "place")
 def objective(setup: Setup, level: str) -> None:
+    value = {"binary": 0.65, "partial": 0.5, "reversed": 0.35}[setup.row["rubric"]]
     setup.config["objective"] = {
         "ranking": {"kind": "ranking"},
         "best": {"kind": "best"},
         "gate": {"kind": "baseline", "baseline": "bob", "gate": True},
-        "threshold": {
-            "kind": "threshold",
-            "value": {"binary": 0.65, "partial": 0.5, "reversed": 0.35}[setup.row["rubric"]],
-        },
+        "threshold": {"kind": "threshold", "value": value},
+        "gate_on_value": {"kind": "threshold", "value": value, "gate": True},
         "place": {"kind": "place"},
     }[level]
 
@@ -389,7 +391,7 @@ def _lm_eval_task(setup: Setup) -> None:
     elif setup.row["rubric"] == "reversed":  # the task says that fewer wrong answers are better
         del setup.config["rubric"]
         setup.weights = {"brief": 1.0, "correct": 1.0, "wrong": 0.0}
-        if setup.row["objective"] == "threshold":
+        if setup.row["objective"] in ("threshold", "gate_on_value"):
             setup.config["objective"]["value"] = 0.65
 
 
@@ -448,7 +450,9 @@ REFUSED = (
     Conflict(_levels(benchmarks="weighted", draw="some"), "trials.draw cannot be combined with several benchmarks"),
     Conflict(_levels(benchmarks="grouped", draw="some"), "report.group_by cannot be combined with trials.draw"),
     Conflict(_levels(metrics="several_draws", draw="some"), "report.metrics cannot be combined with trials.draw"),
-    Conflict(_levels(objective=("threshold", "place"), draw="some"), "objective.kind must compare models"),
+    Conflict(
+        _levels(objective=("threshold", "gate_on_value", "place"), draw="some"), "objective.kind must compare models"
+    ),
     Conflict(_levels(rule="published", draw="some"), "stopping.rule compares Bayes@N"),
     Conflict(_levels(prior="earlier", draw="some"), "trials.draw"),
     Conflict(_levels(seeds="coupled", draw="some"), "trials.seeds must not be coupled with trials.draw"),

@@ -12,6 +12,7 @@ from enum import Enum
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
+from xml.etree import ElementTree
 
 from commands import Commands, Done
 
@@ -81,6 +82,11 @@ class Results:
         return {row["model"]: row["outcome"] for row in self.raw["gate"] or ()}
 
     @property
+    def gate_against(self) -> str | None:
+        """The model that the others must not be worse than; None for a value."""
+        return next((row["baseline"] for row in self.raw["gate"] or ()), None)
+
+    @property
     def warnings(self) -> list[str]:
         return [str(warning) for warning in self.raw["warnings"]]
 
@@ -130,6 +136,14 @@ class Outputs:
         """`report --format csv`."""
         return list(csv.DictReader(StringIO(self.printed["csv"].out))) if "csv" in self.printed else []
 
+    @property
+    def junit(self) -> dict[str, str] | None:
+        """PASS, FAIL or UNDECIDED by model in `report --format junit`; None where it was not read."""
+        if "junit" not in self.printed or self.printed["junit"].code:
+            return None
+        cases = ElementTree.fromstring(self.printed["junit"].out.encode()).iter("testcase")
+        return {str(case.get("name")).partition(" against ")[0]: _junit_outcome(case) for case in cases}
+
 
 class Reading(Enum):
     """How much of a run is read: reports take a while."""
@@ -149,8 +163,11 @@ def read_outputs(commands: Commands, folder: Path, run: str, reading: Reading = 
         "monitor": ("monitor", run, "--once"),
         **{kind: ("report", run, "--format", kind, "-o", "-") for kind in ("pr", "summary", "md", "csv")},
     }
-    asked = [kinds[kind] for kind in reading.value]
-    printed = dict(zip(reading.value, commands.run_all(asked) if asked else (), strict=True))
+    if raw.get("gate") and reading is Reading.ALL:
+        kinds["junit"] = ("report", run, "--format", "junit", "-o", "-")
+    names = [*reading.value, *(["junit"] if "junit" in kinds else [])]
+    asked = [kinds[name] for name in names]
+    printed = dict(zip(names, commands.run_all(asked) if asked else (), strict=True))
     trials = None
     if export.exists():
         trials = [json.loads(line) for line in export.read_text().splitlines()]
@@ -158,6 +175,12 @@ def read_outputs(commands: Commands, folder: Path, run: str, reading: Reading = 
     texts = {kind: read_text(printed[kind].out) for kind in ("monitor", "pr", "summary", "md") if kind in printed}
     results = Results(raw) if raw.get("format", "").startswith(JUDGED) else None
     return Outputs(results, printed, {kind: text for kind, text in texts.items() if text is not None}, trials)
+
+
+def _junit_outcome(case: ElementTree.Element) -> str:
+    if case.find("failure") is not None:
+        return "FAIL"
+    return "PASS" if case.find("error") is None else "UNDECIDED"
 
 
 def read_text(text: str) -> Text | None:

@@ -5,6 +5,7 @@ Each is patched into the process of a command (`commands.PLANT`), for a life wit
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -72,6 +73,26 @@ def changed_servers_decide() -> None:
     """Nobody notices that a server answers otherwise from some answer on, or that most of its answers say nothing."""
     _replace("core.answer_alarms:ChangeFinder.find_change", _returning(None))
     _replace("core.answer_alarms:ChangeFinder.find_silence", _returning(None))
+
+
+@planted("no verdict is against the truth", objective="gate_on_value")
+def gates_on_a_value_are_lenient() -> None:
+    """A model passes that is below the value by far more than `stopping.delta`."""
+
+    def lenient(margin: Any) -> Any:
+        return lambda against, delta, *more: margin(against, delta + 0.6, *more)
+
+    _replace("config.planning:Margin", lenient)
+
+
+@planted("a gate has one outcome of each model", objective="gate_on_value")
+def models_pass_in_junit() -> None:
+    """Continuous integration is told that every model passes."""
+
+    def passing(case: Any) -> Any:
+        return lambda run, name, row, *texts: case(run, name, replace(row, outcome="PASS"), *texts)
+
+    _replace("show.junit:_case", passing)
 
 
 @planted("no key is in any file", supply="inspect", echo="answers")

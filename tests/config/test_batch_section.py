@@ -41,6 +41,7 @@ def test_a_word_stands_for_the_section() -> None:
         ("batch: azure", "openai, anthropic, openrouter"),
         ("batch: {kind: openrouter, cancel_after: 2h}", "cannot be cancelled"),
         ("batch: openai, gpus: 1", "has servers of its own"),
+        ("batch: openai, service_tier: flex", "has a price of its own"),
         ("batch: openai, concurrency: {samples_per_request: 4}", "one answer in each request"),
         ("batch: anthropic, sampling: {min_p: 0.1}", "has no min_p"),
         ("batch: anthropic, api: completions", "only supports chat"),

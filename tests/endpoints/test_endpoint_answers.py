@@ -388,3 +388,29 @@ def test_answers_without_a_text_carry_their_signal_for_every_seed() -> None:
         (4, {"timed_out"}, ""),
         (5, {"timed_out"}, ""),
     ]
+
+
+@pytest.mark.parametrize(
+    ("usage", "cached"),
+    [
+        ({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 6}}, 6),
+        ({"prompt_tokens": 9, "cache_read_input_tokens": 5}, 5),
+        ({"prompt_tokens": 9, "prompt_tokens_details": None, "prompt_cache_hit_tokens": 9}, 9),
+        ({"prompt_tokens": 9}, 0),
+        ({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 10}}, 0),
+        ({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": -6}}, 0),
+        ({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 1e300}}, 0),
+        ({"prompt_tokens": 9, "prompt_tokens_details": [6]}, 0),
+        ({"prompt_tokens_details": {"cached_tokens": 6}}, 0),
+        ({"prompt_tokens": 10**9, "prompt_tokens_details": {"cached_tokens": 9}}, 0),
+    ],
+)
+def test_cached_tokens_count_as_part_of_a_plausible_prompt_alone(usage: dict[str, object], cached: int) -> None:
+    (answer,) = chat({"choices": [choice("42")], "usage": {"completion_tokens": 1, **usage}})
+    assert answer.cached_tokens == cached
+
+
+def test_answers_of_one_request_share_its_cached_tokens() -> None:
+    usage = {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 7}}
+    answers = chat({"choices": [choice("4"), choice("2") | {"index": 1}], "usage": usage}, n=2)
+    assert [(answer.prompt_tokens, answer.cached_tokens) for answer in answers] == [(4, 3), (5, 4)]

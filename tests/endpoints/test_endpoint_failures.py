@@ -43,6 +43,21 @@ def test_a_refusal_carries_how_long_to_wait() -> None:
     assert caught.value.retry_after is not None and caught.value.retry_after.seconds == 7.0
 
 
+@pytest.mark.parametrize(
+    ("status", "fields"),
+    [
+        (429, {"code": "resource_unavailable"}),
+        (429, {"type": "resource_unavailable"}),
+        (498, {"code": "capacity_exceeded"}),
+    ],
+)
+def test_a_service_tier_without_capacity_is_no_rate_limit(status: int, fields: dict[str, object]) -> None:
+    with pytest.raises(Failure) as caught:
+        error_signal(status, error("no capacity", **fields), {"retry-after": "7"})
+    assert caught.value.kind is FailureKind.TIER_FULL
+    assert caught.value.retry_after is not None and caught.value.retry_after.seconds == 7.0
+
+
 @pytest.mark.parametrize("status", [301, 400, 401, 402, 403, 404, 405, 422])
 def test_other_errors_are_not_mended_by_a_retry(status: int) -> None:
     with pytest.raises(Rejected, match=f"HTTP {status}: what happened"):

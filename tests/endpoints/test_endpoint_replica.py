@@ -50,6 +50,16 @@ def test_a_server_that_answers_nothing_is_not_sent_ever_less(kind: FailureKind) 
     assert replica.window == 32
 
 
+def test_a_service_tier_without_capacity_is_no_trouble_of_its_server() -> None:
+    replica = new()
+    before = replica.window
+    for moment in range(1, 9):
+        replica.on_failure(FailureKind.TIER_FULL, float(moment), moment + 0.5)
+    assert replica.window == before and replica.can_take(9.0) and not replica.needs_probe(9.0)
+    replica.on_failure(FailureKind.TIER_FULL, 9.0, 9.5, wait=30.0)
+    assert not replica.can_take(39.0) and replica.can_take(39.5), "but its Retry-After holds"
+
+
 def test_a_window_grows_by_steps_up_to_its_ceiling() -> None:
     replica = new()
     replica.on_failure(FailureKind.RATE_LIMITED, sent_at=1.0, now=2.0)

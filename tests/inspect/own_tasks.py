@@ -63,7 +63,13 @@ class ScriptedModel(ModelAPI):
             output = self._says(reply)
         times = 100 if self.model_name.startswith("dear-") else 1
         if not self.model_name.startswith("silent-"):
-            output.usage = ModelUsage(input_tokens=7 * times, output_tokens=3 * times, total_tokens=10 * times)
+            cached = {"caching": 4, "boasting": 400}.get(self.model_name.partition("-")[0], 0)
+            output.usage = ModelUsage(
+                input_tokens=7 * times - cached,
+                input_tokens_cache_read=cached or None,
+                output_tokens=3 * times,
+                total_tokens=10 * times,
+            )
         return output
 
     def should_retry(self, ex: Exception) -> bool:

@@ -395,6 +395,17 @@ def test_caps_count_the_tokens_of_all_models_of_a_sample(site: Site) -> None:
 
 
 @pytest.mark.slow
+def test_cached_tokens_have_their_price_in_samples_of_inspect(site: Site) -> None:
+    prices = {"input": 1e6, "cached_input": 0.5e6, "output": 1e6}
+    names = ("caching-p95", "boasting-p10")
+    models = [{"name": model, "inspect": f"scripted/{model}", "price": prices} for model in names]
+    ended = run(site, write(site, "exactly", models=models))
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    cached = {(record.model, record.answer.cached_tokens, record.cost.usd) for record in stored(site)}
+    assert cached == {("caching-p95", 4, 8.0), ("boasting-p10", 7, 6.5)}
+
+
+@pytest.mark.slow
 def test_where_a_provider_says_no_usage_a_cap_counts_the_texts_of_all_models(site: Site) -> None:
     """Counted as 0, such a cap bore anything with `max_tokens`, and without it no second round."""
     roles = {"roles": {"grader": "scripted/silent-judge"}}
@@ -921,11 +932,13 @@ def test_what_does_not_go_with_a_task_is_refused(site: Site) -> None:
         "models": [
             {"name": "a", "base_url": "http://localhost:1/v1"},
             {"name": "b", "inspect": "b/b", "batch": "openai"},
+            {"name": "c", "inspect": "c/c", "service_tier": "flex"},
         ],
     }
     output = run(site, write(site, "exactly", **wrong)).output
     assert "has no effect: the task's own scorer grades" in output
     assert "may only have max_tokens" in output
     assert "must be set: the benchmark is an Inspect task" in output
+    assert "models[2].service_tier is not sent by Inspect" in output
     alone = site.write("alone", models=[{"name": "a", "inspect": "a/a"}, {"name": "b", "inspect": "b/b"}])
     assert "is for Inspect tasks, but there is no benchmark" in run(site, alone).output

@@ -6,9 +6,12 @@
 that ignores SIGTERM; `stubborn`: it ignores SIGTERM itself; `nohealth`: its health check is a 404; `says=TEXT`: it
 prints the text first; `busy`: it answers 503 for ever; `endless`: no answer has an end; `sleeps`: it can be put to
 sleep and woken; `dazed`: it falls asleep for good; `fails=FILE`: where there is this file, it is removed, and the
-server exits; `until=FILE`: it ignores SIGTERM, says that it is deaf, and ends when there is this file, with a word.
+server exits; `until=FILE`: it ignores SIGTERM, says that it is deaf, and ends when there is this file, with a word;
+`forgets`: it sleeps at level 2 as vLLM does, and tells at GET /answer what its weights make of a request;
+`forgets=ever`: it cannot read them again.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -23,6 +26,45 @@ WHAT = dict(part.partition("=")[::2] for part in sys.argv[2:])
 BEGAN = time.monotonic()
 
 
+SLEEP, WEIGHTS, CACHE, CALL = "/sleep?level=2", "/wake_up?tags=weights", "/wake_up?tags=kv_cache", "/collective_rpc"
+
+
+class Forgetful:
+    """What vLLM has on its GPU; after level 2 weights that were not read again are any numbers."""
+
+    def __init__(self) -> None:
+        self.has_weights = self.has_cache = self.is_loaded = True
+
+    @property
+    def answer(self) -> str | None:
+        if not (self.has_weights and self.has_cache):
+            return None
+        return "42" if self.is_loaded else "!!!!"
+
+    def post(self, path: str, body: bytes) -> bool:
+        if path == SLEEP:
+            self.has_weights = self.has_cache = self.is_loaded = False
+        elif path == WEIGHTS:
+            self.has_weights = True
+        elif path == CACHE:
+            self.has_cache = True
+        elif path == "/wake_up":
+            self.has_weights = self.has_cache = True
+        elif (
+            WHAT["forgets"] != "ever"
+            and path == CALL
+            and self.has_weights
+            and json.loads(body) == {"method": "reload_weights"}
+        ):
+            self.is_loaded = True
+        else:
+            return False
+        return True
+
+
+FORGETFUL = Forgetful()
+
+
 class Handler(BaseHTTPRequestHandler):
     """The health check, and a version."""
 
@@ -30,6 +72,8 @@ class Handler(BaseHTTPRequestHandler):
         ready = time.monotonic() - BEGAN >= float(WHAT.get("late", "0")) and "busy" not in WHAT
         health = 404 if "nohealth" in WHAT else 200 if ready else 503
         status, body = {"/health": (health, b""), "/version": (200, b'{"version": "1.2.3"}')}.get(self.path, (404, b""))
+        if self.path == "/answer":
+            status, body = (503, b"") if FORGETFUL.answer is None else (200, FORGETFUL.answer.encode())
         endless = "endless" in WHAT
         self.send_response(status)
         self.send_header("Content-Length", str(10**9 if endless else len(body)))
@@ -42,7 +86,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         answers = {"/sleep?level=1": "sleeps" in WHAT or "dazed" in WHAT, "/wake_up": "sleeps" in WHAT}
-        if done := answers.get(self.path, False):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if done := "forgets" in WHAT and FORGETFUL.post(self.path, body) or answers.get(self.path, False):
             print(self.path, flush=True)
         self.send_response(200 if done else 404)
         self.send_header("Content-Length", "0")

@@ -276,6 +276,7 @@ def test_a_pool_that_serves_no_model_is_refused() -> None:
 
 def test_vllm_is_told_that_it_may_sleep() -> None:
     assert "--enable-sleep-mode" in command("{model: /m/x, sleep: true}")
+    assert "--enable-sleep-mode" in command("{model: /m/x, sleep: 2}")
     assert "--enable-sleep-mode" not in command("{model: /m/x}")
     (launch,) = (
         model.launch for model in _config(TURNS.replace("exclusive: gpu1", "exclusive: gpu1, sleep: true")).models[1:2]

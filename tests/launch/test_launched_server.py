@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import chain
 from pathlib import Path
 
+import httpx2
 import pytest
 from patient_time import HANGS, let_pass, until
 from processes import SERVER, running
@@ -69,7 +70,7 @@ class Bed:
         timeout: float = HANGS,
         program: str = sys.executable,
         place: str | None = None,
-        sleeps: bool = False,
+        sleep_level: int = 0,
     ) -> None:
         self.log = folder / "logs" / "m.log"
         self.inners: list[Inner] = []
@@ -78,7 +79,7 @@ class Bed:
 
         def spec_at(port: int) -> ServerSpec:
             command = (program, "-S", str(SERVER), str(port), *what)
-            return ServerSpec("m", port, command, os.environ, folder, self.log, timeout, place, sleeps)
+            return ServerSpec("m", port, command, os.environ, folder, self.log, timeout, place, sleep_level)
 
         self.server = LaunchedServer(spec_at, chain((port,), others), self._open)
         self.endpoint = ServedEndpoint([self.server.served])
@@ -264,7 +265,7 @@ async def test_one_that_hangs_is_started_again_and_asked_again_with_the_same_see
 
 async def test_a_server_that_can_sleep_makes_room_and_is_woken(tmp_path: Path, two_ports: tuple[int, int]) -> None:
     beds = [
-        Bed(tmp_path, port, "sleeps", f"says={name}", place="gpu0", sleeps=True)
+        Bed(tmp_path, port, "sleeps", f"says={name}", place="gpu0", sleep_level=1)
         for port, name in zip(two_ports, ("one", "two"), strict=True)
     ]
     host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
@@ -289,13 +290,31 @@ async def test_a_server_that_can_sleep_makes_room_and_is_woken(tmp_path: Path, t
     assert not running(str(two_ports[0])), "what sleeps is stopped in the end"
 
 
+@pytest.mark.parametrize("what", ["forgets", "forgets=ever"])
+async def test_a_server_whose_weights_were_discarded_reads_them_before_it_is_asked(
+    tmp_path: Path, two_ports: tuple[int, int], what: str
+) -> None:
+    beds = [Bed(tmp_path, port, what, place="gpu0", sleep_level=2) for port in two_ports]
+    host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
+    pids, said = [], []
+    try:
+        for model in (0, 1, 0):
+            await host.load(model, lambda event: None)
+            pids.append(beds[model].pid)
+            async with httpx2.AsyncClient(trust_env=False) as client:
+                said.append((await client.get(f"{beds[model].server.spec.root}/answer")).text)
+    finally:
+        await host.unload()
+    assert said == ["42"] * 3 and (pids[0] == pids[2]) is (what == "forgets"), "it slept, or was started anew"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("flaw", ["dazed", "says=awake", "killed"])
 async def test_a_server_that_does_not_sleep_or_wake_up_is_started_anew(
     tmp_path: Path, two_ports: tuple[int, int], flaw: str
 ) -> None:
     what = "sleeps" if flaw == "killed" else flaw
-    beds = [Bed(tmp_path, port, what, place="gpu0", sleeps=True) for port in two_ports]
+    beds = [Bed(tmp_path, port, what, place="gpu0", sleep_level=1) for port in two_ports]
     host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
     await host.load(0, lambda event: None)
     first = beds[0].pid

@@ -67,7 +67,7 @@ def test_servers_are_asked_for_the_models_that_are_ranked(ada: str, bob: str) ->
     assert "grader: numeric, since every answer is a number" in ended.stderr
     assert f"model: ada-7b is org/ada-7b at {ada}\nmodel: big is org/bob-7b at {bob}" in ended.stderr
     assert models_of(Path("runs/questions")) == [("ada-7b", "org/ada-7b"), ("big", "org/bob-7b")]
-    assert f"--model {ada} --model big={bob} --max-trials 6" in ended.stdout  # the next step
+    assert f"--model {ada} --model big={bob} --set trials.max=" in ended.stdout  # the next step
 
 
 def test_the_printed_configuration_makes_the_same_decisions(ada: str, bob: str) -> None:

@@ -107,7 +107,7 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
     events: list[Event] = [RunStarted(version="0.1.0", host="host", pid=1, at=START)]
     if controller.finished is not None:
         events.append(RunFinished(controller.finished, at=spending[-1].at))
-    ending = find_ending(events, results, int(trials.sum()), gated=config.objective.gate)
+    ending = find_ending(events, results, int(trials.sum()), config)
     plain = [
         StoredLook(look.index, 0, 0.0, plain_look(look, drawn_from.models, capped_opening=False))
         for look in controller.looks

@@ -7,6 +7,7 @@ from functools import cache
 import pytest
 from page_views import simulated, world
 
+from adaptive_eval.config.decisions import BudgetConfig
 from adaptive_eval.core.types import Reason
 from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.finding import finding, main_findings
@@ -46,20 +47,24 @@ def advice(results: Results) -> Advice:
 
 
 @pytest.mark.parametrize(
-    ("given", "doubled"),
+    ("budget", "reason", "given", "doubled"),
     [
-        (["--set", "budget.tokens=5e4"], ["--set", "budget.tokens=100000"]),
-        (
-            ["--set", "budget.wall_time=1h", "--set", "trials.min=2", "--set", "budget.usd=0.5"],
-            ["--set", "trials.min=2", "--set", "budget.wall_time=7200", "--set", "budget.usd=1"],
-        ),
-        (["--set", "trials.min=2"], ["--set", "trials.min=2"]),
+        ({"tokens": 50_000}, Reason.BUDGET, "--set budget.tokens=5e4", "--set budget.tokens=100000"),
+        ({"usd": 20.0}, Reason.BUDGET, "--model A --budget 20usd", "--model A --set budget.usd=40"),
+        ({"usd": 20.0}, Reason.BUDGET, "--max-trials 9", "--max-trials 9 --set budget.usd=40"),
+        ({"wall_time": "2h", "usd": 1.0}, Reason.WALL_TIME, "--budget 2h", "--set budget.wall_time=14400"),
+        ({"wall_time": "2h", "usd": 1.0}, Reason.BUDGET, "--budget 2h", "--budget 2h --set budget.usd=2"),
+        ({"gpu_hours": 3.0, "usd": 1.0}, Reason.GPU_TIME, "", "--set budget.gpu_hours=6"),
+        ({}, Reason.BUDGET, "--set trials.min=2", "--set trials.min=2"),
     ],
 )
-def test_a_spent_budget_of_the_command_is_proposed_twice_as_large(given: list[str], doubled: list[str]) -> None:
-    ending = Ending(reason=Reason.BUDGET, results=None, trials=9, arguments=("mine.yaml", *given))
+def test_a_spent_cap_of_the_run_is_proposed_twice_as_large(
+    budget: dict[str, object], reason: Reason, given: str, doubled: str
+) -> None:
+    caps = BudgetConfig.model_validate(budget).caps
+    ending = Ending(reason=reason, results=None, trials=9, caps=caps, arguments=("mine.yaml", *given.split()))
     (step,) = next_steps(ending, "RUN")
-    assert shlex.split(step.command or "") == ["adaptive-eval", "run", "mine.yaml", *doubled]
+    assert shlex.split(step.command or "") == ["adaptive-eval", "run", "mine.yaml", *doubled.split()]
 
 
 def named(pair: PairRow | None) -> tuple[str, str | None]:

@@ -263,7 +263,7 @@ def test_a_message_as_a_chat_gives_it() -> None:
             "finish_reason": "end_turn",
         }
     ]
-    assert payload["usage"] == {"prompt_tokens": 8, "completion_tokens": 9}
+    assert payload["usage"] == {"prompt_tokens": 8, "completion_tokens": 9, "cache_read_input_tokens": 5}
 
 
 def test_states_and_results_of_openai_in_its_own_words() -> None:

@@ -201,5 +201,4 @@ def _traffic(feed: Feed) -> CurrentTraffic:
 
 def build_ended_from_feed(feed: Feed) -> Ended:
     """How a run that is over ended."""
-    gated = feed.stored.config.objective.gate
-    return build_ended(feed.sums.events, feed.results, stored_status(feed), feed.directory, gated=gated)
+    return build_ended(feed.sums.events, feed.results, stored_status(feed), feed.directory, feed.stored.config)

@@ -113,6 +113,7 @@ def chat_payload(message: object) -> dict[str, object]:
         "usage": {
             "prompt_tokens": sum(parse_count(usage.get(name)) or 0 for name in input_counts),
             "completion_tokens": parse_count(usage.get("output_tokens")) or 0,
+            "cache_read_input_tokens": usage.get("cache_read_input_tokens"),
         },
     }
 

@@ -219,9 +219,10 @@ class BatchWire:
         raise Refusal(status, f"HTTP {status}: the batch service refuses a batch as a whole: {signal}")
 
 
-NEVER_ARRIVED = frozenset({FailureKind.UNREACHABLE, FailureKind.RATE_LIMITED, FailureKind.OUT_OF_FILES})
+_FULL = frozenset({FailureKind.RATE_LIMITED, FailureKind.TIER_FULL})
+NEVER_ARRIVED = _FULL | {FailureKind.UNREACHABLE, FailureKind.OUT_OF_FILES}
 """Failures after which nothing can have been created."""
-_PAUSED = frozenset({FailureKind.UNREACHABLE, FailureKind.TIMED_OUT, FailureKind.STALLED, FailureKind.RATE_LIMITED})
+_PAUSED = _FULL | {FailureKind.UNREACHABLE, FailureKind.TIMED_OUT, FailureKind.STALLED}
 PAUSE = 1.0
 """Pause after failures after which a request to a model would go to another replica at once."""
 

@@ -70,6 +70,7 @@ function traffic({ traffic, transcripts }) {
         ["Retries", (row) => count(row.retries)],
         ["per answer", (row) => number(row.retries / Math.max(1, row.trials))],
         ["Prompt tokens", (row) => count(row.prompt_tokens)],
+        traffic.some((row) => row.cached_tokens) && ["from a cache", (row) => count(row.cached_tokens)],
         ["Completion tokens", (row) => count(row.completion_tokens)],
         ["Mean latency", (row) => seconds(row.latency)],
         traffic.some((row) => row.ttft !== null) && ["to first token", (row) => seconds(row.ttft)],

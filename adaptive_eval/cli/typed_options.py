@@ -1,0 +1,65 @@
+"""The options of commands that take a file of questions or a task of Inspect in place of a configuration."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adaptive_eval.cli.typed_config import ConfigOptions, TypedConfig, read_options
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.run import RunConfig
+
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        help="A server, or a model of Inspect.",
+        metavar="[NAME=]URL[#MODEL]",
+    ),
+]
+Commands = Annotated[
+    list[str] | None, typer.Option("--command", help="A command that answers questions.", metavar="NAME=COMMAND")
+]
+Keys = Annotated[list[str] | None, typer.Option("--key", help="Variable with the key of a model.", metavar="NAME=VAR")]
+Grader = Annotated[str | None, typer.Option(help="Default: by the form of the answers.", metavar="KIND")]
+Objective = Annotated[str | None, typer.Option(help="Such as best; default: ranking.", metavar="KIND")]
+TaskArgs = Annotated[
+    list[str] | None, typer.Option("--task-arg", "-T", help="Argument of an Inspect task.", metavar="KEY=VALUE")
+]
+Prices = Annotated[
+    list[str] | None,
+    typer.Option("--price", help="USD per million tokens read/written.", metavar="NAME=IN/OUT"),
+]
+MaxTrials = Annotated[int | None, typer.Option("--max-trials", help="Maximum trials per question.", min=1, metavar="N")]
+Budget = Annotated[str | None, typer.Option(help="20usd, 500000tokens, 3000trials or 2h.", metavar="CAP")]
+
+
+def typed_options(
+    models: list[str] | None,
+    commands: list[str] | None,
+    args: list[str] | None,
+    prices: list[str] | None,
+    keys: list[str] | None,
+    grader: str | None,
+    objective: str | None,
+    max_trials: int | None,
+    budget: str | None,
+) -> ConfigOptions:
+    """The options of a command, None where it has none."""
+    lists = (models or (), args or (), prices or (), keys or ())
+    return ConfigOptions(*lists, grader, objective, max_trials, budget, commands or ())
+
+
+def read_config(
+    config: Path, options: ConfigOptions, overrides: Sequence[str], run_dir: Path | None = None, *, fresh: bool = False
+) -> tuple[TypedConfig | None, Callable[[Sequence[str]], RunConfig]]:
+    """What the options stand for, None beside a configuration; and what loads the settings with those of `--set`.
+
+    Prints what was chosen. May ask servers for their models.
+    """
+    typed = read_options(config, options, overrides, run_dir, fresh=fresh)
+    for note in () if typed is None else typed.notes:
+        typer.echo(note, err=True)
+    return typed, partial(load_config, config) if typed is None else typed.load
