@@ -37,7 +37,7 @@ COMMANDS = {
     "schema": "Print the JSON schema of the configuration.",
     "import": "Make a run from logs of other tools.",
     "export": "Write the trials of RUN as an array, a table, or logs of another tool.",
-    "demo": "Open the demonstration in a browser: a local page without server and network.",
+    "demo": "Open a demonstration in a browser: a local page that needs no server or network.",
     "simulate": "Serve simulated models with known true scores on this machine until Ctrl-C.",
 }
 """Help of each command; the docstring of its function of the same name (`import_` for `import`) begins with it."""
@@ -84,7 +84,7 @@ EXIT_CODES = {
 
 app = typer.Typer(
     name="adaptive-eval",
-    help="Rank language models with as few samples as an honest ranking needs.",
+    help="Rank language models with no more answers than the comparison needs.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

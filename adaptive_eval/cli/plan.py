@@ -24,7 +24,7 @@ from adaptive_eval.study.forecast import make_forecast
 
 MIN_WORLDS = 10
 """Worlds needed for an 80% interval."""
-QUESTION = "What would the run cost and decide?"
+QUESTION = "What will the run cost and decide?"
 QUESTIONS_PER_BLOCK = 200
 """Questions per look in the proposed `trials.draw`."""
 

@@ -42,7 +42,7 @@ def regrade(
         arguments = None if config is None else tuple(shlex.split(command)[2:])
         done = asyncio.run(regrade_run(run, settings, beyond_caps=beyond_caps, arguments=arguments))
     if not done.answers and settings is None:
-        typer.echo("every stored answer has a grade; --config CONFIG grades all of them anew")
+        typer.echo("every stored answer has a grade; --config CONFIG grades all of them again")
         return
     failed = f", the grader failed on {done.failed}" if done.failed else ""
     typer.echo(f"graded {several(done.answers, 'answer')} again: {done.changed:,} have another category{failed}")

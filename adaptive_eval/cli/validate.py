@@ -18,7 +18,7 @@ from adaptive_eval.report.lines import safe_line
 from adaptive_eval.report.words import pace_in_words, promise_in_short, run_in_words
 from adaptive_eval.running.answer_keys import check_keys
 
-QUESTION = "Is the file right?"
+QUESTION = "Is the configuration correct?"
 
 
 def validate(config: Config, overrides: Overrides = None) -> None:

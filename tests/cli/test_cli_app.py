@@ -37,14 +37,14 @@ def server() -> Iterator["subprocess.Popen[str]"]:
     process.communicate()
 
 
-def said(process: "subprocess.Popen[str]") -> str:
+def next_line(process: "subprocess.Popen[str]") -> str:
     assert process.stdout is not None
     return process.stdout.readline()
 
 
 @pytest.mark.slow
 def test_a_configuration_can_be_pointed_at_it(server: "subprocess.Popen[str]", tmp_path: Path) -> None:
-    match = ADDRESS.search(said(server))
+    match = ADDRESS.search(next_line(server))
     assert match is not None
     config = tmp_path / "run.yaml"
     config.write_text(
