@@ -45,7 +45,7 @@ def plan(
     overrides: Overrides = None,
     json: Json = None,
 ) -> None:
-    """Forecast what the run of CONFIG will cost, and how likely it is to decide everything.
+    """Forecast what the run of CONFIG will cost and decide.
 
     The run is simulated by its own controller, with true scores drawn from the posterior of a pilot, or without one
     from a prior that the output states. If the pilot is the run of CONFIG itself, the forecast continues from it.

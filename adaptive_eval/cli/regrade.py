@@ -33,7 +33,7 @@ def regrade(
         bool, typer.Option("--beyond-caps", help="Ask a judge even if that may exceed the caps of --config.")
     ] = False,
 ) -> None:
-    """Grade answers of RUN again: those whose grading failed, or with --config all."""
+    """Grade answers of RUN again: failed ones, or with --config all."""
     with report_errors(run):
         if overrides and config is None:
             raise ConfigError("--set changes a setting of --config; add --config, or remove --set")

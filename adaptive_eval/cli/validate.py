@@ -22,7 +22,7 @@ QUESTION = "Is the configuration correct?"
 
 
 def validate(config: Config, overrides: Overrides = None) -> None:
-    """Check a configuration and its questions; nothing is sent to any server. Exit code 2: something is wrong.
+    """Check a configuration and its questions, without any server. Exit code 2: something is wrong.
 
     The grader must also grade the answer key of every question as right.
     """

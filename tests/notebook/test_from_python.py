@@ -178,6 +178,8 @@ def test_a_run_becomes_data_frames(record: adaptive_eval.RunRecord) -> None:
     from pandas import DataFrame
 
     frames = record.to_pandas(texts=True)
+    assert record.ranking.equals(frames.ranking) and record.comparisons.equals(frames.comparisons)
+    assert record.trials(texts=True).equals(frames.trials) and "text" not in record.trials()
     assert record.results is not None
     assert len(frames.trials) == record.results.cost.trials and frames.trials["text"].str.len().min() > 0
     scores = frames.trials.groupby(["model", "question"])["value"].mean().groupby("model").mean()
