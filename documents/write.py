@@ -41,11 +41,14 @@ def pages() -> Iterator[tuple[Path, str]]:
 
 
 def glossary() -> str:
-    """The page with all terms of reports and their explanations."""
-    head = "The terms of reports and of a run's page, where a click on a term shows its explanation."
-    return fill_paragraphs(
-        f"# Glossary\n\n{head}\n" + "".join(f"\n## {term.name}\n\n{term.text}\n" for term in GLOSSARY.values())
+    """The page with the terms of reports that the worked example does not explain."""
+    explained = set(re.findall(r"\{(\w+)\}", TEMPLATE.read_text()))
+    head = (
+        "Further terms of reports and of a run's page. [How to read a report](reading-a-report.md) explains the most "
+        "important ones: tier, score, z, boundary and the verdicts."
     )
+    terms = (term for key, term in GLOSSARY.items() if key not in explained)
+    return fill_paragraphs(f"# Glossary\n\n{head}\n" + "".join(f"\n## {term.name}\n\n{term.text}\n" for term in terms))
 
 
 def worked_example() -> str:

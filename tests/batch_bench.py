@@ -70,10 +70,10 @@ class DirectWire:
         self.notices.setdefault(notice)
 
     async def get(self, path: str, *, large: bool = False) -> object:
-        return orjson.loads(self._said(await self._call("GET", path)))
+        return orjson.loads(self._body_of(await self._call("GET", path)))
 
     async def post(self, path: str, body: Mapping[str, object]) -> object:
-        return orjson.loads(self._said(await self._call("POST", path, orjson.dumps(body))))
+        return orjson.loads(self._body_of(await self._call("POST", path, orjson.dumps(body))))
 
     async def post_once(self, path: str, body: Mapping[str, object] | bytes) -> object:
         for _ in range(9):
@@ -81,15 +81,15 @@ class DirectWire:
             if reply.reset_after is not None:
                 raise MaybeCreated
             if reply.status != 429:
-                return orjson.loads(self._said(reply))
+                return orjson.loads(self._body_of(reply))
         raise AssertionError("refused nine times")
 
     async def upload(self, path: str, name: str, content: bytes, fields: Mapping[str, str]) -> object:
         body = b'--b\r\nContent-Disposition: form-data; filename="f"\r\n\r\n%b\r\n--b--\r\n' % content
-        return orjson.loads(self._said(await self._call("POST", path, body)))
+        return orjson.loads(self._body_of(await self._call("POST", path, body)))
 
     async def lines(self, path: str) -> list[object]:
-        return [orjson.loads(line) for line in self._said(await self._call("GET", path)).splitlines()]
+        return [orjson.loads(line) for line in self._body_of(await self._call("GET", path)).splitlines()]
 
     async def close(self) -> None:
         self.closed = True
@@ -102,7 +102,7 @@ class DirectWire:
         return self._service.api.handle(method, root + path.partition("?")[0], body)
 
     @staticmethod
-    def _said(reply: ApiReply) -> bytes:
+    def _body_of(reply: ApiReply) -> bytes:
         ((_, body),) = reply.parts
         if reply.status >= 300:
             error_signal(reply.status, body, {})

@@ -39,7 +39,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Said:
+class Reply:
     """What comes back."""
 
     status: int = 200
@@ -47,7 +47,7 @@ class Said:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Pages = Callable[[str, Mapping[str, str]], Said | None]
+Pages = Callable[[str, Mapping[str, str]], Reply | None]
 
 
 def answer(asked: Asked, **message: Any) -> dict[str, Any]:
@@ -62,10 +62,10 @@ class Contrary(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, script: Callable[[Asked], Said | None], pages: Pages) -> None:
+    def __init__(self, script: Callable[[Asked], Reply | None], pages: Pages) -> None:
         self.script, self.pages = script, pages
         self.counts: Counter[object] = Counter()
-        self.said: list[int] = []
+        self.statuses: list[int] = []
         """Every status so far."""
         self.guard = threading.Lock()
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -83,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         page = self.server.pages(self.path, {name.title(): value for name, value in self.headers.items()})
         models = {"data": [{"id": name} for name in MODELS]}
-        usual = Said(body=models) if self.path == "/v1/models" else Said(200 if self.path == "/health" else 404)
+        usual = Reply(body=models) if self.path == "/v1/models" else Reply(200 if self.path == "/health" else 404)
         self._reply(page or usual)
 
     def do_POST(self) -> None:
@@ -95,11 +95,11 @@ class _Handler(BaseHTTPRequestHandler):
             key = (model, prompt, seed)
             asked = Asked(self.server.counts[model], model, prompt, seed, headers, self.server.counts[key], body)
             self.server.counts.update([model, key])
-            reply = self.server.script(asked) or Said(body=answer(asked))
-            self.server.said.append(reply.status)
+            reply = self.server.script(asked) or Reply(body=answer(asked))
+            self.server.statuses.append(reply.status)
         self._reply(reply)
 
-    def _reply(self, reply: Said) -> None:
+    def _reply(self, reply: Reply) -> None:
         content = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
         self.send_response(reply.status)
         for name, value in {**reply.headers, "Content-Length": str(len(content))}.items():
@@ -112,7 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def listening(script: Callable[[Asked], Said | None], pages: Pages = lambda path, headers: None) -> Iterator[Contrary]:
+def listening(script: Callable[[Asked], Reply | None], pages: Pages = lambda path, headers: None) -> Iterator[Contrary]:
     """The server, until the end of the context; `pages` may say what it answers to a GET, by path and headers."""
     with Contrary(script, pages) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})

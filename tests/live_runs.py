@@ -175,14 +175,14 @@ def kill(process: "WarmProcess | subprocess.Popen[str]") -> None:
 
 
 @dataclass(frozen=True)
-class Found:
+class RunOutcome:
     """What a run has found and decided: what must not depend on anything that happened on the way."""
 
     outcomes: dict[tuple[str, str, int], int | None]
     looks: list[dict[str, Any]]
 
     @classmethod
-    def of(cls, directory: Path) -> "Found":
+    def of(cls, directory: Path) -> "RunOutcome":
         with closing(RunReader.open(directory)) as reader:
             outcomes = {(trial.model, trial.question, trial.trial): trial.category for trial in reader.trials()}
             return cls(outcomes, [look.body for look in reader.looks()])

@@ -22,7 +22,7 @@ from adaptive_eval.sites.messages import (
 )
 from adaptive_eval.sites.worker import SiteWorker
 
-Told = TypeVar("Told")
+Message = TypeVar("Message")
 
 
 class NearSite:
@@ -66,8 +66,8 @@ class NearSite:
             raise SiteGone("its node was taken away")
 
 
-def _sent(message: Told) -> Told:
-    copy: Told = pickle.loads(pickle.dumps(message))
+def _sent(message: Message) -> Message:
+    copy: Message = pickle.loads(pickle.dumps(message))
     return copy
 
 

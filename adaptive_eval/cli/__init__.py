@@ -20,25 +20,25 @@ from adaptive_eval.base.errors import ExitCode
 
 PACKAGE = "adaptive_eval"
 COMMANDS = {
-    "run": "Rank the models of CONFIG. The same command again resumes the run.",
+    "run": "Rank the models of CONFIG; the same command resumes the run.",
     "monitor": "Watch RUN from another terminal, or with --web in a browser.",
-    "report": "Write a report of RUN as HTML, Markdown, JSON, CSV or JUnit XML, with --plots also figures.",
+    "report": "Write a report of RUN: HTML, Markdown, JSON, CSV or JUnit XML.",
     "track": "Send RUN to W&B or MLflow, during the run or afterwards.",
-    "compare": "Show what changed from RUN_A to RUN_B: scores, verdicts, questions and settings.",
-    "regrade": "Grade answers of RUN again: those whose grading failed, or with --config all.",
-    "rescore": "Show the scores, ranks and tiers of RUN under other rubrics: by default the paper's twelve schemata.",
-    "label": "Label answers of RUN blind, to measure the grader's error and correct the scores.",
-    "verify": "Check RUN for damage: every stored row by its checksum, the database, and results.json.",
-    "replay": "Repeat a run on recorded or simulated outcomes; no server is asked.",
-    "plan": "Forecast what the run of CONFIG will cost, and how likely it is to decide everything.",
-    "validate": "Check a configuration and its questions; nothing is sent to any server.",
-    "benchmarks": "List the benchmarks that can be run by name, in installed packages and in this folder.",
+    "compare": "Show what changed from RUN_A to RUN_B.",
+    "regrade": "Grade answers of RUN again: failed ones, or with --config all.",
+    "rescore": "Show scores, ranks and tiers of RUN under other rubrics.",
+    "label": "Label answers of RUN, to measure the grader's error.",
+    "verify": "Check RUN for damage.",
+    "replay": "Repeat a run on recorded or simulated outcomes.",
+    "plan": "Forecast what the run of CONFIG will cost and decide.",
+    "validate": "Check a configuration and its questions, without any server.",
+    "benchmarks": "List the benchmarks that can be run by name.",
     "init": "Write a commented configuration to start from.",
     "schema": "Print the JSON schema of the configuration.",
     "import": "Make a run from logs of other tools.",
-    "export": "Write the trials of RUN as an array, a table, or logs of another tool.",
-    "demo": "Open the demonstration in a browser: a local page without server and network.",
-    "simulate": "Serve simulated models with known true scores on this machine until Ctrl-C.",
+    "export": "Write the trials of RUN as an array, a table or logs.",
+    "demo": "Open a demonstration in a browser.",
+    "simulate": "Serve simulated models with known true scores.",
 }
 """Help of each command; the docstring of its function of the same name (`import_` for `import`) begins with it."""
 
@@ -74,21 +74,21 @@ EXIT_CODES = {
     ExitCode.REACHED: "every comparison is decided: resolved or tied",
     ExitCode.FAILED: "the run directory cannot be used, or the disk is full",
     ExitCode.CONFIGURATION: "wrong configuration, questions or arguments",
-    ExitCode.SPENT: "undecided: budget or trials.max reached, grader failed, labels leave it open, or an alarm",
-    ExitCode.STOPPED: "stopped by the user (Ctrl-C once waits for requests in flight, twice stops at once)",
+    ExitCode.SPENT: "undecided: limits reached, answers without grades, labels, or an alarm",
+    ExitCode.STOPPED: "stopped by the user (Ctrl-C)",
     ExitCode.ENDPOINTS: "the models' servers cannot be used",
-    ExitCode.WORSE: "a model fails the gate (objective.gate): worse than the baseline or value by more than delta",
-    ExitCode.RUNNING: "the run is still going on (monitor)",
+    ExitCode.WORSE: "a model fails the gate: it is worse by more than delta",
+    ExitCode.RUNNING: "the run is still in progress (monitor)",
 }
 """Meaning of each exit code."""
 
 app = typer.Typer(
     name="adaptive-eval",
-    help="Rank language models with as few samples as an honest ranking needs.",
+    help="Rank language models with no more answers than the comparison needs.",
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    epilog="\n".join(["Exit codes:", *(f"  {code.value}  {meaning}" for code, meaning in EXIT_CODES.items())]),
+    epilog="\n".join(["\b", "Exit codes:", *(f"  {code.value}  {meaning}" for code, meaning in EXIT_CODES.items())]),
 )
 
 

@@ -26,7 +26,7 @@ INDENT = "    "
 
 
 def benchmarks(word: Word = None, as_json: AsJson = False) -> None:
-    """List the benchmarks that can be run by name, in installed packages and in this folder.
+    """List the benchmarks that can be run by name. They are in installed packages and in this folder.
 
     The names are for `adaptive-eval init --benchmark NAME`. No code of a package is run, so only facts in its files are
     shown.

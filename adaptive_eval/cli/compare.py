@@ -22,7 +22,7 @@ def compare(
     kind: TextKind = None,
     output: TextFile = None,
 ) -> None:
-    """Show what changed from RUN_A to RUN_B: scores, verdicts, questions and settings.
+    """Show what changed from RUN_A to RUN_B. It compares scores, verdicts, questions and settings.
 
     Scores are compared on the models and questions that both runs have.
     """

@@ -13,7 +13,7 @@ def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="The file of the page.")] = Path("demo.html"),
     opened: Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser.")] = True,
 ) -> None:
-    """Open the demonstration in a browser: a local page without server and network.
+    """Open a demonstration in a browser. It is a local page that needs no server or network.
 
     Choose the true scores of models, sample trial by trial, and watch posteriors, ranks and intervals. See how repeated
     looks without a correction mislead about two equal models.

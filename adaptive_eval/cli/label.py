@@ -33,7 +33,7 @@ def label(
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="Only show the results of the labels so far.")] = False,
 ) -> None:
-    """Label answers of RUN blind, to measure the grader's error and correct the scores.
+    """Label answers of RUN, to measure the grader's error. Scores are then corrected for it.
 
     A page in a browser shows each answer with its question and the answer key, but not its model or grade. One key sets
     a label; q or Ctrl-C ends the session. The answers most useful for undecided comparisons come first. The labels are

@@ -103,7 +103,7 @@ def _attach(feed: Feed, kind: DisplayKind | None) -> ExitCode:
     try:
         return asyncio.run(attach_until_terminated())
     except (KeyboardInterrupt, asyncio.CancelledError):
-        typer.echo("the run goes on", err=True)
+        typer.echo("the run continues", err=True)
         return ExitCode.RUNNING
 
 

@@ -36,7 +36,7 @@ from adaptive_eval.study.forecast import make_forecast
 
 MIN_WORLDS = 10
 """Worlds needed for an 80% interval."""
-QUESTION = "What would the run cost and decide?"
+QUESTION = "What will the run cost and decide?"
 QUESTIONS_PER_BLOCK = 200
 """Questions per look in the proposed `trials.draw`."""
 
@@ -66,7 +66,7 @@ def plan(
     max_trials: MaxTrials = None,
     budget: Budget = None,
 ) -> None:
-    """Forecast what the run of CONFIG will cost, and how likely it is to decide everything.
+    """Forecast what the run of CONFIG will cost and decide.
 
     The run is simulated by its own controller, with true scores drawn from the posterior of a pilot, or without one
     from a prior that the output states. If the pilot is the run of CONFIG itself, the forecast continues from it.

@@ -33,7 +33,7 @@ def regrade(
         bool, typer.Option("--beyond-caps", help="Ask a judge even if that may exceed the caps of --config.")
     ] = False,
 ) -> None:
-    """Grade answers of RUN again: those whose grading failed, or with --config all."""
+    """Grade answers of RUN again: failed ones, or with --config all."""
     with report_errors(run):
         if overrides and config is None:
             raise ConfigError("--set changes a setting of --config; add --config, or remove --set")
@@ -42,7 +42,7 @@ def regrade(
         arguments = None if config is None else tuple(shlex.split(command)[2:])
         done = asyncio.run(regrade_run(run, settings, beyond_caps=beyond_caps, arguments=arguments))
     if not done.answers and settings is None:
-        typer.echo("every stored answer has a grade; --config CONFIG grades all of them anew")
+        typer.echo("every stored answer has a grade; --config CONFIG grades all of them again")
         return
     failed = f", the grader failed on {done.failed}" if done.failed else ""
     typer.echo(f"graded {several(done.answers, 'answer')} again: {done.changed:,} have another category{failed}")

@@ -49,7 +49,7 @@ def replay(
     array: Array = None,
     output: Output = None,
 ) -> None:
-    """Repeat a run on recorded or simulated outcomes; no server is asked.
+    """Repeat a run on recorded or simulated outcomes. No server is asked.
 
     FILE has an array `R` with the category of each trial by model, question and trial (-1: no trial), or `correct` and
     `count` by model and question, from which trials are drawn without replacement. RUN is the directory of a run. Only

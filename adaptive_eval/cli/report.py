@@ -24,7 +24,7 @@ def report(
     ] = None,
     plots: Annotated[Path | None, typer.Option(help="Also write the figures to this folder, as SVG and PNG.")] = None,
 ) -> None:
-    """Write a report of RUN as HTML, Markdown, JSON, CSV or JUnit XML, with --plots also figures.
+    """Write a report of RUN: HTML, Markdown, JSON, CSV or JUnit XML. With --plots also figures.
 
     RUN may be finished, stopped or in progress. Formats: html, one self-contained file; md, for a paper; pr, for a
     comment on a pull request; summary, text for a mail; json, everything except the trials; csv, the ranking with one

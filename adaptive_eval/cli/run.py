@@ -101,7 +101,7 @@ def run(
     budget: Budget = None,
     print_config: PrintConfig = False,
 ) -> None:
-    """Rank the models of CONFIG. The same command again resumes the run.
+    """Rank the models of CONFIG; the same command resumes the run.
 
     With --model or --command for each model, CONFIG may be a file of questions, with --model also a task of Inspect
     (inspect_evals/NAME, my_task.py@NAME). Exit codes: --help.

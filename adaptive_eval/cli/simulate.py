@@ -42,7 +42,7 @@ def simulate(
         list[str] | None, typer.Option(metavar="NAME=SHARE", help=f"May be repeated. Names: {', '.join(HABITS)}.")
     ] = None,
 ) -> None:
-    """Serve simulated models with known true scores on this machine until Ctrl-C.
+    """Serve simulated models with known true scores. It runs on this machine until Ctrl-C.
 
     The server has the OpenAI chat, completions and models API, and the batch APIs of OpenAI, Anthropic and OpenRouter.
     To use it, set `questions: {world: ...}` and this address as `base_url`. If WORLD is a configuration, its models are

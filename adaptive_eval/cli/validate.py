@@ -30,7 +30,7 @@ from adaptive_eval.report.lines import safe_line
 from adaptive_eval.report.words import pace_in_words, promise_in_short, run_in_words
 from adaptive_eval.running.answer_keys import check_keys
 
-QUESTION = "Is the file right?"
+QUESTION = "Is the configuration correct?"
 
 
 def validate(
@@ -46,7 +46,7 @@ def validate(
     max_trials: MaxTrials = None,
     budget: Budget = None,
 ) -> None:
-    """Check a configuration and its questions; nothing is sent to any server. Exit code 2: something is wrong.
+    """Check a configuration and its questions, without any server. Exit code 2: something is wrong.
 
     The grader must also grade the answer key of every question as right. Instead of CONFIG a file of questions or a
     task of Inspect, as for `run`: then a server may be asked for its models.

@@ -11,7 +11,8 @@ MAX_LINES = 50
 
 
 def verify(run: Run) -> None:
-    """Check RUN for damage: every stored row by its checksum, the database, and results.json. Nothing is changed.
+    """Check RUN for damage. It checks the database, results.json, and every stored row by its checksum. Nothing is
+    changed.
 
     Exit code 0: everything that can be checked is intact; 1: something is damaged; all damage is listed.
     """

@@ -283,7 +283,7 @@ class TrialsConfig(Section):
     @classmethod
     def _check_one_trial(cls, draw: int | None, info: ValidationInfo) -> int | None:
         if draw is not None and info.data.get("max", 1) != 1:
-            raise config_error("is for one trial of each question", "set `min: 1` and `max: 1` beside it, or remove it")
+            raise config_error("is for one trial of each question", "set `min: 1` and `max: 1`, too, or remove it")
         return draw
 
 

@@ -26,20 +26,20 @@ def differences(was: object, now: object, path: str = "") -> Iterator[Change]:
 
 
 def _description(change: Change, meaning: object) -> str:
-    """A changed setting in words; of a changed file its name, instead of digests."""
+    """A changed setting in words; for a changed file its name instead of digests."""
     *place, last = change.path.split(".")
     if last == "digest" and isinstance(task := _at(meaning, place), Mapping):
         file = str(task.get("inspect")).partition("@")[0]
-        return f"{'.'.join(place)}.inspect: {file} {_fate(change)}"
+        return f"{'.'.join(place)}.inspect: {file} {_file_change(change)}"
     grader, source, file = change.path.partition(".sources.")
     if source:
-        return f"{grader}: {file} {_fate(change)}"
+        return f"{grader}: {file} {_file_change(change)}"
     return str(change)
 
 
-def _fate(change: Change) -> str:
-    """What has become of a file whose digest differs."""
-    return "is not there any more" if change.now is None else "was edited after the run began"
+def _file_change(change: Change) -> str:
+    """Describe the change of a file whose digest differs."""
+    return "no longer exists" if change.now is None else "was edited after the start of the run"
 
 
 def _at(tree: object, place: Sequence[str]) -> object:
@@ -60,10 +60,10 @@ def require_same_meaning(stored: RunHeader, now: RunHeader, directory: object) -
     ]
     if changes:
         raise RunChanged(
-            f"the run in {directory} was begun with other settings, and its trials would no longer mean the same:\n"
+            f"{directory} has a run with other settings, so its answers cannot be used for this one:\n"
             + "\n".join(first_lines([_description(change, stored.meaning) for change in changes], SHOWN_CHANGES))
-            + "\nUndo the change, give a model that was changed another name, or begin another run beside it with "
-            "--fresh. Without --run-dir FOLDER the run of this name that was begun last goes on. After a change of "
-            "grader (its source files are part of it), rubric or answer keys alone, this grades anew what is stored:\n"
+            + "\nUndo the change, give a changed model another name, or start a new run with --fresh. (Without "
+            "--run-dir, the newest run of this name is resumed.) If only the grader, its source files, the rubric or "
+            "answer keys have changed, this grades the stored answers again:\n"
             f"  adaptive-eval regrade {directory} --config CONFIG"
         )

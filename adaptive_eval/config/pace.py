@@ -43,18 +43,22 @@ def choose_optimize(models: Sequence[ModelConfig], trials: TrialsConfig) -> tupl
         return "cost", "trials.draw asks the questions block by block"
     own_servers = [model.name for model in models if is_own_server(model)]
     if not own_servers:
-        reason = "has a price, a key or headers" if all(map(_is_known_customer, models)) else "is on a server of others"
+        reason = (
+            "has a price, a key or headers" if all(map(_is_known_customer, models)) else "is on somebody else's server"
+        )
         if any(model.command is not None for model in models):
             are_commands = all(model.command is not None for model in models)
-            reason = "is a command" if are_commands else "is a command, or on a server of others"
+            reason = "is a command" if are_commands else "is a command, or on somebody else's server"
         if any(model.inspect is not None for model in models):
-            reason = "is one that Inspect asks at a provider"
-        return "cost", f"every model {reason}: its answers are what you pay for"
+            reason = "is asked by Inspect at a provider"
+        return "cost", f"every model {reason}, so you pay for answers"
     named = f"{own_servers[0]} is" if len(own_servers) == 1 else f"{own_servers[0]} and {len(own_servers) - 1} more are"
     subject, addition = (
-        ("all models are", "") if len(own_servers) == len(models) else (named, "; the others are asked ahead, too")
+        ("all models are", "")
+        if len(own_servers) == len(models)
+        else (named, "; the other models are asked ahead, too")
     )
-    explanation = "on servers of your own (no price or 0, no key), where time is what you pay for"
+    explanation = "on your own servers (no price or 0, no key), where you pay for time"
     return "time", f"{subject} {explanation}{addition}"
 
 

@@ -152,7 +152,7 @@ def _plug_ins(config: RunConfig) -> dict[str, object]:
     facts = {
         key: {
             "name": name,
-            "says": docstring_summary(name, config.folder),
+            "description": docstring_summary(name, config.folder),
             "sources": fingerprints(name, config.folder),
         }
         for key, name in config.plug_ins.items()
@@ -207,7 +207,7 @@ def stored_words(header: RunHeader) -> dict[str, str]:
     """Stored descriptions of a run's plug-ins by key, read without loading the plug-ins."""
     section = header.configuration.get(PLUG_INS)
     entries = section.items() if isinstance(section, dict) else ()
-    descriptions = {str(key): entry.get("says") for key, entry in entries if isinstance(entry, dict)}
+    descriptions = {str(key): entry.get("description") for key, entry in entries if isinstance(entry, dict)}
     return {key: text for key, text in descriptions.items() if isinstance(text, str)}
 
 
@@ -330,7 +330,7 @@ def _with_own_rule(prepared: PreparedRun) -> PreparedRun:
     if name is None:
         return prepared
     header, docstring = prepared.header, inspect.getdoc(prepared.plan.objective.rule) or ""
-    rule = {"name": name, "says": docstring.partition("\n")[0][:MAX_DESCRIPTION]}
+    rule = {"name": name, "description": docstring.partition("\n")[0][:MAX_DESCRIPTION]}
     plug_ins = {**cast(Json, header.configuration[PLUG_INS]), OWN_RULE: rule}
     return replace(prepared, header=replace(header, configuration={**header.configuration, PLUG_INS: plug_ins}))
 

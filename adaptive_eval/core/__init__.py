@@ -97,6 +97,10 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 __all__ = sorted(_HOME_OF)
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> object:
     home = _HOME_OF.get(name)
     value: object = _registered(name) if home is None else getattr(import_module(f"adaptive_eval.core.{home}"), name)

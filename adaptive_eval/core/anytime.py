@@ -65,8 +65,8 @@ class Anytime:
 ANYTIME = RuleEntry(
     name="anytime",
     make=Anytime,
-    summary="holds at any number of looks, and without a horizon",
-    description="A comparison is called when |z| reaches a normal-mixture boundary, which needs no horizon.",
+    summary="holds at any number of looks and any trials.max",
+    description="A comparison is decided when |z| reaches a normal-mixture boundary, for any trials.max.",
     promise=HOLDS_AT_ANY_LOOK,
     correctable=True,
 )

@@ -18,15 +18,11 @@ from adaptive_eval.core.objectives import Objective
 from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
 
 SILENT = (
-    "{timed_out} of the {trials} requests of a round ran out of time at every attempt, and time-outs count as answers "
-    "only beside as many real ones: raise sampling.timeout if its answers take longer, or mend its server; the next "
-    "start asks them again"
+    "{timed_out} of the {trials} requests of a round timed out at every attempt. Raise sampling.timeout if its answers "
+    "take longer, or fix its server; resuming retries them"
 )
 """Reason for setting aside a model that hardly ever answers."""
-UNPAID = (
-    "the trials that it lacks do not fit the budget, which counts those that are there of earlier settings, too: raise "
-    "the budget, and the next start asks for them"
-)
+UNPAID = "the budget cannot cover its missing trials (earlier trials count). Raise it and resume"
 """Reason for setting aside a model that joins or comes back, if the budget cannot cover its missing trials."""
 
 

@@ -87,12 +87,12 @@ class EndedRun:
         plan, bench, trials = self.plan, self.plan.bench, self._horizon_trials()
         asked = bench.prior_counts is not None and bool(bench.prior_counts[bench.asked].any())
         reasons = {
-            "questions were drawn, and of most a model had one trial at most": plan.drawn > 0,
+            "questions were drawn (trials.draw)": plan.drawn > 0,
             "models shared the seeds of their trials": plan.coupled,
-            "outcomes of an earlier run count too (R0)": asked,
-            "its settings were changed after looks": plan.before is not None,
-            "it went on without a model": self.set_aside,
-            f"it may have had {trials:,} trials, more than {MAX_HORIZON_TRIALS:,}": trials > MAX_HORIZON_TRIALS,
+            "outcomes of an earlier run count, too (R0)": asked,
+            "settings were changed after a look": plan.before is not None,
+            "a model was set aside": self.set_aside,
+            f"it could have had {trials:,} trials, more than {MAX_HORIZON_TRIALS:,}": trials > MAX_HORIZON_TRIALS,
         }
         return next((reason for reason, holds in reasons.items() if holds), None)
 

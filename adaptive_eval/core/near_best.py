@@ -133,13 +133,13 @@ NEAR_BEST = RuleEntry(
     name="near_best",
     make=_near_best,
     summary="the model ahead is less than `delta` behind; the default for `best` and `top_k`",
-    description="A comparison is called when the model ahead is shown to be less than {delta} behind the other: "
-    "(|d| + delta)/s reaches c t^(-1/20), where t is the share of the information at the horizon of {horizon}, and c "
-    "is such that the promise holds at whatever looks are taken from the first one on.",
+    description="A comparison is decided when the model ahead is shown to be less than {delta} behind the other: "
+    "(|d| + delta)/s reaches c t^(-1/20). t is the share of the information of {horizon}; c is such that the promise "
+    "holds at any looks from the first one on.",
     promise="{whose}: at most {wrong} risk that the model named ahead is worse than the other by {delta} or more, "
     "however often you look. It does not say that the model ahead is better.",
     correctable=False,
     only_for=("best", "top_k"),
-    instead="its calls do not say that one model is better than another: use optimal",
+    instead="it does not show that one model is better than another: use optimal",
     lenient=True,
 )

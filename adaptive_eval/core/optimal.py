@@ -163,8 +163,8 @@ class Optimal:
 
 
 AT_ANY_LOOKS = (
-    "A comparison is called when |z| reaches c t^(-1/4), where t is the share of the information at the horizon of "
-    "{horizon}, and c is such that the promise holds at whatever looks are taken from the first one on."
+    "A comparison is decided when |z| reaches c t^(-1/4). t is the share of the information of {horizon}; c is such "
+    "that the promise holds at any looks from the first one on."
 )
 """The rule's description in plans where it gives nothing up (`Plan.deciding_rule`)."""
 
@@ -172,8 +172,8 @@ OPTIMAL = RuleEntry(
     name="optimal",
     make=Optimal,
     summary="holds at any number of looks, and gives up early",
-    description="A comparison is called, or given up, where backward induction says that further trials would cost "
-    "more than they are worth: a call is worth {worth} times what it costs to take a comparison to {horizon}.",
+    description="A comparison ends when further trials would cost more than they are likely to gain, by backward "
+    "induction. A decision is worth {worth} times the cost of taking a comparison to {horizon}.",
     promise=HOLDS_AT_ANY_LOOK,
     correctable=True,
     gives_up=True,

@@ -1,5 +1,6 @@
 """The plan of a run: everything besides the outcomes that decisions depend on."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -16,7 +17,17 @@ from adaptive_eval.core.optimal import Optimal, Spacing
 from adaptive_eval.core.policies import BUILT_IN, Policy, Weighted
 from adaptive_eval.core.rules import Correctable, Rule, is_giving_up
 from adaptive_eval.core.sequential import CoupledSequential, Sequential
-from adaptive_eval.core.settings import MAX_ROUND_FACTOR, MIN_BLOCK_SIZE, Bench, Budget, Pace, Trials, require
+from adaptive_eval.core.settings import (
+    MAX_ROUND_FACTOR,
+    MIN_BLOCK_SIZE,
+    Bench,
+    Budget,
+    Pace,
+    Trials,
+    brief_repr,
+    require,
+    require_type,
+)
 from adaptive_eval.core.stages import StageBefore
 from adaptive_eval.core.types import NO_COST, Cost
 
@@ -41,7 +52,16 @@ def affordable_opening(bench: Bench, trials: Trials, pace: Pace, budget: Budget,
     return trials.min if capped else size
 
 
-@dataclass(frozen=True, slots=True)
+FIELD_TYPES: Mapping[str, type] = {
+    "bench": Bench,
+    "judging": Judging,
+    "trials": Trials,
+    "pace": Pace,
+    "budget": Budget,
+}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Plan:
     """The settings of a run for the core; the defaults are those of the configuration file.
 
@@ -85,7 +105,16 @@ class Plan:
     """Block size of drawn questions: they stand in random order and are asked in blocks, one trial of each (`drawn`).
     0: every question is asked before the first look."""
 
+    def __repr__(self) -> str:
+        return brief_repr(self)
+
     def __post_init__(self) -> None:
+        for name, kind in FIELD_TYPES.items():
+            require_type(getattr(self, name), kind, f"{name} of a plan")
+        if not hasattr(self.objective, "comparisons"):
+            raise TypeError(
+                f"objective of a plan must have `comparisons`, as Ranking() has, but got {self.objective!r}"
+            )
         if self.before is not None:
             self.before.check(self.bench.models)
         self._check_first()
@@ -146,7 +175,11 @@ class Plan:
         min_size = min(MIN_BLOCK_SIZE, self.bench.questions)
         rule = f"drawn must be {min_size} to {self.bench.questions} questions, as many as there are at most"
         require(min_size <= self.drawn <= self.bench.questions, rule, self.drawn)
-        require(self.trials == Trials(1, 1), "drawn questions have one trial each: trials must be (1, 1)", self.trials)
+        require(
+            self.trials == Trials(1, 1),
+            "drawn questions have one trial each: trials must be (1, 1)",
+            self.trials,
+        )
         require(
             self.objective.reference is None,
             "drawn needs an objective that compares models with each other",

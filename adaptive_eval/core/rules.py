@@ -98,7 +98,7 @@ class GivingUp(Rule, Protocol):
 
     @property
     def rests(self) -> bool:
-        """Whether pairs whose chance of being settled is too small rest."""
+        """Whether pairs with too small a chance of a decision get no trials for now."""
 
     @property
     def futility(self) -> float:
@@ -189,14 +189,10 @@ class RuleEntry(Entry[Rule]):
 TIES_NAMED = "24 to 51%"
 """Measured for runs that compare two copies of one model, with a look after every round (benchmarks/published.md)."""
 MEASURED_PEEKING = (
-    "Measured at z > 1.645, with a look after every round from 4 to 80 trials of 30 questions, it named a winner "
-    f"between two copies of one model in {TIES_NAMED} of runs, in 35% on average; with one look at 80 trials in 9%. "
-    "The rule optimal promises at most 10%, at any number of looks."
+    f"With a look after every round, z > 1.645 named a winner between two equal models in {TIES_NAMED} of runs "
+    "(measured), with a single look in 9%. The rule optimal promises at most 10%, at any number of looks."
 )
-PEEKING = (
-    "its confidence is that of one look, and the run looked after every round and ended where it had an order. "
-    + MEASURED_PEEKING
-)
+PEEKING = "its confidence is that of a single look, but the run looked after every round. " + MEASURED_PEEKING
 HOLDS_AT_ANY_LOOK = (
     "{whose}: at most {wrong} risk of a wrong order, {tie} risk of naming a winner between equal models, however often "
     "you look."
@@ -234,17 +230,17 @@ def _published(confidence: float, threshold: float | None = None) -> ZScore:
 PUBLISHED = RuleEntry(
     name="published",
     make=_published,
-    summary="z of Bayes@N, judged again at every look: repeated looks break it",
+    summary="z of Bayes@N, judged anew at every look; no promise for repeated looks",
     description="As published with Bayes@N (Hariri et al., arXiv 2510.04265, 2.5 and 2.9): two models differ where "
     "z = |mu - mu'| / sqrt(sigma^2 + sigma'^2) of their posteriors under the uniform prior exceeds {threshold} at the "
-    "latest look, which may undo what an earlier one has called.",
-    promise="None that survives repeated looks: the confidence is that of one look, at a number of trials that was "
-    "fixed beforehand. " + MEASURED_PEEKING,
+    "latest look. A later look may reverse a decision.",
+    promise="None for repeated looks: the confidence is that of a single look, at a number of trials fixed "
+    "beforehand. " + MEASURED_PEEKING,
     correctable=False,
     caution=PEEKING
-    + " What is compared, Bayes@N, is pulled to the middle of the scale, more so for models with fewer trials",
-    in_short="none that survives repeated looks: at z > 1.645 after every round, one of two exactly equal models was "
-    f"called in {TIES_NAMED} of runs (measured), where the rule optimal promises at most 10%",
+    + " It compares Bayes@N, which lies nearer to the middle of the scale, more so for models with fewer trials",
+    in_short=f"none for repeated looks: {TIES_NAMED} of runs name a winner between two equal models (measured), the "
+    "rule optimal at most 10%",
     latching=False,
     estimator="bayes",
     options=(THRESHOLD,),

@@ -1,7 +1,7 @@
 """Fixed settings of a controller: sizes, pace and caps. Everything else is a plug-in."""
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,37 @@ MIN_BLOCK_SIZE = 50
 """Minimum questions of a block: means of fewer are not close enough to normal if few of them differ."""
 
 
+def require_type(value: object, kind: type, name: str) -> None:
+    """Raise TypeError unless the value has this type."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be of type {kind.__name__}, but got {value!r}")
+
+
+def require_whole(value: object, name: str) -> None:
+    """Raise TypeError unless the value is a whole number, which true and false are not."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a whole number, but got {value!r}")
+
+
+MAX_SHOWN_VALUES = 8
+
+
+def brief_repr(value: Any, hidden: tuple[str, ...] = ()) -> str:
+    """The repr of a dataclass with the fields that differ from their defaults, and the shapes of large arrays."""
+    shown = []
+    for field in fields(value):
+        default = field.default_factory() if field.default_factory is not MISSING else field.default
+        content = getattr(value, field.name)
+        if isinstance(content, np.ndarray):
+            text = repr(content.tolist()) if content.size <= MAX_SHOWN_VALUES else f"<array of shape {content.shape}>"
+        elif field.repr and field.name not in hidden and content != default:
+            text = repr(content)
+        else:
+            continue
+        shown.append(f"{field.name}={text}")
+    return f"{type(value).__name__}({', '.join(shown)})"
+
+
 @dataclass(frozen=True, slots=True)
 class Trials:
     """Trials per question: `min` before the first look, `max` at the horizon, on average over a model's questions.
@@ -47,6 +78,8 @@ class Trials:
     max: int = 80
 
     def __post_init__(self) -> None:
+        require_whole(self.min, "trials.min")
+        require_whole(self.max, "trials.max")
         require(1 <= self.min <= self.max, "trials must hold 1 <= min <= max", (self.min, self.max))
 
 
@@ -163,7 +196,7 @@ class Margin(NamedTuple):
         return raised
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Bench:
     """The setting of a comparison: numbers of models and questions, the rubric's weights, a trial's worst cost.
 
@@ -199,6 +232,9 @@ class Bench:
     """(L, M, K): the outcomes of recorded models whose grade could be another, since the answer was cut off."""
     together: tuple[int, ...] = ()
     """Trials of a question that one request to each model asks; empty: one."""
+
+    def __repr__(self) -> str:
+        return brief_repr(self, hidden=() if any(map(any, self.worst_cost)) else ("worst_cost",))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", np.asarray(self.weights, dtype=float))

@@ -96,7 +96,7 @@ def request_headers(config: EndpointConfig) -> dict[str, str]:
 
 
 def unauthorized_hint(config: EndpointConfig, headers: Mapping[str, str], key: SecretStr | None) -> str:
-    """What to do after a 401, depending on what was sent."""
+    """A hint after a 401, depending on what was sent."""
     if config.auth is not None:
         return f"the signature of {config.auth} was refused: check it"
     if "authorization" in {name.lower() for name in headers}:

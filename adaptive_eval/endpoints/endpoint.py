@@ -122,7 +122,7 @@ class ModelEndpoint:
             if None in troubles:
                 return None
         details = "; ".join(f"{url}: {trouble}" for url, trouble in zip(urls, troubles, strict=True))
-        return f"no connection to {'its server' if len(urls) == 1 else 'any of its servers'} can be made: {details}"
+        return f"cannot connect to {'its server' if len(urls) == 1 else 'any of its servers'}: {details}"
 
     async def close(self) -> None:
         """Stop watching and close every connection."""

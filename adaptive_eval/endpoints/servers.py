@@ -259,8 +259,8 @@ class IdentifiedServers:
         listed = ", ".join(served[:MAX_NAMES]) + (
             f" and {len(served) - MAX_NAMES} more" if len(served) > MAX_NAMES else ""
         )
-        hint = "set `model` to one of these, or base_url to a server that does"
-        problem = f"it does not serve {self._model!r} but {listed}: {hint}"
+        hint = "set `model` to one of these, or base_url to another server"
+        problem = f"its server has no model {self._model!r}, only {listed}: {hint}"
         for pause in (*self._pauses, None):
             reply = await self._caller.ask(url, self._tiny)
             if reply.status == 200:

@@ -263,7 +263,7 @@ OTHER_HOST_CODES = frozenset({62, 64})
 
 
 def _certificate_hint(error: aiohttp.ClientError | Exception) -> str | None:
-    """What to do about an untrusted certificate; None for any other error."""
+    """A hint about an untrusted certificate; None for any other error."""
     cause = getattr(error, "certificate_error", None)
     if not isinstance(cause, ssl.SSLCertVerificationError):
         return None

@@ -35,8 +35,8 @@ from adaptive_eval.graders.types import Marks, SignalValue
 from adaptive_eval.questions.types import Question
 
 RIGHT_OR_WRONG = (
-    JudgeLevel(name="correct", says="it says what the reference answer says, in whatever form", correct=True),
-    JudgeLevel(name="wrong", says="it says something else, or does not come to an answer", correct=False),
+    JudgeLevel(name="correct", meaning="it says what the reference answer says, in whatever form", correct=True),
+    JudgeLevel(name="wrong", meaning="it says something else, or does not come to an answer", correct=False),
 )
 
 

@@ -28,7 +28,7 @@ class JudgeLevel(Section):
 
     name: str = Field(min_length=1, max_length=40, pattern=r"^[A-Za-z0-9][A-Za-z0-9 _-]*$")
     """Name of the verdict, for the judge and for conditions of the rubric: `when: {verdict: good}`."""
-    says: str = ""
+    meaning: str = ""
     """When to give this verdict, as an instruction to the judge."""
     correct: bool | None = None
     """Whether an answer with this verdict is correct (`is_correct`)."""
@@ -70,7 +70,7 @@ class CombinedVotes(NamedTuple):
     """Statistics of the votes."""
 
 
-def _no_facts(levels: Levels) -> dict[str, SignalValue]:
+def _no_signals(levels: Levels) -> dict[str, SignalValue]:
     return {}
 
 
@@ -82,7 +82,7 @@ class JudgeForm(GradingForm):
     """The fields of each reply."""
     majority: bool = False
     """Whether more than half of the votes must agree; otherwise the median of each field counts."""
-    facts: Callable[[Levels], dict[str, SignalValue]] = _no_facts
+    facts: Callable[[Levels], dict[str, SignalValue]] = _no_signals
     """The signals that follow from the levels."""
 
     @property
@@ -137,7 +137,7 @@ def verdict_form(verdicts: Sequence[JudgeLevel]) -> JudgeForm:
     def facts(levels: Levels) -> dict[str, SignalValue]:
         return {"is_correct": bool(levels) and correct.get(levels[0], False)} if correct else {}
 
-    options = [(verdict.name, verdict.says) for verdict in verdicts]
+    options = [(verdict.name, verdict.meaning) for verdict in verdicts]
     ballot = (BallotField(VERDICT, tuple(name for name, _ in options)),)
     return JudgeForm(options=options, ballot=ballot, majority=True, facts=facts)
 
@@ -151,7 +151,7 @@ def criteria_form(criteria: Sequence[JudgeCriterion]) -> JudgeForm:
     return JudgeForm(
         task="You grade one answer to a question. Each criterion is a matter of its own.",
         what="criteria, each with its levels,",
-        options=[(criterion.description, criterion.says) for criterion in criteria],
+        options=[(criterion.description, criterion.meaning) for criterion in criteria],
         ballot=tuple(BallotField(criterion.name, criterion.sorted_levels) for criterion in criteria),
         facts=facts,
     )

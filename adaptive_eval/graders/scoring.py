@@ -33,7 +33,7 @@ class JudgeCriterion(Section):
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")
     """Name of the criterion, and of the signal with its level: `when: {faithful: good}` in the rubric."""
-    says: str = ""
+    meaning: str = ""
     """Description for the judge."""
     weight: float = 1.0
     """Weight in the sum; negative for faults."""

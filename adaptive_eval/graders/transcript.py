@@ -73,7 +73,7 @@ class GradingForm:
 
     def instructions(self, criteria: str, number: str, reply: str) -> str:
         """The system message: the task, the possible replies, a warning, and how to reply."""
-        options = "\n".join(f"- {name}: {says}" if says else f"- {name}" for name, says in self.options)
+        options = "\n".join(f"- {name}: {meaning}" if meaning else f"- {name}" for name, meaning in self.options)
         between = ", and between ".join(f"<{name}-{number}> and </{name}-{number}>" for name in self.answers)
         who = "the one who is graded" if len(self.answers) == 1 else "those who are compared"
         warning = (

@@ -47,7 +47,7 @@ class ExclusivePlaces:
         for name in self._names[: self._names.index(place) + 1]:
             async with self._turns[name]:
                 if name not in self._locks:
-                    self._locks[name] = await self._take_one(name, report_holder)
+                    self._locks[name] = await self._reserve_place(name, report_holder)
         return self._locks[place].descriptor
 
     def release(self) -> None:
@@ -56,7 +56,7 @@ class ExclusivePlaces:
             lock.close()
         self._locks.clear()
 
-    async def _take_one(self, place: str, report_holder: Callable[[str, str], None]) -> FileLock:
+    async def _reserve_place(self, place: str, report_holder: Callable[[str, str], None]) -> FileLock:
         path, reported_holder = reservation_file(place), None
         while True:
             try:

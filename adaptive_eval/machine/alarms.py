@@ -32,7 +32,7 @@ StopOn = Literal["all", "any", "never"]
 
 @dataclass(frozen=True, slots=True)
 class AlarmSettings:
-    """What alarms depend on besides the plan."""
+    """Settings that alarms depend on besides the plan."""
 
     stop_on: StopOn = "all"
     freedoms: Mapping[int, SamplingFreedom | None] = field(default_factory=dict)

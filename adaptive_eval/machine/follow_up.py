@@ -23,7 +23,7 @@ class RequestFailure(StrEnum):
 
 
 class FollowUp(StrEnum):
-    """What the machine does about a failed request."""
+    """The machine's reaction to a failed request."""
 
     ASK_AGAIN = "ask again"
     SET_ASIDE = "set aside"

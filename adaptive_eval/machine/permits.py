@@ -11,19 +11,19 @@ Target = TypeVar("Target")
 
 
 class Permits(Generic[Target]):
-    """Whoever waits, by what is to be repeated; permits are given in the order in which they were asked for."""
+    """Waiting requests by what they repeat; permits are given in the order of the requests."""
 
     def __init__(self) -> None:
         self._waiting: defaultdict[Target, deque[asyncio.Future[bool]]] = defaultdict(deque)
 
     def ask(self, target: Target) -> asyncio.Future[bool]:
-        """A future of the next permit that nobody waits for yet."""
+        """A future of the next free permit."""
         waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting[target].append(waiting)
         return waiting
 
     def give(self, target: Target, allowed: bool) -> None:
-        """Say to the first that waits whether it may repeat, if anybody waits."""
+        """Resolve the first waiting request: whether it may repeat."""
         if waiting := self._waiting.get(target):
             first = waiting.popleft()
             if not first.done():
@@ -34,5 +34,5 @@ class Permits(Generic[Target]):
         return any(not waiting.done() for waiting in self._waiting.get(target, ()))
 
     def forget(self, target: Target) -> None:
-        """Nobody waits any more."""
+        """Remove all waiting requests."""
         self._waiting.pop(target, None)

@@ -146,7 +146,7 @@ def find_repeats(watch: AnswerWatch, freedom: SamplingFreedom | None) -> Repeats
     if any(len({answer.digest for _, answer in answers}) > 1 for answers in questions) or pairs < MIN_PAIRS:
         return None
     is_choice = len({answers[0][1].digest for answers in questions}) < len(questions) / 2
-    wrong_sizes = [min(answer.size for _, answer in answers) for answers in questions if _is_wrong_again(answers)]
+    wrong_sizes = [min(answer.size for _, answer in answers) for answers in questions if _is_always_wrong(answers)]
     bits = 0.0 if is_choice else sum(wrong_sizes) / SHORT_BYTES_PER_BIT
     chance = MAX_AGREEMENT ** len(wrong_sizes) * 2.0**-bits
     return Repeats(pairs, agreed, freedom.temperature >= 1.0 and not freedom.cut and chance <= ALARM_CHANCE)
@@ -175,7 +175,7 @@ def _chance_of_agreement(pairs: int, agreed: int, expected: float) -> float:
     return math.exp(-pairs * (share * math.log(share / mean) + differing))
 
 
-def _is_wrong_again(answers: list[tuple[int, _Answer]]) -> bool:
+def _is_always_wrong(answers: list[tuple[int, _Answer]]) -> bool:
     return len(answers) > 1 and not any(answer.is_right for _, answer in answers)
 
 

@@ -51,7 +51,7 @@ AT_A_TIME = 256
 
 
 class SettingsEffect(StrEnum):
-    """What a change of the settings means for looks that were taken."""
+    """The effect of changed settings on looks that were taken."""
 
     NONE = "none"
     """Both decide alike."""
@@ -83,7 +83,7 @@ class StoredLog(Protocol):
         """Trials that were in flight."""
 
     def spent(self) -> Cost:
-        """What caps count."""
+        """Spending that caps count."""
 
     def has_grades(self) -> bool:
         """Whether any answer has a grade."""
@@ -217,8 +217,8 @@ async def _unreachable_models(driver: Driver, machine: Machine) -> Mapping[int, 
     return troubles
 
 
-def alarms_to_ask_again(notes: Iterable[Note]) -> list[Note]:
-    """Alarms about changes of servers, since which no answers were discarded yet, the latest of each model."""
+def alarms_without_discard(notes: Iterable[Note]) -> list[Note]:
+    """The latest alarm of each model about a changed server, if no answers were discarded since."""
     alarms: dict[int | None, Note] = {}
     for note in notes:
         if note.kind == ALARM and note.body.get("since") is not None:
@@ -230,7 +230,7 @@ def alarms_to_ask_again(notes: Iterable[Note]) -> list[Note]:
 
 def _since_alarms(reader: StoredLog, setting: Setting) -> Iterator[Record]:
     """Records that discard the answers since alarms about changes of servers; what they have cost stays charged."""
-    for alarm in alarms_to_ask_again(note for _, note in reader.notes()):
+    for alarm in alarms_without_discard(note for _, note in reader.notes()):
         if (model := alarm.model) is None or model not in setting.roster:
             continue
         since = [int(alarm.body["since"].get(key, 0)) for key in setting.questions]

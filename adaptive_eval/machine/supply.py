@@ -31,7 +31,7 @@ Post = Callable[[Event], None]
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a model needs of its servers."""
+    """A model's demand for servers."""
 
     waiting: int = 0
     """Trials that could be sent now."""

@@ -65,7 +65,7 @@ ANSWERED = frozenset({JUDGING, DONE, UNGRADED})
 
 
 class GradeDetails(NamedTuple):
-    """What a grader says of an answer besides its category."""
+    """The details of a grade besides its category."""
 
     signals: Mapping[str, SignalValue] = {}
     extracted: str | None = None
@@ -74,7 +74,7 @@ class GradeDetails(NamedTuple):
 
 
 class AnswerFacts(NamedTuple):
-    """What is known of an answer without its texts."""
+    """Facts about an answer, without its texts."""
 
     digest: int | None
     """Equal for identical answers; None for an empty answer."""

@@ -70,18 +70,36 @@ class RunRecord:
             ConfigError: pandas is not installed; install the extra `pandas`.
             StoreError: The run has no trials yet.
         """
-        frame = load_extra("pandas", "pandas", "data frames").DataFrame
+        looks = _frame(list(self._looks()), columns=list(ModelAtLook._fields))
+        return Frames(self.trials(texts=texts), self.ranking, self.comparisons, looks)
+
+    @property
+    def ranking(self) -> Any:
+        """The ranking as a `pandas.DataFrame`: one row per model, best first."""
         results = self.view.results
+        return _frame([asdict(row) for row in (results.models if results else ())], columns=_names(ModelRow))
+
+    @property
+    def comparisons(self) -> Any:
+        """The comparisons as a `pandas.DataFrame`, one row each."""
+        results = self.view.results
+        return _frame([asdict(row) for row in (results.pairs if results else ())], columns=_names(PairRow))
+
+    def trials(self, *, texts: bool = False) -> Any:
+        """The trials as a `pandas.DataFrame`, read from the disk at each call.
+
+        Args:
+            texts: Whether to include the model's output, `text` and `reasoning`.
+
+        Returns:
+            One row per trial, in the order of storing.
+
+        Raises:
+            ConfigError: pandas is not installed; install the extra `pandas`.
+            StoreError: The run has no trials yet.
+        """
         with opened_source(self.directory) as source:
-            trials = frame(list(rows(source, texts)))
-        ranking = () if results is None else results.models
-        pairs = () if results is None else results.pairs
-        return Frames(
-            trials,
-            frame([asdict(row) for row in ranking], columns=_names(ModelRow)),
-            frame([asdict(row) for row in pairs], columns=_names(PairRow)),
-            frame(list(self._looks()), columns=list(ModelAtLook._fields)),
-        )
+            return _frame(list(rows(source, texts)))
 
     def _looks(self) -> Iterator[ModelAtLook]:
         for look in self.view.looks:
@@ -107,6 +125,10 @@ class RunRecord:
     def __repr__(self) -> str:
         status = "before its first look" if self.view.results is None else self.view.results.run.status
         return f"<RunRecord {self.view.name!r} in {str(self.directory)!r}, {status}>"
+
+
+def _frame(rows: list[Any], **options: Any) -> Any:
+    return load_extra("pandas", "pandas", "data frames").DataFrame(rows, **options)
 
 
 def _names(row: type[ModelRow] | type[PairRow]) -> list[str]:

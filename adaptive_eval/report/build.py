@@ -198,7 +198,7 @@ def _build_gate(
         return tuple(rows), {}
     asked = asked._replace(goes_on=snapshot.run.status == "running")
     drawn, bench = draws_questions(snapshot.subject.decisions), snapshot.bench
-    max_effect = max_effect_of_one(snapshot.arrived, bench.weights, drawn=drawn, g=bench.question_weights)
+    max_effect = max_effect_per_answer(snapshot.arrived, bench.weights, drawn=drawn, g=bench.question_weights)
     lacking = [usage.signals["empty"] + usage.signals["context_length"] for usage in snapshot.usages]
     may_move = dict(zip(snapshot.subject.models, (max_effect * lacking).tolist(), strict=True))
     names, parts = snapshot.subject.models, [GatePart(None, asked.delta, 1.0), *_gated_benchmarks(snapshot)]
@@ -214,7 +214,7 @@ def _gated_benchmarks(snapshot: Snapshot) -> Iterator[GatePart]:
         yield GatePart(benchmark_named(snapshot.subject.questions[int(np.argmax(in_benchmark))]), delta, share)
 
 
-def max_effect_of_one(
+def max_effect_per_answer(
     arrived: NDArray[np.integer], weights: FloatArray, *, drawn: bool, g: FloatArray | None = None
 ) -> FloatArray:
     """Largest effect of one answer on the score of each model, from counts (L, M, K). Drawn questions count as single

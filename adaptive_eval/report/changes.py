@@ -100,8 +100,8 @@ class _Limit(NamedTuple):
         enough = math.ceil(self.used) if self.before is None else self.before
         was = "" if self.before is None else f" ({self.key} was {self.before:.10g}{self.unit})"
         return (
-            f"{self.key} is {self.now:.10g}{self.unit}, but this run has used {self.used:.10g}{self.unit}{was}. To go "
-            f"on, type:\n  --set {self.key}={enough:.10g}{self.unit}"
+            f"{self.key} is {self.now:.10g}{self.unit}, but this run has used {self.used:.10g}{self.unit}{was}. To "
+            f"continue, add:\n  --set {self.key}={enough:.10g}{self.unit}"
         )
 
 
@@ -140,22 +140,22 @@ def _first_look_problems(stored: RunConfig, now: RunConfig) -> Iterator[str]:
     before = stored.trials
     if before.draw != now.trials.draw:
         yield (
-            f"trials.draw was {before.draw or 'not set'} when the run took its first look, and cannot be "
-            f"{now.trials.draw or 'not set'} after it; set it as it was, or begin another run with --fresh"
+            f"trials.draw cannot change after the first look: it was {before.draw or 'not set'}, and is now "
+            f"{now.trials.draw or 'not set'}; set it back, or start a new run with --fresh"
         )
     elif before.min != now.trials.min:
         yield (
-            f"trials.min was {before.min} when the run took its first look, and cannot become {now.trials.min} "
-            f"after it; set it to {before.min} again, or begin another run with --fresh"
+            f"trials.min cannot change after the first look: it was {before.min}, and is now {now.trials.min}; set it "
+            f"to {before.min}, or start a new run with --fresh"
         )
     else:
         trials_before = opening_trials(before, batched=stored.batched)
         trials_now = opening_trials(now.trials.model_copy(update={"max": before.max}), batched=now.batched)
         if trials_before != trials_now:
             yield (
-                f"the run took its first look with {trials_before} trials a question, as {_pace_text(stored)} begins, "
-                f"and cannot begin with {trials_now} after it, as {_pace_text(now)} does; keep {_pace_text(stored)}, "
-                "or begin another run with --fresh"
+                f"the first look came after {trials_before} trials per question, as with {_pace_text(stored)}, and "
+                f"cannot move to {trials_now}, as with {_pace_text(now)}; keep {_pace_text(stored)}, or start a new "
+                "run with --fresh"
             )
 
 

@@ -90,7 +90,7 @@ class Ending:
         if self.results is None or len(self.results.looks) != 1:
             return False
         asked = [row for row in self.results.models if row.recorded is None and row.set_aside is None]
-        return all(row.trials >= self.results.max_each for row in asked)
+        return all(row.trials >= self.results.max_trials_per_model for row in asked)
 
     @property
     def gate(self) -> tuple[GateRow, ...]:
@@ -168,7 +168,7 @@ class Ending:
             named = [safe_line(name) for name, lost in self.lost.items() if lost.cause is Cause.ANSWERS]
             return f"Stopped by an alarm about the answers of {first_few(named, MAX_NAMED)}."
         if self.reason is Reason.BLOCKED and (self.lost or self._ungraded_models or has_cut_answers(self.results)):
-            return f"Finished: what is blocked needs {' and '.join(self._missing_for_blocked())}."
+            return f"Finished: the blocked comparisons need {' and '.join(self._missing_for_blocked())}."
         if self.decided_by_labels:
             return LABELS_DECIDE
         if self.reason is Reason.SETTLED and (undecided := self._undecided_by_labels):
@@ -191,10 +191,10 @@ class Ending:
         if self.lost:
             yield f"a model that was set aside: {first_few(self._losses, MAX_NAMED)}"
         if self._ungraded_models:
-            yield f"the grades of trials that have none: those of {first_few(self._ungraded_models, MAX_NAMED)}"
+            yield f"grades for the ungraded answers of {first_few(self._ungraded_models, MAX_NAMED)}"
         if self.results is not None and (pairs := cut_off_pairs(self.results)):
             cut = [row.name for row in self.results.models if row.cut and any(row.name in pair for pair in pairs)]
-            yield f"whole answers where some were cut off: those of {first_few(cut, MAX_NAMED)}"
+            yield f"complete answers instead of cut ones of {first_few(cut, MAX_NAMED)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,7 +266,7 @@ def status_at_end(events: Sequence[Event], trials: int) -> tuple[str, str | None
             return "stopped", str(last.reason)
         return ("finished", str(last.reason)) if answered else ("stopped", "no answer came from any model")
     if isinstance(last, TrialsRegraded):
-        return "stopped", "its answers were graded again; the command that runs it judges them anew"
+        return "stopped", "its answers were graded again; resume the run to judge them"
     if was_killed(events):
         return "killed", None
     return "stopped", None if fatal_error is None else fatal_error.headline
@@ -302,25 +302,24 @@ def why_finished(reason: Reason, asked: bool, looked: bool, fixed: bool) -> str:
     return ALL_ISSUED if reason is Reason.OUT_OF_REACH and fixed else SENTENCES[reason]
 
 
-IMPORTED = "Imported: these are the trials of logs, judged once."
-REGRADED = "Regraded: the run was finished, and by the new grades a comparison is open."
+IMPORTED = "Imported: the trials are from logs, and were judged once."
+REGRADED = "Regraded: the run had finished, but with the new grades a comparison is open."
 STOPPED = "Stopped. Every answer that was graded is stored."
-KILLED = "Killed: the process has left no end of the run. The same command goes on from the answers that are stored."
-PRECISE = "Finished: every score is as precise as was asked."
+KILLED = "Killed: the process died before the run ended. The same command resumes it from the stored answers."
+PRECISE = "Finished: every score has the requested precision."
 LABELS_DECIDE = "Finished: with labels, every comparison is resolved or tied."
 LABELS_LEAVE = "Finished: the grades decide every comparison, but labels leave {} undecided."
-TOO_SMALL = "{}: the budget does not cover the first round. adaptive-eval validate says what would."
-ALL_ISSUED = "Finished: all trials are there, and they do not decide every comparison."
+TOO_SMALL = "{}: the budget does not cover the first round. adaptive-eval validate shows the budget it needs."
+ALL_ISSUED = "Finished: all trials are done, but they do not decide every comparison."
 SENTENCES = {
     Reason.SETTLED: "Finished: every comparison is resolved or tied.",
-    Reason.OUT_OF_REACH: "Finished: the rest is out of reach of the trials that are left.",
+    Reason.OUT_OF_REACH: "Finished: the remaining trials are unlikely to decide the other comparisons.",
     Reason.BUDGET: "Finished: the next round does not fit the budget.",
-    Reason.WALL_TIME: "Finished: the time is up. The round that was incomplete is stored, and kept out of the scores.",
+    Reason.WALL_TIME: "Finished: the time limit is reached. The incomplete round is stored, but not scored.",
     Reason.GPU_TIME: (
-        "Finished: servers were held for all the GPU hours that the budget allows. The round that was incomplete is "
-        "stored, and kept out of the scores."
+        "Finished: servers were held for all GPU hours of the budget. The incomplete round is stored, but not scored."
     ),
-    Reason.BLOCKED: "Finished: what is blocked needs a model that was set aside.",
+    Reason.BLOCKED: "Finished: the blocked comparisons need a model that was set aside.",
     Reason.ALARM: "Stopped by an alarm about the answers of a model.",
 }
 UNDECIDED_REASONS = (Reason.OUT_OF_REACH, Reason.BUDGET, Reason.WALL_TIME, Reason.GPU_TIME)

@@ -32,7 +32,7 @@ def _model_sentence(event: Event) -> str | None:
         case notes.AlarmRaised():
             return f"ALARM {event.model}: {event.description}"
         case notes.AnswersLost(discarded=True):
-            return f"{event.model}: {event.answers} answers since the alarm are discarded, and asked again"
+            return f"{event.model}: {event.answers} answers since the alarm are discarded and requested again"
         case notes.AnswerUngraded():
             return f"{event.model}: no grade on question {event.question}: {first_line(event.error)}; the run goes on"
         case notes.ServersNoticed():
@@ -48,8 +48,8 @@ def _model_sentence(event: Event) -> str | None:
             silence = f"no answer for {event.seconds} s, requests are being retried"
             return f"{event.model}: {silence} (errors so far: {kinds}{last})"
         case notes.ServersAwaited():
-            wait = f"no server for {event.seconds} s and none on its way; the run waits for one"
-            return f"{event.model}: {wait}. Ctrl-C stops it, and the same command goes on"
+            wait = f"no server for {event.seconds} s, and none is starting; the run waits"
+            return f"{event.model}: {wait}. Ctrl-C stops it, and the same command resumes it"
         case notes.ServerLaunching():
             where = "" if event.on is None else f" on {event.on}"
             waited = "" if event.waited is None else f" after {duration(event.waited)} of waiting"
@@ -60,7 +60,7 @@ def _model_sentence(event: Event) -> str | None:
         case notes.SiteAwaited():
             return f"{event.model}: {event.on} waits for a place with {event.asked}: {event.missing}"
         case notes.SitePlaced():
-            how = "is found again" if event.found else f"has its place after {duration(event.seconds)}"
+            how = "is found again" if event.reattached else f"has its place after {duration(event.seconds)}"
             return f"{event.model}: {event.on} {how}, on {event.node}"
         case notes.SiteLost():
             what = "its requests are retried, and it is placed again"
@@ -111,8 +111,8 @@ def _run_sentence(event: Event) -> str | None:
             return f"settings changed: {first_few(list(_changed_settings(event.changes)), MAX_SETTINGS)}"
         case notes.LooksRetaken():
             return (
-                f"looks are repeated on the stored answers, in other rounds than the {event.looks} before: verdicts "
-                "may differ from those reported then"
+                f"the stored answers are judged again, in other rounds than at the {event.looks} looks before: "
+                "verdicts may differ from those reported then"
             )
         case notes.GraderChosen():
             return (
@@ -121,7 +121,7 @@ def _run_sentence(event: Event) -> str | None:
         case notes.TrialsImported():
             return f"started with {several(event.trials, 'trial')} imported from {first_few(event.files, MAX_NAMES)}"
         case notes.PriorTaken():
-            return f"outcomes of the run {event.run} count as R0"
+            return f"outcomes of the run {event.run} count in the scores (R0)"
         case notes.OutcomesRecorded():
             trials = sum(map(sum, event.counts.values()))
             return f"{event.model} is recorded: {trials} outcomes of the run {event.run} are used"
@@ -132,7 +132,7 @@ def _run_sentence(event: Event) -> str | None:
             return f"{basis}: {', '.join(fitted)}" if fitted else basis
         case notes.BaselineAsked(scores=[_, *_]):
             shares = ", ".join(f"{exp(score):.3g}" for score in event.scores)
-            return f"the verifier gives its labels A, B, C without content the probabilities {shares}"
+            return f"without content, the verifier gives its labels A, B and C the probabilities {shares}"
         case notes.RegradingBegun():
             return f"grading {event.trials} stored answers that have no grade yet; Ctrl-C postpones this"
         case notes.TrialsRegraded(so_far=int(), of=int()):

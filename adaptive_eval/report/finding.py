@@ -14,7 +14,7 @@ from adaptive_eval.report.undecided import UNDECIDED, undecided_sentence
 from adaptive_eval.report.warnings import alarm_in_words, is_alarmed
 from adaptive_eval.report.words import deciding_rule, objective_view
 
-TIMING = "how many depends on timing, verdicts do not"
+TIMING = "their number depends on timing, verdicts do not"
 MAX_GATE_LINES = 5
 """Models with a line of their own under a gate; further ones are only counted, and have their rows."""
 STATES = (
@@ -113,7 +113,7 @@ def _ranking_sentence(results: Results) -> str:
     if not asked.compares:
         done = sum(pair.verdict == Verdict.RESOLVED for pair in results.pairs)
         verb, why = "is" if done == 1 else "are", _because_of_labels(results)
-        return f"{done} of {several(len(results.pairs), 'score')} {verb} known as precisely as was asked{why}."
+        return f"{done} of {several(len(results.pairs), 'score')} {verb} as precise as requested{why}."
     if asked.value is not None:
         return _value_sentence(results, Scale.of(results.weights).score(asked.value))
     if asked.baseline is not None:
@@ -140,7 +140,7 @@ def counted_sentence(results: Results) -> str | None:
     if results.run.status == "running" and ahead <= 0:  # else it is about to end
         return f"Scores are of the {judged:,} answers judged so far."
     sentences = (
-        [f"Scores include {several(ahead, 'answer')} asked ahead of the last look: {TIMING}."]
+        [f"Scores include {several(ahead, 'answer')} requested ahead of the last look ({TIMING})."]
         if ahead > 0 < judged
         else []
     )
@@ -148,7 +148,9 @@ def counted_sentence(results: Results) -> str | None:
     if left_out > 0 < judged and results.run.status != "running":
         kills = results.run.kills
         why = f", since the run was killed {'once' if kills == 1 else f'{kills} times'}" if kills else ""
-        why += ", or asked under earlier settings" * any(warning.kind == "uncounted" for warning in results.warnings)
+        why += ", or requested under earlier settings" * any(
+            warning.kind == "uncounted" for warning in results.warnings
+        )
         sentences.append(f"Scores leave out {several(left_out, 'answer')} of rounds that are incomplete{why}.")
     return " ".join(sentences) or None
 
@@ -197,8 +199,8 @@ def letters_tell_more(models: Sequence[ModelRow]) -> bool:
 
 def pairing_in_words(variance: float) -> str:
     """Say which share of the trials a comparison trial by trial takes: `scorio.sinf.coupling` has the formula."""
-    verb = "takes" if variance <= 1.0 else "takes, since they go against each other,"
-    return f"compared trial by trial, which {verb} {variance:.2f} of the trials that independent models would"
+    verb = "takes" if variance <= 1.0 else "takes, since they are negatively correlated,"
+    return f"compared trial by trial, which {verb} {variance:.2f} times the trials of independent models"
 
 
 def pairing_sentences(pairs: Sequence[PairRow]) -> tuple[str, ...]:
@@ -279,10 +281,7 @@ def _value_sentence(results: Results, value: str) -> str:
     called = [pair for pair in results.pairs if pair.verdict == Verdict.RESOLVED]
     above = sum(((pair.z or 0.0) > 0.0) != _is_reversed(results, pair) for pair in called)
     unknown, why = len(results.pairs) - len(called), _because_of_labels(results)
-    return (
-        f"{several(above, 'model')} above {value}, {len(called) - above} below it, {unknown} not known to be "
-        f"either{why}."
-    )
+    return f"{several(above, 'model')} above {value}, {len(called) - above} below it, {unknown} undecided{why}."
 
 
 def _baseline_sentence(results: Results, baseline: str) -> str:
@@ -343,7 +342,7 @@ def _relation(results: Results, pair: PairRow, name: str) -> str:
                 return "undecided against"
             return f"not {margin} behind" if ahead else f"not {margin} ahead of"
         case Verdict.RESOLVED if _is_reversed(results, pair):
-            return "ahead now, but was called worse than" if ahead else "behind now, but was called better than"
+            return "ahead now, but decided as worse than" if ahead else "behind now, but decided as better than"
         case Verdict.RESOLVED:
             return "better than" if ahead else "worse than"
         case Verdict.TIED:
@@ -372,7 +371,7 @@ def _within_delta(results: Results) -> str:
 
 
 def pick_margin(results: Results) -> str | None:
-    """By how much a model that was picked may be behind the best, in words; None if calls say which model is better."""
+    """The margin of a picked model behind the best, in words; None if decisions say which model is better."""
     rule = deciding_rule(results.decisions)
     delta = results.setting("stopping", "delta")
     return Scale.of(results.weights).points(delta) if rule is not None and rule.lenient and delta else None

@@ -80,15 +80,15 @@ def plain_gate(
         yield GateResult(names.index(name), 0, call, z, scores[name], other)
 
 
-TURNED = "it was called, and later trials point the other way"
-ENDED_FIRST = "the run ended before it was known"
-NOT_ANSWERS = "the answers cannot be what was asked for"
-BY_LABELS = "the grades decide it, and scores corrected by labels do not"
+TURNED = "it was decided, but later trials point the other way"
+ENDED_FIRST = "the run ended before it was decided"
+NOT_ANSWERS = "the answers are not usable"
+BY_LABELS = "the grades decide it, but scores corrected by labels do not"
 NO_ANSWER = "timed out, were cut off, are empty or have no grade"
 
 
 def _doubt_text(called: str, doubted: Sequence[str]) -> str:
-    return f"called {called}, which answers of {' and '.join(doubted)} that {NO_ANSWER} could explain"
+    return f"{called}, but answers of {' and '.join(doubted)} that {NO_ANSWER} could explain it"
 
 
 def outcome_in_words(outcome: str, asked: GateTerms) -> str:
@@ -105,7 +105,7 @@ def _undecided(asked: GateTerms, pair: PairRow) -> tuple[str, str]:
     if pair.verdict == Verdict.UNDECIDED_BY_LABELS:
         return UNDECIDED, BY_LABELS
     blocked = pair.verdict == Verdict.BLOCKED
-    why = "a model was set aside" if blocked else "the trials that are left would hardly decide it"
+    why = "a model was set aside" if blocked else "the remaining trials are unlikely to decide it"
     return UNDECIDED, why
 
 

@@ -16,7 +16,7 @@ GLOSSARY: Mapping[str, Term] = {
     "tier": Term(
         "Tier",
         "A tier holds adjacent models with no proven difference. A new tier begins with a model that is worse than "
-        "the one above it. The first and last model of a long tier may differ; the column Alike shows which do. A "
+        "the model above it. The first and last model of a long tier may differ; the column Alike shows which do. A "
         "rank is the place by score alone.",
     ),
     "letters": Term(
@@ -31,27 +31,25 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "bayes": Term(
         "Bayes@N, posterior",
-        "An estimate that starts with one imagined answer of every category. For a question, 4 right of 6 give (4 + "
-        "1) / (6 + 2) = 62.5%. Bayes@N is the mean over all questions, μ ± σ. With few trials this pulls it to the "
-        "middle of the scale, by several points. Decisions use avg@N, except under the rule `published`.",
+        "An estimate that starts each question with one imagined answer of every category: 4 right of 6 give (4 + 1) "
+        "/ (6 + 2) = 62.5%. With few trials this pulls it to the middle of the scale, by several points. Decisions "
+        "use avg@N, except under the rule `published`.",
     ),
     "corrected": Term(
         "Corrected",
         "The score without the bias of stopping early: runs end when a difference happens to look large, or too small "
-        "to decide. The correction comes from simulating the run again. Verdicts and intervals use the uncorrected "
-        "score.",
+        "to decide. Verdicts and intervals use the uncorrected score.",
     ),
     "sigma": Term(
         "σ here, σ like these",
         "A score has two standard errors. σ here: how far the score could move with more trials on exactly these "
-        "questions. σ like these: how far it could move on other questions of this kind; more trials hardly reduce "
-        "that one. It is never below σ here.",
+        "questions. σ like these: how far it could move on other questions of this kind. More trials hardly reduce "
+        "the second.",
     ),
     "trials": Term(
         "Trials",
-        "Sampled answers, each with its own seed. Looks judge only complete rounds: short answers arrive first and "
-        "are more often right, so a partial round would mislead. A finished run may have trials that no look has "
-        "judged, sent ahead.",
+        "Sampled answers, each with its own seed. Looks judge complete rounds only, since short answers arrive first "
+        "and are more often right. A finished run may have further trials, sent ahead.",
     ),
     "prior_trials": Term(
         "R0",
@@ -60,14 +58,14 @@ GLOSSARY: Mapping[str, Term] = {
     "z": Term(
         "z",
         "z is the difference of two scores divided by its standard error, positive if the first model is ahead. A "
-        "gate first adds delta to the score of the build. ρ = Φ(|z|) is the same in another unit: the confidence, "
-        "from this look alone, that the leading model is better. Gates have no ρ.",
+        "gate first adds delta to the score of the build. ρ = Φ(|z|) expresses z as a confidence, from this look "
+        "alone, that the leading model is better.",
     ),
     "boundary": Term(
         "Boundary",
-        "The boundary is the value that |z| must reach for a call. It is higher than for a single look, because "
-        "repeated looks give chance more opportunities. `near_best`, the rule for picks, lowers it by delta. A call "
-        "stands, even if z falls later, except under the rule `published`.",
+        "The boundary is the value that |z| must reach for a call. It is higher than for a single look, because every "
+        "look is a further opportunity for chance. `near_best`, the rule for picks, lowers it by delta. A call stands "
+        "even if z falls later, except under the rule `published`.",
     ),
     "resolved": Term(
         "Resolved",
@@ -80,7 +78,7 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "open": Term(
         "Open",
-        "Neither resolved nor tied yet. Both models get more trials while the run goes on.",
+        "Neither resolved nor tied yet. Both models get more trials while the run continues.",
     ),
     "out_of_reach": Term(
         "Out of reach",
@@ -99,7 +97,7 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "delta": Term(
         "δ, delta",
-        "The largest difference that does not matter to you; closer models can be called tied. The certifiable δ is "
+        "The largest difference that does not matter to you; closer models can be tied. The certifiable δ is "
         "the smallest delta at which the remaining trials could still show a tie.",
     ),
     "information": Term(
@@ -113,7 +111,7 @@ GLOSSARY: Mapping[str, Term] = {
     "trials_needed": Term(
         "Needed for a call",
         "About how many trials per question a call would take if today's difference stays. With `trials.draw` it is a "
-        "number of questions, one trial each, which can exceed those that exist.",
+        "number of questions, which can exceed those that exist.",
     ),
     "adjusted_p": Term(
         "Adjusted p",
@@ -122,23 +120,23 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "look": Term(
         "Look",
-        "One check of all comparisons, after a complete round. The run decides nothing in between.",
+        "A check of all comparisons after a round of trials.",
     ),
     "per_answer": Term(
         "Per answer",
-        "The mean price (without grading), completion tokens and seconds of one answer. The seconds run from sending "
-        "a request to its complete answer, or to the results of its batch.",
+        "The mean price (without grading), completion tokens and seconds of one answer, from the request to the "
+        "complete answer or the results of its batch.",
     ),
     "server_time": Term(
         "Server time",
-        "The time for which the run held servers, busy or not. A server that the run started counts from its start to "
-        "its stop. Any other counts from the first to the last request of each start of the run. GPU hours of "
-        "requests are the part that answers used.",
+        "The time for which the run held servers, busy or not: from their start to their stop if the run started "
+        "them, else from the first to the last request of each start of the run. GPU hours of requests are the part "
+        "that answers used.",
     ),
     "gate": Term(
         "Gate",
-        "PASS: the model is worse than the baseline, or below the value, by less than delta. FAIL: it is so by more. "
-        "UNDECIDED: neither is clear, or answers without a sound grade could decide it. With delta 0 a model must be "
+        "PASS: the model is not worse than the baseline, or below the value, by more than delta. FAIL: it is. "
+        "UNDECIDED: neither is shown, or answers without a sound grade could decide it. With delta 0 a model must be "
         "better to pass.",
     ),
 }

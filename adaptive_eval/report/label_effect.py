@@ -141,8 +141,8 @@ def require_useful_labels(grader: GraderOptions, rubric: Rubric) -> None:
             given |= benchmark_grader.make_signals(RIGHT).keys()
     if not rubric.needs & given:
         raise ConfigError(
-            "labels say what the grader should have said, and the rubric of this run goes by "
-            f"{', '.join(sorted(rubric.needs))}, which no label says; look at it under another one with "
+            "labels replace the grader's verdict, but the rubric of this run depends on "
+            f"{', '.join(sorted(rubric.needs))}, which no label has; use another rubric: "
             "`adaptive-eval regrade RUN --config CONFIG`"
         )
 

@@ -87,7 +87,7 @@ def parse_log_json(file: LogFile, data: bytes | bytearray | str, record: str | N
 def open_log(file: LogFile) -> Iterator[IO[bytes]]:
     """Open a regular file for reading bytes; raises `LogError`, also for pipes and devices, which may never end."""
     try:
-        with open(file.path, "rb", opener=_open_at_once) as handle:
+        with open(file.path, "rb", opener=_open_nonblocking) as handle:
             if not stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
                 raise file.refuse("is a pipe or a device, and no file; write what it gives to a file")
             yield handle
@@ -95,7 +95,7 @@ def open_log(file: LogFile) -> Iterator[IO[bytes]]:
         raise file.refuse(f"cannot be read: {error.strerror or error}") from error
 
 
-def _open_at_once(path: str, flags: int) -> int:
+def _open_nonblocking(path: str, flags: int) -> int:
     """Open a file without waiting for a writer, for which opening a pipe does."""
     return os.open(path, flags | os.O_NONBLOCK)
 

@@ -15,7 +15,7 @@ from adaptive_eval.questions import Question
 from adaptive_eval.report.build import build_results
 from adaptive_eval.report.cells import CellCounts
 from adaptive_eval.report.label_effect import RunLabels
-from adaptive_eval.report.other_costs import costs_beside
+from adaptive_eval.report.other_costs import extra_costs
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import to_json, write_results
@@ -75,7 +75,7 @@ class Reporter:
             stopped=is_over,
             events=events,
             held=servers.times,
-            beside=costs_beside(reader, Names(subject.models), servers, events),
+            beside=extra_costs(reader, Names(subject.models), servers, events),
         )
         return build_results(snapshot)
 

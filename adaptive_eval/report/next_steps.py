@@ -18,11 +18,11 @@ from adaptive_eval.report.undecided import labels_needed, more_answers, round_up
 from adaptive_eval.report.words import draws_questions
 
 LONGEST_NAME = 32
-ENOUGH = "decided the rest in half of such runs"
+ENOUGH = "enough in half of all cases"
 AFRESH = "--fresh, or another --run-dir"
 AGAIN = "run the same command again"
-COUNT_CUT = "a cut answer shall count as it is graded, give it a category (when: {truncated: true}), then:"
-COUNT_EMPTY = "such an answer shall count as wrong, give it a category (when: {empty: true}), then:"
+COUNT_CUT = "cut answers should count as graded, give them a category (when: {truncated: true}), then:"
+COUNT_EMPTY = "such answers should count as wrong, give them a category (when: {empty: true}), then:"
 LABELS_FACTOR = 2
 """Times the labels that would be enough if the corrected difference stayed: labels are best given once."""
 UNDECIDED_BY_LABELS = Verdict.UNDECIDED_BY_LABELS
@@ -32,7 +32,7 @@ UNDECIDED_BY_LABELS = Verdict.UNDECIDED_BY_LABELS
 class Advice:
     """A next step for the user."""
 
-    says: str
+    text: str
     command: str | None = None
     """The command that does it."""
 
@@ -40,13 +40,13 @@ class Advice:
 def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
     """The next steps; a command names the run as `run`."""
     if ending.gated and not ending.asked:
-        asked = "this start requested nothing, the outcome is that of an earlier one: for a new build start over"
+        asked = "this start requested nothing and repeats the earlier outcome: for a new build, start over"
         yield _step(ending, asked, fresh=True)
     models, reason = () if ending.results is None else ending.results.models, ending.reason
     regrade = shlex.join(["adaptive-eval", "regrade", run, *_grader_arguments(ending)])
     if ending.fatal_error is not None and ending.fatal_error.exit_code is ExitCode.SPENT:  # an alarm
-        yield _step(ending, "after a change of prompt, model or server start over", fresh=True)
-        yield Advice("after one of grader or answer keys:", regrade)
+        yield _step(ending, "if you change the prompt, model or server, start over", fresh=True)
+        yield Advice("if you change the grader or answer keys:", regrade)
     elif ending.fatal_error is not None:
         yield _step(ending, "fix that, then")
     elif reason is Reason.ALARM or (ending.results is not None and ending.results.alarms):
@@ -55,11 +55,11 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
         yield from _whole_answers(ending, run, regrade)
     elif ending.ungraded and any(row.signals.get("unanswered") for row in models):
         yield _step(ending, "fix the servers that fail some requests every time, then")
-        again = "which asks those of models that were set aside again; for others start over"
+        again = "this retries models that were set aside; for the other models, start over"
         yield _step(ending, again, fresh=True)
     elif ending.ungraded:
         yield _step(ending, "raise grader.timeout, or fix the server of the judge or verifier, then")
-        again = "which grades the stored answers again; after a change of the grader, or to do only this:"
+        again = "this grades the stored answers again; after a change of the grader, or to do only this:"
         yield Advice(again, regrade)
     elif ExitCode.SPENT in (ending.exit_code, EXIT_CODES[reason] if reason else None) and not ending.decided_by_labels:
         doubted, labels = list(_doubtful_answers(ending, run)), list(_more_labels(ending, run))
@@ -67,7 +67,7 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
         if reason is not Reason.SETTLED:
             yield _for_more(ending)
         elif not (doubted or labels):
-            none = "every comparison is called, and further trials do not change that: to know more start over"
+            none = "every comparison is decided, and further trials do not change that: for more precision, start over"
             yield _step(ending, none, fresh=True)
     elif reason is Reason.SETTLED or ending.decided_by_labels:
         if ending.results is None or not ending.results.corrected:
@@ -78,18 +78,18 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
         file = f"{run}/config.yaml"
         yield Advice(f"fill in the addresses in {file}, then:", f"adaptive-eval run {file} --run-dir {run}")
     else:
-        yield Advice(AGAIN) if ending.arguments is None else _step(ending, "go on")
+        yield Advice(AGAIN) if ending.arguments is None else _step(ending, "to continue")
 
 
 def _after_alarm(ending: Ending, regrade: str) -> Iterator[Advice]:
-    """What to do where a server has changed, or too many answers were cut off or say nothing."""
+    """Next steps after an alarm: a server has changed, or too many answers were cut off or are empty."""
     results = ending.results
     if has_changed_server(results):
-        again = "fix the server; then discard its answers since the change, and ask for them again"
+        again = "fix the server; then discard its answers since the change, and request them again"
         yield _step(ending, again, flag="--ask-again")
-        yield Advice("or remove the model from the configuration, to go on without it")
+        yield Advice("or remove the model from the configuration to continue without it")
     if has_silent_answers(results):
-        hint = "look at what the server sends, at max_tokens and the reasoning settings; after a change start over"
+        hint = "check the server's responses, max_tokens and the reasoning settings; after a change, start over"
         yield _step(ending, hint, fresh=True)
         yield Advice(f"or, if {COUNT_EMPTY}", regrade)
     if results is None or has_cut_answers(results):
@@ -118,7 +118,7 @@ def hide_folders(ending: Ending) -> Ending:
 
 def _step(
     ending: Ending,
-    says: str,
+    text: str,
     settings: Mapping[str, float] = MappingProxyType({}),
     *,
     fresh: bool = False,
@@ -127,9 +127,9 @@ def _step(
     """A step that ends with the command of the run, with changed settings or a further flag; a `fresh` one begins it
     anew."""
     if ending.arguments is None and flag is not None:
-        return Advice(f"{says}: {AGAIN} with {flag}")
+        return Advice(f"{text}: {AGAIN} with {flag}")
     if ending.arguments is None:
-        return Advice(f"{says} ({AFRESH})" if fresh else f"{says.removesuffix(', then')}, then {AGAIN}")
+        return Advice(f"{text} ({AFRESH})" if fresh else f"{text.removesuffix(', then')}, then {AGAIN}")
     words = list(ending.arguments)
     if fresh:
         given = words.index("--run-dir") if "--run-dir" in words else len(words)
@@ -139,7 +139,7 @@ def _step(
     words = [word for at, word in enumerate(words) if not {at, at + 1} & old]
     words += [word for key, value in settings.items() for word in ("--set", f"{key}={value:.15g}")]
     words += [] if flag is None else [flag]
-    return Advice(f"{says}:", shlex.join(["adaptive-eval", "run", *words]))
+    return Advice(f"{text}:", shlex.join(["adaptive-eval", "run", *words]))
 
 
 def _set_by(option: str, value: str) -> str:
@@ -182,10 +182,12 @@ def _more_labels(ending: Ending, run: str) -> Iterator[Advice]:
     needs = [labels_needed(results, pair) for pair in undecided]
     solvable = [need.further for need in needs if need.further is not None]
     if not solvable:
-        what = "the corrected scores are too close for the answers that there are: more labels would hardly decide it"
+        what = "the corrected scores are too close for the answers of this run: more labels would hardly decide it"
         yield Advice(f"{what}. If you give more:", f"adaptive-eval label {run}")
         return
-    unsolvable = "" if len(solvable) == len(needs) else "; the rest would need more labels than there are answers"
+    unsolvable = (
+        "" if len(solvable) == len(needs) else "; the other comparisons would need more labels than there are answers"
+    )
     number = int(round_up(max(LABELS_FACTOR * max(solvable), MIN_LABELS)))
     yield Advice(f"label about {number:,} more answers{unsolvable}:", f"adaptive-eval label {run} --number {number}")
 
@@ -199,8 +201,8 @@ def _for_more(ending: Ending) -> Advice:
         return more_budget
     if draws_questions(results.decisions):
         more = (
-            "raise the budget if it has ended the run; or ask more questions (questions.limit), or several trials of "
-            "each (without trials.draw), in a new run"
+            "raise the budget if it ended the run; or start a new run with more questions (questions.limit), or with "
+            "several trials of each (without trials.draw)"
         )
         return _step(ending, more, fresh=True)
     if ending.reason not in (Reason.BUDGET, Reason.OUT_OF_REACH):
@@ -210,15 +212,15 @@ def _for_more(ending: Ending) -> Advice:
     if ending.reason is Reason.BUDGET:
         return _step(ending, f"raise {_list_settings(settings)}", settings) if settings else more_budget
     if need is None:
-        none = "the rest is too close for any plausible number of answers; if the difference does not matter to you"
+        none = "the others are too close for any plausible number of answers; if the difference does not matter to you"
         return _step(ending, f"{none}, start over with a larger stopping.delta", fresh=True)
     if need.fresh:
-        anew = "start over, since raising it again would not decide the rest"
+        anew = "start over, since raising it again would not decide the others"
         if need.recording is not None:
             anew = f"start over with {need.recording}, whose own error is the limit"
         raised = f"; set {_list_settings(settings)}" if settings else ""
         return _step(ending, f"{anew}{raised}", settings, fresh=True)
-    why = ENOUGH if need.all_known else "how many the rest would need is not known"
+    why = ENOUGH if need.all_known else "the others would need an unknown number"
     if need.hopeless:
         why = f"{several(need.hopeless, 'comparison')} would stay too close to call"
     return _step(ending, f"raise {_list_settings(settings)} ({why})", settings)

@@ -22,7 +22,7 @@ from adaptive_eval.report.spending import HeldServers, cost_by_model
 from adaptive_eval.store.read import AccountLine
 
 
-def costs_beside(
+def extra_costs(
     reader: RunReader, models: Names, servers: HeldServers, events: Sequence[Event]
 ) -> tuple[OtherCostRow, ...]:
     """Spending that caps count besides the stored answers of these models."""
@@ -86,13 +86,13 @@ def counted_gpu_seconds(servers: HeldServers, stored: Sequence[float], beside: S
 
 LONGEST_NAME = 32
 PURPOSES = {
-    "left": "{}, which the run has no more",
+    "left": "{}, no longer in the run",
     "lost": "answers of {} that never came",
     "failed": "answers of {} that failed in a task",
     "discarded": "answers of {} that were discarded after an alarm",
     "lost_verdicts": "verdicts on answers of {} that never came",
-    "regrade": "verdicts of a regrade that did not come to its end",
-    "baseline": "the verifier before any answer",
+    "regrade": "verdicts of an unfinished regrade",
+    "baseline": "calibrating the verifier",
 }
 """What each kind of spending was for; {} are the models."""
 SUMMED_KINDS = ("lost", "failed", "discarded", "lost_verdicts")

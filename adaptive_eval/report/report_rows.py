@@ -130,6 +130,6 @@ def metric_cautions(rows: Sequence[MetricRow]) -> Iterator[Caution]:
             yield Caution(
                 "no_metric",
                 None,
-                f"{name} is left out for {', '.join(without)}: some question has fewer trials than it has draws, and "
-                "no estimate from fewer is without bias; raise trials.min, or ask for fewer draws",
+                f"{', '.join(without)}: no {name}, since some question has fewer trials than that; raise trials.min, "
+                "or request a metric of fewer trials",
             )

@@ -458,7 +458,7 @@ class Results:
         return setting(self.decisions, section, key)
 
     @property
-    def max_each(self) -> int:
+    def max_trials_per_model(self) -> int:
         """Trials that `trials.max` allows each asked model."""
         return self.cost.max_trials // sum(row.recorded is None for row in self.models)
 

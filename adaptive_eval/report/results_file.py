@@ -67,7 +67,7 @@ def write_results(directory: Path, results: Results | Unjudged) -> Path:
     path = directory / RESULTS_FILE
     # not indented: with thousands of questions the file is large, and written at every look
     parts = _append_checksum(_json_parts(results))
-    write_atomic(path, parts, "What was committed is intact: mend that and run the same command")
+    write_atomic(path, parts, "Stored answers are intact: fix that and run the same command")
     return path
 
 

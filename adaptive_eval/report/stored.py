@@ -27,7 +27,7 @@ from adaptive_eval.report.cells import CellCounts
 from adaptive_eval.report.ending import status_at_end
 from adaptive_eval.report.gate import ENDED_FIRST, OPEN, UNDECIDED
 from adaptive_eval.report.label_file import labels_digest
-from adaptive_eval.report.other_costs import costs_beside, counted_gpu_seconds
+from adaptive_eval.report.other_costs import counted_gpu_seconds, extra_costs
 from adaptive_eval.report.question_rows import CountedRows
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Caution, ModelRow, OtherCostRow, Results
@@ -77,7 +77,7 @@ class StoredRun:
     @property
     def other_costs(self) -> tuple[OtherCostRow, ...]:
         """Spending that caps count besides the stored answers of the current models."""
-        return costs_beside(self.reader, self.setup.roster.models, self.servers, self.events)
+        return extra_costs(self.reader, self.setup.roster.models, self.servers, self.events)
 
     @property
     def is_large(self) -> bool:
@@ -104,7 +104,9 @@ class StoredRun:
             results = replace(results, questions=self._question_rows(results, stored))
         if sums and stored.seq < self.reader.newest_seq:
             results = self._with_newer_sums(results)
-        return self._as_of_now(results, self.reader.elapsed if sums else results.run.active_seconds, running=running)
+        return self._with_current_status(
+            results, self.reader.elapsed if sums else results.run.active_seconds, running=running
+        )
 
     def latest(self, *, rows: bool) -> Results | None:
         """The newest report of a running run, as it was made."""
@@ -169,7 +171,7 @@ class StoredRun:
         )
         return replace(results, models=tuple(rows.values()), cost=cost)
 
-    def _as_of_now(self, results: Results, elapsed: float, *, running: bool) -> Results:
+    def _with_current_status(self, results: Results, elapsed: float, *, running: bool) -> Results:
         """The report with the current status: a run that was killed could not store it."""
         status, reason = results.run.status, results.run.reason
         if running:

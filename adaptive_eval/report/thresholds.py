@@ -25,7 +25,7 @@ def thresholds_from_run(section: RubricConfig) -> ThresholdsFrozen | None:
     if directory is None or not open_rubric(section).lacks:
         return None
     if not has_tables(directory):
-        raise ConfigError(f"rubric.thresholds: {directory} holds no run; name the directory of one under `from`")
+        raise ConfigError(f"rubric.thresholds: {directory} has no run; name a run directory under `from`")
     with RunReader.intact(directory) as reader:
         setup, events = stored_setup(reader.header()), reader.events()
         source_rubric = setup.config.rubric
@@ -41,7 +41,7 @@ def thresholds_from_run(section: RubricConfig) -> ThresholdsFrozen | None:
             frozen = FrozenThresholds(selected, rest_on, medians if section.looks_at_lengths else {})
             return frozen_event(section, frozen, Counter({} if event is None else event.models), setup.config.name)
         if not reader.look_count():
-            raise ConfigError(f"rubric.thresholds: {directory} has no complete first round; let that run go on first")
+            raise ConfigError(f"rubric.thresholds: {directory} has no complete first round; resume that run first")
         models, questions, facts = Counter[str](), list[str](), list[Facts]()
         for record in reader.trials():
             if record.round == FIRST_ROUND and (record.signals or record.category is not None):

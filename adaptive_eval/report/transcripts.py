@@ -16,7 +16,7 @@ from adaptive_eval.questions.benchmark import INSPECT_LOGS, sample_name
 from adaptive_eval.report.log_files import Archive, LogError, LogFile, open_log
 from adaptive_eval.report.records import TrialRecord
 
-LOG_MISSING = "Inspect's log is not there any more, so that its transcript cannot be shown."
+LOG_MISSING = "Inspect's log no longer exists, so its transcript cannot be shown."
 SAMPLE_MISSING = "Inspect has not written this sample into its log yet, or the log is damaged ({})."
 ATTACHED = "attachment://"
 MAX_TEXT = 1_000_000

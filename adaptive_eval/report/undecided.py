@@ -55,7 +55,7 @@ def undecided_sentence(results: Results) -> str | None:
     others = f"; {several(more, f'more {what}')} {verb} undecided" if more else ""
     if results.compares and pair.verdict not in (Verdict.OPEN, Verdict.OUT_OF_REACH):
         return f"{pair_names(pair.first, pair.second)} {pair_need(results, pair)}{others}."
-    return f"{_how_close(results, pair)}{others}. {_what_it_takes(results, pair)}"
+    return f"{_how_close(results, pair)}{others}. {_need_sentence(results, pair)}"
 
 
 def _how_close(results: Results, pair: PairRow) -> str:
@@ -63,7 +63,7 @@ def _how_close(results: Results, pair: PairRow) -> str:
     scale = Scale.of(results.weights)
     apart = "" if pair.difference is None else f": {scale.rounded_points(abs(pair.difference))} apart"
     if not results.compares:
-        return f"The score of {both} is not as precise as was asked"
+        return f"The score of {both} is not as precise as requested"
     if results.gate:
         return f"{both} {'is' if pair.second is None else 'are'} undecided"
     if pair.second is None:
@@ -74,7 +74,7 @@ def _how_close(results: Results, pair: PairRow) -> str:
     return f"{both} are too close to call{apart}"
 
 
-def _what_it_takes(results: Results, pair: PairRow) -> str:
+def _need_sentence(results: Results, pair: PairRow) -> str:
     """Further answers that would decide a pair, as the next steps say, in a sentence."""
     reason = results.run.reason
     if is_hopeless(results, pair):
@@ -94,7 +94,7 @@ def _what_it_takes(results: Results, pair: PairRow) -> str:
     both = _pairs_in_words(need.pairs, sum(row.verdict in UNDECIDED for row in results.pairs))
     if given_up:
         begin = "In a new run up to" if need.fresh else "Up to"
-        return f"{begin} {answers} would decide {both} in half of such runs{settings}."
+        return f"{begin} {answers} would decide {both} in half of all cases{settings}."
     if pair.trials_needed > results.setting("trials", "max"):
         return f"The {answers} that trials.max allows would decide {both} only if the difference grows{settings}."
     return f"About {answers} would decide {both} if the difference stays{settings}."
@@ -120,24 +120,24 @@ def pair_need(results: Results, pair: PairRow) -> str:
     if is_alarmed(results.decisions, results.warnings):
         return "are undecided because an alarm ended the run"
     if (pair.first, pair.second) in cut_off_pairs(results):
-        return "need whole answers where some were cut off"
+        return "need complete answers instead of cut ones"
     if pair.verdict == Verdict.BLOCKED:
-        return "need a model that was set aside, or grades of answers that have none"
+        return "need a model that was set aside, or grades for ungraded answers"
     if pair.verdict == Verdict.UNDECIDED_BY_LABELS:
         return f"are undecided because of labels, and {labels_needed(results, pair)}"
     if (recording := recording_need(results, pair)) is not None:
         return f"would need {recording}"
     if pair.trials_needed is None:
-        return "would need more trials than can be named"
+        return "would need an unknown number of further trials"
     return f"would need about {' '.join(needed_in_words(results, pair.trials_needed))}"
 
 
 def needed_in_words(results: Results, trials: float) -> tuple[str, str]:
     """Number and unit of a pair's need for so many trials per question: drawn questions count one trial each."""
     if draws_questions(results.decisions):
-        needed, total = math.ceil(trials * results.max_each), results.max_each
+        needed, total = math.ceil(trials * results.max_trials_per_model), results.max_trials_per_model
         return count(needed), f"questions, more than the {count(total)} there are" if needed > total else "questions"
-    return count(math.ceil(trials)), "trials a question"
+    return count(math.ceil(trials)), "trials per question"
 
 
 # -- further answers --------------------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ def _answers_in_horizon(results: Results, pairs: Sequence[PairRow]) -> float:
     for pair in pairs:
         needed = max_trials if pair.trials_needed is None else min(pair.trials_needed, max_trials)
         for name in (pair.first, pair.second):
-            target[name] = max(target.get(name, 0.0), math.ceil(needed) * results.max_each / max_trials)
+            target[name] = max(target.get(name, 0.0), math.ceil(needed) * results.max_trials_per_model / max_trials)
     asked = [row for row in results.models if row.recorded is None and row.set_aside is None]
     return sum(max(target.get(row.name, 0.0) - row.stored_trials, 0.0) for row in asked)
 
@@ -241,7 +241,7 @@ def _answers_to_horizon(results: Results, pairs: Sequence[PairRow], horizon_grow
     """Further trials of models in these pairs up to a horizon larger by this factor."""
     named = {name for pair in pairs for name in (pair.first, pair.second)}
     asked = [row for row in results.models if row.recorded is None]
-    target = horizon_grows * results.max_each
+    target = horizon_grows * results.max_trials_per_model
     return sum(max(target - row.stored_trials, 0.0) for row in asked if row.name in named)
 
 
@@ -319,7 +319,7 @@ class RecordingNeed(NamedTuple):
     def __str__(self) -> str:
         name = safe_name(self.model, 40)
         return (
-            f"a recording of {name} with about {self.trials:,} trials a question, in place of "
+            f"a recording of {name} with about {self.trials:,} trials per question, instead of "
             f"{self.recorded_trials:,.0f}"
         )
 
@@ -334,7 +334,7 @@ def recording_need(results: Results, pair: PairRow) -> RecordingNeed | None:
     recorded = next((row for row in two if row.recorded is not None), None)
     if recorded is None or not (pair.boundary and pair.information and pair.sigma) or pair.difference is None:
         return None
-    questions = results.max_each / results.setting("trials", "max")
+    questions = results.max_trials_per_model / results.setting("trials", "max")
     tie = 0.0 if results.gate else (results.setting("stopping", "delta") - abs(pair.difference)) / pair.sigma
     times = pair.information * (pair.boundary / max(abs(pair.z or 0.0), tie, 1e-6)) ** 2
     squares = [(row.sigma or 0.0) ** 2 for row in two]

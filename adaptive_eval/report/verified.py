@@ -67,10 +67,8 @@ def _compare_with_store(directory: Path, results: Results, damages: list[str], n
     if (results_trials, results_look) == (trials, look) or is_held(directory):
         return
     of_file, of_store = ("no look" if number is None else f"look {number}" for number in (results_look, look))
-    summary = (
-        f"{RESULTS_FILE} speaks of {results_trials:,} trials and {of_file}, the store of {trials:,} and {of_store}"
-    )
+    summary = f"{RESULTS_FILE} has {results_trials:,} trials and {of_file}, the store has {trials:,} and {of_store}"
     if results_trials > trials or isinstance(newest_turn(events), RunFinished):
-        damages.append(f"{summary}: they are not of one run, or trials are lost")
+        damages.append(f"{summary}: they belong to different runs, or trials are lost")
     else:
-        notes.append(f"{summary}: the command that began the run brings it up to date")
+        notes.append(f"{summary}: resuming the run updates it")

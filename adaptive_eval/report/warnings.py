@@ -55,7 +55,7 @@ def _extension_price(rule: Rule, extension: Extension) -> str:
         return _price_without_error(rule)
     able = np.isfinite(extension.boundary)
     if not len(able):
-        return "no comparison was open then, and every call stands"
+        return "no comparison was open then, and every decision stands"
     confidence = getattr(rule, "confidence", None)
     error = "the error"
     if confidence is not None:
@@ -68,19 +68,18 @@ def _extension_price(rule: Rule, extension: Extension) -> str:
     spent = "" if able.all() else f"; {len(able) - able.sum()} with no error left cannot be decided any more"
     bound, was = _format_range(extension.boundary[able]), _format_range(extension.old_boundary[able], digits=3)
     return (
-        f"{which} must now reach |z| of {bound} instead of {was}, with what is left of {error}{spent}; the promise "
-        f"stands; {AFRESH}"
+        f"{which} must now reach |z| of {bound} instead of {was}, using the remaining part of {error}{spent}. The "
+        f"promise holds; {AFRESH}"
     )
 
 
 def _price_without_error(rule: Rule) -> str:
     """Price of an extension under a rule that does not divide its error."""
     if isinstance(rule, Extendable):
-        return "the rule needs no horizon, and its promise stands"
+        return "the rule does not depend on it, and its promise holds"
     if isinstance(rule, Correctable):
         return (
-            "the rule has no method `extended`, so that nobody knows whether its promise about repeated looks still "
-            "holds"
+            "the rule has no method `extended`, so it is unknown whether its promise about repeated looks still holds"
         )
     return "the rule makes no promise about repeated looks"
 
@@ -98,8 +97,8 @@ def decision_cautions(events: Sequence[Event]) -> Iterator[Caution]:
             yield Caution(
                 REDECIDED,
                 None,
-                f"changed after {event.looks} looks ({_date(event.at)}): {', '.join(changes)}; every later look judges "
-                "all answers by these settings. The promise does not cover settings chosen after seeing results",
+                f"changed after {event.looks} looks ({_date(event.at)}): {', '.join(changes)}; later looks judge all "
+                "answers by these settings. The promise does not cover settings chosen after seeing results",
             )
 
 
@@ -109,8 +108,8 @@ def uncounted_caution(stored: int, uncounted: int) -> Iterator[Caution]:
         yield Caution(
             "uncounted",
             None,
-            f"{uncounted:,} of {stored:,} stored trials are in no score yet: no round of this run has come to them, "
-            "and they count once one does",
+            f"{uncounted:,} of {stored:,} stored trials are not in the scores yet; they count once a round of this "
+            "run includes them",
         )
 
 
@@ -131,8 +130,8 @@ def joined_caution(plan: Plan) -> Iterator[Caution]:
         yield Caution(
             "joined",
             None,
-            f"models joined after looks, and what was called before stands: some order of all comparisons is wrong in "
-            f"at most {share * promised:.2g} of runs, instead of {promised:.2g}",
+            "models joined after a look, and earlier decisions stand: the risk that any comparison is ordered wrongly "
+            f"is at most {share * promised:.2g}, instead of {promised:.2g}",
         )
 
 
@@ -190,7 +189,7 @@ def label_cautions(models: Sequence[ModelRow], labelled: LabelledRun | None) -> 
     if labelled is None:
         return
     if labelled.problem is not None:
-        yield Caution("labels", None, f"there are labels, which cannot be used: {labelled.problem}")
+        yield Caution("labels", None, f"the labels cannot be used: {labelled.problem}")
         return
     if not labelled.corrected:
         return
@@ -199,17 +198,17 @@ def label_cautions(models: Sequence[ModelRow], labelled: LabelledRun | None) -> 
         "labels",
         None,
         f"{several(labelled.labels, 'label')} correct the scores, the order and the verdicts; the grader disagrees "
-        f"with {wrong:,} of them. The promise is then about what labels of all answers would say. It takes for granted "
-        "that labelled answers were not chosen by their content, and that the number of labels was decided beforehand",
+        f"with {wrong:,} of them. The promise now covers the scores that labels of all answers would give. It assumes "
+        "that labelled answers were not chosen by content, and that the number of labels was fixed beforehand",
     )
     few = [row.name for row in models if row.score is not None and row.name not in labelled.corrected]
     if few:
         yield Caution(
             "few_labels",
             None,
-            f"fewer than {MIN_LABELS} labels, so that scores are as graded: {first_few(few, NAMED_WITHOUT_LABELS)}. A "
-            "comparison with such a model keeps its verdict only if the corrected score of the other one supports it, "
-            "and is not decided anew; label as many answers of each model",
+            f"fewer than {MIN_LABELS} labels, so their scores are not corrected: "
+            f"{first_few(few, NAMED_WITHOUT_LABELS)}. A comparison with such a model only keeps its verdict if the "
+            "corrected score of the other model supports it; label equally many answers of each model",
         )
 
 
@@ -233,8 +232,8 @@ def prior_caution(
         prior = events_of_kind(events, PriorTaken)[-1]
         listed = ", ".join(f"{name} {depth:.3g}" for name, depth in zip(names, depths, strict=True))
         text = (
-            "outcomes of another run count in the scores (R0), as much as D trials per question, at most those of "
-            f"the first look: {listed}. If a model has changed since, they pull its score towards the earlier one."
+            "outcomes of another run count in the scores (R0), at most those of its first look. In trials per "
+            f"question: {listed}. If a model has changed since, they pull its score towards the earlier one."
         )
         changes = f" {sampling_sentence(prior)}." if prior.sampled_otherwise else ""
         yield Caution("prior", None, f"{text}{changes} {_order_alone(models)}")
@@ -243,7 +242,7 @@ def prior_caution(
 def sampling_sentence(prior: PriorTaken) -> str:
     """State that the answers of R0 were drawn with other sampling settings than this run's."""
     changes = first_few(prior.sampled_otherwise, SHOWN_CHANGES)
-    return f"They were sampled with other settings than those of this run ({changes})"
+    return f"Their sampling settings differ from this run's ({changes})"
 
 
 def _order_alone(models: Sequence[ModelRow]) -> str:
@@ -275,7 +274,7 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     for model, losses in lost.items():
         if discarded := [loss for loss in losses if loss.discarded]:
             number, (tokens, *_) = sum(loss.answers for loss in discarded), total_cost(discarded)
-            text = f"{several(number, 'answer')} discarded after an alarm and asked again"
+            text = f"{several(number, 'answer')} discarded after an alarm and requested again"
             yield Caution("discarded", model, f"{text}; the cost includes their {tokens:,} tokens")
         losses = [loss for loss in losses if not loss.discarded]
         if not losses:
@@ -401,9 +400,11 @@ def alarm_in_words(cautions: Iterable[Caution]) -> str:
 def reversal_cautions(pairs: Sequence[tuple[str, str | None]], decisions: Mapping[str, object]) -> Iterator[Caution]:
     """Warn of calls that stand although the scores have changed places since."""
     rule = deciding_rule(decisions)
-    called = "picked" if rule is not None and rule.lenient else "called better"
+    called = "picked" if rule is not None and rule.lenient else "ranked higher"
     for better, worse in pairs:
-        yield Caution("reversal", better, f"is ahead of {worse or 'the reference'}, which an earlier look {called}")
+        yield Caution(
+            "reversal", better, f"is ahead of {worse or 'the reference'}, although an earlier look {called} the other"
+        )
 
 
 def unknown_cautions(
@@ -420,11 +421,11 @@ def unknown_cautions(
         if not parts:
             continue
         parts += [f"{row.cut} were cut off"] if row.cut else []
-        moved = ", and count in no score"
+        moved = ", and are in no score"
         if row.highest > row.lowest:
             ends = scale.width(row.lowest), scale.width(row.highest)
             moved = f"; the score would be {ends[0]} if all of them were wrong, {ends[1]} if right"
-        consequences = ". No comparison is called that their grades could reverse" if usage.ungraded or row.cut else ""
+        consequences = ". No comparison is decided that their grades could reverse" if usage.ungraded or row.cut else ""
         consequences += ". `adaptive-eval regrade` tries to grade them again" if ungraded else ""
         yield Caution(
             "unknown", names[row.model], f"of {usage.trials} answers {' and '.join(parts)}{moved}{consequences}"
@@ -455,5 +456,5 @@ def signal_cautions(
             text = f"{share:.1%} of its answers {PHRASES[kind]}{_MORE.get(kind, '')}"
             if kind is AnswerKind.TRUNCATED and model in rows and rows[model].cut:
                 best = scale.score(min(rows[model].highest, scale.high))
-                text += f"; no comparison is called that they could reverse: its score could be up to {best}"
+                text += f"; no comparison is decided that they could reverse: its score could be up to {best}"
             yield Caution(kind.signal, name, text)

@@ -115,9 +115,9 @@ def promise_in_short(decisions: Mapping[str, object]) -> str | None:
         return None
     beside = "" if (judge := judged_by(decisions)) is None else f"; errors of the {judge} come on top"
     if rule is None:
-        return f"that of a plug-in; adaptive-eval itself makes none{beside}"
+        return f"that of the plug-in; adaptive-eval adds none{beside}"
     if str(setting(decisions, "objective", "kind") or "ranking") not in OBJECTIVES:
-        beside = f", unless the plug-in that is the objective brings a rule of its own{beside}"
+        beside = f", unless the plug-in objective has its own rule{beside}"
     if rule.in_short:
         return rule.in_short + beside
     if rule.lenient:
@@ -141,7 +141,7 @@ def promise_line(results: Results) -> str | None:
         scope = "" if corrected >= scored else f" of {several(len(corrected), 'model')}"
         promise += f"; for scores{scope} as corrected by labels"
     redecided = any(warning.kind == REDECIDED for warning in results.warnings)
-    return f"{promise}; it does not cover settings that were changed after looks" if promise and redecided else promise
+    return f"{promise}; it does not cover settings changed after a look" if promise and redecided else promise
 
 
 def judged_by(decisions: Mapping[str, object]) -> str | None:
@@ -153,9 +153,9 @@ def judged_by(decisions: Mapping[str, object]) -> str | None:
 def grader_errors_note(judge: str) -> str:
     """State that the promise leaves out a judge's errors, and how to correct for them."""
     return (
-        f"The promise takes every grade as right. Errors of the {judge} come on top: if it errs more with one model "
-        "than with another, the order can be wrong however many answers there are. Label some answers of each model "
-        "(adaptive-eval label RUN): the report then has its error, and scores and verdicts corrected for it."
+        f"The promise assumes that every grade is right. Errors of the {judge} come on top: if it errs more often "
+        "about one model than another, the order can be wrong, however many answers there are. Label some answers of "
+        "each model (adaptive-eval label RUN): the report then shows the error, and corrects scores and verdicts."
     )
 
 
@@ -169,7 +169,7 @@ def _gate(terms: GateTerms) -> str:
     return f"A gate: PASS where a model is {outcome_in_words(PASS, terms)}, FAIL where it is{fails}."
 
 
-def _objective(config: RunConfig, says: str) -> str:
+def _objective(config: RunConfig, description: str) -> str:
     objective = config.objective
     if (terms := gate_terms(config.stated(), open_rubric(config.rubric).weights)) is not None:
         text = _gate(terms)
@@ -177,7 +177,7 @@ def _objective(config: RunConfig, says: str) -> str:
         return text + f" The same on {' and on '.join(parts)}: a model passes all of it, or fails." if parts else text
     entry = OBJECTIVES.get(str(objective.kind))
     if entry is None:
-        return f"Which scores and pairs matter is said by the plug-in {objective.kind}.{_plug_in_quote(says)}"
+        return f"The plug-in {objective.kind} chooses what is compared.{_plug_in_quote(description)}"
     return entry.description.format(**_option_texts(entry, objective.arguments))
 
 
@@ -185,29 +185,29 @@ def _rule(config: RunConfig, *, brings_its_own: bool) -> str:
     rule = deciding_rule(config.stated())
     gives_up = rule is not None and _gives_up(config, rule)
     if brings_its_own:
-        text = f"It is judged by the rule that the plug-in {config.objective.kind} brings itself."
+        text = f"The plug-in {config.objective.kind} has its own rule."
     elif rule is None:
-        text = f"A comparison is called by the plug-in {config.stopping.rule}."
+        text = f"The plug-in {config.stopping.rule} decides comparisons."
     else:
         text = AT_ANY_LOOKS if rule.gives_up and not gives_up else rule.description
         within = _scale(config).points(config.stopping.delta)
         text = text.format(**_option_texts(rule, config.stopping.options), horizon=_horizon(config), delta=within)
         if rule.gives_up and config.trials.seeds == "coupled":
-            text += " For models that are compared trial by trial the power of t is -1/20, and c another."
+            text += " For models compared trial by trial the power of t is -1/20, with another c."
     entry = OBJECTIVES.get(str(config.objective.kind))
     if entry is not None and entry.own_rule is not None:  # it knows neither ties nor the trials needed for a call
         return text
     if (rule is None or rule.latching) and not gives_up:
-        text += " It is given up as out of reach when the trials that are left would hardly decide it."
+        text += " It is out of reach when the remaining trials are unlikely to decide it."
     if config.stopping.delta and not config.objective.gate and not (rule is not None and rule.lenient):
         within = _scale(config).points(config.stopping.delta)
-        text += f" Two scores are certified as tied when they lie within {within} of each other."
+        text += f" Two models are tied when their scores are shown to be within {within}."
     return text
 
 
 def _horizon(config: RunConfig) -> str:
     trials = config.trials
-    return f"{trials.max} trials a question" if trials.draw is None else "one trial of every question"
+    return f"{trials.max} trials per question" if trials.draw is None else "one trial of every question"
 
 
 def _gives_up(config: RunConfig, rule: RuleEntry) -> bool:
@@ -245,7 +245,7 @@ def _promise(config: RunConfig, plug_ins: Mapping[str, str]) -> str:
         key, name = (OWN_RULE, config.objective.kind) if OWN_RULE in plug_ins else ("stopping.rule", stopping.rule)
         whose = ", shared among all comparisons" if together else ""
         quote = _plug_in_quote(plug_ins.get(key, ""))
-        return f"That of the plug-in {name}, not one of adaptive-eval's own{whose}.{quote}"
+        return f"That of the plug-in {name}, not of adaptive-eval{whose}.{quote}"
     if config.objective.gate and rule.correctable:
         whose = "For all models together" if together else "For each model"
         whose += " and all its gates together" if _benchmark_gates(config) else ""
@@ -270,12 +270,13 @@ def _allocation(config: RunConfig, began_at: int) -> str:
     else:
         text = entry.description.format(**_option_texts(entry, trials.options))
     if trials.draw is not None:
-        return f"{text}: one trial of each in an order of chance, with a look after every {trials.draw}."
+        return f"{text}: one trial of each in random order, with a look after every {trials.draw}."
     first = opening_trials(trials.model_copy(update={"max": began_at}), batched=config.batched)
     pace = pace_in_words(config)
     fewer = f" ({trials.min} if the budget does not pay for twice as many)" if first > trials.min else ""
     return (
-        f"{text}: {first} trials a question before the first look{fewer}, {trials.max} on average at most. Pace {pace}."
+        f"{text}: {first} trials per question before the first look{fewer}, then at most {trials.max} on average. "
+        f"Pace: {pace}."
     )
 
 
@@ -284,7 +285,7 @@ def run_in_words(config: RunConfig, plan: Plan) -> str:
     recorded, trials, opening = len(config.recorded), config.trials, plan.opening_size
     beside = f" and {recorded} recorded" if recorded else ""
     more = f" (the first round has {opening} at this pace, more than trials.min)" if opening > trials.min else ""
-    asked = f"{opening} to {trials.max} trials a question{more}"
+    asked = f"{opening} to {trials.max} trials per question{more}"
     return (
         f"{several(len(config.asked), 'model')}{beside}, {several(plan.bench.questions, 'question')}, objective "
         f"{config.objective.kind}, {f'one trial of each in blocks of {trials.draw}' if trials.draw else asked}"
@@ -294,25 +295,25 @@ def run_in_words(config: RunConfig, plan: Plan) -> str:
 def pace_in_words(config: RunConfig) -> str:
     """The pace, with the reason if `auto` would take it too."""
     if config.batched:
-        return "of batches: rounds are as large as the need, since each waits for batches"
+        return "batches: each round is as large as needed, since it waits for its batches"
     chosen, reason = choose_optimize(config.asked, config.trials)
     why = f", since {reason}" if chosen == config.trials.optimize else ""
     if config.trials.optimize == "time":
-        return f"time{why}: servers are kept busy with answers requested ahead"
+        return f"time{why}; answers are requested ahead to keep servers busy"
     return f"cost{why}"
 
 
 def _prior(config: RunConfig) -> str:
-    scale = "The score is the average over questions of each question's average; Bayes@N (uniform prior) beside it."
+    scale = "The score is the mean over questions of each question's mean. Bayes@N has a uniform prior."
     if config.trials.draw is not None:
         return (
-            "Questions were drawn at random, and scores estimate those on all questions. Two models are compared by "
-            "their differences on the questions that both were asked, with the variance between questions. The score "
-            "of a model that was asked fewer questions is adjusted by how the other models did on the rest."
+            "Questions were drawn at random, and scores estimate those on all questions. Two models are compared on "
+            "the questions that both were asked, with the variance between questions. The score of a model that was "
+            "asked fewer questions is adjusted by the scores of the other models on the missing ones."
         )
     if compares_bayes(config.stated()):
         return f"{scale} Models are compared and ranked by Bayes@N: one imagined answer in each category."
-    return f"{scale} Variances come from a prior centred on each model's own shares of the categories."
+    return f"{scale} Variances use a prior centred on each model's own results."
 
 
 HARMLESS = re.compile(r"[\w\s,.;()'%=+/-]")
@@ -320,10 +321,10 @@ FULL_WIDTH = 0xFEE0
 """Offset from an ASCII character to its full-width form, which looks alike and is no markup."""
 
 
-def _plug_in_quote(says: str) -> str:
+def _plug_in_quote(description: str) -> str:
     """Quote a plug-in's own description, made harmless for browsers, terminals and Markdown."""
-    plain = " ".join("".join(map(_harmless_character, says[:MAX_DESCRIPTION])).split()).strip("_ ")
-    return f" It says of itself: '{plain}'." if plain else ""
+    plain = " ".join("".join(map(_harmless_character, description[:MAX_DESCRIPTION])).split()).strip("_ ")
+    return f" Its own description: '{plain}'." if plain else ""
 
 
 def _harmless_character(sign: str) -> str:
@@ -333,7 +334,7 @@ def _harmless_character(sign: str) -> str:
     return chr(ord(sign) + FULL_WIDTH) if sign.isascii() and sign.isprintable() else ""
 
 
-IMPORTED_SEEDS = "Imported trials keep the seeds they were sampled with, which are unknown here. For others: "
+IMPORTED_SEEDS = "Imported trials keep their seeds, which are unknown here. For others: "
 
 
 def _seeds(config: RunConfig) -> str:
@@ -342,10 +343,10 @@ def _seeds(config: RunConfig) -> str:
     if config.trials.seeds == "coupled":
         return (
             f"Trial i of a question has seed h(run seed {config.seed}, question) + i, the same for every model. Models "
-            "whose answers to the same trials are correlated, as of near copies on servers that sample by the seed, "
-            "are compared trial by trial from the first look on; all others as independent models."
+            "whose answers to the same trials are correlated are compared trial by trial from the first look on; all "
+            "others as independent models."
         )
-    return f"Trial i has seed h(run seed {config.seed}, model, question) + i, whatever else is asked."
+    return f"Trial i has seed h(run seed {config.seed}, model, question) + i."
 
 
 def _percent(share: float | None) -> str:
@@ -358,11 +359,11 @@ def cost_to_go_on(results: Results) -> str | None:
     if results.run.status == "finished":
         return None
     if more < 0.5:  # open pairs are past their estimate, and how long they stay open is chance
-        return "going on takes another round of answers at least"
+        return "resuming takes at least another round of answers"
     amounts = {"tokens": (cost.tokens, "{:,.0f} tokens"), "usd": (cost.usd, "${:,.2f}")}
     estimates = [
         template.format(used / cost.trials * more) for used, template in amounts.values() if used and cost.trials
     ]
-    return f"going on takes about {several(round(more), 'more answer')}" + (
+    return f"resuming takes about {several(round(more), 'more answer')}" + (
         f" ({', '.join(estimates)})" if estimates else ""
     )

@@ -17,7 +17,7 @@ from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.notes.event import Event
 from adaptive_eval.report.events import ChargeLine, loss_of
 from adaptive_eval.report.make import Reporter
-from adaptive_eval.report.other_costs import costs_beside, counted_gpu_seconds, other_costs
+from adaptive_eval.report.other_costs import counted_gpu_seconds, extra_costs, other_costs
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import GradingCost
 from adaptive_eval.report.sites import SiteBook, SiteRow
@@ -44,7 +44,7 @@ class LiveStatus:
         """All events of the run."""
         self._applied_events, self._sites = 0, SiteBook()
         servers = self._servers()
-        rows = costs_beside(reader, self._roster, servers, self.events)
+        rows = extra_costs(reader, self._roster, servers, self.events)
         self._removed = [row for row in rows if row.what in ("left", "baseline")]
         self._before = reader.trial_count(), sum(row.tokens for row in reader.sums())
         self.machine: Machine | None = None

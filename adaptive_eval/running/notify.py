@@ -23,7 +23,7 @@ def end_line(name: str, ended: Ended) -> str:
 def error_line(name: str, error: Exception) -> str:
     """The error that has ended a run; the text of an unforeseen one may hold anything, and is left out."""
     foreseen = isinstance(error, AdaptiveEvalError)
-    text = first_line(str(error)) if foreseen else f"an error that was not foreseen ({type(error).__name__})"
+    text = first_line(str(error)) if foreseen else f"an unexpected error ({type(error).__name__})"
     return f"{name}: Stopped by an error: {text}"
 
 

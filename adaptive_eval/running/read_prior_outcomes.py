@@ -39,9 +39,9 @@ PRIOR_HINT = "R0 needs outcomes of the same questions, asked with the same promp
 def _open_earlier(run: Path, directory: Path, what: str) -> Iterator[StoredRun]:
     """Open an earlier run than that in `directory`; raises `ConfigError` if there is none."""
     if run.resolve() == directory.resolve():
-        raise ConfigError(f"{what}: {run} is the run itself; name an earlier one")
+        raise ConfigError(f"{what}: {run} is the run itself; name an earlier run")
     if not has_tables(run):
-        raise ConfigError(f"{what}: {run} holds no run; name the directory of one")
+        raise ConfigError(f"{what}: {run} has no run; name a run directory")
     with open_run(run) as earlier:
         yield earlier
 
@@ -123,8 +123,8 @@ def first_outcomes(earlier: StoredRun, models: Collection[str]) -> dict[str, dic
 
 SHOWN_QUESTIONS = 3
 RECORDED_HINT = (
-    "a recorded model needs outcomes of the same questions: take those of that run, give it the `prompt` that it had "
-    "there, or ask it anew"
+    "a recorded model needs outcomes of the same questions: use the questions of that run, give the model the `prompt` "
+    "that it had there, or remove `recorded`"
 )
 
 
@@ -142,8 +142,8 @@ def take_outcomes(prepared: PreparedRun, directory: Path, stored: Recorded) -> l
     for event in events:
         if event.model in stored and stored[event.model].digest != event.digest:
             raise ConfigError(
-                f"recorded model {event.model}: the run has taken its outcomes from {stored[event.model].directory}, "
-                f"and {event.directory} has others; name that one again, or begin another run with --fresh"
+                f"recorded model {event.model}: the run uses its outcomes from {stored[event.model].directory}, and "
+                f"{event.directory} has others; name the first again, or start a new run with --fresh"
             )
     return [event for event in events if event.model not in stored]
 
@@ -167,7 +167,7 @@ def _recorded_problems(prepared: PreparedRun, stored: StoredRun, models: Sequenc
     if missing:
         yield (
             f"did not ask {first_few(missing, SHOWN_QUESTIONS)}, and a recorded model needs outcomes of every "
-            "question: ask only those that it has, or ask the models anew"
+            "question: remove the other questions, or remove `recorded`"
         )
     yield from grading_problems(prepared, stored)
     yield from prompt_problems(prepared, stored, {model.name: model.model for model in models}, RECORDED_HINT)
@@ -252,7 +252,7 @@ def rubric_problems(ours: Rubric, theirs: Rubric) -> Iterator[str]:
     )
     if ours != theirs and any(fitted):
         yield (
-            "was graded with other thresholds, so that its categories mean something else; take them from it, with "
+            "was graded with other thresholds, so its categories have another meaning; use its thresholds, as in "
             "`rubric: {thresholds: {from: RUN}}`"
         )
 
@@ -261,7 +261,7 @@ def grading_problems(prepared: PreparedRun, earlier: StoredRun) -> Iterator[str]
     """Reasons why the same answers might have other grades here."""
     theirs, ours = earlier.reader.header().meaning["grader"], prepared.header.meaning["grader"]
     if theirs != ours and not is_graded_by_logs(earlier):
-        yield f"was graded otherwise, by another grader or one with other settings; {REGRADE}"
+        yield f"was graded by another grader, or with other settings; {REGRADE}"
     for question, other in _common_questions(prepared, earlier):
         if question.answer and other.answer and question.answer != other.answer:
             yield f"was graded by another answer key to question {question.id!r}; {REGRADE}"
@@ -278,7 +278,7 @@ def prompt_problems(prepared: PreparedRun, earlier: StoredRun, sources: Mapping[
             asked = _question_as_sent(earlier.setup.config, theirs[source], other)
             sent = _question_as_sent(prepared.config, ours[name], question)
             if _prompts_differ(sent, asked) and (not imported or _prompts_differ(question, other)):
-                yield f"asked {source} something else as question {question.id!r}; {hint}"
+                yield f"asked {source} another text as question {question.id!r}; {hint}"
 
 
 def sampling_changes(prepared: PreparedRun, earlier: StoredRun, sources: Mapping[str, str]) -> Iterator[Change]:

@@ -321,16 +321,15 @@ def _config_without_code(config: RunConfig, directory: Path) -> RunConfig:
     """A stored configuration to grade by; raises `ConfigError` if it names code or a server. Its folder is left out."""
     if (asked := grader_that_asks(config.grader)) is not None:
         raise ConfigError(
-            f"the run in {directory} is graded by a {asked.kind} at an address that the run names, and nothing "
-            "is sent to one because of that; if it is yours: `adaptive-eval run` with your configuration judges what "
-            "has no verdict, "
-            f"and adaptive-eval regrade {directory} --config CONFIG judges everything anew"
+            f"{directory} is graded by a {asked.kind} at an address that only the run names, so nothing is sent "
+            "there. With your configuration, `adaptive-eval run` asks for the missing verdicts, and `adaptive-eval "
+            f"regrade {directory} --config CONFIG` judges everything again"
         )
     if config.grader.functions:
         functions = ", ".join(config.grader.functions)
         raise ConfigError(
-            f"the run in {directory} is graded by a function, {functions}, and no code is run because a "
-            f"run names it; if that is your grader: adaptive-eval regrade {directory} --config CONFIG"
+            f"{directory} is graded by the function {functions}, which only the run names, so it is not run. With "
+            f"your configuration: adaptive-eval regrade {directory} --config CONFIG"
         )
     return config.model_copy(update={"folder": Path()})
 
@@ -342,13 +341,13 @@ def _require_own_grades(reader: RunReader) -> None:
     if recorded := events_of_kind(events, OutcomesRecorded):
         names, runs = ", ".join(event.model for event in recorded), sorted({event.directory for event in recorded})
         raise StoreError(
-            f"{reader.directory} has recorded models ({names}), whose outcomes were graded as the run is graded now; "
-            f"regrade {', '.join(runs)}, and begin another run with what it says then (--fresh)"
+            f"{reader.directory} has recorded models ({names}), which only have their old grades here; regrade "
+            f"{', '.join(runs)}, then start a new run (--fresh)"
         )
     if priors := events_of_kind(events, PriorTaken):
         raise StoreError(
-            f"{reader.directory} counts outcomes of {priors[-1].run} as R0, which were graded as the run is graded "
-            "now; begin another run with this configuration (--fresh)"
+            f"{reader.directory} counts outcomes of {priors[-1].run} (R0), which only have their old grades here; "
+            "start a new run with this configuration (--fresh)"
         )
 
 
@@ -357,8 +356,8 @@ def _require_texts(reader: RunReader) -> None:
     without = sum(event.without_text for event in events_of_kind(reader.events(), TrialsImported))
     if without:
         raise StoreError(
-            f"{reader.directory} has {without} imported trials without a text, of which only the grade is known; they "
-            "cannot be graded by another grader: import logs that have the texts"
+            f"{reader.directory} has {without} imported trials without a text, which cannot be graded again; import "
+            "logs with texts"
         )
 
 

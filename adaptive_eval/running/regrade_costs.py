@@ -47,7 +47,7 @@ class RegradeCosts:
             more, spent = getattr(self._wanted, short), getattr(self._spent, short)
             option = "gpu_hours" if short == "gpu_seconds" else short
             raise ConfigError(
-                f"to judge {answers} answers anew may cost up to {more:,.6g} {CAPS[short]}, with {spent:,.6g} spent, "
+                f"to judge {answers} answers again may cost up to {more:,.6g} {CAPS[short]}, with {spent:,.6g} spent, "
                 f"and the cap is {self._caps[short]:,.6g}; raise budget.{option}, or add --beyond-caps"
             )
 
@@ -84,14 +84,14 @@ class RegradeCosts:
 
     def taken_back(self) -> Charge:
         """The charge that comes with the grades: what they have cost is stored with each from now on."""
-        return self._made(0, self._charged.times(-1))
+        return self._regrade_charge(0, self._charged.times(-1))
 
     def _charge(self, answers: int, cost: Cost) -> None:
         if cost != NO_COST:
             self._charged = self._charged.plus(cost)
-            self._store.append(self._made(answers, cost))
+            self._store.append(self._regrade_charge(answers, cost))
 
-    def _made(self, answers: int, cost: Cost) -> Charge:
+    def _regrade_charge(self, answers: int, cost: Cost) -> Charge:
         return Charge(ChargeKind.REGRADE, "verdict", NO_MODEL, answers, cost)
 
     def _exceeded_cap(self, total: Cost) -> str | None:

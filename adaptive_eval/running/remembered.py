@@ -60,7 +60,7 @@ def choose_run(
 def remembered_note(remembered: Sequence[str]) -> str:
     """A note to the user about remembered settings."""
     return (
-        f"note: this run goes on with settings of an earlier start ({', '.join(remembered)}); change them with --set, "
+        f"note: settings of an earlier start still apply ({', '.join(remembered)}); change them with --set, "
         "or in the file"
     )
 

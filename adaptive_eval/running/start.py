@@ -51,7 +51,7 @@ from adaptive_eval.machine.events import AbortKind, Setting
 from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.notes import note_of
-from adaptive_eval.machine.resume import alarms_to_ask_again, begin
+from adaptive_eval.machine.resume import alarms_without_discard, begin
 from adaptive_eval.notes import AlarmRaised, events_of_kind, were_answers_awaited
 from adaptive_eval.notes.lives import RunResumed, RunStopped
 from adaptive_eval.report.build import build_unjudged
@@ -79,7 +79,7 @@ from adaptive_eval.store.write import OpenedStore, RunStore
 from adaptive_eval.supplies.opening import OpenRemote, SuppliedModel, open_supplies
 from adaptive_eval.supplies.served import RunServers
 
-OTHER_MODELS = "\nwhich of the other models can be used: adaptive-eval run CONFIG --dry-run"
+OTHER_MODELS = "\nTo test all models, add --dry-run to the command."
 """Ends an error about some models when not all others have answered yet."""
 NO_GRADES = (
     "none of the first {} answers could be graded, so no more are requested: {}\n"
@@ -319,7 +319,7 @@ def _write_unjudged(store: RunStore, status: LiveStatus, config: RunConfig) -> N
 def _require_alarm(directory: Path) -> None:
     """Raise `ConfigError` unless an alarm of the run marks since when to ask again."""
     with RunReader.if_begun(directory) as reader:
-        if reader is not None and alarms_to_ask_again(note for _, note in reader.log.notes()):
+        if reader is not None and alarms_without_discard(note for _, note in reader.log.notes()):
             return
     raise ConfigError(
         f"--ask-again discards the answers since an alarm about a model's server, but {directory} has no such alarm "
@@ -380,7 +380,7 @@ def _note_fatal_error(store: RunStore, error: Exception) -> None:
     the kind is, since nobody knows what its text holds.
     """
     kind = type(error).__name__
-    text = str(error) if isinstance(error, AdaptiveEvalError) else f"an error that was not foreseen ({kind})"
+    text = str(error) if isinstance(error, AdaptiveEvalError) else f"an unexpected error ({kind})"
     directory = store.directory  # "." has no name, and says nothing
     reason = text.replace(str(directory), directory.name) if directory.name else text
     with suppress(StoreError):
@@ -486,11 +486,11 @@ def _alarm_text(raised: Sequence[AlarmRaised], models: int) -> str:
     whom = "every model" if len(raised) == models else "a model"
     return "\n".join(
         [
-            f"the answers of {whom} cannot be what was asked for, as a look shows",
+            f"the answers of {whom} are not usable",
             *(f"  {', '.join(alarm.model for alarm in group)}: {group[0].description}" for group in alike.values()),
-            "Every answer is stored. After a change of prompt, model or server start over (--fresh). After one of "
-            "grader or answer keys `adaptive-eval regrade RUN --config CONFIG` grades them anew, and the run goes "
-            "on; if all is as it should be, go on with --set stopping.on_alarm=never",
+            "Every answer is stored. If you change the prompt, model or server, start over (--fresh). If you change "
+            "the grader or answer keys, `adaptive-eval regrade RUN --config CONFIG` grades them again; then resume. "
+            "If nothing is wrong, resume with --set stopping.on_alarm=never",
         ]
     )
 

@@ -122,7 +122,7 @@ def _score_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
     """Assumed true scores of the models, one by one if there is a pilot."""
     if len(forecast.models) > 1:
         apart, low, high = (scale.rounded_points(getattr(forecast.gap, name)) for name in ("median", "low", "high"))
-        yield f"neighbours {apart} apart in true score, 80% of them {low} to {high}"
+        yield f"true scores of neighbours differ by {apart} (80% of them by {low} to {high})"
     if forecast.pilot is None:
         return
     width = min(max(cell_len(safe_line(name)) for name in forecast.models), MAX_NAME_WIDTH)
@@ -180,18 +180,18 @@ def _smallest_fixed_design(forecast: Forecast) -> Iterator[str]:
         needs = (
             f"a fixed design would need {smallest.number:.0f} answers per question,\n  a number known only afterwards"
         )
-    yield f"  to resolve as many pairs ({smallest.called:.1f} on average, ties not counted) {needs};"
-    yield f"  the run takes {smallest.cost:.2f} of its trials"
+    yield f"  to resolve as many pairs ({smallest.called:.1f} on average, without ties) {needs};"
+    yield f"  the run takes {smallest.cost:.0%} of its trials"
 
 
 def _time_line(forecast: Forecast) -> Iterator[str]:
     """Explanation of the figures, and the time relative to a fixed design."""
-    yield "  these are expected costs; the worst case, which caps on tokens and USD reserve, is that of `run --dry-run`"
+    yield "  expected costs; `run --dry-run` shows the worst case, which limits on tokens and USD reserve"
     if forecast.need.costs.gpu_hours is not None:
-        yield "  GPU hours as budget.gpu_hours counts them: servers that the run starts count while they are held,"
-        yield "  starts included; other servers count only while they answer"
+        yield "  GPU hours are those of budget.gpu_hours: servers that the run starts count from their start to their"
+        yield "  stop, other servers only while they answer"
     if forecast.times_as_long is not None:
-        parts = [f"  it is expected to take {forecast.times_as_long:.1f} times as long as the fixed design"]
+        parts = [f"  expected time: {forecast.times_as_long:.1f} times that of the fixed design"]
         if forecast.times_as_long > SLOW_RATIO:
             parts = [f"{parts[0]}, whose servers are always busy", *_faster_settings(forecast)]
         yield "; ".join(parts)
@@ -246,11 +246,11 @@ def _limit_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
         return
     yield ""
     if limits.gap is None:
-        yield f"gap       no difference up to {scale.rounded_points(limits.largest)} is called with a chance of 80%"
+        yield f"gap       no difference up to {scale.rounded_points(limits.largest)} is decided with a chance of 80%"
     else:
         smallest = scale.rounded_points(limits.gap)
-        yield f"gap       a difference of {smallest} or more is called with a chance of 80%"
+        yield f"gap       a difference of {smallest} or more is decided with a chance of 80%"
     if limits.delta is not None:
         passes = "an equal build passes" if forecast.equal else "a build exactly at the value passes"
-        does = passes if forecast.need.gate else "equal models are called tied"
+        does = passes if forecast.need.gate else "equal models are shown to be tied"
         yield f"delta     with {scale.rounded_points(limits.delta)} or more {does} with a chance of 80%"

@@ -119,7 +119,7 @@ class LiveDisplay(Display):
         yield sites_table(status) if has_open_site(status) else None
         yield None if status.grading is None else Text(f"grading: {grading_in_short(status.grading)}", style="dim")
         beside = other_costs_in_short(status.beside)
-        yield None if beside is None else Text(f"besides: {beside}", style="dim")
+        yield None if beside is None else Text(f"also: {beside}", style="dim")
         for line in list(self._events):
             yield Text(shorten(line, 2 * self._console.width, placeholder=" …"), style="yellow")
 

@@ -94,20 +94,20 @@ def summary(view: RunView) -> str:
     heading = (
         [] if results.gate else [*finding(results), *([] if view.ended is None else [safe_line(view.ended, 1000)]), ""]
     )
-    onwards = (line for step in _steps(view) for line in (step.says, f"  {step.command}")[: 1 + bool(step.command)])
+    onwards = (line for step in _steps(view) for line in (step.text, f"  {step.command}")[: 1 + bool(step.command)])
     return "\n".join([safe_line(view.name), "", *heading, *findings(results, view.elapsed, None), *onwards]) + "\n"
 
 
 def _steps(view: RunView) -> Iterator[Advice]:
     """The next steps, and the command that shows the answers."""
-    yield from (replace(step, says=f"{'' if at else 'Next: '}{step.says}") for at, step in enumerate(view.next_steps))
-    yield Advice("The answers:", f"adaptive-eval monitor {view.place} --web")
+    yield from (replace(step, text=f"{'' if at else 'Next: '}{step.text}") for at, step in enumerate(view.next_steps))
+    yield Advice("To read the answers:", f"adaptive-eval monitor {view.place} --web")
 
 
 def _step_paragraphs(steps: Iterable[Advice]) -> Iterator[str]:
     """Render each step, with its command as code."""
     for step in steps:
-        yield markdown_cell(step.says, 1000)
+        yield markdown_cell(step.text, 1000)
         if step.command is not None:
             yield fenced_block(step.command, "sh")
 
@@ -193,7 +193,7 @@ def _unjudged_paragraphs(view: RunView) -> Iterator[str]:
     used = [
         f", for {usage}" for spending in view.spending[-1:] if (usage := ", ".join(usage_parts(*stored_cost(spending))))
     ]
-    yield f"No look was taken yet: {count(sum(map(sum, view.trials)))} trials are graded{''.join(used)}."
+    yield f"There is no look yet: {count(sum(map(sum, view.trials)))} trials are graded{''.join(used)}."
     yield from _step_paragraphs(list(_steps(view))[:-1])
 
 
@@ -202,9 +202,9 @@ def _column_notes(results: Results) -> str:
     notes = (
         "avg@N: the average over all questions, estimated from the questions that were asked."
         if drawn
-        else "avg@N: the mean over questions of each question's mean. like these: its standard error if these "
-        "questions are a sample from a larger set of similar questions. Bayes@N is on another scale: each question "
-        "starts with one imagined answer of every category, which pulls it to the middle, more so with fewer trials. "
+        else "avg@N: the mean over questions of each question's mean. sigma: its standard error on these questions. "
+        "like these: its standard error on other questions of this kind. Bayes@N starts each question with one "
+        "imagined answer of every category, which pulls it to the middle of the scale, more so with fewer trials. "
         f"Decisions use {'Bayes@N' if compares_bayes(results.decisions) else 'avg@N'}."
     )
     if not results.gate:
@@ -220,13 +220,16 @@ def _early_end(results: Results) -> Iterator[str]:
     if (early_end := results.early_end) is None:
         return
     if early_end.why_not is not None:
-        yield f"The mean effect of the early stop on the scores was not computed: {early_end.why_not}."
+        yield f"Scores are not corrected for stopping early: {early_end.why_not}."
         return
     yield (
-        "corrected: stopping early biases scores slightly; this column removes that bias, estimated by "
-        f"{early_end.replays} simulated runs of the same plan. The error of a single score stays as large. "
-        "Verdicts and intervals are of avg@N."
-        + ("" if early_end.spread is None else f" In these runs its errors spread by {early_end.spread:.2f} sigma.")
+        "corrected: the score without the small bias of stopping early, estimated by "
+        f"{early_end.replays} simulated runs of the same plan. Verdicts and intervals use avg@N."
+        + (
+            ""
+            if early_end.spread is None
+            else f" In these runs, errors of scores were {early_end.spread:.2f} sigma (root mean square)."
+        )
     )
 
 
@@ -282,8 +285,8 @@ def _metrics(results: Results) -> Iterator[str]:
     )
     yield markdown_table(["model", *names], cells)
     yield (
-        "Each is the mean over all subsets of that many trials of a question, unbiased for any number of trials, with "
-        "a 95% interval on these questions. No decision uses them."
+        "Each is the mean over all subsets of that many trials per question, with a 95% interval on these questions. "
+        "No decision uses them."
     )
 
 
@@ -336,7 +339,7 @@ def _comparisons(results: Results) -> Iterator[str]:
         for better, worse in results.reversals
     ]
     if turned and terms is None:  # the outcomes of a gate state it
-        yield "## Called earlier, with the opposite order now"
+        yield "## Decided earlier, with the opposite order now"
         yield "\n".join(turned)
 
 

@@ -93,7 +93,8 @@ def findings(
     if draws_questions(results.decisions):
         low, high = (count(extreme(row.trials for row in results.models)) for extreme in (min, max))
         asked = high if low == high else f"{low} to {high}"
-        yield f"drawn     {asked} of {count(results.max_each)} questions of each model; scores are for all"
+        total = count(results.max_trials_per_model)
+        yield f"drawn     {asked} of {total} questions per model; scores are for all of them"
     yield f"cost      {cost_line(results, elapsed)}"
     yield from _further_costs(results.cost.grading, results.cost.beside)
     for row in results.turns:
@@ -122,12 +123,12 @@ def _further_costs(grading: GradingCost | None, rows: Sequence[OtherCostRow]) ->
     if grading is not None:
         yield f"grading   {grading_in_short(grading)}"
     if (beside := other_costs_in_short(rows)) is not None:
-        yield f"besides   {beside}"
+        yield f"also      {beside}"
 
 
 def _next_steps(ended: Ended) -> Iterator[str]:
     for at, step in enumerate(next_steps(ended, shlex.quote(str(ended.directory)))):
-        yield f"{'' if at else 'to do':<10}{step.says}"
+        yield f"{'' if at else 'to do':<10}{step.text}"
         if step.command is not None:
             yield f"          {step.command}"
     if ended.servers_up:

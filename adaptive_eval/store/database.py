@@ -82,7 +82,7 @@ class RunDatabase:
         not reported yet."""
         if not (directory / DATABASE_FILE).exists():
             why = f"there is no {DATABASE_FILE} in it" if directory.is_dir() else "it does not exist"
-            raise StoreError(f"{directory} holds no run: {why}")
+            raise StoreError(f"{directory} has no run: {why}")
         connection = _connect_to_read(directory)
         with closed_on_error(connection), translate_errors(directory, verify):
             _require_ours(connection, directory)
@@ -182,8 +182,8 @@ def structure_faults(connection: sqlite3.Connection) -> list[str]:
 def reindex_instructions(directory: Path) -> str:
     """Instructions for rebuilding the indices of a database with intact rows."""
     return (
-        "no row is known to be damaged, but the order in which the database finds them is: "
-        f"`sqlite3 {shlex.quote(str(directory / DATABASE_FILE))} 'REINDEX; VACUUM'` makes that anew from the rows"
+        "no row is damaged, but an index is. To rebuild it: "
+        f"`sqlite3 {shlex.quote(str(directory / DATABASE_FILE))} 'REINDEX; VACUUM'`"
     )
 
 

@@ -65,7 +65,6 @@ def name_run(directory: Path) -> Iterator[None]:
 def replaced_file(directory: Path) -> StoreError:
     """The error of a database file that was removed or replaced while a run was writing it."""
     return StoreError(
-        f"{directory / DATABASE_FILE} was removed or replaced while the run went on. Every trial that this start has "
-        "committed, and those before it, are lost unless there is a copy: put the copy back and run the same command "
-        "to go on from it, or run the same command with --fresh to start over"
+        f"{directory / DATABASE_FILE} was removed or replaced during the run. All its trials are lost unless "
+        "you have a copy: put the copy back and run the same command, or start over with --fresh"
     )

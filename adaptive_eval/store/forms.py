@@ -17,7 +17,7 @@ _PLACES = ("model", "question", "number", "round")
 
 
 def _conditions(table: str) -> Iterator[str]:
-    """What every row of a table meets, column by column, by the types with which they are declared."""
+    """Conditions on every row of a table, column by column, by the types with which they are declared."""
     is_trial = table == "trials"
     for name, declared in DECLARED[table].items():
         may_be_null = "NOT NULL" not in declared

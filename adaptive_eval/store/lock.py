@@ -53,7 +53,7 @@ def noted_seq(directory: Path) -> int | None:
 
 
 def missing_commits(directory: Path, last: int, noted: object) -> str | None:
-    """What is wrong if rows were committed that cannot be read; `last` is the newest one that can."""
+    """The problem if rows were committed that cannot be read; `last` is the newest one that can."""
     if not isinstance(noted, int) or noted <= last:
         return None
     return (
@@ -76,7 +76,7 @@ def make_directory(directory: Path) -> None:
     make_folder(directory, "Choose another --run-dir")
     if not (directory / DATABASE_FILE).exists() and (others := other_files(directory)):
         raise StoreError(
-            f"{directory} holds other files and no run ({others}); choose a --run-dir that is new or empty, "
+            f"{directory} has other files and no run ({others}); choose a --run-dir that is new or empty, "
             f"such as {directory / 'run'}"
         )
 
@@ -86,9 +86,9 @@ def require_nothing_lost(directory: Path, lock: FileLock) -> None:
     commit leaves only the database, and has requested nothing."""
     others = other_files(directory, but=DATABASE_FILE)
     if others or COMMITTED in lock.before:
-        remains = f", and has left {others}" if others else ""
+        remains = f" and left {others}" if others else ""
         raise StoreError(
-            f"a run was begun in {directory}{remains}, but {DATABASE_FILE} has nothing of it: the file or its log, "
+            f"a run was started in {directory}{remains}, but {DATABASE_FILE} is empty: the file or its log, "
             f"{DATABASE_FILE}-wal, is missing or damaged. Put it back, or restore a copy of the whole directory; to "
             "start over, use --fresh"
         )

@@ -80,7 +80,9 @@ class RunStore:
         database, is_begun = RunDatabase.open_to_write(directory)
         with closed_on_error(database):
             if not is_begun:
-                raise StoreError(f"{directory} holds no run: it was begun, and nothing is stored; run it again")
+                raise StoreError(
+                    f"{directory} has no run: it was started, but nothing is stored; run the same command again"
+                )
             database.require_intact()
             return cls(directory, database, redactor)
 
@@ -266,7 +268,7 @@ def _begin(database: RunDatabase, header: RunHeader) -> None:
 
 
 def run_values(header: RunHeader, now: float) -> tuple[list[tuple[Stored, ...]], tuple[Stored, ...]]:
-    """What is stored of a new run besides its models and questions: its values, and its first configuration."""
+    """Values stored for a new run besides its models and questions: its values, and its first configuration."""
     values: dict[str, Stored] = {"name": header.name, "created": now, "version": __version__, "elapsed": 0.0}
     values |= {"held": "{}", "meaning": dump_json(header.meaning)}
     return [sealed(key, value) for key, value in values.items()], sealed(0, now, dump_json(header.configuration))

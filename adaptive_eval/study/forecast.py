@@ -167,13 +167,13 @@ def _worlds(prepared: PreparedRun, pilot: Pilot | None, draws: int, seed: int) -
 def _basis(pilot: Pilot | None, continued: bool, recorded: int) -> Iterator[str]:
     if pilot is None:
         if recorded:
-            yield f"no pilot: true scores are drawn from what the outcomes of {recorded} recorded models leave open"
+            yield f"no pilot: true scores are drawn from the posterior of {recorded} recorded models"
         else:
-            yield f"no pilot: true scores are drawn from a prior, {WorldPrior()}"
+            yield f"no pilot: true scores are guessed ({WorldPrior()})"
     else:
-        per_question, continuing = pilot.counts.sum(axis=-1), ", which the run goes on from" if continued else ""
-        trials = f"{int(per_question.sum()):,} trials, {per_question.min()} to {per_question.max()} a question"
-        yield f"true scores are drawn from what the pilot {pilot.name} leaves open: {trials}{continuing}"
+        per_question, continuing = pilot.counts.sum(axis=-1), ", which the run continues" if continued else ""
+        trials = f"{int(per_question.sum()):,} trials, {per_question.min()} to {per_question.max()} per question"
+        yield f"true scores are drawn from the posterior of the pilot {pilot.name}: {trials}{continuing}"
         yield from pilot.remarks
 
 
@@ -195,11 +195,11 @@ def _guesses(usage: AnswerUsage, tokens: NDArray[np.bool_], seconds: NDArray[np.
         yield "tokens are unknown: give a pilot, or sampling.max_tokens for a guess"
     elif not tokens.any():
         yield (
-            "an answer is guessed to have a quarter of sampling.max_tokens, a wrong one twice as many as a right one, "
-            "at 40 tokens a second"
+            "guessed tokens of an answer: a quarter of sampling.max_tokens, twice as many if wrong, at 40 tokens per "
+            "second"
         )
     elif not seconds.any():
-        yield "the pilot has no times: answers are guessed to come at 40 tokens a second"
+        yield "the pilot has no times: guessed are 40 tokens per second"
     if tokens.any() and not tokens.all():
         yield f"tokens of {np.sum(~tokens)} of {len(tokens)} models are those of the pilot's other models"
     if seconds.any() and not seconds.all():
@@ -209,11 +209,11 @@ def _guesses(usage: AnswerUsage, tokens: NDArray[np.bool_], seconds: NDArray[np.
 def _server_starts(prepared: PreparedRun, scenario: Scenario, *, measured: bool) -> Iterator[str]:
     served = scenario.served
     if served.launched and served.usage.knows_seconds:
-        takes, origin = ("takes", ", as in the pilot") if measured else ("is guessed to take", "")
-        woken = "" if served.wake_seconds is None else f", and {served.wake_seconds:g} s to wake: a guess"
+        takes, origin = ("takes", ", as in the pilot") if measured else ("takes", " (a guess)")
+        woken = "" if served.wake_seconds is None else f", and {served.wake_seconds:g} s to wake (a guess)"
         yield f"a server that the run starts {takes} {served.swap_seconds:.3g} s{origin}{woken}"
     if any(len(group.places) > 1 and not group.in_turn for group in prepared.config.serving_groups):
-        yield "a pool with a place for each model is counted with one server a model: the run may be done sooner"
+        yield "a pool with a place for each model is simulated with one server per model: the run may end sooner"
 
 
 def _asked_ahead(scenario: Scenario, *, measured: bool) -> Iterator[str]:
@@ -223,11 +223,11 @@ def _asked_ahead(scenario: Scenario, *, measured: bool) -> Iterator[str]:
         f"{values.min():g}" if values.min() == values.max() else f"{values.min():g} to {values.max():g}"
         for values in (np.array(served.slots), served.usage.log_spread.round(2))
     )
-    lengths = f"log-normal, of sigma {sigma}" + ("" if measured else ", twice as long if wrong: a guess")
-    alike = "" if served.usage.knows_seconds else ", and as long for each model"
+    lengths = f"log-normal, of sigma {sigma}" + ("" if measured else ", twice as long if wrong (a guess)")
+    alike = "" if served.usage.knows_seconds else ", equally long for each model"
     yield (
-        f"answers that `optimize: time` requests ahead are counted for {slots} requests in flight per model; times of "
-        f"answers are {lengths}{alike}"
+        f"`optimize: time` is simulated with {slots} requests in flight per model; times of answers are "
+        f"{lengths}{alike}"
     )
 
 
@@ -251,8 +251,8 @@ def same_seed_sentences(prepared: PreparedRun, pilot: Pilot | None, trials: floa
         return
     fewest = max(NEAR_COPIES * trials, float(prepared.plan.opening.sum()))
     yield (
-        "models share their seeds, which is not simulated: the figures hold if answers are not correlated; models as "
-        f"close as a copy with 8-bit weights is to its original take about {fewest:,.0f} trials"
+        "shared seeds are not simulated: the figures hold for uncorrelated answers; near copies, such as 8-bit weights "
+        f"and their original, take about {fewest:,.0f} trials"
     )
     plan, names = prepared.plan, prepared.models
     if pilot is None or stored_config(pilot.header).trials.seeds == "hashed":

@@ -90,8 +90,8 @@ class WorldPrior:
     def __str__(self) -> str:
         return (
             f"on the logit scale: level 0 ± {self.level:g}, models ± {self.ability:g}, questions ± "
-            f"{self.difficulty:g}, each model on each question ± {self.taste:g}; these three known to a factor of "
-            f"{np.exp(self.doubt):.1f}"
+            f"{self.difficulty:g}, each model on each question ± {self.taste:g}; the last three uncertain by a "
+            f"factor of {np.exp(self.doubt):.1f}"
         )
 
 

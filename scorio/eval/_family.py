@@ -7,6 +7,8 @@ Beta(alpha0, beta0) prior of each question's success probability. A blend takes 
 posterior covariance to first order, with the derivatives a g / x and b g / y of g = x^a y^b.
 """
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Callable, Mapping
 from inspect import Parameter

@@ -1,5 +1,7 @@
 """What the functions of this package accept, and what they return."""
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -7,6 +7,8 @@ With reward levels r_1 < ... < r_L and x_l the chance that all of k draws stay a
 so each level is a Pass^k whose "success" is a reward of at most r_l (Bagirov et al. 2025, arXiv:2510.23393).
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

@@ -5,6 +5,8 @@ mean of label minus grade over those that have a label. Questions weigh alike in
 the graded ones, so that what the two means have in common is taken off their variances.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

@@ -3,6 +3,8 @@
 Source of both: Hariri, Samandar, Hinczewski and Chaudhary, "Don't Pass@k", arXiv:2510.04265.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 

@@ -151,7 +151,7 @@ def self_centred_average_moments(
 
 
 def unseen_variance(trials: CountArray, w: FloatArray, g: FloatArray | None = None) -> FloatArray:
-    """What the further deviating trials add to the variance of one trial: (EVENTS/M) (max w - min w)^2 / N_q.
+    """Variance that further deviating trials add to one trial: (EVENTS/M) (max w - min w)^2 / N_q.
 
     Of questions with weights g_q the share of each is g_q^2 / sum g^2 in place of 1/M, as that of its variance.
     """

@@ -4,7 +4,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from live_runs import Found, Site
+from live_runs import RunOutcome, Site
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -36,7 +36,7 @@ def marked(site: Site) -> Path:
 )
 def test_an_edited_grader_is_noticed_and_regrading_mends_it(site: Site, marked: Path, edited: str) -> None:
     assert site.run(marked).exit_code == ExitCode.SPENT
-    before = Found.of(site.directory()).outcomes
+    before = RunOutcome.of(site.directory()).outcomes
     path = site.folder / "marking" / edited
     path.write_text(path.read_text() + "\n# another\n")
     refused = site.run(marked)
@@ -47,7 +47,7 @@ def test_an_edited_grader_is_noticed_and_regrading_mends_it(site: Site, marked: 
     done = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(marked)])
     assert f"graded {len(before)} answers again: 0 have another category" in done.stdout, done.stderr
     assert site.run(marked).exit_code == ExitCode.SPENT
-    assert Found.of(site.directory()).outcomes == before
+    assert RunOutcome.of(site.directory()).outcomes == before
 
 
 def test_an_edited_rule_goes_on_and_is_recorded(site: Site) -> None:

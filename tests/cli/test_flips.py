@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 from gated import GatedServer
-from live_runs import ENDED, Found, Site, kill, small_world, wait_for_trials
+from live_runs import ENDED, RunOutcome, Site, kill, small_world, wait_for_trials
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -68,7 +68,7 @@ class StoredRun:
     def go_on(self) -> tuple[CommandOutput, object]:
         """What a resume says, and what the run has found then."""
         output = command("run", self.config, "--display", "plain", "--run-dir", self.copy)
-        return output, Found.of(self.copy) if output.code in ENDED else None
+        return output, RunOutcome.of(self.copy) if output.code in ENDED else None
 
 
 def command(*words: object, written: Path | None = None) -> CommandOutput:

@@ -359,10 +359,10 @@ def test_results_of_the_run_are_shown_without_its_code(stranger: Stranger) -> No
     assert view.results is not None
     assert [model.name for model in view.results.models][-1] == "cyd"
     assert view.looks
-    sentence = "Which scores and pairs matter is said by the plug-in evilrun.payload:Objective."
-    assert view.words.objective == f"{sentence} It says of itself: 'The first against those of ＜i＞its＜/i＞ kind.'."
-    assert view.words.rule.startswith("It is judged by the rule that the plug-in evilrun.payload:Objective brings")
-    assert view.words.promise.endswith("It says of itself: 'As the rule, but sterner： ｜z｜ ＞ 2 / √t.'.")
+    sentence = "The plug-in evilrun.payload:Objective chooses what is compared."
+    assert view.words.objective == f"{sentence} Its own description: 'The first against those of ＜i＞its＜/i＞ kind.'."
+    assert view.words.rule.startswith("The plug-in evilrun.payload:Objective has its own rule")
+    assert view.words.promise.endswith("Its own description: 'As the rule, but sterner： ｜z｜ ＞ 2 / √t.'.")
     assert view.results.compares
     assert "evilrun.payload:Policy" in view.words.allocation
     counts = read_counts(stranger.run)
@@ -387,4 +387,4 @@ def test_a_run_without_records_of_its_plug_ins_opens(stranger: Stranger) -> None
         assert stored["objective"].keys() >= {"k", "baseline", "pairs", "half_width", "value"}
         database.execute("UPDATE configurations SET body = ?", (json.dumps(stored),))
     words = read_view(stranger.run).words
-    assert words.promise == "That of the plug-in evilrun.payload:Rule, not one of adaptive-eval's own."
+    assert words.promise == "That of the plug-in evilrun.payload:Rule, not of adaptive-eval."

@@ -114,4 +114,4 @@ def test_results_of_more_than_is_stored_are_noticed(copy: Path) -> None:
     (copy / "lock").unlink()
     result = command("verify", copy)
     assert result.exit_code == ExitCode.FAILED
-    assert "they are not of one run, or trials are lost" in result.stderr
+    assert "they belong to different runs, or trials are lost" in result.stderr

@@ -19,7 +19,7 @@ models:
 """
 
 
-def told(line: str, **environment: str) -> list[str]:
+def problems_of(line: str, **environment: str) -> list[str]:
     checked = check_text(BASE.format(line=line), Path("c.yaml"), (), environment)
     return [str(problem) for problem in checked.problems]
 
@@ -43,7 +43,7 @@ def told(line: str, **environment: str) -> list[str]:
     ],
 )
 def test_a_literal_key_is_refused_without_being_shown(line: str) -> None:
-    lines = told(line)
+    lines = problems_of(line)
     assert any("has a secret, which must not be in the file" in message for message in lines), lines
     assert KEY not in str(lines)
     assert "abc" not in str(lines).replace("'abc'", "")
@@ -65,20 +65,20 @@ def test_a_literal_key_is_refused_without_being_shown(line: str) -> None:
     ],
 )
 def test_names_of_variables_and_harmless_words_are_not(line: str) -> None:
-    assert told(line, MY_KEY=KEY, WHICH_KEY="MY_KEY") == []
+    assert problems_of(line, MY_KEY=KEY, WHICH_KEY="MY_KEY") == []
 
 
 @pytest.mark.parametrize(
     "line", ["model: ${MY_KEY}", "sampling: {extra_body: {user: '${HF_TOKEN}'}}", "model: x-${DB_PASSWORD}"]
 )
 def test_a_secret_variable_goes_into_headers_only(line: str) -> None:
-    lines = told(line, MY_KEY="harmless", HF_TOKEN="harmless", DB_PASSWORD="harmless")
+    lines = problems_of(line, MY_KEY="harmless", HF_TOKEN="harmless", DB_PASSWORD="harmless")
     assert any("includes a secret, which would be stored with the results" in message for message in lines), lines
     assert "harmless" not in str(lines)
 
 
 def test_a_key_from_a_variable_of_any_name_is_recognised() -> None:
-    lines = told("model: ${INNOCENT}", INNOCENT=KEY)
+    lines = problems_of("model: ${INNOCENT}", INNOCENT=KEY)
     assert any("has a secret" in message for message in lines), lines
     assert KEY not in str(lines)
 
@@ -130,7 +130,7 @@ def test_a_header_from_the_environment_is_never_shown() -> None:
 
 
 def test_a_key_as_a_key_is_not_shown_either() -> None:
-    assert KEY not in str(told(f"{KEY}: 1"))
+    assert KEY not in str(problems_of(f"{KEY}: 1"))
 
 
 def test_an_override_with_a_key_is_refused() -> None:

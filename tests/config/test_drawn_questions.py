@@ -37,7 +37,7 @@ def test_the_plan_is_one_of_blocks(tmp_path: Path) -> None:
     assert getattr(plan.rule, "start", None) == pytest.approx(100 / 2000)
     assert prepared.config.trials.optimize == "cost"
     words = decisions_in_words(prepared.config, {}, began_at=1, imported=False)
-    assert words.allocation.endswith("one trial of each in an order of chance, with a look after every 100.")
+    assert words.allocation.endswith("one trial of each in random order, with a look after every 100.")
     assert words.prior.startswith("Questions were drawn at random")
 
 
@@ -53,7 +53,7 @@ def test_looks_of_the_rule_optimal_lie_as_blocks_do(tmp_path: Path) -> None:
     [
         ({"questions": {"world": "many_questions"}}, "questions.shuffle must be true with trials.draw"),
         ({"trials": {"min": 1, "max": 4, "draw": 100}}, "trials.draw is for one trial of each question"),
-        ({"trials": {"draw": 100}}, "set `min: 1` and `max: 1` beside it"),
+        ({"trials": {"draw": 100}}, "set `min: 1` and `max: 1`, too"),
         ({"trials": {"min": 1, "max": 1, "draw": 10}}, "trials.draw"),
         ({"trials": {"min": 1, "max": 1, "draw": 100, "optimize": "time"}}, "trials.optimize must be answers"),
         ({"objective": {"kind": "threshold", "value": 0.5}}, "objective.kind must compare models"),
@@ -85,7 +85,7 @@ def test_words_are_those_of_blocks(tmp_path: Path) -> None:
     config = load_config(written(tmp_path, stopping={"rule": "optimal"}))
     assert run_in_words(config, prepare(config).plan).endswith("one trial of each in blocks of 100")
     words = decisions_in_words(config, {}, began_at=1, imported=False)
-    assert "to take a comparison to one trial of every question" in words.rule
+    assert "of taking a comparison to one trial of every question" in words.rule
 
 
 def test_no_more_are_drawn_than_there_are(tmp_path: Path) -> None:

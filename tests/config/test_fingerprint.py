@@ -20,15 +20,18 @@ MEANING = {
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"benchmark": {**TASK, "digest": "4567"}}, "benchmark.inspect: my_task.py was edited after the run began"),
-        ({"benchmark": {"inspect": "my_task.py@sums"}}, "benchmark.inspect: my_task.py is not there any more"),
+        (
+            {"benchmark": {**TASK, "digest": "4567"}},
+            "benchmark.inspect: my_task.py was edited after the start of the run",
+        ),
+        ({"benchmark": {"inspect": "my_task.py@sums"}}, "benchmark.inspect: my_task.py no longer exists"),
         (
             {"benchmarks": {"code": {"weight": 2, "benchmark": {**TASK, "digest": "4567"}}}},
-            "benchmarks.code.benchmark.inspect: my_task.py was edited after the run began",
+            "benchmarks.code.benchmark.inspect: my_task.py was edited after the start of the run",
         ),
         (
             {"grader": {"kind": "python", "sources": {"close.py": "0123abcd", "parts/more.py": "89"}}},
-            "grader: parts/more.py was edited after the run began",
+            "grader: parts/more.py was edited after the start of the run",
         ),
         ({"seed": 8}, "seed: 7 → 8"),
     ],

@@ -36,7 +36,7 @@ def test_time_is_paid_for_on_servers_of_your_own() -> None:
     for models in (TWO, launched, turned, two("gpus: 1"), two(f"gpus: 1, {PRICE}"), two(FREE)):
         for more in ("", "sampling: {max_tokens: 32000}\n"):
             result = chosen(models, more)
-            assert result[0] == "time" and result[1].startswith("all models are on servers of your own")
+            assert result[0] == "time" and result[1].startswith("all models are on your own servers")
 
 
 def test_answers_are_paid_for_where_every_model_has_a_price_or_something_to_be_known_by() -> None:
@@ -73,16 +73,16 @@ def test_one_model_with_a_key_does_not_slow_the_others_down_and_the_reason_names
     keyed = "  - {name: c, base_url: http://c/v1, api_key_env: KEY}\n"
     assert chosen(TWO + keyed) == (
         "time",
-        "a and 1 more are on servers of your own (no price or 0, no key), where time is what you pay for; the others "
+        "a and 1 more are on your own servers (no price or 0, no key), where you pay for time; the other models "
         "are asked ahead, too",
     )
-    assert chosen(keyed + "  - {name: a, base_url: http://a/v1}\n")[1].startswith("a is on servers of your own")
+    assert chosen(keyed + "  - {name: a, base_url: http://a/v1}\n")[1].startswith("a is on your own servers")
 
 
 def test_a_model_with_a_batch_is_on_no_server_of_yours_and_growing_rounds_are_rounds_of_all_models() -> None:
-    of_others = ("cost", "every model is on a server of others: its answers are what you pay for")
+    of_others = ("cost", "every model is on somebody else's server, so you pay for answers")
     assert chosen(two("batch: openai")) == of_others
-    keyed = "every model has a price, a key or headers: its answers are what you pay for"
+    keyed = "every model has a price, a key or headers, so you pay for answers"
     assert chosen(two("batch: openai, api_key_env: KEY")) == chosen(two(PRICE)) == ("cost", keyed)
 
 
@@ -100,7 +100,7 @@ def test_neither_caps_nor_judges_change_the_pace(tmp_path: Path, settings: tuple
     (tmp_path / "q.jsonl").write_text('{"id": "q", "prompt": "What is 1?", "answer": "1"}\n')
     (tmp_path / "run.yaml").write_text(f"{HEAD}sampling: {{max_tokens: 2000}}\nmodels:\n{TWO}")
     prepared = prepare(load_config(tmp_path / "run.yaml", settings))
-    assert prepared.config.trials.optimize == "time" and "servers of your own" in str(prepared.why_optimized)
+    assert prepared.config.trials.optimize == "time" and "your own servers" in str(prepared.why_optimized)
     assert prepared.plan.pace == Pace(lookahead=12, opening=12, dedicated_servers=True)
 
 

@@ -40,7 +40,7 @@ VARIABLES = ("{}", "${}", "${{{}}}", "%{}%", "{{{}}}", "%({})s", "Answer: ${}", 
 _READING = ("compile", "exec")
 """Audit events of parsing a text, as `ast.literal_eval` does; code that is run is found in another way."""
 
-_heard: list[str] | None = None
+_attempts: list[str] | None = None
 """Audit events on what an answer names; None while nobody listens."""
 
 
@@ -74,23 +74,25 @@ def _check_alike(grade: Callable[[str], Marks], existing: str, missing: str, doe
 
 
 def _graded(grade: Callable[[str], Marks], text: str, name: str) -> Marks:
-    with _refused() as heard:
+    with _refused() as attempts:
         try:
             return grade(text)
         finally:
-            fail_unless(not heard, f"{name} reaches for what an answer names ({' '.join(heard[:1])}): {text!r:.80}")
+            fail_unless(
+                not attempts, f"{name} reaches for what an answer names ({' '.join(attempts[:1])}): {text!r:.80}"
+            )
 
 
 @contextmanager
 def _refused() -> Iterator[list[str]]:
     """Refuse and record every access to something an answer names."""
-    global _heard
+    global _attempts
     _listen()
-    _heard = []
+    _attempts = []
     try:
-        yield _heard
+        yield _attempts
     finally:
-        _heard = None
+        _attempts = None
 
 
 @cache
@@ -100,13 +102,13 @@ def _listen() -> None:
 
 
 def _hear(event: str, arguments: tuple[object, ...]) -> None:
-    if _heard is None or event in _READING:
+    if _attempts is None or event in _READING:
         return
     if any(
         isinstance(argument, str | bytes | os.PathLike | tuple | list) and NAMED in str(argument)
         for argument in arguments
     ):
-        _heard.append(event)
+        _attempts.append(event)
         raise PermissionError(f"{event} of what an answer names")
 
 

@@ -83,7 +83,7 @@ class Shell:
     def __init__(self, plan: Plan, answers: Answers, rng: np.random.Generator, restarts: float = 0.0) -> None:
         self.controller = Controller(plan)
         self.flying: list[Ask] = []
-        self.told: list[Outcome] = []
+        self.outcomes: list[Outcome] = []
         self._answers = answers
         self._rng = rng
         self._restarts = restarts
@@ -119,14 +119,14 @@ class Shell:
         count = int(self._rng.integers(1, 30))
         outcomes = self._answers.of(self.flying[place] for place in order[:count])
         self.flying = [self.flying[place] for place in order[count:]]
-        self.told += outcomes
+        self.outcomes += outcomes
         return self.controller.tell(iter(outcomes))
 
     def _restart(self) -> None:
         before = self.controller
         self.controller = Controller(before.plan)
-        order = self._rng.permutation(len(self.told))
-        looks = self.controller.restore(self.told[place] for place in order)
+        order = self._rng.permutation(len(self.outcomes))
+        looks = self.controller.restore(self.outcomes[place] for place in order)
         assert looks == self.controller.looks[len(Controller(before.plan).looks) :]
         assert exact(self.controller.looks) == exact(before.looks)
         self.flying = []

@@ -38,7 +38,7 @@ CURRENCIES = ("trials", "tokens", "usd", "gpu_seconds")
 def exposure(shell: Shell, lost: list[int]) -> list[float]:
     """The largest possible spending so far: told trials at their cost, asked and lost trials at their worst cost."""
     worst = shell.controller.plan.bench.worst_cost
-    costs = [outcome.cost for outcome in shell.told]
+    costs = [outcome.cost for outcome in shell.outcomes]
     costs += [worst[model] for model in [ask.model for ask in shell.flying] + lost]
     return [len(costs), *(math.fsum(column) for column in zip(*costs, strict=True))] if costs else [0.0] * 4
 
@@ -62,7 +62,7 @@ def test_caps_are_never_exceeded(plan: Plan, seed: int, one_is_lost: bool) -> No
             assert cap is None or owed <= cap * (1.0 + 1e-12)
     assert shell.controller.finished is not None
     if shell.controller.looks and not one_is_lost:
-        assert sum(shell.controller.looks[-1].trials) == len(shell.told)  # the last look is on everything
+        assert sum(shell.controller.looks[-1].trials) == len(shell.outcomes)  # the last look is on everything
 
 
 @settings(max_examples=examples(80), deadline=None)
@@ -75,8 +75,8 @@ def test_trials_bought_under_other_settings_count_towards_caps(plan: Plan, seed:
     shell = Shell(plan, answers, np.random.default_rng(seed))
     elsewhere = Cost(*(data.draw(st.sampled_from([0, 0, 1, 40])) for _ in range(3)))
     shell.controller.spend_outside_plan(elsewhere.tokens, elsewhere)
-    shell.told = answers.of(earlier)
-    shell.controller.restore(shell.told)
+    shell.outcomes = answers.of(earlier)
+    shell.controller.restore(shell.outcomes)
     spent = [owed + more for owed, more in zip(exposure(shell, []), (elsewhere.tokens, *elsewhere), strict=True)]
     caps = [getattr(plan.budget, name) for name in CURRENCIES]
     for _ in range(10_000):
@@ -89,7 +89,7 @@ def test_trials_bought_under_other_settings_count_towards_caps(plan: Plan, seed:
             assert cap is None or owed + more <= max(cap, before) * (1.0 + 1e-12)
     assert shell.controller.finished is not None
     beyond = any(cap is not None and owed > cap for owed, cap in zip(spent, caps, strict=True))
-    assert not beyond or len(shell.told) == len(earlier)  # then nothing is asked
+    assert not beyond or len(shell.outcomes) == len(earlier)  # then nothing is asked
 
 
 def test_a_joining_model_is_left_out_if_the_budget_is_already_spent() -> None:
@@ -275,7 +275,7 @@ def test_wall_time_ends_a_run_at_any_moment(plan: Plan, seed: int, steps: int, b
     if before and ended is None:
         again = Controller(capped)
         again.tick(61.0)
-        assert again.restore(shell.told) == []
+        assert again.restore(shell.outcomes) == []
         assert again.finished is Reason.WALL_TIME
 
 

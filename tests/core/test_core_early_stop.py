@@ -122,7 +122,7 @@ def test_a_run_whose_settings_were_changed_is_not_replayed() -> None:
     small = carry_out(plan(trials=Trials(4, 8)), np.random.default_rng(0))
     longer = plan(before=StageBefore(small, (0, 1, 2)))
     run = EndedRun.from_controller(carry_out(longer, np.random.default_rng(1)))
-    assert run is not None and run.why_not == "its settings were changed after looks"
+    assert run is not None and run.why_not == "settings were changed after a look"
 
 
 def test_a_run_with_a_model_set_aside_is_not_replayed() -> None:
@@ -133,7 +133,7 @@ def test_a_run_with_a_model_set_aside_is_not_replayed() -> None:
         requested = controller.ask(1000)
         controller.tell(Outcome(*ask[:3], int(rng.random() < RIGHT[ask.model, ask.question])) for ask in requested)
     run = EndedRun.from_controller(controller)
-    assert run is not None and run.why_not == "it went on without a model"
+    assert run is not None and run.why_not == "a model was set aside"
 
 
 @pytest.mark.parametrize(

@@ -265,13 +265,13 @@ def test_a_gate_on_a_value_calls_as_a_threshold_at_the_value_less_delta(models: 
     threshold = replace(gate_plan, objective=Threshold(VALUE - DELTA))
     chances = np.stack([questions(score) for score in (0.5, 0.6, 0.66)[:models]])
     for seed in range(2):
-        found = []
+        comparisons = []
         for plan in (gate_plan, threshold):
             look = carry_out(plan, chances, seed).latest_look()
             assert look is not None
             pairs = [pair._replace(rho=0.0) for pair in look.comparisons]
-            found.append([tuple(round(x, 9) if isinstance(x, float) else x for x in pair) for pair in pairs])
-        assert found[0] == found[1]
+            comparisons.append([tuple(round(x, 9) if isinstance(x, float) else x for x in pair) for pair in pairs])
+        assert comparisons[0] == comparisons[1]
 
 
 @pytest.mark.parametrize("models", [1, 2])

@@ -36,7 +36,7 @@ def test_restoring_a_finished_run_asks_for_nothing(plan: Plan, seed: int) -> Non
     shell = Shell(plan, answers, np.random.default_rng(seed))
     first = shell.run()
     again = Controller(plan)
-    assert exact(again.restore(reversed(shell.told))) == exact(first.looks)
+    assert exact(again.restore(reversed(shell.outcomes))) == exact(first.looks)
     assert again.finished == first.finished
     assert again.ask(100) == []
 
@@ -51,10 +51,10 @@ def test_other_plans_reuse_stored_outcomes(plan: Plan, other: Plan, seed: int) -
     answers = Answers(plan, seed)
     shell = Shell(plan, answers, np.random.default_rng(seed))
     shell.run()
-    stored = {outcome[:3] for outcome in shell.told}
+    stored = {outcome[:3] for outcome in shell.outcomes}
     expected = straight(other, answers)
     resumed = Controller(other)
-    resumed.restore(shell.told)
+    resumed.restore(shell.outcomes)
     while resumed.finished is None:
         requested = resumed.ask(50)
         assert not stored & {ask[:3] for ask in requested}
@@ -77,7 +77,7 @@ def test_a_larger_budget_goes_on_where_a_smaller_one_ended() -> None:
     assert ended.finished is Reason.BUDGET
     assert ended.trials.sum() == 36
     resumed = Controller(large)
-    assert [look.scores for look in resumed.restore(shell.told)] == [look.scores for look in ended.looks]
+    assert [look.scores for look in resumed.restore(shell.outcomes)] == [look.scores for look in ended.looks]
     assert resumed.finished is None
     assert {ask.trial for ask in resumed.ask(100)} == {6}
 
@@ -88,7 +88,7 @@ def test_a_smaller_budget_ends_within_the_stored_outcomes() -> None:
     shell = Shell(large, answers, np.random.default_rng(0))
     shell.run()
     resumed = Controller(small)
-    resumed.restore(shell.told)
+    resumed.restore(shell.outcomes)
     assert resumed.finished is Reason.BUDGET
     assert exact(resumed.looks) == exact(straight(small, answers).looks)
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from core_runs import Answers
 
+from adaptive_eval import core
 from adaptive_eval.core import Bench, Controller, Cost, Look, Outcome, Pace, Plan, SetAside, Trials
 from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.judge import Judging
@@ -185,3 +186,29 @@ def test_a_policy_cannot_bring_back_a_model_set_aside() -> None:
     outcomes = answers.of(controller.ask(1000))
     with pytest.raises(ValueError, match="must give each model 0 to view.sizes trials"):
         controller.tell([SetAside(2, "gone"), *outcomes])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Trials(min="4"), "trials.min must be a whole number"),
+        (lambda: Trials(max=8.5), "trials.max must be a whole number"),
+        (lambda: Trials(min=True), "trials.min must be a whole number"),
+        (lambda: Plan(BENCH, Trials()), "objective of a plan must have `comparisons`"),
+        (lambda: Plan(BENCH, trials=(4, 8)), "trials of a plan must be of type Trials"),
+        (lambda: Plan("bench"), "bench of a plan must be of type Bench"),
+    ],
+)
+def test_values_of_another_type_are_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make()
+
+
+def test_a_plan_shows_what_differs_from_the_defaults() -> None:
+    bench = Bench(2, 30, np.array([0.0, 1.0]), question_weights=np.arange(1.0, 31.0))
+    shown = "Bench(models=2, questions=30, weights=[0.0, 1.0], question_weights=<array of shape (30,)>)"
+    assert repr(Plan(bench, trials=Trials(max=8))) == f"Plan(bench={shown}, trials=Trials(min=4, max=8))"
+
+
+def test_the_core_lists_its_public_names_only() -> None:
+    assert dir(core) == sorted(core.__all__) and not any(name.startswith("_") for name in dir(core))

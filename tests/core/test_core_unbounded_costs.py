@@ -77,7 +77,7 @@ def test_within_the_margin_only_first_answers_may_exceed_a_cap(both: tuple[Plan,
     shell = Shell(plan, answers, np.random.default_rng(seed), restarts=0.02)
     while shell.controller.finished is None:
         shell.step()
-        asked = shell.told + answers.of(shell.flying)
+        asked = shell.outcomes + answers.of(shell.flying)
         firsts = len({outcome.model for outcome in asked}) == len(asked)
         assert firsts or not exceeds(used(asked), plan)
 
@@ -95,7 +95,7 @@ def test_nothing_is_asked_once_a_cap_is_exceeded(both: tuple[Plan, Plan], seed: 
             shell.controller.tell([SetAside(0, "gone")])
             shell.flying = [ask for ask in shell.flying if ask.model != 0]
         shell.step()
-        assert shell.controller.finished is not None or not exceeds(used(shell.told), plan)
+        assert shell.controller.finished is not None or not exceeds(used(shell.outcomes), plan)
     assert shell.controller.finished is not None
     assert shell.controller.ask(10) == []
 
@@ -112,7 +112,7 @@ def test_no_order_of_arrival_and_no_kill_changes_a_look(both: tuple[Plan, Plan],
     looks, others = exact(expected.looks), exact(shuffled.looks)
     both_looks = min(len(looks), len(others))
     assert looks[:both_looks] == others[:both_looks]
-    if not exceeds(used(shell.told), plan):
+    if not exceeds(used(shell.outcomes), plan):
         assert looks == others and shuffled.finished is expected.finished
 
 

@@ -366,7 +366,9 @@ async def test_check_says_what_is_wrong(endpoint: Opener, client: str, unused_tc
         health = await endpoint(server.base_url, nobody, client=client, model="x").check()
         refused = await endpoint(refusing.base_url, client=client, key="sk-12345678").check()
     assert not health.ok
-    assert health.replicas[0].detail.startswith("it does not serve 'x' but m, other: set `model` to one of these")
+    assert health.replicas[0].detail.startswith(
+        "its server has no model 'x', only m, other: set `model` to one of these"
+    )
     assert "connect" in health.replicas[1].detail.lower()
     assert "no such key: ***" in refused.replicas[0].detail
 

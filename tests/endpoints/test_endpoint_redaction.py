@@ -137,15 +137,15 @@ def test_no_text_keeps_a_long_piece_from_either_end(before: str, after: str, sta
 
 
 def test_what_is_kept_from_answers_is_what_can_be_no_word() -> None:
-    def kept(key: str, **headers: str) -> frozenset[str]:
+    def secrets_of(key: str, **headers: str) -> frozenset[str]:
         secret = {name: SecretStr(value) for name, value in headers.items()}
         config = EndpointConfig(base_url="http://a/v1", model="m", api_key_env="THE_KEY", headers=secret)
         return sent_secrets([config], {"THE_KEY": key})
 
     for word in ("EMPTY", "x", "not-needed", "placeholder", "12345678", ""):
-        assert not kept(word)
-    assert KEY in kept(KEY) and "correcthorsebatterystaple" in kept("correcthorsebatterystaple")
-    assert kept("", Accept="application/json; version=2024", Referer="https://example.org/bench") == frozenset()
-    assert "s3cret-value" in kept("", **{"X-Api-Key": "s3cret-value"})
-    assert "s3cret-value" in kept("", Cookie="session=s3cret-value; lang=en")
-    assert "s3cret-value" in kept("", Authorization="Bearer s3cret-value")
+        assert not secrets_of(word)
+    assert KEY in secrets_of(KEY) and "correcthorsebatterystaple" in secrets_of("correcthorsebatterystaple")
+    assert secrets_of("", Accept="application/json; version=2024", Referer="https://example.org/bench") == frozenset()
+    assert "s3cret-value" in secrets_of("", **{"X-Api-Key": "s3cret-value"})
+    assert "s3cret-value" in secrets_of("", Cookie="session=s3cret-value; lang=en")
+    assert "s3cret-value" in secrets_of("", Authorization="Bearer s3cret-value")

@@ -58,11 +58,11 @@ async def test_a_model_that_is_not_on_the_list_is_refused_though_it_would_be_ans
         model = endpoint(server.base_url)
         for _ in range(2):
             with pytest.raises(
-                Rejected, match="does not serve 'm' but other, third: set `model` to one.*names 'other'"
+                Rejected, match="has no model 'm', only other, third: set `model` to one.*names 'other'"
             ):
                 await model.sample(CHAT, range(1))
         health = await model.check()
-    assert not health.ok and "does not serve 'm'" in health.replicas[0].detail
+    assert not health.ok and "has no model 'm'" in health.replicas[0].detail
     assert model.stats.prompt_tokens == 0
     assert len(server.seen) == 4, "once each time, and a check asks twice"
 
@@ -87,7 +87,7 @@ async def test_a_replica_that_serves_another_model_is_set_aside_alone_until_it_s
         assert [replica.healthy for replica in model.stats.replicas] == [True, False]
         (notice,) = model.stats.notices
         assert notice.kind == "replica_refuses"
-        assert wrong.base_url in notice.text and "does not serve 'm' but other" in notice.text
+        assert wrong.base_url in notice.text and "has no model 'm', only other" in notice.text
         assert len(right.seen) == 40
         served[:] = [{"id": "m"}]
         async with asyncio.timeout(10.0):
@@ -104,7 +104,7 @@ async def test_a_model_that_no_replica_serves_is_refused_at_once(endpoint: Opene
         model = endpoint(first.base_url, other.base_url, in_flight=4)
         asked = (model.sample(CHAT, range(i, i + 1)) for i in range(16))
         results = await asyncio.gather(*asked, return_exceptions=True)
-    assert all(isinstance(result, Rejected) and "does not serve 'm'" in str(result) for result in results)
+    assert all(isinstance(result, Rejected) and "has no model 'm'" in str(result) for result in results)
     assert len(first.seen) + len(other.seen) <= 4
 
 
@@ -172,7 +172,7 @@ async def test_a_server_that_was_gone_is_met_anew(endpoint: Opener) -> None:
     work = asyncio.create_task(model.sample(QUESTION, range(1, 2)))
     await asyncio.sleep(0.1)
     async with SimulatedServer(World("two", WORLD.p, models=("other",)), port=port):
-        with pytest.raises(Rejected, match="does not serve 'm' but other"):
+        with pytest.raises(Rejected, match="has no model 'm', only other"):
             await asyncio.wait_for(work, 10.0)
 
 

@@ -107,7 +107,7 @@ def test_what_cannot_be_done_is_said_before_it_is_begun(
 
 def test_what_is_no_run_or_has_no_trials_is_said(tmp_path: Path) -> None:
     none = CliRunner().invoke(app, ["export", str(tmp_path), "--format", "csv"])
-    assert none.exit_code == 1 and "holds no run" in none.stderr
+    assert none.exit_code == 1 and "has no run" in none.stderr
     empty = CliRunner().invoke(app, ["export", str(make_run(tmp_path, [])), "--format", "csv"])
     assert empty.exit_code == 1 and "has no trials yet" in empty.stderr
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from live_runs import ENDED, MODELS, Found, Site
+from live_runs import ENDED, MODELS, RunOutcome, Site
 from logs import imported, lines, outcomes
 from thoroughness import first_of
 
@@ -25,7 +25,7 @@ Rows = Sequence[Mapping[str, object]]
 class FullRun:
     """A run to its end, and its rows."""
 
-    result: Found
+    result: RunOutcome
     rows: Rows
 
     @property
@@ -40,7 +40,7 @@ def full_run(base_url: str, tmp_path_factory: pytest.TempPathFactory) -> FullRun
     site = Site.make(tmp_path_factory.mktemp("whole"), base_url)
     assert site.run(site.write()).exit_code in ENDED
     table = export(ExportRequest(site.directory(), "jsonl")).path.read_text()
-    return FullRun(Found.of(site.directory()), list(map(json.loads, table.splitlines())))
+    return FullRun(RunOutcome.of(site.directory()), list(map(json.loads, table.splitlines())))
 
 
 def seeds(run: Path) -> list[tuple[str, str, int]]:
@@ -71,7 +71,7 @@ def test_an_interrupted_run_goes_on_as_it_would_have(site: Site, full_run: FullR
     ended = site.run(config)
     assert ended.exit_code in ENDED, ended.stderr
     assert max(Counter(seeds(run)).values()) == 1
-    assert Found.of(run) == full_run.result
+    assert RunOutcome.of(run) == full_run.result
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from logs import header, imported, inspect_log, lines, outcomes, sample
-from saying import Saying, saying
+from scripted_server import ScriptedServer, scripted_server
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
@@ -40,8 +40,8 @@ def says(model: str, question: str, seed: int) -> str:
 
 
 @pytest.fixture
-def server() -> Iterator[Saying]:
-    with saying(tuple(SKILLS), says) as saying_server:
+def server() -> Iterator[ScriptedServer]:
+    with scripted_server(tuple(SKILLS), says) as saying_server:
         yield saying_server
 
 
@@ -76,7 +76,7 @@ def begun(folder: Path, options: dict[str, object], scorer: str = "match") -> tu
     return run, done
 
 
-def run_on(run: Path, server: Saying, monkeypatch: pytest.MonkeyPatch, **changes: object) -> Result:
+def run_on(run: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, **changes: object) -> Result:
     """With the configuration beside it, and some sections changed."""
     for name in SKILLS:
         monkeypatch.setenv(f"OPENAI_{name.upper()}_URL", server.base_url)
@@ -97,7 +97,7 @@ def test_a_scorer_of_numbers_is_known(tmp_path: Path) -> None:
 
 
 def test_a_grader_that_gives_other_grades_is_left_out_and_not_gone_on_with(
-    tmp_path: Path, server: Saying, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried = {name: GRADERS[name] for name in ("exact", "contains", "choice", "numeric")}  # those that need no process
     monkeypatch.setattr(importing, "GRADERS", tried)
@@ -116,13 +116,13 @@ def test_a_grader_that_gives_other_grades_is_left_out_and_not_gone_on_with(
     assert mixed.exit_code == ExitCode.CONFIGURATION
     assert f"exact grades {right} of 48 stored answers differently" in mixed.stderr
     assert "adaptive-eval regrade" in mixed.stderr
-    assert server.asked == [] and kind_of(run) == "logged"
+    assert server.requests == [] and kind_of(run) == "logged"
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_graders")
 def test_a_grader_that_gives_the_grades_is_taken_and_stays(
-    tmp_path: Path, server: Saying, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, _ = begun(tmp_path, {}, "match")
     before = outcomes(run)
@@ -142,7 +142,7 @@ def test_a_grader_that_gives_the_grades_is_taken_and_stays(
 
 @pytest.mark.usefixtures("quick_graders")
 def test_everything_graded_by_another_grader_is_not_mixed_either(
-    tmp_path: Path, server: Saying, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, _ = begun(tmp_path, {}, "match")
     config = run / "config.yaml"
@@ -155,7 +155,7 @@ def test_everything_graded_by_another_grader_is_not_mixed_either(
 
 
 @pytest.mark.usefixtures("quick_graders")
-def test_a_configuration_that_is_given_is_tried_too(tmp_path: Path, server: Saying) -> None:
+def test_a_configuration_that_is_given_is_tried_too(tmp_path: Path, server: ScriptedServer) -> None:
     rows = [{"id": f"q{n}", "prompt": f"number {n}", "answer": str(n + 20)} for n in range(QUESTIONS)]
     (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     models = [{"name": name, "base_url": server.base_url} for name in SKILLS]

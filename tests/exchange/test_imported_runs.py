@@ -8,7 +8,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from live_runs import MODELS, Found, Site
+from live_runs import MODELS, RunOutcome, Site
 from logs import imported, lines, outcomes
 from stored_runs import store_records
 from typer.testing import CliRunner
@@ -36,7 +36,7 @@ FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
 class FullRun:
     """A run to its end, and what was exported of it."""
 
-    result: Found
+    result: RunOutcome
     rows: list[dict[str, object]]
     logs: Path
     """A folder of Inspect logs."""
@@ -57,7 +57,7 @@ def full_run(base_url: str, tmp_path_factory: pytest.TempPathFactory) -> FullRun
     run = site.directory()
     assert site.run(site.write()).exit_code in FINISHED
     table = export(Export(run, "jsonl")).path.read_text()
-    return FullRun(Found.of(run), list(map(json.loads, table.splitlines())), export(Export(run, "inspect")).path)
+    return FullRun(RunOutcome.of(run), list(map(json.loads, table.splitlines())), export(Export(run, "inspect")).path)
 
 
 def first_look(run: Path) -> list[int]:
@@ -74,9 +74,9 @@ def test_it_goes_on_with_the_same_trials_as_if_it_had_been_begun_so(site: Site, 
     ended = site.run(config)
     assert ended.exit_code in FINISHED, ended.stderr
     assert first_look(run) == [32, 32, 32]
-    after, before = Found.of(run).outcomes, full_run.result.outcomes
+    after, before = RunOutcome.of(run).outcomes, full_run.result.outcomes
     view, counts = read_view(run), read_counts(run)
-    assert view.words.seeds.startswith("Imported trials keep the seeds they were sampled with")
+    assert view.words.seeds.startswith("Imported trials keep their seeds")
     assert diff_runs(view, counts, view, counts).same_seeds == ()
     common = before.keys() & after.keys()
     assert len(common) > 150
@@ -113,7 +113,7 @@ def test_a_finished_import_has_no_more_to_ask(site: Site, full_run: FullRun) -> 
     ended = site.run(site.write(trials={"min": 2, "max": 4}))
     assert ended.exit_code in FINISHED
     assert len(outcomes(site.directory())) == 96
-    assert len(Found.of(site.directory()).looks) == 1
+    assert len(RunOutcome.of(site.directory()).looks) == 1
 
 
 def test_a_horizon_below_the_stored_trials_is_refused_and_changes_nothing(site: Site, full_run: FullRun) -> None:
@@ -237,9 +237,9 @@ def test_a_finished_design_is_judged_by_one_look(tmp_path: Path) -> None:
         assert pair["boundary"] == pytest.approx(boundary, rel=0.25 if name == "open" else 1e-3)
         view = read_view(tmp_path / name)
         if name == "open":
-            assert view.ended == "Imported: these are the trials of logs, judged once."
+            assert view.ended == "Imported: the trials are from logs, and were judged once."
             (step,) = view.next_steps
-            assert step.says == f"fill in the addresses in {view.place}/config.yaml, then:"
+            assert step.text == f"fill in the addresses in {view.place}/config.yaml, then:"
             assert step.command == f"adaptive-eval run {view.place}/config.yaml --run-dir {view.place}"
     assert results["run"]["reason"] in (Reason.SETTLED, Reason.OUT_OF_REACH)
     assert pair["verdict"] == "resolved"

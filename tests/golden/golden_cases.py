@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contrary_server import Asked, Said, answer
+from contrary_server import Asked, Reply, answer
 from golden_record import PARTS
 from golden_stage import ENDED, MODELS, Stage, fast, small_world
 
@@ -60,8 +60,8 @@ SHORT = {
     ],
 }
 CRITERIA = [
-    {"name": "sound", "says": "it says what the reference says", "weight": 0.7},
-    {"name": "form", "says": "its answer stands in a box", "weight": 0.3},
+    {"name": "sound", "meaning": "it says what the reference says", "weight": 0.7},
+    {"name": "form", "meaning": "its answer stands in a box", "weight": 0.3},
 ]
 PRICE = {"price": {"input": 3.0, "output": 15.0}}
 MANY = fast(many_questions(questions=300))
@@ -436,7 +436,7 @@ TWO = ("ada", "bob")
 def poor_answers(stage: Stage) -> None:
     """Some answers are empty, truncated, or withheld by a filter."""
 
-    def script(asked: Asked) -> Said | None:
+    def script(asked: Asked) -> Reply | None:
         body = answer(asked)
         choice = body["choices"][0]
         match asked.seed % 7:
@@ -448,7 +448,7 @@ def poor_answers(stage: Stage) -> None:
                 choice["finish_reason"], choice["message"]["content"] = "content_filter", ""
             case _:
                 return None
-        return Said(body=body)
+        return Reply(body=body)
 
     stage.run(stage.config(stage.script(script), models=TWO, trials={"min": 2, "max": 8}))
 
@@ -457,12 +457,12 @@ def poor_answers(stage: Stage) -> None:
 def alike_answers(stage: Stage) -> None:
     """All answers of a model are the same, word for word."""
 
-    def script(asked: Asked) -> Said | None:
+    def script(asked: Asked) -> Reply | None:
         if asked.model == "ada":
             return None
         body = answer(asked)
         body["choices"][0]["message"]["content"] = "The answer is 1."
-        return Said(body=body)
+        return Reply(body=body)
 
     stage.run(stage.config(stage.script(script), models=TWO))
 
@@ -481,8 +481,8 @@ def request_set_aside(stage: Stage) -> None:
     """One request of a question fails every time, and others are answered."""
     stage.short_pauses()
 
-    def script(asked: Asked) -> Said | None:
+    def script(asked: Asked) -> Reply | None:
         always = asked.model == "ada" and "Question 2" in asked.prompt and asked.seed % 4 == 0
-        return Said(500, {"error": {"message": "no such thing", "code": 500}}) if always else None
+        return Reply(500, {"error": {"message": "no such thing", "code": 500}}) if always else None
 
     stage.run(stage.config(stage.script(script), models=TWO, concurrency=2, trials={"min": 2, "max": 8}))

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import numpy as np
 import yaml
-from contrary_server import Asked, Said, listening
+from contrary_server import Asked, Reply, listening
 from gated import GatedServer
 from live_runs import kill, wait_for_trials
 from typer.testing import CliRunner
@@ -83,7 +83,7 @@ class Stage:
         self.exits.enter_context(patch.dict(os.environ, TMPDIR=str(self.folder)))
         self.exits.enter_context(patch.object(tempfile, "tempdir", str(self.folder)))
 
-    def script(self, script: Callable[[Asked], Said | None]) -> str:
+    def script(self, script: Callable[[Asked], Reply | None]) -> str:
         """Address of a server of ada and bob that does what a script says."""
         rows = [{"id": f"q{i}", "prompt": f"Question {i}: how much is it?", "answer": "7"} for i in range(6)]
         self.write_questions(rows)

@@ -26,8 +26,8 @@ from adaptive_eval.simulate.judging import SimulatedJudge
 
 SERVER = GraderServer(base_url="http://127.0.0.1:1/v1", model="judge")
 CRITERIA = (
-    JudgeCriterion(name="sound", says="it is right", weight=0.7),
-    JudgeCriterion(name="form", says="it has a box", weight=0.3, levels={"none": 0.0, "some": 0.5, "full": 1.0}),
+    JudgeCriterion(name="sound", meaning="it is right", weight=0.7),
+    JudgeCriterion(name="form", meaning="it has a box", weight=0.3, levels={"none": 0.0, "some": 0.5, "full": 1.0}),
 )
 PLAIN = Judge(server=SERVER)
 SCORED = Judge(server=SERVER, scores=CRITERIA)

@@ -28,7 +28,7 @@ def is_right(model: str, seed: int | None) -> bool:
     return random.Random(f"{model} {seed}").random() < SKILLS[model]
 
 
-def said(request: dict[str, Any]) -> dict[str, Any]:
+def reply_to(request: dict[str, Any]) -> dict[str, Any]:
     """What a model says: a judge knows a fine text, and a customer ends the conversation at once."""
     model, messages, last = request["model"], json.dumps(request["messages"]), request["messages"][-1]
     if model == "judge":
@@ -51,7 +51,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        message = {"role": "assistant", **said(request)}
+        message = {"role": "assistant", **reply_to(request)}
         choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if "tool_calls" in message else "stop"}
         usage = {"prompt_tokens": 20, "completion_tokens": 9, "total_tokens": 29}
         response = {"id": "1", "object": "chat.completion", "created": 1, "model": request["model"], "usage": usage}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import warm_inspect
 import yaml
-from contrary_server import Asked, Said, listening
+from contrary_server import Asked, Reply, listening
 from live_runs import Site, stored
 from typer.testing import Result
 
@@ -94,15 +94,17 @@ def test_known_usage_of_failed_samples_counts_against_a_cap(site: Site) -> None:
 
 
 def test_a_provider_that_refuses_requests_ends_the_run_at_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(asked: Asked) -> Said | None:
-        return Said(404, {"error": {"message": "Not Found", "code": 404}})
+    def refuse(asked: Asked) -> Reply | None:
+        return Reply(404, {"error": {"message": "Not RunOutcome", "code": 404}})
 
     monkeypatch.setenv("OPENAI_API_KEY", "key-1234567890")
     with listening(refuse) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         models = [{"name": name, "inspect": f"openai/{name}"} for name in ("ada", "bob")]
         ended = run(site, "exactly", models, args={"number": 8})  # type: ignore[arg-type]
-        assert len(server.said) <= (FIRST_IN_FLIGHT + 1) * len(models), "Inspect has a request of its own to each model"
+        assert len(server.statuses) <= (FIRST_IN_FLIGHT + 1) * len(models), (
+            "Inspect has a request of its own to each model"
+        )
     assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
     assert ended.output.count("its provider refuses requests: ") == len(models), ended.output
     assert "Error code: 404" in ended.output and "args: {responses_api: false}" in ended.output

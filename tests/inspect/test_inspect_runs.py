@@ -24,7 +24,7 @@ import yaml
 from document_blocks import ROOT, blocks_of
 from gated import GatedServer
 from inspect_logs import read_log
-from live_runs import MODELS, Found, Site, kill, small_world, stored, trials_in, wait_for_trials, wait_until
+from live_runs import MODELS, RunOutcome, Site, kill, small_world, stored, trials_in, wait_for_trials, wait_until
 from patient_time import HANGS
 from thoroughness import sizes
 from typer.testing import CliRunner, Result
@@ -131,7 +131,7 @@ def test_a_task_of_each_kind_is_asked_and_graded_by_inspect(site: Site, kind: st
     assert (asked.adaptive_connections, asked.max_connections) == (64, None), "Inspect heeds what limits its requests"
     result = CliRunner().invoke(app, ["import", str(logs), "--to", str(imported), "--repeats-are-samples"])
     assert result.exit_code == 0, result.output
-    assert Found.of(imported).outcomes == Found.of(site.directory()).outcomes
+    assert RunOutcome.of(imported).outcomes == RunOutcome.of(site.directory()).outcomes
 
 
 def questions(site: Site) -> list[str]:
@@ -153,8 +153,8 @@ def test_looks_are_those_of_the_run_that_asks_the_same_servers_itself(
         models = [{"name": name, "inspect": {"model": f"openai-api/sim/{name}", "temperature": 0.6}} for name in names]
         ended = run(site, write(site, "small", "inspect", models=models, trials=trials))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-    by_inspect = Found.of(site.directory("inspect"))
-    assert by_inspect == Found.of(site.directory("own"))
+    by_inspect = RunOutcome.of(site.directory("inspect"))
+    assert by_inspect == RunOutcome.of(site.directory("own"))
     assert len(by_inspect.outcomes) >= 3 * 30 * 4 and len(by_inspect.looks) > 1
 
 
@@ -282,7 +282,7 @@ def test_logs_of_a_run_are_imported_with_its_seeds_and_the_scorer_that_its_confi
     logs, imported = str(site.directory() / INSPECT_LOGS), site.directory("imported")
     result = CliRunner().invoke(app, ["import", logs, "--to", str(imported), "--config", str(config)])
     assert result.exit_code == 0, result.output
-    assert Found.of(imported) == Found.of(site.directory()), "grades, looks and verdicts"
+    assert RunOutcome.of(imported) == RunOutcome.of(site.directory()), "grades, looks and verdicts"
     with RunReader.intact(imported) as reader:
         assert all(
             record.answer.seed == trial_seed(hashed_base(0, record.model, record.question), record.trial)
@@ -305,11 +305,11 @@ def test_an_exported_run_goes_on_elsewhere_with_the_scores_that_inspect_gave(sit
         ["import", file, "--to", str(moved), "--config", str(config)],
     ):
         assert (done := CliRunner().invoke(app, words)).exit_code == 0, done.output
-    before = Found.of(moved).outcomes
-    assert before == Found.of(site.directory()).outcomes
+    before = RunOutcome.of(moved).outcomes
+    assert before == RunOutcome.of(site.directory()).outcomes
     further = site.run(config, "--run-dir", str(moved), "--set", "trials.max=40")
     assert further.exit_code in (ExitCode.REACHED, ExitCode.SPENT), further.output
-    assert before.items() < Found.of(moved).outcomes.items()
+    assert before.items() < RunOutcome.of(moved).outcomes.items()
     with RunReader.intact(moved) as reader:
         assert all(record.category == expected(record) for record in reader.trials())
 
@@ -495,7 +495,7 @@ def test_kills_and_failing_calls_change_no_decision_and_lose_no_answer(
     monkeypatch.setenv("SIM_BASE_URL", site.base_url)
     undisturbed = run(site, asked_of_servers(site, "whole", min_trials))
     assert undisturbed.exit_code in (ExitCode.REACHED, ExitCode.SPENT), undisturbed.output
-    assert Found.of(site.directory()) == Found.of(site.directory("whole"))
+    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("whole"))
     assert failed > 0, "some calls did fail"
     logs = list((site.directory() / INSPECT_LOGS).glob("*.eval"))
     assert len(logs) == (kills + 1) * len(MODELS)
@@ -507,7 +507,9 @@ def test_kills_and_failing_calls_change_no_decision_and_lose_no_answer(
     words = ["import", str(log_folder), "--to", str(imported), "--config", str(config)]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0 and "are no trials" not in result.output, result.output
-    assert Found.of(imported).outcomes == Found.of(site.directory()).outcomes, "one of each that two starts have"
+    assert RunOutcome.of(imported).outcomes == RunOutcome.of(site.directory()).outcomes, (
+        "one of each that two starts have"
+    )
     further = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(imported)])
     assert further.exit_code in (ExitCode.REACHED, ExitCode.SPENT), further.output
 
@@ -543,21 +545,21 @@ def test_a_task_and_a_file_in_one_run_are_looked_at_as_two_files_are(site: Site)
     for name, by_inspect in (("own", False), ("both", True)):
         ended = run(site, write_benchmarks(site, name, by_inspect=by_inspect))
         assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-    assert Found.of(site.directory("both")) == Found.of(site.directory("own"))
+    assert RunOutcome.of(site.directory("both")) == RunOutcome.of(site.directory("own"))
     results, own_results = read_results(site.directory("both")), read_results(site.directory("own"))
     assert results is not None and own_results is not None
     assert results.groups == own_results.groups and {row.group for row in results.groups} == {"easy", "hard"}
-    before = Found.of(site.directory("both")).outcomes
+    before = RunOutcome.of(site.directory("both")).outcomes
     regraded = CliRunner().invoke(
         app, ["regrade", str(site.directory("both")), "--config", str(site.folder / "both.yaml")]
     )
     assert regraded.exit_code == 0, regraded.output
-    assert Found.of(site.directory("both")).outcomes == before
+    assert RunOutcome.of(site.directory("both")).outcomes == before
     logs, imported = site.directory("both") / INSPECT_LOGS, site.directory("imported")
     config = str(site.folder / "both.yaml")
     result = CliRunner().invoke(app, ["import", str(logs), "--to", str(imported), "--config", config])
     assert result.exit_code == 0, result.output
-    after = Found.of(imported).outcomes
+    after = RunOutcome.of(imported).outcomes
     assert {key for key in after if key[1].startswith("easy/")} == {key for key in before if key[1].startswith("easy/")}
 
 
@@ -583,7 +585,7 @@ def test_kills_change_nothing_in_a_run_of_a_task_and_a_file_with_gates_and_a_cap
     monkeypatch.setenv("SIM_BASE_URL", site.base_url)
     undisturbed = run(site, written("whole", 2_000_000))
     assert killed.exit_code == undisturbed.exit_code == ExitCode.WORSE, undisturbed.output
-    assert Found.of(site.directory()) == Found.of(site.directory("whole"))
+    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("whole"))
     assert asked <= trials_in(site.directory()) + lost_answers(site), "what is stored was asked for again"
     capped = run(site, written("capped", 70_000))
     results = read_results(site.directory("capped"))
@@ -715,12 +717,12 @@ def test_a_full_disk_ends_the_run_and_more_room_lets_it_go_on(site: Site) -> Non
         config = asked_of_servers(site, "run")
         full = run(site, config)
         assert full.exit_code == ExitCode.FAILED, full.output
-        before = Found.of(place).outcomes
+        before = RunOutcome.of(place).outcomes
         subprocess.run(["mount", "-o", "remount,size=64m", place], check=True)
         assert run(site, config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
         assert run(site, asked_of_servers(site, "whole")).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
-        assert before.items() <= Found.of(place).outcomes.items()
-        assert Found.of(place) == Found.of(site.directory("whole"))
+        assert before.items() <= RunOutcome.of(place).outcomes.items()
+        assert RunOutcome.of(place) == RunOutcome.of(site.directory("whole"))
     finally:
         subprocess.run(["umount", "-l", place], check=True)
 
@@ -762,13 +764,13 @@ def test_another_rubric_takes_the_scores_that_came_with_the_samples(site: Site) 
     benchmark = {"scorer": "of_attempt.whole"}
     ended = run(site, write(site, "partial", benchmark=benchmark, **categories(0.25)))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-    before = Found.of(site.directory()).outcomes
+    before = RunOutcome.of(site.directory()).outcomes
     lenient = categories(0.25)
     lenient["rubric"]["categories"][1]["when"] = {"score": {"above": 0.2}}  # type: ignore[index]
     config = write(site, "partial", benchmark=benchmark, **lenient)
     words = ["regrade", str(site.directory()), "--config", str(config)]
     assert (done := CliRunner().invoke(app, words)).exit_code == 0, done.output
-    after = Found.of(site.directory()).outcomes
+    after = RunOutcome.of(site.directory()).outcomes
     assert after == {key: min(category, 1) for key, category in before.items() if category is not None}
     assert after != before
     other = write(site, "partial", benchmark={"scorer": "exact"})

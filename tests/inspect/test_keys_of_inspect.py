@@ -14,7 +14,7 @@ import pytest
 import warm_inspect
 import yaml
 import zipfile_zstd  # noqa: F401 (reads the logs of Inspect, whatever the version of Python)
-from contrary_server import Asked, Said, answer, listening
+from contrary_server import Asked, Reply, answer, listening
 from inspect_logs import read_log
 from typer.testing import CliRunner
 
@@ -59,19 +59,19 @@ def echoed():
 """
 
 
-def echo(asked: Asked) -> Said | None:
+def echo(asked: Asked) -> Reply | None:
     key = asked.headers["Authorization"].removeprefix("Bearer ")
     echoed = (key, b64encode(f"Bearer {key}".encode()).decode(), quote(key, safe=""), json.dumps(key))[asked.seed % 4]
     headers = {"X-Echo": f"Bearer {key}", "x-request-id": key}
     if asked.number == 2:
-        return Said(400, {"error": {"message": f"I will not serve {key}", "code": key, "param": echoed}}, headers)
+        return Reply(400, {"error": {"message": f"I will not serve {key}", "code": key, "param": echoed}}, headers)
     if asked.number == 3:
-        return Said(500, {"error": {"message": f"I stumbled over {key}"}}, headers)
+        return Reply(500, {"error": {"message": f"I stumbled over {key}"}}, headers)
     body: dict[str, Any] = answer(asked, content=f"I was sent {echoed}. 42", reasoning_content=f"it is {key}")
     body["choices"][0]["logprobs"] = {"content": [_token(part) for part in ("I was ", key[:9], key[9:], " 42")]}
     body |= {"id": key, "model": f"{asked.model}-{key}", "system_fingerprint": echoed}
     body["usage"] |= {"total_tokens": 9, "note": key}
-    return Said(body=body, headers=headers)
+    return Reply(body=body, headers=headers)
 
 
 def _token(text: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from gated import GatedServer
-from live_runs import ENDED, MODELS, EndedRuns, Found, Site, kill, small_world, wait_for_trials
+from live_runs import ENDED, MODELS, EndedRuns, RunOutcome, Site, kill, small_world, wait_for_trials
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
@@ -105,11 +105,11 @@ def test_labels_change_nothing_in_a_run_and_go_on_after_a_kill_in_the_middle_of_
     site: Site, erring_url: str
 ) -> None:
     directory = judged(site, erring_url)
-    before = Found.of(directory)
+    before = RunOutcome.of(directory)
     give(directory, "correct", "wrong", "correct", "wrong")
     result = CliRunner().invoke(app, ["label", str(directory), "--show"])
     assert result.exit_code == ExitCode.REACHED and "Fewer than 20 labels" in result.output
-    assert Found.of(directory) == before
+    assert RunOutcome.of(directory) == before
     with (directory / LABELS_FILE).open("ab") as file:
         file.write(b'{"model": "ada", "quest')
     stored_labels = dict(read_labels(directory))
@@ -153,7 +153,7 @@ def test_labels_that_come_while_a_run_goes_on_stay_and_change_nothing(site: Site
     assert len(after) == 6 and before.items() <= after.items() and verify_run(site.directory()).damages == ()
     plain = site.write("plain", trials={"min": 1, "max": 8}, concurrency=2)
     assert site.run(plain, "--run-dir", str(site.directory("plain"))).exit_code in ENDED
-    assert Found.of(site.directory()) == Found.of(site.directory("plain"))
+    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("plain"))
 
 
 def test_next_come_the_models_of_open_comparisons_and_the_questions_in_turn(site: Site, erring_url: str) -> None:
@@ -210,7 +210,7 @@ def test_labels_are_refused_if_the_rubric_uses_no_signal_that_a_label_of_this_gr
     if signal == "is_correct":
         require_useful_labels(InspectScores(), rubric)
     else:
-        with pytest.raises(ConfigError, match="the rubric of this run goes by score, which no label says"):
+        with pytest.raises(ConfigError, match="the rubric of this run depends on score, which no label has"):
             require_useful_labels(InspectScores(), rubric)
 
 

@@ -22,7 +22,7 @@ from adaptive_eval.launch.host import ExclusivePlaces, Host
 from adaptive_eval.launch.server import LaunchedServer, ServerSpec
 from adaptive_eval.notes import Event, PlaceAwaited, ServerLaunching
 
-Heard = list[tuple[str, str]]
+Holders = list[tuple[str, str]]
 
 
 @pytest.fixture(autouse=True)
@@ -30,26 +30,26 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
 
 
-def hears(heard: Heard) -> Callable[[str, str], None]:
-    return lambda place, holder: heard.append((place, holder))
+def record_holder(holders: Holders) -> Callable[[str, str], None]:
+    return lambda place, holder: holders.append((place, holder))
 
 
 def nobody(place: str, holder: str) -> None:
     raise AssertionError(f"{place} should be free, and {holder} has it")
 
 
-async def waits(task: "asyncio.Task[int]", heard: Heard) -> bool:
-    await until(lambda: heard)
+async def waits(task: "asyncio.Task[int]", holders: Holders) -> bool:
+    await until(lambda: holders)
     return not task.done()
 
 
-async def test_the_second_run_waits_and_hears_which_run_has_the_place() -> None:
-    first, second, heard = ExclusivePlaces(["gpu0"], "first"), ExclusivePlaces(["gpu0", "gpu1"], "second"), Heard()
+async def test_the_second_run_waits_and_reports_which_run_has_the_place() -> None:
+    first, second, holders = ExclusivePlaces(["gpu0"], "first"), ExclusivePlaces(["gpu0", "gpu1"], "second"), Holders()
     await first.take("gpu0", nobody)
     await first.take("gpu0", nobody)
-    taking = asyncio.create_task(second.take("gpu0", hears(heard)))
-    assert await waits(taking, heard)
-    ((place, holder),) = heard
+    taking = asyncio.create_task(second.take("gpu0", record_holder(holders)))
+    assert await waits(taking, holders)
+    ((place, holder),) = holders
     assert place == "gpu0" and holder.startswith(f"the run first (process {os.getpid()}, since 20")
     first.release()
     assert await taking >= 0
@@ -66,8 +66,8 @@ async def test_another_place_is_free() -> None:
 async def test_a_run_that_stops_waiting_has_no_place() -> None:
     first, second, third = (ExclusivePlaces(["gpu0"], name) for name in ("first", "second", "third"))
     await first.take("gpu0", nobody)
-    taking = asyncio.create_task(second.take("gpu0", hears(heard := Heard())))
-    assert await waits(taking, heard)
+    taking = asyncio.create_task(second.take("gpu0", record_holder(holders := Holders())))
+    assert await waits(taking, holders)
     taking.cancel()
     await asyncio.wait([taking])
     first.release()
@@ -78,8 +78,8 @@ async def test_a_run_that_stops_waiting_has_no_place() -> None:
 async def test_runs_with_two_places_never_wait_for_each_other() -> None:
     """Each begins with another one: the first to have gpu0 gets both, and then the other does."""
     first, second = ExclusivePlaces(["gpu0", "gpu1"], "first"), ExclusivePlaces(["gpu1", "gpu0"], "second")
-    tasks = {first: asyncio.create_task(first.take("gpu1", hears(Heard())))}
-    tasks[second] = asyncio.create_task(second.take("gpu0", hears(Heard())))
+    tasks = {first: asyncio.create_task(first.take("gpu1", record_holder(Holders())))}
+    tasks[second] = asyncio.create_task(second.take("gpu0", record_holder(Holders())))
     async with asyncio.timeout(HANGS):
         done, _ = await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_COMPLETED)
         (ahead,) = (run for run, task in tasks.items() if task in done)
@@ -88,7 +88,7 @@ async def test_runs_with_two_places_never_wait_for_each_other() -> None:
             await ahead.take(word, nobody)
         ahead.release()
         for word in ("gpu1", "gpu0"):
-            await behind.take(word, hears(Heard()))
+            await behind.take(word, record_holder(Holders()))
         behind.release()
         await tasks[behind]
 
@@ -96,8 +96,8 @@ async def test_runs_with_two_places_never_wait_for_each_other() -> None:
 async def test_a_run_serves_at_its_first_place_while_it_waits_for_the_second() -> None:
     other, run = ExclusivePlaces(["gpu1"], "other"), ExclusivePlaces(["gpu0", "gpu1"], "run")
     await other.take("gpu1", nobody)
-    second = asyncio.create_task(run.take("gpu1", hears(heard := Heard())))
-    assert await waits(second, heard)
+    second = asyncio.create_task(run.take("gpu1", record_holder(holders := Holders())))
+    assert await waits(second, holders)
     async with asyncio.timeout(HANGS):
         await run.take("gpu0", nobody)
         other.release()
@@ -163,14 +163,14 @@ def killed(tmp_path: Path, port: int) -> int:
 
 
 async def test_a_killed_run_has_its_place_until_its_server_has_ended(tmp_path: Path, killed: int, port: int) -> None:
-    heard, places = Heard(), ExclusivePlaces(["gpu0"], "next")
-    taking = asyncio.create_task(places.take("gpu0", hears(heard)))
-    await until(lambda: heard)
+    holders, places = Holders(), ExclusivePlaces(["gpu0"], "next")
+    taking = asyncio.create_task(places.take("gpu0", record_holder(holders)))
+    await until(lambda: holders)
     assert running(f"{SERVER} {port}") and not taking.done()
     (tmp_path / "over").touch()
     await taking
     assert not running(f"{SERVER} {port}")
-    assert heard[0][1].startswith(f"the run killed (process {killed}, since ")
+    assert holders[0][1].startswith(f"the run killed (process {killed}, since ")
     places.release()
 
 

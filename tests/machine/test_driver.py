@@ -238,10 +238,10 @@ class Served(EndpointSupply):
     """A supply that remembers what the driver had not handled yet when it was told of needs."""
 
     def watch(self, driver: Driver) -> None:
-        self.driver, self.told, self.unhandled = driver, 0, list[Event]()
+        self.driver, self.serve_calls, self.unhandled = driver, 0, list[Event]()
 
     def serve(self, demand: Mapping[int, Demand]) -> None:
-        self.told += 1
+        self.serve_calls += 1
         self.unhandled += self.driver._events
         super().serve(demand)
 
@@ -264,4 +264,4 @@ async def test_needs_are_told_when_all_that_has_happened_is_handled(
 
     await Bed(tmp_path / "run").start()
     (supply,) = supplies
-    assert supply.told > 100 and not supply.unhandled
+    assert supply.serve_calls > 100 and not supply.unhandled

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from live_runs import MODELS, Found, Site, wait_for_trials
+from live_runs import MODELS, RunOutcome, Site, wait_for_trials
 from patient_time import HANGS
 
 import adaptive_eval
@@ -95,7 +95,7 @@ def test_a_mapping_and_a_whole_configuration_decide_as_their_file_does(place: Si
     settings = place.config(name="mapped", questions=place.folder / "questions.jsonl")
     of_mapping = adaptive_eval.run(settings, ["trials.max=30"], display="none")
     of_config = adaptive_eval.run(load_config(place.write("whole")), display="none")
-    looks = [Found.of(result.directory).looks for result in (of_file, of_mapping, of_config)]
+    looks = [RunOutcome.of(result.directory).looks for result in (of_file, of_mapping, of_config)]
     assert of_mapping.directory == Path("runs/mapped") and looks[0] == looks[1] == looks[2]
 
 
@@ -178,6 +178,8 @@ def test_a_run_becomes_data_frames(record: adaptive_eval.RunRecord) -> None:
     from pandas import DataFrame
 
     frames = record.to_pandas(texts=True)
+    assert record.ranking.equals(frames.ranking) and record.comparisons.equals(frames.comparisons)
+    assert record.trials(texts=True).equals(frames.trials) and "text" not in record.trials()
     assert record.results is not None
     assert len(frames.trials) == record.results.cost.trials and frames.trials["text"].str.len().min() > 0
     scores = frames.trials.groupby(["model", "question"])["value"].mean().groupby("model").mean()

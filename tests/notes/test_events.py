@@ -144,7 +144,7 @@ STORED = [
             "node": "node7",
             "resources": {"GPU": 8.0},
             "seconds": 1.5,
-            "found": True,
+            "reattached": True,
             "pid": 41,
         },
     ),

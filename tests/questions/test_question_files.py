@@ -393,10 +393,10 @@ class TestDataset:
         assert not hub.datasets.config.HF_HUB_OFFLINE
 
     def test_where_the_hub_cannot_be_reached_only_the_cache_is_looked_at(self, hub: SimpleNamespace) -> None:
-        def gone(url: str, timeout: float) -> None:
+        def refuse(url: str, timeout: float) -> None:
             raise ConnectionError(url)
 
-        hub.session.head = gone
+        hub.session.head = refuse
         hub.datasets.load_dataset = lambda *_, **__: [{"prompt": str(hub.datasets.config.HF_HUB_OFFLINE), "answer": 7}]
         assert load_questions(self.config())[0].prompt == "True"
         assert hub.constants.HF_HUB_OFFLINE

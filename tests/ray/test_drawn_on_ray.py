@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from live_runs import ENDED, MODELS, Found, Site, kill, wait_for_trials
+from live_runs import ENDED, MODELS, RunOutcome, Site, kill, wait_for_trials
 from patient_time import HANGS
 from raylets import Raylets
 from typer.testing import CliRunner
@@ -44,7 +44,7 @@ def test_drawn_questions_are_the_same_at_sites_and_after_the_head_was_killed(sit
     (site.folder / "go").touch()
     ended = site.run(config, "--ray", raylets.address)
     assert ended.exit_code in ENDED, ended.output
-    assert Found.of(at_sites) == Found.of(at_home)
+    assert RunOutcome.of(at_sites) == RunOutcome.of(at_home)
     for command in (["verify", str(at_sites)], ["compare", str(at_home), str(at_sites)]):
         result = CliRunner().invoke(app, command)
         assert result.exit_code == 0, result.output

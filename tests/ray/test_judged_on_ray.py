@@ -2,7 +2,7 @@
 
 import pytest
 from gated import GatedServer
-from live_runs import MODELS, Found, Site, kill, small_world, stored, wait_until
+from live_runs import MODELS, RunOutcome, Site, kill, small_world, stored, wait_until
 from raylets import Raylets
 from test_lives_on_ray import begun, events, go_on, models, require_nothing_left, written
 
@@ -38,9 +38,9 @@ def test_a_head_that_was_killed_buys_no_answer_and_no_verdict_twice_but_those_in
         trials, verdicts = len(stored(site)), judge.counts["answered"]
         plain = written(site, models=models(site), grader=grader)
         assert site.run(plain, "--run-dir", str(site.directory("plain"))).exit_code == ExitCode.SPENT
-    assert Found.of(site.directory()) == Found.of(site.directory("plain"))
+    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("plain"))
     after = events(site, SitePlaced)[len(before) :]
-    assert {event.model for event in after} == set(MODELS) and all(event.found for event in after)
+    assert {event.model for event in after} == set(MODELS) and all(event.reattached for event in after)
     assert {event.pid for event in after} <= {event.pid for event in before} and not events(site, SiteLost)
     assert verdicts == trials + WAITING
     answers = len((site.folder / "diary.jsonl").read_text().splitlines())

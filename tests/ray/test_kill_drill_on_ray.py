@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from live_runs import MODELS, Found, Site, kill, wait_for_trials
+from live_runs import MODELS, RunOutcome, Site, kill, wait_for_trials
 from patient_time import HANGS
 from raylets import Raylets
 from warm_start import WarmProcess
@@ -113,17 +113,17 @@ def drill(site: Site, raylets: Raylets) -> Iterator[Drill]:
 
 
 @pytest.fixture(scope="module")
-def at_home(tmp_path_factory: pytest.TempPathFactory) -> Found:
+def at_home(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
     """What the run finds with servers that it starts on its own machine."""
     site = Site.make(tmp_path_factory.mktemp("home"), "")
     ended = site.run(written(site, models(site)))
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    return Found.of(site.directory())
+    return RunOutcome.of(site.directory())
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.release)])
 def test_two_raylets_and_the_head_are_killed_in_each_round(
-    rounds: int, site: Site, drill: Drill, at_home: Found
+    rounds: int, site: Site, drill: Drill, at_home: RunOutcome
 ) -> None:
     for number in range(rounds):
         for kill_at in (2 * number, 2 * number + 1):
@@ -131,7 +131,7 @@ def test_two_raylets_and_the_head_are_killed_in_each_round(
             drill.progress()
         drill.kill_head()
     drill.end()
-    assert Found.of(site.directory()) == at_home
+    assert RunOutcome.of(site.directory()) == at_home
     with closing(RunReader.open(site.directory())) as reader:
         events, trials = reader.events(), reader.trial_count()
     assert trials == len(at_home.outcomes), "nothing is lost, and nothing counted twice"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from live_runs import MODELS, Found, Site, kill, wait_for_trials, wait_until
+from live_runs import MODELS, RunOutcome, Site, kill, wait_for_trials, wait_until
 from patient_time import HANGS
 from raylets import Raylets, stop
 from warm_start import WarmProcess
@@ -74,16 +74,16 @@ def run_with(site: Site, config: Path, raylets: Raylets, deed: Callable[[], None
 
 
 @pytest.fixture(scope="module")
-def at_home(tmp_path_factory: pytest.TempPathFactory) -> Found:
+def at_home(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
     """What the run finds with servers that it starts on its own machine."""
     site = Site.make(tmp_path_factory.mktemp("home"), "")
     ended = site.run(written(site, models=models(site)))
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    return Found.of(site.directory())
+    return RunOutcome.of(site.directory())
 
 
 def test_a_run_finds_the_same_at_several_sites(
-    site: Site, at_home: Found, raylets: Raylets, monkeypatch: pytest.MonkeyPatch
+    site: Site, at_home: RunOutcome, raylets: Raylets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SITE_KEY", SECRET)
     settings = models(site, "held", sites=2)
@@ -93,13 +93,13 @@ def test_a_run_finds_the_same_at_several_sites(
     go_on(site)
     output = process.communicate()
     assert process.returncode == ExitCode.SPENT, output
-    assert Found.of(site.directory()) == at_home
+    assert RunOutcome.of(site.directory()) == at_home
     assert {event.model for event in events(site, SitePlaced)} == set(MODELS)
     assert not events(site, SiteLost)
     require_nothing_left(raylets)
 
 
-def test_a_raylet_that_is_killed_costs_nothing_but_time(site: Site, at_home: Found, raylets: Raylets) -> None:
+def test_a_raylet_that_is_killed_costs_nothing_but_time(site: Site, at_home: RunOutcome, raylets: Raylets) -> None:
     settings = models(site, "held")
     settings[0]["launch"] = {**settings[0]["launch"], "resources": {"CPU": 1, "doomed": 1}}  # type: ignore[dict-item]
     nodes = [raylets.add(resources={"doomed": 1})]
@@ -119,7 +119,7 @@ def test_a_raylet_that_is_killed_costs_nothing_but_time(site: Site, at_home: Fou
         output = run_with(site, written(site, models=settings, concurrency=16), raylets, deed)
     finally:
         raylets.kill(nodes.pop())
-    assert Found.of(site.directory()) == at_home
+    assert RunOutcome.of(site.directory()) == at_home
     assert "ada: site 1" in output and "(raylet)" not in output and "rpc_code" not in output
     assert ("ada", "site 1") in [(event.model, event.on) for event in events(site, SiteLost)]
     assert sum(event.model == "ada" for event in events(site, SitePlaced)) >= 2
@@ -128,7 +128,7 @@ def test_a_raylet_that_is_killed_costs_nothing_but_time(site: Site, at_home: Fou
     assert row.moves >= 1 and row.losses >= 1 and row.node, "another raylet of the same machine is another node"
 
 
-def test_a_site_that_hangs_is_begun_anew(site: Site, at_home: Found, raylets: Raylets) -> None:
+def test_a_site_that_hangs_is_begun_anew(site: Site, at_home: RunOutcome, raylets: Raylets) -> None:
     hung: list[int] = []
 
     def deed() -> None:
@@ -142,11 +142,11 @@ def test_a_site_that_hangs_is_begun_anew(site: Site, at_home: Found, raylets: Ra
         for pid in hung:
             with suppress(ProcessLookupError):
                 os.kill(pid, 9)
-    assert Found.of(site.directory()) == at_home
+    assert RunOutcome.of(site.directory()) == at_home
     assert any(event.model == "bob" and event.reason.endswith("for 10 s") for event in events(site, SiteLost))
 
 
-def test_a_head_that_was_killed_finds_its_sites_again(site: Site, at_home: Found, raylets: Raylets) -> None:
+def test_a_head_that_was_killed_finds_its_sites_again(site: Site, at_home: RunOutcome, raylets: Raylets) -> None:
     config = written(site, models=models(site, "held"), concurrency=16)
     process = begun(site, config, raylets)
     kill(process)
@@ -155,11 +155,11 @@ def test_a_head_that_was_killed_finds_its_sites_again(site: Site, at_home: Found
     before = events(site, SitePlaced)
     ended = site.run(config, "--ray", raylets.address)
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    assert Found.of(site.directory()) == at_home
+    assert RunOutcome.of(site.directory()) == at_home
     after = events(site, SitePlaced)[len(before) :]
     assert (
         after
-        and all(event.found for event in after)
+        and all(event.reattached for event in after)
         and {event.pid for event in after} <= {event.pid for event in before}
     )
     log = (site.directory() / "logs" / "ada.log").read_text()
@@ -184,7 +184,9 @@ def test_resources_of_a_head_that_never_comes_back_are_released(site: Site, rayl
     require_nothing_left(raylets)
 
 
-def test_a_place_that_a_killed_head_waited_for_is_waited_for_once(site: Site, at_home: Found, raylets: Raylets) -> None:
+def test_a_place_that_a_killed_head_waited_for_is_waited_for_once(
+    site: Site, at_home: RunOutcome, raylets: Raylets
+) -> None:
     """The head is killed while a group waits for its place; the next one has the place that comes then."""
     settings = models(site, "held")
     settings[1]["launch"] = {**settings[1]["launch"], "resources": {"CPU": 1, "late": 1}}  # type: ignore[dict-item]
@@ -201,12 +203,14 @@ def test_a_place_that_a_killed_head_waited_for_is_waited_for_once(site: Site, at
     finally:
         raylets.kill(node)
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    assert Found.of(site.directory()) == at_home
+    assert RunOutcome.of(site.directory()) == at_home
     assert sum(event.model == "bob" for event in events(site, SitePlaced)) == 1 and not events(site, SiteLost)
     require_nothing_left(raylets)
 
 
-def test_when_the_keeper_dies_all_sites_are_lost_and_placed_again(site: Site, at_home: Found, raylets: Raylets) -> None:
+def test_when_the_keeper_dies_all_sites_are_lost_and_placed_again(
+    site: Site, at_home: RunOutcome, raylets: Raylets
+) -> None:
     config = written(site, models=models(site, "held"), concurrency=16)
 
     def deed() -> None:
@@ -214,13 +218,13 @@ def test_when_the_keeper_dies_all_sites_are_lost_and_placed_again(site: Site, at
             os.kill(keeper_in(ray)["Pid"], 9)
 
     run_with(site, config, raylets, deed)
-    assert Found.of(site.directory()) == at_home
+    assert RunOutcome.of(site.directory()) == at_home
     assert {event.model for event in events(site, SiteLost)} == set(MODELS)
     require_nothing_left(raylets)
 
 
 def test_a_head_that_reads_its_run_for_long_is_known_to_live(
-    site: Site, at_home: Found, raylets: Raylets, monkeypatch: pytest.MonkeyPatch
+    site: Site, at_home: RunOutcome, raylets: Raylets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From joining the cluster on, before anything is read, and however long that takes."""
     config = written(site, models=models(site, "held"), concurrency=16)
@@ -241,8 +245,8 @@ def test_a_head_that_reads_its_run_for_long_is_known_to_live(
     monkeypatch.setattr(start, "load_starting_point", reading)
     ended = site.run(config, "--ray", raylets.address)
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    assert heartbeats and Found.of(site.directory()) == at_home
-    assert all(event.found for event in events(site, SitePlaced)[len(MODELS) :])
+    assert heartbeats and RunOutcome.of(site.directory()) == at_home
+    assert all(event.reattached for event in events(site, SitePlaced)[len(MODELS) :])
 
 
 def test_a_place_that_cannot_be_had_is_reported(site: Site, raylets: Raylets) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_runs import MODELS, Found, Site, kill, wait_for_trials
+from live_runs import MODELS, RunOutcome, Site, kill, wait_for_trials
 from patient_time import HANGS
 from raylets import Raylets
 from test_lives_on_ray import SERVER, events, go_on, sites_left
@@ -34,12 +34,12 @@ def written(site: Site, *flags: str, pool: dict[str, object] | None = None, **ch
 
 
 @pytest.fixture(scope="module")
-def at_home(tmp_path_factory: pytest.TempPathFactory) -> Found:
+def at_home(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
     """What the run finds on four places of its own machine."""
     site = Site.make(tmp_path_factory.mktemp("home"), "")
     ended = site.run(written(site, pool={"places": [f"{os.getpid()}-{n}" for n in range(4)]}))
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    return Found.of(site.directory())
+    return RunOutcome.of(site.directory())
 
 
 class Slots:
@@ -90,13 +90,13 @@ def is_running(pid: int) -> bool:
     return bool(state.strip()) and not state.startswith("Z")
 
 
-def test_models_are_swapped_on_fewer_places(site: Site, at_home: Found, raylets: Raylets, slots: Slots) -> None:
+def test_models_are_swapped_on_fewer_places(site: Site, at_home: RunOutcome, raylets: Raylets, slots: Slots) -> None:
     slots.add(2)
     process = begun(site, written(site, "held=11"), raylets, 10)
     until(lambda: len(events(site, SitePlaced)) == 2)
     go_on(site)
     ended_well(process)
-    assert Found.of(site.directory()) == at_home
+    assert RunOutcome.of(site.directory()) == at_home
     assert len(events(site, SitePlaced)) == 2, "so many there are"
     launched = events(site, ServerLaunched)
     assert {event.model for event in launched} == set(MODELS) and len(launched) > 2
@@ -104,7 +104,7 @@ def test_models_are_swapped_on_fewer_places(site: Site, at_home: Found, raylets:
 
 
 def test_a_node_that_joins_later_gives_further_places(
-    site: Site, at_home: Found, raylets: Raylets, slots: Slots
+    site: Site, at_home: RunOutcome, raylets: Raylets, slots: Slots
 ) -> None:
     slots.add(1)
     process = begun(site, written(site, "held=11"), raylets, 10)
@@ -112,12 +112,12 @@ def test_a_node_that_joins_later_gives_further_places(
     until(lambda: len(events(site, SitePlaced)) == 3)
     go_on(site)
     ended_well(process)
-    assert Found.of(site.directory()) == at_home
+    assert RunOutcome.of(site.directory()) == at_home
     assert len({event.on for event in events(site, ServerLaunched)}) == 3
 
 
 def test_models_of_a_raylet_that_is_killed_are_served_where_there_is_room(
-    site: Site, at_home: Found, raylets: Raylets, slots: Slots
+    site: Site, at_home: RunOutcome, raylets: Raylets, slots: Slots
 ) -> None:
     """All places are lost, and their processes end; then a single one comes back, and all models take turns there."""
     slots.add(2)
@@ -129,13 +129,13 @@ def test_models_of_a_raylet_that_is_killed_are_served_where_there_is_room(
     slots.add(1)
     go_on(site)
     ended_well(process)
-    assert Found.of(site.directory()) == at_home
+    assert RunOutcome.of(site.directory()) == at_home
     assert len(events(site, SiteLost)) == 3
     assert sum(event.model in MODELS for event in events(site, ServerLaunched)) >= 2 * len(MODELS)
 
 
 def test_a_head_that_was_killed_has_its_places_again_with_what_they_serve(
-    site: Site, at_home: Found, raylets: Raylets, slots: Slots
+    site: Site, at_home: RunOutcome, raylets: Raylets, slots: Slots
 ) -> None:
     slots.add(2)
     config = written(site, "held=11")
@@ -147,8 +147,8 @@ def test_a_head_that_was_killed_has_its_places_again_with_what_they_serve(
     served = {(event.model, event.on) for event in launched}
     ended = site.run(config, "--ray", raylets.address)
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    assert Found.of(site.directory()) == at_home
-    found_again = [event for event in events(site, SitePlaced)[len(placed) :] if event.found]
+    assert RunOutcome.of(site.directory()) == at_home
+    found_again = [event for event in events(site, SitePlaced)[len(placed) :] if event.reattached]
     assert {event.pid for event in found_again} == {event.pid for event in placed}
     still = [event for event in events(site, ServerLaunched)[len(launched) :] if event.seconds == 0.0]
     assert {(event.model, event.on) for event in still} == served, "their models stayed loaded"
@@ -156,7 +156,7 @@ def test_a_head_that_was_killed_has_its_places_again_with_what_they_serve(
 
 
 def test_a_model_that_one_place_lacks_is_left_alone_there_and_served_at_the_other(
-    site: Site, at_home: Found, raylets: Raylets, slots: Slots
+    site: Site, at_home: RunOutcome, raylets: Raylets, slots: Slots
 ) -> None:
     """Servers of the node on which the first of them starts lack the model ada."""
     slots.add(1)
@@ -169,8 +169,8 @@ def test_a_model_that_one_place_lacks_is_left_alone_there_and_served_at_the_othe
     models = [{"name": name, "launch": {"command": ["sh", "-c", bare], "timeout": HANGS}} for name in MODELS]
     process = begun(site, written(site, models=models), raylets, 10)
     until(lambda: len({event.on for event in events(site, ServerLaunched)}) == 2)
-    until(lambda: any("does not serve 'ada' but bob" in str(event) for event in events(site, ServersNoticed)))
+    until(lambda: any("has no model 'ada', only bob" in str(event) for event in events(site, ServersNoticed)))
     go_on(site)
     ended_well(process)
-    assert Found.of(site.directory()) == at_home
+    assert RunOutcome.of(site.directory()) == at_home
     assert len({event.on for event in events(site, ServerLaunched) if event.model == "ada"}) == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from live_runs import MODELS, Found, Site
+from live_runs import MODELS, RunOutcome, Site
 from patient_time import HANGS
 
 from adaptive_eval.base.errors import ExitCode
@@ -44,7 +44,7 @@ def test_a_run_asks_servers_that_submitit_started_and_ends_them(
         text=True,
     )
     assert ended.returncode == ExitCode.SPENT, (ended.stdout, ended.stderr)
-    assert Found.of(site.directory()) == Found.of(site.directory("home"))
+    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("home"))
     deadline = time.monotonic() + HANGS
     while any(str(site.folder).encode() in line for line in command_lines()):
         assert time.monotonic() < deadline, "its servers are still there"

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from adaptive_eval.report.build import max_effect_of_one
+from adaptive_eval.report.build import max_effect_per_answer
 from adaptive_eval.report.gate import GatePart, GateTerms, gate_outcome, gate_rows, outcome_in_words, plain_gate
 from adaptive_eval.report.lines import Scale
 from adaptive_eval.report.results import GateRow, ModelRow, PairRow
@@ -112,10 +112,10 @@ def test_an_answer_moves_a_score_by_its_share_of_the_trials() -> None:
     """A drawn question has one trial, and many have none."""
     counts = np.array([[[1, 1], [0, 4], [3, 0]], [[0, 1], [1, 0], [0, 0]]])
     weights = np.array([0.0, 2.0])
-    assert max_effect_of_one(counts, weights, drawn=False).tolist() == pytest.approx([2 / 6, 2 / 3])
-    assert max_effect_of_one(counts[1:], weights, drawn=True).tolist() == pytest.approx([2 / 2])
+    assert max_effect_per_answer(counts, weights, drawn=False).tolist() == pytest.approx([2 / 6, 2 / 3])
+    assert max_effect_per_answer(counts[1:], weights, drawn=True).tolist() == pytest.approx([2 / 2])
     heavy = np.array([2.0, 0.5, 0.5])  # two trials of the first: 2 * (2 / 3) / 2; of the other model one
-    assert max_effect_of_one(counts, weights, drawn=False, g=heavy).tolist() == pytest.approx([2 / 3, 4 / 3])
+    assert max_effect_per_answer(counts, weights, drawn=False, g=heavy).tolist() == pytest.approx([2 / 3, 4 / 3])
 
 
 ON_VALUE = GateTerms(None, 0.05, value=0.8)

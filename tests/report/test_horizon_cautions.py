@@ -26,7 +26,7 @@ class Mute(ZScore):
         return self
 
 
-def told(rule: Rule, extension: Extension) -> str:
+def horizon_caution(rule: Rule, extension: Extension) -> str:
     (caution,) = horizon_cautions(rule, [extension], [])
     assert caution.text.startswith("trials.max was raised from 8 to 32 after look 5: ")
     return caution.text
@@ -35,23 +35,25 @@ def told(rule: Rule, extension: Extension) -> str:
 @pytest.mark.parametrize(
     ("rule", "ending"),
     [
-        (Anytime(), "the rule needs no horizon, and its promise stands"),
+        (Anytime(), "the rule does not depend on it, and its promise holds"),
         (ZScore(), "the rule makes no promise about repeated looks"),
-        (Mute(), "nobody knows whether its promise about repeated looks still holds"),
+        (Mute(), "it is unknown whether its promise about repeated looks still holds"),
     ],
 )
 def test_a_caution_explains_a_rule_without_error_left_to_spend(rule: Rule, ending: str) -> None:
-    assert told(rule, Extension(8, 32, 5, False, NOTHING, NOTHING, NOTHING)).endswith(ending)
+    assert horizon_caution(rule, Extension(8, 32, 5, False, NOTHING, NOTHING, NOTHING)).endswith(ending)
 
 
 def test_a_caution_says_which_error_is_left_and_which_is_spent() -> None:
     remaining, was, bound = np.array([0.04, 0.0, 0.06]), np.full(3, 2.113), np.array([2.4, np.inf, 2.61])
-    caution = told(Sequential(), Extension(8, 32, 5, True, remaining, was, bound))
+    caution = horizon_caution(Sequential(), Extension(8, 32, 5, True, remaining, was, bound))
     assert "the 2 pairs of models that were open must now reach |z| of 2.4 to 2.6 instead of 2.11" in caution
-    assert "with what is left of the error (0.1, both orders together)" in caution
+    assert "using the remaining part of the error (0.1, both orders together)" in caution
     assert "; 1 with no error left cannot be decided any more" in caution
-    spent = told(Sequential(), Extension(8, 32, 5, True, remaining[1:2], was[1:2], bound[1:2]))
+    spent = horizon_caution(Sequential(), Extension(8, 32, 5, True, remaining[1:2], was[1:2], bound[1:2]))
     assert "open comparisons had used up the error (0.1, both orders together) and cannot be decided any more" in spent
-    assert "no comparison was open" in told(Sequential(), Extension(8, 32, 5, True, NOTHING, NOTHING, NOTHING))
-    other_caution = told(ZScore(), Extension(8, 32, 5, True, remaining, was, bound))
-    assert "with what is left of the error" in other_caution, "a rule of one's own may have no level"
+    assert "no comparison was open" in horizon_caution(
+        Sequential(), Extension(8, 32, 5, True, NOTHING, NOTHING, NOTHING)
+    )
+    other_caution = horizon_caution(ZScore(), Extension(8, 32, 5, True, remaining, was, bound))
+    assert "using the remaining part of the error" in other_caution, "a rule of one's own may have no level"

@@ -76,7 +76,7 @@ def test_where_a_question_has_too_few_trials_there_is_a_warning_and_no_value() -
     rows = list(metric_rows(["pass@5", "pass@2"], ["a", "b"], COUNTS, WEIGHTS))
     assert [row.value is None for row in rows] == [True, True, False, False]
     (caution,) = metric_cautions(rows)
-    assert "pass@5 is left out for a, b" in caution.text
+    assert "a, b: no pass@5" in caution.text
 
 
 SETTINGS = {

@@ -96,8 +96,8 @@ def stopped_by(error: str, reason: str) -> RunStopped:
 
 
 def test_a_fatal_error_holds_until_the_run_goes_on() -> None:
-    events: list[Event] = [RunStarted(), stopped_by("RuntimeError", "an error that was not foreseen")]
-    assert find_fatal_error(events) == ("an error that was not foreseen", ExitCode.FAILED)
+    events: list[Event] = [RunStarted(), stopped_by("RuntimeError", "an unexpected error")]
+    assert find_fatal_error(events) == ("an unexpected error", ExitCode.FAILED)
     assert find_fatal_error([*events, RunResumed(trials=0)]) is None
 
 

@@ -46,6 +46,6 @@ def test_a_plug_in_that_may_judge_has_no_promise_of_ours() -> None:
     stopping = {"confidence": 0.95, "familywise": "none"}
     ours = promise_in_short({"stopping": stopping})
     promise = promise_in_short({"stopping": {**stopping, "rule": "stern:Stern"}})
-    assert promise == "that of a plug-in; adaptive-eval itself makes none"
-    unless = ", unless the plug-in that is the objective brings a rule of its own"
+    assert promise == "that of the plug-in; adaptive-eval adds none"
+    unless = ", unless the plug-in objective has its own rule"
     assert promise_in_short({"stopping": stopping, "objective": {"kind": "ends:Ends"}}) == f"{ours}{unless}"

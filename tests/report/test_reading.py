@@ -144,5 +144,5 @@ def test_a_run_without_trials_can_be_read(site: Site) -> None:
 
 
 def test_a_folder_without_a_run_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="holds no run"):
+    with pytest.raises(StoreError, match="has no run"):
         read_view(tmp_path)

@@ -278,7 +278,7 @@ def test_answers_that_stand_in_the_reasoning_alone_are_pointed_at_before_all_do(
         (
             [("q1", "timed_out", None)],
             (math.nan, math.nan),
-            "of 1 answers 1 timed out at every attempt, and count in no score",
+            "of 1 answers 1 timed out at every attempt, and are in no score",
         ),
         ([("q1", "", None)], (0.3, 0.3), None),
     ],

@@ -28,7 +28,7 @@ _LINE = re.compile(r"^([A-Z]+-[0-9a-f]{16}): <verdict>", re.MULTILINE)
 class JudgedSpender(Spender):
     """The same servers, and one more that is asked about each answer."""
 
-    judge_says: str = ""
+    judge_usage: str = ""
     """What the judge's server reports of its usage."""
     judge_faults: Mapping[str, float] = field(default_factory=dict)
     judge_excess: int = 1
@@ -64,7 +64,7 @@ class _JudgeWire(SpendingWire):
     longest = REPLY_TOKENS
 
     def __init__(self, world: JudgedSpender) -> None:
-        super().__init__(world, JUDGE, world.judge_says or world.says, world.judge_faults)
+        super().__init__(world, JUDGE, world.judge_usage or world.usage, world.judge_faults)
         self._mute, self._excess = world.mute, world.judge_excess
 
     def _tokens(self, seed: int) -> int:

@@ -81,7 +81,7 @@ class Start:
     failing: Mapping[str, int] = field(default_factory=dict)
     """Models whose server is gone after so many requests."""
     dead: bool = False
-    hears: bool = False
+    handles_signals: bool = False
     """Signals are handled now."""
     moments: int = 0
     signalled: bool = False
@@ -96,7 +96,7 @@ class Start:
         if self.fate is Fate.KILL:
             self.dead = True
             raise Killed
-        if self.hears and self.fate in (Fate.STOP, Fate.STOP_AT_ONCE):
+        if self.handles_signals and self.fate in (Fate.STOP, Fate.STOP_AT_ONCE):
             self.signalled = True
             for _ in range(1 if self.fate is Fate.STOP else 2):
                 os.kill(os.getpid(), signal.SIGINT)
@@ -104,7 +104,7 @@ class Start:
     # -- it watches the run to know when signals are handled ---------------------------------------------------------
 
     def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
-        self.hears = True
+        self.handles_signals = True
 
     def looked(self, looks: Sequence[Look]) -> None:
         pass
@@ -116,7 +116,7 @@ class Start:
         pass
 
     def closed(self) -> None:
-        self.hears = False
+        self.handles_signals = False
 
 
 @dataclass

@@ -51,7 +51,7 @@ class Attempt:
 class Spender(World):
     """The servers, and what they would charge."""
 
-    says: str = TRUE
+    usage: str = TRUE
     faults: Mapping[str, float] = field(default_factory=dict)
     """Shares of attempts that end so."""
     attempts: list[Attempt] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Spender(World):
             self.active.append(loop.time())
 
     def _endpoint(self, model: ModelConfig) -> Endpoint:
-        wire = SpendingWire(self, model.name, self.says, self.faults)
+        wire = SpendingWire(self, model.name, self.usage, self.faults)
         return ModelEndpoint(model, model.sampling, model.concurrency, wire)
 
 
@@ -80,8 +80,8 @@ class SpendingWire:
     longest = MAX_TOKENS
     """Tokens that it may give."""
 
-    def __init__(self, world: Spender, model: str, says: str, faults: Mapping[str, float]) -> None:
-        self._world, self._model, self._says, self._faults = world, model, says, faults
+    def __init__(self, world: Spender, model: str, usage: str, faults: Mapping[str, float]) -> None:
+        self._world, self._model, self._usage_kind, self._faults = world, model, usage, faults
         self._asked = 0
 
     @property
@@ -135,7 +135,7 @@ class SpendingWire:
         return ""
 
     def _tokens(self, seed: int) -> int:
-        return (TIMES_BEYOND if self._says == BEYOND else 1) * (self.longest - seed % 50) + PROMPT_TOKENS
+        return (TIMES_BEYOND if self._usage_kind == BEYOND else 1) * (self.longest - seed % 50) + PROMPT_TOKENS
 
     def _payload(self, fate: str, body: Mapping[str, Any], seeds: range, tokens: Sequence[int]) -> object:
         if fate == GARBLED:
@@ -154,10 +154,10 @@ class SpendingWire:
         return {"choices": choices} | self._usage(sum(tokens) - PROMPT_TOKENS * len(tokens))
 
     def _usage(self, completion: int) -> dict[str, object]:
-        if self._says == MISSING:
+        if self._usage_kind == MISSING:
             return {}
-        reported = {ABSURD: 2_000_000_000, LOW: 1}.get(self._says, completion)
-        prompt = reported if self._says == ABSURD else PROMPT_TOKENS
+        reported = {ABSURD: 2_000_000_000, LOW: 1}.get(self._usage_kind, completion)
+        prompt = reported if self._usage_kind == ABSURD else PROMPT_TOKENS
         return {"usage": {"prompt_tokens": prompt, "completion_tokens": reported}}
 
     async def models(self, base_url: str) -> Reply:

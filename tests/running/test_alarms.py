@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from saying import Saying, saying
+from scripted_server import ScriptedServer, scripted_server
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
@@ -37,15 +37,15 @@ def honest(model: str, question: str, seed: int) -> str:
 
 
 @pytest.fixture
-def server() -> Iterator[Saying]:
-    with saying(MODELS, honest) as model_server:
+def server() -> Iterator[ScriptedServer]:
+    with scripted_server(MODELS, honest) as model_server:
         yield model_server
 
 
 class Place:
     """A folder with a benchmark for one server."""
 
-    def __init__(self, folder: Path, server: Saying, questions: int = QUESTIONS) -> None:
+    def __init__(self, folder: Path, server: ScriptedServer, questions: int = QUESTIONS) -> None:
         self.folder, self.server = folder, server
         rows = [{"id": f"q{n}", "prompt": f"number {n + 10}", "answer": str(n + 10)} for n in range(questions)]
         (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -87,7 +87,7 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path, server: Saying) -> Place:
+def place(tmp_path: Path, server: ScriptedServer) -> Place:
     return Place(tmp_path, server)
 
 
@@ -96,10 +96,12 @@ NEVER = {"kind": "json", "field": "answer"}
 
 
 @pytest.mark.slow
-def test_a_run_ends_after_its_first_look_if_nothing_can_be_read_of_any_model(place: Place, server: Saying) -> None:
+def test_a_run_ends_after_its_first_look_if_nothing_can_be_read_of_any_model(
+    place: Place, server: ScriptedServer
+) -> None:
     ended = place.run(grader=NEVER, concurrency=1, stopping={"delta": 0.9})
     assert ended.exit_code == ExitCode.SPENT
-    assert "the answers of every model cannot be what was asked for" in ended.stderr
+    assert "the answers of every model are not usable" in ended.stderr
     (text,) = [line for line in ended.stderr.splitlines() if "all 24 answers" in line]
     assert text.startswith(f"  {', '.join(MODELS)}: all 24 answers hold nothing that the grader takes for an answer")
     assert "to question q0: found nothing, key '10'" in ended.stderr
@@ -107,11 +109,11 @@ def test_a_run_ends_after_its_first_look_if_nothing_can_be_read_of_any_model(pla
     assert {(alarm.model, alarm.fault) for alarm in place.alarms()} == {(name, "nothing_extracted") for name in MODELS}
     warnings = place.warnings()
     assert ("alarm", None) in warnings and ("nothing_extracted", "ada") in warnings
-    asked = len(server.asked)
+    asked = len(server.requests)
     assert asked <= 2 * QUESTIONS * 8
     # it does not go on by itself, asks nothing, and says the alarm once in its store
     assert place.run(grader=NEVER, concurrency=1, stopping={"delta": 0.9}).exit_code == ExitCode.SPENT
-    assert len(server.asked) == asked and len(place.alarms()) == 2
+    assert len(server.requests) == asked and len(place.alarms()) == 2
     report = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "summary", "-o", "-"])
     assert "hold nothing that the grader takes for an answer" in report.stdout
     # no ranking, and no result, is made of such answers; the same command would end as this one has
@@ -130,20 +132,20 @@ def test_a_gate_is_undecided_if_nothing_can_be_read_of_any_model(place: Place) -
 
 
 @pytest.mark.slow
-def test_a_regraded_run_goes_on_after_an_alarm(place: Place, server: Saying) -> None:
+def test_a_regraded_run_goes_on_after_an_alarm(place: Place, server: ScriptedServer) -> None:
     assert place.run(grader=NEVER).exit_code == ExitCode.SPENT
-    asked = len(server.asked)
+    asked = len(server.requests)
     regraded = CliRunner().invoke(app, ["regrade", str(place.run_dir), "--config", str(place.config())])
     assert regraded.exit_code == 0, regraded.stderr
     ended = place.run()
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT) and "cannot be what" not in ended.stderr
     assert "nothing_extracted" not in dict(place.warnings())
-    assert len(set(server.asked)) == len(server.asked) >= asked
+    assert len(set(server.requests)) == len(server.requests) >= asked
 
 
 def test_the_user_may_go_on_in_spite_of_an_alarm(place: Place) -> None:
     ended = place.run("--set", "stopping.on_alarm=never", grader=NEVER)
-    assert "cannot be what was asked for" not in ended.stderr
+    assert "are not usable" not in ended.stderr
     assert ("nothing_extracted", "bob") in place.warnings()
 
 
@@ -152,18 +154,18 @@ def test_the_user_may_go_on_in_spite_of_an_alarm(place: Place) -> None:
     [("I have 1 thing to say.", AnswerFault.ALIKE), (None, AnswerFault.WRONG)],
 )
 def test_one_model_alone_is_an_alarm_and_stops_only_if_asked_to(
-    place: Place, server: Saying, text: str | None, fault: AnswerFault
+    place: Place, server: ScriptedServer, text: str | None, fault: AnswerFault
 ) -> None:
     def says(model: str, question: str, seed: int) -> str:
         return honest(model, question, seed) if model == "ada" else f"It is {seed}." if text is None else text
 
-    server.says = says
+    server.answer = says
     ended = place.run()
-    assert "cannot be what was asked for" not in ended.stderr
+    assert "are not usable" not in ended.stderr
     assert (fault, "bob") in place.warnings() and ("alarm", None) not in place.warnings()
     assert [(alarm.model, alarm.fault) for alarm in place.alarms()] == [("bob", fault)]
     again = place.run("--set", "stopping.on_alarm=any")
-    assert again.exit_code == ExitCode.SPENT and "the answers of a model cannot be" in again.stderr
+    assert again.exit_code == ExitCode.SPENT and "the answers of a model are not usable" in again.stderr
 
 
 EMPTY_IS_WRONG = {
@@ -178,15 +180,15 @@ EMPTY_IS_WRONG = {
 @pytest.mark.parametrize("kind", ["empty", "context_length"])
 @pytest.mark.parametrize("share_of_them", [1.0, 0.8])
 def test_a_model_with_mostly_empty_answers_ends_the_run_and_is_not_called_worse(
-    place: Place, server: Saying, kind: str, share_of_them: float
+    place: Place, server: ScriptedServer, kind: str, share_of_them: float
 ) -> None:
     def silent(model: str, question: str, seed: int) -> bool:
         return model == "bob" and share(question, seed) < share_of_them
 
     if kind == "empty":
-        server.says = lambda *request: "" if silent(*request) else honest(*request)
+        server.answer = lambda *request: "" if silent(*request) else honest(*request)
     else:
-        server.ends = lambda *request: "context" if silent(*request) else "stop"
+        server.finish_reason = lambda *request: "context" if silent(*request) else "stop"
     ended = place.run()
     assert ended.exit_code == ExitCode.SPENT, ended.stderr
     (alarm,) = place.results["alarms"]
@@ -197,12 +199,12 @@ def test_a_model_with_mostly_empty_answers_ends_the_run_and_is_not_called_worse(
         assert f"bob: {alarm['text']}" in text.replace("\\", "")
         assert not re.search("better than|worse than|cut off|trials.max", text)
     assert "start over" in ended.stdout and " --fresh" in ended.stdout
-    asked = len(server.asked)
-    assert place.run().exit_code == ExitCode.SPENT and len(server.asked) == asked  # it buys nothing more
+    asked = len(server.requests)
+    assert place.run().exit_code == ExitCode.SPENT and len(server.requests) == asked  # it buys nothing more
 
 
-def test_a_rubric_that_names_empty_answers_lets_them_count(place: Place, server: Saying) -> None:
-    server.says = lambda *asked: "" if asked[0] == "bob" else honest(*asked)
+def test_a_rubric_that_names_empty_answers_lets_them_count(place: Place, server: ScriptedServer) -> None:
+    server.answer = lambda *asked: "" if asked[0] == "bob" else honest(*asked)
     assert place.run().exit_code == ExitCode.SPENT
     config = place.config(rubric=EMPTY_IS_WRONG)
     assert CliRunner().invoke(app, ["regrade", str(place.run_dir), "--config", str(config)]).exit_code == 0
@@ -211,42 +213,46 @@ def test_a_rubric_that_names_empty_answers_lets_them_count(place: Place, server:
     assert "better than bob" in ended.stdout and not place.results["alarms"]
 
 
-def test_a_gate_does_not_call_a_model_worse_that_gave_empty_answers(place: Place, server: Saying) -> None:
+def test_a_gate_does_not_call_a_model_worse_that_gave_empty_answers(place: Place, server: ScriptedServer) -> None:
     gate = {"kind": "baseline", "baseline": "ada", "gate": True}
-    server.says = lambda model, question, seed: (
+    server.answer = lambda model, question, seed: (
         "" if model == "bob" and share(question, seed) < 0.4 else honest("ada", question, seed)
     )
     ended = place.run(objective=gate, trials={"min": 8, "max": 12})
     assert ended.exit_code == ExitCode.SPENT, ended.stdout
     assert "UNDECIDED: bob" in ended.stdout
-    assert "called FAIL, which answers of bob that timed out, were cut off, are empty or" in ended.stdout
+    assert "FAIL, but answers of bob that timed out, were cut off, are empty or" in ended.stdout
     assert "worse than ada" not in ended.stdout
     match = re.search(r"to do     bob: of (\d+) answers (\d+) are empty\n", ended.stdout)
     assert match is not None and int(match[2]) > 0 and "start over" in ended.stdout
     assert "trials.max" not in ended.stdout, "further trials change nothing"
 
 
-def test_a_gate_does_not_call_a_model_worse_whose_requests_exceed_the_context(place: Place, server: Saying) -> None:
+def test_a_gate_does_not_call_a_model_worse_whose_requests_exceed_the_context(
+    place: Place, server: ScriptedServer
+) -> None:
     gate = {"kind": "baseline", "baseline": "ada", "gate": True}
-    server.says = lambda model, question, seed: honest("ada", question, seed)
-    server.ends = lambda model, question, seed: "context" if model == "bob" and share(question, seed) < 0.4 else "stop"
+    server.answer = lambda model, question, seed: honest("ada", question, seed)
+    server.finish_reason = lambda model, question, seed: (
+        "context" if model == "bob" and share(question, seed) < 0.4 else "stop"
+    )
     ended = place.run(objective=gate, trials={"min": 8, "max": 12})
     assert ended.exit_code == ExitCode.SPENT, ended.stdout
-    assert "UNDECIDED: bob" in ended.stdout and "called FAIL, which answers of bob that" in ended.stdout
+    assert "UNDECIDED: bob" in ended.stdout and "FAIL, but answers of bob that" in ended.stdout
     assert "worse than ada" not in ended.stdout
     match = re.search(r"to do     bob: of (\d+) answers (\d+) exceed the context\n", ended.stdout)
     assert match is not None and int(match[2]) > 0
 
 
 @pytest.mark.parametrize("gated", [True, False])
-def test_a_run_that_an_alarm_ends_decides_nothing(place: Place, server: Saying, gated: bool) -> None:
+def test_a_run_that_an_alarm_ends_decides_nothing(place: Place, server: ScriptedServer, gated: bool) -> None:
     """Each text says what the exit code says, and so do the results."""
-    server.says = lambda model, question, seed: (
+    server.answer = lambda model, question, seed: (
         honest(model, question, seed) if model == "ada" else f"It is {seed + 1000}."
     )
     objective = {"kind": "baseline", "baseline": "ada", "gate": True} if gated else {"kind": "ranking"}
     ended = place.run(objective=objective, stopping={"on_alarm": "any"})
-    assert ended.exit_code == ExitCode.SPENT and "the answers of a model cannot be" in ended.stderr
+    assert ended.exit_code == ExitCode.SPENT and "the answers of a model are not usable" in ended.stderr
     results = json.loads((place.run_dir / "results.json").read_bytes())
     assert results["run"]["status"] == "stopped" and results["run"]["reason"] is None
     assert [pair["verdict"] for pair in results["pairs"]] == ["blocked"]
@@ -263,16 +269,16 @@ def test_a_run_that_an_alarm_ends_decides_nothing(place: Place, server: Saying, 
     assert [pair["verdict"] for pair in after["pairs"]] == ["resolved"]
 
 
-def test_servers_that_ignore_the_seed_are_reported_everywhere(place: Place, server: Saying) -> None:
+def test_servers_that_ignore_the_seed_are_reported_everywhere(place: Place, server: ScriptedServer) -> None:
     """For one model there is a warning; if all do, the run would be wasted."""
     words = " because the number is what it is and was" * 12
 
     def says(model: str, question: str, seed: int) -> str:
         return honest(model, question, 7 if model in stuck else seed) + words
 
-    server.says, stuck = says, {"bob"}
+    server.answer, stuck = says, {"bob"}
     ended = place.run()
-    assert "cannot be what was asked for" not in ended.stderr
+    assert "are not usable" not in ended.stderr
     assert [(alarm.model, alarm.fault) for alarm in place.alarms()] == [("bob", AnswerFault.REPEATED)]
     assert ("repeats", "bob") in place.warnings() and ("repeats", "ada") not in place.warnings()
     assert "ALARM bob: the answers of 12 of 12 pairs of trials agree word for word" in ended.stdout
@@ -288,7 +294,7 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: Place, serv
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stuck", [pytest.param(True, id="cache"), pytest.param(False, id="honest")])
-def test_short_answers_of_a_cache_end_a_run(tmp_path: Path, server: Saying, stuck: bool) -> None:
+def test_short_answers_of_a_cache_end_a_run(tmp_path: Path, server: ScriptedServer, stuck: bool) -> None:
     """Thirty tokens each, all but one wrong, from one cache for every model; an honest server uses the same words."""
     place = Place(tmp_path, server, questions=25)
 
@@ -297,7 +303,7 @@ def test_short_answers_of_a_cache_end_a_run(tmp_path: Path, server: Saying, stuc
         why = "having weighed one thing against another as I went on, and with doubt as to the last step of all of them"
         return f"All in all, {why}, I find that {question} makes {result}"
 
-    server.says = says
+    server.answer = says
     free = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 100}
     grader = {"kind": "regex", "pattern": "makes (.*)", "workers": 1}
     ended = place.run(sampling=free, grader=grader)
@@ -309,23 +315,23 @@ def test_short_answers_of_a_cache_end_a_run(tmp_path: Path, server: Saying, stuc
         return
     assert ended.exit_code == ExitCode.SPENT and "pairs of trials agree word for word" in ended.stderr
     assert alarms == {(name, AnswerFault.REPEATED) for name in MODELS}
-    asked = len(server.asked)
-    assert place.run(sampling=free, grader=grader).exit_code == ExitCode.SPENT and len(server.asked) == asked
+    asked = len(server.requests)
+    assert place.run(sampling=free, grader=grader).exit_code == ExitCode.SPENT and len(server.requests) == asked
     report = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "md"])
     written = report.stdout + "".join(path.read_text() for path in place.run_dir.rglob("*.md"))
     assert "ignores the seed or serves a cache" in written
     gone_on = place.run("--set", "stopping.on_alarm=never", sampling=free, grader=grader)
-    assert "cannot be what was asked for" not in gone_on.stderr and len(place.alarms()) == 2
+    assert "are not usable" not in gone_on.stderr and len(place.alarms()) == 2
 
 
-def test_letters_of_a_choice_raise_no_alarm(place: Place, server: Saying) -> None:
+def test_letters_of_a_choice_raise_no_alarm(place: Place, server: ScriptedServer) -> None:
     """Models that are sure of their letters, right and wrong, are no server that ignores the seed."""
 
     def says(model: str, question: str, seed: int) -> str:
         right = int(question.split()[1])
         return str(right if model == "ada" or right % 2 else right + 1)
 
-    server.says = says
+    server.answer = says
     assert place.run().exit_code in (ExitCode.REACHED, ExitCode.SPENT)
     assert "repeats" not in dict(place.warnings()) and AnswerFault.REPEATED not in {
         alarm.fault for alarm in place.alarms()
@@ -356,23 +362,23 @@ class Cache:
 @pytest.mark.slow
 @pytest.mark.parametrize("models", [MODELS, ("bob",)])
 def test_a_cache_that_starts_in_the_middle_is_found_by_short_answers(
-    place: Place, server: Saying, models: tuple[str, ...]
+    place: Place, server: ScriptedServer, models: tuple[str, ...]
 ) -> None:
-    server.says = Cache(models, 8)
+    server.answer = Cache(models, 8)
     sections = {"trials": {"min": 4, "max": 60, "optimize": "cost"}, "stopping": {"delta": 0.01}}
     ended = place.run(**sections)
     alarms = {(alarm.model, alarm.fault) for alarm in place.alarms()}
     assert alarms == {(name, AnswerFault.REPEATED) for name in models}
     assert ("repeats", "bob") in place.warnings() and re.search("from about trial (8|9|10) on", ended.stdout)
-    asked = len(server.asked)
+    asked = len(server.requests)
     if models == MODELS:
-        assert ended.exit_code == ExitCode.SPENT and "cannot be what was asked for" in ended.stderr
+        assert ended.exit_code == ExitCode.SPENT and "are not usable" in ended.stderr
         assert asked < 2 * QUESTIONS * 40
-        assert place.run(**sections).exit_code == ExitCode.SPENT and len(server.asked) == asked
+        assert place.run(**sections).exit_code == ExitCode.SPENT and len(server.requests) == asked
     else:
-        assert "cannot be what was asked for" not in ended.stderr
+        assert "are not usable" not in ended.stderr
         again = place.run("--set", "stopping.on_alarm=any", **sections)
-        assert again.exit_code == ExitCode.SPENT and "the answers of a model cannot be" in again.stderr
+        assert again.exit_code == ExitCode.SPENT and "the answers of a model are not usable" in again.stderr
         # live and afterwards alike, nothing is decided
         for text in (again.stdout, place.report("md"), place.report("summary")):
             assert not re.search("better than|worse than|[1-9] of \\d comparisons", text)
@@ -380,8 +386,8 @@ def test_a_cache_that_starts_in_the_middle_is_found_by_short_answers(
 
 
 @pytest.mark.slow
-def test_short_answers_of_honest_models_raise_no_alarm_later(place: Place, server: Saying) -> None:
-    server.says = short
+def test_short_answers_of_honest_models_raise_no_alarm_later(place: Place, server: ScriptedServer) -> None:
+    server.answer = short
     place.run(trials={"min": 4, "max": 24, "optimize": "cost"}, stopping={"delta": 0.01})
     assert place.alarms() == [] and "repeats" not in dict(place.warnings())
 

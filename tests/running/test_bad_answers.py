@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from saying import Saying, saying
+from scripted_server import ScriptedServer, scripted_server
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
@@ -38,15 +38,15 @@ def answer(model: str, question: str, seed: int) -> str:
 
 
 @pytest.fixture
-def server() -> Iterator[Saying]:
-    with saying(MODELS, answer) as model_server:
+def server() -> Iterator[ScriptedServer]:
+    with scripted_server(MODELS, answer) as model_server:
         yield model_server
 
 
 class Place:
     """A folder with a benchmark for one server."""
 
-    def __init__(self, folder: Path, server: Saying) -> None:
+    def __init__(self, folder: Path, server: ScriptedServer) -> None:
         self.folder, self.server, self.run_dir = folder, server, folder / "run"
         rows = [{"id": f"q{n}", "prompt": f"number {n + 10}", "answer": str(n + 10)} for n in range(QUESTIONS)]
         (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -79,16 +79,18 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path, server: Saying) -> Place:
+def place(tmp_path: Path, server: ScriptedServer) -> Place:
     return Place(tmp_path, server)
 
 
 @pytest.mark.slow
-def test_a_model_whose_answers_are_cut_off_is_called_worse_by_no_display(place: Place, server: Saying) -> None:
-    server.says = lambda model, question, seed: (
+def test_a_model_whose_answers_are_cut_off_is_called_worse_by_no_display(place: Place, server: ScriptedServer) -> None:
+    server.answer = lambda model, question, seed: (
         "Well" if model == "ada" and seed % 20 else answer(model, question, seed)
     )
-    server.ends = lambda model, question, seed: "length" if server.says(model, question, seed) == "Well" else "stop"
+    server.finish_reason = lambda model, question, seed: (
+        "length" if server.answer(model, question, seed) == "Well" else "stop"
+    )
     ended = place.run()
     assert ended.exit_code == ExitCode.SPENT, ended.stderr
     headline = f"Stopped by an alarm: answers were cut off at sampling.max_tokens ({LIMIT}): "
@@ -104,15 +106,15 @@ def test_a_model_whose_answers_are_cut_off_is_called_worse_by_no_display(place: 
     assert drop_rows(read_view(place.run_dir)).finding[0].startswith(headline)  # on the page
     watched = CliRunner().invoke(app, ["monitor", str(place.run_dir)])
     assert watched.exit_code == ExitCode.SPENT and headline in watched.stdout
-    asked = len(server.asked)
+    asked = len(server.requests)
     again = place.run()
-    assert again.exit_code == ExitCode.SPENT and len(server.asked) == asked and headline in again.stdout
+    assert again.exit_code == ExitCode.SPENT and len(server.requests) == asked and headline in again.stdout
 
 
-def test_the_model_with_the_most_cut_answers_comes_first(place: Place, server: Saying) -> None:
+def test_the_model_with_the_most_cut_answers_comes_first(place: Place, server: ScriptedServer) -> None:
     share = {"ada": 3, "bob": 2, "cyd": 10}
-    server.says = lambda *_: "Well"
-    server.ends = lambda model, question, seed: "length" if seed % 10 < share[model] else "stop"
+    server.answer = lambda *_: "Well"
+    server.finish_reason = lambda model, question, seed: "length" if seed % 10 < share[model] else "stop"
     ended = place.run()
     assert ended.exit_code == ExitCode.SPENT
     (line,) = [line for line in ended.stdout.splitlines() if line.startswith("Stopped by an alarm: answers")]
@@ -121,11 +123,13 @@ def test_the_model_with_the_most_cut_answers_comes_first(place: Place, server: S
 
 
 @pytest.mark.slow
-def test_a_rubric_that_names_cut_answers_lets_their_grades_stand(place: Place, server: Saying) -> None:
-    server.says = lambda model, question, seed: (
+def test_a_rubric_that_names_cut_answers_lets_their_grades_stand(place: Place, server: ScriptedServer) -> None:
+    server.answer = lambda model, question, seed: (
         "Well" if model == "ada" and seed % 20 else answer(model, question, seed)
     )
-    server.ends = lambda model, question, seed: "length" if server.says(model, question, seed) == "Well" else "stop"
+    server.finish_reason = lambda model, question, seed: (
+        "length" if server.answer(model, question, seed) == "Well" else "stop"
+    )
     assert place.run().exit_code == ExitCode.SPENT
     config = place.config(rubric=CUT_RUBRIC)
     assert CliRunner().invoke(app, ["regrade", str(place.run_dir), "--config", str(config)]).exit_code == 0
@@ -136,11 +140,11 @@ def test_a_rubric_that_names_cut_answers_lets_their_grades_stand(place: Place, s
 
 @pytest.mark.slow
 def test_a_few_cut_answers_block_the_pairs_they_could_decide_and_the_headline_says_so(
-    place: Place, server: Saying
+    place: Place, server: ScriptedServer
 ) -> None:
     cut = [(7 * seed) % 13 == 0 for seed in range(13)]
-    server.says = lambda model, question, seed: answer("bob", question, 0 if cut[seed % 13] else seed)
-    server.ends = lambda model, question, seed: "length" if model == "ada" and cut[seed % 13] else "stop"
+    server.answer = lambda model, question, seed: answer("bob", question, 0 if cut[seed % 13] else seed)
+    server.finish_reason = lambda model, question, seed: "length" if model == "ada" and cut[seed % 13] else "stop"
     ended = place.run(models=("ada", "bob"), stopping={"delta": 0.04, "on_alarm": "never"})
     assert ended.exit_code == ExitCode.SPENT, ended.stdout
     blocked = [pair["verdict"] == "blocked" for pair in place.results["pairs"]]  # type: ignore[attr-defined]
@@ -149,10 +153,10 @@ def test_a_few_cut_answers_block_the_pairs_they_could_decide_and_the_headline_sa
 
 
 @pytest.mark.slow
-def test_labels_may_decide_what_cut_answers_block(place: Place, server: Saying) -> None:
+def test_labels_may_decide_what_cut_answers_block(place: Place, server: ScriptedServer) -> None:
     cut = [(7 * seed) % 13 == 0 for seed in range(13)]
-    server.says = lambda model, question, seed: answer("bob", question, 0 if cut[seed % 13] else seed)
-    server.ends = lambda model, question, seed: "length" if model == "ada" and cut[seed % 13] else "stop"
+    server.answer = lambda model, question, seed: answer("bob", question, 0 if cut[seed % 13] else seed)
+    server.finish_reason = lambda model, question, seed: "length" if model == "ada" and cut[seed % 13] else "stop"
     changes = {"models": ("ada", "bob"), "stopping": {"delta": 0.04, "on_alarm": "never"}}
     ended = place.run(**changes)
     assert ended.exit_code == ExitCode.SPENT, ended.stdout
@@ -173,8 +177,8 @@ def test_labels_may_decide_what_cut_answers_block(place: Place, server: Saying) 
     assert "up to 100.0%" in ended.stdout
 
 
-def test_a_dry_run_says_that_its_answers_were_cut_off(place: Place, server: Saying) -> None:
-    server.ends = lambda model, question, seed: "length" if model == "bob" else "stop"
+def test_a_dry_run_says_that_its_answers_were_cut_off(place: Place, server: ScriptedServer) -> None:
+    server.finish_reason = lambda model, question, seed: "length" if model == "bob" else "stop"
     ended = place.run("--dry-run")
     assert ended.exit_code == 0
     assert f"cut off by its server before max_tokens ({LIMIT})" in ended.stdout
@@ -184,9 +188,11 @@ def test_a_dry_run_says_that_its_answers_were_cut_off(place: Place, server: Sayi
 
 
 @pytest.mark.slow
-def test_cut_answers_of_a_recorded_model_decide_nothing_either(place: Place, server: Saying, tmp_path: Path) -> None:
-    server.says = lambda model, question, seed: "Well" if model == "ada" else answer(model, question, seed)
-    server.ends = lambda model, question, seed: "length" if model == "ada" else "stop"
+def test_cut_answers_of_a_recorded_model_decide_nothing_either(
+    place: Place, server: ScriptedServer, tmp_path: Path
+) -> None:
+    server.answer = lambda model, question, seed: "Well" if model == "ada" else answer(model, question, seed)
+    server.finish_reason = lambda model, question, seed: "length" if model == "ada" else "stop"
     place.run(models=("ada", "cyd"), stopping={"on_alarm": "never"})
     before, place.run_dir = place.run_dir, tmp_path / "later"
     recorded = {"name": "ada", "recorded": str(before)}
@@ -200,20 +206,20 @@ def test_cut_answers_of_a_recorded_model_decide_nothing_either(place: Place, ser
 class Turning:
     """A server that goes bad for one model after a number of answers."""
 
-    def __init__(self, server: Saying, how: str, after: int = 20) -> None:
+    def __init__(self, server: ScriptedServer, how: str, after: int = 20) -> None:
         self.server, self.how, self.left = server, how, after
-        server.says, server.ends = self.says, self.ends
+        server.answer, server.finish_reason = self.answer, self.finish_reason
 
-    def says(self, model: str, question: str, seed: int) -> str:
+    def answer(self, model: str, question: str, seed: int) -> str:
         if model == "bob":
             self.left -= 1
         return "" if self._is_bad(model) and self.how == "empty" else answer(model, question, seed)
 
-    def ends(self, model: str, question: str, seed: int) -> str:
+    def finish_reason(self, model: str, question: str, seed: int) -> str:
         return self.how if self._is_bad(model) and self.how != "empty" else "stop"
 
     def fix(self) -> None:
-        self.server.says, self.server.ends = answer, lambda *asked: "stop"
+        self.server.answer, self.server.finish_reason = answer, lambda *asked: "stop"
 
     def _is_bad(self, model: str) -> bool:
         return model == "bob" and self.left < 0
@@ -222,7 +228,7 @@ class Turning:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["reasoning", "content_filter"])
 def test_a_server_that_goes_bad_ends_the_run_which_goes_on_once_it_is_fixed(
-    place: Place, server: Saying, tmp_path: Path, how: str
+    place: Place, server: ScriptedServer, tmp_path: Path, how: str
 ) -> None:
     (tmp_path / "good").mkdir()
     place_of_good_run = Place(tmp_path / "good", server)
@@ -234,8 +240,8 @@ def test_a_server_that_goes_bad_ends_the_run_which_goes_on_once_it_is_fixed(
     (alarm,) = place.results["alarms"]  # type: ignore[misc]
     assert alarm["model"] == "bob" and 9 <= alarm["since"] <= 21
     assert "--ask-again" in ended.stdout
-    asked = len(server.asked)
-    assert place.run(concurrency=1).exit_code == ExitCode.SPENT and len(server.asked) == asked  # nothing bought
+    asked = len(server.requests)
+    assert place.run(concurrency=1).exit_code == ExitCode.SPENT and len(server.requests) == asked  # nothing bought
     turning.fix()
     went_on = place.run("--ask-again", concurrency=1)
     assert went_on.exit_code in (ExitCode.REACHED, ExitCode.SPENT), went_on.stderr
@@ -248,26 +254,26 @@ def test_a_server_that_goes_bad_ends_the_run_which_goes_on_once_it_is_fixed(
         assert len(events_of_kind(reader.events(), AlarmRaised)) == 1
         spent, stored = reader.log.spent().tokens, sum(row.tokens for row in reader.sums())
         assert spent == stored + lost.tokens
-        assert len(server.asked) >= asked + lost.answers
+        assert len(server.requests) >= asked + lost.answers
     assert CliRunner().invoke(app, ["verify", str(place.run_dir)]).exit_code == 0
     refused = place.run("--ask-again", concurrency=1)
     assert refused.exit_code == ExitCode.CONFIGURATION and "has no such alarm" in refused.stderr
 
 
 @pytest.mark.slow
-def test_a_server_that_stays_bad_raises_the_alarm_again_without_a_loop(place: Place, server: Saying) -> None:
+def test_a_server_that_stays_bad_raises_the_alarm_again_without_a_loop(place: Place, server: ScriptedServer) -> None:
     Turning(server, "empty")
     assert place.run(concurrency=1).exit_code == ExitCode.SPENT
-    asked = len(server.asked)
+    asked = len(server.requests)
     again = place.run("--ask-again", concurrency=1)
     assert again.exit_code == ExitCode.SPENT and "Stopped by an alarm" in again.stdout
-    assert asked < len(server.asked) <= 2 * asked
+    assert asked < len(server.requests) <= 2 * asked
     with closing(RunReader.open(place.run_dir)) as reader:
         assert len(events_of_kind(reader.events(), AlarmRaised)) == 2
 
 
 @pytest.mark.slow
-def test_the_user_may_accept_a_changed_server_or_go_on_without_it(place: Place, server: Saying) -> None:
+def test_the_user_may_accept_a_changed_server_or_go_on_without_it(place: Place, server: ScriptedServer) -> None:
     Turning(server, "empty")
     assert place.run(concurrency=1).exit_code == ExitCode.SPENT
     accepted = place.run("--set", "stopping.on_alarm=never", concurrency=1)

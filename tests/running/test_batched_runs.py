@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from killed_in_batches import POINTS
-from live_runs import MODELS, Found, Site, small_world
+from live_runs import MODELS, RunOutcome, Site, small_world
 from patient_time import HANGS
 from typer.testing import CliRunner
 from warm_start import WarmProcess
@@ -73,17 +73,17 @@ def events(directory: Path) -> list[Event]:
         return reader.events()
 
 
-def undisturbed(site: Site, **changes: object) -> Found:
+def undisturbed(site: Site, **changes: object) -> RunOutcome:
     """What the same run finds with a service without faults."""
     with service() as (_, url):
         config = site.write("plain", models=batched(url), trials=TRIALS, **changes)
         return ended_well(site, config, site.directory("plain"))
 
 
-def ended_well(site: Site, config: Path, directory: Path) -> Found:
+def ended_well(site: Site, config: Path, directory: Path) -> RunOutcome:
     ended = site.run(config, "--run-dir", str(directory))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.stderr
-    return Found.of(directory)
+    return RunOutcome.of(directory)
 
 
 @pytest.mark.slow
@@ -120,7 +120,7 @@ def test_a_cap_below_the_first_round_leaves_valid_looks_and_a_later_cap_changes_
     trials = {"min": 2, "max": 20}
     with service() as (_, url):
 
-        def capped(tokens: int) -> Found:
+        def capped(tokens: int) -> RunOutcome:
             budget = {"tokens": tokens}
             return ended_well(site, site.write(models=batched(url), trials=trials, budget=budget), site.directory())
 

@@ -95,7 +95,7 @@ def config_of(
 
 def lead(
     budget: Mapping[str, float],
-    says: str = TRUE,
+    usage: str = TRUE,
     samples: int = 1,
     slots: int = SLOTS,
     faults: Mapping[str, float] | None = None,
@@ -109,7 +109,7 @@ def lead(
     """
     place = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=place) as name:
-        folder, world = Path(name), Spender(says=says, faults=faults or {})
+        folder, world = Path(name), Spender(usage=usage, faults=faults or {})
         for start, missing in zip_longest((*starts, Start()), absent[: len(starts) + 1]):
             ended = world.run(
                 config_of(folder, budget, samples, slots, missing, bounded=bounded), folder / "run", start
@@ -137,7 +137,7 @@ BUDGETS = {
             "wall_time": st.floats(4.0, 80.0),
         },
     ).filter(bool),
-    "says": st.sampled_from([TRUE, MISSING, ABSURD, LOW, BEYOND]),
+    "usage": st.sampled_from([TRUE, MISSING, ABSURD, LOW, BEYOND]),
     "samples": st.sampled_from([1, 1, 3]),
     "slots": st.sampled_from([1, SLOTS]),
     "faults": st.fixed_dictionaries({fate: SHARES for fate in (RESET, HUNG, GARBLED, REFUSED)}).filter(
@@ -175,7 +175,7 @@ def holds(life: Life) -> None:
     assert life.trials <= budget.get("trials", life.trials)
     active = sum(life.world.active)
     assert active <= budget.get("wall_time", active) + MOST_SLACK
-    if life.world.says == BEYOND and budget.keys() & {"tokens", "usd", "gpu_hours"}:
+    if life.world.usage == BEYOND and budget.keys() & {"tokens", "usd", "gpu_hours"}:
         noticed = [sum(attempt.tokens) - within_reserve(attempt) for attempt in attempts if attempt.came]
         starts = len(life.world.active)
         assert sum(noticed) <= starts * len(SKILLS) * life.slots * life.samples * (TIMES_BEYOND - 1) * MAX_TOKENS
@@ -198,7 +198,7 @@ def test_some_budgets_hold(**chosen: Any) -> None:
 
 UNBOUNDED = BUDGETS | {
     "budget": BUDGETS["budget"].filter(lambda budget: budget.keys() & {"tokens", "usd"}),
-    "says": st.sampled_from([TRUE, MISSING, ABSURD, LOW]),
+    "usage": st.sampled_from([TRUE, MISSING, ABSURD, LOW]),
     "absent": st.just(()),
     "bounded": st.just(False),
 }
@@ -245,10 +245,10 @@ def test_a_request_sent_twice_is_reported_as_lost_once() -> None:
 @pytest.mark.parametrize(
     "chosen",
     [
-        {"budget": {"tokens": 34_502}, "says": ABSURD, "faults": {RESET: 0.3, HUNG: 0.3}},
+        {"budget": {"tokens": 34_502}, "usage": ABSURD, "faults": {RESET: 0.3, HUNG: 0.3}},
         {
             "budget": {"tokens": 34_558, "wall_time": 4.0},
-            "says": BEYOND,
+            "usage": BEYOND,
             "samples": 3,
             "slots": 1,
             "faults": {GARBLED: 0.3},
@@ -309,4 +309,4 @@ def test_a_run_without_kills_loses_nothing() -> None:
 
 
 def test_a_model_that_exceeds_its_reservation_is_set_aside() -> None:
-    assert lead({"tokens": 300_000}, says=BEYOND, slots=1).set_aside
+    assert lead({"tokens": 300_000}, usage=BEYOND, slots=1).set_aside

@@ -47,7 +47,7 @@ def test_the_plain_command_goes_on_with_the_settings_of_the_run(site: Site) -> N
     decided, counts = results(site), stored_and_counted(site)
     again = site.run(config)
     assert again.exit_code == ExitCode.REACHED, again.stderr
-    assert "goes on with settings of an earlier start (budget.trials=2000, trials.max=120)" in again.stderr
+    assert "settings of an earlier start still apply (budget.trials=2000, trials.max=120)" in again.stderr
     assert stored_and_counted(site) == counts and not warnings(site, "uncounted")
     assert results(site)["pairs"] == decided["pairs"]
     with closing(RunReader.open(site.directory())) as reader:

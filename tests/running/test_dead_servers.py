@@ -27,7 +27,7 @@ def test_a_dead_server_ends_a_new_run_before_any_model_is_asked(site: Site, dead
     with serving(server) as url:
         ended = site.run(site.write(models=models(url, dead_url, url)))
     assert ended.exit_code == ExitCode.ENDPOINTS
-    assert f"bob: no connection to its server can be made: {dead_url}" in ended.stderr
+    assert f"bob: cannot connect to its server: {dead_url}" in ended.stderr
     assert not server.counts and not trials_in(site.directory())
 
 
@@ -48,7 +48,7 @@ def test_a_model_with_answers_is_set_aside_and_the_other_is_asked_no_further_rou
         again = site.run(site.write(models=models(url, dead_url)))
         assert again.exit_code == ExitCode.ENDPOINTS
         assert server.counts["answered"] <= asked + 8, "the batch of the round that was composed"
-    assert "no connection to its server can be made" in again.stdout
+    assert "cannot connect to its server" in again.stdout
 
 
 @pytest.mark.slow

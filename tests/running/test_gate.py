@@ -90,7 +90,7 @@ def test_a_worse_build_does_not_pass_and_every_report_says_so(tmp_path: Path) ->
     apart = rf"difference -{POINTS} \(95% interval -[\d.]+ to -[\d.]+\)"
     pattern = rf"^FAIL: build {SCORE}, production {SCORE}, {apart}; worse than"
     assert re.search(pattern, output, re.MULTILINE) and output.count("FAIL: ") == 1
-    assert "go on: " not in output
+    assert "to continue:" not in output
     rows = json.loads((tmp_path / "run" / "results.json").read_text())["gate"]
     assert [(row["model"], row["baseline"], row["outcome"]) for row in rows] == [("build", "production", "FAIL")]
     assert report(tmp_path, "md").splitlines()[2].startswith("**FAIL: build ")
@@ -117,7 +117,7 @@ def test_a_build_that_is_better_or_as_good_passes(tmp_path: Path, build: str, de
     assert code == ExitCode.REACHED, output
     pattern = rf"^PASS: build {SCORE}, production {SCORE}, .*; not worse than production by more than \d+ points\.$"
     assert re.search(pattern, output, re.MULTILINE)
-    assert "FAIL:" not in output and "go on: " not in output
+    assert "FAIL:" not in output and "to continue:" not in output
 
 
 @pytest.mark.slow
@@ -131,7 +131,7 @@ def test_a_gate_without_enough_trials_is_undecided(tmp_path: Path) -> None:
     failed = replace(results, gate=(*results.gate, replace(results.gate[0], outcome="FAIL")))
     beside = Ending(reason=Reason.OUT_OF_REACH, results=failed, trials=9)
     assert beside.exit_code is ExitCode.WORSE
-    assert next(next_steps(beside, "RUN")).says.startswith("raise trials.max to "), "another asks no more"
+    assert next(next_steps(beside, "RUN")).text.startswith("raise trials.max to "), "another asks no more"
 
 
 def test_a_gate_without_a_look_is_undecided_in_one_sentence_everywhere(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_gate_without_a_look_is_undecided_in_one_sentence_everywhere(tmp_path:
 def test_only_a_gate_fails_a_worse_build_and_is_junit(tmp_path: Path) -> None:
     code, output = gate(tmp_path, "coin-01", "false")
     assert code == ExitCode.REACHED, output
-    assert "FAIL" not in output and "PASS" not in output and "go on: " not in output
+    assert "FAIL" not in output and "PASS" not in output and "to continue:" not in output
     result = CliRunner().invoke(app, ["report", str(tmp_path / "run"), "--format", "junit"])
     assert result.exit_code == ExitCode.CONFIGURATION and "set objective.gate" in result.output
 
@@ -184,7 +184,7 @@ def test_a_gate_on_a_value_has_its_exit_code_and_every_report_says_why(
     ended = CliRunner().invoke(app, [*words, "--set", f"objective={objective}", "--set", f"trials.max={trials}"])
     assert ended.exit_code == code, ended.output
     apart = rf"difference -?{POINTS} \(95% interval -?[\d.]+ to -?[\d.]+\)"
-    why = {"PASS": "not below", "FAIL": "below"}.get(outcome, "the trials that are left")
+    why = {"PASS": "not below", "FAIL": "below"}.get(outcome, "the remaining trials")
     (line,) = re.findall(rf"^{outcome}: build {SCORE}, value {value:.1%}, {apart}; {why}.*\.$", ended.output, re.M)
     (row,) = json.loads((tmp_path / "run" / "results.json").read_text())["gate"]
     assert (row["model"], row["baseline"], row["outcome"]) == ("build", None, outcome)

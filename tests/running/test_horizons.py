@@ -59,7 +59,7 @@ def test_the_first_look_stays_where_it_was(site: Site) -> None:
     run_to(site, 3)
     refused = site.run(site.write(trials={"min": 3, "max": 6}))
     assert refused.exit_code == ExitCode.CONFIGURATION
-    assert "trials.min was 2 when the run took its first look, and cannot become 3 after it" in refused.stderr
+    assert "trials.min cannot change after the first look: it was 2, and is now 3" in refused.stderr
     with closing(RunReader.open(site.directory())) as reader:
         assert len(reader.configurations()) == 1
 
@@ -74,10 +74,10 @@ def test_the_place_of_the_first_look_stays_when_the_horizon_that_set_it_is_raise
             assert stored_config(reader.header()).trials.min == 2
         assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md"]).exit_code == 0
         report = (site.directory() / "report.md").read_text()
-        assert "2 trials a question before the first look" in report, "not what a run of today's horizon begins with"
+        assert "2 trials per question before the first look" in report, "not what a run of today's horizon begins with"
     refused = site.run(site.write(trials={"max": 20, "min": 4}))
     assert refused.exit_code == ExitCode.CONFIGURATION
-    assert "trials.min was 2 when the run took its first look, and cannot become 4 after it" in refused.stderr
+    assert "trials.min cannot change after the first look: it was 2, and is now 4" in refused.stderr
 
 
 @pytest.mark.slow
@@ -86,7 +86,7 @@ def test_the_first_look_stays_as_large_as_it_was(site: Site) -> None:
     run_to(site, 20)
     refused = site.run(site.write(trials={"min": 2, "max": 20, "optimize": "time"}))
     assert refused.exit_code == ExitCode.CONFIGURATION
-    assert "took its first look with 2 trials a question" in refused.stderr
+    assert "first look came after 2 trials per question" in refused.stderr
     assert "cannot begin with 3 after it, as trials.optimize time does; keep trials.optimize cost, or" in refused.stderr
 
 

@@ -10,10 +10,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from contrary_server import Asked, Said, listening
+from contrary_server import Asked, Reply, listening
 from gated import GatedServer
-from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials, wait_until
-from saying import saying
+from live_runs import ENDED, MODELS, RunOutcome, Site, kill, small_world, stored, wait_for_trials, wait_until
+from scripted_server import scripted_server
 from typer.testing import CliRunner
 from warm_start import WarmProcess
 
@@ -126,7 +126,7 @@ def test_a_judge_without_mistakes_grades_as_the_grader_does(site: Site, fair_url
     assert "Label some answers of each model (adaptive-eval label RUN)" in page
     keyed = site.write("keyed", **settings(fair_url, grader="math"))
     assert site.run(keyed, "--run-dir", str(site.directory("keyed"))).exit_code in ENDED
-    assert Found.of(site.directory()) == Found.of(site.directory("keyed"))
+    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("keyed"))
     for trial in stored(site):
         assert trial.signals["verdict"] in ("correct", "wrong") and trial.signals["agreement"] == 1.0
         used = [trial.signals[f"judge_{kind}_tokens"] for kind in ("prompt", "completion")]
@@ -134,7 +134,7 @@ def test_a_judge_without_mistakes_grades_as_the_grader_does(site: Site, fair_url
 
 
 def test_verdicts_are_categories_and_the_majority_decides(site: Site) -> None:
-    verdicts = [{"name": name, "says": f"it is {name}"} for name in ("good", "fair", "poor")]
+    verdicts = [{"name": name, "meaning": f"it is {name}"} for name in ("good", "fair", "poor")]
     categories = [
         {"name": "good", "weight": 1, "when": {"verdict": "good"}},
         {"name": "fair", "weight": 0.5, "when": {"verdict": "fair"}},
@@ -180,7 +180,7 @@ def test_a_missing_verdict_is_no_grade_and_is_requested_again(site: Site, fair_u
     assert_sums_up(site)
     plain = site.write("plain", **settings(fair_url))
     site.run(plain, "--run-dir", str(site.directory("plain")))
-    mended, never = Found.of(site.directory()).outcomes, Found.of(site.directory("plain")).outcomes
+    mended, never = RunOutcome.of(site.directory()).outcomes, RunOutcome.of(site.directory("plain")).outcomes
     common = mended.keys() & never.keys()
     assert common and all(mended[key] == never[key] for key in common)
 
@@ -188,7 +188,7 @@ def test_a_missing_verdict_is_no_grade_and_is_requested_again(site: Site, fair_u
 @pytest.mark.slow
 def test_a_judge_without_verdicts_ends_the_run_soon_and_one_that_thinks_first_grades(site: Site, fair_url: str) -> None:
     replies = ["<think>I cannot decide"]
-    with saying(("judge",), lambda model, question, seed: replies[seed % len(replies)]) as server:
+    with scripted_server(("judge",), lambda model, question, seed: replies[seed % len(replies)]) as server:
         grader = judged_by(server.base_url, concurrency={"in_flight": 1})
         both = [{"name": name, "base_url": fair_url} for name in MODELS[:2]]
         config = site.write(**settings(fair_url, grader=grader, models=both))
@@ -199,8 +199,8 @@ def test_a_judge_without_verdicts_ends_the_run_soon_and_one_that_thinks_first_gr
             assert re.search(r"none of the first 1\d answers could be graded.* its reply has only reasoning", output), (
                 output
             )
-            assert FIRST_ANSWERS <= len(server.asked) < 24
-            server.asked.clear()
+            assert FIRST_ANSWERS <= len(server.requests) < 24
+            server.requests.clear()
             assert all(trial.category is None for trial in stored(site))
         said_first = '<think>{"verdict": "neither"}?</think>It is '
         replies[:] = [f'{said_first}{{"verdict": "{verdict}"}}' for verdict in ("correct", "wrong")]
@@ -225,7 +225,7 @@ def test_a_cap_below_the_worst_case_of_the_first_round_is_enough_for_a_cheap_run
     assert ended.exit_code in ENDED and IN_PARTS in ended.stderr
     results = read_results(site.directory())
     assert results is not None and 0.1 < results.cost.usd < 3.2 / 5 and results.run.reason != "budget"
-    assert Found.of(site.directory()) == Found.of(site.directory("ample"))
+    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("ample"))
 
 
 @pytest.mark.slow
@@ -347,11 +347,11 @@ def test_an_interrupted_regrade_counts_what_it_has_requested(site: Site, fair_ur
         process.send_signal(number)
         _, errors = process.communicate()
     assert process.returncode == (ExitCode.STOPPED if number == signal.SIGINT else -number), errors
-    first, heard, last = charged_for_regrades(site)
+    first, refund, last = charged_for_regrades(site)
     worst, flying = first.cost.tokens / first.number, last.number
     spent, usd = (sum(getattr(charge.cost, of) for charge in charged_for_regrades(site)) for of in ("tokens", "usd"))
     assert stored(site) == before, "all grades change or none"
-    assert first.number + flying == len(before) and heard.cost.tokens < 0 < flying
+    assert first.number + flying == len(before) and refund.cost.tokens < 0 < flying
     assert flying * worst < spent < len(before) * worst, "what has come counts as it was, the rest at its worst"
     report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
     rows = [
@@ -396,7 +396,7 @@ def graded(judge: Judge, text: str, folder: Path, keys: dict[str, str]) -> Grade
 
 @pytest.mark.parametrize("structured", [True, False])
 def test_a_judge_that_repeats_its_key_has_it_in_no_stored_error(tmp_path: Path, structured: bool) -> None:
-    with saying(("judge",), lambda *_: f"I was sent {KEY}, no, {KEY[:12]}") as server:
+    with scripted_server(("judge",), lambda *_: f"I was sent {KEY}, no, {KEY[:12]}") as server:
         asked = GraderServer(base_url=server.base_url, model="judge", api_key_env="JUDGE_KEY")
         with pytest.raises(JudgeFailed, match="'I was sent ") as failed:
             graded(Judge(server=asked, structured=structured), "It is 1.", tmp_path, {"JUDGE_KEY": KEY})
@@ -414,11 +414,11 @@ def test_a_tiny_request_that_shows_that_the_judge_answers_counts_as_one_lost_ver
     monkeypatch.setattr("adaptive_eval.endpoints.settings.DEFAULT", short)
     counted: list[int] = []
 
-    def script(asked: Asked) -> Said | None:
-        return Said(500, {"error": {"message": "no"}}) if "unlucky" in asked.prompt else None
+    def script(asked: Asked) -> Reply | None:
+        return Reply(500, {"error": {"message": "no"}}) if "unlucky" in asked.prompt else None
 
     async def again() -> bool:
-        counted.append(len(server.said))
+        counted.append(len(server.statuses))
         return True
 
     async def asked_twice(judge: Judge) -> list[str]:
@@ -437,4 +437,4 @@ def test_a_tiny_request_that_shows_that_the_judge_answers_counts_as_one_lost_ver
         limits = GraderLimits(retry_for=300.0)
         errors = asyncio.run(asked_twice(Judge(server=asked, structured=False, concurrency=limits)))
     assert "gave no verdict" in errors[0] and "fails on this request every time: HTTP 500: no" in errors[1]
-    assert len(counted) == 1 and server.said[counted[0] :] == [200, 500]
+    assert len(counted) == 1 and server.statuses[counted[0] :] == [200, 500]

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from live_runs import ENDED, MODELS, Found, Site, small_world, stored
+from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, stored
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -22,8 +22,8 @@ from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 
 CRITERIA = [
-    {"name": "sound", "says": "it says what the reference says", "weight": 0.7},
-    {"name": "form", "says": "its answer stands in a box", "weight": 0.3},
+    {"name": "sound", "meaning": "it says what the reference says", "weight": 0.7},
+    {"name": "form", "meaning": "its answer stands in a box", "weight": 0.3},
 ]
 SCORES = {"scores": CRITERIA}
 AGAINST = {"compare_to": "other"}
@@ -90,7 +90,7 @@ def test_a_server_that_refuses_the_schema_is_asked_line_by_line_and_noted_once(s
     (caution,) = [warning for warning in results.warnings if warning.kind == "judge_unstructured"]
     assert caution.model is None and "refuses response_format" in caution.text and "by this engine" in caution.text
     assert site.run(site.write(**settings(site, fair_url, SCORES))).exit_code in ENDED
-    assert Found.of(site.directory()) == Found.of(site.directory("plain"))
+    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("plain"))
 
 
 def test_a_required_schema_that_is_refused_gives_no_grade(site: Site) -> None:

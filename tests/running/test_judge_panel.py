@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from live_runs import ENDED, MODELS, Found, Site, small_world, stored
+from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, stored
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -50,7 +50,7 @@ def test_the_majority_of_all_votes_decides(site: Site, judges: tuple[str, str, s
     assert ended.exit_code in ENDED, ended.stderr
     keyed = site.write("keyed", **{**settings(right), "grader": "math"})
     assert site.run(keyed, "--run-dir", str(site.directory("keyed"))).exit_code in ENDED
-    assert Found.of(site.directory()) == Found.of(site.directory("keyed"))
+    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("keyed"))
     trials = stored(site)
     assert {trial.signals["agreement"] for trial in trials} == {2 / 3}
     alone = site.write("alone", **settings(right, server=server(right, price=prices[0])))

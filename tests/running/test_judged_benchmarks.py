@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_runs import ENDED, MODELS, Found, Site, small_world, stored
+from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, stored
 from result_rows import rows_of
 from typer.testing import CliRunner
 
@@ -58,7 +58,7 @@ def test_answers_are_judged_or_parsed_as_their_benchmark_says(site: Site, fair_u
     assert ended.exit_code in ENDED, ended.output
     keyed = write(site, fair_url, "keyed")
     assert site.run(keyed, "--run-dir", str(site.directory("keyed"))).exit_code in ENDED
-    assert Found.of(site.directory()) == Found.of(site.directory("keyed"))
+    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("keyed"))
     for trial in stored(site):
         assert ("verdict" in trial.signals) == trial.question.startswith("open/")
     results = read_results(site.directory())
@@ -101,12 +101,12 @@ def test_an_unreachable_judge_leaves_only_its_own_answers_without_a_grade(site: 
 def test_answers_of_benchmarks_are_regraded_and_labelled(site: Site, fair_url: str) -> None:
     config = write(site, fair_url, judge_url=fair_url)
     assert site.run(config).exit_code in ENDED
-    before = Found.of(site.directory()).outcomes
+    before = RunOutcome.of(site.directory()).outcomes
     refused = CliRunner().invoke(app, ["regrade", str(site.directory())])
     assert refused.exit_code != 0 and "is graded by a judge at an address that the run names" in refused.stderr
     anew = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(config)])
     assert anew.exit_code == 0, anew.output
-    assert Found.of(site.directory()).outcomes == before
+    assert RunOutcome.of(site.directory()).outcomes == before
     rows = [
         {
             "model": trial.model,

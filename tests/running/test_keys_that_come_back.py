@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from contrary_server import Asked, Said, answer, listening, write_config
+from contrary_server import Asked, Reply, answer, listening, write_config
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -20,14 +20,14 @@ from adaptive_eval.report.reader import RunReader
 KEY = "sk/a1b2c3d4+e5f6g7h8i9j0k1l2m3n4o5p6"
 
 
-def echo(asked: Asked) -> Said | None:
+def echo(asked: Asked) -> Reply | None:
     key = asked.headers["Authorization"].removeprefix("Bearer ")
     echoed = (key, b64encode(f"{asked.seed}:{key}:7".encode()).decode(), quote(key, safe=""))[asked.seed % 3]
     if asked.number == 3 and asked.model == "bob":
-        return Said(500, b" " * 4080 + key.encode())
+        return Reply(500, b" " * 4080 + key.encode())
     text = f"I was sent {echoed}. {asked.text}"
     body = answer(asked, content=text, reasoning_content=f"I was sent {echoed} and say {key[:20]}")
-    return Said(body={**body, "model": f"{asked.model}-{key}"})
+    return Reply(body={**body, "model": f"{asked.model}-{key}"})
 
 
 def assert_shows_no_piece(texts: Sequence[str], key: str = KEY) -> None:
@@ -78,25 +78,25 @@ def test_a_key_in_an_answer_is_stored_nowhere_and_shown_nowhere(
     assert "***" not in again.output
 
 
-def echo_everywhere(asked: Asked) -> Said | None:
+def echo_everywhere(asked: Asked) -> Reply | None:
     """Echoes the key in every part of a response: the usage, tokens, names, headers, finish reasons, and errors."""
     bearer = asked.headers["Authorization"]
     key, headers = bearer.removeprefix("Bearer "), {"X-Echo": bearer, "Retry-After": bearer, "x-request-id": bearer}
     if asked.model == "bob" and asked.number in (6, 7, 8):
         status = (500, 429, 503)[asked.number - 6]
-        return Said(status, {"error": {"message": f"no: {key}", "code": key, "param": key, "type": bearer}}, headers)
+        return Reply(status, {"error": {"message": f"no: {key}", "code": key, "param": key, "type": bearer}}, headers)
     if asked.model == "bob" and asked.number == 12:
-        return Said(302, b"", {"Location": f"http://{key.replace('/', '-')}.example/"})
+        return Reply(302, b"", {"Location": f"http://{key.replace('/', '-')}.example/"})
     body: dict[str, Any] = answer(asked, content=f"{asked.text} {json.dumps(bearer)}", reasoning=key)
     tokens = [{"token": part, "logprob": -0.5, "bytes": [*part.encode()]} for part in ("The ", key[:7], key[7:])]
     body["choices"][0] |= {"logprobs": {"content": tokens}}
     body["usage"] |= {"prompt_tokens": 5 + asked.number, "note": key, "completion_tokens_details": {key: key}}
-    return Said(body={**body, "id": key, "model": bearer, "system_fingerprint": bearer}, headers=headers)
+    return Reply(body={**body, "id": key, "model": bearer, "system_fingerprint": bearer}, headers=headers)
 
 
-def models_with_the_key(path: str, headers: Mapping[str, str]) -> Said | None:
+def models_with_the_key(path: str, headers: Mapping[str, str]) -> Reply | None:
     names = ["ada", headers.get("Authorization", "nobody")]
-    return Said(body={"data": [{"id": name} for name in names]}) if path.endswith("/models") else None
+    return Reply(body={"data": [{"id": name} for name in names]}) if path.endswith("/models") else None
 
 
 def test_no_part_of_a_response_leaves_the_key_in_a_file_or_an_output(
@@ -110,7 +110,7 @@ def test_no_part_of_a_response_leaves_the_key_in_a_file_or_an_output(
         notify = ["sh", "-c", "cat >> told.jsonl"]
         config = write_config(tmp_path, server, models=models, sampling=sampling, notify=notify)
         outputs = [runner.invoke(app, ["run", str(config), "--dry-run", "--run-dir", str(run)]).output]
-        assert "***" in outputs[0] and "does not serve" in outputs[0], outputs[0]
+        assert "***" in outputs[0] and "has no model" in outputs[0], outputs[0]
         result = runner.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
     outputs += [result.output]
     assert "ada" in (run / "results.json").read_text()
@@ -132,9 +132,9 @@ def test_keys_of_others_are_removed_too(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("THE_KEY", KEY)
     monkeypatch.setenv("JUDGE_KEY", other)
 
-    def cross(asked: Asked) -> Said | None:
+    def cross(asked: Asked) -> Reply | None:
         text = f"{other} {asked.text}" if asked.model != "judge" else f"maybe {KEY} or {other}? " * 9
-        return Said(body=answer(asked, content=text))
+        return Reply(body=answer(asked, content=text))
 
     with listening(cross) as server:
         models = [{"name": name, "base_url": server.base_url, "api_key_env": "THE_KEY"} for name in ("ada", "bob")]

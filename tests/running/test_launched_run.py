@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from live_runs import MODELS, Found, Site, kill
+from live_runs import MODELS, RunOutcome, Site, kill
 from patient_time import HANGS
 from ports import HOST, held_port
 from process_list import all_end, commands
@@ -90,7 +90,7 @@ def results(directory: Path) -> dict[str, list[dict[str, object]]]:
 
 
 @pytest.fixture(scope="module")
-def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Found:
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
     """What the run finds where someone else serves its models."""
     with held_port() as port:
         site = Site.make(tmp_path_factory.mktemp("elsewhere"), f"http://{HOST}:{port}/v1")
@@ -101,15 +101,15 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Found:
                 site.run(site.write(trials=AHEAD))
             finally:
                 process.kill()
-    return Found.of(site.directory())
+    return RunOutcome.of(site.directory())
 
 
-def require_same(found: Found, other: Found) -> None:
+def require_same(outcome: RunOutcome, other: RunOutcome) -> None:
     """Both have all that is in their looks. How many trials were asked ahead of looks depends on the time."""
-    assert found.looks == other.looks
-    shared = found.outcomes.keys() & other.outcomes.keys()
-    assert {trial: found.outcomes[trial] for trial in shared} == {trial: other.outcomes[trial] for trial in shared}
-    last = found.looks[-1]
+    assert outcome.looks == other.looks
+    shared = outcome.outcomes.keys() & other.outcomes.keys()
+    assert {trial: outcome.outcomes[trial] for trial in shared} == {trial: other.outcomes[trial] for trial in shared}
+    last = outcome.looks[-1]
     assert isinstance(last, dict)
     stored = Counter(model for model, _, _ in shared)
     assert all(stored[MODELS[at]] >= trials for at, trials in enumerate(last["trials"]))
@@ -123,11 +123,11 @@ def printed(process: WarmProcess, word: str) -> str:
 
 
 @pytest.mark.slow
-def test_launched_servers_give_the_results_of_external_ones(site: Site, elsewhere: Found) -> None:
+def test_launched_servers_give_the_results_of_external_ones(site: Site, elsewhere: RunOutcome) -> None:
     models = launched(site, exclusive="gpu0")
     ended = site.run(site.write(trials=AHEAD, models=models))
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    require_same(Found.of(site.directory()), elsewhere)
+    require_same(RunOutcome.of(site.directory()), elsewhere)
     starts = events(site.directory(), ServerLaunched)
     document = results(site.directory())
     assert {row["model"]: row["starts"] for row in document["servers"]} == {
@@ -143,7 +143,7 @@ def test_launched_servers_give_the_results_of_external_ones(site: Site, elsewher
 
 
 @pytest.mark.slow
-def test_a_pool_finds_the_same_in_spite_of_a_kill_during_a_swap(site: Site, elsewhere: Found) -> None:
+def test_a_pool_finds_the_same_in_spite_of_a_kill_during_a_swap(site: Site, elsewhere: RunOutcome) -> None:
     settings = {"trials": AHEAD, "servers": {"pool": {"places": [0, "1"]}}}
     config = site.write(models=launched(site, exclusive=None), **settings)
     process = site.start(config, "--run-dir", str(site.directory()))
@@ -152,7 +152,7 @@ def test_a_pool_finds_the_same_in_spite_of_a_kill_during_a_swap(site: Site, else
     assert none_left(site)
     ended = site.run(config)
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    require_same(Found.of(site.directory()), elsewhere)
+    require_same(RunOutcome.of(site.directory()), elsewhere)
     starts = events(site.directory(), ServerLaunched)
     assert {launch.on for launch in starts} == {"0", "1"} and {launch.model for launch in starts} == set(MODELS)
     logs = [path.name for path in (site.directory() / "logs").iterdir()]
@@ -177,11 +177,11 @@ def test_a_server_of_a_pool_is_told_where_it_runs(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_a_model_that_one_place_of_a_pool_lacks_is_served_at_the_others(site: Site, elsewhere: Found) -> None:
+def test_a_model_that_one_place_of_a_pool_lacks_is_served_at_the_others(site: Site, elsewhere: RunOutcome) -> None:
     settings = {"trials": AHEAD, "servers": {"pool": {"places": ["bare", "whole"]}}}
     ended = site.run(site.write(models=launched(site, "{place}", exclusive=None), **settings))
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    require_same(Found.of(site.directory()), elsewhere)
+    require_same(RunOutcome.of(site.directory()), elsewhere)
     assert not [
         launch for launch in events(site.directory(), ServerLaunched) if (launch.model, launch.on) == ("ada", "bare")
     ]
@@ -192,17 +192,17 @@ def test_a_model_that_one_place_of_a_pool_lacks_is_served_at_the_others(site: Si
     (event,) = events(site.directory("nowhere"), ModelSetAside)
     assert (
         event.model == "ada"
-        and "its server is up and refuses requests: it does not serve 'ada' but bob" in event.reason
+        and "its server is up and refuses requests: its server has no model 'ada', only bob" in event.reason
     )
 
 
 @pytest.mark.slow
-def test_a_server_that_dies_is_started_again_and_nothing_is_lost(site: Site, elsewhere: Found) -> None:
+def test_a_server_that_dies_is_started_again_and_nothing_is_lost(site: Site, elsewhere: RunOutcome) -> None:
     ended = site.run(site.write(trials=AHEAD, models=launched(site, "crash")))
     assert ended.exit_code == ExitCode.SPENT, ended.output
     pattern = r"ada: its server was killed by SIGKILL \(log: \S+ada\.log\); restarting it \(1 of 3\)"
     assert re.search(pattern, ended.stdout)
-    require_same(Found.of(site.directory()), elsewhere)
+    require_same(RunOutcome.of(site.directory()), elsewhere)
     (died,) = events(site.directory(), ServerDied)
     assert died.model == "ada"
 
@@ -357,7 +357,7 @@ def test_a_dry_run_may_start_every_server_ask_it_and_stop_it(site: Site, monkeyp
     assert states == [["ok", "ada"], ["FAIL", "bob"], ["ok", "cyd"], ["FAIL", "eve"]]
     assert result.stdout.splitlines()[-1].startswith("Next: fix")
     assert "exited with status 1 before it was ready" in result.stdout and "CUDA out of memory" in result.stdout
-    assert "it does not serve 'eve' but ada, bob, cyd" in result.stdout
+    assert "its server has no model 'eve', only ada, bob, cyd" in result.stdout
     assert not servers(site)
     (log,) = re.findall(r"\(log: (\S+bob\.log)\)", result.stdout)
     assert "CUDA out of memory" in Path(log).read_text()

@@ -126,7 +126,7 @@ def stored(directory: Path) -> tuple[int, list[AnswersLost], int]:
         return tokens, events_of_kind(reader.events(), AnswersLost), sum(reader.in_flight().values())
 
 
-def told(directory: Path) -> dict[str, str]:
+def loss_warnings(directory: Path) -> dict[str, str]:
     """What `report` says of each model's lost answers."""
     ended = CliRunner().invoke(app, ["report", str(directory), "--format", "json"])
     assert ended.exit_code == 0, ended.output
@@ -150,7 +150,7 @@ def test_answers_lost_to_resets_and_a_kill_count_and_are_reported(tmp_path: Path
     assert lost and not any(event.killed for event in lost), "resets are written down as they happen"
     worst = lost[0].tokens // lost[0].answers
     assert tokens + sum(event.tokens for event in lost) + in_flight * worst >= meter.generated
-    assert told(site.directory()).keys() == {event.model for event in lost}
+    assert loss_warnings(site.directory()).keys() == {event.model for event in lost}
     meter.let_go_on()
     ended = site.run(config)
     assert ended.exit_code == ExitCode.SPENT, ended.output
@@ -158,7 +158,7 @@ def test_answers_lost_to_resets_and_a_kill_count_and_are_reported(tmp_path: Path
     assert in_flight == 0
     assert any(event.killed for event in lost)
     assert meter.generated <= tokens + sum(event.tokens for event in lost) <= CAP
-    for name, text in told(site.directory()).items():
+    for name, text in loss_warnings(site.directory()).items():
         mine = [event for event in lost if event.model == name]
         assert text.startswith(
             f"{several(sum(event.answers for event in mine), 'answer')} requested, but never received"
@@ -229,4 +229,4 @@ def test_answers_lost_to_a_kill_are_reported_without_caps_too(tmp_path: Path, me
     assert cost["tokens"] + sum(row["tokens"] for row in cost["beside"]) == meter.generated
     number = several(sum(event.answers for event in lost), "lost answer")
     assert number in " ".join(ended.stdout.split())
-    assert not told(site.directory()), "it is a cost, and nothing to be warned of"
+    assert not loss_warnings(site.directory()), "it is a cost, and nothing to be warned of"

@@ -31,7 +31,7 @@ def program(site: Site) -> list[str]:
     return ["./tell"]
 
 
-def told(folder: Path) -> list[Json]:
+def notifications(folder: Path) -> list[Json]:
     path = folder / "told.json"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
@@ -42,7 +42,7 @@ def test_the_command_is_called_at_the_end_without_keys(
     monkeypatch.setenv("SOME_API_KEY", "one-that-nobody-else-may-see")
     ended = site.run(site.write(notify=program))
     assert ended.exit_code == ExitCode.REACHED
-    (message,) = told(site.folder)
+    (message,) = notifications(site.folder)
     line, remainder = message["text"].split("\n")
     assert line.startswith("run: Finished: ") and "ada is best" in line and not remainder
     assert "PATH" in message["names"] and "SOME_API_KEY" not in message["names"]
@@ -51,14 +51,14 @@ def test_the_command_is_called_at_the_end_without_keys(
 def test_the_command_is_told_of_an_error_that_ends_a_run(site: Site, program: list[str]) -> None:
     models = [{"name": name, "model": f"no-{name}", "base_url": site.base_url} for name in ("ada", "bob")]
     assert site.run(site.write(models=models, notify=program)).exit_code == ExitCode.ENDPOINTS
-    (message,) = told(site.folder)
+    (message,) = notifications(site.folder)
     assert message["text"].startswith("run: Stopped by an error: ") and message["text"].count("\n") == 1
 
 
 def test_the_command_is_told_of_a_run_that_stops_at_its_budget(site: Site, program: list[str]) -> None:
     ended = site.run(site.write(notify=program, budget={"trials": 3}))
     assert ended.exit_code == ExitCode.SPENT
-    (message,) = told(site.folder)
+    (message,) = notifications(site.folder)
     assert "budget" in message["text"]
 
 
@@ -119,4 +119,4 @@ def test_nothing_of_a_file_that_the_command_reads_is_stored(site: Site, program:
     assert site.run(site.write(notify=notify, trials={"min": 2, "max": 2})).exit_code in ExitCode
     with closing(RunReader.open(site.directory())) as reader:
         stored = str(reader.configurations())
-    assert "hook.curl" in stored and KEY not in stored and told(site.folder)
+    assert "hook.curl" in stored and KEY not in stored and notifications(site.folder)

@@ -16,7 +16,8 @@ from adaptive_eval.report.results_file import RESULTS_FILE, read_results
 
 TOO_LITTLE = {"budget": {"trials": 10}}
 NOTHING = (
-    "No answers were requested: the budget does not cover the first round. adaptive-eval validate says what would."
+    "No answers were requested: the budget does not cover the first round. "
+    "adaptive-eval validate shows the budget it needs."
 )
 
 
@@ -28,7 +29,7 @@ def left_by(directory: Path) -> dict[str, Any]:
     return dict(document)
 
 
-def said(command: str, directory: Path, *options: str) -> str:
+def output_of(command: str, directory: Path, *options: str) -> str:
     """What a command that reads a run says of it."""
     result = CliRunner().invoke(app, [command, str(directory), *options])
     assert result.exit_code in (ExitCode.REACHED, ExitCode.SPENT), result.output
@@ -42,10 +43,10 @@ def test_every_reader_of_a_run_says_that_its_cap_refused_the_first_round(site: S
     assert (document["run"]["status"], document["run"]["reason"], document["why"]) == ("finished", "budget", NOTHING)
     assert document["models"] == ["ada", "bob", "cyd"]
     assert len(document["questions"]) == 8 and not any(sum(map(sum, row["counts"])) for row in document["questions"])
-    assert NOTHING in said("report", site.directory(), "--format", "md", "--output", "-")
-    assert NOTHING in said("monitor", site.directory(), "--once")
-    assert "intact" in said("verify", site.directory())
-    page = said("report", site.directory(), "--format", "html", "--output", "-")
+    assert NOTHING in output_of("report", site.directory(), "--format", "md", "--output", "-")
+    assert NOTHING in output_of("monitor", site.directory(), "--once")
+    assert "intact" in output_of("verify", site.directory())
+    page = output_of("report", site.directory(), "--format", "html", "--output", "-")
     assert '"reason":"budget"' in page
     # what it says can be done is done, and the file is that of the run
     assert site.run(site.write(budget={"trials": 200})).exit_code in ENDED
@@ -60,8 +61,8 @@ def test_spending_before_a_first_look_is_reported(site: Site) -> None:
     with closing(RunReader.open(site.directory())) as reader:
         trials, spent = reader.trial_count(), reader.log.spent()
     cost = f"cost      {trials} trials, {spent.tokens:,} tokens, ${spent.usd:.3f}"
-    assert trials and cost in ended.stdout and cost in said("monitor", site.directory(), "--once")
-    report = said("report", site.directory(), "--format", "md", "--output", "-")
+    assert trials and cost in ended.stdout and cost in output_of("monitor", site.directory(), "--once")
+    report = output_of("report", site.directory(), "--format", "md", "--output", "-")
     assert f"{trials} trials are graded, for {spent.tokens:,} tokens, ${spent.usd:.3f}." in report
     nothing = site.run(site.write(**TOO_LITTLE), "--run-dir", str(site.directory("nothing")))
     assert "cost  " not in nothing.stdout

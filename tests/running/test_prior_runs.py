@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from live_runs import MODELS, EndedRuns, Found, Site
+from live_runs import MODELS, EndedRuns, RunOutcome, Site
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.prepare import stored_setup
@@ -20,7 +20,7 @@ FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
 def first_outcomes(directory: Path, depth: int) -> dict[tuple[str, str], list[int]]:
     """The categories of the first trials of each cell, in their order."""
     outcomes: dict[tuple[str, str], list[int]] = {}
-    for (model, question, trial), category in sorted(Found.of(directory).outcomes.items()):
+    for (model, question, trial), category in sorted(RunOutcome.of(directory).outcomes.items()):
         if trial < depth:
             assert category is not None
             outcomes.setdefault((model, question), []).append(category)
@@ -46,7 +46,7 @@ def test_r0_is_the_first_trials_of_the_earlier_run_and_never_more_than_the_first
     site: Site, earlier: Path
 ) -> None:
     output = run_with(site, {"run": str(earlier)})
-    assert "outcomes of the run earlier count as R0" in output
+    assert "outcomes of the run earlier count in the scores (R0)" in output
     with closing(RunReader.open(site.directory())) as reader:
         plan = stored_plan(stored_setup(reader.header()), reader, reader.events())
     expected = first_outcomes(earlier, 3)
@@ -88,12 +88,12 @@ def test_one_greedy_answer_to_each_question_may_come_first(site: Site) -> None:
 def test_the_earlier_run_is_read_only_once(site: Site, earlier: Path) -> None:
     section: dict[str, object] = {"run": str(earlier)}
     run_with(site, section, budget={"trials": 100})
-    before = Found.of(site.directory())
+    before = RunOutcome.of(site.directory())
     shutil.rmtree(earlier)
     run_with(site, section, budget={"trials": 100})
-    assert Found.of(site.directory()) == before
+    assert RunOutcome.of(site.directory()) == before
     run_with(site, section, trials={"min": 3, "max": 30})
-    assert len(Found.of(site.directory()).outcomes) > len(before.outcomes)
+    assert len(RunOutcome.of(site.directory()).outcomes) > len(before.outcomes)
 
 
 def test_a_model_may_take_the_outcomes_of_another_model(site: Site, earlier: Path) -> None:
@@ -121,15 +121,15 @@ def test_a_model_that_joins_later_gets_its_prior_outcomes(site: Site, earlier: P
 @pytest.mark.parametrize(
     ("section", "changes", "message"),
     [
-        ({"run": "nowhere"}, {}, "nowhere holds no run"),
+        ({"run": "nowhere"}, {}, "nowhere has no run"),
         ({}, {"rubric": {"categories": [{"name": "no", "weight": 0}, {"name": "yes", "weight": 2,
           "when": {"is_correct": True}}]}}, "was graded by another rubric"),
         ({"models": {"eve": "ada"}}, {}, "cannot serve 'eve'"),
         ({"models": {"ada": "eve"}}, {}, "has no model 'eve'; its models are ada, bob, cyd"),
         ({}, {"questions": {"path": "other.jsonl"}}, "has none of the questions of this run"),
-        ({}, {"questions": {"path": "changed.jsonl"}}, "asked ada something else as question 'q0'"),
-        ({}, {"prompt": "{prompt} Think."}, "asked ada something else as question 'q0'; R0 needs outcomes of the same"),
-        ({}, {"grader": "exact"}, "was graded otherwise, by another grader or one with other settings"),
+        ({}, {"questions": {"path": "changed.jsonl"}}, "asked ada another text as question 'q0'"),
+        ({}, {"prompt": "{prompt} Think."}, "asked ada another text as question 'q0'; R0 needs outcomes of the same"),
+        ({}, {"grader": "exact"}, "was graded by another grader, or with other settings"),
     ],
 )  # fmt: skip
 def test_invalid_prior_runs_are_refused_and_nothing_begins(

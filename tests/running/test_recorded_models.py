@@ -137,7 +137,7 @@ def test_another_source_is_taken_only_where_it_has_the_same_outcomes(folder: Fol
     assert folder.run(folder.config("new", models, objective="place")) is not None
     folder.run(folder.earlier(seed=5), name="other")
     others = [{**model, "recorded": str(folder.path / "other")} for model in moved]
-    with pytest.raises(ConfigError, match=r"has others; name that one again, or begin another run with --fresh"):
+    with pytest.raises(ConfigError, match=r"has others; name the first again, or start a new run with --fresh"):
         folder.run(folder.config("new", [*others, models[-1]], objective="place"))
 
 
@@ -180,15 +180,15 @@ def test_a_gate_that_the_error_of_its_baseline_limits_says_how_long_a_recording_
     (step,) = next_steps(replace(ended, arguments=("x.yaml", "--set", "trials.max=4")), "RUN")
     text = "\n".join(findings(ended.results, None, None))
     if recorded > max_trials:
-        assert pair.trials_needed is not None and "raise trials.max to " in step.says
-        assert "a recording of" not in text + step.says
+        assert pair.trials_needed is not None and "raise trials.max to " in step.text
+        assert "a recording of" not in text + step.text
         return
     need = recording_need(ended.results, pair)
     assert pair.trials_needed is None and need is not None and need.recorded_trials == 4
     if max_trials == recorded:
         assert pair.z and pair.boundary and need.trials == pytest.approx(4 * (pair.boundary / pair.z) ** 2, abs=1)
-    assert f"would need a recording of bob with about {need.trials} trials a question, in place of 4." in text
-    assert "raise trials.max" not in step.says and "start over with a recording of bob with about " in step.says
+    assert f"would need a recording of bob with about {need.trials} trials per question, instead of 4." in text
+    assert "raise trials.max" not in step.text and "start over with a recording of bob with about " in step.text
     more = f"--fresh --set trials.max={need.trials}" if need.trials > max_trials else "--set trials.max=4 --fresh"
     assert step.command == f"adaptive-eval run x.yaml {more}"
 
@@ -202,7 +202,7 @@ REFUSALS: dict[str, tuple[Callable[[Folder], RunConfig], str]] = {
         lambda place: place.config(
             "new", [{"name": "ada", "recorded": "nowhere"}, {"name": NEW, "base_url": "http://x/v1"}]
         ),
-        "nowhere holds no run; name the directory of one",
+        "nowhere has no run; name a run directory",
     ),
     "no such model": (
         lambda place: place.config(
@@ -221,10 +221,10 @@ REFUSALS: dict[str, tuple[Callable[[Folder], RunConfig], str]] = {
         ),
         "was graded by another rubric",
     ),
-    "another grader": (lambda place: place.placing(grader="math"), "was graded otherwise, by another grader"),
+    "another grader": (lambda place: place.placing(grader="math"), "was graded by another grader"),
     "another prompt": (
         lambda place: place.placing(prompt="{prompt} Think."),
-        "asked ada something else as question 'q0'; .* give it the `prompt` that it had there",
+        "asked ada another text as question 'q0'; .* give the model the `prompt` that it had there",
     ),
 }
 

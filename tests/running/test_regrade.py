@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from live_runs import Found, Site
+from live_runs import RunOutcome, Site
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
@@ -49,20 +49,20 @@ def test_regrade_grades_the_answers_that_the_grader_failed_on(site: Site, fragil
     why = "no trial of question 4 of 8 has a grade, so there is no score; on question q3: "
     assert "ada: no grade on question q3: the grader raised RuntimeError: no such thing" in ended.stdout
     assert f"ada is set aside: {why}the grader raised RuntimeError: no such thing" in ended.stdout
-    assert "needs a model that was set aside: " in ended.stdout
+    assert "need a model that was set aside: " in ended.stdout
     assert f"ada, bob, cyd ({why}" in ended.stdout
     assert f"adaptive-eval regrade {site.directory()}" in ended.stdout
     assert "raise trials.max" not in ended.stdout
-    ungraded = [trial for trial, category in Found.of(site.directory()).outcomes.items() if category is None]
+    ungraded = [trial for trial, category in RunOutcome.of(site.directory()).outcomes.items() if category is None]
     assert ungraded and {question for _, question, _ in ungraded} == {"q3"}
 
     assert "the grader failed on" in regrade(site.directory(), "--config", fragile).stdout
     broken.unlink()
-    stored = len(Found.of(site.directory()).outcomes)
+    stored = len(RunOutcome.of(site.directory()).outcomes)
     done = regrade(site.directory(), "--config", fragile)
     assert done.exit_code == ExitCode.REACHED, done.stderr
     assert f"graded {stored} answers again: {len(ungraded)} have another category" in done.stdout
-    assert None not in Found.of(site.directory()).outcomes.values()
+    assert None not in RunOutcome.of(site.directory()).outcomes.values()
     assert site.run(fragile).exit_code == ExitCode.SPENT
     with closing(RunReader.open(site.directory())) as reader:
         assert TrialsRegraded.KIND in [event.kind for event in reader.events()]
@@ -71,7 +71,7 @@ def test_regrade_grades_the_answers_that_the_grader_failed_on(site: Site, fragil
 @pytest.mark.slow
 def test_a_grader_that_fails_on_every_answer_changes_no_grade(site: Site, fragile: Path) -> None:
     site.run(fragile)
-    before = Found.of(site.directory()).outcomes
+    before = RunOutcome.of(site.directory()).outcomes
     (site.folder / "mute").touch()
     done = regrade(site.directory(), "--config", fragile)
     assert done.exit_code == ExitCode.FAILED
@@ -79,13 +79,13 @@ def test_a_grader_that_fails_on_every_answer_changes_no_grade(site: Site, fragil
         f"failed on each of the {len(before)} answers that it was given, so no grade was changed: the grader raised"
     )
     assert message in " ".join(done.stderr.split())
-    assert Found.of(site.directory()).outcomes == before and None not in before.values()
+    assert RunOutcome.of(site.directory()).outcomes == before and None not in before.values()
 
 
 def test_another_grader_grades_every_answer_and_the_run_goes_on_with_it(site: Site) -> None:
     trials = {"min": 2, "max": 2, "optimize": "auto"}
     site.run(site.write(trials=trials))
-    before = Found.of(site.directory())
+    before = RunOutcome.of(site.directory())
     contains = site.write(trials=trials, grader="contains")
     assert f"adaptive-eval regrade {site.directory()} --config CONFIG" in site.run(contains).stderr
     done = regrade(site.directory(), "--config", contains)
@@ -98,7 +98,7 @@ def test_another_grader_grades_every_answer_and_the_run_goes_on_with_it(site: Si
     assert goes_on == (str(contains), "--run-dir", str(site.directory())), "the first configuration would be refused"
     resumed = site.run(contains)
     assert resumed.exit_code == ExitCode.SPENT, resumed.stderr
-    assert Found.of(site.directory()).outcomes.keys() == before.outcomes.keys()
+    assert RunOutcome.of(site.directory()).outcomes.keys() == before.outcomes.keys()
     with closing(RunReader.open(site.directory())) as reader:
         changes = [
             change.path for event in events_of_kind(reader.events(), SettingsChanged) for change in event.changes
@@ -114,11 +114,11 @@ def test_a_mended_answer_key_grades_every_answer(site: Site) -> None:
     rows = [json.loads(line) for line in right.splitlines()]
     path.write_text("\n".join(json.dumps(row | {"answer": "7"}) for row in rows))
     site.run(config)
-    assert set(Found.of(site.directory()).outcomes.values()) == {0}
+    assert set(RunOutcome.of(site.directory()).outcomes.values()) == {0}
     path.write_text(right)
     assert site.run(config).exit_code == ExitCode.CONFIGURATION
     assert regrade(site.directory(), "--config", config).exit_code == ExitCode.REACHED
-    assert set(Found.of(site.directory()).outcomes.values()) == {0, 1}
+    assert set(RunOutcome.of(site.directory()).outcomes.values()) == {0, 1}
     assert site.run(config).exit_code == ExitCode.SPENT
 
 
@@ -132,7 +132,7 @@ def test_a_configuration_that_changes_more_than_the_grading_is_refused(site: Sit
 def test_a_directory_without_a_run_is_named(tmp_path: Path) -> None:
     refused = regrade(tmp_path / "nothing")
     assert refused.exit_code == ExitCode.FAILED
-    assert f"{tmp_path / 'nothing'} holds no run" in refused.stderr
+    assert f"{tmp_path / 'nothing'} has no run" in refused.stderr
     assert not (tmp_path / "nothing").exists()
 
 
@@ -140,14 +140,14 @@ def test_a_directory_without_a_run_is_named(tmp_path: Path) -> None:
 def test_an_equivalent_grader_changes_no_decision(site: Site) -> None:
     trials = {"min": 2, "max": 8}
     site.run(site.write(trials=trials, grader="contains"))
-    before, looks = read_results(site.directory()), Found.of(site.directory()).looks
+    before, looks = read_results(site.directory()), RunOutcome.of(site.directory()).looks
     config = site.write(trials=trials, grader={"kind": "contains", "ignore_case": False})
     done = regrade(site.directory(), "--config", config)
     assert "0 have another category" in done.stdout and "Nothing more needs to be asked" in done.stdout, done.output
     after = read_results(site.directory())
     assert before is not None and after is not None and after.pairs == before.pairs
     site.run(config)
-    assert Found.of(site.directory()).looks == looks
+    assert RunOutcome.of(site.directory()).looks == looks
 
 
 COIN = """
@@ -189,7 +189,7 @@ def test_trials_requested_under_earlier_grades_stay_in_the_scores(site: Site) ->
     assert "Grades have changed since this run was last started: going on takes about" in resumed.stdout
     ends = read_results(site.directory())
     assert ends is not None and ends.run.status == "finished"
-    assert sum(row.trials for row in ends.models) == len(Found.of(site.directory()).outcomes)
+    assert sum(row.trials for row in ends.models) == len(RunOutcome.of(site.directory()).outcomes)
     assert all(row.trials >= was[row.name] for row in ends.models)
     assert "Grades have changed" not in site.run(coin).stdout
 
@@ -197,4 +197,4 @@ def test_trials_requested_under_earlier_grades_stay_in_the_scores(site: Site) ->
     assert again.exit_code == ExitCode.REACHED, again.stderr
     back = read_results(site.directory())
     assert back is not None and back.run.status == "finished" and "Nothing more needs to be asked" in again.stdout
-    assert sum(row.trials for row in back.models) == len(Found.of(site.directory()).outcomes)
+    assert sum(row.trials for row in back.models) == len(RunOutcome.of(site.directory()).outcomes)

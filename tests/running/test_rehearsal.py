@@ -5,7 +5,7 @@ import json
 import re
 
 import pytest
-from live_runs import ENDED, MODELS, Found, Site, small_world, trials_in
+from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, trials_in
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode, GraderError
@@ -57,7 +57,7 @@ def test_a_run_begins_with_the_answers_of_its_dry_run(site: Site) -> None:
     with serving(without) as url:
         plain = site.write("plain", models=[{"name": name, "base_url": url} for name in MODELS], trials=trials)
         site.run(plain, "--run-dir", str(site.directory("plain")))
-    assert Found.of(site.directory()) == Found.of(site.directory("plain"))
+    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("plain"))
 
 
 @pytest.mark.slow
@@ -152,7 +152,7 @@ def test_a_dry_run_finds_a_model_that_is_not_served(site: Site) -> None:
     models = [*site.config()["models"], {"name": "eve", "base_url": site.base_url}]  # type: ignore[misc]
     result = site.run(site.write(models=models), "--dry-run")
     assert result.exit_code == ExitCode.ENDPOINTS
-    assert "FAIL  eve" in result.stdout and "it does not serve 'eve'" in result.stdout
+    assert "FAIL  eve" in result.stdout and "its server has no model 'eve'" in result.stdout
     assert result.stdout.splitlines()[-1] == "Next: fix what failed above, then repeat this command"
 
 

@@ -35,7 +35,7 @@ def _take_away(site: Site, server: GatedServer, how: str, tmp_path: Path) -> Non
     server.open()
     _, errors = process.communicate(timeout=HANGS)
     assert process.returncode == ExitCode.FAILED, errors
-    assert "was removed or replaced while the run went on" in errors
+    assert "was removed or replaced during the run" in errors
     assert "--fresh" in errors
     assert "intact" not in errors
     assert "Traceback" not in errors

@@ -22,7 +22,7 @@ from typing import Any
 import played
 import pytest
 from gated import GatedServer
-from live_runs import MODELS, Found, Site, kill, small_world, trials_in, wait_for_trials, wait_until
+from live_runs import MODELS, RunOutcome, Site, kill, small_world, trials_in, wait_for_trials, wait_until
 from patient_time import HANGS
 from typer.testing import CliRunner
 
@@ -42,7 +42,7 @@ from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store.write import RunStore
 
-CONTINUE = r"to do     go on:\r?\n          adaptive-eval run \S*run\.yaml"
+CONTINUE = r"to do     to continue:\r?\n          adaptive-eval run \S*run\.yaml"
 
 
 def results(directory: Path) -> dict[str, object]:
@@ -52,11 +52,11 @@ def results(directory: Path) -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Found:
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> RunOutcome:
     """What the run finds when nothing happens to it."""
     site = Site.make(tmp_path_factory.mktemp("uninterrupted"), base_url)
     assert site.run(site.write()).exit_code == ExitCode.REACHED
-    result = Found.of(site.directory())
+    result = RunOutcome.of(site.directory())
     assert len(result.looks) > 5
     return result
 
@@ -73,7 +73,7 @@ KILLS = [1, pytest.param(8, marks=pytest.mark.slow), pytest.param(50, marks=pyte
 
 
 @pytest.mark.parametrize("kills", KILLS)
-def test_a_killed_run_ends_like_an_undisturbed_one(site: Site, uninterrupted: Found, kills: int) -> None:
+def test_a_killed_run_ends_like_an_undisturbed_one(site: Site, uninterrupted: RunOutcome, kills: int) -> None:
     """SIGKILL at random moments of one run, and of another when that one ends."""
     rng, runs = random.Random(kills), 0
     while kills > 0:
@@ -91,19 +91,19 @@ def test_a_killed_run_ends_like_an_undisturbed_one(site: Site, uninterrupted: Fo
                 break
             kills -= 1
         assert site.run(config, *options).exit_code == ExitCode.REACHED
-        assert Found.of(directory) == uninterrupted
+        assert RunOutcome.of(directory) == uninterrupted
         with closing(RunReader.open(directory)) as reader:
             resumed = events_of_kind(reader.events(), RunResumed)
             assert len(resumed) == starts, "each start but the first, and that to the end"
 
 
 @pytest.mark.parametrize("concurrency", [*(pytest.param(slots, marks=pytest.mark.slow) for slots in (1, 16)), 256])
-def test_the_result_does_not_depend_on_concurrency(site: Site, uninterrupted: Found, concurrency: int) -> None:
+def test_the_result_does_not_depend_on_concurrency(site: Site, uninterrupted: RunOutcome, concurrency: int) -> None:
     site.run(site.write(concurrency=concurrency))
-    assert Found.of(site.directory()) == uninterrupted
+    assert RunOutcome.of(site.directory()) == uninterrupted
 
 
-def test_a_second_process_leaves_and_the_first_signal_drains(site: Site, uninterrupted: Found) -> None:
+def test_a_second_process_leaves_and_the_first_signal_drains(site: Site, uninterrupted: RunOutcome) -> None:
     """A gate holds answers of the third round until the signal; how many wait then depends on the machine."""
     gated = GatedServer(small_world(), 40)
     with serving(gated) as url:
@@ -124,7 +124,7 @@ def test_a_second_process_leaves_and_the_first_signal_drains(site: Site, uninter
     assert re.search(CONTINUE, out)
     assert results(site.directory())["run"]["status"] == "stopped"  # type: ignore[index]
     assert site.run(site.write(concurrency=64)).exit_code == ExitCode.REACHED
-    assert Found.of(site.directory()) == uninterrupted
+    assert RunOutcome.of(site.directory()) == uninterrupted
 
 
 @pytest.mark.slow
@@ -194,7 +194,7 @@ def test_fresh_starts_over_beside_the_old_run(site: Site, monkeypatch: pytest.Mo
     before = (site.directory() / "run.sqlite").read_bytes()
     CliRunner().invoke(app, [*command, "--fresh"])
     assert (site.directory() / "run.sqlite").read_bytes() == before
-    assert Found.of(site.directory("run~2")) == Found.of(site.directory())
+    assert RunOutcome.of(site.directory("run~2")) == RunOutcome.of(site.directory())
     CliRunner().invoke(app, command)
     assert not site.directory("run~3").exists()
     with closing(RunReader.open(site.directory("run~2"))) as reader:
@@ -206,10 +206,10 @@ def test_a_run_without_answers_does_not_block_other_settings(site: Site, monkeyp
     words = ["--display", "none", "--set", "trials.min=2", "--set", "trials.max=2"]
     refused = CliRunner().invoke(app, ["run", str(site.write(budget={"trials": 1})), *words])
     assert refused.exit_code == ExitCode.SPENT, refused.output
-    assert not Found.of(site.directory()).outcomes
+    assert not RunOutcome.of(site.directory()).outcomes
     other = ["run", str(site.write(prompt="Now: {prompt}")), *words]
     CliRunner().invoke(app, other)
-    assert Found.of(site.directory("run~2")).outcomes
+    assert RunOutcome.of(site.directory("run~2")).outcomes
     changed = CliRunner().invoke(app, ["run", str(site.write(prompt="Again: {prompt}")), *words])
     assert changed.exit_code == ExitCode.CONFIGURATION and "--fresh" in changed.stderr, "that one has answers"
 
@@ -276,8 +276,8 @@ def test_models_that_are_not_served_are_named_at_once_and_all_together(
     refused = site.run(site.write(models=models))
     assert refused.exit_code == ExitCode.ENDPOINTS
     for name in ("eve", "fay"):
-        assert f"{name}: it does not serve '{name}' but ada, bob, cyd" in refused.stderr
-    assert "adaptive-eval run CONFIG --dry-run" not in refused.stderr
+        assert f"{name}: its server has no model '{name}', only ada, bob, cyd" in refused.stderr
+    assert "add --dry-run" not in refused.stderr
 
 
 @pytest.mark.usefixtures("short_pauses")
@@ -289,7 +289,7 @@ def test_a_slow_model_does_not_delay_the_refusal_of_another(
     began = time.monotonic()
     refused = site.run(site.write(models=models))
     assert refused.exit_code == ExitCode.ENDPOINTS
-    assert "eve: it does not serve 'eve'" in refused.stderr and "adaptive-eval run CONFIG --dry-run" in refused.stderr
+    assert "eve: its server has no model 'eve'" in refused.stderr and "add --dry-run" in refused.stderr
     assert time.monotonic() - began < HANGS
 
 
@@ -298,7 +298,7 @@ def test_servers_that_cannot_be_reached_are_exit_code_5(site: Site) -> None:
     nobody = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in MODELS]
     ended = site.run(site.write(models=nobody, concurrency={"in_flight": 2, "retry_for": 0.5}))
     assert ended.exit_code == ExitCode.ENDPOINTS
-    assert "ada: no connection to its server can be made" in ended.stderr
+    assert "ada: cannot connect to its server" in ended.stderr
 
 
 @pytest.mark.slow
@@ -307,7 +307,7 @@ def test_one_server_that_cannot_be_reached_ends_a_new_run_and_comes_back(site: S
     models = [*site.config()["models"][:2], {"name": "cyd", "base_url": "http://127.0.0.1:9/v1"}]  # type: ignore[index]
     ended = site.run(site.write(models=models, concurrency={"in_flight": 8, "retry_for": 0.5}))
     assert ended.exit_code == ExitCode.ENDPOINTS
-    assert "cyd: no connection to its server can be made" in ended.stderr and "127.0.0.1:9" in ended.stderr
+    assert "cyd: cannot connect to its server" in ended.stderr and "127.0.0.1:9" in ended.stderr
     assert not trials_in(site.directory())
     again = site.run(site.write())
     assert again.exit_code == ExitCode.REACHED, "it comes back with the next start"
@@ -342,7 +342,7 @@ def committed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_full_disk_stops_the_run_and_keeps_what_was_committed(
-    site: Site, uninterrupted: Found, committed: list[int]
+    site: Site, uninterrupted: RunOutcome, committed: list[int]
 ) -> None:
     """Files may not grow beyond some size: SQLite and results.json meet it as a full disk."""
     config = site.write()
@@ -352,12 +352,12 @@ def test_a_full_disk_stops_the_run_and_keeps_what_was_committed(
     assert "What was committed is intact" in stopped.stderr
     assert trials_in(site.directory()) == sum(committed) > 0
     assert site.run(config).exit_code == ExitCode.REACHED
-    assert Found.of(site.directory()) == uninterrupted
+    assert RunOutcome.of(site.directory()) == uninterrupted
 
 
 @pytest.mark.slow
 def test_a_full_file_system_stops_the_run_and_keeps_what_was_committed(
-    site: Site, uninterrupted: Found, tmp_path: Path, committed: list[int]
+    site: Site, uninterrupted: RunOutcome, tmp_path: Path, committed: list[int]
 ) -> None:
     """The same on a file system of a third of a MiB, where mounting one is allowed."""
     disk = tmp_path / "disk"
@@ -378,13 +378,15 @@ def test_a_full_file_system_stops_the_run_and_keeps_what_was_committed(
         subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
         assert trials_in(disk / "run") == sum(committed) > 0
         assert site.run(config, "--run-dir", str(disk / "run")).exit_code == ExitCode.REACHED
-        assert Found.of(disk / "run") == uninterrupted
+        assert RunOutcome.of(disk / "run") == uninterrupted
     finally:
         subprocess.run(["umount", disk], check=True)
 
 
 @pytest.mark.slow
-def test_a_clock_that_jumps_changes_nothing(site: Site, uninterrupted: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_jumps_changes_nothing(
+    site: Site, uninterrupted: RunOutcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By an hour, by a year, back and forth, within a run and from a killed start to the next."""
     process = site.start(site.write(), "--run-dir", str(site.directory()))
     assert wait_for_trials(site.directory(), 40, process)
@@ -393,7 +395,7 @@ def test_a_clock_that_jumps_changes_nothing(site: Site, uninterrupted: Found, mo
     jumps = [0.0, 3_600.0, -3_600.0, 3e7, -3e7]
     monkeypatch.setattr(time, "time", lambda: clock() + chance.choice(jumps))
     assert site.run(site.write()).exit_code == ExitCode.REACHED
-    assert Found.of(site.directory()) == uninterrupted
+    assert RunOutcome.of(site.directory()) == uninterrupted
     for command in (["verify"], ["monitor", "--once"], ["report", "--format", "summary"]):
         assert CliRunner().invoke(app, [*command, str(site.directory())]).exit_code == 0
 

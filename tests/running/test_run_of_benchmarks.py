@@ -55,7 +55,7 @@ def ended(site: Site, ended_once: Path) -> Path:
     return site.directory()
 
 
-def found(directory: Path) -> Results:
+def results_of(directory: Path) -> Results:
     results = read_results(directory)
     assert results is not None
     return results
@@ -68,7 +68,7 @@ def invoke(*words: object) -> str:
 
 
 def test_the_score_is_the_weighted_mean_of_the_benchmarks(ended: Path) -> None:
-    results = found(ended)
+    results = results_of(ended)
     parts = {(row.by, row.group, row.model): row for row in results.groups}
     for model in results.models:
         part_rows = [parts["benchmark", name, model.name] for name in SHARES]
@@ -82,7 +82,7 @@ def test_the_score_is_the_weighted_mean_of_the_benchmarks(ended: Path) -> None:
 
 
 def test_questions_are_named_by_their_benchmark_and_asked_by_their_weight(ended: Path) -> None:
-    results = found(ended)
+    results = results_of(ended)
     trials = {row.id: sum(row.trials) for row in rows_of(results)}
     assert {key.partition("/")[0] for key in trials} == {"easy", "hard"}
     open_longest = [row for row in results.models if row.trials > 8 * 6]
@@ -92,7 +92,7 @@ def test_questions_are_named_by_their_benchmark_and_asked_by_their_weight(ended:
 
 
 def test_all_readers_of_the_run_find_the_same_scores(ended: Path) -> None:
-    results = found(ended)
+    results = results_of(ended)
     scores = {row.name: row.score for row in results.models}
     report = markdown(read_view(ended))
     assert "## Scores by benchmark" in report
@@ -116,7 +116,7 @@ def test_a_replay_of_the_run_weighs_its_questions(ended: Path, tmp_path: Path) -
     config = tmp_path / "run.yaml"
     invoke("replay", ended, "--config", config, "--output", tmp_path / "again")
     scores, again = (
-        {row.name: row.score for row in found(directory).models} for directory in (ended, tmp_path / "again")
+        {row.name: row.score for row in results_of(directory).models} for directory in (ended, tmp_path / "again")
     )
     assert again == pytest.approx(scores), "the same trials in their order"
 
@@ -139,9 +139,9 @@ def test_the_published_configuration_repeats_the_run(ended: Path) -> None:
 
 
 def test_answers_are_graded_again_by_the_grader_of_their_benchmark(ended: Path) -> None:
-    before = found(ended)
+    before = results_of(ended)
     invoke("regrade", ended)
-    assert found(ended).models == before.models
+    assert results_of(ended).models == before.models
 
 
 @pytest.mark.slow
@@ -151,7 +151,7 @@ def test_gates_of_benchmarks_and_of_the_whole_are_one_decision(site: Site) -> No
     ran = site.run(path)
     assert ran.exit_code == ExitCode.WORSE, ran.output
     assert "on easy worse than bob by more than 10 points." in ran.output
-    results = found(site.directory())
+    results = results_of(site.directory())
     outcomes = {row.model: (row.outcome, row.why) for row in results.gate}
     assert outcomes == {
         "ada": (

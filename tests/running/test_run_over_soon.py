@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from gated import GatedServer
-from live_runs import ENDED, MODELS, Found, Site, kill, small_world, wait_for_trials
+from live_runs import ENDED, MODELS, RunOutcome, Site, kill, small_world, wait_for_trials
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -29,7 +29,7 @@ def test_time_is_the_default_without_a_price_and_every_requested_answer_counts(s
     assert ended.exit_code in ENDED, ended.stderr
     results = json.loads((site.directory("time") / "results.json").read_text())
     assert results["decisions"]["trials"]["optimize"] == "time"
-    assert results["cost"]["trials"] == len(Found.of(site.directory("time")).outcomes)
+    assert results["cost"]["trials"] == len(RunOutcome.of(site.directory("time")).outcomes)
     assert not results["cost"]["beside"]
     report = CliRunner().invoke(app, ["report", str(site.directory("time")), "--format", "md", "--output", "-"])
     assert f"{results['cost']['trials']:,} trials" in report.output
@@ -43,7 +43,7 @@ def test_scores_count_the_answers_waited_for_also_when_computed_again(site: Site
     published, judged = models_of(directory), judged_trials(directory)
     assert set(ended(directory).waited_for or ()) == judged.keys()
     counted = {name: row["trials"] for name, row in published.items()}
-    assert sum(counted.values()) == len(Found.of(directory).outcomes) > sum(judged.values())
+    assert sum(counted.values()) == len(RunOutcome.of(directory).outcomes) > sum(judged.values())
     with open_run(directory) as stored:
         anew = stored.results(running=False)
     assert anew is not None

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from contrary_server import Said, listening
-from live_runs import ENDED, FAST, Found, Site, kill, small_world, trials_in, wait_for_trials
+from contrary_server import Reply, listening
+from live_runs import ENDED, FAST, RunOutcome, Site, kill, small_world, trials_in, wait_for_trials
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
@@ -76,7 +76,7 @@ def test_the_printed_configuration_makes_the_same_decisions(ada: str, bob: str) 
     Path("mine.yaml").write_text(run(*options, "--print-config").stdout)
     again = CliRunner().invoke(app, ["run", "mine.yaml", "--display", "plain", "--run-dir", "again"])
     assert again.exit_code == ended.exit_code, again.output
-    assert Found.of(Path("again")) == Found.of(Path("runs/questions"))
+    assert RunOutcome.of(Path("again")) == RunOutcome.of(Path("runs/questions"))
     resumed = CliRunner().invoke(app, ["run", "mine.yaml", "--display", "plain"])  # has the name of the run
     assert resumed.exit_code == ended.exit_code and not Path("runs/mine").exists()
 
@@ -125,8 +125,8 @@ def test_a_server_that_does_not_answer_is_named_with_what_to_do(ada: str, unused
     assert f"start it, or name its model: --model NAME={url}#MODEL" in refused.stderr
 
 
-@pytest.mark.parametrize("page", [Said(404), Said(body={"data": []}), Said(body={"data": [{"id": ""}, 7]})])
-def test_a_server_without_a_list_is_refused(ada: str, page: Said) -> None:
+@pytest.mark.parametrize("page", [Reply(404), Reply(body={"data": []}), Reply(body={"data": [{"id": ""}, 7]})])
+def test_a_server_without_a_list_is_refused(ada: str, page: Reply) -> None:
     with listening(lambda asked: None, lambda path, headers: page) as server:
         refused = run("--model", ada, "--model", server.base_url)
     assert refused.exit_code == ExitCode.CONFIGURATION
@@ -136,10 +136,10 @@ def test_a_server_without_a_list_is_refused(ada: str, page: Said) -> None:
 def test_the_key_of_a_variable_is_sent_and_never_shown(ada: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", KEY)
 
-    def page(path: str, headers: Mapping[str, str]) -> Said | None:
+    def page(path: str, headers: Mapping[str, str]) -> Reply | None:
         if headers.get("Authorization") != f"Bearer {KEY}":
-            return Said(401, {"error": {"message": f"not {KEY}"}})
-        return Said(body={"data": [{"id": "org/ada"}]}) if path == "/v1/models" else None
+            return Reply(401, {"error": {"message": f"not {KEY}"}})
+        return Reply(body={"data": [{"id": "org/ada"}]}) if path == "/v1/models" else None
 
     with listening(lambda asked: None, page) as server:
         refused = run("--model", ada, "--model", f"big={server.base_url}")
@@ -152,7 +152,7 @@ def test_the_key_of_a_variable_is_sent_and_never_shown(ada: str, monkeypatch: py
 
 
 def test_hostile_names_of_models_are_shown_safely(ada: str) -> None:
-    page = Said(body={"data": [{"id": "\x1b[31m/evil\n"}, {"id": f"Bearer {KEY}"}]})
+    page = Reply(body={"data": [{"id": "\x1b[31m/evil\n"}, {"id": f"Bearer {KEY}"}]})
     with listening(lambda asked: None, lambda path, headers: page) as server:
         refused = run("--model", ada, "--model", server.base_url)
     assert refused.exit_code == ExitCode.CONFIGURATION
@@ -161,7 +161,7 @@ def test_hostile_names_of_models_are_shown_safely(ada: str) -> None:
 
 def test_a_server_cannot_read_a_variable_by_the_name_of_its_model(ada: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLACE", "somewhere")
-    page = Said(body={"data": [{"id": "${PLACE}"}]})
+    page = Reply(body={"data": [{"id": "${PLACE}"}]})
     with listening(lambda asked: None, lambda path, headers: page if path == "/v1/models" else None) as server:
         run("--model", ada, "--model", server.base_url, "--max-trials", "4")
     assert models_of(Path("runs/questions")) == [("ada-7b", "org/ada-7b"), ("${PLACE}", "${PLACE}")]
@@ -181,4 +181,4 @@ def test_a_killed_run_goes_on_with_the_same_command(site: Site, ada: str, bob: s
     kill(process)
     assert (ended := run(*options)).exit_code in ENDED, ended.output
     undisturbed = run(*options, "--run-dir", "other")
-    assert Found.of(Path("runs/questions")).looks == Found.of(Path("other")).looks, undisturbed.output
+    assert RunOutcome.of(Path("runs/questions")).looks == RunOutcome.of(Path("other")).looks, undisturbed.output

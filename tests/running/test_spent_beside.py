@@ -20,8 +20,8 @@ from adaptive_eval.machine.notes import note_of
 from adaptive_eval.notes import AnswersLost, ServerLaunching
 from adaptive_eval.report.lines import duration
 from adaptive_eval.report.other_costs import (
-    costs_beside,
     counted_gpu_seconds,
+    extra_costs,
     other_costs,
 )
 from adaptive_eval.report.reader import RunReader
@@ -66,8 +66,8 @@ def test_the_cost_of_a_removed_model_is_shown_everywhere(site: Site) -> None:
         held = reader.held_times()
     assert row.server_seconds == held["cyd"].seconds and results.cost.server_seconds is not None
     assert results.cost.server_seconds == pytest.approx(sum(held_time.seconds for held_time in held.values()))
-    assert f"besides   {trials} trials, {tokens:,} tokens, ${usd:.2f}, " in ended.stdout
-    assert " GPU hours on cyd, which the run has no more" in ended.stdout
+    assert f"also      {trials} trials, {tokens:,} tokens, ${usd:.2f}, " in ended.stdout
+    assert " GPU hours on cyd, no longer in the run" in ended.stdout
     verified = CliRunner().invoke(app, ["verify", str(site.directory())])
     assert verified.exit_code == 0, verified.output
     feed = Feed(site.directory())
@@ -77,7 +77,7 @@ def test_the_cost_of_a_removed_model_is_shown_everywhere(site: Site) -> None:
         {name: sum(amounts[at] for amounts in spent.values()) for at, name in enumerate(("trials", "tokens", "usd"))}
     )
     report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
-    assert f"| cyd, which the run has no more | {trials} " in report.replace("|     ", "| ")
+    assert f"| cyd, no longer in the run | {trials} " in report.replace("|     ", "| ")
     assert "A server that the run started counts from its start" in report
     assert f"servers held for {duration(results.cost.server_seconds)} in total" in ended.stdout
     compared = CliRunner().invoke(app, ["compare", str(site.directory()), str(site.directory())]).stdout
@@ -122,7 +122,7 @@ def test_the_held_time_of_a_server_that_never_came_up_counts_for_a_removed_model
 def beside(store: RunStore, models: Collection[str]) -> tuple[OtherCostRow, ...]:
     """What was spent beside the answers of these models."""
     reader = RunReader(store.reader)
-    return costs_beside(reader, Names(models), HeldServers([None] * len(models), ()), reader.events())
+    return extra_costs(reader, Names(models), HeldServers([None] * len(models), ()), reader.events())
 
 
 def test_answers_that_never_came_count_as_the_caps_count_them() -> None:
@@ -148,7 +148,7 @@ def test_answers_that_never_came_count_as_the_caps_count_them() -> None:
     assert counted_gpu_seconds(servers, [7.0, 8.0], rows) == 50.0 + 7.0 + 31.0
     text = other_costs_in_short(rows)
     assert text is not None and text.startswith(
-        "3 trials, 166 tokens, $1.85, 0.0086 GPU hours on cyd, which the run has no"
+        "3 trials, 166 tokens, $1.85, 0.0086 GPU hours on cyd, no longer in the run"
     )
-    assert text.endswith("more; answers of 2 models that never came; verdicts on answers of ada that never came")
+    assert text.endswith("run; answers of 2 models that never came; verdicts on answers of ada that never came")
     assert other_costs_in_short(()) is None

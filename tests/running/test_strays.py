@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from contrary_server import MODELS, Asked, Said, listening, write_config
+from contrary_server import MODELS, Asked, Reply, listening, write_config
 from patient_time import HANGS
 from thoroughness import first_of
 from typer.testing import CliRunner
@@ -22,7 +22,7 @@ ALL = 48
 Outcomes = dict[tuple[str, str, int], int | None]
 
 
-def found(run: Path) -> Outcomes:
+def outcomes_of(run: Path) -> Outcomes:
     with closing(RunReader.open(run)) as reader:
         return {(trial.model, trial.question, trial.trial): trial.category for trial in reader.trials()}
 
@@ -39,7 +39,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
         config = write_config(folder, server)
         result = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(folder / "run")])
     assert result.exit_code == ExitCode.REACHED, result.output
-    return found(folder / "run")
+    return outcomes_of(folder / "run")
 
 
 @pytest.mark.usefixtures("short_pauses")
@@ -47,15 +47,15 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
 def test_stray_refusals_cost_nothing(tmp_path: Path, undisturbed: Outcomes, status: int) -> None:
     """The very first request of each model is refused, and one in six later."""
 
-    def script(asked: Asked) -> Said | None:
-        return Said(status, b"gateway says no") if asked.number % 6 == 0 and not asked.repeated else None
+    def script(asked: Asked) -> Reply | None:
+        return Reply(status, b"gateway says no") if asked.number % 6 == 0 and not asked.repeated else None
 
     with listening(script) as server:
         config, run = write_config(tmp_path, server), tmp_path / "run"
         result = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
         assert result.exit_code == ExitCode.REACHED, result.output
-        assert server.said.count(200) == ALL and 2 <= server.said.count(status) < ALL / 2
-    assert found(run) == undisturbed
+        assert server.statuses.count(200) == ALL and 2 <= server.statuses.count(status) < ALL / 2
+    assert outcomes_of(run) == undisturbed
     assert noticed(run) == {(name, "stray_refusal") for name in MODELS}
     assert f"HTTP {status}: gateway says no" in result.output
 
@@ -67,15 +67,15 @@ def test_a_model_that_is_always_refused_is_reported_after_few_requests(
     longer_than_a_reply = EndpointSettings(tick=0.02, backoff=0.1, longest_backoff=0.2)
     monkeypatch.setattr("adaptive_eval.endpoints.settings.DEFAULT", longer_than_a_reply)
 
-    def script(asked: Asked) -> Said | None:
-        return Said(401, {"error": {"message": "who are you"}})
+    def script(asked: Asked) -> Reply | None:
+        return Reply(401, {"error": {"message": "who are you"}})
 
     with listening(script) as server:
         config = write_config(tmp_path, server, concurrency=32)
         result = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(tmp_path / "run")])
         assert result.exit_code == ExitCode.ENDPOINTS
         assert "ada: HTTP 401: who are you" in result.stderr and "bob: HTTP 401" in result.stderr
-        assert len(server.said) <= 2 * (24 + 4)
+        assert len(server.statuses) <= 2 * (24 + 4)
 
 
 @pytest.mark.usefixtures("short_pauses")
@@ -87,8 +87,8 @@ def test_a_revoked_key_sets_one_model_aside_and_a_resume_goes_on(
     the pauses are short; at worst a round has as many as may be in flight."""
     revoked = [True]
 
-    def script(asked: Asked) -> Said | None:
-        return Said(403, b"revoked") if revoked[0] and asked.model == "bob" and asked.number >= 10 else None
+    def script(asked: Asked) -> Reply | None:
+        return Reply(403, b"revoked") if revoked[0] and asked.model == "bob" and asked.number >= 10 else None
 
     with listening(script) as server:
         config, run = write_config(tmp_path, server, concurrency=concurrency), tmp_path / "run"
@@ -98,23 +98,23 @@ def test_a_revoked_key_sets_one_model_aside_and_a_resume_goes_on(
         assert (aside.model, aside.reason) == ("bob", "HTTP 403: revoked (the key may not use this model)")
         assert result.exit_code != ExitCode.REACHED
         rounds = EndpointSettings().refusals
-        assert rounds <= server.said.count(403) <= rounds * concurrency
-        before = found(run)
+        assert rounds <= server.statuses.count(403) <= rounds * concurrency
+        before = outcomes_of(run)
         assert before.items() <= undisturbed.items() and sum(key[0] == "ada" for key in before) == ALL / 2
         revoked[0] = False
         again = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
         assert again.exit_code == ExitCode.REACHED, again.output
-        assert server.said.count(200) == ALL
-    assert found(run) == undisturbed
+        assert server.statuses.count(200) == ALL
+    assert outcomes_of(run) == undisturbed
 
 
 @pytest.mark.parametrize("read_retry_after", first_of(["86400", "NaN", "-5", "Fri, 31 Dec 9999 23:59:59 GMT"], 1))
 def test_absurd_waits_cost_a_moment_and_are_reported(
     tmp_path: Path, undisturbed: Outcomes, read_retry_after: str
 ) -> None:
-    def script(asked: Asked) -> Said | None:
+    def script(asked: Asked) -> Reply | None:
         strange = asked.number % 7 == 2 and not asked.repeated
-        return Said(429, b"later", {"Retry-After": read_retry_after}) if strange else None
+        return Reply(429, b"later", {"Retry-After": read_retry_after}) if strange else None
 
     with listening(script) as server:
         config, run = write_config(tmp_path, server), tmp_path / "run"
@@ -122,6 +122,6 @@ def test_absurd_waits_cost_a_moment_and_are_reported(
         result = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
         assert time.monotonic() - began < HANGS
         assert result.exit_code == ExitCode.REACHED, result.output
-    assert found(run) == undisturbed
+    assert outcomes_of(run) == undisturbed
     assert noticed(run) == {(name, "absurd_wait") for name in MODELS}
     assert repr(read_retry_after) in result.output

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import pytest
 from contrary_server import Asked, listening, write_config
-from live_runs import ENDED, Found, Site, wait_for_trials
+from live_runs import ENDED, RunOutcome, Site, wait_for_trials
 from patient_time import HANGS
 
 from adaptive_eval.base.errors import ExitCode
@@ -36,7 +36,7 @@ def test_a_reader_that_leaves_does_not_end_the_run(site: Site, display: str) -> 
     assert done.returncode in ENDED, done.stderr
     assert "nothing more is shown (Broken pipe); the run goes on" in done.stderr
     assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
-    assert Found.of(site.directory()).outcomes
+    assert RunOutcome.of(site.directory()).outcomes
 
 
 @pytest.mark.slow

@@ -168,7 +168,7 @@ def test_rescoring_takes_thresholds_of_the_run_that_the_rubric_names(site: Site,
     assert short["thresholds"] == {"completion_tokens p40": pytest.approx(by_hand(stored(pilot)))}
     assert short["fitted"] == []
     missing = command("rescore", site.directory(), "--rubric", write_rubric(site, taking(SHORT, Path("nowhere"))))
-    assert missing.exit_code == ExitCode.CONFIGURATION and "nowhere holds no run" in missing.output
+    assert missing.exit_code == ExitCode.CONFIGURATION and "nowhere has no run" in missing.output
 
 
 def write_rubric(site: Site, rubric: dict[str, object]) -> Path:
@@ -216,7 +216,7 @@ def test_a_run_that_cannot_give_thresholds_is_refused(site: Site, pilot: Path) -
     begun = site.directory("begun")
     site.run(site.write("begun", **settings(budget={"trials": 30})), "--run-dir", str(begun))
     for rubric, message in (
-        (taking(SHORT, Path("nowhere")), "nowhere holds no run"),
+        (taking(SHORT, Path("nowhere")), "nowhere has no run"),
         (taking(SHORT, begun), "begun has no complete first round; let that run go on first"),
         (taking(confidence, pilot), "low_wrong cannot be fitted: no trial has completion_bpt and is wrong; name"),
     ):

@@ -147,7 +147,7 @@ def test_a_server_that_answers_nothing_has_no_score(
     assert "sampling.timeout" in output and "worse" not in output
     bob = next(row for row in results(tmp_path)["models"] if row["name"] == "bob")
     assert (bob["score"], bob["trials"], bob["lowest"]) == (None, 0, None)
-    assert "32 of the 32 requests of a round ran out of time" in bob["set_aside"]
+    assert "32 of the 32 requests of a round timed out" in bob["set_aside"]
     (pair,) = results(tmp_path)["pairs"]
     assert pair["verdict"] == "blocked"
     with closing(RunReader.open(tmp_path / "run")) as reader:
@@ -222,8 +222,7 @@ def test_a_gate_calls_nobody_worse_for_what_timed_out(tmp_path: Path, server: Ha
     )
     assert code == ExitCode.SPENT, output
     assert (
-        "UNDECIDED: bob" in output
-        and "called FAIL, which answers of bob that timed out, were cut off, are empty or" in output
+        "UNDECIDED: bob" in output and "FAIL, but answers of bob that timed out, were cut off, are empty or" in output
     )
     (row,) = results(tmp_path)["gate"]
     assert (row["model"], row["outcome"]) == ("bob", "UNDECIDED")

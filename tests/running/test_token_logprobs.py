@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 
 import pytest
-from live_runs import ENDED, MODELS, Found, Site, small_world, stored
+from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, stored
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode, StoreError
@@ -42,7 +42,7 @@ def settings(url: str, **changes: object) -> dict[str, object]:
     return {"models": models, "sampling": KEPT, "trials": {"min": 2, "max": 3}, "concurrency": 64} | changes
 
 
-def told(trial: TrialRecord) -> AnswerLogprobs:
+def logprobs_of(trial: TrialRecord) -> AnswerLogprobs:
     assert trial.answer.token_logprobs is not None
     return trial.answer.token_logprobs
 
@@ -55,7 +55,7 @@ def require_whole(trials: list[TrialRecord]) -> None:
     """The tokens are those of the text, their mean is the one that is stored, and so are the signals."""
     assert trials
     for trial in trials:
-        tokens, values = told(trial)
+        tokens, values = logprobs_of(trial)
         assert list(tokens) == split_tokens(trial.answer.text)
         numbers = [value for value in values if value is not None]
         assert len(numbers) == len(tokens) and trial.answer.completion_bpt is not None
@@ -73,13 +73,13 @@ def test_every_token_is_kept_and_exported(site: Site, url: str) -> None:
     assert Integrity.check(site.directory()).damages == ()
     plain = site.write("plain", **settings(url, sampling={**KEPT, "logprobs": True}))
     assert site.run(plain, "--run-dir", str(site.directory("plain"))).exit_code in ENDED
-    assert Found.of(site.directory("plain")) == Found.of(site.directory())
+    assert RunOutcome.of(site.directory("plain")) == RunOutcome.of(site.directory())
     assert all(trial.answer.token_logprobs is None for trial in stored(site, "plain"))
     place = site.folder / "rows.jsonl"
     done = CliRunner().invoke(app, ["export", str(site.directory()), "--format", "jsonl", "--output", str(place)])
     assert done.exit_code == 0, done.output
     rows = [json.loads(line) for line in place.read_text().splitlines()]
-    assert [row["token_logprobs"]["tokens"] for row in rows] == [list(told(trial).tokens) for trial in trials]
+    assert [row["token_logprobs"]["tokens"] for row in rows] == [list(logprobs_of(trial).tokens) for trial in trials]
 
 
 @pytest.mark.slow

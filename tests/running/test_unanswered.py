@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contrary_server import Asked, Said, listening, write_config
-from test_strays import found
+from contrary_server import Asked, Reply, listening, write_config
+from test_strays import outcomes_of
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -35,26 +35,28 @@ def rows(folder: Path) -> dict[str, dict[str, Any]]:
 def failing(model: str, share: int) -> Any:
     """A script that always fails a share of the model's requests, chosen by seed."""
 
-    def script(asked: Asked) -> Said | None:
+    def script(asked: Asked) -> Reply | None:
         fails = asked.model == model and "Question" in asked.prompt and asked.seed % share == 0
-        return Said(500, {"error": {"message": WORDS, "code": 500}}) if fails else None
+        return Reply(500, {"error": {"message": WORDS, "code": 500}}) if fails else None
 
     return script
 
 
 def test_a_request_that_always_fails_costs_one_answer_and_no_model(tmp_path: Path) -> None:
-    def script(asked: Asked) -> Said | None:
+    def script(asked: Asked) -> Reply | None:
         fails = asked.model == "ada" and "Question 2" in asked.prompt and asked.seed % 4 == 0
-        return Said(500, {"error": {"message": WORDS, "code": 500}}) if fails else None
+        return Reply(500, {"error": {"message": WORDS, "code": 500}}) if fails else None
 
     with listening(script) as server:
         config = write_config(tmp_path, server, concurrency=2)
         code, output = run(config)
         assert code in (ExitCode.REACHED, ExitCode.SPENT), output
-        before, asked = found(tmp_path / "run"), len(server.said)
+        before, asked = outcomes_of(tmp_path / "run"), len(server.statuses)
         assert asked < 48 + 24
         assert run(config)[0] == code
-        assert len(server.said) == asked and found(tmp_path / "run") == before, "a resume buys and changes nothing"
+        assert len(server.statuses) == asked and outcomes_of(tmp_path / "run") == before, (
+            "a resume buys and changes nothing"
+        )
     assert [place[:2] for place, category in before.items() if category is None] == [("ada", "q2")]
     ada, bob = rows(tmp_path)["ada"], rows(tmp_path)["bob"]
     assert (ada["set_aside"], ada["ungraded"], ada["signals"]) == (None, 1, {"unanswered": 1})
@@ -67,9 +69,9 @@ def test_a_request_that_always_fails_costs_one_answer_and_no_model(tmp_path: Pat
 
 @pytest.mark.slow
 def test_what_the_model_answered_at_an_earlier_start_counts_where_nothing_else_is_open(tmp_path: Path) -> None:
-    def script(asked: Asked) -> Said | None:
+    def script(asked: Asked) -> Reply | None:
         fails = asked.model == "ada" and "Question 0" in asked.prompt
-        return Said(500, {"error": {"message": WORDS, "code": 500}}) if fails else None
+        return Reply(500, {"error": {"message": WORDS, "code": 500}}) if fails else None
 
     with listening(lambda asked: None) as server:
         for cap in (12, 60):
@@ -99,4 +101,4 @@ def test_a_model_that_lacks_too_many_answers_is_asked_again_once_its_server_is_r
         code, output = run(config)
         assert code == ExitCode.REACHED, output
     assert "6 of its requests had no answer when it was set aside, and were asked again" in output
-    assert rows(tmp_path)["bob"]["set_aside"] is None and None not in found(tmp_path / "run").values()
+    assert rows(tmp_path)["bob"]["set_aside"] is None and None not in outcomes_of(tmp_path / "run").values()

@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from live_runs import Found, Site
+from live_runs import RunOutcome, Site
 from patient_time import HANGS
 from typer.testing import CliRunner
 
@@ -54,7 +54,7 @@ def results(site: Site) -> dict[str, dict[str, object]]:
 
 
 def requests(site: Site) -> int:
-    return len(Found.of(site.directory()).outcomes)
+    return len(RunOutcome.of(site.directory()).outcomes)
 
 
 @pytest.mark.slow
@@ -69,7 +69,7 @@ def test_a_grader_that_fails_now_and_then_sets_nobody_aside(
         (site.folder / "hangs").touch()
     ended = site.run(patchy)
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.stdout
-    result, rows = Found.of(site.directory()), results(site)
+    result, rows = RunOutcome.of(site.directory()), results(site)
     missing = [trial for trial, category in result.outcomes.items() if category is None]
     assert missing, "the grader failed on nothing: choose another share"
     assert all(row["set_aside"] is None for row in rows.values())
@@ -82,13 +82,13 @@ def test_a_grader_that_fails_now_and_then_sets_nobody_aside(
     assert "could not be graded; the score would be" in ended.stdout
     again = site.run(patchy)
     assert again.exit_code == ended.exit_code
-    assert Found.of(site.directory()) == result, "a resume buys and changes nothing"
+    assert RunOutcome.of(site.directory()) == result, "a resume buys and changes nothing"
 
     (site.folder / "broken").unlink()
     done = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(patchy)])
     assert f"answers again: {len(missing)} have another category" in done.stdout
     assert site.run(patchy).exit_code == undisturbed.exit_code
-    graded, reference = Found.of(site.directory()), Found.of(site.directory("whole"))
+    graded, reference = RunOutcome.of(site.directory()), RunOutcome.of(site.directory("whole"))
     assert sum(graded.looks[-1]["trials"]) == len(graded.outcomes), "all that was asked is in the scores"
     assert graded.looks[-1]["order"] == reference.looks[-1]["order"]
     assert None not in graded.outcomes.values()
@@ -129,4 +129,4 @@ def test_a_grader_that_fails_on_everything_ends_the_run_on_the_first_answers(sit
     (site.folder / "broken").unlink()
     assert site.run(patchy).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
     site.run(patchy, "--run-dir", str(site.directory("whole")))
-    assert Found.of(site.directory()) == Found.of(site.directory("whole"))
+    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("whole"))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from live_runs import ENDED, MODELS, Found, Site, small_world, stored, trials_in
+from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, stored, trials_in
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -86,7 +86,7 @@ def test_without_a_key_grader_the_verifier_says_what_is_correct(site: Site, fair
     assert site.run(site.write(**settings(fair_url))).exit_code in ENDED
     keyed = site.write("keyed", **settings(fair_url, grader="math"))
     assert site.run(keyed, "--run-dir", str(site.directory("keyed"))).exit_code in ENDED
-    assert Found.of(site.directory()) == Found.of(site.directory("keyed"))
+    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("keyed"))
     # what was graded by a key is verified afterwards, and goes on
     config = site.write("keyed", **settings(fair_url, rubric="verifier_only"))
     done = CliRunner().invoke(app, ["regrade", str(site.directory("keyed")), "--config", str(config)])

@@ -2,7 +2,7 @@
 // Written by page_types.py from the Python types: change those, and run it.
 
 interface Advice {
-  says: string;
+  text: string;
   command: string | null;
 }
 

@@ -203,7 +203,7 @@ async def test_results_of_ten_models_fit_on_the_last_screen_of_a_small_terminal(
     assert (rows[0][1] == names[0]) == (names is TEN)
     assert lines[-5].startswith("warning   a warning") and lines[-5].endswith(" …, 2 more")
     assert lines[-4] == "answers   adaptive-eval export runs/ten --format jsonl"
-    assert lines[-3].startswith("to do     raise trials.max to 400 (decided the rest in half of such runs)")
+    assert lines[-3].startswith("to do     raise trials.max to 400 (enough in half of all cases)")
     assert lines[-2:] == [
         "          adaptive-eval run 'my run.yaml' --set trials.max=400",
         "Next: adaptive-eval report runs/ten",
@@ -228,7 +228,7 @@ LETTERS = tuple(f"model-{letter}" for letter in "abcdefgh")
         ({"objective": {"kind": "threshold", "value": 0.6}}, r".* above 60\.0%.*"),
         (
             {"objective": {"kind": "precision", "half_width": 0.05}},
-            r"\d of 8 scores (is|are) known as precisely as was asked\.",
+            r"\d of 8 scores (is|are) as precise as requested\.",
         ),
     ],
 )
@@ -476,7 +476,7 @@ def test_an_interval_does_not_leave_the_scale() -> None:
 @pytest.mark.parametrize(
     ("reason", "last"),
     [
-        (None, "to do     go on:"),
+        (None, "to do     to continue:"),
         (Reason.BLOCKED, "to do     fix what is missing, then:"),
         (Reason.BUDGET, "to do     raise the budget, then:"),
     ],
@@ -535,7 +535,7 @@ def test_the_ending_of_a_fixed_design_mentions_no_trials_left() -> None:
     fixed_ending, further_ending = (
         Ending(reason=Reason.OUT_OF_REACH, results=results, trials=8) for results in (fixed, further)
     )
-    assert "all trials are there" in fixed_ending.why and "that are left" in further_ending.why
+    assert "all trials are done" in fixed_ending.why and "the remaining trials" in further_ending.why
 
 
 @pytest.mark.patient
@@ -655,8 +655,8 @@ async def test_the_cost_says_how_many_trials_were_allowed(tmp_path: Path) -> Non
         ),
         (
             ServersAwaited(model="m", seconds=10),
-            "m: no server for 10 s and none on its way; the run waits for one. "
-            "Ctrl-C stops it, and the same command goes on",
+            "m: no server for 10 s, and none is starting; the run waits. "
+            "Ctrl-C stops it, and the same command resumes it",
         ),
         (
             ReplicaLost(model="m", replica="http://a/v1", reason="no connection"),
@@ -668,14 +668,14 @@ async def test_the_cost_says_how_many_trials_were_allowed(tmp_path: Path) -> Non
             TrialsImported(trials=9, files=("a.eval", "b", "c", "d\x1b")),
             "started with 9 trials imported from a.eval, b, c and 1 more",
         ),
-        (PriorTaken(run="old", outcomes={}), "outcomes of the run old count as R0"),
+        (PriorTaken(run="old", outcomes={}), "outcomes of the run old count in the scores (R0)"),
         (
             ThresholdsFrozen(run="old", values={"high": 0.25}, medians={"q1": 9.0}, models={"ada": 12, "bob": 12}),
             "thresholds frozen, from 24 trials of the run old: high 0.25, the usual length of 1 question",
         ),
         (
             BaselineAsked(scores=(-0.6931471805599453, -1.3862943611198906, -2.772588722239781)),
-            "the verifier gives its labels A, B, C without content the probabilities 0.5, 0.25, 0.0625",
+            "without content, the verifier gives its labels A, B and C the probabilities 0.5, 0.25, 0.0625",
         ),
         (
             ServerRests("ada"),

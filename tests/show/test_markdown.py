@@ -96,13 +96,15 @@ def test_scores_corrected_for_the_early_end_stand_beside_the_others(view: RunVie
     text, results = markdown(view), view.results
     assert results is not None and results.early_end is not None and results.early_end.why_not is None
     assert f"by {results.early_end.replays} simulated runs of the same plan" in text
-    assert results.early_end.spread is not None and f"errors spread by {results.early_end.spread:.2f} sigma" in text
+    assert (
+        results.early_end.spread is not None and f"errors of scores were {results.early_end.spread:.2f} sigma" in text
+    )
     for row in results.models:
         assert row.corrected is not None and row.corrected != row.score and 0.0 <= row.corrected <= 1.0
         assert re.search(rf"^\| {row.name} .*%\s+\|\s+{100 * row.corrected:.1f}% \|", text, re.MULTILINE)
     assert "corrected" not in "\n".join(findings(results, None, None)), "the report has them"
-    refused = replace(results, early_end=EarlyEnd(0, "it went on without a model"))
-    assert "was not computed: it went on without a model." in markdown(replace(view, results=refused))
+    refused = replace(results, early_end=EarlyEnd(0, "a model was set aside"))
+    assert "not corrected for stopping early: a model was set aside." in markdown(replace(view, results=refused))
 
 
 def test_a_gate_is_reported_as_a_gate() -> None:
@@ -148,7 +150,7 @@ def test_the_report_says_what_the_run_promises_cost_and_was_allowed(view: RunVie
         assert sentence in text
     assert results.cost.allowed_trials == results.cost.max_trials == 3 * 30 * len(view.questions)
     assert f"{results.cost.trials:,} trials; at most {results.cost.allowed_trials:,} were allowed" in text
-    assert "at most 5%" in text and "within 2 points of each other" in text
+    assert "at most 5%" in text and "shown to be within 2 points" in text
 
 
 def test_the_configuration_in_it_repeats_the_run(view: RunView, run: Path, site: Site) -> None:
@@ -217,8 +219,8 @@ def test_a_run_before_its_first_look_says_so(play: Callable[..., Played], tmp_pa
     run.close()
     view = read_view(run.directory)
     for text in (markdown(view), summary(view), pull_request(view)):
-        assert "Killed: the process has left no end of the run." in text
-        assert "No look was taken yet: 5 trials are graded, for 150 tokens, $0.050, 0.00069 GPU hours." in text
+        assert "Killed: the process died before the run ended." in text
+        assert "There is no look yet: 5 trials are graded, for 150 tokens, $0.050, 0.00069 GPU hours." in text
         assert "Next: run the same command again" in text
     figures = tmp_path / "figures"
     result = CliRunner().invoke(app, ["report", str(run.directory), "--plots", str(figures)])
@@ -274,7 +276,7 @@ def test_every_value_of_the_table_stands_in_its_column(run: Path) -> None:
 
 def test_a_folder_that_is_no_run_is_an_error_that_says_so(tmp_path: Path) -> None:
     ended = CliRunner().invoke(app, ["report", str(tmp_path)])
-    assert ended.exit_code == 1 and "holds no run" in ended.stderr
+    assert ended.exit_code == 1 and "has no run" in ended.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -352,7 +354,7 @@ def test_the_report_says_which_answers_count_where_more_were_asked(view: RunView
     assert counted_sentence(complete) is None
     ahead = replace(results, looks=(*looks, replace(last, trials=counted - 1)))
     ahead_sentence = (
-        "Scores include 1 answer asked ahead of the last look: how many depends on timing, verdicts do not."
+        "Scores include 1 answer requested ahead of the last look (their number depends on timing, verdicts do not)."
     )
     assert counted_sentence(ahead) == ahead_sentence
     shown = replace(view, results=ahead)
@@ -371,7 +373,7 @@ def test_the_report_says_which_answers_count_where_more_were_asked(view: RunView
     )
     changed = replace(killed, warnings=(Caution("uncounted", None, "1 of 9 stored trials are in no score yet"),))
     assert counted_sentence(changed) == incomplete_sentence.replace(
-        "incomplete", "incomplete, or asked under earlier settings"
+        "incomplete", "incomplete, or requested under earlier settings"
     )
     assert counted_sentence(replace(killed, run=replace(finished, status="stopped"))) == incomplete_sentence
     for optimize, seeds in (("time", "coupled"), ("cost", "hashed")):

@@ -174,7 +174,7 @@ async def test_a_resume_with_other_models_ends_the_monitor(play: Play) -> None:
             run.stop()
             play(models=("bob", "cyd"))
 
-    with pytest.raises(StoreError, match="goes on with other models than before"):
+    with pytest.raises(StoreError, match="has other models now"):
         await asyncio.gather(attach(feed, PlainDisplay(io.StringIO())), others())
 
 
@@ -312,7 +312,7 @@ def test_the_monitor_can_be_ended_and_the_run_goes_on(play: Play, number: signal
         assert process.stdout is not None and process.stdout.readline() == "played: running\n"
         process.send_signal(number)
         _, errors = process.communicate(timeout=HANGS)
-    assert (process.returncode, errors) == (ExitCode.RUNNING, "the run goes on\n")
+    assert (process.returncode, errors) == (ExitCode.RUNNING, "the run continues\n")
     run.step()
     assert RunReader(run.store.reader).trial_count() == 40
 
@@ -332,7 +332,7 @@ def test_missing_runs_and_senseless_options_are_refused_clearly(
     tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = CliRunner().invoke(app, ["monitor", str(tmp_path / "nothing"), "--once"])
-    assert missing.exit_code == ExitCode.FAILED and "nothing holds no run" in missing.stderr
+    assert missing.exit_code == ExitCode.FAILED and "nothing has no run" in missing.stderr
     alone = CliRunner().invoke(app, ["monitor", str(tmp_path), "--port", "80"])
     assert alone.exit_code == ExitCode.CONFIGURATION and "need --web" in alone.stderr
     both = CliRunner().invoke(app, ["monitor", str(tmp_path), "--web", "--once"])

@@ -185,7 +185,7 @@ def test_a_directory_that_is_replaced_is_read_anew(play: Play, tmp_path: Path) -
     feed.poll()
     assert feed.sums.spent().trials == 7
     (run.directory / "run.sqlite").unlink()
-    with pytest.raises(StoreError, match="holds no run"):
+    with pytest.raises(StoreError, match="has no run"):
         feed.poll()
 
 

@@ -66,7 +66,7 @@ class Server(ThreadingHTTPServer):
         self.shutdown()
         self.server_close()
 
-    def found(self, path: str) -> tuple[str, str] | None:
+    def page_at(self, path: str) -> tuple[str, str] | None:
         """The content type and text of a path; None where there is nothing."""
         self.asked.append(path)
         if path.startswith("assets/"):
@@ -95,7 +95,7 @@ class Answer(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = self.path.removeprefix("/")
-        content = self.server.found(path)
+        content = self.server.page_at(path)
         body = content[1].encode() if content else b"not now"
         self.send_response(200 if content else 503)
         self.send_header("Content-Type", content[0] if content else "text/plain")

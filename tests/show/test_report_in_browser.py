@@ -60,7 +60,7 @@ def test_what_several_models_have_lost_is_one_line(tabs: Tabs) -> None:
     assert page.locator("[data-key=besides] li").all_inner_texts() == [
         "Besides, on answers of 3 models that never came: 36 answers and 1,500 tokens.",
         "Besides, on verdicts on answers of model-b that never came: 64 tokens.",
-        "Besides, on gone, which the run has no more: 3 trials, 2 lost answers and 90 tokens.",
+        "Besides, on gone, no longer in the run: 3 trials, 2 lost answers and 90 tokens.",
     ]
 
 
@@ -104,7 +104,7 @@ def test_the_first_screen_says_who_is_best_how_surely_and_at_what_cost(
     assert f" · {cost.trials:,} trials, at most {cost.allowed_trials:,} were allowed · " in cost_text
     assert bool(run.next_steps) == (kind != "stopped"), "that goes on"
     for step in run.next_steps:
-        assert step.says in page.inner_text(".next")
+        assert step.text in page.inner_text(".next")
         assert step.command is None or step.command in page.locator(".next pre.command").all_inner_texts()
     assert page.locator("details.part[open]").count() == 0
     page.click("text=questions and their answers")

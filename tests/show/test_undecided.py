@@ -83,11 +83,11 @@ def test_headline_and_next_step_give_the_same_numbers() -> None:
     assert sentence.startswith(f"{third.first} and {third.second} are too close to call: {gap}; 1 more comparison ")
     rows = {row.name: row for row in results.models}
     further = sum(40 * 6 - rows[name].stored_trials for name in {third.first, third.second, str(fourth.second)})
-    assert f" Up to {further:,} more answers would decide both in half of such runs (trials.max from 12 to 40)." in (
+    assert f" Up to {further:,} more answers would decide both in half of all cases (trials.max from 12 to 40)." in (
         sentence
     )
     step = advice(results)
-    assert "raise trials.max to 40" in step.says and step.command is not None and "trials.max=40" in step.command
+    assert "raise trials.max to 40" in step.text and step.command is not None and "trials.max=40" in step.command
 
 
 def test_budget_that_ended_a_run_is_raised_by_what_open_pairs_need() -> None:
@@ -99,7 +99,7 @@ def test_budget_that_ended_a_run_is_raised_by_what_open_pairs_need() -> None:
     assert sentence is not None and f"About {further} more answers would decide it if the difference stays" in sentence
     settings = sentence.partition("(budget.trials from 60 to ")[2].removesuffix(").")
     assert int(settings) >= results.cost.trials + further
-    assert step.says == f"raise budget.trials to {settings}:"
+    assert step.text == f"raise budget.trials to {settings}:"
     beyond = undecided_sentence(replace(results, pairs=(*results.pairs[:3], replace(last, trials_needed=99.0))))
     assert beyond is not None and "that trials.max allows would decide it only if the difference grows" in beyond
 
@@ -110,10 +110,10 @@ def test_pair_that_no_plausible_number_of_answers_decides_is_said_to_be_so() -> 
     assert sentence is not None and sentence.endswith(
         " At this difference no plausible number of answers would decide it (about 5,000 trials per question)."
     )
-    assert "larger stopping.delta" in step.says and "trials.max" not in (step.command or "")
+    assert "larger stopping.delta" in step.text and "trials.max" not in (step.command or "")
     both = ended("rruu", needs=20.0)
     both = replace(both, pairs=(*both.pairs[:3], replace(both.pairs[3], trials_needed=5000.0)))
-    assert advice(both).says == "raise trials.max to 40 (1 comparison would stay too close to call):"
+    assert advice(both).text == "raise trials.max to 40 (1 comparison would stay too close to call):"
     assert "would decide it in half of" in (undecided_sentence(both) or "")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from live_runs import MODELS, Found, Site
+from live_runs import MODELS, RunOutcome, Site
 from near_sites import NearCluster
 from patient_time import HANGS
 from test_sites import LetsGo, places_of_its_own, run_at
@@ -36,20 +36,20 @@ def events(site: Site, kind: type[Kind]) -> list[Kind]:
 
 
 @pytest.fixture(scope="module")
-def at_home(tmp_path_factory: pytest.TempPathFactory) -> Found:
+def at_home(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
     """What the run finds on two places of its own machine."""
     site = Site.make(tmp_path_factory.mktemp("home"), "")
     ended = site.run(written(site, pool={"places": [f"{site.folder.name}-{n}-{id(site)}" for n in range(2)]}))
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    return Found.of(site.directory())
+    return RunOutcome.of(site.directory())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("room", [1, 2])
-def test_a_run_finds_the_same_however_many_places_come(site: Site, at_home: Found, room: int) -> None:
+def test_a_run_finds_the_same_however_many_places_come(site: Site, at_home: RunOutcome, room: int) -> None:
     cluster = NearCluster(room=room)
     assert run_at(cluster, written(site, "held"), site, LetsGo(site, room)) == ExitCode.SPENT
-    assert Found.of(site.directory()) == at_home
+    assert RunOutcome.of(site.directory()) == at_home
     assert cluster.peak == room
     served = [(event.model, event.on) for event in events(site, ServerLaunched)]
     assert {model for model, _ in served} == set(MODELS) and len({on for _, on in served}) == room
@@ -58,11 +58,11 @@ def test_a_run_finds_the_same_however_many_places_come(site: Site, at_home: Foun
 
 
 @pytest.mark.slow
-def test_what_a_lost_place_had_is_served_at_another(site: Site, at_home: Found) -> None:
+def test_what_a_lost_place_had_is_served_at_another(site: Site, at_home: RunOutcome) -> None:
     """Each of the first places is lost with answers on their way; models go where there is room."""
     cluster = NearCluster([1, 0, 2, 1, 0, 3], room=2)
     assert run_at(cluster, written(site), site) == ExitCode.SPENT
-    assert Found.of(site.directory()) == at_home
+    assert RunOutcome.of(site.directory()) == at_home
     # their lives are 13 messages together, the run is more: only one, whose server is slow to start, may outlive it
     assert len(events(site, SiteLost)) >= 5
 
@@ -75,7 +75,7 @@ def test_a_model_whose_places_are_lost_again_and_again_is_given_up(site: Site) -
 
 
 @pytest.mark.slow
-def test_models_that_share_a_place_of_the_cluster_take_turns(site: Site, at_home: Found) -> None:
+def test_models_that_share_a_place_of_the_cluster_take_turns(site: Site, at_home: RunOutcome) -> None:
     command = [sys.executable, "-S", str(SERVER), "{port}", str(site.folder)]
     launch = {"command": command, "timeout": HANGS, "exclusive": "gpu0", "env": {"SHARD": "{place}"}}
     cluster = NearCluster()
@@ -83,7 +83,7 @@ def test_models_that_share_a_place_of_the_cluster_take_turns(site: Site, at_home
     config.write_text(config.read_text().replace("servers:\n  pool:\n    max_places: 2\n    places: cluster\n", ""))
     assert run_at(cluster, config, site) == ExitCode.SPENT
     assert cluster.peak == 1 and {event.on for event in events(site, ServerLaunched)} == {"gpu0"}
-    assert Found.of(site.directory()) == at_home
+    assert RunOutcome.of(site.directory()) == at_home
     assert "None gpu0" in (site.directory() / "logs" / "ada.log").read_text()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_runs import Found, Site, small_world
+from live_runs import RunOutcome, Site, small_world
 from near_sites import NearCluster
 from test_sites import events, models, run_at
 
@@ -40,7 +40,7 @@ def test_a_judge_is_asked_from_the_head(site: Site, judge_url: str) -> None:
     assert plain.exit_code == ExitCode.SPENT, plain.output
     cluster = NearCluster([1, 0, 2])
     assert run_at(cluster, judged(site, judge_url, "run"), site) == ExitCode.SPENT
-    assert Found.of(site.directory()) == Found.of(site.directory("plain"))
+    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("plain"))
     assert len(events(site, SiteLost)) >= 2
     replies = [
         reply for _, near_site in cluster.placed for report in near_site.sent_reports for reply in report.replies

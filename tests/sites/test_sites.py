@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from live_runs import MODELS, Found, Site
+from live_runs import MODELS, RunOutcome, Site
 from near_sites import NearCluster
 from patient_time import HANGS
 
@@ -75,19 +75,19 @@ def events(site: Site, kind: type[Kind]) -> list[Kind]:
 
 
 @pytest.fixture(scope="module")
-def at_home(tmp_path_factory: pytest.TempPathFactory) -> Found:
+def at_home(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
     """What the run finds with servers that it starts on its own machine."""
     site = Site.make(tmp_path_factory.mktemp("home"), "")
     ended = site.run(written(site, models=models(site)))
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    return Found.of(site.directory())
+    return RunOutcome.of(site.directory())
 
 
 @pytest.mark.slow
-def test_a_run_finds_the_same_at_one_two_and_three_sites(site: Site, at_home: Found) -> None:
+def test_a_run_finds_the_same_at_one_two_and_three_sites(site: Site, at_home: RunOutcome) -> None:
     cluster, config = NearCluster(), written(site, models=models(site, {"ada": 2, "bob": 3}, "held"))
     assert run_at(cluster, config, site, LetsGo(site, 6)) == ExitCode.SPENT
-    assert Found.of(site.directory()) == at_home
+    assert RunOutcome.of(site.directory()) == at_home
     placed = events(site, SitePlaced)
     assert sorted((event.model, event.on) for event in placed) == [
         ("ada", "site 1"), ("ada", "site 2"), ("bob", "site 1"), ("bob", "site 2"), ("bob", "site 3"), ("cyd", "site 1")
@@ -101,11 +101,11 @@ def test_a_run_finds_the_same_at_one_two_and_three_sites(site: Site, at_home: Fo
 
 
 @pytest.mark.slow
-def test_what_a_lost_site_had_is_asked_again_there_or_elsewhere(site: Site, at_home: Found) -> None:
+def test_what_a_lost_site_had_is_asked_again_there_or_elsewhere(site: Site, at_home: RunOutcome) -> None:
     """The only site of one model, one of two of another; each is lost with answers on their way."""
     cluster = NearCluster([1, 0, 2, 1, 0])
     assert run_at(cluster, written(site, models=models(site, {"bob": 2})), site) == ExitCode.SPENT
-    assert Found.of(site.directory()) == at_home
+    assert RunOutcome.of(site.directory()) == at_home
     lost = events(site, SiteLost)
     assert len(lost) >= 3 and {event.reason for event in lost} == {"its node was taken away"}
     again = {(event.model, event.on) for event in lost}
@@ -129,7 +129,7 @@ def test_what_a_model_answered_at_an_earlier_start_counts_where_nothing_else_is_
         code = run_at(NearCluster(), config, site) if at_sites else site.run(config).exit_code
         assert code in (ExitCode.SPENT, ExitCode.REACHED)
         (site.folder / "go").touch()
-    outcomes = Found.of(site.directory()).outcomes
+    outcomes = RunOutcome.of(site.directory()).outcomes
     assert {place[:2] for place, category in outcomes.items() if category is None} == {("ada", "q0")}
     assert not any("given up" in event.reason for event in events(site, ModelSetAside))
 
@@ -212,7 +212,9 @@ def test_a_site_that_is_lost_again_and_again_is_given_up(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_answers_are_graded_where_they_are_made(site: Site, at_home: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_are_graded_where_they_are_made(
+    site: Site, at_home: RunOutcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from adaptive_eval.graders.pool import GradingPool
 
     graded: list[object] = []
@@ -224,7 +226,7 @@ def test_answers_are_graded_where_they_are_made(site: Site, at_home: Found, monk
 
     monkeypatch.setattr(GradingPool, "marks", noted)
     run_at(NearCluster(), written(site, models=models(site)), site)
-    assert Found.of(site.directory()) == at_home
+    assert RunOutcome.of(site.directory()) == at_home
     keys = 8  # the head has tried the grader on the key of each question
     assert len(graded) - keys == len(at_home.outcomes), "none was graded twice"
     assert len(set(map(id, graded))) == 1 + len(MODELS)

@@ -29,7 +29,7 @@ class PatientSite:
     def __init__(self) -> None:
         self.orders = 0
         self.requests: list[SiteRequest] = []
-        self.told: asyncio.Queue[SiteReport] = asyncio.Queue()
+        self.reports: asyncio.Queue[SiteReport] = asyncio.Queue()
 
     async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteData) -> SiteBegun:
         return SiteBegun()
@@ -37,7 +37,7 @@ class PatientSite:
     async def sync(self, head: str, order: SiteOrder) -> SiteReport:
         self.orders += bool(order.requests)
         self.requests += order.requests
-        return await self.told.get()
+        return await self.reports.get()
 
     async def end(self, at_once: bool) -> None:
         return None
@@ -75,13 +75,13 @@ async def test_what_comes_from_a_site_is_named_by_its_place() -> None:
     assert endpoint.stats.in_flight == 3
 
     inside = EndpointStats(replicas=(ReplicaStats("http://127.0.0.1:8000/v1", True, 2, 16),))
-    site.told.put_nowait(SiteReport(stats=inside))
+    site.reports.put_nowait(SiteReport(stats=inside))
     await until(lambda: link.stats.replicas)
     (replica,) = endpoint.stats.replicas
     assert replica == ReplicaStats("site 1 on gpu-07", True, 2, 16), "servers of several nodes have one address"
 
     answer = pack_answer(Answer("42", "stop", 0, "http://127.0.0.1:8000/v1", 0.1), None)
-    site.told.put_nowait(SiteReport((SiteReply(site.requests[0].number, (answer,)),), stats=inside))
+    site.reports.put_nowait(SiteReport((SiteReply(site.requests[0].number, (answer,)),), stats=inside))
     (first,) = await asked[0]
     assert (first.text, first.replica) == ("42", "site 1 on gpu-07")
     await until(lambda: link.in_flight == 2)

@@ -98,7 +98,7 @@ def test_a_run_with_an_empty_database_is_refused(killed: Path) -> None:
     (killed / DATABASE_FILE).unlink()
     sqlite3.connect(killed / DATABASE_FILE).close()
     for _ in range(2):
-        with pytest.raises(StoreError, match="a run was begun in .*, but run.sqlite has nothing of it"):
+        with pytest.raises(StoreError, match="a run was started in .*, but run.sqlite is empty"):
             opened(killed)
 
 

@@ -262,7 +262,7 @@ def test_a_run_that_is_removed_meanwhile_is_missed_at_the_next_commit(open_store
     store = open_store()
     store.append(make_trial())
     (directory / DATABASE_FILE).unlink()
-    with pytest.raises(StoreError, match="was removed or replaced while the run went on"):
+    with pytest.raises(StoreError, match="was removed or replaced during the run"):
         store.append(make_trial(number=1))
 
 
@@ -301,7 +301,9 @@ def test_another_format_is_refused(open_store: OpenStore, directory: Path) -> No
 def test_a_start_that_died_before_its_first_commit_begins_anew(directory: Path, open_store: OpenStore) -> None:
     directory.mkdir(parents=True)
     (directory / DATABASE_FILE).touch()
-    with pytest.raises(StoreError, match="holds no run: it was begun, and nothing is stored; run it again"):
+    with pytest.raises(
+        StoreError, match="has no run: it was started, but nothing is stored; run the same command again"
+    ):
         RunStore.attach(directory)
     assert open_store().reader.header() == HEADER
 
@@ -312,13 +314,11 @@ def test_an_emptied_database_is_not_begun_over(directory: Path, open_store: Open
     assert read_holder(directory / "lock")["committed"] == 0
     (directory / DATABASE_FILE).write_bytes(b"")
     (directory / "results.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(
-        StoreError, match=r"a run was begun in .*, and has left results.json, but run.sqlite has nothing"
-    ):
+    with pytest.raises(StoreError, match=r"a run was started in .* and left results.json, but run.sqlite is empty"):
         open_store()
     assert (directory / DATABASE_FILE).read_bytes() == b""
     (directory / "results.json").unlink()
-    with pytest.raises(StoreError, match=r"a run was begun in .*, but run.sqlite has nothing of it"):
+    with pytest.raises(StoreError, match=r"a run was started in .*, but run.sqlite is empty"):
         open_store()
     (directory / "lock").unlink()
     assert open_store().reader.header() == HEADER
@@ -327,9 +327,9 @@ def test_an_emptied_database_is_not_begun_over(directory: Path, open_store: Open
 def test_a_directory_without_a_run_says_so(tmp_path: Path) -> None:
     uses: Iterable[Callable[[Path], object]] = (LogReader.open, RunStore.attach)
     for use in uses:
-        with pytest.raises(StoreError, match=r"holds no run: there is no run\.sqlite in it"):
+        with pytest.raises(StoreError, match=r"has no run: there is no run\.sqlite in it"):
             use(tmp_path)
-        with pytest.raises(StoreError, match="holds no run: it does not exist"):
+        with pytest.raises(StoreError, match="has no run: it does not exist"):
             use(tmp_path / "nowhere")
 
 
@@ -365,7 +365,7 @@ def test_a_run_is_read_where_nothing_can_be_written(
 def test_a_run_does_not_begin_among_files_of_others(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("a project")
     (tmp_path / ".hidden").touch()
-    with pytest.raises(StoreError, match=r"holds other files and no run \(README.md\); choose a --run-dir"):
+    with pytest.raises(StoreError, match=r"has other files and no run \(README.md\); choose a --run-dir"):
         RunStore.open(tmp_path, HEADER)
     assert {path.name for path in tmp_path.iterdir()} == {"README.md", ".hidden"}
     (tmp_path / "README.md").unlink()

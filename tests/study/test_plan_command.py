@@ -59,7 +59,7 @@ def test_without_a_pilot_the_prior_is_stated_and_costs_are_ordered() -> None:
     path = write_config(Path())
     result = forecast(str(path))
     assert result["format"] == FORMAT and result["name"] == "small" and result["pilot"] is None
-    assert "prior" in result["basis"][0] and "quarter of sampling.max_tokens" in result["basis"][1]
+    assert "true scores are guessed" in result["basis"][0] and "quarter of sampling.max_tokens" in result["basis"][1]
     costs = result["need"]["costs"]
     for name in ("trials", "tokens", "usd", "gpu_hours", "seconds"):
         assert 0 < costs[name]["low"] <= costs[name]["median"] <= costs[name]["high"]
@@ -73,14 +73,14 @@ def test_without_a_pilot_the_prior_is_stated_and_costs_are_ordered() -> None:
     assert costs["trials"]["high"] <= fixed["trials"]
     assert result["capped"] is None and result["spent"] is None and result["equal"] is None
     chance = f"{result['need']['reached']:.0%}"
-    assert "times as long as the fixed design" in result["shown"] and "the worst case" in result["shown"]
+    assert "times that of the fixed design" in result["shown"] and "the worst case" in result["shown"]
     assert "\nwithout a cap " in result["shown"] and f"decided with a chance of {chance}" in result["shown"]
     assert "\n  GPU hours  " in result["shown"]
-    assert "other servers count only while they answer" in result["shown"]
+    assert "other servers only while they answer" in result["shown"]
     first, *_, last = result["shown"].splitlines()
     share = f"{costs['usd']['median'] / fixed['usd']:.0%}"
     assert (
-        first.startswith("What would the run cost and decide? Expected: $")
+        first.startswith("What will the run cost and decide? Expected: $")
         and f", {share} of the cost of {HORIZON} answers per model" in first
     )
     assert first.endswith(f"of 2 comparisons decided, all of them with a chance of {chance}")
@@ -121,7 +121,7 @@ def test_a_run_goes_on_from_what_it_has() -> None:
     result = forecast(str(path), "--pilot", "runs/small")
     assert result["spent"]["trials"] == trials
     assert result["need"]["costs"]["trials"]["low"] >= trials
-    assert "which the run goes on from" in result["basis"][0]
+    assert "which the run continues" in result["basis"][0]
     moved = Path("elsewhere")
     Path("runs/small").rename(moved)
     other = forecast(str(path), "--pilot", str(moved))
@@ -333,7 +333,7 @@ def test_a_cap_on_gpu_hours_counts_the_time_of_started_servers() -> None:
     path, models = write_config(Path()), f"models={json.dumps(launched)}"
     guessed = forecast(str(path), "--set", models)
     starts = 3 * 2 * 120.0 / 3600.0
-    assert "a server that the run starts is guessed to take 120 s" in guessed["basis"]
+    assert "a server that the run starts takes 120 s (a guess)" in guessed["basis"]
     assert starts < guessed["need"]["costs"]["gpu_hours"]["low"] < guessed["fixed"]["gpu_hours"]
     prepared = prepared_from(path, models)
     store_run(prepared, Path("runs/small"), rounds=2)
@@ -365,7 +365,7 @@ def test_models_that_share_a_pool_take_turns_as_in_a_run() -> None:
 
     single, double, asleep = planned_on(1), planned_on(2), planned_on(1, sleep=True)
     assert seconds(double) < seconds(single) and seconds(asleep) < seconds(single)
-    note = "a server that the run starts is guessed to take 120 s"
+    note = "a server that the run starts takes 120 s (a guess)"
     assert note in single["basis"] and f"{note}, and 5 s to wake: a guess" in asleep["basis"]
     assert (
         "a pool with a place for each model is counted with one server a model: the run may be done sooner"

@@ -42,7 +42,7 @@ def test_a_pilot_with_the_same_seeds_reports_their_coupling(tmp_path: Path) -> N
     coupled_trials = coupling(np.nonzero(both)[0], values[0][both], values[1][both])
     assert sentence.startswith(f"in the pilot, ada and bob shared {coupled_trials.trials} trials: ")
     assert (
-        f"{coupled_trials.variance:.2f} of the trials that independent models would (+- {coupled_trials.sigma:.2f}"
+        f"{coupled_trials.variance:.2f} times the trials of independent models (+- {coupled_trials.sigma:.2f}"
         in sentence
     )
 

@@ -160,7 +160,7 @@ class PooledBed(MachineBed):
             served, lambda server, request, again: self.client(NAMES[model], server).ask(request, again)
         )
 
-    def found(self) -> list[object]:
+    def looks_without_reports(self) -> list[object]:
         """The looks; how many trials were asked ahead of the last one depends on the time."""
         return [{**look, "report": None} for look in self.looks()]
 
@@ -175,14 +175,14 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
     bed.first_slots = bed.slots  # type: ignore[misc]
     bed.supply = partial(MachineBed.supply, bed)  # type: ignore[method-assign]
     asyncio.run(bed.start())
-    return bed.found()
+    return bed.looks_without_reports()
 
 
 @pytest.mark.parametrize("groups", [[[0, 1, 2]], [[0], [1, 2]], [[0], [1], [2]]])
 async def test_no_look_depends_on_turns(tmp_path: Path, reference: object, groups: list[list[int]]) -> None:
     bed = PooledBed(tmp_path).at(*groups)
     await bed.start()
-    assert bed.found() == reference
+    assert bed.looks_without_reports() == reference
     assert all(set(place.loads) == set(place.models) for place in bed.places)
 
 
@@ -190,7 +190,7 @@ async def test_no_look_depends_on_turns(tmp_path: Path, reference: object, group
 async def test_no_look_depends_on_the_places_of_a_pool(tmp_path: Path, reference: object, places: int) -> None:
     bed = PooledBed(tmp_path).at(MODELS, places=places)
     await bed.start()
-    assert bed.found() == reference
+    assert bed.looks_without_reports() == reference
 
 
 async def test_models_at_one_place_are_swapped_once_a_round_at_most(tmp_path: Path, reference: object) -> None:
@@ -214,7 +214,7 @@ async def test_no_look_depends_on_places_that_come_and_go(tmp_path: Path, refere
     await bed.start(lambda driver: tasks.append(asyncio.create_task(take_places_away(driver))))
     for task in tasks:
         task.cancel()
-    assert bed.found() == reference
+    assert bed.looks_without_reports() == reference
 
 
 async def test_what_a_dead_server_had_is_asked_again_and_charged(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ async def test_what_a_dead_server_had_is_asked_again_and_charged(tmp_path: Path)
     tasks = []
     await bed.start(lambda driver: tasks.append(asyncio.create_task(crash(driver))))
     await asyncio.gather(*tasks)
-    assert lost == [12] and bed.found() == plain.found()
+    assert lost == [12] and bed.looks_without_reports() == plain.looks_without_reports()
     with closing(LogReader.open(bed.directory)) as reader:
         rows = [record for rows in reader.log(in_whole_commits=False) for _, record in rows]
     lost_answers = [record for record in rows if isinstance(record, Charge)]
@@ -277,7 +277,7 @@ async def test_a_model_that_one_place_lacks_is_served_at_the_others(tmp_path: Pa
     bed = PooledBed(tmp_path).at(MODELS, places=2)
     bed.places[0].fails = lambda model: LaunchFailed("it lacks the model") if model == 0 else None
     await bed.start()
-    assert bed.found() == reference and 0 in bed.places[1].loads
+    assert bed.looks_without_reports() == reference and 0 in bed.places[1].loads
     assert bed.notes(ServersNoticed.KIND) == ["no_further_server"]
 
 
@@ -334,4 +334,4 @@ async def test_a_run_that_is_stopped_and_resumed_is_the_same(
 
         await bed.start(lambda driver: asyncio.create_task(stop_when(driver, has_asked)))
         starts[bed.reason] += 1
-    assert bed.found() == reference and starts[None] >= 3
+    assert bed.looks_without_reports() == reference and starts[None] >= 3

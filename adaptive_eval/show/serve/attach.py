@@ -140,7 +140,7 @@ class _DisplayUpdater:
     def catch_up(self) -> None:
         """Send new looks and events to the display."""
         if self._feed.models != self._models:
-            raise StoreError(f"{self._feed.directory} goes on with other models than before; restart the monitor")
+            raise StoreError(f"{self._feed.directory} has other models now; restart the monitor")
         self._status = stored_status(self._feed, self._before)
         looks, events = self._feed.sums.looks, events_since_start(self._feed.sums.events)
         for event in events[self._events :]:

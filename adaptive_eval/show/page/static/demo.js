@@ -172,7 +172,7 @@ function spending() {
   const bars = world.names.map((name, model) =>
     meter(plain(name, 24), trials[model], most, `${trials[model]}${n < most && trials[model] < n ? " ✓" : ""}`),
   );
-  const comparison = `${spent} trials a question instead of ${all} (${percent(spent / all)})`;
+  const comparison = `${spent} trials per question instead of ${all} (${percent(spent / all)})`;
   const rule = "A model is asked no more (✓) while its neighbours in the ranking are told from it.";
   const result = `${told} of ${trials.length - 1} neighbours decided.`;
   return [
@@ -247,7 +247,7 @@ function drawRaces() {
   state.seed += 1;
   const { peeked, sequential } = races(RACES, state.seed, RULE);
   const summary = (/** @type {{called: number, trials: number}} */ { called, trials }) =>
-    `${percent(called, 1)} of the races, ${number(trials, 1)} trials a question`;
+    `${percent(called, 1)} of the races, ${number(trials, 1)} trials per question`;
   field("tally").textContent =
     `A winner that is none: peeking at 1.645 in ${summary(peeked)}; the boundary for any looks in ${summary(sequential)}.`;
 }

@@ -27,7 +27,7 @@ export const heat = {
       h("p", null, `${total} over ${size}${binned}. Models in the order of the ranking.`),
       grid("Trials of each model on each question. Enter opens the question.", "heat map"),
       scale(mostTrials(view)),
-      data("Trials a question", () => ({
+      data("Trials per question", () => ({
         rows: facts.names,
         columns: [
           ["Model", (name) => plain(name, 60)],

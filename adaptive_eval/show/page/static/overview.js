@@ -77,8 +77,8 @@ export function headline({ view, live }) {
 /** What to do next, each command on a line of its own. @param {RunView} view */
 export function nextSteps(view) {
   if (!view.next_steps.length) return null;
-  const steps = view.next_steps.map(({ says, command }, index) => [
-    h("p", null, index ? null : h("b", null, "Next: "), plain(says, 1000)),
+  const steps = view.next_steps.map(({ text, command }, index) => [
+    h("p", null, index ? null : h("b", null, "Next: "), plain(text, 1000)),
     command === null ? null : h("pre", { class: "command" }, plain(command, 4000)),
   ]);
   return h("div", { class: "next" }, steps);

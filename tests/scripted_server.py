@@ -1,4 +1,4 @@
-"""A server on the loopback address that says what a function says, and counts what it was asked."""
+"""A server on the loopback address that answers by a function, and records its requests."""
 
 import json
 import threading
@@ -7,22 +7,22 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-Says = Callable[[str, str, int], str]
+AnswerRule = Callable[[str, str, int], str]
 """The text by model, question (the last line of the prompt) and seed."""
 
 
-class Saying(ThreadingHTTPServer):
-    """Serves every model of `models`; `says` may be changed while it runs."""
+class ScriptedServer(ThreadingHTTPServer):
+    """Serves every model of `models`; `answer` may be changed while it runs."""
 
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, models: tuple[str, ...], says: Says) -> None:
-        self.models, self.says = models, says
-        self.ends: Says = lambda *asked: "stop"
+    def __init__(self, models: tuple[str, ...], answer: AnswerRule) -> None:
+        self.models, self.answer = models, answer
+        self.finish_reason: AnswerRule = lambda *asked: "stop"
         """The finish reason by the same; "context" refuses the request, since it exceeds the context, and "reasoning"
         moves the text to `reasoning_content`."""
-        self.asked: list[tuple[str, str, int]] = []
+        self.requests: list[tuple[str, str, int]] = []
         super().__init__(("127.0.0.1", 0), _Handler)
 
     @property
@@ -33,7 +33,7 @@ class Saying(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    server: Saying
+    server: ScriptedServer
 
     def do_GET(self) -> None:
         self._reply({"data": [{"id": name} for name in self.server.models]})
@@ -41,8 +41,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         question = (asked["model"], asked["messages"][-1]["content"].splitlines()[-1], asked.get("seed", 0))
-        self.server.asked.append(question)
-        text, reason = self.server.says(*question), self.server.ends(*question)
+        self.server.requests.append(question)
+        text, reason = self.server.answer(*question), self.server.finish_reason(*question)
         if reason == "context":
             self._reply({"error": {"message": "maximum context length", "code": "context_length_exceeded"}}, 400)
             return
@@ -64,9 +64,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def saying(models: tuple[str, ...], says: Says) -> Iterator[Saying]:
+def scripted_server(models: tuple[str, ...], answer: AnswerRule) -> Iterator[ScriptedServer]:
     """The server, while the block runs."""
-    server = Saying(models, says)
+    server = ScriptedServer(models, answer)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     try:
         yield server
