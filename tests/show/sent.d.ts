@@ -317,6 +317,7 @@ interface ReplicaTraffic {
   completion_tokens: number;
   latency: number;
   ttft: number | null;
+  cached_tokens: number;
 }
 
 interface RescoredModel {

@@ -199,7 +199,7 @@ def test_a_look_of_a_later_version_is_read(play: Play) -> None:
     assert read_look(StoredLook(0, 0, 0.0, {**stored, "comparisons": pairs})).look == look
     without = [{key: value for key, value in pair.items() if key != "rho"} for pair in pairs]
     for broken in ([pair | {"rho": "much"} for pair in pairs], without):
-        with pytest.raises(StoreError, match="look 0 is damaged"):
+        with pytest.raises(StoreError, match="look 0 is not a valid look"):
             read_look(StoredLook(0, 0, 0.0, {**stored, "comparisons": broken}))
 
 
