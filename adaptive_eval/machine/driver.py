@@ -21,7 +21,6 @@ from adaptive_eval.machine.clocks import BEAT_SECONDS
 from adaptive_eval.machine.events import (
     Abort,
     AbortKind,
-    Action,
     Allow,
     Answered,
     Cancel,
@@ -35,8 +34,8 @@ from adaptive_eval.machine.events import (
     GradingCutOff,
     Hopeless,
     JudgeAnswer,
+    MakeReport,
     Noted,
-    Opened,
     Send,
     Stop,
     Tick,
@@ -46,7 +45,7 @@ from adaptive_eval.machine.events import (
 from adaptive_eval.machine.grading import grade_answer
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.permits import Permits
-from adaptive_eval.machine.records import FINISHED, STOPPED, Json, LookTaken, Note, Row
+from adaptive_eval.machine.records import Json, LookTaken, Note, Row
 from adaptive_eval.machine.supply import Demand, Supply
 from adaptive_eval.machine.trial import ANSWERED, GradeDetails, Key, Request, Trial
 from adaptive_eval.machine.troubles import ServerWatch
@@ -270,10 +269,7 @@ class Driver:
         if isinstance(event, Committed | Capacity | Tick):
             self._is_served = False
         finished = None
-        actions = machine.handle(event, self._clock.now())
-        if self._reporter is not None and not machine.is_regrading:
-            self._draft_report(self._reporter, machine, event, actions)
-        for action in actions:
+        for action in machine.handle(event, self._clock.now()):
             match action:
                 case Write(rows):
                     self._gathered += rows
@@ -297,6 +293,8 @@ class Driver:
                     self._abort = action
                     if kind is AbortKind.ALARM:
                         self._wait_at_most(self._patience)
+                case MakeReport(is_over):
+                    self._draft = None if self._reporter is None else self._reporter.draft(machine, is_over=is_over)
                 case Finish():
                     finished = action
         if machine.is_ended:
@@ -312,19 +310,6 @@ class Driver:
     def _wait_at_most(self, seconds: float) -> None:
         """Cancel what is still in flight then."""
         asyncio.get_running_loop().call_later(seconds, self.post, Stop(at_once=True))
-
-    def _draft_report(self, reporter: DraftMaker, machine: Machine, event: Event, actions: Sequence[Action]) -> None:
-        """Have a report made with the rows of a look, and when a start begins or ends."""
-        is_due, is_over = isinstance(event, Opened), False
-        for action in actions:
-            if type(action) is Write:
-                for _, record in action.rows:
-                    if type(record) is LookTaken:
-                        is_due = True
-                    elif type(record) is Note and record.kind in (FINISHED, STOPPED):
-                        is_due = is_over = True
-        if is_due:
-            self._draft = reporter.draft(machine, is_over=is_over)
 
     def _on_allowed(self, target: int | Key, allowed: bool) -> None:
         if isinstance(target, int):

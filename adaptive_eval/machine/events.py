@@ -315,10 +315,17 @@ class Abort(NamedTuple):
     """By model."""
 
 
+class MakeReport(NamedTuple):
+    """Store a report of what is decided now with the rows so far."""
+
+    is_over: bool
+    """Whether the end of this start was decided."""
+
+
 class Finish(NamedTuple):
     """This start is over; None: it was stopped."""
 
     reason: Reason | None
 
 
-Action = Write | Send | Cancel | GradeAnswer | JudgeAnswer | Allow | Abort | Finish
+Action = Write | Send | Cancel | GradeAnswer | JudgeAnswer | Allow | Abort | MakeReport | Finish

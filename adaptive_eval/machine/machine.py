@@ -42,6 +42,7 @@ from adaptive_eval.machine.events import (
     GradingCutOff,
     Hopeless,
     JudgeAnswer,
+    MakeReport,
     Noted,
     Opened,
     Received,
@@ -167,6 +168,8 @@ class Machine:
         self._is_aborted = False
         self.is_ended = False
         """Whether the end of this start was decided."""
+        self._is_report_due = False
+        """Whether a look was taken, or this start has begun or ended."""
         self._now = 0.0
         self._actions: list[Action] = []
         self._set(setting, Controller(setting.plan, followed=setting.is_followed, settles_losses=False))
@@ -241,6 +244,9 @@ class Machine:
             self._abort(AbortKind.REFUSED, dict(self.refused))
         if self.is_live:
             self._finish_if_over()
+        if self._is_report_due:
+            self._is_report_due = False
+            self._actions.append(MakeReport(self.is_ended))
         return actions
 
     # -- the log ---------------------------------------------------------------------------------------------------
@@ -359,6 +365,7 @@ class Machine:
         """Emit the looks that the core has taken, and the models that it has set aside."""
         controller = self.controller
         looks, self._looked = controller.looks[self._looked :], len(controller.looks)
+        self._is_report_due |= self.is_live and bool(looks)
         for look in looks:
             self.derived.emit(LookTaken(look.index, self.setting.describe(look)))
         for position, lost in controller.set_aside.items():
@@ -436,7 +443,8 @@ class Machine:
 
     def _on_opened(self, event: Opened) -> None:
         """Go on from the end of the log: claim, or give up, what earlier starts had in flight."""
-        self.is_live, self.seq = True, max(self.seq, event.last)
+        self.is_live = self._is_report_due = True
+        self.seq = max(self.seq, event.last)
         lost: defaultdict[int, list[Trial]] = defaultdict(list)
         is_unjudged = False
         for key, trial in self._unclaimed.items():
@@ -905,7 +913,7 @@ class Machine:
                 self._cancel_all()
                 return
         reason = self.controller.finished
-        self.is_ended = True
+        self.is_ended, self._is_report_due = True, not self.is_regrading
         waited = self._waited_for()
         self.controller.count_overrun(self.position[model] for model in waited)
         body = {"waited_for": waited} if waited else {}

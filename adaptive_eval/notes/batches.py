@@ -47,7 +47,7 @@ class BatchEnded(Event, kind="batch_ended"):
 
     model: str
     key: str
-    said: str = ""
+    status: str = ""
     """The final status that the service reported."""
     came: int = 0
     missing: int = 0

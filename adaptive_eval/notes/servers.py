@@ -150,7 +150,7 @@ class SitePlaced(Event, kind="site_placed"):
     resources: Mapping[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     """How long that took."""
-    reattached: bool = False
+    is_reused: bool = False
     """Whether the site was left by an earlier start of the run."""
     pid: int | None = optional_field()
     """The id of its process on the node."""

@@ -60,7 +60,7 @@ def _model_sentence(event: Event) -> str | None:
         case notes.SiteAwaited():
             return f"{event.model}: {event.on} waits for a place with {event.asked}: {event.missing}"
         case notes.SitePlaced():
-            how = "is found again" if event.reattached else f"has its place after {duration(event.seconds)}"
+            how = "is found again" if event.is_reused else f"has its place after {duration(event.seconds)}"
             return f"{event.model}: {event.on} {how}, on {event.node}"
         case notes.SiteLost():
             what = "its requests are retried, and it is placed again"
@@ -76,7 +76,7 @@ def _model_sentence(event: Event) -> str | None:
             return f"{event.model}: its batch takes too long and is cancelled; the rest is requested directly"
         case notes.BatchEnded():
             missing = f", {event.missing} missing" if event.missing else ""
-            return f"{event.model}: a batch has ended ({event.said}): {several(event.came, 'answer')}{missing}"
+            return f"{event.model}: a batch has ended ({event.status}): {several(event.came, 'answer')}{missing}"
         case notes.ServerDied():
             again = f"restarting it ({event.restart} of {event.of})"
             return f"{event.model}: {first_line(event.reason)}; {again}"

@@ -181,7 +181,7 @@ class SiteHost(ServerHost):
             node=facts.node,
             resources=plan.resources,
             seconds=time.monotonic() - started,
-            reattached=origin.is_reused,
+            is_reused=origin.is_reused,
             pid=facts.pid,
             node_id=facts.node_id or None,
             devices=facts.devices or None,

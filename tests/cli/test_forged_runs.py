@@ -217,7 +217,7 @@ def test_reading_a_forged_run_starts_no_program_and_sends_no_request(
             assert KEY not in done.output, line
             for place in (workdir / "REPLAY", workdir / "OUT", workdir / "IMPORTED"):
                 shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
-    command(f"validate {CANARY}/q.jsonl")
+    command(f"validate {CANARY}/q.yaml")
     assert SEEN, "it would have been heard"
 
 

@@ -106,7 +106,7 @@ def test_looks_that_are_not_packed_are_reported(workdir: Path) -> None:
         database.execute("UPDATE looks SET body = '{}'")
         reseal(database)
     done = CliRunner().invoke(app, ["report", "RUN", "--output", "OUT"])
-    assert done.exit_code == ExitCode.FAILED and "a stored look is damaged" in done.stderr
+    assert done.exit_code == ExitCode.FAILED and "a stored look is not a JSON object" in done.stderr
 
 
 def spoiled(value: Any, rng: random.Random) -> Any:

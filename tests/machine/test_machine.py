@@ -22,6 +22,7 @@ from adaptive_eval.machine.events import (
     Finish,
     GradeAnswer,
     Graded,
+    MakeReport,
     Opened,
     Received,
     Replayed,
@@ -54,6 +55,8 @@ class Played:
     def __init__(self, setup: Setting, machine: type[Machine] = Machine) -> None:
         self.setting, self.machine, self.disk = setup, machine(setup), Disk()
         self.sent: list[Request] = []
+        self.reports: list[bool] = []
+        """Whether the start was over, for each report."""
         self.others: list[object] = []
 
     def do(self, *events: Event, now: float = 0.0, commit: bool = True) -> list[Row]:
@@ -66,6 +69,8 @@ class Played:
                         rows += written
                     case Send(request):
                         self.sent.append(request)
+                    case MakeReport(is_over):
+                        self.reports.append(is_over)
                     case _:
                         self.others.append(action)
         if commit and rows:
@@ -193,6 +198,17 @@ def test_lost_request_is_not_repeated_beyond_a_cap() -> None:
     request = played.sent[0]
     played.do(Wasted(request.model, 1, None, request.id))
     assert Allow(request.id, False) in played.others
+
+
+def test_reports_are_made_at_the_beginning_with_each_look_and_at_the_end() -> None:
+    played = Played(setting(trials=Trials(2, 2)))
+    played.do(Opened())
+    assert played.reports == [False]
+    for request in list(played.sent):
+        played.do(*played.answer(request))
+    begun, *looks, over = played.reports
+    assert len(looks) == len(played.disk.looks) > 0
+    assert not any((begun, *looks)) and over
 
 
 def test_first_refusal_ends_the_run_with_those_of_others() -> None:

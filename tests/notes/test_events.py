@@ -144,7 +144,7 @@ STORED = [
             "node": "node7",
             "resources": {"GPU": 8.0},
             "seconds": 1.5,
-            "reattached": True,
+            "is_reused": True,
             "pid": 41,
         },
     ),
@@ -213,7 +213,7 @@ STORED = [
     (
         BatchEnded("ada", "k", "expired", 1, 1),
         "batch_ended",
-        {"model": "ada", "key": "k", "said": "expired", "came": 1, "missing": 1, "lost": 0},
+        {"model": "ada", "key": "k", "status": "expired", "came": 1, "missing": 1, "lost": 0},
     ),
     (
         OutcomesRecorded(

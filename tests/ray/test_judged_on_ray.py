@@ -40,7 +40,7 @@ def test_a_head_that_was_killed_buys_no_answer_and_no_verdict_twice_but_those_in
         assert site.run(plain, "--run-dir", str(site.directory("plain"))).exit_code == ExitCode.SPENT
     assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("plain"))
     after = events(site, SitePlaced)[len(before) :]
-    assert {event.model for event in after} == set(MODELS) and all(event.reattached for event in after)
+    assert {event.model for event in after} == set(MODELS) and all(event.is_reused for event in after)
     assert {event.pid for event in after} <= {event.pid for event in before} and not events(site, SiteLost)
     assert verdicts == trials + WAITING
     answers = len((site.folder / "diary.jsonl").read_text().splitlines())

@@ -159,7 +159,7 @@ def test_a_head_that_was_killed_finds_its_sites_again(site: Site, at_home: RunOu
     after = events(site, SitePlaced)[len(before) :]
     assert (
         after
-        and all(event.reattached for event in after)
+        and all(event.is_reused for event in after)
         and {event.pid for event in after} <= {event.pid for event in before}
     )
     log = (site.directory() / "logs" / "ada.log").read_text()
@@ -246,7 +246,7 @@ def test_a_head_that_reads_its_run_for_long_is_known_to_live(
     ended = site.run(config, "--ray", raylets.address)
     assert ended.exit_code == ExitCode.SPENT, ended.output
     assert heartbeats and RunOutcome.of(site.directory()) == at_home
-    assert all(event.reattached for event in events(site, SitePlaced)[len(MODELS) :])
+    assert all(event.is_reused for event in events(site, SitePlaced)[len(MODELS) :])
 
 
 def test_a_place_that_cannot_be_had_is_reported(site: Site, raylets: Raylets) -> None:

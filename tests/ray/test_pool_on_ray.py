@@ -148,7 +148,7 @@ def test_a_head_that_was_killed_has_its_places_again_with_what_they_serve(
     ended = site.run(config, "--ray", raylets.address)
     assert ended.exit_code == ExitCode.SPENT, ended.output
     assert RunOutcome.of(site.directory()) == at_home
-    found_again = [event for event in events(site, SitePlaced)[len(placed) :] if event.reattached]
+    found_again = [event for event in events(site, SitePlaced)[len(placed) :] if event.is_reused]
     assert {event.pid for event in found_again} == {event.pid for event in placed}
     still = [event for event in events(site, ServerLaunched)[len(launched) :] if event.seconds == 0.0]
     assert {(event.model, event.on) for event in still} == served, "their models stayed loaded"

@@ -19,8 +19,8 @@ from adaptive_eval.report.records import ReplicaTraffic
 from adaptive_eval.report.sites import SiteBook, SiteRow, replica_address, site_rows, site_views
 
 
-def placed(at: float, node: str, *, host: str = "gpu-07", reattached: bool = False, site: str = "site 1") -> SitePlaced:
-    return SitePlaced("ada", site, host, {"CPU": 4, "GPU": 2}, 3.0, reattached, 77, node, "4,5", at=at)
+def placed(at: float, node: str, *, host: str = "gpu-07", is_reused: bool = False, site: str = "site 1") -> SitePlaced:
+    return SitePlaced("ada", site, host, {"CPU": 4, "GPU": 2}, 3.0, is_reused, 77, node, "4,5", at=at)
 
 
 def ready(at: float, seconds: float = 30.0, site: str = "site 1") -> ServerLaunched:
@@ -71,7 +71,7 @@ def test_a_return_to_the_same_node_is_no_move_and_another_node_is() -> None:
 
 
 def test_a_site_found_again_serves_since_before_the_head_was_killed() -> None:
-    back: list[Event] = [RunResumed(at=200.0), placed(203.0, "n1", reattached=True)]
+    back: list[Event] = [RunResumed(at=200.0), placed(203.0, "n1", is_reused=True)]
     row = only([*BEGUN, *back, ready(204.0, seconds=0.0)])
     assert (row.state, row.since, row.up, row.placed, row.moves, row.losses) == ("serving", 140.0, 204.0, 2, 0, 0)
     assert row.served == 200.0 - 140.0, "nobody asked it while there was no head"
