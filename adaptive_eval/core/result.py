@@ -13,12 +13,12 @@ from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.evidence import IndexArray
 from adaptive_eval.core.gates import rows_of_gates
 from adaptive_eval.core.judge import DecidingLooks
-from adaptive_eval.core.look import VERDICTS, AvailableTrials, JudgedLook, describe, letters, tiers
+from adaptive_eval.core.look import AvailableTrials, JudgedLook, describe, letters, tiers
 from adaptive_eval.core.look_taker import LookTaker
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import CHUNK_CELLS, Bench, Budget
 from adaptive_eval.core.tally import ScoreBounds
-from adaptive_eval.core.types import Cost, PairVerdict, Reason, Verdict
+from adaptive_eval.core.types import VERDICTS, Cost, PairVerdict, Reason, Verdict
 from scorio.moments import FloatArray
 from scorio.sinf.compare import sampled_covariance, sampled_variance
 from scorio.sinf.multiplicity import holm_adjusted
@@ -297,7 +297,7 @@ def _comparisons(
     spread = np.sqrt(_similar_question_variance(sigma**2, sampled))
     lead = np.zeros(len(pairs))
     if margin is not None:
-        lead = np.where(pairs[:, 1] == margin.baseline, margin.delta, -margin.delta)
+        lead = np.where(evidence.first[at] == pairs[:, 0], margin.delta, -margin.delta)
     judged = difference + lead
     z = np.divide(judged, spread, out=np.zeros_like(spread), where=spread > 0.0)
     mask = 1.0 if look.compares else math.nan
