@@ -29,7 +29,6 @@ PROMPT, ANSWER = 500, 1000
 """Tokens of every prompt and answer, assumed: the sets have none."""
 BY_SIZE = ((4, 0.1), (8, 0.2), (21, 0.3), (41, 0.8), (80, 0.9))
 """Billions of parameters, and USD per million tokens of models up to that size (Together AI, January 2025)."""
-MIXTURES = {"8x22b": 1.2, "8x7b": 0.6}
 LISTED = {
     "GPT-4-Turbo-2024-04-09": (10.0, 30.0),
     "GPT-4-Turbo-1106": (10.0, 30.0),
@@ -72,8 +71,7 @@ def price_of(model: str) -> float:
     name = model.lower()
     read, written = LISTED.get(model, (0.0, 0.0))
     if not written:
-        mixture = next((price for size, price in MIXTURES.items() if size in name), None)
-        read = written = next(price for size, price in BY_SIZE if _billions(name) <= size) if mixture is None else mixture
+        read = written = next(price for size, price in BY_SIZE if _billions(name) <= size)
     return (PROMPT * read + ANSWER * written) / 1e6
 
 
@@ -151,15 +149,17 @@ def main() -> None:
         ))  # fmt: skip
         print(*table[-1], flush=True)
         name = f"{scenario.name}, {delta:.0%}"
-        checks.append(
-            Check(f"{name}: too weak", round(result.weak, 3), f"<= {MOST_WEAK:g}", result.weak <= MOST_WEAK)
-        )
+        checks.append(Check(f"{name}: too weak", round(result.weak, 3), f"<= {MOST_WEAK:g}", result.weak <= MOST_WEAK))
         if scenario.counts is not None:
-            checks.append(
-                Check(f"{name}: USD", round(result.usd, 2), f"<= {MOST_COST:g}", result.usd <= MOST_COST)
-            )
+            checks.append(Check(f"{name}: USD", round(result.usd, 2), f"<= {MOST_COST:g}", result.usd <= MOST_COST))
     about = EXPLAINED.format(runs=runs, machine=machine())
-    parts = ["# The cheapest that will do", (__doc__ or "").strip(), about, markdown(HEADER, table), check_table(checks)]
+    parts = [
+        "# The cheapest that will do",
+        (__doc__ or "").strip(),
+        about,
+        markdown(HEADER, table),
+        check_table(checks),
+    ]
     publish(options, "\n\n".join(parts), checks)
 
 

@@ -121,7 +121,7 @@ class BudgetAccount:
     @property
     def first_costs_missing(self) -> NDArray[np.bool_]:
         """(L,): models whose first round is not committed."""
-        return np.isnan(self._first_costs[:, 0])
+        return np.asarray(np.isnan(self._first_costs[:, 0]))
 
     @property
     def first_costs(self) -> FloatArray | None:

@@ -1,9 +1,10 @@
 """The choice of the cheapest model that will do: the cheapest one shown to be at most `delta` behind every other.
 
 Each model is compared with each other one with delta added to its score (`evidence`). A call against it *rules it out*:
-it is more than delta behind. A call for it shows that it is not. In the order of their costs (of equal ones the better first), the first model that is
-neither ruled out nor stuck is the candidate: stuck is one that the trials that are left will hardly decide. The
-candidate is chosen once it is shown to be at most delta behind every model that is not ruled out.
+it is more than delta behind. A call for it shows that it is not. In the order of their costs (of equal ones the better
+first), the first model that is neither ruled out nor stuck is the candidate: stuck is one that the trials that are left
+will hardly decide. The candidate is chosen once it is shown to be at most delta behind every model that is not ruled
+out.
 
 A wrong choice is a model that is behind the best by more than delta although their comparison was called for it. Any
 model but the best may be that one, so that each comparison has its share of the error (`Plan.deciding_rule`). The sum
@@ -20,6 +21,7 @@ is enough for that: the comparison with the least z goes on, and all others rest
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +36,21 @@ if TYPE_CHECKING:
 BoolArray = NDArray[np.bool_]
 NOBODY = -1
 OPEN, OUT_OF_REACH = VERDICTS.index(Verdict.OPEN), VERDICTS.index(Verdict.OUT_OF_REACH)
+
+
+class Part(StrEnum):
+    """What a model is in the choice."""
+
+    CHOSEN = "chosen"
+    """The cheapest one that is shown to do."""
+    CANDIDATE = "candidate"
+    """The cheapest one that may do and that trials may still show to; it is not shown yet."""
+    UNDECIDED = "undecided"
+    """Cheaper than these; it may do as well, and the trials that are left will hardly tell."""
+    RULED_OUT = "ruled_out"
+    """Shown to be more than delta behind another one."""
+    DEARER = "dearer"
+    """It costs more, and is only compared with the candidate."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,6 +73,18 @@ class Choice:
     resting: BoolArray
     """(n,): comparisons that get no trials now, even if they are open."""
 
+    def ruler_of(self, model: int) -> int:
+        """The model that rules a model out, or NOBODY."""
+        return int(self.ruled_out_by[model])
+
+    def part_of(self, model: int) -> Part:
+        """What a model is in the choice."""
+        if model == self.candidate:
+            return Part.CHOSEN if self.made else Part.CANDIDATE
+        if self.ruler_of(model) != NOBODY:
+            return Part.RULED_OUT
+        return Part.UNDECIDED if self.undecided[model] else Part.DEARER
+
 
 def choose(
     evidence: Evidence, call: NDArray[np.int8], verdict: IndexArray, order: IndexArray, costs: FloatArray | None
@@ -64,7 +93,7 @@ def choose(
     ruled out."""
     models, number = evidence.models, np.arange(evidence.models)
     calls, z, verdicts = (_by_model(evidence, values) for values in (call, evidence.z, verdict))
-    is_out = (calls < 0).any(axis=1)
+    is_out = np.asarray((calls < 0).any(axis=1))
     is_out[order[0]] = False
     ruler = np.where(is_out, np.where(calls < 0, z, np.inf).argmin(axis=1), NOBODY)
     is_rival = ~is_out & (number[:, None] != number)
@@ -72,7 +101,11 @@ def choose(
     fails = lacks & (verdicts != OPEN)
     is_stuck = fails.any(axis=1) & ~(lacks & ~fails & (z < 0.0)).any(axis=1)
     cost = np.full(models, np.nan) if costs is None else costs[:, 0]
-    in_play = [model for model in np.lexsort((np.argsort(order), np.nan_to_num(cost, nan=np.inf))).tolist() if not is_out[model]]
+    in_play = [
+        model
+        for model in np.lexsort((np.argsort(order), np.nan_to_num(cost, nan=np.inf))).tolist()
+        if not is_out[model]
+    ]
     candidate = next((model for model in in_play if not is_stuck[model]), in_play[0])
     undecided = np.isin(number, in_play[: in_play.index(candidate)])
     others = np.flatnonzero(number != candidate)

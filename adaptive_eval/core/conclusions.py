@@ -52,7 +52,7 @@ def needed_models(
     models = len(in_flight)
     if look.choice is not None:  # a model that is ruled out is neither a candidate nor a rival any more
         goes_on = bool(in_flight.any()) or len(look.open_pairs()) > 0
-        return in_flight | (goes_on & (look.choice.ruled_out_by == NOBODY) & ~available.set_aside)
+        return np.asarray(in_flight | (goes_on & (look.choice.ruled_out_by == NOBODY) & ~available.set_aside))
     family = objective.family(models)
     judged_pairs = np.stack([look.evidence.first, look.evidence.second], axis=1)
     pairs = judged_pairs if isinstance(family, int) else family

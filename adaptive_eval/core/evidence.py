@@ -212,19 +212,20 @@ class Evidence:
     gate: IndexArray | None = None
     """For each pair under a gate of several parts: 0 on all questions, p on the p-th benchmark, -1 without margin."""
     deciding: IndexArray | None = None
-    """(L - 1,): the part of the gate that decides about each model, or keeps it open; None: all questions. If each model
-    is compared with each other one, for each pair (P,): 0 if it is judged without delta, 1 or 2 if delta is added to
-    the model with the lower or the higher number; None: without delta."""
+    """(L - 1,): the part of the gate that decides about each model, or keeps it open; None: all questions.
+
+    For the choice of the cheapest (P,): 0 where a pair is judged without delta, 1 or 2 where delta is added to the
+    model with the lower or the higher number; None: nowhere."""
 
     def positions(self, pairs: IndexArray) -> IndexArray:
         """Positions at which pairs (n, 2) of models are judged, in either order; under a gate, on the deciding part."""
         plain = self.plain_positions(pairs)
         if self.among is not None:
             return np.searchsorted(self.among, plain)
-        if self.margin is None or (self.margin.baseline is None and self.deciding is None):
+        if self.margin is None:
             return plain
         if self.margin.baseline is None:
-            return np.asarray(plain + self.plain_pairs * np.append(self.deciding, 0)[plain])
+            return plain if self.deciding is None else np.asarray(plain + self.plain_pairs * self.deciding[plain])
         baseline = self.margin.baseline
         other = pairs.sum(axis=1) - baseline
         number = other - (other > baseline)

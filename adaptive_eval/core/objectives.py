@@ -333,7 +333,10 @@ class Gate(Objective):
 
     @property
     def _without_margin(self) -> Baseline | Threshold:
-        return Baseline(self.given.baseline) if self.value is None else Threshold(self.value)
+        if self.value is not None:
+            return Threshold(self.value)
+        assert self.given.baseline is not None
+        return Baseline(self.given.baseline)
 
 
 @dataclass(frozen=True)

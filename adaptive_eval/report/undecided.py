@@ -64,7 +64,7 @@ def _how_close(results: Results, pair: PairRow) -> str:
     apart = "" if pair.difference is None else f": {scale.rounded_points(abs(pair.difference))} apart"
     if not results.compares:
         return f"The score of {both} is not as precise as was asked"
-    if results.gate:
+    if results.gate or results.frontier:
         return f"{both} {'is' if pair.second is None else 'are'} undecided"
     if pair.second is None:
         return f"{both} is too close to {scale.score(asked.value)} to call{apart}"
@@ -199,7 +199,8 @@ def more_answers(results: Results, reason: Reason | str | None) -> MoreAnswers |
 
 def is_hopeless(results: Results, pair: PairRow) -> bool:
     """Whether no plausible number of answers would decide a pair that was given up, if its difference stays."""
-    if pair.verdict != Verdict.OUT_OF_REACH or pair.second is None or results.gate or pair.trials_needed is None:
+    has_margin = results.gate or results.frontier
+    if pair.verdict != Verdict.OUT_OF_REACH or pair.second is None or has_margin or pair.trials_needed is None:
         return False
     if draws_questions(results.decisions) or recording_need(results, pair) is not None:
         return False
