@@ -199,8 +199,7 @@ def more_answers(results: Results, reason: Reason | str | None) -> MoreAnswers |
 
 def is_hopeless(results: Results, pair: PairRow) -> bool:
     """Whether no plausible number of answers would decide a pair that was given up, if its difference stays."""
-    has_margin = results.gate or results.frontier
-    if pair.verdict != Verdict.OUT_OF_REACH or pair.second is None or has_margin or pair.trials_needed is None:
+    if pair.verdict != Verdict.OUT_OF_REACH or pair.second is None or results.gate or pair.trials_needed is None:
         return False
     if draws_questions(results.decisions) or recording_need(results, pair) is not None:
         return False
