@@ -67,7 +67,11 @@ export function plot({ label, caption, width, height, right = 16, across, unit, 
       ];
     }),
     (given.marks ?? ticks(...across, (plane.right - plane.left) / 55, true)).map((value) =>
-      s("text", { class: "tick", x: plane.x(value), y: bottom + 16, "text-anchor": "middle" }, given.mark?.(value) ?? value),
+      s(
+        "text",
+        { class: "tick", x: plane.x(value), y: bottom + 16, "text-anchor": "middle" },
+        given.mark?.(value) ?? value,
+      ),
     ),
     s("text", { class: "tick title", x: plane.right, y: bottom + 32, "text-anchor": "end" }, unit),
     draw(plane),

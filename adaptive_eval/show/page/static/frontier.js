@@ -1,7 +1,7 @@
 // Score against cost: for the choice of the cheapest model that will do.
 
 import { fitted, plot, roomFor } from "./chart.js";
-import { h, s } from "./dom.js";
+import { s } from "./dom.js";
 import { clipped, score } from "./facts.js";
 import { column, note, titledTable } from "./parts.js";
 import { name, plain } from "./text.js";
@@ -10,18 +10,30 @@ import { name, plain } from "./text.js";
 /** @typedef {{row: FrontierRow, model: ModelRow, usd: number, low: number, high: number}} Point */
 
 const SIDES = 1.96;
-const PARTS = { chosen: "chosen", candidate: "may do", undecided: "may do", ruled_out: "ruled out", dearer: "costs more" };
+const PARTS = {
+  chosen: "chosen",
+  candidate: "may do",
+  undecided: "may do",
+  ruled_out: "ruled out",
+  dearer: "costs more",
+};
 
 /** @type {Section} */
 export const frontier = {
   id: "frontier",
   title: "Score against cost",
   shown: true,
-  isThere: ({ view }) => !!view.results?.frontier.length,
+  isThere: ({ view }) => (view.results?.frontier ?? []).length > 0,
   render(state) {
     const points = pointsOf(state);
-    return [points.length ? chart(points, state) : null, costs(state), note("Costs are those of the first round, in which",
-      " all models answer the same questions, with 95% intervals; the axis is logarithmic.")];
+    return [
+      points.length ? chart(points, state) : null,
+      costs(state),
+      note(
+        "Costs are those of the first round, in which",
+        " all models answer the same questions, with 95% intervals; the axis is logarithmic.",
+      ),
+    ];
   },
 };
 
@@ -42,7 +54,10 @@ function chart(points, { facts, width }) {
   const powers = Array.from({ length: Math.ceil(to) - Math.floor(from) + 1 }, (_, at) => Math.floor(from) + at);
   const marks = powers.flatMap((power) => [1, 2, 5].map((digit) => power + Math.log10(digit)));
   const ends = points.flatMap(({ model }) => [model.lo ?? 0, model.hi ?? 0].map((end) => clipped(facts, end)));
-  const room = roomFor(points.map(({ row }) => row.model), 150);
+  const room = roomFor(
+    points.map(({ row }) => row.model),
+    150,
+  );
   const frame = { width: Math.max(Math.min(width || 800, 900), 320), height: 320, right: room + 20 };
   const label = "Scores of the models against the cost of an answer";
   const axes = { across: /** @type {[number, number]} */ ([from, to]), unit: "USD an answer" };
@@ -70,7 +85,8 @@ function chart(points, { facts, width }) {
 /** The costs in a table. @param {State} state */
 function costs({ view: { results }, facts }) {
   const scores = new Map(results?.models.map((model) => [model.name, model.score]));
-  const half = (/** @type {FrontierRow} */ { usd_sigma: sigma }) => (sigma ? ` ± $${(SIDES * sigma).toPrecision(2)}` : "");
+  const half = (/** @type {FrontierRow} */ { usd_sigma: sigma }) =>
+    sigma ? ` ± $${(SIDES * sigma).toPrecision(2)}` : "";
   return titledTable({
     caption: "From the cheapest to the dearest",
     columns: [
