@@ -72,6 +72,11 @@ def usd_in_words(usd: float) -> str:
     return f"${usd:.{digits}f}"
 
 
+def half_width_in_words(row: FrontierRow) -> str:
+    """Half of the 95% interval of a cost; empty if it is unknown."""
+    return f" ± {usd_in_words(TWO_SIDED_95 * row.usd_sigma)}" if row.usd_sigma else ""
+
+
 def _standing(results: Results, row: FrontierRow) -> str:
     score = Scale.of(results.weights).score(next(model.score for model in results.models if model.name == row.model))
     cost = "" if row.usd is None else f", {usd_in_words(row.usd)} an answer"
