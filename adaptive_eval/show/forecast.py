@@ -10,7 +10,7 @@ from adaptive_eval.core import Reason
 from adaptive_eval.report.lines import Scale, count, duration, safe_line, several
 from adaptive_eval.report.results import setting
 from adaptive_eval.report.undecided import pair_names
-from adaptive_eval.report.words import draws_questions
+from adaptive_eval.report.words import draws_questions, objective_view
 from adaptive_eval.show.ranking import MAX_NAME_WIDTH
 from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS
 from adaptive_eval.show.text import amount, fit_columns, number_or_dash
@@ -253,4 +253,6 @@ def _limit_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
     if limits.delta is not None:
         passes = "an equal build passes" if forecast.equal else "a build exactly at the value passes"
         does = passes if forecast.need.gate else "equal models are called tied"
+        if objective_view(forecast.decisions).margin is not None:
+            does = "a cheap model as good as the best is shown to do"
         yield f"delta     with {scale.rounded_points(limits.delta)} or more {does} with a chance of 80%"
