@@ -245,14 +245,15 @@ def _limit_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
     if limits.largest is None:
         return
     yield ""
+    chooses = objective_view(forecast.decisions).margin is not None  # its calls are not of differences
     if limits.gap is None:
         yield f"gap       no difference up to {scale.rounded_points(limits.largest)} is called with a chance of 80%"
-    else:
+    elif not chooses:
         smallest = scale.rounded_points(limits.gap)
         yield f"gap       a difference of {smallest} or more is called with a chance of 80%"
     if limits.delta is not None:
         passes = "an equal build passes" if forecast.equal else "a build exactly at the value passes"
         does = passes if forecast.need.gate else "equal models are called tied"
-        if objective_view(forecast.decisions).margin is not None:
+        if chooses:
             does = "a cheap model as good as the best is shown to do"
         yield f"delta     with {scale.rounded_points(limits.delta)} or more {does} with a chance of 80%"
