@@ -3,7 +3,7 @@
 Replays of recorded sets, in which each model has a list price. A choice is too weak if the model is behind the best by
 more than delta. Truth are the shares of all recorded answers.
 
-    python benchmarks/cheapest.py [--quick] [--runs 300] [--json PATH] [--markdown PATH]
+    python benchmarks/cheapest.py [--quick] [--runs 150] [--json PATH] [--markdown PATH]
 """
 
 import os
@@ -123,18 +123,17 @@ def play(scenario: Scenario, delta: float, runs: int) -> Chosen:
         choice, trials = controller.last_look.choice, controller.trials
         weak = choice.made and truth[choice.candidate] < truth[best] - delta
         assert (controller.finished is Reason.SETTLED) == (choice.made and not choice.undecided.any())
-        rows.append((
-            weak, choice.made, choice.made and choice.undecided.any(), trials.sum() / (models * all_trials),
-            trials @ usd / (usd.sum() * all_trials), usd[choice.candidate] / usd[best] if choice.made else np.nan,
-        ))  # fmt: skip
-    weak, chosen, undecided, answers, paid, price = np.nanmean(np.array(rows, dtype=float), axis=0).tolist()
-    return Chosen(weak, chosen, undecided, answers, paid, price, float(possible))
+        price = usd[choice.candidate] / usd[best] if choice.made else np.nan
+        used = trials.sum() / (models * all_trials), trials @ usd / (usd.sum() * all_trials)
+        is_undecided = choice.made and choice.undecided.any()
+        rows.append(tuple(map(float, (weak, choice.made, is_undecided, *used, price))))
+    return Chosen(*np.nanmean(rows, axis=0).tolist(), float(possible))
 
 
 def main() -> None:
     parser = arguments((__doc__ or "").splitlines()[0])
     add_data(parser)
-    parser.add_argument("--runs", type=int, default=300, help="seeded runs per row")
+    parser.add_argument("--runs", type=int, default=150, help="seeded runs per row")
     options = parser.parse_args()
     runs = 10 if options.quick else options.runs
     sets = [priced(options.data, name) for name in RECORDED_CAPS] if options.data.is_dir() else []
