@@ -127,7 +127,8 @@ def play(scenario: Scenario, delta: float, runs: int) -> Chosen:
         used = trials.sum() / (models * all_trials), trials @ usd / (usd.sum() * all_trials)
         is_undecided = choice.made and choice.undecided.any()
         rows.append(tuple(map(float, (weak, choice.made, is_undecided, *used, price))))
-    return Chosen(*np.nanmean(rows, axis=0).tolist(), float(possible))
+    weak_share, chosen, undecided, answers, paid, mean_price = np.nanmean(rows, axis=0).tolist()
+    return Chosen(weak_share, chosen, undecided, answers, paid, mean_price, float(possible))
 
 
 def main() -> None:

@@ -54,7 +54,7 @@ class Part(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Choice:
+class CheapestChoice:
     """The state of the choice at a look: each model but the candidate is in one of the n = L - 1 comparisons."""
 
     candidate: int
@@ -88,7 +88,7 @@ class Choice:
 
 def choose(
     evidence: Evidence, call: NDArray[np.int8], verdict: IndexArray, order: IndexArray, costs: FloatArray | None
-) -> Choice:
+) -> CheapestChoice:
     """The state of the choice, from the call and the verdict of each judged pair. The leader of the order is never
     ruled out."""
     models, number = evidence.models, np.arange(evidence.models)
@@ -119,7 +119,7 @@ def choose(
     pairs, sides = np.stack([favoured, against], axis=1), np.zeros(evidence.plain_pairs, dtype=np.intp)
     sides[evidence.plain_positions(pairs)] = np.where(favoured < against, 1, 2)
     behind = np.where((favoured == candidate) & (verdict == OPEN), lead, np.inf)
-    return Choice(
+    return CheapestChoice(
         candidate=candidate,
         made=not lacks[candidate].any(),
         ruled_out_by=ruler,

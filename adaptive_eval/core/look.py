@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.cheapest import Choice, choose
+from adaptive_eval.core.cheapest import CheapestChoice, choose
 from adaptive_eval.core.evidence import (
     AT_HORIZON,
     Estimates,
@@ -101,7 +101,7 @@ class JudgedLook:
     """For each pair, the share of its variance that no trial can lower (`fixed_share`)."""
     boundary: FloatArray | None = None
     """The boundary on |z| of each pair, if that is not the boundary of the rule."""
-    choice: Choice | None = None
+    choice: CheapestChoice | None = None
     """The state of the choice of the cheapest; None under any other objective."""
 
     def least_z(self) -> FloatArray:
@@ -195,7 +195,7 @@ class Compared(NamedTuple):
     pairs: IndexArray
     """(n, 2), the model placed higher first."""
     verdicts: NDArray[np.intp]
-    choice: Choice | None
+    choice: CheapestChoice | None
 
 
 def comparisons_of(
