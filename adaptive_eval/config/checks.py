@@ -21,7 +21,7 @@ from adaptive_eval.config.problems import KeyPath, Problem, did_you_mean, shown_
 from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.config.run import SOURCES, ModelConfig, PriorConfig, RunConfig
 from adaptive_eval.core.entries import Entry, Option, OptionType
-from adaptive_eval.core.objectives import THRESHOLD
+from adaptive_eval.core.objectives import CHEAPEST, THRESHOLD
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.settings import MIN_BLOCK_SIZE
 from adaptive_eval.endpoints.types import KEEP_TOKENS, Sampling
@@ -193,7 +193,7 @@ def check_values_on_scale(
     widths: dict[KeyPath, float] = {("stopping", "delta"): stopping.delta}
     widths |= {
         ("objective", option.name): value
-        for option, value in _given_options(objective, OBJECTIVES, objective.kind, "difference")
+        for option, value in _given_options(objective, OBJECTIVES, objective.kind, "difference", "margin")
     }
     for path, width in widths.items():
         if width >= high - low:
@@ -262,6 +262,39 @@ def check_budget_countable(
     ):
         rule = "counts nothing, since every model is on a server of your own and none has a price"
         yield Problem(("budget", "usd"), rule, "cap gpu_hours, wall_time, tokens or trials instead, or add a price")
+
+
+def check_costs_comparable(
+    objective: ObjectiveConfig, stopping: StoppingConfig, models: Models, grader: GraderOptions | None = None
+) -> Iterator[Problem]:
+    """Check that the answers of all models have a cost in USD, as the choice of the cheapest needs."""
+    if objective.kind != CHEAPEST.name:
+        return
+    kind: KeyPath = ("objective", "kind")
+    gpu_hour = objective.arguments.get("gpu_hour")
+    lacking = [model.name for _, model in asked_models(models) if not _has_cost(model, gpu_hour)]
+    if lacking:
+        rule = f"cheapest compares what answers cost, but {', '.join(lacking)} {'has' if len(lacking) == 1 else 'have'}"
+        hint = "add `price` (for --model: --price NAME=IN/OUT), or for your own server `gpus`, and objective.gpu_hour"
+        yield Problem(kind, f"{rule} no price above 0", hint)
+    if recorded := [model.name for _, model in recorded_models(models)]:
+        hint = "ask them, or use the objective place"
+        yield Problem(kind, f"cheapest needs models that are asked, but {', '.join(recorded)} is recorded", hint)
+    for benchmark, asked in graders_that_ask(grader).items() if grader is not None else ():
+        if any(seat.price is not None and not seat.price.is_zero for seat in asked.seats):
+            whose = f" of {benchmark}" if benchmark else ""
+            rule = f"cheapest cannot tell the cost of answers from that of the {asked.kind}{whose}"
+            yield Problem(kind, rule, "remove the price of its server: then its verdicts count as free")
+    if stopping.delta:
+        yield Problem(("stopping", "delta"), "is not for the objective cheapest", "write objective.delta instead")
+    if stopping.familywise != "none":
+        rule = "is not for the objective cheapest, which shares one error among all models"
+        yield Problem(("stopping", "familywise"), rule, "remove it")
+
+
+def _has_cost(model: ModelConfig, gpu_hour: float | None) -> bool:
+    has_price = model.price is not None and not model.price.is_zero
+    return has_price or bool(model.gpus and gpu_hour)
 
 
 def check_simulation(questions: QuestionsConfig, models: Models = ()) -> Iterator[Problem]:

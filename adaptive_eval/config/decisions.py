@@ -45,6 +45,7 @@ OPTION_TYPES: Mapping[OptionType, Any] = {
     "number": Annotated[float, Field(gt=0)],
     "factor": Annotated[float, Field(ge=0.1, le=50)],
     "difference": Annotated[Share, Field(gt=0)],
+    "margin": Annotated[Share, Field(gt=0)],
     "score": Share,
     "models": Annotated[int, Field(ge=1)],
     "model": str,

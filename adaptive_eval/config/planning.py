@@ -128,7 +128,7 @@ def plan_on(bench: Bench, config: Decisions, names: Sequence[str], facts: RunFac
     rubric = open_rubric(config.rubric)
     judged_by = RULES.get(str(stopping.rule)) if objective.rule is None else None
     latch = judged_by is None or judged_by.latching
-    tests_delta = config.objective.gate or (judged_by is not None and judged_by.lenient)
+    tests_delta = objective.margin is not None or (judged_by is not None and judged_by.lenient)
     with _explain_misfit(config):
         return Plan(
             bench=bench,

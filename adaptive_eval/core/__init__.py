@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from adaptive_eval.core.objectives import (
         Baseline as Baseline,
         Best as Best,
+        Cheapest as Cheapest,
         Objective as Objective,
         ObjectiveEntry as ObjectiveEntry,
         Pairs as Pairs,
@@ -82,7 +83,7 @@ _HOMES = {
     "evidence": "Estimates Evidence Prior",
     "judge": "Judging",
     "near_best": "NearBest",
-    "objectives": "Baseline Best Objective ObjectiveEntry Pairs Place PrecisionOf Ranking Threshold TopK",
+    "objectives": "Baseline Best Cheapest Objective ObjectiveEntry Pairs Place PrecisionOf Ranking Threshold TopK",
     "optimal": "Optimal",
     "plan": "Plan",
     "policies": "Leader Policy PolicyEntry Uniform UnresolvedPairs View Weighted",

@@ -35,7 +35,10 @@ def trial_reserve(worst: Cost, largest: Cost) -> Cost:
 class BudgetAccount:
     """The run's account: a row for each model, a column for each currency."""
 
-    def __init__(self, budget: Budget, worst: tuple[Cost, ...]) -> None:
+    def __init__(self, budget: Budget, worst: tuple[Cost, ...], gpu_hour: float | None = None) -> None:
+        """With `gpu_hour`, the price of a GPU hour, the costs of answers in first rounds are kept."""
+        self._gpu_hour = gpu_hour
+        self._first_costs = np.full((len(worst), 2), np.nan)
         self._currency = CURRENCIES.index(budget.currency)
         caps = (getattr(budget, currency) for currency in CURRENCIES)
         self._caps = np.array([math.inf if cap is None else cap for cap in caps])
@@ -56,6 +59,11 @@ class BudgetAccount:
     def take_over(self, before: "BudgetAccount", model: int, old_number: int, spent: FloatArray | None) -> None:
         """Take over the amount spent on a model in the stage before, or `spent`, without its lost answers."""
         self._spent[model] = before._spent[old_number] if spent is None else spent
+        if self._gpu_hour is not None:
+            self._first_costs[model] = before._first_costs[old_number]
+        trials, _, usd, gpu_seconds = self._spent[model]
+        if self._gpu_hour not in {None, before._gpu_hour} and trials:  # costs of single trials were not kept
+            self._first_costs[model] = (usd + gpu_seconds * self._gpu_hour / 3600.0) / trials, np.nan
         self._largest[model] = np.where(self._open[model], before._largest[old_number], 0.0)
 
     def take_batch(self, batch: Batch) -> None:
@@ -78,8 +86,11 @@ class BudgetAccount:
 
     def promise(self, batch: Batch) -> None:
         """Reserve the largest cost so far for each trial of a batch in flight, in unbounded currencies."""
+        if self._gpu_hour is not None and self.first_costs_missing[batch.model]:
+            batch.keep_costs()
         if self._open[batch.model].any():
-            batch.used = np.zeros((batch.size, len(CURRENCIES))) if batch.used is None else batch.used
+            batch.is_unbounded = True
+            batch.keep_costs()
             self._note_largest_costs(batch, batch.open)
             self._promised -= batch.size * batch.promised
             batch.promised = RESERVE_FACTOR * self._largest[batch.model]
@@ -106,6 +117,33 @@ class BudgetAccount:
     def unmeasured(self) -> NDArray[np.bool_]:
         """(L,): models with unbounded trials, none of which has arrived with a cost yet."""
         return np.asarray(self._open.any(axis=1) & (self._largest[:, 1:3] == 0.0).all(axis=1))
+
+    @property
+    def first_costs_missing(self) -> NDArray[np.bool_]:
+        """(L,): models whose first round is not committed."""
+        return np.asarray(np.isnan(self._first_costs[:, 0]))
+
+    @property
+    def first_costs(self) -> FloatArray | None:
+        """(L, 2): the mean cost of an answer in each model's first round, in USD, with its standard error; None unless
+        costs are kept."""
+        return None if self._gpu_hour is None else self._first_costs
+
+    def take_first_costs(self, batch: Batch) -> None:
+        """Keep the costs of a complete batch if it is the first one of its model."""
+        if self._gpu_hour is None or batch.used is None or not self.first_costs_missing[batch.model]:
+            return
+        usd = batch.used[:, CURRENCIES.index("usd")] + batch.used[:, CURRENCIES.index("gpu_seconds")] * (
+            self._gpu_hour / 3600.0
+        )
+        questions = batch.slots.questions()
+        trials = np.bincount(questions)
+        asked = int(np.count_nonzero(trials))
+        within = len(usd) > asked and not batch.is_counted
+        centre = (np.bincount(questions, usd) / np.maximum(trials, 1))[questions] if within else usd.mean()
+        free = max(len(usd) - (asked if within else 1), 1)
+        error = math.sqrt(float(((usd - centre) ** 2).sum()) / free / len(usd))
+        self._first_costs[batch.model] = float(usd.mean()), error
 
     def lose(self, model: int, cost: Cost) -> None:
         """Count the cost of answers that never arrived."""

@@ -12,10 +12,11 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.core.cheapest import NOBODY
 from adaptive_eval.core.judge import BoolArray
-from adaptive_eval.core.look import VERDICTS, AvailableTrials, JudgedLook
+from adaptive_eval.core.look import AvailableTrials, JudgedLook
 from adaptive_eval.core.objectives import Objective
-from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
+from adaptive_eval.core.types import VERDICTS, Cause, Lost, Reason, Verdict
 
 SILENT = (
     "{timed_out} of the {trials} requests of a round timed out at every attempt. Raise sampling.timeout if its answers "
@@ -45,12 +46,15 @@ def needed_models(
 ) -> BoolArray:
     """(L,): models that may still be asked for trials, by the latest look; without `latch` no verdict is final."""
     models = len(in_flight)
+    if look.choice is not None:  # a model that is ruled out is neither a candidate nor a rival any more
+        goes_on = bool(in_flight.any()) or len(look.open_pairs()) > 0
+        return np.asarray(in_flight | (goes_on & (look.choice.ruled_out_by == NOBODY) & ~available.set_aside))
     family = objective.family(models)
     judged_pairs = np.stack([look.evidence.first, look.evidence.second], axis=1)
     pairs = judged_pairs if isinstance(family, int) else family
-    verdicts = look.verdicts_of(pairs)
-    available_models = ~np.append(available.set_aside, False)
     at = look.evidence.positions(pairs)
+    verdicts = look.verdicts_of(pairs, at)
+    available_models = ~np.append(available.set_aside, False)
     is_final = look.memory.given_up[at] & (look.forecast.power(at) <= 0.0)
     undecided = available_models[pairs].all(axis=1) & (((verdicts < _LATCHED) & ~is_final) | (not latch))
     could_open = undecided & ((verdicts == _OPEN) | np.isfinite(available.affordable))

@@ -76,7 +76,7 @@ class Controller:
         self.set_aside: dict[int, Lost] = {}
         """Models that the run continues without, and why; silent and ungradable models are added here."""
         self._tally = self.taker.tally
-        self._flight = BatchesInFlight(plan.bench, plan.budget)
+        self._flight = BatchesInFlight(plan.bench, plan.budget, plan.objective.gpu_hour)
         self._changes = ChangeFinder(plan.bench, drawn=plan.drawn > 0)
         self.alarms: list[AnswerAlarm] = []
         """Alarms about the answers of models, at most one of each kind for a model."""
@@ -392,7 +392,8 @@ class Controller:
         remaining[~bench.asked] = 0
         affordable, before = self._flight.account.affordable(), self._tally.prior_outcomes
         reserved = self._flight.issued.sum(axis=1) - committed
-        return AvailableTrials(trials, remaining, affordable, ~self._in_play(), before, ~bench.asked, reserved)
+        costs = self._flight.account.first_costs
+        return AvailableTrials(trials, remaining, affordable, ~self._in_play(), before, ~bench.asked, reserved, costs)
 
     def needed_models(self) -> NDArray[np.bool_]:
         """(L,): models that may still need trials. The servers of all others can be released."""

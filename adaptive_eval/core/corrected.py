@@ -20,6 +20,7 @@ again and again until something is decided causes more errors.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +29,10 @@ from scipy.special import ndtri
 from adaptive_eval.core.evidence import Estimates, Evidence, IndexArray
 from adaptive_eval.core.gates import SeveralGates, deciding_parts
 from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts, judge
-from adaptive_eval.core.look import VERDICTS, AvailableTrials, JudgedLook, compared_pairs, models_in_order
+from adaptive_eval.core.look import AvailableTrials, JudgedLook, VerdictsOf, comparisons_of, models_in_order
 from adaptive_eval.core.rules import Correctable, Rule, calls, is_correctable, is_lenient
 from adaptive_eval.core.tally import ScoreBounds
-from adaptive_eval.core.types import Verdict
+from adaptive_eval.core.types import VERDICTS, Verdict
 from scorio.moments import FloatArray
 from scorio.sinf.compare import tied
 
@@ -128,7 +129,10 @@ def corrected_look(
         evidence = replace(evidence, deciding=deciding_parts(evidence, memory, graded_look.forecast))
     estimates = correction.estimates(graded_look.estimates)
     order = models_in_order(estimates.on(criteria.estimator), evidence)
-    pairs = evidence.with_evidence(compared_pairs(criteria.objective, order, evidence, available))
+    by_labels = partial(_verdicts, graded_look.verdicts_of, memory)
+    evidence, pairs, verdicts, choice = comparisons_of(
+        criteria.objective, order, evidence, memory, available, by_labels
+    )
     return replace(
         graded_look,
         estimates=estimates,
@@ -138,7 +142,8 @@ def corrected_look(
         boundary=np.where(sides > 0, boundary, rule.boundary(evidence)),
         order=order,
         pairs=pairs,
-        verdicts=_verdicts(graded_look.verdicts_of(pairs), memory, evidence.positions(pairs)),
+        verdicts=verdicts,
+        choice=choice,
     )
 
 
@@ -204,8 +209,11 @@ def _merge(grades: LatchedVerdicts, corrected: LatchedVerdicts, sides: NDArray[n
     return replace(grades, **merged)
 
 
-def _verdicts(by_grades: NDArray[np.intp], memory: LatchedVerdicts, at: IndexArray) -> NDArray[np.intp]:
+def _verdicts(
+    verdicts_by_grades: VerdictsOf, memory: LatchedVerdicts, pairs: IndexArray, at: IndexArray
+) -> NDArray[np.intp]:
     """Positions in VERDICTS: a call or a tie by the grades that corrected scores do not support is undecided."""
+    by_grades = verdicts_by_grades(pairs, at)
     lapsed = np.isin(by_grades, [VERDICTS.index(Verdict.RESOLVED), VERDICTS.index(Verdict.TIED)])
     verdict = np.where(lapsed, VERDICTS.index(Verdict.UNDECIDED_BY_LABELS), by_grades)
     verdict = np.where(memory.tie[at], VERDICTS.index(Verdict.TIED), verdict)

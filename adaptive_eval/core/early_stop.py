@@ -15,6 +15,7 @@ How large both biases are, and how often intervals contain the true score: bench
 
 import math
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -28,7 +29,7 @@ from adaptive_eval.core.result import question_means
 from adaptive_eval.core.settings import Bench, Budget
 from adaptive_eval.core.stack import RunStack, SummedTapes, can_stand_side_by_side
 from adaptive_eval.core.tape import Tape
-from adaptive_eval.core.types import Reason
+from adaptive_eval.core.types import Cost, Reason
 from scorio.moments import FloatArray, IntArray
 from scorio.sinf.prior import fitted_by_group, self_centred_prior
 
@@ -66,6 +67,8 @@ class EndedRun:
     """(L,): the share of each model's trials that looks have seen; only these were chosen by what looks showed."""
     parked: int = 0
     """Trials asked ahead of looks that none has seen: a cap on trials counts them."""
+    usd: tuple[float, ...] = ()
+    """Cost of an answer of each model, if the objective compares costs."""
 
     @classmethod
     def from_controller(cls, controller: Controller) -> "EndedRun | None":
@@ -79,7 +82,8 @@ class EndedRun:
         unseen = (
             0 if plan.budget.bought or reason in CUT_OFF else int(available.reserved.sum() + controller.overrun.sum())
         )
-        return cls(plan, counts, reason, float(available.affordable), bool(controller.set_aside), judged, unseen)
+        usd = () if available.costs is None else tuple(np.nan_to_num(available.costs[:, 0]).tolist())
+        return cls(plan, counts, reason, float(available.affordable), bool(controller.set_aside), judged, unseen, usd)
 
     @property
     def why_not(self) -> str | None:
@@ -103,7 +107,10 @@ class EndedRun:
         side_by_side = (
             can_stand_side_by_side(plan) and self._horizon_trials() * (bench.categories - 1) <= MAX_HORIZON_TRIALS
         )
-        opened, ended = (_side_by_side if side_by_side else _simulate_singly)(plan, chances, replays, rng)
+        if side_by_side:
+            opened, ended = _side_by_side(plan, chances, replays, rng)
+        else:
+            opened, ended = _simulate_singly(plan, chances, replays, rng, self.usd)
         truth = bench.mean(chances @ bench.weights)
         errors = _scores(ended, bench) - truth
         shift = _mean_by_control(errors, _scores(opened, bench) - truth)
@@ -152,18 +159,23 @@ def _side_by_side(plan: Plan, chances: FloatArray, runs: int, rng: np.random.Gen
     return opened.reshape(runs, *chances.shape), np.array([end.counts for end in ends])
 
 
-def _simulate_singly(plan: Plan, chances: FloatArray, runs: int, rng: np.random.Generator) -> _Counts:
-    opened, ended = zip(*(_simulate_run(plan, chances, rng) for _ in range(runs)), strict=True)
+def _simulate_singly(
+    plan: Plan, chances: FloatArray, runs: int, rng: np.random.Generator, usd: Sequence[float]
+) -> _Counts:
+    costs = [[Cost(usd=price)] * plan.bench.categories for price in usd] or None
+    opened, ended = zip(*(_simulate_run(plan, chances, rng, costs) for _ in range(runs)), strict=True)
     return np.array(opened), np.array(ended)
 
 
-def _simulate_run(plan: Plan, chances: FloatArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+def _simulate_run(
+    plan: Plan, chances: FloatArray, rng: np.random.Generator, costs: Sequence[Sequence[Cost]] | None
+) -> tuple[IntArray, IntArray]:
     """The counts of one run at its first look, and at its end."""
     controller = Controller(plan, keep_looks=False)
     opened: IntArray | None = None
     while controller.finished is None:
         for asked in controller.ask_rounds():
-            controller.tell_round(asked, rng.multinomial(asked.extra, chances))
+            controller.tell_round(asked, rng.multinomial(asked.extra, chances), costs)
         if opened is None and controller.last_look is not None:
             opened = controller.counts.copy()
     assert opened is not None

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 Made = TypeVar("Made")
-OptionType = Literal["number", "factor", "difference", "score", "models", "model", "pairs"]
-"""number: above 0; factor: from 0.1 to 50; difference: of two scores, above 0; score: a value on the rubric's scale;
-models: how many, fewer than all; model: the name of one; pairs: a list of two names each."""
+OptionType = Literal["number", "factor", "difference", "margin", "score", "models", "model", "pairs"]
+"""number: above 0; factor: from 0.1 to 50; difference, margin: of two scores, above 0; score: a value on the
+rubric's scale; models: how many, fewer than all; model: the name of one; pairs: a list of two names each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 Pairs are the upper triangle (i < j) of the models, plus, for objectives that compare a model with a fixed value, the
 pairs (i, L) with a reference that has this value and no uncertainty. Positive z favours the first of the pair. Under a
 gate, its own comparisons follow: each model, with `delta` added to its score, against the baseline or the reference.
+For the choice of the cheapest, all pairs follow twice: with `delta` added to the first of each, and to the second.
 
 The score of a comparison is the average a; Bayes@N is also computed, and is compared instead if the rule says so. The
 sigma of a comes from the configured prior: `uniform`, or `self`, centred on the model's own category shares, which is
@@ -211,7 +212,10 @@ class Evidence:
     gate: IndexArray | None = None
     """For each pair under a gate of several parts: 0 on all questions, p on the p-th benchmark, -1 without margin."""
     deciding: IndexArray | None = None
-    """(L - 1,): the part of the gate that decides about each model, or keeps it open; None: all questions."""
+    """(L - 1,): the part of the gate that decides about each model, or keeps it open; None: all questions.
+
+    For the choice of the cheapest (P,): 0 where a pair is judged without delta, 1 or 2 where delta is added to the
+    model with the lower or the higher number; None: nowhere."""
 
     def positions(self, pairs: IndexArray) -> IndexArray:
         """Positions at which pairs (n, 2) of models are judged, in either order; under a gate, on the deciding part."""
@@ -220,6 +224,8 @@ class Evidence:
             return np.searchsorted(self.among, plain)
         if self.margin is None:
             return plain
+        if self.margin.baseline is None:
+            return plain if self.deciding is None else np.asarray(plain + self.plain_pairs * self.deciding[plain])
         baseline = self.margin.baseline
         other = pairs.sum(axis=1) - baseline
         number = other - (other > baseline)
@@ -292,6 +298,8 @@ def judged_pairs(
         return (begins + first).ravel(), (begins + second).ravel()
     if margin is None:
         return first, second
+    if margin.baseline is None:
+        return np.concatenate([first, first, second]), np.concatenate([second, second, first])
     others = np.tile(margin.judged(models), 1 + len(margin.parts))
     return np.append(first, others), np.append(second, np.full(len(others), margin.baseline))
 
@@ -300,6 +308,9 @@ def _gate_margins(margin: Margin | None, models: int, pairs: int) -> tuple[Float
     """The lead that the first of each pair is given; for a gate of several parts also the part that it is of, or -1."""
     lead = np.zeros(pairs)
     if margin is None:
+        return lead, None
+    if margin.baseline is None:
+        lead[pairs // 3 :] = margin.delta
         return lead, None
     judged = len(margin.judged(models))
     deltas = np.repeat([margin.delta, *margin.parts], judged)

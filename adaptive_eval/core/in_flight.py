@@ -65,9 +65,9 @@ def clock_seconds(batch: Batch) -> float:
 class BatchesInFlight:
     """The batches in flight, the logical clock, and the reserve for them."""
 
-    def __init__(self, bench: Bench, budget: Budget) -> None:
+    def __init__(self, bench: Bench, budget: Budget, gpu_hour: float | None = None) -> None:
         self._together = bench.together or (1,) * bench.models
-        self.account = BudgetAccount(budget, bench.worst_cost)
+        self.account = BudgetAccount(budget, bench.worst_cost, gpu_hour)
         self.issued = np.zeros((bench.models, bench.questions), dtype=np.int32)
         self.now = 0.0
         """The time of the logical clock: when the latest batch that was committed was due."""
@@ -277,6 +277,7 @@ class BatchesInFlight:
             self._batches.remove(batch)
             self._by_model[batch.model].remove(batch)
             self.now = max(self.now, batch.due)
+            self.account.take_first_costs(batch)
             self.account.settle(batch, batch.size, batch.total_cost())
         if self._not_asked:  # a shell that asks trial by trial leaves its rounds, with all their trials, here
             flying = set(map(id, chain(self._batches, *self._parked)))

@@ -13,11 +13,12 @@ Robins 1997), whatever share is fixed.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.core.cheapest import CheapestChoice, choose
 from adaptive_eval.core.evidence import (
     AT_HORIZON,
     Estimates,
@@ -43,19 +44,11 @@ from adaptive_eval.core.objectives import Objective
 from adaptive_eval.core.rules import Rule, calls, has_error_left, is_giving_up, is_lenient
 from adaptive_eval.core.shared_trials import PairedEvidence
 from adaptive_eval.core.tally import ScoreBounds
-from adaptive_eval.core.types import Look, PairVerdict, Verdict
+from adaptive_eval.core.types import VERDICTS, Look, PairVerdict, Verdict
 from scorio.moments import FloatArray
 from scorio.rank.letters import letter_display
 
-VERDICTS = (
-    Verdict.OPEN,
-    Verdict.OUT_OF_REACH,
-    Verdict.BLOCKED,
-    Verdict.UNDECIDED_BY_LABELS,
-    Verdict.TIED,
-    Verdict.RESOLVED,
-)
-"""Decided verdicts come last."""
+VerdictsOf = Callable[[IndexArray, IndexArray], NDArray[np.intp]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +68,9 @@ class AvailableTrials:
     """(L,): models that are never asked."""
     reserved: NDArray[np.int64]
     """(L,): trials of each model in rounds that no look has seen; the budget pays for them already."""
+    costs: FloatArray | None = None
+    """(L, 2): mean cost of each model's answers in its first round, with its standard error; nan before it. None if the
+    objective is not about costs."""
 
     def known_outcomes(self) -> NDArray[np.int64]:
         """(L + 1,): outcomes of each model that is asked, including those known beforehand; 0 for all others."""
@@ -99,12 +95,14 @@ class JudgedLook:
     """(n,): positions in VERDICTS."""
     compares: bool
     """Whether the objective compares its pairs; otherwise z, difference and boundary mean nothing."""
-    verdicts_of: Callable[[IndexArray], NDArray[np.intp]]
-    """The verdicts of any pairs (n, 2), whether or not the objective compares them today."""
+    verdicts_of: VerdictsOf
+    """The verdicts of any pairs (n, 2) at their positions, whether or not the objective compares them today."""
     fixed: FloatArray
     """For each pair, the share of its variance that no trial can lower (`fixed_share`)."""
     boundary: FloatArray | None = None
     """The boundary on |z| of each pair, if that is not the boundary of the rule."""
+    choice: CheapestChoice | None = None
+    """The state of the choice of the cheapest; None under any other objective."""
 
     def least_z(self) -> FloatArray:
         """The |z| at which each pair is called."""
@@ -121,7 +119,8 @@ class JudgedLook:
         return np.where((signs[0] == call) & (signs[1] == call), call, 0).astype(np.int8)
 
     def open_pairs(self) -> IndexArray:
-        return np.asarray(self.pairs[self.verdicts == VERDICTS.index(Verdict.OPEN)])
+        is_open = self.verdicts == VERDICTS.index(Verdict.OPEN)
+        return np.asarray(self.pairs[is_open if self.choice is None else is_open & ~self.choice.resting])
 
     def in_open_pairs(self) -> BoolArray:
         """(L,): models in an open comparison."""
@@ -157,8 +156,6 @@ def judge_look(
     ahead = forecast(certain, level, judging.delta, reach, memory.given_up)
     if evidence.gate is not None:
         evidence = replace(evidence, deciding=deciding_parts(evidence, memory, ahead))
-    order = models_in_order(compared, evidence)
-    pairs = evidence.with_evidence(compared_pairs(objective, order, evidence, available))
     given_up = level.gives_up(ways[0]) if is_giving_up(level) else memory.given_up
     verdicts_of = partial(
         _verdicts,
@@ -172,6 +169,8 @@ def judge_look(
         unknown_decide=pairs_decided_by_unknown(ways, level, judging),
         as_graded=None if len(ways) == 1 else forecast(ways[0], level, judging.delta, reach, given_up),
     )
+    order = models_in_order(compared, evidence)
+    evidence, pairs, verdicts, choice = comparisons_of(objective, order, evidence, memory, available, verdicts_of)
     return JudgedLook(
         estimates=estimates,
         evidence=evidence,
@@ -182,10 +181,38 @@ def judge_look(
         order=order,
         pairs=pairs,
         compares=objective.compares,
-        verdicts=verdicts_of(pairs),
+        verdicts=verdicts,
         verdicts_of=verdicts_of,
         fixed=fixed,
+        choice=choice,
     )
+
+
+class Compared(NamedTuple):
+    """The objective's comparisons at a look."""
+
+    evidence: Evidence
+    pairs: IndexArray
+    """(n, 2), the model placed higher first."""
+    verdicts: NDArray[np.intp]
+    choice: CheapestChoice | None
+
+
+def comparisons_of(
+    objective: Objective,
+    order: IndexArray,
+    evidence: Evidence,
+    memory: LatchedVerdicts,
+    available: AvailableTrials,
+    verdicts_of: VerdictsOf,
+) -> Compared:
+    """The comparisons that matter at a look, by today's order or by the costs of the models, and their verdicts."""
+    if evidence.margin is None or evidence.margin.baseline is not None:
+        pairs = evidence.with_evidence(compared_pairs(objective, order, evidence, available))
+        return Compared(evidence, pairs, verdicts_of(pairs, evidence.positions(pairs)), None)
+    all_pairs = np.stack([evidence.first, evidence.second], axis=1)
+    choice = choose(evidence, memory.call, verdicts_of(all_pairs, np.arange(len(all_pairs))), order, available.costs)
+    return Compared(replace(evidence, deciding=choice.sides), choice.pairs, choice.verdicts, choice)
 
 
 def fixed_share(estimates: Estimates, evidence: Evidence, recorded: NDArray[np.bool_]) -> FloatArray:
@@ -307,6 +334,7 @@ def _verdicts(
     ahead: PairForecast,
     reach: FloatArray,
     pairs: IndexArray,
+    at: IndexArray,  # where the pairs are judged
     *,
     available: AvailableTrials,
     spent: BoolArray,  # pairs that have used up their error under an earlier horizon
@@ -318,7 +346,6 @@ def _verdicts(
 
     A pair is blocked by unknown grades if they could decide it, or if it would be open were they as they are today.
     """
-    at = evidence.positions(pairs)
     remaining = np.append(available.remaining, 0)
     set_aside = np.append(available.set_aside, False)
     first, second = pairs[:, 0], pairs[:, 1]

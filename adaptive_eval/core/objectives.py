@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from adaptive_eval.core.entries import Entry, Option
+from adaptive_eval.core.near_best import MARGIN
 from adaptive_eval.core.rules import PRECISION, Precision, Rule, RuleEntry
 from adaptive_eval.core.settings import Margin, require
 
@@ -48,6 +49,11 @@ class Objective(Protocol):
     @property
     def margin(self) -> Margin | None:
         """The margin of each model that a gate compares with its baseline or value; None without a gate."""
+        return None
+
+    @property
+    def gpu_hour(self) -> float | None:
+        """The price of a GPU hour, if costs of models matter; None if they do not."""
         return None
 
     @property
@@ -144,6 +150,62 @@ class Best(Objective):
 
     def family(self, models: int) -> int:
         return models - 1
+
+
+@dataclass(frozen=True)
+class Cheapest(Best):
+    """The cheapest model that is not more than `delta` behind any other; `cheapest` has how it is chosen.
+
+    Before that its comparisons are those of `Best`.
+
+    Examples:
+        >>> from adaptive_eval.core import Cheapest
+        >>> Cheapest(0.02).margin.delta
+        0.02
+    """
+
+    delta: float = MARGIN
+    price_of_gpu_hour: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(self.delta > 0.0, "delta must be positive", self.delta)
+        require(self.price_of_gpu_hour >= 0.0, "a GPU hour must not have a negative price", self.price_of_gpu_hour)
+
+    @property
+    def margin(self) -> Margin:
+        return Margin(None, self.delta)
+
+    @property
+    def gpu_hour(self) -> float:
+        return self.price_of_gpu_hour
+
+
+def _cheapest(delta: float = MARGIN, gpu_hour: float = 0.0) -> Cheapest:
+    return Cheapest(delta, gpu_hour)
+
+
+CHEAPEST = ObjectiveEntry(
+    name="cheapest",
+    make=_cheapest,
+    summary="the cheapest model that will do",
+    description="The cheapest model that is not more than {delta} behind any other is chosen.",
+    options=(
+        Option(
+            name="delta",
+            type="margin",
+            description='How far behind the best the chosen model may be: 0.02 or "2%" (cheapest; default 0.02).',
+            example=0.02,
+            default="0.02",
+        ),
+        Option(
+            name="gpu_hour",
+            type="number",
+            description="USD that an hour of one GPU costs, for models with `gpus` (cheapest).",
+            example=2.5,
+            default="none",
+        ),
+    ),
+)
 
 
 BEST = ObjectiveEntry(
@@ -271,7 +333,10 @@ class Gate(Objective):
 
     @property
     def _without_margin(self) -> Baseline | Threshold:
-        return Baseline(self.given.baseline) if self.value is None else Threshold(self.value)
+        if self.value is not None:
+            return Threshold(self.value)
+        assert self.given.baseline is not None
+        return Baseline(self.given.baseline)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Objective, Ranking
 from adaptive_eval.core.optimal import Optimal, Spacing
 from adaptive_eval.core.policies import BUILT_IN, Policy, Weighted
-from adaptive_eval.core.rules import Correctable, Rule, is_giving_up
+from adaptive_eval.core.rules import Correctable, Rule, is_correctable, is_giving_up
 from adaptive_eval.core.sequential import CoupledSequential, Sequential
 from adaptive_eval.core.settings import (
     MAX_ROUND_FACTOR,
@@ -59,6 +59,13 @@ FIELD_TYPES: Mapping[str, type] = {
     "pace": Pace,
     "budget": Budget,
 }
+
+
+def shared_rule(rule: Rule, mistakes: int) -> Rule:
+    """The rule at an equal share of its error for each of this many possible mistakes, if it has an error."""
+    if isinstance(rule, Optimal):
+        return replace(rule, confidence=1.0 - (1.0 - rule.confidence) / mistakes)
+    return rule.at_level((1.0 - rule.confidence) / mistakes) if is_correctable(rule) else rule
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -290,6 +297,8 @@ class Plan:
             rests = not self.judging.delta and self.objective.margin is None
             rule = rule.ties if spacing is None else replace(rule, spacing=spacing, rests=rests)
         margin = self.objective.margin
+        if margin is not None and margin.baseline is None:  # any model but the best may be the wrong choice
+            rule = shared_rule(rule, self.bench.models + self.departed - 1)
         if is_giving_up(rule) and (self.judging.familywise or self.coupled or (margin is not None and margin.parts)):
             rule = rule.ties
         if margin is not None and margin.parts and isinstance(rule, Correctable):

@@ -33,6 +33,7 @@ OBJECTIVES: dict[str, ObjectiveEntry] = _by_name(
     objectives.RANKING,
     objectives.BEST,
     objectives.TOP_K,
+    objectives.CHEAPEST,
     objectives.BASELINE,
     objectives.PAIRS,
     objectives.PRECISION_OF,

@@ -9,16 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from adaptive_eval.core.cheapest import Part
 from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.evidence import IndexArray
 from adaptive_eval.core.gates import rows_of_gates
 from adaptive_eval.core.judge import DecidingLooks
-from adaptive_eval.core.look import VERDICTS, AvailableTrials, JudgedLook, describe, letters, tiers
+from adaptive_eval.core.look import AvailableTrials, JudgedLook, describe, letters, tiers
 from adaptive_eval.core.look_taker import LookTaker
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import CHUNK_CELLS, Bench, Budget
 from adaptive_eval.core.tally import ScoreBounds
-from adaptive_eval.core.types import Cost, PairVerdict, Reason, Verdict
+from adaptive_eval.core.types import VERDICTS, Cost, PairVerdict, Reason, Verdict
 from scorio.moments import FloatArray
 from scorio.sinf.compare import sampled_covariance, sampled_variance
 from scorio.sinf.multiplicity import holm_adjusted
@@ -102,6 +103,19 @@ class GateResult(NamedTuple):
     """That of the baseline, or the value of a gate without one."""
 
 
+class AnswerCost(NamedTuple):
+    """What a model's answers cost, and what that means for the choice of the cheapest."""
+
+    model: int
+    usd: float
+    """The mean over its first round, without the cost of servers that wait; nan before that."""
+    usd_sigma: float
+    """Its standard error; nan if the costs of single answers are unknown."""
+    part: Part
+    behind: int | None
+    """The model that rules it out."""
+
+
 class Result(NamedTuple):
     """The result of a look, for people and other programs."""
 
@@ -119,6 +133,8 @@ class Result(NamedTuple):
     spent: Cost
     gates: tuple[GateResult, ...]
     """For each model but the baseline, if benchmarks have gates of their own."""
+    costs: tuple[AnswerCost, ...]
+    """From the cheapest to the dearest, for the choice of the cheapest; empty under other objectives."""
     trials_to_go: float
     """Trials until every open comparison is called, if differences stay the same, or reaches the horizon or a cap."""
 
@@ -152,10 +168,24 @@ def conclude(
         fixed_trials=int(bench.asked.sum()) * bench.questions * plan.trials.max,
         spent=spent,
         gates=() if look.evidence.gate is None else _gates(plan, look, bounds),
+        costs=_costs(look, available),
         trials_to_go=min(
             _trials_to_go(plan, [comparison.verdict for comparison in comparisons], available),
             _payable_trials(plan.budget, available, spent),
         ),
+    )
+
+
+def _costs(look: JudgedLook, available: AvailableTrials) -> tuple[AnswerCost, ...]:
+    if (choice := look.choice) is None or available.costs is None:
+        return ()
+    usd, sigma = available.costs.T.tolist()
+    by_cost = np.argsort(np.nan_to_num(available.costs[:, 0], nan=np.inf), kind="stable").tolist()
+    return tuple(
+        AnswerCost(
+            model, usd[model], sigma[model], choice.part_of(model), by if (by := choice.ruler_of(model)) >= 0 else None
+        )
+        for model in by_cost
     )
 
 
@@ -297,7 +327,7 @@ def _comparisons(
     spread = np.sqrt(_similar_question_variance(sigma**2, sampled))
     lead = np.zeros(len(pairs))
     if margin is not None:
-        lead = np.where(pairs[:, 1] == margin.baseline, margin.delta, -margin.delta)
+        lead = np.where(evidence.first[at] == pairs[:, 0], margin.delta, -margin.delta)
     judged = difference + lead
     z = np.divide(judged, spread, out=np.zeros_like(spread), where=spread > 0.0)
     mask = 1.0 if look.compares else math.nan

@@ -157,7 +157,9 @@ class Batch:
         self.promised = np.zeros(4)
         """Reserve for each trial by the largest cost so far, if its cost is unbounded."""
         self.used: FloatArray | None = None
-        """(size, 4): 1 and the cost of each arrived trial; None if costs are bounded."""
+        """(size, 4): 1 and the cost of each arrived trial; None unless these are kept."""
+        self.is_unbounded = False
+        """Whether nothing bounds the cost of its trials."""
         self._got = bytearray([MISSING]) * self.size
         self._kinds = bytearray(self.size)
         """Bits of `AnswerKind`."""
@@ -166,6 +168,11 @@ class Batch:
         self._seconds_so_far = 0
         """Seconds of answers that have arrived, in trillionths, before any of them is told."""
         self._next = 0
+
+    def keep_costs(self) -> None:
+        """Keep the cost of each trial from now on."""
+        if self.used is None:
+            self.used = np.zeros((self.size, 4))
 
     def for_model(self, model: int) -> Batch:
         """The batch under another number of its model, with nothing asked."""
@@ -272,7 +279,7 @@ class Batch:
         as arrived: so the result does not depend on which of the others have arrived.
         """
         end = max(self.open, min(opened, self.size))
-        if self.used is None:
+        if self.used is None or not self.is_unbounded:
             return np.array(self.spent_so_far()), times * self.count_missing(end)
         missing = times * (self.count_missing(self.open) + end - self.open)
         arrived = self.used[: self.open]

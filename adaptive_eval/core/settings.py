@@ -179,8 +179,9 @@ class Budget:
 class Margin(NamedTuple):
     """The question of a gate: is each model better than the baseline, or a fixed value, less delta, or worse?"""
 
-    baseline: int
-    """The number of models for a fixed value, as for every reference."""
+    baseline: int | None
+    """The number of models for a fixed value, as for every reference; None: the question is asked of each model and
+    each other one, as the choice of the cheapest needs."""
     delta: float
     parts: tuple[float, ...] = ()
     """The deltas of `Bench.gates`, for the same question on each of those benchmarks."""

@@ -130,6 +130,15 @@ class Verdict(StrEnum):
     """The grades decide it, but scores corrected by labels do not. No look has this verdict: see `corrected`."""
 
 
+VERDICTS = (
+    Verdict.OPEN,
+    Verdict.OUT_OF_REACH,
+    Verdict.BLOCKED,
+    Verdict.UNDECIDED_BY_LABELS,
+    Verdict.TIED,
+    Verdict.RESOLVED,
+)
+"""Decided verdicts come last."""
 VERDICTS_OF_LOOKS = tuple(verdict for verdict in Verdict if verdict is not Verdict.UNDECIDED_BY_LABELS)
 
 

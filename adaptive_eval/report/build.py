@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.core.cheapest import Part
 from adaptive_eval.core.early_stop import REPLAYS
 from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, question_means
 from adaptive_eval.core.types import VERDICTS_OF_LOOKS, Reason, Verdict
@@ -36,6 +37,7 @@ from adaptive_eval.report.results import (
     UNJUDGED_FORMAT,
     CallRow,
     EarlyEnd,
+    FrontierRow,
     GateRow,
     GradedPair,
     GradingCost,
@@ -108,6 +110,7 @@ def look_results(snapshot: Snapshot) -> Results:
         cost=_run_cost(snapshot),
         trials_to_go=result.trials_to_go,
         gate=gate,
+        frontier=tuple(_frontier_rows(snapshot)),
         alarms=snapshot.alarms,
         groups=tuple(
             replace(row, gate=of_benchmarks.get((row.group, row.model)) if row.by == BENCHMARK else None)
@@ -177,6 +180,20 @@ def _correct_scores(snapshot: Snapshot, rows: tuple[ModelRow, ...]) -> tuple[Ear
         return replace(row, corrected=finite_or_none(float(np.clip(row.score - shift[row.name], low, high))))
 
     return EarlyEnd(again.replays, spread=finite_or_none(again.spread)), tuple(map(corrected, rows))
+
+
+def _frontier_rows(snapshot: Snapshot) -> Iterator[FrontierRow]:
+    names, alarmed = snapshot.subject.models, is_alarmed(snapshot.subject.decisions, snapshot.noticed)
+    for row in snapshot.result.costs:
+        part = Part.CANDIDATE if alarmed and row.part is Part.CHOSEN else row.part
+        behind = None if row.behind is None else names[row.behind]
+        yield FrontierRow(
+            model=names[row.model],
+            usd=finite_or_none(row.usd),
+            usd_sigma=finite_or_none(row.usd_sigma),
+            part=str(part),
+            behind=behind,
+        )
 
 
 def _build_gate(

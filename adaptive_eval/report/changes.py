@@ -25,6 +25,7 @@ from adaptive_eval.config.pace import opening_trials
 from adaptive_eval.config.planning import core_caps
 from adaptive_eval.config.prepare import with_pace
 from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.core.objectives import CHEAPEST
 from adaptive_eval.core.types import Cost
 from adaptive_eval.report.reader import RunReader
 
@@ -137,6 +138,15 @@ def _lowered(stored: RunConfig, now: RunConfig, reader: RunReader, cost: Cost) -
 
 def _first_look_problems(stored: RunConfig, now: RunConfig) -> Iterator[str]:
     """Changed settings that would have moved the first look."""
+    if now.objective.kind == stored.objective.kind == CHEAPEST.name:
+        before_by_name = {model.name: (model.price, model.gpus) for model in stored.models}
+        for model in now.models:
+            if before_by_name.get(model.name, (model.price, model.gpus)) != (model.price, model.gpus):
+                yield (
+                    f"the price or the gpus of {model.name} are not those at the first look, and the choice of the "
+                    "cheapest goes by the costs of the first round; set them as they were, or begin another run with "
+                    "--fresh"
+                )
     before = stored.trials
     if before.draw != now.trials.draw:
         yield (

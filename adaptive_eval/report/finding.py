@@ -7,6 +7,7 @@ from typing import NamedTuple
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Reason, Verdict
 from adaptive_eval.report.alarms import LONGEST_NAME, MAX_NAMES, alarm_sentences
+from adaptive_eval.report.choice import choice_sentence, part_in_words
 from adaptive_eval.report.gate import OUTCOMES
 from adaptive_eval.report.lines import Scale, safe_line, safe_name, several
 from adaptive_eval.report.results import GateRow, ModelRow, PairRow, Results
@@ -114,6 +115,8 @@ def _ranking_sentence(results: Results) -> str:
         done = sum(pair.verdict == Verdict.RESOLVED for pair in results.pairs)
         verb, why = "is" if done == 1 else "are", _because_of_labels(results)
         return f"{done} of {several(len(results.pairs), 'score')} {verb} as precise as requested{why}."
+    if results.frontier:
+        return choice_sentence(results)
     if asked.value is not None:
         return _value_sentence(results, Scale.of(results.weights).score(asked.value))
     if asked.baseline is not None:
@@ -318,6 +321,9 @@ def model_clauses(results: Results, row: ModelRow) -> Iterator[Clause]:
         return
     if is_alarmed(results.decisions, results.warnings):
         return  # such answers support no verdict
+    if (priced := next((priced for priced in results.frontier if priced.model == row.name), None)) is not None:
+        yield Clause("", *part_in_words(results, priced))
+        return
     if asked.in_order:
         pairs = [pair for pair in pairs if pair.first == row.name] or pairs
     with_others: dict[tuple[str, str], list[str]] = {}

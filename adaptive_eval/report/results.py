@@ -251,6 +251,22 @@ class GateRow:
 
 
 @dataclass(frozen=True, slots=True)
+class FrontierRow:
+    """What a model's answers cost, and what that means for the choice of the cheapest."""
+
+    model: str
+    usd: float | None
+    """Mean cost of an answer in its first round, with its grade if that has a price; None before that round."""
+    usd_sigma: float | None
+    """Its standard error; None if unknown."""
+    part: str
+    """chosen; candidate: the cheapest that may do, not yet shown to; undecided: cheaper than these, and may do as well;
+    ruled_out: more than delta behind another model; dearer."""
+    behind: str | None
+    """The model that rules it out."""
+
+
+@dataclass(frozen=True, slots=True)
 class LookRow:
     """Summary of one look; run.sqlite has all of it."""
 
@@ -440,6 +456,8 @@ class Results:
     turns: tuple[TurnsRow, ...] = ()
     gate: tuple[GateRow, ...] = ()
     """Gate outcomes of every model, except a baseline, if `objective.gate` is set."""
+    frontier: tuple[FrontierRow, ...] = ()
+    """Every model from the cheapest to the dearest, under the objective cheapest."""
     batches: tuple[BatchRow, ...] = ()
     """Pending batches."""
     metrics: tuple[MetricRow, ...] = ()

@@ -16,6 +16,7 @@ from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.roster import Roster
 from adaptive_eval.config.planning import make_plan
 from adaptive_eval.config.prepare import StoredSetup, stored_setup
+from adaptive_eval.core.cheapest import Part
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.types import NO_COST, Verdict
 from adaptive_eval.graders.rubric import Rubric
@@ -222,8 +223,12 @@ def undecided_by_new_labels(results: Results) -> Results:
     )
     gate = tuple(replace(row, outcome=UNDECIDED, why=NEW_LABELS) for row in results.gate)
     models = tuple(replace(row, tier=1, letters="") for row in results.models)
+    frontier = tuple(replace(row, part=UNDECIDED_PARTS.get(row.part, row.part)) for row in results.frontier)
     caution = Caution("new_labels", None, f"{NEW_LABELS}; `adaptive-eval label RUN --show` applies them")
-    return replace(results, models=models, pairs=pairs, gate=gate, warnings=(caution, *results.warnings))
+    warnings = (caution, *results.warnings)
+    return replace(results, models=models, pairs=pairs, gate=gate, frontier=frontier, warnings=warnings)
 
 
+UNDECIDED_PARTS = {str(Part.CHOSEN): str(Part.CANDIDATE), str(Part.RULED_OUT): str(Part.UNDECIDED)}
+"""What parts in the choice become if nothing is decided."""
 NEW_LABELS = "labels were given after these results were written, and may change them"

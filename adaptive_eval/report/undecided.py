@@ -64,7 +64,7 @@ def _how_close(results: Results, pair: PairRow) -> str:
     apart = "" if pair.difference is None else f": {scale.rounded_points(abs(pair.difference))} apart"
     if not results.compares:
         return f"The score of {both} is not as precise as requested"
-    if results.gate:
+    if results.gate or results.frontier:
         return f"{both} {'is' if pair.second is None else 'are'} undecided"
     if pair.second is None:
         return f"{both} is too close to {scale.score(asked.value)} to call{apart}"

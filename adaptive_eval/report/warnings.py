@@ -31,7 +31,7 @@ from adaptive_eval.report.lines import Scale, first_few, several
 from adaptive_eval.report.looks import changed_horizons
 from adaptive_eval.report.results import REDECIDED, Caution, ModelRow, setting
 from adaptive_eval.report.spending import total_cost
-from adaptive_eval.report.words import deciding_rule, grader_errors_note, judged_by
+from adaptive_eval.report.words import deciding_rule, grader_errors_note, judged_by, objective_view
 
 LOGS = "imported logs"
 """Grader of outcomes that have the grades of imported logs."""
@@ -400,7 +400,8 @@ def alarm_in_words(cautions: Iterable[Caution]) -> str:
 def reversal_cautions(pairs: Sequence[tuple[str, str | None]], decisions: Mapping[str, object]) -> Iterator[Caution]:
     """Warn of calls that stand although the scores have changed places since."""
     rule = deciding_rule(decisions)
-    called = "picked" if rule is not None and rule.lenient else "ranked higher"
+    picks = (rule is not None and rule.lenient) or objective_view(decisions).margin is not None
+    called = "picked" if picks else "ranked higher"
     for better, worse in pairs:
         yield Caution(
             "reversal", better, f"is ahead of {worse or 'the reference'}, although an earlier look {called} the other"

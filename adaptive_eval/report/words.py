@@ -11,6 +11,7 @@ from adaptive_eval.config.pace import choose_optimize, opening_trials
 from adaptive_eval.config.prepare import OWN_RULE
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.entries import Entry, Option
+from adaptive_eval.core.near_best import MARGIN
 from adaptive_eval.core.optimal import AT_ANY_LOOKS, OPTIMAL
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import UNRESOLVED_PAIRS, WEIGHTED
@@ -56,6 +57,8 @@ class ObjectiveView:
     """Value that each score is compared with."""
     half_width: float | None
     """Wanted half width of each score's interval."""
+    margin: float | None = None
+    """How far behind the best the cheapest model that will do may be."""
 
 
 def objective_view(decisions: Mapping[str, object]) -> ObjectiveView:
@@ -70,6 +73,7 @@ def objective_view(decisions: Mapping[str, object]) -> ObjectiveView:
         first=given.get("models"),
         value=given.get("score"),
         half_width=given.get("difference"),
+        margin=(given["margin"] or MARGIN) if "margin" in given else None,
     )
 
 
@@ -126,6 +130,8 @@ def promise_in_short(decisions: Mapping[str, object]) -> str | None:
     if not rule.correctable:
         return None
     wrong, tie = (_percent(times * (1.0 - stopping["confidence"])) for times in (1.0, 2.0))
+    if (margin := objective_view(decisions).margin) is not None:
+        return f"at most {wrong} risk that the model chosen is more than {margin:g} behind the best{beside}"
     if setting(decisions, "objective", "gate"):
         return f"at most {wrong} risk that a PASS or a FAIL is wrong, however often you look{beside}"
     whose = "for all pairs together" if stopping["familywise"] == "holm" else "per pair"
@@ -228,7 +234,7 @@ def _option_text(option: Option, value: Any) -> str:
             return str(len(value))
         case "difference" if option.default is None:
             return _percent(value)
-        case "number" | "factor" | "difference" | "score":
+        case "number" | "factor" | "difference" | "margin" | "score":
             return f"{value:g}"
         case _:
             return str(value)
@@ -250,6 +256,12 @@ def _promise(config: RunConfig, plug_ins: Mapping[str, str]) -> str:
         whose = "For all models together" if together else "For each model"
         whose += " and all its gates together" if _benchmark_gates(config) else ""
         return f"{whose}: at most {_percent(wrong)} risk that a PASS or a FAIL is wrong, however often you look."
+    if (margin := objective_view(config.stated()).margin) is not None and rule.correctable:
+        return (
+            f"At most {_percent(wrong)} risk that the model chosen is more than {_scale(config).points(margin)} behind "
+            "the best, however often you look; every other call is as rarely wrong. Costs only order the models: they "
+            "are means, and two that are close may be in the wrong order."
+        )
     return rule.promise.format(
         wrong=_percent(wrong),
         tie=_percent(2 * wrong),

@@ -10,7 +10,7 @@ from adaptive_eval.core import Reason
 from adaptive_eval.report.lines import Scale, count, duration, safe_line, several
 from adaptive_eval.report.results import setting
 from adaptive_eval.report.undecided import pair_names
-from adaptive_eval.report.words import draws_questions
+from adaptive_eval.report.words import draws_questions, objective_view
 from adaptive_eval.show.ranking import MAX_NAME_WIDTH
 from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS
 from adaptive_eval.show.text import amount, fit_columns, number_or_dash
@@ -245,12 +245,15 @@ def _limit_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
     if limits.largest is None:
         return
     yield ""
+    chooses = objective_view(forecast.decisions).margin is not None  # its calls are not of differences
     if limits.gap is None:
         yield f"gap       no difference up to {scale.rounded_points(limits.largest)} is decided with a chance of 80%"
-    else:
+    elif not chooses:
         smallest = scale.rounded_points(limits.gap)
         yield f"gap       a difference of {smallest} or more is decided with a chance of 80%"
     if limits.delta is not None:
         passes = "an equal build passes" if forecast.equal else "a build exactly at the value passes"
         does = passes if forecast.need.gate else "equal models are shown to be tied"
+        if chooses:
+            does = "a cheap model as good as the best is shown to do"
         yield f"delta     with {scale.rounded_points(limits.delta)} or more {does} with a chance of 80%"

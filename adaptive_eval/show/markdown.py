@@ -13,6 +13,7 @@ import yaml
 from adaptive_eval import __version__
 from adaptive_eval.exchange.tables.writer import csv_text
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
+from adaptive_eval.report.choice import half_width_in_words, part_in_words, usd_in_words
 from adaptive_eval.report.finding import (
     comparison_state,
     counted_sentence,
@@ -157,6 +158,7 @@ def _findings(view: RunView) -> Iterator[str]:
     if view.error is not None:
         yield f"The run was stopped by an error: {markdown_cell(view.error, 1000)}"
     yield _ranking(results)
+    yield from _frontier(results)
     yield _headline(results)
     if (counted := counted_sentence(results)) is not None:
         yield counted
@@ -251,6 +253,25 @@ def _ranking(results: Results) -> str:
     )
     head, *lines = ranking_table(rows, scale, gated=gated)
     return markdown_table(head, lines, left_columns=2 - gated, last=True)
+
+
+def _frontier(results: Results) -> Iterator[str]:
+    """Score against cost, for the choice of the cheapest."""
+    if not results.frontier:
+        return
+    models, scale = {row.name: row for row in results.models}, Scale.of(results.weights)
+    rows = (
+        [
+            markdown_cell(row.model),
+            "-" if row.usd is None else f"{usd_in_words(row.usd)}{half_width_in_words(row)}",
+            scale.score(models[row.model].score),
+            scale.interval(models[row.model].lo, models[row.model].hi),
+            markdown_cell(" ".join([(said := part_in_words(results, row))[0], *said[1]]), 500),
+        ]
+        for row in results.frontier
+    )
+    yield "From the cheapest to the dearest, by the cost of an answer in the first round, with 95% intervals:"
+    yield markdown_table(["model", "cost", "score", "95% interval", "choice"], rows, left_columns=1, last=True)
 
 
 def _score_details(results: Results) -> str:

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from adaptive_eval.core.cheapest import Part
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.result import Result
@@ -30,7 +31,8 @@ class JudgedReplay(NamedTuple):
     tied: int
     out_of_reach: int
     wrong: int
-    """Calls for the model that is truly worse or equal, or if the rule has a margin, worse by that."""
+    """Calls for the model that is truly worse or equal, or if the rule has a margin, worse by that; for the choice of
+    the cheapest, 1 if the model chosen is behind the best by more than delta."""
     covered: float
     """The share of models whose 95% interval contains the true score."""
     tau_b: float
@@ -47,6 +49,10 @@ def judge_replay(seed: int, controller: Controller, truth: FloatArray, means: Fl
     plan, rule = controller.plan, controller.plan.deciding_rule
     reference, compared = plan.objective.reference, compared_scores(plan, truth, means)
     margin = rule.margin if is_lenient(rule) else 0.0
+    wrong = sum(is_wrong(pair, compared, reference, margin) for pair in calls)
+    if result.costs and plan.objective.margin is not None:
+        weakest = truth.max() - plan.objective.margin.delta - EQUAL
+        wrong = sum(row.part is Part.CHOSEN and bool(truth[row.model] < weakest) for row in result.costs)
     return JudgedReplay(
         seed=seed,
         reason=str(result.reason),
@@ -56,7 +62,7 @@ def judge_replay(seed: int, controller: Controller, truth: FloatArray, means: Fl
         called=len(calls),
         tied=sum(pair.verdict is Verdict.TIED for pair in pairs),
         out_of_reach=sum(pair.verdict is Verdict.OUT_OF_REACH for pair in pairs),
-        wrong=sum(is_wrong(pair, compared, reference, margin) for pair in calls),
+        wrong=wrong,
         covered=float(np.mean([row.lo <= truth[row.model] <= row.hi for row in result.models], dtype=float)),
         tau_b=float(tau_b(pair_signs(_scores(result, len(truth)), EQUAL), pair_signs(truth, EQUAL))),
     )
@@ -66,7 +72,7 @@ def compared_scores(plan: Plan, truth: FloatArray, means: FloatArray | None = No
     """True scores (L,) as the objective compares them; if benchmarks have gates of their own, on the gate that each
     model is closest to failing, or fails most."""
     margin, bench = plan.objective.margin, plan.bench
-    if margin is None:
+    if margin is None or margin.baseline is None:
         return truth
     applied = margin.applied(truth)
     if not bench.gates:

@@ -18,6 +18,7 @@ from adaptive_eval.config.planning import plan_on
 from adaptive_eval.config.problems import did_you_mean
 from adaptive_eval.core import Bench, Plan
 from adaptive_eval.core.controller import Controller
+from adaptive_eval.core.objectives import CHEAPEST
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Look
 from adaptive_eval.exchange.recording import RecordedAnswers, Recording, read_recording, recording_of_run
@@ -146,6 +147,7 @@ def prepare_replay(
         source = source.best(top)
         decisions = load_decisions(config, overrides, source.models)  # may name omitted models
     _require_countable(decisions.budget)
+    _require_no_costs(decisions)
     return PreparedReplay(source, plan_on(source.bench, decisions, source.models), decisions)
 
 
@@ -188,6 +190,13 @@ def _require_countable(budget: BudgetConfig) -> None:
         if getattr(budget, name) is not None:
             reason = "whose trials have no tokens and no price, and take no time of their own"
             raise ConfigError(f"budget.{name} cannot be kept in a replay, {reason}; --set budget.{name}=null")
+
+
+def _require_no_costs(decisions: Decisions) -> None:
+    """Raise `ConfigError` for an objective that compares costs, which trials of a replay do not have."""
+    if decisions.objective.kind == CHEAPEST.name:
+        reason = "whose trials have no cost; name another, as in --set objective=best"
+        raise ConfigError(f"objective.kind: cheapest cannot be kept in a replay, {reason}")
 
 
 def perform_replay(

@@ -96,11 +96,8 @@ def simulate_all(
             break
     *_, configured = budgets
     objective = scenario.plan(need).objective
-    equal_worlds = (
-        []
-        if objective.margin is None or objective.reference is not None
-        else [np.broadcast_to(world[objective.margin.baseline], world.shape) for world in worlds[:end]]
-    )
+    baseline = None if objective.margin is None or objective.reference is not None else objective.margin.baseline
+    equal_worlds = [] if baseline is None else [np.broadcast_to(world[baseline], world.shape) for world in worlds[:end]]
     workload.progress.expect(len(equal_worlds))
     equal = _Workload(scenario, equal_worlds, workload.progress)
     equal.do([configured], len(equal_worlds))

@@ -173,7 +173,7 @@ def _outlook(
         decided=median_range([run.decided for run in runs]),
         comparisons=max(len(run.comparisons) for run in runs),
         ended={reason: times / len(runs) for reason, times in ended.most_common()},
-        gate={} if margin is None else _gate(runs, margin),
+        gate={} if margin is None or margin.baseline is None else _gate(runs, margin),
     )
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from math import sqrt
 from typing import Any, NamedTuple
 
-from factors import GATES, KEY, TEMPERATURE
+from factors import CHEAPEST_DELTAS, GATES, KEY, TEMPERATURE
 from life import Life, Stage
 from model_server import ANSWER, SHORT
 from outputs import (
@@ -334,6 +334,30 @@ def _is_accepted(record: Record, outputs: Outputs, pair: Pair) -> bool:
     """Whether the user wants verdicts on a server that has changed, and every text begins with the alarm about it."""
     alarms = ["Alarm: a server has changed" in " ".join(text.headline) for text in outputs.texts.values()]
     return record.row["on_alarm"] == "never" and record.troubled in (pair.first, pair.second) and all(alarms)
+
+
+@check
+def the_choice_will_do(record: Record) -> Iterator[Fault]:
+    """The model chosen is not more than delta behind the best, and the headline and the file choose the same."""
+    name, delta = "the choice will do", CHEAPEST_DELTAS[record.row["delta"]]
+    for stage, outputs, results in record.judged:
+        parts = {row["model"]: row["part"] for row in results.raw["frontier"] or ()}
+        if bool(parts) != (record.row["objective"] == "cheapest"):
+            yield Fault(name, stage.name, f"results.json has {parts}, and the objective is {record.row['objective']}")
+            continue
+        chosen = [model for model, part in parts.items() if part == "chosen"]
+        by_people = stage.name == LABELLED and record.is_overturned
+        truths = {model.name: record.truth(model.name, by_people=by_people) for model in results.models}
+        for model in chosen:
+            if truths[model] < max(truths.values()) - delta - 1e-9:
+                yield Fault(name, stage.name, f"{model} is chosen, and in truth the scores are {truths}")
+        decided = bool(parts) and {pair.verdict for pair in results.pairs} == {"resolved"}
+        if len(chosen) > 1 or (decided and not chosen):
+            yield Fault(name, stage.name, f"the parts are {parts}, and the comparisons {results.pairs}")
+        for kind, text in outputs.texts.items() if parts else ():
+            said = re.match(r"(\w+) \([^)]*\) is the cheapest that will do", " ".join(text.headline))
+            if [said[1]] * bool(said) != chosen if said else chosen and "alarm" not in " ".join(text.headline):
+                yield Fault(name, stage.name, f"{kind} says {text.headline}, and results.json has {parts}")
 
 
 def _delta(record: Record) -> float:
@@ -774,6 +798,8 @@ def the_promise_is_that_of_the_settings(record: Record) -> Iterator[Fault]:
                 expected = r"that of a plug-in"
             elif row["rule"] == "published":
                 expected = r"none that survives repeated looks"
+            elif row["objective"] == "cheapest":
+                expected = r"5% risk that the model chosen is more than"
             elif row["objective"] in GATES:
                 expected = r"5% risk that a PASS or a FAIL is wrong"
             elif row["familywise"] == "holm":

@@ -19,6 +19,9 @@ ADDED = ("dan", 0.65)
 EQUAL_PAIR = {"ada": 0.95, "bob": 0.3, "cyd": 0.3}
 KEY_VARIABLE, KEY = "MODELS_KEY", "sk-live-4f9c2e71d8a3b605e9c7"
 """The variable with the key, and the key, which must be in no file."""
+CHEAPEST_DELTAS = {"5%": 0.05, "0": 0.5}
+"""How far behind the best the cheapest model that will do may be, by level of delta: within half a point, bob will do.
+"""
 PRICES = {"zero": {"input": 0, "output": 0}, "paid": {"input": 2.0, "output": 10.0}}
 TEMPERATURE = 0.7
 QUESTIONS = 8
@@ -247,7 +250,7 @@ def metrics(setup: Setup, level: str) -> None:
 GATES = ("gate", "gate_on_value")
 
 
-@factor("ranking", "best", "gate", "threshold", "gate_on_value", "place")
+@factor("ranking", "best", "gate", "threshold", "gate_on_value", "place", "cheapest")
 def objective(setup: Setup, level: str) -> None:
     value = {"binary": 0.65, "partial": 0.5, "reversed": 0.35}[setup.row["rubric"]]
     setup.config["objective"] = {
@@ -257,7 +260,11 @@ def objective(setup: Setup, level: str) -> None:
         "threshold": {"kind": "threshold", "value": value},
         "gate_on_value": {"kind": "threshold", "value": value, "gate": True},
         "place": {"kind": "place"},
+        "cheapest": {"kind": "cheapest"},
     }[level]
+    if level == "cheapest" and setup.row["price"] == "paid":  # the first model is the dearest
+        for times, model in enumerate(reversed(setup.models), 1):
+            model["price"] = {key: times * usd for key, usd in PRICES["paid"].items()}
 
 
 @factor("optimal", "published", "anytime")
@@ -274,7 +281,10 @@ def familywise(setup: Setup, level: str) -> None:
 
 @factor("5%", "0")
 def delta(setup: Setup, level: str) -> None:
-    setup.section("stopping")["delta"] = level if level != "0" else 0
+    if setup.row["objective"] == "cheapest":
+        setup.config["objective"]["delta"] = CHEAPEST_DELTAS[level]
+    else:
+        setup.section("stopping")["delta"] = level if level != "0" else 0
 
 
 @factor("self", "earlier")
@@ -450,6 +460,10 @@ REFUSED = (
     Conflict(_levels(benchmarks="weighted", draw="some"), "trials.draw cannot be combined with several benchmarks"),
     Conflict(_levels(benchmarks="grouped", draw="some"), "report.group_by cannot be combined with trials.draw"),
     Conflict(_levels(metrics="several_draws", draw="some"), "report.metrics cannot be combined with trials.draw"),
+    Conflict(_levels(objective="cheapest", price=("none", "zero")), "cheapest compares what answers cost"),
+    Conflict(_levels(objective="cheapest", grader=("judge", "verifier")), "cheapest cannot tell|no price above 0"),
+    Conflict(_levels(objective="cheapest", supply="recorded"), "cheapest needs models that are asked"),
+    Conflict(_levels(objective="cheapest", familywise="holm"), "stopping.familywise is not for the objective cheapest"),
     Conflict(
         _levels(objective=("threshold", "gate_on_value", "place"), draw="some"), "objective.kind must compare models"
     ),

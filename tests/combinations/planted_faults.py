@@ -95,6 +95,19 @@ def models_pass_in_junit() -> None:
     _replace("show.junit:_case", passing)
 
 
+@planted("the choice will do", objective="cheapest", price="paid", delta="5%")
+def nothing_is_ruled_out() -> None:
+    """The cheapest model is chosen, however weak it is."""
+
+    def lenient(choose: Any) -> Any:
+        def chosen(evidence: Any, call: Any, *more: Any) -> Any:
+            return choose(evidence, 0 * call + 1, *more)
+
+        return chosen
+
+    _replace("core.look:choose", lenient)
+
+
 @planted("no key is in any file", supply="inspect", echo="answers")
 def keys_of_inspect_are_stored() -> None:
     """Answers are stored as Inspect has them, with the key that their server repeats."""

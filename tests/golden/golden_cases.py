@@ -355,6 +355,17 @@ decided("best", {"kind": "best"}, "leader", stopping={"rule": "near_best", "delt
 decided("top_k", {"kind": "top_k", "k": 2}, "unresolved_pairs", stopping={"rule": "near_best", "delta": 0.05})
 decided("gate", {"kind": "baseline", "baseline": "bob", "gate": True}, stopping={"delta": 0.05})
 decided("pairs", {"kind": "pairs", "pairs": [["ada", "dot"], ["bob", "cyd"]]}, "weighted")
+
+
+@case()
+def cheapest(stage: Stage) -> None:
+    """The dearest model is the best, and the next one will do for a fifth of its price."""
+    world = small_world((0.3, 0.8, 0.85))
+    url, prices = stage.serve(world), ({"input": 0.1, "output": 0.4}, {"input": 0.5, "output": 3.0}, PRICE["price"])
+    models = [{"name": name, "base_url": url, "price": price} for name, price in zip(world.models, prices, strict=True)]
+    stage.run(stage.config(url, models=models, objective={"kind": "cheapest", "delta": 0.2}))
+
+
 decided("precision", {"kind": "precision", "half_width": 0.12}, "uniform")
 decided("threshold", {"kind": "threshold", "value": 0.5})
 

@@ -12,6 +12,7 @@ ASKED = {
     "ranking": {"in_order": True},
     "best": {},
     "top_k": {"first": 1},
+    "cheapest": {"margin": 0.02},
     "baseline": {"baseline": "model-a"},
     "pairs": {},
     "precision": {"compares": False, "half_width": 0.02},
@@ -25,6 +26,7 @@ NOTHING_MORE = {
     "first": None,
     "value": None,
     "half_width": None,
+    "margin": None,
 }
 
 

@@ -72,6 +72,14 @@ interface EventView {
   text: string | null;
 }
 
+interface FrontierRow {
+  model: string;
+  usd: number | null;
+  usd_sigma: number | null;
+  part: string;
+  behind: string | null;
+}
+
 interface GateRow {
   model: string;
   baseline: string | null;
@@ -249,6 +257,7 @@ interface ObjectiveView {
   first: number | null;
   value: number | null;
   half_width: number | null;
+  margin: number | null;
 }
 
 interface OtherCostRow {
@@ -366,6 +375,7 @@ interface Results {
   servers: ServerRow[];
   turns: TurnsRow[];
   gate: GateRow[];
+  frontier: FrontierRow[];
   batches: BatchRow[];
   metrics: MetricRow[];
   groups: GroupRow[];

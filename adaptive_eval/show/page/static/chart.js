@@ -48,8 +48,9 @@ export function planeOf([first, last], [low, high], { left, right, top, bottom }
 /**
  * A chart over whole numbers: numbers at its left and below, and what `draw` puts on its plane.
  * @param {{label: string, caption?: Child, width: number, height: number, right?: number, across: [number, number],
- *   unit: string, up: [number, number], levels?: number[], format: (value: number) => string}} options the room at the
- *   right, the unit of what runs across, and the numbers at the left with their format
+ *   unit: string, up: [number, number], levels?: number[], marks?: number[], format: (value: number) => string,
+ *   mark?: (value: number) => string}} options the room at the right, the unit of what runs across, and the numbers at
+ *   the left and below with their formats
  * @param {(plane: Plane) => Child} draw
  */
 export function plot({ label, caption, width, height, right = 16, across, unit, up, ...given }, draw) {
@@ -65,8 +66,12 @@ export function plot({ label, caption, width, height, right = 16, across, unit, 
         s("text", text, given.format(level)),
       ];
     }),
-    ticks(...across, (plane.right - plane.left) / 55, true).map((value) =>
-      s("text", { class: "tick", x: plane.x(value), y: bottom + 16, "text-anchor": "middle" }, value),
+    (given.marks ?? ticks(...across, (plane.right - plane.left) / 55, true)).map((value) =>
+      s(
+        "text",
+        { class: "tick", x: plane.x(value), y: bottom + 16, "text-anchor": "middle" },
+        given.mark?.(value) ?? value,
+      ),
     ),
     s("text", { class: "tick title", x: plane.right, y: bottom + 32, "text-anchor": "end" }, unit),
     draw(plane),

@@ -6,6 +6,7 @@ import { details } from "./details.js";
 import { questionDialog } from "./dialog.js";
 import { h, update } from "./dom.js";
 import { entry, factsOf, pairKey, pairText } from "./facts.js";
+import { frontier } from "./frontier.js";
 import { heat } from "./heat.js";
 import { labels } from "./labels.js";
 import { follow } from "./live.js";
@@ -35,7 +36,7 @@ import { trouble } from "./trouble.js";
 
 /** @type {Section} */
 const glossary = { id: "words", title: "What the words mean", render: () => [glossaryList()] };
-const SCORES = [ranking, cost, details, stopping, trajectories, matrix, heat, posteriors];
+const SCORES = [ranking, frontier, cost, details, stopping, trajectories, matrix, heat, posteriors];
 const CIRCUMSTANCES = [rubrics, labels, trouble, recipe, glossary, decided];
 const PAPER_WIDTH = 1000;
 const MAX_ANNOUNCED = 5;

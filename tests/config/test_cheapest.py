@@ -1,0 +1,66 @@
+"""The objective cheapest needs the cost of every model's answers, in USD."""
+
+from pathlib import Path
+
+import pytest
+from checked_text import check_text
+
+from adaptive_eval.config.prepare import prepare
+from adaptive_eval.core.objectives import Cheapest
+
+HEAD = """
+questions: {world: coins}
+grader: math
+prompt: "{prompt}"
+models:
+  - {name: one, model: coin-01, simulate: true, price: {input: 1, output: 2}}
+"""
+SECOND = "  - {name: two, model: coin-02, simulate: true, price: {input: 3, output: 4}}\n"
+BARE = "  - {name: two, model: coin-02, simulate: true}\n"
+FREE = "  - {name: two, model: coin-02, simulate: true, price: {input: 0, output: 0}}\n"
+OWN = "  - {name: two, model: coin-02, simulate: true, gpus: 2}\n"
+ASKED = "objective: {kind: cheapest, delta: 5%}\n"
+GPUS = "objective: {kind: cheapest, gpu_hour: 2.5}\n"
+JUDGE = """
+grader: {kind: judge, server: {base_url: "http://127.0.0.1:1/v1", model: judge, price: {input: 1, output: 1}}}
+"""
+
+
+def problems(text: str) -> list[str]:
+    return [str(problem) for problem in check_text(text, Path("run.yaml"), (), {}).problems]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (HEAD + BARE + ASKED, "cheapest compares what answers cost, but two has no price above 0"),
+        (HEAD + FREE + ASKED, "two has no price above 0"),
+        (HEAD + OWN + ASKED, "two has no price above 0"),
+        (HEAD + SECOND + ASKED + "stopping: {delta: 2%}\n", "stopping.delta is not for the objective cheapest"),
+        (HEAD + SECOND + ASKED + "stopping: {familywise: holm}\n", "shares one error among all models"),
+        (HEAD + SECOND + "objective: {kind: best, gpu_hour: 2}\n", "is only for the objective cheapest"),
+        (HEAD + SECOND + "objective: {kind: cheapest, delta: 100%}\n", "must be a difference of scores"),
+        (
+            HEAD.replace("grader: math", JUDGE.strip()) + SECOND + ASKED,
+            "cheapest cannot tell the cost of answers from that of the judge",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(text: str, says: str) -> None:
+    assert any(says in problem for problem in problems(text)), problems(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "objective"),
+    [
+        (HEAD + SECOND + ASKED, Cheapest(0.05)),
+        (HEAD + SECOND + "objective: cheapest\n", Cheapest(0.02)),
+        (HEAD + OWN + GPUS, Cheapest(0.02, 2.5)),
+    ],
+)
+def test_prices_of_tokens_and_of_gpu_hours_make_costs(text: str, objective: Cheapest) -> None:
+    checked = check_text(text, Path("run.yaml"), (), {})
+    assert checked.config is not None, problems(text)
+    plan = prepare(checked.config).plan
+    assert plan.objective == objective
+    assert plan.judging.delta == 0.0

@@ -1,0 +1,89 @@
+"""The choice of the cheapest model that will do, in words."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from page_views import simulated, world
+
+from adaptive_eval.report.choice import choice_sentence, costs_alike
+from adaptive_eval.report.finding import model_verdicts
+from adaptive_eval.report.results import FrontierRow, Results
+from adaptive_eval.report.stored import undecided_by_new_labels
+from adaptive_eval.report.words import promise_line
+from adaptive_eval.show.markdown import markdown
+
+NAMES = ("ada", "bob", "cyd", "dan")
+DEAR = FrontierRow("ada", 0.02, 0.0001, "dearer", None)
+ALIKE = FrontierRow("bob", 0.0021, 0.0001, "dearer", None)
+CHOSEN = FrontierRow("cyd", 0.002, 0.0001, "chosen", None)
+CHEAP = FrontierRow("dan", 0.001, 0.0001, "undecided", None)
+OUT = replace(CHEAP, part="ruled_out", behind="ada")
+
+
+@cache
+def judged() -> Results:
+    results = simulated(world(NAMES, 6), looks=2, trials={"min": 2, "max": 12}).results
+    assert results is not None
+    scores = dict(zip(NAMES, (0.9, 0.88, 0.86, 0.5), strict=True))
+    models = tuple(replace(row, name=name, score=scores[name]) for row, name in zip(results.models, NAMES, strict=True))
+    asked = {"kind": "cheapest", "delta": 0.05}
+    return replace(results, models=models, decisions={**results.decisions, "objective": asked}, pairs=())
+
+
+def with_rows(*rows: FrontierRow) -> Results:
+    return replace(judged(), frontier=rows)
+
+
+def test_a_choice_says_what_it_saves_and_what_may_be_as_cheap() -> None:
+    assert choice_sentence(with_rows(OUT, CHOSEN, ALIKE, DEAR)) == (
+        "cyd (86.0%, $0.00200 an answer) is the cheapest that will do, within 5 points of the best. The highest score "
+        "has ada (90.0%, $0.0200 an answer), 10 times the cost. cyd, bob cost about the same: any of them may be the "
+        "cheapest."
+    )
+
+
+def test_a_choice_beside_an_undecided_cheaper_model_says_so() -> None:
+    said = choice_sentence(with_rows(CHEAP, CHOSEN, DEAR))
+    assert "It is not known whether dan, which costs less, will do as well." in said
+
+
+def test_without_a_choice_the_models_that_may_do_are_named() -> None:
+    said = choice_sentence(with_rows(CHEAP, replace(CHOSEN, part="candidate"), DEAR))
+    assert said.startswith("No model is chosen")
+    assert "dan, cyd may do" in said
+
+
+def test_every_model_has_its_part_as_its_verdict() -> None:
+    assert model_verdicts(with_rows(OUT, CHOSEN, ALIKE, DEAR)) == (
+        "costs more",
+        "costs more",
+        "the cheapest that will do",
+        "more than 5 points behind ada",
+    )
+
+
+@pytest.mark.parametrize(("sigma", "alike"), [(0.0, False), (0.0001, True), (None, False)])
+def test_costs_are_alike_within_the_noise_of_both(sigma: float | None, alike: bool) -> None:
+    one, other = (replace(row, usd_sigma=sigma) for row in (CHOSEN, ALIKE))
+    assert costs_alike(one, other) is alike
+    assert costs_alike(one, replace(other, usd=one.usd))
+    assert not costs_alike(one, replace(other, usd=None))
+
+
+def test_new_labels_take_the_choice_back() -> None:
+    results = undecided_by_new_labels(with_rows(OUT, CHOSEN, DEAR))
+    assert [row.part for row in results.frontier] == ["undecided", "candidate", "dearer"]
+
+
+def test_the_promise_is_about_the_choice() -> None:
+    promise = promise_line(with_rows(OUT, CHOSEN))
+    assert promise is not None and "the model chosen is more than 0.05 behind the best" in promise
+
+
+def test_markdown_has_score_against_cost() -> None:
+    view = simulated(world(NAMES, 6), looks=2, trials={"min": 2, "max": 12})
+    text = markdown(replace(view, results=with_rows(OUT, CHOSEN, ALIKE, DEAR)))
+    (line,) = (line for line in text.splitlines() if line.startswith("| cyd") and "±" in line)
+    assert line.split("|")[2].strip() == "$0.00200 ± $0.000196"
+    assert "the cheapest that will do" in line
