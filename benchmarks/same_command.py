@@ -68,7 +68,7 @@ def rank_with_itself(seed: int) -> EndedRun:
         options = ["--max-trials", str(MAX_TRIALS), "--set", f"seed={seed}", "--display", "plain"]
         ended = CliRunner().invoke(app, ["run", "tasks.jsonl", *commands, *options])
         if ended.exit_code not in (ExitCode.REACHED, ExitCode.SPENT):
-            raise RuntimeError(ended.output)
+            raise RuntimeError(ended.output) from ended.exception
         results = read_results(Path("runs/tasks"))
         os.chdir("/")
     assert results is not None

@@ -22,10 +22,12 @@ class TemporaryFolder:
     """A new temporary folder, locked so that no other process removes it."""
 
     def __init__(self, prefix: str) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=prefix))
-        self.lock = os.open(self.path / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        draft = Path(tempfile.mkdtemp(prefix=f".{prefix}"))
+        self.lock = os.open(draft / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
         """Descriptor of the lock. The child inherits it, and so holds the folder if this process is killed."""
         fcntl.flock(self.lock, fcntl.LOCK_EX)
+        # only now: another process would remove a folder of this name that is not locked yet
+        self.path = draft.rename(draft.with_name(draft.name[1:]))
 
     def remove(self) -> None:
         """Remove the folder after the end of the process."""
