@@ -24,9 +24,9 @@ from tables import Check, arguments, check_table, machine, markdown, publish
 from adaptive_eval.core import Bench, Controller, Plan, Trials
 from adaptive_eval.core.evidence import Estimates, update
 from adaptive_eval.core.judge import Criteria, LatchedVerdicts
-from adaptive_eval.core.look import VERDICTS, AvailableTrials, evidence_readings, judge_look
+from adaptive_eval.core.look import AvailableTrials, evidence_readings, judge_look
 from adaptive_eval.core.tape import Tape
-from adaptive_eval.core.types import Verdict
+from adaptive_eval.core.types import VERDICTS, Verdict
 from adaptive_eval.study.drive import drive_rounds
 from scorio.moments import FloatArray, IntArray
 

@@ -160,7 +160,7 @@ def _side_by_side(plan: Plan, chances: FloatArray, runs: int, rng: np.random.Gen
 
 
 def _simulate_singly(
-    plan: Plan, chances: FloatArray, runs: int, rng: np.random.Generator, usd: Sequence[float]
+    plan: Plan, chances: FloatArray, runs: int, rng: np.random.Generator, usd: Sequence[float] = ()
 ) -> _Counts:
     costs = [[Cost(usd=price)] * plan.bench.categories for price in usd] or None
     opened, ended = zip(*(_simulate_run(plan, chances, rng, costs) for _ in range(runs)), strict=True)

@@ -93,7 +93,7 @@ def _confusions(labelled: LabelledRun) -> Iterator[list[str]]:
 def _label_notes(labelled: LabelledRun) -> Iterator[str]:
     few = [markdown_cell(model.name) for model in labelled.models if model.corrected is None]
     if few:
-        yield f"Fewer than {MIN_LABELS} labels, too few to correct a score: {', '.join(few)}."
+        yield f"Fewer than {MIN_LABELS} labels in a benchmark, too few to correct a score: {', '.join(few)}."
     if labelled.left_out:
         left_out = several(labelled.left_out, "label")
         yield f"Not counted: {left_out} of answers that are not in this run, or not in a complete round."

@@ -212,7 +212,7 @@ def test_other_commands_take_the_options_of_run(command: list[str], last: str) -
     (*said, next_step), (*said_of_file, _) = (
         result.stdout.replace("mine.yaml", "questions.jsonl").splitlines() for result in shown
     )
-    assert said == said_of_file and any("objective best" in line and "40 trials a question" in line for line in said)
+    assert said == said_of_file and any("objective best" in line and "40 trials per question" in line for line in said)
     assert next_step == f"Next: {shlex.join(['adaptive-eval', 'run', 'questions.jsonl', *options])}{last}"
     without = CliRunner().invoke(app, [*command, "questions.jsonl"])
     assert without.exit_code == ExitCode.CONFIGURATION and "name the servers of the models" in without.stderr

@@ -31,6 +31,8 @@ from outputs import (
     read_text,
 )
 
+MIN_LABELS = 20
+"""Fewer labels in a benchmark correct no score."""
 DRY_RUN = "dry run"
 """The stage that tries the servers."""
 LABELLED = "labelled"
@@ -175,8 +177,10 @@ class Record:
 
     @cached_property
     def is_overturned(self) -> bool:
-        """Whether people overturn the grades: of a run that came as a table they have no text to label."""
-        return self.row["labels"] == "overturn" and bool(self.life.labels)
+        """Whether people overturn the grades. They have no text to label of a run that came as a table, and no score is
+        corrected by fewer than `MIN_LABELS` labels of a benchmark."""
+        parts = Counter((label["model"], str(label["question"]).rpartition("/")[0]) for label in self.life.labels)
+        return self.row["labels"] == "overturn" and bool(parts) and min(parts.values()) >= MIN_LABELS
 
     @cached_property
     def troubled(self) -> str:
@@ -355,8 +359,8 @@ def the_choice_will_do(record: Record) -> Iterator[Fault]:
         if len(chosen) > 1 or (decided and not chosen):
             yield Fault(name, stage.name, f"the parts are {parts}, and the comparisons {results.pairs}")
         for kind, text in outputs.texts.items() if parts else ():
-            said = re.match(r"(\w+) \([^)]*\) is the cheapest that will do", " ".join(text.headline))
-            if [said[1]] * bool(said) != chosen if said else chosen and "alarm" not in " ".join(text.headline):
+            named = re.search(r"(\w+) \([^)]*\) is the cheapest that will do", " ".join(text.headline))
+            if (chosen and "larm" not in " ".join(text.headline)) if named is None else [named[1]] != chosen:
                 yield Fault(name, stage.name, f"{kind} says {text.headline}, and results.json has {parts}")
 
 
@@ -795,9 +799,9 @@ def the_promise_is_that_of_the_settings(record: Record) -> Iterator[Fault]:
         for kind, text in outputs.texts.items():
             promise = text.promise
             if row["plug_in"] == "rule":
-                expected = r"that of a plug-in"
+                expected = r"that of the plug-in"
             elif row["rule"] == "published":
-                expected = r"none that survives repeated looks"
+                expected = r"none for repeated looks"
             elif row["objective"] == "cheapest":
                 expected = r"5% risk that the model chosen is more than"
             elif row["objective"] in GATES:

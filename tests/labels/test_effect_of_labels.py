@@ -108,7 +108,7 @@ def test_labels_change_nothing_in_a_run_and_go_on_after_a_kill_in_the_middle_of_
     before = RunOutcome.of(directory)
     give(directory, "correct", "wrong", "correct", "wrong")
     result = CliRunner().invoke(app, ["label", str(directory), "--show"])
-    assert result.exit_code == ExitCode.REACHED and "Fewer than 20 labels" in result.output
+    assert result.exit_code == ExitCode.REACHED and "Fewer than 20 labels in a benchmark" in result.output
     assert RunOutcome.of(directory) == before
     with (directory / LABELS_FILE).open("ab") as file:
         file.write(b'{"model": "ada", "quest')

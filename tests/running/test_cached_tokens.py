@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from contrary_server import Asked, Said, answer, listening, write_config
+from contrary_server import Asked, Reply, answer, listening, write_config
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -14,11 +14,11 @@ from adaptive_eval.report.reader import RunReader
 PRICE = {"input": 1000, "cached_input": 250, "output": 1000}
 
 
-def script(asked: Asked) -> Said:
+def script(asked: Asked) -> Reply:
     """Of five prompt tokens ada's server has four in its cache; bob's says that all of a million were."""
     body = answer(asked)
     body["usage"]["prompt_tokens_details"] = {"cached_tokens": 4 if asked.model == "ada" else 1_000_000}
-    return Said(body=body)
+    return Reply(body=body)
 
 
 @pytest.mark.parametrize("cap", [100.0, 1.5])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from live_runs import Found, Site, kill, stored, wait_for_trials, wait_until
+from live_runs import RunOutcome, Site, kill, stored, wait_for_trials, wait_until
 from process_list import all_end, commands
 from typer.testing import CliRunner, Result
 
@@ -109,7 +109,7 @@ def test_a_shell_script_is_ranked_at_any_number_in_parallel(site: Site) -> None:
         config = write(site, shell("base", 30, parallel=parallel), shell("new", 90, parallel=parallel))
         ended = site.run(config, "--run-dir", str(site.directory(f"run{parallel}")))
         assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-        found.append(Found.of(site.directory(f"run{parallel}")))
+        found.append(RunOutcome.of(site.directory(f"run{parallel}")))
     assert found[0] == found[1]
     trials = stored(site, "run8")
     assert {trial.answer.text for trial in trials} and all(trial.answer.text.startswith("seed ") for trial in trials)
@@ -131,7 +131,7 @@ def test_killed_it_leaves_no_process_and_goes_on_with_the_same_answers(site: Sit
     config = write(site, agent("base", 30), agent("new", 90))
     ended = site.run(config)
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-    assert Found.of(site.directory()).outcomes == Found.of(site.directory("whole")).outcomes
+    assert RunOutcome.of(site.directory()).outcomes == RunOutcome.of(site.directory("whole")).outcomes
 
 
 def test_no_secret_but_those_named_reaches_a_command_or_the_run(site: Site) -> None:

@@ -23,7 +23,7 @@ def published(**trials: int) -> dict[str, Any]:
     return PUBLISHED | {"trials": TRIALS | trials}
 
 
-NONE = "promise: none that survives repeated looks"
+NONE = "promise: none for repeated looks"
 
 
 def latest(site: Site) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def test_the_published_rule_says_throughout_that_it_promises_nothing(site: Site)
     assert NONE in checked.stdout
     done = site.run(config)
     assert f"run: running\n{NONE}" in done.stdout
-    assert "promise   none that survives repeated looks" in done.stdout
+    assert "promise   none for repeated looks" in done.stdout
     assert [warning["kind"] for warning in latest(site)["warnings"]].count("peeking") == 1
     view = read_view(site.directory())
     text = markdown(view)

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from contrary_server import Asked, Said, listening, write_config
+from contrary_server import Asked, Reply, listening, write_config
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -25,10 +25,10 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_tier_without_capacity_costs_no_model_and_may_be_left_later(tmp_path: Path) -> None:
     bodies = []
 
-    def script(asked: Asked) -> Said | None:
+    def script(asked: Asked) -> Reply | None:
         bodies.append(asked.body)
         is_full = asked.body.get("service_tier") == "flex" and asked.repeated < 7
-        return Said(429, FULL) if is_full else None
+        return Reply(429, FULL) if is_full else None
 
     run = tmp_path / "run"
     words = ["run", str(tmp_path / "run.yaml"), "--display", "plain", "--run-dir", str(run)]

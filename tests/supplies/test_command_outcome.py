@@ -86,7 +86,7 @@ def test_a_score_is_the_grade_and_its_usage_the_cost() -> None:
         (
             "all good",
             {"needs_score": True},
-            "reported no score: its last line is 'good', and must be like {\"score\"",
+            "reported no score: its last line is 'all good', and must be like {\"score\"",
         ),
         ('{"answer": 2}', {"needs_score": True}, "reported no score: its last line is '{\"answer\": 2}'"),
     ],
