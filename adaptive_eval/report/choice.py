@@ -26,11 +26,11 @@ def choice_sentence(results: Results) -> str:
         may_do = _names([*undecided, first])
         return f"No model is chosen{yet}{why}: {may_do} may do, and none is shown to be within {margin} of the best."
     best = next(row.name for row in results.models if row.score is not None)
-    sentences = [f"{_standing(results, first)} is the cheapest that will do, within {margin} of the best."]
+    sentences = [f"{_with_score(results, first)} is the cheapest that will do, within {margin} of the best."]
     if first.model != best:
         of_best = next(row for row in rows if row.model == best)
-        times = f", {of_best.usd / first.usd:.3g} times the cost" if of_best.usd and first.usd else ""
-        sentences.append(f"The highest score has {_standing(results, of_best)}{times}.")
+        times = f", at about {of_best.usd / first.usd:.2g} times the cost" if of_best.usd and first.usd else ""
+        sentences.append(f"The highest score has {_with_score(results, of_best)}{times}.")
     if undecided:
         verb = "costs" if len(undecided) == 1 else "cost"
         sentences.append(f"It is not known whether {_names(undecided)}, which {verb} less, will do as well.")
@@ -77,10 +77,9 @@ def half_width_in_words(row: FrontierRow) -> str:
     return f" ± {usd_in_words(TWO_SIDED_95 * row.usd_sigma)}" if row.usd_sigma else ""
 
 
-def _standing(results: Results, row: FrontierRow) -> str:
+def _with_score(results: Results, row: FrontierRow) -> str:
     score = Scale.of(results.weights).score(next(model.score for model in results.models if model.name == row.model))
-    cost = "" if row.usd is None else f", {usd_in_words(row.usd)} an answer"
-    return f"{safe_name(row.model, LONGEST_NAME)} ({score}{cost})"
+    return f"{safe_name(row.model, LONGEST_NAME)} ({score})"
 
 
 def _names(rows: Sequence[FrontierRow]) -> str:

@@ -37,21 +37,20 @@ def with_rows(*rows: FrontierRow) -> Results:
 
 def test_a_choice_says_what_it_saves_and_what_may_be_as_cheap() -> None:
     assert choice_sentence(with_rows(OUT, CHOSEN, ALIKE, DEAR)) == (
-        "cyd (86.0%, $0.00200 an answer) is the cheapest that will do, within 5 points of the best. The highest score "
-        "has ada (90.0%, $0.0200 an answer), 10 times the cost. cyd, bob cost about the same: any of them may be the "
-        "cheapest."
+        "cyd (86.0%) is the cheapest that will do, within 5 points of the best. The highest score has ada (90.0%), at "
+        "about 10 times the cost. cyd, bob cost about the same: any of them may be the cheapest."
     )
 
 
 def test_a_choice_beside_an_undecided_cheaper_model_says_so() -> None:
-    said = choice_sentence(with_rows(CHEAP, CHOSEN, DEAR))
-    assert "It is not known whether dan, which costs less, will do as well." in said
+    sentence = choice_sentence(with_rows(CHEAP, CHOSEN, DEAR))
+    assert "It is not known whether dan, which costs less, will do as well." in sentence
 
 
 def test_without_a_choice_the_models_that_may_do_are_named() -> None:
-    said = choice_sentence(with_rows(CHEAP, replace(CHOSEN, part="candidate"), DEAR))
-    assert said.startswith("No model is chosen")
-    assert "dan, cyd may do" in said
+    sentence = choice_sentence(with_rows(CHEAP, replace(CHOSEN, part="candidate"), DEAR))
+    assert sentence.startswith("No model is chosen")
+    assert "dan, cyd may do" in sentence
 
 
 def test_every_model_has_its_part_as_its_verdict() -> None:
