@@ -58,7 +58,7 @@ def setups(scenario: Scenario) -> dict[str, dict[str, Any]]:
     start, four = scenario.start, 4 / scenario.cap
     two: dict[str, dict[str, Any]] = {
         "default": {"rule": Optimal(start=start)},
-        ANY_LOOKS: {"rule": Sequential(start=four), "trials": Trials(4, scenario.cap)},
+        ANY_LOOKS: {"rule": Sequential(start=four), "trials": Trials(min=4, max=scenario.cap)},
     }
     if scenario.name not in ("aime2024", "coins"):
         return two
@@ -68,7 +68,7 @@ def setups(scenario: Scenario) -> dict[str, dict[str, Any]]:
         "worth 4": {"rule": Optimal(start=start, worth=4.0)},
         "anytime": {"rule": Anytime(start=start)},
         "published rule": PUBLISHED,
-        "fixed N, one look": {**FIXED, "trials": Trials(scenario.cap, scenario.cap)},
+        "fixed N, one look": {**FIXED, "trials": Trials(min=scenario.cap, max=scenario.cap)},
     }
 
 

@@ -95,7 +95,7 @@ def compared(setting: Setting, seed: int) -> Compared:
     right = expit(ability[:, labels] + rng.normal(0.0, 1.5, len(labels)) + 0.5 * rng.normal(size=(MODELS, len(labels))))
     weights = np.array(setting.shares)[labels] / np.array(sizes)[labels]
     bench = Bench(MODELS, len(labels), W, question_weights=weights, benchmark_of=labels)
-    both = Plan(bench, trials=Trials(4, 80))
+    both = Plan(bench, trials=Trials(min=4, max=80))
     chances, draws = np.stack([1.0 - right, right], axis=-1), np.random.default_rng([seed, 1])
     counts = np.zeros((MODELS, len(labels), 2), dtype=np.int32)
     for label in (0, 1):

@@ -92,7 +92,9 @@ def carried_out(plan: Plan, pool: Outcomes, shared: bool, equal: bool, seed: int
 
 def rows(name: str, pool: Outcomes, runs: int, equal: bool) -> Iterator[tuple[str, str, list[Found]]]:
     """The same runs with seeds of their own, coupled, and coupled where nothing is shared."""
-    trials, objective = (Trials(4, 80), Baseline(0)) if equal else (Trials(4, 400), Gate(Margin(0, DELTA)))
+    trials, objective = (
+        (Trials(min=4, max=80), Baseline(0)) if equal else (Trials(min=4, max=400), Gate(Margin(0, DELTA)))
+    )
     plan = Plan(BENCH, objective, Sequential(start=trials.min / trials.max), trials=trials)
     for seeds, coupled, shared in (
         ("own", False, False),

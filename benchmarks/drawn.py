@@ -124,7 +124,7 @@ def carried_out(p: FloatArray, block: int, cap: int, seed: int) -> Run:
     order = rng.permutation(questions)[:cap]
     right = (rng.random((models, cap)) < p[:, order]).astype(np.int32)
     outcomes, share = np.stack([1 - right, right], axis=-1), block / cap
-    plan = Plan(Bench(models, cap, BINARY), rule=Optimal(start=share), trials=Trials(1, 1), drawn=block)
+    plan = Plan(Bench(models, cap, BINARY), rule=Optimal(start=share), trials=Trials(min=1, max=1), drawn=block)
     controller, slowest = Controller(plan, keep_looks=False), 0.0
     warm(plan)
     while controller.finished is None:
@@ -155,7 +155,7 @@ def carried_out(p: FloatArray, block: int, cap: int, seed: int) -> Run:
 def warm(plan: Plan) -> None:
     """The table of the rule, which is made once a process."""
     toy = Controller(
-        Plan(Bench(2, plan.bench.questions, BINARY), rule=plan.rule, trials=Trials(1, 1), drawn=plan.drawn)
+        Plan(Bench(2, plan.bench.questions, BINARY), rule=plan.rule, trials=Trials(min=1, max=1), drawn=plan.drawn)
     )
     while not toy.looks:
         for asked in toy.ask_rounds():

@@ -28,7 +28,7 @@ from scorio.moments import FloatArray
 
 BASELINE, DELTA, PROMISED = 0.80, 0.05, 0.05
 DIFFERENCES = (-0.10, -0.075, -0.05, -0.025, -0.01, 0.0, 0.03)
-BINARY, QUESTIONS, TRIALS = np.array([0.0, 1.0]), 30, Trials(4, 80)
+BINARY, QUESTIONS, TRIALS = np.array([0.0, 1.0]), 30, Trials(min=4, max=80)
 
 VALUE, POINTS = 0.62, 0.03
 WORLDS = {
@@ -130,7 +130,7 @@ def _judge_by_value(easiness: FloatArray, delta: float, max_trials: int, differe
         return np.asarray(expit(logit(easiness) + shift))
 
     shift = brentq(lambda shift: float(chances(shift).mean()) - VALUE - difference, -9.0, 9.0)
-    trials = Trials(min(4, -(-3 * max_trials // 10)), max_trials)  # the defaults of a configuration
+    trials = Trials(min=min(4, -(-3 * max_trials // 10)), max=max_trials)  # the defaults of a configuration
     plan = Plan(
         Bench(runs, len(easiness), BINARY),
         objective=Gate(Margin(runs, delta), VALUE),

@@ -191,7 +191,7 @@ def capped(scenario: Scenario, caps: list[int], runs: int) -> str:
 def shares(scenario: Scenario, setting: Setting, runs: int, smallest: int) -> Shares:
     """The means over the first worlds; `smallest` is the number of trials of the smallest fixed design."""
     ratios: dict[Optimize, list[FloatArray]] = {"cost": [], "time": []}
-    small, few = list[Hours](), Trials(min(scenario.trials.min, smallest), smallest)
+    small, few = list[Hours](), Trials(min=min(scenario.trials.min, smallest), max=smallest)
     for seed in range(runs):
         fixed = replay(scenario, setting, FIXED, seed)
         small.append(replay(scenario, setting, {**FIXED, "trials": few}, seed))

@@ -53,7 +53,7 @@ def drawn(seed: int) -> tuple[Told, Told]:
 
 def decided(judged: Told) -> tuple[Controller, NDArray[np.int64]]:
     """A run on the judge's grades, to its end, and how many trials of each question it has (L, M)."""
-    plan = Plan(Bench(MODELS, QUESTIONS, np.array([0.0, 1.0])), trials=Trials(LEAST, MOST))
+    plan = Plan(Bench(MODELS, QUESTIONS, np.array([0.0, 1.0])), trials=Trials(min=LEAST, max=MOST))
     controller = Controller(plan, keep_looks=False)
     while controller.finished is None:
         for asked in controller.ask_rounds():

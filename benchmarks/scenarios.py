@@ -41,7 +41,7 @@ class Scenario:
     @property
     def trials(self) -> Trials:
         """Trials a question, by default."""
-        return Trials(TrialsConfig(max=self.cap).min, self.cap)
+        return Trials(min=TrialsConfig(max=self.cap).min, max=self.cap)
 
     @property
     def start(self) -> float:

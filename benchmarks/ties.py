@@ -121,7 +121,7 @@ def rate(case: Case, runs: int) -> float:
     """The share of comparisons of copies that were called; all that end next to each other count."""
     scenario = scenario_of(case)
     min_trials = min(scenario.trials.min, case.cap) if case.min_trials is None else case.min_trials
-    trials = Trials(min_trials, case.cap)
+    trials = Trials(min=min_trials, max=case.cap)
     choices = dict(case.choices)
     rule = Optimal(case.confidence, trials.min / case.cap, choices.pop("worth", 3.0))
     ended = replay_stacked(scenario, case.setting, runs, rule=rule, trials=trials, **choices)

@@ -113,7 +113,7 @@ def plan_on(bench: Bench, config: Decisions, names: Sequence[str], facts: RunFac
     first = facts.first
     budget = core_caps(config.budget) if facts.budget is None else facts.budget
     trials, pace = (
-        Trials(config.trials.min, config.trials.max),
+        Trials(min=config.trials.min, max=config.trials.max),
         make_pace(config.trials, questions=bench.questions, batched=facts.batched),
     )
     capped = facts.capped_opening if first is None else None

@@ -40,7 +40,7 @@ class Controller:
         Model 1 is right at every trial and model 0 at none:
 
         >>> from adaptive_eval.core import Bench, Controller, Outcome, Plan, Trials
-        >>> controller = Controller(Plan(Bench(models=2, questions=5, weights=[0.0, 1.0]), trials=Trials(4, 8)))
+        >>> controller = Controller(Plan(Bench(models=2, questions=5, weights=[0.0, 1.0]), trials=Trials(min=4, max=8)))
         >>> while controller.finished is None:
         ...     looks = controller.tell(Outcome(a.model, a.question, a.trial, a.model) for a in controller.ask(64))
         >>> controller.finished.value, controller.trials.tolist(), looks[-1].order

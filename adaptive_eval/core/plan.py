@@ -183,7 +183,7 @@ class Plan:
         rule = f"drawn must be {min_size} to {self.bench.questions} questions, as many as there are at most"
         require(min_size <= self.drawn <= self.bench.questions, rule, self.drawn)
         require(
-            self.trials == Trials(1, 1),
+            self.trials == Trials(min=1, max=1),
             "drawn questions have one trial each: trials must be (1, 1)",
             self.trials,
         )

@@ -64,7 +64,7 @@ def brief_repr(value: Any, hidden: tuple[str, ...] = ()) -> str:
     return f"{type(value).__name__}({', '.join(shown)})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trials:
     """Trials per question: `min` before the first look, `max` at the horizon, on average over a model's questions.
 

@@ -61,7 +61,7 @@ def check_runs(
             rule or Optimal(),
             policy or Weighted(),
             judging=Judging(delta=float(rng.choice([0.0, 0.05]))),
-            trials=Trials(2, int(rng.integers(2, 12))),
+            trials=Trials(min=2, max=int(rng.integers(2, 12))),
             pace=Pace(lookahead=int(rng.integers(0, 3))),
         )
         with no_error(what, lambda plan=plan: _described(plan)):  # type: ignore[misc]

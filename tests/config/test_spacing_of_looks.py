@@ -39,7 +39,7 @@ def test_where_rounds_are_as_large_as_the_need_a_boundary_for_any_looks_decides(
 def test_no_model_has_more_than_a_round_between_two_looks(pace: Pace) -> None:
     """Whatever comes first: answers of one model are slow, and those that come are of no order."""
     bench, chances = Bench(4, 8, np.array([0.0, 1.0])), np.array([0.8, 0.5, 0.5, 0.2])
-    controller = Controller(Plan(bench, trials=Trials(4, 40), pace=pace))
+    controller = Controller(Plan(bench, trials=Trials(min=4, max=40), pace=pace))
     flight: list[Ask] = []
     held: list[tuple[int, ...]] = []
     rng = np.random.default_rng(4)

@@ -194,7 +194,7 @@ def plans(draw: st.DrawFn, capped: bool = True, most_models: int = 5) -> Plan:
             latch=draw(st.sampled_from([True, True, False])),
         ),
         draw(st.sampled_from(["uniform", "self"])),
-        Trials(trials, trials + draw(st.integers(0, 12))),
+        Trials(min=trials, max=trials + draw(st.integers(0, 12))),
         draw(paces()),
         draw(budgets(bench)) if capped else Budget(),
         estimator=draw(st.sampled_from(["average", "average", "bayes"])),

@@ -29,7 +29,7 @@ Grade = Callable[[Ask], tuple[int, AnswerKind | int]]
 def plan_for(models: int = 2, **changes: object) -> Plan:
     """A run that goes on to its horizon if nothing ends it."""
     bench, rule, judging = Bench(models, QUESTIONS, BINARY), ZScore(99.0), Judging(futility=None)
-    plan = Plan(bench, rule=rule, judging=judging, trials=Trials(8, 40), pace=Pace(lookahead=0))
+    plan = Plan(bench, rule=rule, judging=judging, trials=Trials(min=8, max=40), pace=Pace(lookahead=0))
     return replace(plan, **changes)  # type: ignore[arg-type]
 
 
@@ -149,7 +149,7 @@ def test_the_most_specific_of_two_kinds_is_named() -> None:
 
 def test_an_alarm_on_drawn_questions_keeps_the_first_of_the_sample() -> None:
     bench = Bench(2, 400, BINARY)
-    plan = plan_for(bench=bench, trials=Trials(1, 1), drawn=100)
+    plan = plan_for(bench=bench, trials=Trials(min=1, max=1), drawn=100)
 
     def grade(ask: Ask) -> tuple[int, int]:
         return (0, AnswerKind.EMPTY) if ask.model == 1 and ask.question >= 150 else (ask.question % 2, 0)
@@ -209,7 +209,7 @@ def test_calls_made_before_the_change_are_kept() -> None:
 def test_calls_based_on_answers_after_the_change_are_withdrawn() -> None:
     """Some answers of model 1 are empty in one round, after which it is called worse than model 0. It goes on against
     model 2, which was wrong as often, and all its answers are empty in the next round."""
-    plan = plan_for(3, rule=ZScore(0.3), trials=Trials(12, 40), objective=Pairs(((0, 1), (1, 2))))
+    plan = plan_for(3, rule=ZScore(0.3), trials=Trials(min=12, max=40), objective=Pairs(((0, 1), (1, 2))))
 
     def grade(ask: Ask) -> tuple[int, int]:
         wrong = ask.trial == 12 and ask.question in (1, 3, 5, 7, 9)
@@ -233,7 +233,7 @@ def test_after_an_alarm_only_answers_from_before_it_count_as_evidence(coupled: b
         bad = ask.model == 1 and ask.trial >= 10
         return (0, AnswerKind.CONTENT_FILTER) if bad else (int(table[0 if coupled else ask.model][ask[1:3]]), 0)
 
-    plan = plan_for(coupled=coupled, trials=Trials(8, 40))
+    plan = plan_for(coupled=coupled, trials=Trials(min=8, max=40))
     controller = run(plan, grade)
     (alarm,) = controller.alarms
     assert alarm.since is not None

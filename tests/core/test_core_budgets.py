@@ -95,7 +95,7 @@ def test_trials_bought_under_other_settings_count_towards_caps(plan: Plan, seed:
 def test_a_joining_model_is_left_out_if_the_budget_is_already_spent() -> None:
     """The others still get their looks, and with a larger budget the model takes part."""
     bench = Bench(3, 5, np.array([0.0, 1.0]))
-    parts = (Ranking(), ZScore(99.0), Uniform(), Judging(futility=None), "uniform", Trials(2, 8))
+    parts = (Ranking(), ZScore(99.0), Uniform(), Judging(futility=None), "uniform", Trials(min=2, max=8))
     plan = Plan(bench, *parts, Pace(), Budget(trials=85))
     outcomes = [Outcome(m, q, trial, m) for m in (0, 1) for q in range(5) for trial in range(8)]
     controller = Controller(plan)
@@ -125,7 +125,7 @@ BENCH = Bench(2, 5, np.array([0.0, 1.0]), (Cost(100, 0.3, 2.0), Cost(100, 0.1, 8
 
 def never(budget: Budget, pace: Pace | None = None) -> Plan:
     """Nothing is ever called or given up."""
-    parts = (Ranking(), ZScore(99.0), Uniform(), Judging(futility=None), "uniform", Trials(2, 50))
+    parts = (Ranking(), ZScore(99.0), Uniform(), Judging(futility=None), "uniform", Trials(min=2, max=50))
     return Plan(BENCH, *parts, pace or Pace(), budget)
 
 
@@ -186,7 +186,7 @@ def asked_in_parts(plan: Plan, seed: int, price: float) -> Controller:
 def test_a_first_round_whose_worst_cost_exceeds_the_caps_is_asked_in_parts(budget: Budget, pace: Pace) -> None:
     """Its trials cost a tenth of the worst, so that caps pay for all of it; the look is that of a run without caps."""
     controllers = [asked_in_parts(never(budget, pace), seed, 0.1) for seed in range(5)]
-    first = asked_in_parts(replace(never(Budget(), pace), trials=Trials(2, 2)), 0, 0.1).looks[0]
+    first = asked_in_parts(replace(never(Budget(), pace), trials=Trials(min=2, max=2)), 0, 0.1).looks[0]
     for controller in controllers:
         assert controller.finished is Reason.BUDGET and controller.looks[0].trials == first.trials
         assert exact(controller.looks) == exact(controllers[0].looks)
@@ -242,7 +242,7 @@ def test_a_tight_budget_serves_the_comparison_closest_to_a_call() -> None:
     """Models 2 and 3 are nearly separated, 0 and 1 hardly differ: the last affordable trials go to 2 and 3."""
     bench = Bench(4, 10, np.array([0.0, 1.0]))
     pairs = Pairs(((0, 1), (2, 3)))
-    parts = (pairs, ZScore(6.0), UnresolvedPairs(), Judging(futility=None), "uniform", Trials(4, 90))
+    parts = (pairs, ZScore(6.0), UnresolvedPairs(), Judging(futility=None), "uniform", Trials(min=4, max=90))
     plan = Plan(bench, *parts, Pace(), Budget(trials=185))
     skills = (0.50, 0.50, 0.45, 0.60)
     controller = straight(plan, Answers(plan, 1, skill=lambda model, question: skills[model]))
@@ -283,7 +283,7 @@ def test_wall_time_ends_a_run_at_any_moment(plan: Plan, seed: int, steps: int, b
 def test_a_first_round_in_parts_continues_after_a_restart(seed: int) -> None:
     """A start with more stored answers than its first part asks for opens the next part at once."""
     bench = Bench(models=2, questions=2, weights=np.array([0.0, 1.0]), worst_cost=(Cost(0, 0.0, 1.0),) * 2)
-    plan = Plan(bench, trials=Trials(3, 3), budget=Budget(gpu_seconds=8.2))
+    plan = Plan(bench, trials=Trials(min=3, max=3), budget=Budget(gpu_seconds=8.2))
     answers = Answers(plan, seed)
     expected = straight(plan, answers)
     killed = Shell(plan, answers, np.random.default_rng(seed), restarts=0.3).run()

@@ -47,7 +47,7 @@ def chances(scores: Sequence[float]) -> FloatArray:
 
 
 def plan(models: int, delta: float = DELTA, **more: object) -> Plan:
-    first = Plan(Bench(models, QUESTIONS, W), Cheapest(delta), Optimal(start=4 / MAX), trials=Trials(4, MAX))
+    first = Plan(Bench(models, QUESTIONS, W), Cheapest(delta), Optimal(start=4 / MAX), trials=Trials(min=4, max=MAX))
     return replace(first, **more)  # type: ignore[arg-type]
 
 
@@ -306,10 +306,10 @@ def followed(asked: Plan, scores: Sequence[float], usd: Sequence[float]) -> Cont
 
 def test_a_larger_horizon_goes_on_with_the_costs_and_calls_that_there_are() -> None:
     scores, usd = [0.2, 0.70, 0.75], RISING[:3]
-    before = followed(plan(3, 0.08, trials=Trials(4, 8)), scores, usd)
+    before = followed(plan(3, 0.08, trials=Trials(min=4, max=8)), scores, usd)
     earlier = before.result()
     assert earlier is not None
-    wider = plan(3, 0.08, trials=Trials(4, 60), before=StageBefore(before, (0, 1, 2)))
+    wider = plan(3, 0.08, trials=Trials(min=4, max=60), before=StageBefore(before, (0, 1, 2)))
     controller = followed(wider, scores, [9.0, 1.0, 1.0])
     result = controller.result()
     assert result is not None
@@ -319,8 +319,8 @@ def test_a_larger_horizon_goes_on_with_the_costs_and_calls_that_there_are() -> N
 
 def test_another_objective_before_leaves_the_costs_of_all_trials() -> None:
     scores, usd = [0.2, 0.70, 0.75], RISING[:3]
-    before = followed(plan(3, objective=Best(), trials=Trials(4, 8)), scores, usd)
-    on = plan(3, trials=Trials(4, 8), before=StageBefore(before, (0, 1, 2), verdicts_stand=False))
+    before = followed(plan(3, objective=Best(), trials=Trials(min=4, max=8)), scores, usd)
+    on = plan(3, trials=Trials(min=4, max=8), before=StageBefore(before, (0, 1, 2), verdicts_stand=False))
     controller = Controller(on)
     assert controller.available.costs is not None
     assert controller.available.costs[:, 0] == pytest.approx(usd)
@@ -335,7 +335,7 @@ def test_it_decides_at_every_pace(pace: Pace) -> None:
 def test_drawn_questions_are_compared_with_delta_too() -> None:
     rng = np.random.default_rng(0)
     right = np.array([0.1, 0.7, 0.7])[:, None] + rng.uniform(-0.1, 0.1, 1000)
-    asked = Plan(Bench(3, 1000, W), Cheapest(0.15), Optimal(start=0.1), trials=Trials(1, 1), drawn=100)
+    asked = Plan(Bench(3, 1000, W), Cheapest(0.15), Optimal(start=0.1), trials=Trials(min=1, max=1), drawn=100)
     tape = Tape.from_chances(np.stack([1 - right, right], axis=-1), W, rng)
     controller = drive_rounds(Controller(asked), tape, [[Cost(1, price)] * 2 for price in RISING[:3]])
     assert parts(controller)[0] is Part.RULED_OUT

@@ -38,7 +38,9 @@ def finished_run(
 ) -> Controller:
     """A finished run of these models."""
     bench = Bench(len(skills), 20, np.array([0.0, 1.0]))
-    plan = Plan(bench, rule=rule or Optimal(), trials=Trials(4, 40), judging=judging or Judging(), prior="uniform")
+    plan = Plan(
+        bench, rule=rule or Optimal(), trials=Trials(min=4, max=40), judging=judging or Judging(), prior="uniform"
+    )
     plan = replace(plan, **({} if objective is None else {"objective": objective}), **changes)  # type: ignore[arg-type]
     return straight(plan, Answers(plan, seed, lambda model, question: skills[model]))
 
@@ -186,7 +188,7 @@ def test_a_gate_follows_the_corrected_scores() -> None:
 
 def test_a_call_from_before_a_longer_horizon_can_be_confirmed_by_labels() -> None:
     skills = (0.9, 0.4, 0.1)
-    short = finished_run(skills=skills, trials=Trials(4, 10))
+    short = finished_run(skills=skills, trials=Trials(min=4, max=10))
     run = finished_run(skills=skills, before=StageBefore(short, (0, 1, 2)))
     plain, corrected = run.result(), run.result(correction([0.0, 0.0, 0.0]))
     assert plain is not None and corrected is not None
@@ -199,7 +201,7 @@ def run_with_cut_answers(cut: int, *, empty_from: int | None = None, stops: bool
     """A run of two models that are right in half of their trials, to its end. Of the first, answers to this many of the
     20 questions are cut off, and all are empty from some trial on."""
     bench, judging = Bench(2, 20, np.array([0.0, 1.0])), Judging(futility=None)
-    plan = Plan(bench, rule=ZScore(4.0), judging=judging, trials=Trials(8, 24), pace=Pace(lookahead=0))
+    plan = Plan(bench, rule=ZScore(4.0), judging=judging, trials=Trials(min=8, max=24), pace=Pace(lookahead=0))
     truncated = int(AnswerKind.TRUNCATED)
     controller = Controller(replace(plan, may_be_right=truncated, stops_on_alarm=stops))
     while controller.finished is None:

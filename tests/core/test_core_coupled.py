@@ -17,7 +17,7 @@ from scorio.sinf import difference_values, paired_counts, paired_moments
 QUESTIONS = 20
 DEPTH = 400
 BENCH = Bench(2, QUESTIONS, weights=np.array([0.0, 1.0]))
-GATE = Plan(BENCH, Gate(Margin(0, 0.03)), trials=Trials(4, 60), coupled=True)
+GATE = Plan(BENCH, Gate(Margin(0, 0.03)), trials=Trials(min=4, max=60), coupled=True)
 Outcomes = NDArray[np.int64]
 
 
@@ -114,7 +114,7 @@ def test_a_weighted_gate_calls_equal_models_apart_no_more_often_than_promised() 
     rng, runs, called = np.random.default_rng(12), 120, 0
     weights, labels = np.repeat([3.0, 1.0], [5, 15]), np.repeat([0, 1], [5, 15])
     bench = replace(BENCH, question_weights=weights, benchmark_of=labels)
-    plan = replace(GATE, bench=bench, objective=Pairs(((0, 1),)), trials=Trials(4, 30))
+    plan = replace(GATE, bench=bench, objective=Pairs(((0, 1),)), trials=Trials(min=4, max=30))
     for _ in range(runs):
         chance, shift = rng.uniform(0.2, 0.8, (QUESTIONS, 1)), np.where(labels == 0, -0.1, 0.1)[:, None]
         noise = rng.random((QUESTIONS, DEPTH))

@@ -97,7 +97,7 @@ def gated(plan: Plan, seed: int, earlier: bool) -> int:
     outcomes = np.stack([u < base, (u < base) & (u >= delta)]).astype(int)
     controller = Controller(plan, keep_looks=False, followed=True)
     if earlier:
-        shorter = replace(plan, trials=Trials(4, 15))
+        shorter = replace(plan, trials=Trials(min=4, max=15))
         controller = Controller(shorter, keep_looks=False, followed=True, most_looks=8)
     while controller.finished is None:
         if earlier and controller.taker.taken == 8:
@@ -124,7 +124,7 @@ def test_a_copy_at_the_edge_passes_in_a_twentieth_of_runs_at_most(earlier: bool,
         Gate(Margin(0, 0.03)),
         Sequential(start=4 / 15 if earlier else 4 / 60),
         judging=Judging(),
-        trials=Trials(4, 60),
+        trials=Trials(min=4, max=60),
         coupled=True,
     )
     decisions = [gated(plan, seed, earlier) for seed in range(runs)]

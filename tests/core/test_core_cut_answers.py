@@ -37,7 +37,9 @@ def one_look(
 ) -> Plan:
     """A plan with one look at all trials."""
     judging = Judging(delta=delta, futility=None)
-    plan = Plan(Bench(3, questions, weights), rule=ZScore(bound), trials=Trials(trials, trials), judging=judging)
+    plan = Plan(
+        Bench(3, questions, weights), rule=ZScore(bound), trials=Trials(min=trials, max=trials), judging=judging
+    )
     return replace(plan, prior="uniform", may_be_right=CUT, **more)  # type: ignore[arg-type]
 
 
@@ -90,7 +92,7 @@ def test_no_call_or_tie_would_change_if_cut_answers_had_been_right(
 
 @pytest.mark.parametrize("coupled", [False, True])
 def test_the_best_model_is_not_called_worse_when_its_answers_are_cut_off(coupled: bool) -> None:
-    plan = Plan(Bench(3, 20, BINARY), trials=Trials(8, 40), coupled=coupled, may_be_right=CUT)
+    plan = Plan(Bench(3, 20, BINARY), trials=Trials(min=8, max=40), coupled=coupled, may_be_right=CUT)
 
     def grade(ask: Ask) -> tuple[int, int]:
         if ask.model == 0:
@@ -126,7 +128,7 @@ def test_more_than_a_tenth_of_cut_answers_ends_the_run(cut: int, of: int, alarme
 def test_cut_answers_decide_nothing_when_wrong_answers_weigh_most(coupled: bool) -> None:
     """Model 0 would be as often right as model 1 if none of its answers had been cut off."""
     bench = Bench(2, 20, REVERSED)
-    plan = Plan(bench, trials=Trials(8, 40), coupled=coupled, may_be_right=CUT, best_is_sure=False)
+    plan = Plan(bench, trials=Trials(min=8, max=40), coupled=coupled, may_be_right=CUT, best_is_sure=False)
     plan = replace(plan, stops_on_alarm=False)
 
     def grade(ask: Ask) -> tuple[int, int]:
@@ -181,7 +183,7 @@ def test_cut_answers_decide_nothing_in_a_run_that_continues_after_an_alarm() -> 
 def test_a_pair_that_only_cut_answers_keep_from_going_on_is_blocked() -> None:
     """As graded it would be open, and with all grades as they could be no number of trials decides it."""
     bench = Bench(2, 20, BINARY)
-    plan = Plan(bench, trials=Trials(8, 40), may_be_right=CUT, stops_on_alarm=False)
+    plan = Plan(bench, trials=Trials(min=8, max=40), may_be_right=CUT, stops_on_alarm=False)
 
     def grade(ask: Ask) -> tuple[int, int]:
         place = (7 * ask.question + 3 * ask.trial) % 20

@@ -25,7 +25,7 @@ BLOCK = 50
 
 def plan_for(models: int, questions: int, **choices: object) -> Plan:
     rule = Sequential(start=BLOCK / questions)
-    plan = Plan(Bench(models, questions, BINARY), rule=rule, trials=Trials(1, 1), drawn=BLOCK)
+    plan = Plan(Bench(models, questions, BINARY), rule=rule, trials=Trials(min=1, max=1), drawn=BLOCK)
     return replace(plan, **choices)  # type: ignore[arg-type]
 
 
@@ -202,7 +202,7 @@ def test_answers_without_a_grade_are_neither_wrong_nor_the_end() -> None:
     [
         ({"drawn": 20}, "drawn must be 50 to 300"),
         ({"drawn": 301}, "drawn must be 50 to 300"),
-        ({"trials": Trials(1, 2)}, "one trial each"),
+        ({"trials": Trials(min=1, max=2)}, "one trial each"),
         ({"objective": Threshold(0.5)}, "compares models with each other"),
         ({"estimator": "bayes"}, "compares averages"),
         ({"pace": Pace(share=0.5)}, "in step"),

@@ -22,7 +22,7 @@ RIGHT = np.array([[0.8, 0.6], [0.6, 0.4], [0.55, 0.35]])
 
 
 def plan(**changed: object) -> Plan:
-    base = Plan(Bench(3, 2, W), Best(), policy=Leader(), trials=Trials(4, 40))
+    base = Plan(Bench(3, 2, W), Best(), policy=Leader(), trials=Trials(min=4, max=40))
     return replace(base, **changed)  # type: ignore[arg-type]
 
 
@@ -44,7 +44,7 @@ def make_ended_run(run_plan: Plan, seed: int = 0) -> EndedRun:
 @pytest.mark.release
 def test_shift_and_spread_are_those_of_errors_of_runs_of_such_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """The truth is estimated from separate runs with their own draws in the world of the posterior means."""
-    run = make_ended_run(plan(trials=Trials(2, 20)), 3)
+    run = make_ended_run(plan(trials=Trials(min=2, max=20)), 3)
     chances, rng = run._chances(), np.random.default_rng(8)
     draws = [run_scores(run.plan, chances[..., 1], rng) for _ in range(250)]
     opened, scores, sigmas = map(np.array, zip(*draws, strict=True))
@@ -93,7 +93,7 @@ def test_runs_side_by_side_open_and_end_as_single_ones(monkeypatch: pytest.Monke
 
 def test_a_run_without_an_early_stop_has_nothing_to_correct() -> None:
     assert EndedRun.from_controller(Controller(plan())) is None
-    assert EndedRun.from_controller(carry_out(plan(trials=Trials(4, 4)), np.random.default_rng(0))) is None
+    assert EndedRun.from_controller(carry_out(plan(trials=Trials(min=4, max=4)), np.random.default_rng(0))) is None
 
 
 def test_recorded_models_are_as_they_were() -> None:
@@ -110,7 +110,7 @@ def test_recorded_models_are_as_they_were() -> None:
     ("changed", "why"),
     [
         ({"bench": Bench(3, 2, W, prior_counts=np.ones((3, 2, 2)))}, "R0"),
-        ({"trials": Trials(4, 10**6)}, "more than"),
+        ({"trials": Trials(min=4, max=10**6)}, "more than"),
     ],
 )
 def test_runs_that_cannot_be_replayed_give_the_reason(changed: dict[str, object], why: str) -> None:
@@ -119,7 +119,7 @@ def test_runs_that_cannot_be_replayed_give_the_reason(changed: dict[str, object]
 
 
 def test_a_run_whose_settings_were_changed_is_not_replayed() -> None:
-    small = carry_out(plan(trials=Trials(4, 8)), np.random.default_rng(0))
+    small = carry_out(plan(trials=Trials(min=4, max=8)), np.random.default_rng(0))
     longer = plan(before=StageBefore(small, (0, 1, 2)))
     run = EndedRun.from_controller(carry_out(longer, np.random.default_rng(1)))
     assert run is not None and run.why_not == "settings were changed after a look"

@@ -29,7 +29,7 @@ def with_stored_trials(plan: Plan, answers: Answers) -> Controller:
 def test_the_first_look_uses_all_stored_trials() -> None:
     bench = Bench(2, 3, BINARY)
     first = np.array([[7, 5, 9], [4, 6, 5]])
-    plan = Plan(bench, trials=Trials(4, 10), pace=Pace(lookahead=2), first=first)
+    plan = Plan(bench, trials=Trials(min=4, max=10), pace=Pace(lookahead=2), first=first)
     controller = with_stored_trials(plan, Answers(plan, 1))
     assert controller.looks[0].trials == (21, 15)
     assert controller.counts.sum(axis=2).tolist() == first.tolist()
@@ -37,7 +37,7 @@ def test_the_first_look_uses_all_stored_trials() -> None:
 
 def test_what_is_below_the_minimum_is_asked_first_and_nothing_runs_ahead_of_it() -> None:
     bench = Bench(3, 2, BINARY)
-    plan = Plan(bench, trials=Trials(4, 10), pace=Pace(lookahead=3), first=np.array([[6, 2], [5, 5], [0, 0]]))
+    plan = Plan(bench, trials=Trials(min=4, max=10), pace=Pace(lookahead=3), first=np.array([[6, 2], [5, 5], [0, 0]]))
     controller = with_stored_trials(plan, Answers(plan, 1))
     assert controller.looks == []
     requested = controller.ask(100)
@@ -49,7 +49,10 @@ def test_what_is_below_the_minimum_is_asked_first_and_nothing_runs_ahead_of_it()
 
 def test_caps_count_stored_trials_but_do_not_prevent_a_look() -> None:
     plan = Plan(
-        Bench(2, 3, BINARY), trials=Trials(4, 80), budget=Budget(trials=10), first=np.full((2, 3), 9, dtype=np.int64)
+        Bench(2, 3, BINARY),
+        trials=Trials(min=4, max=80),
+        budget=Budget(trials=10),
+        first=np.full((2, 3), 9, dtype=np.int64),
     )
     controller = with_stored_trials(plan, Answers(plan, 1, skill=lambda model, question: 0.5))
     assert len(controller.looks) == 1
@@ -57,7 +60,7 @@ def test_caps_count_stored_trials_but_do_not_prevent_a_look() -> None:
 
 
 def test_a_finished_design_ends_with_its_look() -> None:
-    plan = Plan(Bench(3, 4, BINARY), trials=Trials(4, 8), first=np.full((3, 4), 8))
+    plan = Plan(Bench(3, 4, BINARY), trials=Trials(min=4, max=8), first=np.full((3, 4), 8))
     controller = with_stored_trials(plan, Answers(plan, 2))
     assert plan.fixed
     assert len(controller.looks) == 1
@@ -75,7 +78,7 @@ def test_a_finished_design_ends_with_its_look() -> None:
 )
 def test_what_cannot_be_there_is_refused(first: NDArray[np.int64], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Plan(Bench(2, 3, BINARY), trials=Trials(4, 10), first=first)
+        Plan(Bench(2, 3, BINARY), trials=Trials(min=4, max=10), first=first)
 
 
 @given(plan=plans(capped=False), seed=st.integers(0, 99))
@@ -153,10 +156,10 @@ def test_prior_outcomes_count_towards_the_trials_needed() -> None:
     """4 trials with 4 of R0 stand where 8 trials without stand, against a horizon that is 4 nearer."""
     rng = np.random.default_rng(3)
     right = rng.binomial(1, np.array([0.7, 0.5])[:, None, None], (2, 12, 8))
-    plain = Plan(Bench(2, 12, BINARY), trials=Trials(8, 40), budget=Budget(trials=600))
+    plain = Plan(Bench(2, 12, BINARY), trials=Trials(min=8, max=40), budget=Budget(trials=600))
     counts = np.stack([4 - right[:, :, :4].sum(axis=2), right[:, :, :4].sum(axis=2)], axis=-1)
     bench = Bench(2, 12, BINARY, prior_counts=counts)
-    with_prior = Plan(bench, trials=Trials(4, 36), budget=Budget(trials=600 - 96))
+    with_prior = Plan(bench, trials=Trials(min=4, max=36), budget=Budget(trials=600 - 96))
     looks = []
     for plan, start in ((plain, 0), (with_prior, 4)):
         controller = Controller(plan)

@@ -68,7 +68,7 @@ def gate(
     trials: Trials | None = None,
     judging: Judging | None = None,
 ) -> Plan:
-    trials = trials or Trials(4, 40)
+    trials = trials or Trials(min=4, max=40)
     return Plan(
         Bench(2, QUESTIONS, BINARY),
         objective=Gate(Margin(0, delta)),
@@ -88,13 +88,13 @@ def allowed(promise: float, runs: int) -> float:
 @pytest.mark.parametrize("runs", sizes(15, 40))
 def test_a_build_that_is_a_point_worse_passes_a_delta_of_five_points_within_the_horizon(runs: int) -> None:
     """The baseline at 0.86 and a build at 0.85: certifying a tie takes thousands of trials, and passing does not."""
-    shares = outcomes(gate(trials=Trials(4, 80)), 0.86, 0.85, runs)
+    shares = outcomes(gate(trials=Trials(min=4, max=80)), 0.86, 0.85, runs)
     assert shares[PASS] >= 0.7 and shares[FAIL] == 0.0
 
 
 @pytest.mark.slow
 def test_passing_takes_fewer_trials_than_certifying_a_tie() -> None:
-    trials = Trials(4, 80)
+    trials = Trials(min=4, max=80)
     tie = Plan(
         Bench(2, QUESTIONS, BINARY),
         objective=Baseline(0),
@@ -123,7 +123,7 @@ def test_an_equal_build_hardly_ever_fails(runs: int) -> None:
 @pytest.mark.slow
 def test_an_equal_build_passes_by_the_default_rule() -> None:
     """A gate does not rest while it is likely to be settled: nothing would resume it."""
-    plan = gate(rule=Optimal(start=0.05), trials=Trials(4, 80))
+    plan = gate(rule=Optimal(start=0.05), trials=Trials(min=4, max=80))
     assert outcomes(plan, 0.8, 0.8, 20)[PASS] >= 0.95
 
 
@@ -147,8 +147,8 @@ def test_without_a_delta_a_build_passes_by_being_better(runs: int) -> None:
         {},
         {"policy": Uniform()},
         {"pace": Pace(3)},
-        {"trials": Trials(1, 40)},
-        {"trials": Trials(10, 30)},
+        {"trials": Trials(min=1, max=40)},
+        {"trials": Trials(min=10, max=30)},
         {"judging": Judging(futility=None)},
         {"rule": Anytime(start=0.1)},
         {"judging": Judging(familywise=True)},
@@ -171,7 +171,7 @@ def test_several_builds_at_the_edge_keep_the_promise_together() -> None:
         Bench(5, QUESTIONS, BINARY),
         objective=Gate(Margin(0, DELTA)),
         rule=Sequential(start=0.1),
-        trials=Trials(4, 40),
+        trials=Trials(min=4, max=40),
         judging=Judging(familywise=True),
     )
     chances = np.stack([questions(0.8), *[questions(0.75)] * 4])
@@ -185,7 +185,7 @@ def test_several_builds_at_the_edge_keep_the_promise_together() -> None:
 
 def test_a_gate_reports_the_difference_with_its_margin() -> None:
     """Tiers, letters and the matrix ignore the margin."""
-    plan = gate(0.2, trials=Trials(10, 10))
+    plan = gate(0.2, trials=Trials(min=10, max=10))
     controller = Controller(plan)
     requested = controller.ask(1 << 20)
     # the baseline is right in 7 of 10, the build on every other question in 6
@@ -217,7 +217,7 @@ VALUE = 0.62
 
 def gate_on_value(models: int, delta: float = DELTA, *, trials: Trials | None = None, rule: Rule | None = None) -> Plan:
     """Models that are judged each by itself."""
-    trials = trials or Trials(4, 40)
+    trials = trials or Trials(min=4, max=40)
     return Plan(
         Bench(models, QUESTIONS, BINARY),
         objective=Gate(Margin(models, delta), VALUE),
@@ -277,7 +277,7 @@ def test_a_gate_on_a_value_calls_as_a_threshold_at_the_value_less_delta(models: 
 @pytest.mark.parametrize("models", [1, 2])
 def test_a_gate_on_a_value_reports_the_difference_without_its_margin(models: int) -> None:
     """Every model has its margin, also the first; tiers are those against the value itself."""
-    controller = Controller(gate_on_value(models, 0.15, trials=Trials(10, 10)))
+    controller = Controller(gate_on_value(models, 0.15, trials=Trials(min=10, max=10)))
     # right in 5 of 10, and the second in 9
     controller.tell([Outcome(*ask[:3], int(ask.trial < 5 + 4 * ask.model)) for ask in controller.ask(1 << 20)])
     result, look = controller.result(), controller.latest_look()
@@ -316,9 +316,9 @@ def test_replays_judge_a_gate_on_a_value_by_scores_with_delta_added() -> None:
 
 @pytest.mark.parametrize("on_value", [False, True], ids=["baseline", "value"])
 def test_a_raised_horizon_counts_only_the_comparisons_of_the_gate(on_value: bool) -> None:
-    plan = gate_on_value(1, 0.0, trials=Trials(4, 6)) if on_value else gate(0.0, trials=Trials(4, 6))
+    plan = gate_on_value(1, 0.0, trials=Trials(min=4, max=6)) if on_value else gate(0.0, trials=Trials(min=4, max=6))
     chances = np.tile(questions(VALUE), (plan.bench.models, 1))
     short = carry_out(plan, chances, 1, followed=True)
     before = StageBefore(short, tuple(range(plan.bench.models)))
-    longer = Controller(replace(plan, trials=Trials(4, 20), before=before))
+    longer = Controller(replace(plan, trials=Trials(min=4, max=20), before=before))
     assert [len(extension.boundary) for extension in longer.extensions] == [1]

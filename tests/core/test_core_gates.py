@@ -33,7 +33,7 @@ def bench(models: int = 2, deltas: tuple[float, ...] = DELTAS) -> Bench:
 
 
 def gate(*, deltas: tuple[float, ...] = DELTAS, models: int = 2, **changes: object) -> Plan:
-    given = {"rule": Optimal(start=0.05), "trials": Trials(4, 40)} | changes
+    given = {"rule": Optimal(start=0.05), "trials": Trials(min=4, max=40)} | changes
     return Plan(bench(models, deltas), objective=Gate(Margin(0, DELTA, deltas)), **given)  # type: ignore[arg-type]
 
 
@@ -83,7 +83,7 @@ def test_at_the_edge_of_any_gate_hardly_any_run_passes_or_fails(edge: str, runs:
         {},
         {"rule": Anytime(start=0.1)},
         {"pace": Pace(2)},
-        {"trials": Trials(1, 40)},
+        {"trials": Trials(min=1, max=40)},
         {"judging": Judging(futility=None)},
     ],
     ids=["default", "anytime", "ahead", "from the first", "no futility"],
@@ -100,11 +100,13 @@ def test_the_edge_holds_at_every_schedule_of_looks(edge: str, changes: dict[str,
 def test_an_equal_build_passes_and_one_that_is_bad_on_a_benchmark_fails(runs: int) -> None:
     """Over all questions the bad build is even better."""
     wide = (0.2, 0.15)
-    plan = gate(deltas=wide, trials=Trials(4, 80))
+    plan = gate(deltas=wide, trials=Trials(min=4, max=80))
     assert shares(plan, chances(PRODUCTION, PRODUCTION), runs)["PASS"] >= 0.7
     bad = chances(PRODUCTION, (0.4, 0.89))
     assert shares(plan, bad, runs)["FAIL"] == 1.0
-    single = Plan(bench(deltas=()), objective=Gate(Margin(0, DELTA)), rule=Optimal(start=0.05), trials=Trials(4, 80))
+    single = Plan(
+        bench(deltas=()), objective=Gate(Margin(0, DELTA)), rule=Optimal(start=0.05), trials=Trials(min=4, max=80)
+    )
     assert shares(single, bad, runs)["FAIL"] == 0.0
 
 
@@ -139,7 +141,7 @@ class ByHand:
 @pytest.mark.parametrize("build", first_of([(0.8, 0.7), (0.62, 0.75), (0.9, 0.5), (0.7, 0.66)], 2))
 @pytest.mark.parametrize("seed", first_of(range(3), 1))
 def test_every_look_decides_as_by_hand(build: tuple[float, float], seed: int) -> None:
-    plan = gate(rule=Sequential(start=0.05), judging=Judging(futility=None), trials=Trials(4, 60))
+    plan = gate(rule=Sequential(start=0.05), judging=Judging(futility=None), trials=Trials(min=4, max=60))
     rng, controller, oracle = np.random.default_rng(seed), Controller(plan), ByHand(plan)
     true = chances(PRODUCTION, build)
     while controller.finished is None:
@@ -159,7 +161,7 @@ def test_every_look_decides_as_by_hand(build: tuple[float, float], seed: int) ->
 
 
 def test_each_model_has_its_own_decision_and_figures() -> None:
-    plan = gate(models=3, deltas=(0.2, 0.15), trials=Trials(4, 80))
+    plan = gate(models=3, deltas=(0.2, 0.15), trials=Trials(min=4, max=80))
     true = chances(PRODUCTION, (0.4, 0.89), PRODUCTION)
     controller = carry_out(plan, true, 1, keep_looks=True)
     result = controller.result()
@@ -180,12 +182,12 @@ def test_each_model_has_its_own_decision_and_figures() -> None:
 @pytest.mark.slow
 def test_a_longer_horizon_takes_up_a_gate_that_was_open() -> None:
     """Calls stand, and each part keeps the error guarantee of the rule."""
-    first = Trials(4, 10)
+    first = Trials(min=4, max=10)
     true = chances(PRODUCTION, PRODUCTION)
     short = carry_out(gate(rule=Sequential(start=0.4), trials=first), true, 3)
     assert outcome(short) == "UNDECIDED"
     before = StageBefore(short, (0, 1))
-    longer = carry_out(gate(rule=Sequential(start=0.4), trials=Trials(4, 200), before=before), true, 3)
+    longer = carry_out(gate(rule=Sequential(start=0.4), trials=Trials(min=4, max=200), before=before), true, 3)
     assert outcome(longer) == "PASS"
     assert longer.extensions[0].leaves_error
 
@@ -199,7 +201,7 @@ def test_a_recorded_baseline_is_known_from_the_start() -> None:
             question_weights=(WEIGHT / np.array(SIZES))[BENCHMARK], gates=((0, 0.3), (1, 0.25)),
         ),
         objective=Gate(Margin(0, 0.2, (0.3, 0.25))),
-        trials=Trials(4, 80),
+        trials=Trials(min=4, max=80),
     )  # fmt: skip
     controller = carry_out(plan, chances((0.7, 0.7), (0.7, 0.7)), 2)
     assert outcome(controller) == "PASS"

@@ -26,14 +26,14 @@ def raised(plan: Plan, horizons: Sequence[int], answers: Answers) -> list[Contro
     """The run at each horizon; each continues where the one before had nothing more to ask."""
     runs: list[Controller] = []
     for max_trials in horizons:
-        longer = replace(plan, trials=Trials(4, max_trials))
+        longer = replace(plan, trials=Trials(min=4, max=max_trials))
         runs.append(straight(after(runs[-1], longer) if runs else longer, answers))
     return runs
 
 
 def small_plan(models: int = 3, rule: Rule | None = None, **judging: object) -> Plan:
     rule = rule or Sequential(start=0.5)
-    return Plan(Bench(models, 6, BINARY), rule=rule, judging=Judging(**judging), trials=Trials(4, 8))  # type: ignore[arg-type]
+    return Plan(Bench(models, 6, BINARY), rule=rule, judging=Judging(**judging), trials=Trials(min=4, max=8))  # type: ignore[arg-type]
 
 
 def alike(model: int, question: int) -> float:
@@ -89,8 +89,8 @@ def test_a_horizon_changed_in_the_middle_or_lowered_is_taken_up_at_its_look() ->
     plan = small_plan(rule=Sequential(start=0.2), futility=None)
     answers = Answers(plan, 5, alike)
     for max_trials in (9, 40):
-        before = straight(replace(plan, trials=Trials(4, 20)), answers, looks=3)
-        run = straight(after(before, replace(plan, trials=Trials(4, max_trials))), answers)
+        before = straight(replace(plan, trials=Trials(min=4, max=20)), answers, looks=3)
+        run = straight(after(before, replace(plan, trials=Trials(min=4, max=max_trials))), answers)
         assert exact(run.looks[:3]) == exact(before.looks)
         assert [extension.looks for extension in run.extensions] == [3]
         assert run.finished is not None
@@ -100,11 +100,11 @@ def test_a_horizon_changed_in_the_middle_or_lowered_is_taken_up_at_its_look() ->
 def test_a_spent_error_cannot_be_spent_again() -> None:
     """A single look at a finished design spends all error: no later look calls anything, and nothing more is asked."""
     plan = small_plan(2, rule=Sequential(start=1.0), futility=None)
-    plan = replace(plan, trials=Trials(8, 8))
+    plan = replace(plan, trials=Trials(min=8, max=8))
     answers = Answers(plan, 1, alike)
     before = straight(plan, answers)
     assert before.looks[-1].count(Verdict.RESOLVED) == 0
-    longer = straight(after(before, replace(plan, trials=Trials(8, 64))), answers)
+    longer = straight(after(before, replace(plan, trials=Trials(min=8, max=64))), answers)
     assert np.all(longer.extensions[0].error_left == 0.0) and np.all(np.isinf(longer.extensions[0].boundary))
     assert longer.looks[-1].count(Verdict.OUT_OF_REACH) == 1
     assert longer.trials.sum() == before.trials.sum()
@@ -154,7 +154,7 @@ def false_winners(
         rng = np.random.default_rng(seed)
         answers = rng.random((2, len(p), 300)) < p[:, None]
         hidden = np.zeros_like(answers) if ungraded is None else ungraded(answers, rng)
-        longer = replace(plan, trials=Trials(4, HORIZONS[0]))
+        longer = replace(plan, trials=Trials(min=4, max=HORIZONS[0]))
         while longer.trials.max <= HORIZONS[-1]:
             run = Controller(longer, followed=True)
             while run.finished is None:
@@ -165,7 +165,9 @@ def false_winners(
                 called += 1
                 break
             max_trials, promising = longer.trials.max, adaptive and abs(run.looks[-1].comparisons[0].z) > 1.3
-            longer = after(run, replace(plan, trials=Trials(4, max_trials + 2 if promising else 2 * max_trials)))
+            longer = after(
+                run, replace(plan, trials=Trials(min=4, max=max_trials + 2 if promising else 2 * max_trials))
+            )
     return called / runs
 
 
@@ -208,14 +210,14 @@ def test_a_horizon_that_is_lowered_with_rounds_in_flight_makes_no_winners_of_cop
         judging=Judging(futility=None),
         policy=Uniform(),
         pace=pace,
-        trials=Trials(4, 40),
+        trials=Trials(min=4, max=40),
     )
     for seed in range(runs):
         rng = np.random.default_rng(seed)
         run = Controller(plan, followed=True, most_looks=7)
         while run.finished is None:
             if len(run.looks) == 7:
-                run = Controller(after(run, replace(plan, trials=Trials(4, max_trials))))
+                run = Controller(after(run, replace(plan, trials=Trials(min=4, max=max_trials))))
             for asked in run.ask_rounds():
                 right = rng.binomial(asked.extra, 0.5)
                 run.tell_round(asked, np.stack([asked.extra - right, right], axis=-1))

@@ -32,7 +32,7 @@ def plan(models: int, objective: Objective | None = None, max_trials: int = 60, 
         Bench(models, QUESTIONS, W),
         objective or Best(),
         NearBest(MARGIN, start=4 / max_trials),
-        trials=Trials(4, max_trials),
+        trials=Trials(min=4, max=max_trials),
         pace=Pace(lookahead=0),
     )
     return replace(chosen, **more)  # type: ignore[arg-type]

@@ -64,7 +64,7 @@ def test_at_the_horizon_nothing_more_is_needed(information: float) -> None:
 
 
 def plan(pace: Pace, models: int = 2, **choices: object) -> Plan:
-    settings: dict[str, object] = {"trials": Trials(4, 80), "policy": UnresolvedPairs(), "pace": pace}
+    settings: dict[str, object] = {"trials": Trials(min=4, max=80), "policy": UnresolvedPairs(), "pace": pace}
     return Plan(Bench(models, QUESTIONS, BINARY), **(settings | choices))  # type: ignore[arg-type]
 
 

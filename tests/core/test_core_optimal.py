@@ -74,7 +74,9 @@ def test_runs_of_every_objective_and_pace_end_and_part_the_far_ones(objective: O
     before = np.zeros((3, QUESTIONS, 2), np.int64)
     before[2] = 1  # R0
     bench = Bench(3, QUESTIONS, np.array([0.0, 1.0]), prior_counts=before)
-    controller = Controller(Plan(bench, objective, Optimal(spacing=Spacing(2.0)), trials=Trials(4, 30), pace=pace))
+    controller = Controller(
+        Plan(bench, objective, Optimal(spacing=Spacing(2.0)), trials=Trials(min=4, max=30), pace=pace)
+    )
     rng, needed = np.random.default_rng(0), np.ones(3, bool)
     while controller.finished is None:
         requested = controller.ask(1 << 20)
@@ -181,7 +183,7 @@ def test_a_larger_horizon_takes_up_what_was_given_up_and_calls_no_more_ties_than
 
 def test_an_extended_run_continues_with_the_remaining_error() -> None:
     bench, rng = Bench(2, QUESTIONS, np.array([0.0, 1.0])), np.random.default_rng(4)
-    plan = Plan(bench, rule=Optimal(start=1 / 3, spacing=Spacing(2.0)), trials=Trials(4, 12))
+    plan = Plan(bench, rule=Optimal(start=1 / 3, spacing=Spacing(2.0)), trials=Trials(min=4, max=12))
 
     def carry_out(controller: Controller, looks: int) -> Controller:
         while controller.finished is None and len(controller.looks) < looks:
@@ -190,7 +192,7 @@ def test_an_extended_run_continues_with_the_remaining_error() -> None:
         return controller
 
     before = StageBefore(carry_out(Controller(plan, followed=True), 1), (0, 1))
-    controller = carry_out(Controller(replace(plan, trials=Trials(4, 60), before=before)), 1000)
+    controller = carry_out(Controller(replace(plan, trials=Trials(min=4, max=60), before=before)), 1000)
     assert len(controller.extensions) == 1 and controller.extensions[0].leaves_error
     assert 0.0 < controller.extensions[0].error_left[0] < 1.0 and np.isfinite(controller.extensions[0].boundary[0])
 
@@ -198,7 +200,7 @@ def test_an_extended_run_continues_with_the_remaining_error() -> None:
 def test_a_pair_that_was_given_up_is_called_after_the_horizon_was_raised() -> None:
     """No difference in the first rounds, and a large one from then on."""
     bench, rule = Bench(2, QUESTIONS, np.array([0.0, 1.0])), Optimal(start=0.5, spacing=Spacing(2.0))
-    small = Plan(bench, rule=rule, trials=Trials(4, 8))
+    small = Plan(bench, rule=rule, trials=Trials(min=4, max=8))
 
     def carry_out(plan: Plan) -> Controller:
         controller = Controller(plan, followed=True)
@@ -212,7 +214,7 @@ def test_a_pair_that_was_given_up_is_called_after_the_horizon_was_raised() -> No
     before = carry_out(small)
     assert before.last_look is not None and before.last_look.memory.given_up[0]
     assert before.looks[-1].comparisons[0].verdict is Verdict.OUT_OF_REACH
-    after = carry_out(replace(small, trials=Trials(4, 80), before=StageBefore(before, (0, 1))))
+    after = carry_out(replace(small, trials=Trials(min=4, max=80), before=StageBefore(before, (0, 1))))
     assert after.extensions[0].error_left[0] == pytest.approx(rule.reserve)
     assert after.looks[-1].comparisons[0].verdict is Verdict.RESOLVED and after.trials.sum() > before.trials.sum()
 

@@ -65,7 +65,7 @@ def test_other_plans_reuse_stored_outcomes(plan: Plan, other: Plan, seed: int) -
 def endless(pace: Pace, budget: Budget) -> Plan:
     """Two models that are never called and never given up."""
     bench = Bench(2, 3, np.array([0.0, 1.0]))
-    parts = (Ranking(), ZScore(99.0), UnresolvedPairs(), Judging(futility=None), "uniform", Trials(1, 20))
+    parts = (Ranking(), ZScore(99.0), UnresolvedPairs(), Judging(futility=None), "uniform", Trials(min=1, max=20))
     return Plan(bench, *parts, pace, budget)
 
 

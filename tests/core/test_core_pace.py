@@ -25,7 +25,7 @@ def half_right(trials: list[Ask]) -> list[Outcome]:
 
 @pytest.mark.parametrize("lookahead", [0, 1, 3])
 def test_rounds_in_flight_are_one_more_than_the_lookahead(lookahead: int) -> None:
-    controller = Controller(plan(Pace(lookahead=lookahead), Trials(2, 30)))
+    controller = Controller(plan(Pace(lookahead=lookahead), Trials(min=2, max=30)))
     in_flight = controller.ask(1000)
     assert {ask.round for ask in in_flight} == set(range(1 + lookahead))
     for look in range(5):
@@ -40,7 +40,7 @@ def test_rounds_in_flight_are_one_more_than_the_lookahead(lookahead: int) -> Non
 
 
 def test_rounds_ahead_may_come_before_those_they_run_ahead_of() -> None:
-    controller = Controller(plan(Pace(lookahead=2), Trials(2, 30)))
+    controller = Controller(plan(Pace(lookahead=2), Trials(min=2, max=30)))
     requested = controller.ask(1000)
     assert controller.tell(half_right([ask for ask in requested if ask.round > 0])) == []
     looks = controller.tell(half_right([ask for ask in requested if ask.round == 0]))
@@ -48,7 +48,7 @@ def test_rounds_ahead_may_come_before_those_they_run_ahead_of() -> None:
 
 
 def test_at_the_stop_what_is_in_flight_is_drained_and_counted() -> None:
-    chosen = plan(Pace(lookahead=2), Trials(4, 30), threshold=2.0)
+    chosen = plan(Pace(lookahead=2), Trials(min=4, max=30), threshold=2.0)
     answers = Answers(chosen, 0, skill=lambda model, question: float(model))
     controller = Controller(chosen)
     requested = controller.ask(1000)
@@ -63,7 +63,7 @@ def test_at_the_stop_what_is_in_flight_is_drained_and_counted() -> None:
 
 def test_with_min_equal_to_max_there_is_one_look() -> None:
     for lookahead in (0, 3):
-        chosen = plan(Pace(lookahead), Trials(5, 5))
+        chosen = plan(Pace(lookahead), Trials(min=5, max=5))
         controller = straight(chosen, Answers(chosen, 2))
         assert len(controller.looks) == 1
         assert controller.looks[0].comparisons[0].information == pytest.approx(1.0)
@@ -71,7 +71,7 @@ def test_with_min_equal_to_max_there_is_one_look() -> None:
 
 
 def test_one_model_on_one_question() -> None:
-    chosen = plan(Pace(), Trials(1, 3), models=1, questions=1)
+    chosen = plan(Pace(), Trials(min=1, max=3), models=1, questions=1)
     controller = straight(chosen, Answers(chosen, 2))
     assert controller.finished is Reason.SETTLED
     assert controller.looks[0].tiers == (1,)
@@ -81,7 +81,7 @@ def test_one_model_on_one_question() -> None:
 def test_many_questions() -> None:
     """Twenty thousand questions, a few trials each: a round is asked and told in chunks."""
     bench = Bench(2, 20_000, np.array([0.0, 1.0]))
-    chosen = Plan(bench, trials=Trials(1, 2), rule=ZScore())
+    chosen = Plan(bench, trials=Trials(min=1, max=2), rule=ZScore())
     controller = Controller(chosen)
     seen = 0
     while requested := controller.ask(7_000):
@@ -95,7 +95,7 @@ def test_many_questions() -> None:
 
 
 def test_trials_are_numbered_from_zero_without_gaps() -> None:
-    chosen = plan(Pace(1), Trials(2, 9))
+    chosen = plan(Pace(1), Trials(min=2, max=9))
     controller = Controller(chosen)
     seen: dict[tuple[int, int], list[int]] = {}
     while controller.finished is None:

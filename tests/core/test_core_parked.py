@@ -19,7 +19,7 @@ HELD = Pace(lookahead=3, dedicated_servers=True)
 
 def controller(**choices: object) -> Controller:
     bench = Bench(len(SKILLS), QUESTIONS, np.array([0.0, 1.0]))
-    return Controller(Plan(bench, pace=HELD, trials=Trials(4, 60), **choices))  # type: ignore[arg-type]
+    return Controller(Plan(bench, pace=HELD, trials=Trials(min=4, max=60), **choices))  # type: ignore[arg-type]
 
 
 def answer(ask: Ask, seconds: float = 1.0) -> Outcome:
@@ -82,7 +82,7 @@ def test_under_a_cap_on_trials_models_are_parked_as_without_one_and_the_cap_hold
 def test_a_cap_on_trials_is_left_to_the_comparisons_that_looks_leave_open() -> None:
     """Asked ahead without limit, all of the cap was reserved before the first look, and every comparison out of reach:
     half as many were called."""
-    trials, answers, held = Trials(4, 80), Pace(), Pace(lookahead=12, opening=12, dedicated_servers=True)
+    trials, answers, held = Trials(min=4, max=80), Pace(), Pace(lookahead=12, opening=12, dedicated_servers=True)
     called, unspent = {answers: 0, held: 0}, list[float]()
     for seed in range(6):
         rng, budget = np.random.default_rng(seed), Budget(trials=1000)

@@ -15,7 +15,14 @@ DEAR, CHEAP = Cost(10, 0.016), Cost(10, 0.001)
 
 def plan(budget: Budget, costs: tuple[Cost, ...], max_trials: int = 200) -> Plan:
     bench = Bench(len(costs), 10, np.array([0.0, 1.0]), costs)
-    parts = (Ranking(), ZScore(99.0), UnresolvedPairs(), Judging(futility=None), "uniform", Trials(4, max_trials))
+    parts = (
+        Ranking(),
+        ZScore(99.0),
+        UnresolvedPairs(),
+        Judging(futility=None),
+        "uniform",
+        Trials(min=4, max=max_trials),
+    )
     return Plan(bench, *parts, budget=budget)
 
 

@@ -138,7 +138,7 @@ def test_a_family_of_ties_keeps_its_promise_together(many: int) -> None:
     share = {}
     for familywise, number in runs.items():
         judging = Judging(futility=None, familywise=familywise)
-        plan = Plan(bench, policy=Uniform(), judging=judging, trials=Trials(4, 32))
+        plan = Plan(bench, policy=Uniform(), judging=judging, trials=Trials(min=4, max=32))
         ended = [carry_out(plan, p, seed).last_look for seed in range(number)]
         share[familywise] = np.mean([look is not None and bool(look.memory.call.any()) for look in ended])
     assert share[True] <= allowed(0.05, runs[True])

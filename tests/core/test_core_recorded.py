@@ -42,7 +42,7 @@ def make_plan(counts: NDArray[np.int64], **changes: object) -> Plan:
         objective=Place(frozenset(range(len(counts) - 1))),
         rule=Sequential(0.95, 2 / 20),
         policy=UnresolvedPairs(),
-        trials=Trials(2, 20),
+        trials=Trials(min=2, max=20),
     )
     return replace(plan, **changes)  # type: ignore[arg-type]
 
@@ -159,7 +159,7 @@ def test_the_trials_that_a_comparison_needs_are_those_of_the_new_model_alone() -
     """With n trials of the new model the variance is (1 - f) 2/n + f of today's, which puts |z| at the boundary."""
     counts = recorded_counts(200, np.array([0.2, 0.45, 0.8, 0.5]), np.random.default_rng(5))
     rule = Sequential(0.95, 2 / 400)
-    controller = Controller(make_plan(counts, prior="uniform", trials=Trials(2, 400), rule=rule))
+    controller = Controller(make_plan(counts, prior="uniform", trials=Trials(min=2, max=400), rule=rule))
     controller.tell(_outcomes(controller.ask(64)))
     (look,), judged = controller.looks, controller.last_look
     assert judged is not None

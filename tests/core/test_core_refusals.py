@@ -23,7 +23,7 @@ BENCH = Bench(3, 4, np.array([0.0, 0.5, 1.0]))
 
 def started_controller() -> Controller:
     """Two rounds in flight, trials 0 and 1 of every question."""
-    return Controller(Plan(BENCH, trials=Trials(1, 8), pace=Pace(lookahead=1)))
+    return Controller(Plan(BENCH, trials=Trials(min=1, max=8), pace=Pace(lookahead=1)))
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_familywise_with_precision_is_refused() -> None:
 @pytest.mark.parametrize(
     ("make", "rule"),
     [
-        (lambda: Trials(0, 5), "trials must hold 1 <= min <= max"),
-        (lambda: Trials(6, 5), "trials must hold 1 <= min <= max"),
+        (lambda: Trials(min=0, max=5), "trials must hold 1 <= min <= max"),
+        (lambda: Trials(min=6, max=5), "trials must hold 1 <= min <= max"),
         (lambda: Pace(lookahead=-1), "lookahead must not be negative"),
         (lambda: Judging(delta=-0.01), "delta must not be negative"),
         (lambda: Judging(futility=1.0), "futility must lie in [0, 1)"),
@@ -166,7 +166,7 @@ class Greedy:
 
 @pytest.mark.parametrize("trials", [-1, 2])
 def test_a_policy_that_exceeds_its_sizes_is_refused(trials: int) -> None:
-    plan = Plan(BENCH, Threshold(0.5), policy=Greedy(trials), trials=Trials(1, 8))
+    plan = Plan(BENCH, Threshold(0.5), policy=Greedy(trials), trials=Trials(min=1, max=8))
     controller = Controller(plan)
     with pytest.raises(ValueError, match="must give each model 0 to view.sizes trials"):
         controller.tell(Answers(plan, 0).of(controller.ask(1000)))
@@ -180,7 +180,7 @@ class Spiteful:
 
 
 def test_a_policy_cannot_bring_back_a_model_set_aside() -> None:
-    plan = Plan(BENCH, Best(), policy=Spiteful(), trials=Trials(1, 8))
+    plan = Plan(BENCH, Best(), policy=Spiteful(), trials=Trials(min=1, max=8))
     controller = Controller(plan)
     answers = Answers(plan, 0, skill=lambda model, question: 0.5)
     outcomes = answers.of(controller.ask(1000))

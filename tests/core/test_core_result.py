@@ -29,7 +29,7 @@ def plan(rule: Rule | None = None, **bench: object) -> Plan:
         UnresolvedPairs(),
         Judging(futility=None),
         "uniform",
-        Trials(10, 10),
+        Trials(min=10, max=10),
     )
     return Plan(Bench(3, 4, np.array(W), **bench), *parts)  # type: ignore[arg-type]
 
@@ -116,7 +116,7 @@ def test_clusters_of_one_question_change_nothing() -> None:
 
 
 def test_one_question_says_nothing_of_others_like_it() -> None:
-    parts = (Ranking(), ZScore(), UnresolvedPairs(), Judging(), "uniform", Trials(10, 10))
+    parts = (Ranking(), ZScore(), UnresolvedPairs(), Judging(), "uniform", Trials(min=10, max=10))
     result = result_of(run_to_end(Plan(Bench(2, 1, np.array(W)), *parts), [[9], [1]]))
     assert result.models[0].sampled_sigma == math.inf
     (comparison,) = result.comparisons
@@ -125,7 +125,7 @@ def test_one_question_says_nothing_of_others_like_it() -> None:
 
 def test_one_question_says_nothing_of_others_where_pairs_are_many() -> None:
     bench = Bench(5, 1, np.array(W))
-    chosen = Plan(bench, TopK(2), ZScore(), UnresolvedPairs(), Judging(), "uniform", Trials(10, 10))
+    chosen = Plan(bench, TopK(2), ZScore(), UnresolvedPairs(), Judging(), "uniform", Trials(min=10, max=10))
     result = result_of(run_to_end(chosen, [[9], [7], [5], [3], [1]]))
     assert [comparison.sampled_z for comparison in result.comparisons] == [0.0] * 6
     assert all(comparison.difference > 0.1 for comparison in result.comparisons)
@@ -164,7 +164,7 @@ def test_a_rule_without_p_values_has_no_matrix() -> None:
 
 def reversing(objective: Pairs | Threshold) -> Controller:
     """Model 1 is right up to its fourth trial and wrong from then on, 2 the opposite; 0 and 3 are right by turns."""
-    parts = (objective, ZScore(), Uniform(), Judging(futility=None), "uniform", Trials(4, 12))
+    parts = (objective, ZScore(), Uniform(), Judging(futility=None), "uniform", Trials(min=4, max=12))
     controller = Controller(Plan(Bench(4, 4, np.array(W)), *parts))
     while controller.finished is None:
         requested = controller.ask(1000)
@@ -193,7 +193,11 @@ def test_there_is_no_result_before_the_first_look() -> None:
 
 def test_what_open_pairs_would_still_need() -> None:
     chosen = Plan(
-        Bench(2, 5, np.array(W)), rule=ZScore(5.0), policy=UnresolvedPairs(), trials=Trials(10, 10), prior="uniform"
+        Bench(2, 5, np.array(W)),
+        rule=ZScore(5.0),
+        policy=UnresolvedPairs(),
+        trials=Trials(min=10, max=10),
+        prior="uniform",
     )
     controller = straight(chosen, Answers(chosen, 3, skill=lambda model, question: 0.4 + 0.2 * model))
     (comparison,) = result_of(controller).comparisons
@@ -216,7 +220,7 @@ def test_batched_comparisons_equal_single_ones(
     rng, models, questions = np.random.default_rng(3), 12, 9
     clusters = np.arange(questions) % 4 if grouped else None
     bench = Bench(models, questions, np.array(W), clusters=clusters)
-    controller = Controller(Plan(bench, objective, trials=Trials(4, 40)))
+    controller = Controller(Plan(bench, objective, trials=Trials(min=4, max=40)))
     (opening, *_) = controller.ask_rounds()
     right = rng.binomial(4, np.linspace(0.2, 0.8, models)[:, None], (models, questions))
     controller.tell_round(opening, np.stack([4 - right, right], axis=-1))
@@ -246,7 +250,9 @@ def test_batched_comparisons_equal_single_ones(
 
 @pytest.mark.slow
 def test_each_call_names_the_look_that_crossed_the_boundary() -> None:
-    chosen = Plan(Bench(5, 10, np.array(W)), Ranking(), Sequential(0.8), UnresolvedPairs(), trials=Trials(4, 30))
+    chosen = Plan(
+        Bench(5, 10, np.array(W)), Ranking(), Sequential(0.8), UnresolvedPairs(), trials=Trials(min=4, max=30)
+    )
     unseen = 0
     for seed in range(6):
         answers = Answers(chosen, seed, lambda model, question: 0.5 + 0.04 * model)

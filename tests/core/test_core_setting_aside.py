@@ -88,7 +88,7 @@ def never(objective: Objective, models: int, pace: Pace | None = None) -> Plan:
     """Nothing is ever called or given up."""
     bench = Bench(models, 3, np.array([0.0, 1.0]))
     return Plan(
-        bench, objective, ZScore(99.0), judging=Judging(futility=None), trials=Trials(2, 6), pace=pace or Pace()
+        bench, objective, ZScore(99.0), judging=Judging(futility=None), trials=Trials(min=2, max=6), pace=pace or Pace()
     )
 
 
@@ -151,7 +151,9 @@ def test_all_models_but_one_end_the_run() -> None:
 
 
 def test_what_was_called_before_stays_called() -> None:
-    plan = Plan(Bench(2, 8, np.array([0.0, 1.0])), rule=ZScore(0.5), trials=Trials(2, 6), pace=Pace(lookahead=1))
+    plan = Plan(
+        Bench(2, 8, np.array([0.0, 1.0])), rule=ZScore(0.5), trials=Trials(min=2, max=6), pace=Pace(lookahead=1)
+    )
     answers = Answers(plan, 0, skill=lambda model, question: float(model))
     controller = Controller(plan)
     requested = controller.ask(1000)
@@ -233,7 +235,11 @@ def test_trials_asked_of_a_model_set_aside_stay_paid_for() -> None:
     """Requested trials may have been run: a cap on trials counts them, whether or not they arrived."""
     bench = Bench(3, 10, np.array([0.0, 1.0]))
     plan = Plan(
-        bench, rule=ZScore(99.0), judging=Judging(futility=None), trials=Trials(1, 50), budget=Budget(trials=104)
+        bench,
+        rule=ZScore(99.0),
+        judging=Judging(futility=None),
+        trials=Trials(min=1, max=50),
+        budget=Budget(trials=104),
     )
     answers = Answers(plan, 2)
     controller = Controller(plan)

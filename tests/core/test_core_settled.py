@@ -117,7 +117,7 @@ def test_a_model_at_the_horizon_is_not_needed_while_others_continue() -> None:
     bench = Bench(models=3, questions=6, weights=np.array([0.0, 1.0]))
     pace = Pace(lookahead=1, dedicated_servers=True)
     controller = Controller(
-        Plan(bench, rule=ZScore(50.0), trials=Trials(4, 40), pace=pace, judging=Judging(futility=None))
+        Plan(bench, rule=ZScore(50.0), trials=Trials(min=4, max=40), pace=pace, judging=Judging(futility=None))
     )
     seconds, alone = (1.0, 1.0, 64.0), False
     waiting = controller.ask(10**6)

@@ -29,7 +29,7 @@ PACES = [
 
 
 def plan(models: int = 3, pace: Pace | None = None, **changed: object) -> Plan:
-    settings: dict[str, object] = {"trials": Trials(4, 24), "pace": pace or Pace(), **changed}
+    settings: dict[str, object] = {"trials": Trials(min=4, max=24), "pace": pace or Pace(), **changed}
     return Plan(Bench(models, QUESTIONS, BINARY), **settings)  # type: ignore[arg-type]
 
 
@@ -104,7 +104,7 @@ def test_outcomes_that_the_stage_before_has_taken_are_not_taken_twice(pace: Pace
     while before.taker.taken < 2:
         outcomes += (came := answers.of(before.ask(1 << 30)))
         before.tell(came)
-    longer = after(before, plan(3, pace, trials=Trials(4, 40)))
+    longer = after(before, plan(3, pace, trials=Trials(min=4, max=40)))
     resumed, fresh = Controller(longer), Controller(longer)
     resumed.restore(outcomes)
     assert exact(resumed.looks) == exact(fresh.looks)
@@ -128,7 +128,7 @@ def test_a_model_that_was_set_aside_comes_back_with_what_it_had_in_flight(pace: 
         before.tell(answers.of(before.ask(1 << 30)))
     spent = before.result()
     trials_before = trials_of(before, range(3))
-    back = Controller(after(before, plan(3, pace, trials=Trials(4, 30))))
+    back = Controller(after(before, plan(3, pace, trials=Trials(min=4, max=30))))
     assert not back.set_aside and list(back.looks[back.first_look].trials) == trials_before
     while back.finished is None:
         asked += (requested := back.ask(1 << 30))
@@ -215,7 +215,7 @@ def test_a_rule_that_gives_up_goes_on_unchanged_for_earlier_pairs_and_judges_new
     assert np.array_equal(bound[new], mixed.fresh.boundary(evidence)[new])
     assert np.array_equal(bound[~new], rule.boundary(evidence.at_positions(np.flatnonzero(~new))))
     assert not given_up[new].any()
-    longer = straight(after(joined, plan(4, trials=Trials(4, 60))), Named((0, 1, 2, 4)))
+    longer = straight(after(joined, plan(4, trials=Trials(min=4, max=60))), Named((0, 1, 2, 4)))
     assert len(longer.extensions) == 1 and longer.extensions[0].leaves_error
     assert np.isfinite(longer.extensions[0].boundary).any()
     open_before = calls(joined)
@@ -265,8 +265,8 @@ def false_calls(runs: int, rule: Optimal | Sequential, p: np.ndarray) -> dict[st
     """How often pairs of exact copies are called, of models that were there and of one that joins as soon as the
     others are done, in runs whose horizon is then raised as well."""
     counts = {"before": 0, "joined": 0}
-    first = Plan(Bench(2, len(p), BINARY), rule=rule, trials=Trials(4, 20))
-    second = Plan(Bench(3, len(p), BINARY), rule=rule, trials=Trials(4, 20))
+    first = Plan(Bench(2, len(p), BINARY), rule=rule, trials=Trials(min=4, max=20))
+    second = Plan(Bench(3, len(p), BINARY), rule=rule, trials=Trials(min=4, max=20))
     for seed in range(runs):
         rng = np.random.default_rng(seed)
 
@@ -277,7 +277,7 @@ def false_calls(runs: int, rule: Optimal | Sequential, p: np.ndarray) -> dict[st
 
         before = play(Controller(first, followed=True))
         joined = play(Controller(after(before, second, (0, 1, None)), followed=True))
-        longer = play(Controller(after(joined, replace(second, trials=Trials(4, 40)))))
+        longer = play(Controller(after(joined, replace(second, trials=Trials(min=4, max=40)))))
         called = calls(longer)
         counts["before"] += called[0, 1] != 0
         counts["joined"] += called[0, 2] != 0

@@ -121,7 +121,7 @@ def test_parts_of_a_first_round_are_the_same_after_a_kill(seed: int) -> None:
     """A start that finds answers of later parts reserves each part by those before it alone, as the start did that
     asked for them: whether all of the round is asked depends on nothing else."""
     bench = Bench(2, 6, BINARY, (Cost(0, math.inf),) * 2)
-    truth = Plan(replace(bench, worst_cost=(Cost(1000), Cost(400))), trials=Trials(2, 2))
+    truth = Plan(replace(bench, worst_cost=(Cost(1000), Cost(400))), trials=Trials(min=2, max=2))
     answers = Varied(truth, seed, 0.02)
     every = used(answers.of(Ask(m, q, trial, 0) for m in (0, 1) for q in range(6) for trial in (0, 1)))[0]
     plan = replace(truth, bench=bench, budget=Budget(tokens=int(every * (1.0 + 0.02 * (seed % 15)))))
@@ -134,7 +134,7 @@ def test_parts_of_a_first_round_are_the_same_after_a_kill(seed: int) -> None:
 
 def two_models(budget: Budget, worst: Cost = Cost(0, math.inf)) -> Controller:  # noqa: B008
     """Nothing is ever called or given up."""
-    parts = (Ranking(), ZScore(99.0), Uniform(), Judging(futility=None), "uniform", Trials(2, 50))
+    parts = (Ranking(), ZScore(99.0), Uniform(), Judging(futility=None), "uniform", Trials(min=2, max=50))
     return Controller(Plan(Bench(2, 5, BINARY, (worst, worst)), *parts, budget=budget))
 
 

@@ -60,7 +60,7 @@ def run_to_end(plan: Plan, table: Table) -> Controller:
 def one_look(questions: int, trials: int, bound: float, delta: float = 0.0) -> Plan:
     bench = Bench(3, questions, np.array([0.0, 1.0]))
     judging = Judging(delta=delta, futility=None)
-    return Plan(bench, rule=ZScore(bound), trials=Trials(trials, trials), judging=judging, prior="uniform")
+    return Plan(bench, rule=ZScore(bound), trials=Trials(min=trials, max=trials), judging=judging, prior="uniform")
 
 
 def filled(table: Table, values: Sequence[int]) -> Table:
@@ -85,7 +85,7 @@ def test_looks_depend_only_on_committed_outcomes(plan: Plan, seed: int, share: f
 
 def test_outcomes_of_a_model_set_aside_do_not_depend_on_order() -> None:
     """Its next round is in flight, and may be told before or after the round that sets it aside."""
-    plan = replace(one_look(questions=2, trials=4, bound=99.0), trials=Trials(4, 8), pace=Pace(lookahead=1))
+    plan = replace(one_look(questions=2, trials=4, bound=99.0), trials=Trials(min=4, max=8), pace=Pace(lookahead=1))
 
     def told_in(pieces: int) -> Controller:
         controller = Controller(plan)
@@ -150,7 +150,7 @@ def test_a_comparison_that_depends_on_missing_grades_is_blocked() -> None:
 
 
 def test_one_ungraded_answer_changes_no_order_and_costs_no_round() -> None:
-    plan = Plan(Bench(3, 30, np.array([0.0, 1.0])), trials=Trials(4, 20))
+    plan = Plan(Bench(3, 30, np.array([0.0, 1.0])), trials=Trials(min=4, max=20))
     answers = Answers(plan, 3)
     complete = straight(plan, answers)
 
@@ -171,7 +171,7 @@ def test_one_ungraded_answer_changes_no_order_and_costs_no_round() -> None:
 @pytest.mark.parametrize("rule", [Optimal(start=1.0), Sequential(start=1.0)])
 def test_a_design_with_one_look_is_judged_without_the_answers_that_have_no_grade(rule: Rule) -> None:
     """The whole horizon was asked, so that its only look is not before the first that the rule allows."""
-    plan = Plan(Bench(2, 1, np.array([0.0, 1.0])), rule=rule, trials=Trials(40, 40), judging=Judging())
+    plan = Plan(Bench(2, 1, np.array([0.0, 1.0])), rule=rule, trials=Trials(min=40, max=40), judging=Judging())
     run = run_to_end(plan, [[[1] * 34 + [0] * 5 + [None]], [[1] * 12 + [0] * 28]])
     assert [pair.verdict for pair in run.looks[-1].comparisons] == [Verdict.RESOLVED]
 
@@ -180,7 +180,7 @@ def test_a_design_with_one_look_is_judged_without_the_answers_that_have_no_grade
 @pytest.mark.parametrize("lost", [None, 0, 1])
 def test_a_first_look_may_call_though_an_answer_has_no_grade(rule: Rule, lost: int | None) -> None:
     """Information counts requested trials, so that the first look is not before the first allowed."""
-    plan = Plan(Bench(2, 10, np.array([0.0, 1.0])), rule=rule, trials=Trials(4, 20), judging=Judging())
+    plan = Plan(Bench(2, 10, np.array([0.0, 1.0])), rule=rule, trials=Trials(min=4, max=20), judging=Judging())
     table: list[list[list[int | None]]] = [[[1, 1, 1, 0]] * 10, [[0, 0, 1, 0]] * 10]
     if lost is not None:
         table[lost] = [[None, *table[lost][0][1:]], *table[lost][1:]]
@@ -251,9 +251,9 @@ def test_time_outs_do_not_block_a_call() -> None:
 def test_after_a_change_of_the_horizon_a_tie_holds_in_every_way() -> None:
     judging = Judging(delta=0.4, futility=None)
     bench, rule = Bench(3, 6, np.array([0.0, 1.0])), Sequential(start=0.5)
-    plan = Plan(bench, rule=rule, judging=judging, trials=Trials(4, 8))
+    plan = Plan(bench, rule=rule, judging=judging, trials=Trials(min=4, max=8))
     before = straight(plan, Answers(plan, 1), looks=2)
-    standing = straight(after(before, replace(plan, trials=Trials(4, 32))), Answers(plan, 1)).last_look
+    standing = straight(after(before, replace(plan, trials=Trials(min=4, max=32))), Answers(plan, 1)).last_look
     assert standing is not None and isinstance(standing.rule, ContinuedSequential)
     evidence, blank = standing.evidence, LatchedVerdicts.blank(3)
     apart = replace(evidence, difference=evidence.difference + 1.0)

@@ -210,7 +210,7 @@ def test_trials_go_where_weight_times_spread_is() -> None:
 
 def weighted_plan(**changed: object) -> Plan:
     bench = Bench(3, 11, BINARY, question_weights=WEIGHTS, benchmark_of=LABELS)
-    base = Plan(bench, policy=Weighted(), trials=Trials(4, 40))
+    base = Plan(bench, policy=Weighted(), trials=Trials(min=4, max=40))
     return replace(base, **changed)  # type: ignore[arg-type]
 
 
@@ -291,7 +291,7 @@ def test_a_run_keeps_the_promise_of_its_rule() -> None:
     bench = Bench(
         2, 40, BINARY, question_weights=np.repeat([3.0, 1.0], [10, 30]), benchmark_of=np.repeat([0, 1], [10, 30])
     )
-    plan = Plan(bench, rule=Sequential(0.95), trials=Trials(4, 40))
+    plan = Plan(bench, rule=Sequential(0.95), trials=Trials(min=4, max=40))
     runs = 400
     for _ in range(runs):
         chance = np.tile(rng.uniform(0.1, 0.95, 40), (2, 1))
@@ -308,7 +308,9 @@ REFUSED: tuple[tuple[Callable[[], object], str], ...] = (
     (lambda: Bench(2, 2, BINARY, question_weights=np.array([1.0])), "one weight a question"),
     (lambda: Bench(2, 2, BINARY, benchmark_of=np.array([0, 2])), "labels of benchmark_of must be 0, 1"),
     (
-        lambda: Plan(Bench(2, 60, BINARY, question_weights=np.arange(1.0, 61.0)), trials=Trials(1, 1), drawn=50),
+        lambda: Plan(
+            Bench(2, 60, BINARY, question_weights=np.arange(1.0, 61.0)), trials=Trials(min=1, max=1), drawn=50
+        ),
         "drawn needs questions that weigh alike",
     ),
 )

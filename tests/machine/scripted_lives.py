@@ -20,14 +20,18 @@ def horizons(world: World) -> list[tuple[Sequence[int], Trials]]:
     all_but_last = all_but_last if len(all_but_last) > 1 else everyone
     match world.kind.special:
         case "raised":
-            return [(everyone, Trials(3, 6)), (everyone, Trials(3, 10))]
+            return [(everyone, Trials(min=3, max=6)), (everyone, Trials(min=3, max=10))]
         case "leaves":
-            return [(everyone, Trials(3, 9)), (all_but_last, Trials(3, 9))]
+            return [(everyone, Trials(min=3, max=9)), (all_but_last, Trials(min=3, max=9))]
         case "joins":
-            return [(all_but_last, Trials(3, 9)), (everyone, Trials(3, 9))]
+            return [(all_but_last, Trials(min=3, max=9)), (everyone, Trials(min=3, max=9))]
         case "returns":
-            return [(everyone, Trials(3, 9)), (all_but_last, Trials(3, 9)), (everyone, Trials(3, 9))]
-    return [(everyone, Trials(3, 9))]
+            return [
+                (everyone, Trials(min=3, max=9)),
+                (all_but_last, Trials(min=3, max=9)),
+                (everyone, Trials(min=3, max=9)),
+            ]
+    return [(everyone, Trials(min=3, max=9))]
 
 
 def live(seed: int, kills: int, length: int = 0, disk: Disk | None = None) -> tuple[Disk, Start, Counter[str]]:

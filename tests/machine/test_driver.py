@@ -218,7 +218,9 @@ async def test_lost_answers_are_charged_and_repeated_within_caps(
 
 
 async def test_wall_time_ends_a_run_with_what_is_stored(tmp_path: Path) -> None:
-    bed = MachineBed(tmp_path / "run", plan(budget=Budget(wall_seconds=60.0), pace=Pace(), trials=Trials(3, 40)))
+    bed = MachineBed(
+        tmp_path / "run", plan(budget=Budget(wall_seconds=60.0), pace=Pace(), trials=Trials(min=3, max=40))
+    )
     cyd = bed.endpoints["cyd"]
     cyd.late = lambda question, seed: False
 

@@ -41,7 +41,7 @@ from adaptive_eval.machine.trial import DONE, JUDGING, RESERVED, STEPS, Request,
 
 def setting(**changes: object) -> Setting:
     """Three models, three questions, ten tokens at most for an answer."""
-    settings: dict[str, object] = {"trials": Trials(2, 4), "prior": "uniform"}
+    settings: dict[str, object] = {"trials": Trials(min=2, max=4), "prior": "uniform"}
     together = (2, 2, 2) if "samples" in changes else ()
     bench = Bench(3, 3, np.array([0.0, 1.0]), worst_cost=(Cost(10),) * 3, together=together)
     options = {name: changes.pop(name) for name in ("slots", "samples", "seed") if name in changes}
@@ -102,7 +102,9 @@ class TellsAnswersFirst(Machine):
 @pytest.mark.parametrize("loss_first", [True, False])
 @pytest.mark.parametrize("faulty", [False, True])
 def test_loss_that_ends_a_run_and_completing_answer_in_one_commit(*, loss_first: bool, faulty: bool) -> None:
-    small_budget = setting(trials=Trials(2, 6), pace=Pace(lookahead=1), budget=Budget(tokens=275))  # 27 trials, not 28
+    small_budget = setting(
+        trials=Trials(min=2, max=6), pace=Pace(lookahead=1), budget=Budget(tokens=275)
+    )  # 27 trials, not 28
     played = Played(small_budget, TellsAnswersFirst if faulty else Machine)
     played.do(Opened())
     opening = [request for request in played.sent if request.first < 2]
@@ -201,7 +203,7 @@ def test_lost_request_is_not_repeated_beyond_a_cap() -> None:
 
 
 def test_reports_are_made_at_the_beginning_with_each_look_and_at_the_end() -> None:
-    played = Played(setting(trials=Trials(2, 2)))
+    played = Played(setting(trials=Trials(min=2, max=2)))
     played.do(Opened())
     assert played.reports == [False]
     for request in list(played.sent):
@@ -224,7 +226,7 @@ def test_first_refusal_ends_the_run_with_those_of_others() -> None:
 
 
 def test_first_refusal_ends_the_run_at_once_where_nothing_is_asked_of_others() -> None:
-    played = Played(setting(trials=Trials(2, 2)))
+    played = Played(setting(trials=Trials(min=2, max=2)))
     played.do(Opened())
     for request in played.sent:
         if request.model != 0:
@@ -298,7 +300,7 @@ def test_replay_in_any_blocks_is_the_same() -> None:
 
 
 def test_a_model_whose_answers_come_with_grades_is_asked_few_different_questions_until_one_has_a_grade() -> None:
-    played = Played(replace(setting(trials=Trials(4, 8)), own_grades=frozenset({0})))
+    played = Played(replace(setting(trials=Trials(min=4, max=8)), own_grades=frozenset({0})))
     played.do(Opened())
     first_requests = [request for request in played.sent if request.model == 0]
     assert len(first_requests) == FIRST_IN_FLIGHT and {request.question for request in first_requests} == {0, 1, 2}
@@ -309,7 +311,7 @@ def test_a_model_whose_answers_come_with_grades_is_asked_few_different_questions
 
 
 def test_each_benchmark_waits_for_a_grade_of_its_own() -> None:
-    played = Played(replace(setting(trials=Trials(8, 8)), own_grades=frozenset({0}), benchmarks=(0, 1, 1)))
+    played = Played(replace(setting(trials=Trials(min=8, max=8)), own_grades=frozenset({0}), benchmarks=(0, 1, 1)))
     played.do(Opened())
     questions = Counter(request.question for request in played.sent if request.model == 0)
     assert questions[0] == FIRST_IN_FLIGHT and questions[1] + questions[2] == FIRST_IN_FLIGHT

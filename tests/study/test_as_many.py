@@ -19,7 +19,7 @@ WORLDS = [level(0.8, 0.65, 0.5), level(0.7, 0.62, 0.6), level(0.9, 0.5, 0.45)]
 
 
 def ranking() -> Plan:
-    return plan(MODELS, trials=Trials(4, MOST))
+    return plan(MODELS, trials=Trials(min=4, max=MOST))
 
 
 def runs_of(run_plan: Plan, worlds: list[FloatArray]) -> list[SimulatedRun]:
@@ -98,5 +98,5 @@ def test_a_higher_confidence_asks_more_of_the_fixed_design() -> None:
 def test_only_neighbour_comparisons_have_an_equivalent_fixed_design() -> None:
     run_plan = replace(ranking(), objective=Best())
     assert fixed_with_as_many(run_plan, WORLDS, runs_of(run_plan, WORLDS[:1]), served(MODELS), SEED, 0.95) is None
-    large = replace(ranking(), trials=Trials(4, 10**6))
+    large = replace(ranking(), trials=Trials(min=4, max=10**6))
     assert fixed_with_as_many(large, WORLDS, runs_of(ranking(), WORLDS[:1]), served(MODELS), SEED, 0.95) is None

@@ -22,7 +22,7 @@ WORLDS, DRAWS = 100, 19
 REAL = 1 << 30
 """The number of the real world's answers among those of simulated runs."""
 
-PLAN = Plan(Bench(MODELS, QUESTIONS, BINARY), trials=Trials(4, HORIZON), pace=Pace(lookahead=2))
+PLAN = Plan(Bench(MODELS, QUESTIONS, BINARY), trials=Trials(min=4, max=HORIZON), pace=Pace(lookahead=2))
 UNKNOWN = np.full((MODELS, 2), np.nan)
 SERVED = ServiceCosts(
     AnswerUsage(UNKNOWN, UNKNOWN, UNKNOWN, np.zeros(MODELS)), [[NO_COST, NO_COST]] * MODELS, slots=[64] * MODELS

@@ -30,7 +30,9 @@ def test_the_fixed_design_calls_what_a_run_with_one_look_calls(name: str, prior:
         called, wrong = fixed_calls(tape, world.truth, questions, 30, prior=prior)
         for n in (4, 30):
             tape = Tape.from_chances(world.p, world.w, np.random.default_rng(seed))
-            run = judge_replay(0, drive_rounds(Controller(replace(plan, trials=Trials(n, n))), tape), world.truth)
+            run = judge_replay(
+                0, drive_rounds(Controller(replace(plan, trials=Trials(min=n, max=n))), tape), world.truth
+            )
             assert (run.cost, run.looks) == (1.0, 1)
             assert (called[n - 1].sum(), wrong[n - 1].sum()) == (run.called, run.wrong)
 

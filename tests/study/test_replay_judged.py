@@ -56,7 +56,7 @@ def test_a_replay_is_judged_by_its_last_look() -> None:
 
 def test_a_call_against_a_value_is_judged_by_that_value() -> None:
     world = World("w", binary(np.array([[0.9] * 20, [0.2] * 20])))
-    plan = Plan(Bench(2, 20, world.w), objective=Threshold(0.5), trials=Trials(4, 40))
+    plan = Plan(Bench(2, 20, world.w), objective=Threshold(0.5), trials=Trials(min=4, max=40))
     controller = drive(Controller(plan), Tape.from_chances(world.p, world.w, np.random.default_rng(0)))
     judged = judge_replay(0, controller, world.truth)
     assert (judged.called, judged.tied, judged.out_of_reach, judged.wrong) == (2, 0, 0, 0)

@@ -51,7 +51,7 @@ def test_rounds_as_counts_match_single_trials(
     seed: int, objective: Objective, lookahead: int, budget: Budget, chunk: int
 ) -> None:
     bench = Bench(MODELS, QUESTIONS, WEIGHTS, worst_cost=(Cost(60, 0.2, 0.5),) * MODELS)
-    plan = Plan(bench, objective=objective, trials=Trials(3, 20), pace=Pace(lookahead), budget=budget)
+    plan = Plan(bench, objective=objective, trials=Trials(min=3, max=20), pace=Pace(lookahead), budget=budget)
     by_counts, one_by_one = drive_rounds(Controller(plan), tape(seed), COSTS), by_trials(plan, tape(seed), chunk)
     assert by_counts.looks == one_by_one.looks and by_counts.finished is one_by_one.finished
     assert np.array_equal(by_counts.arrived, one_by_one.arrived) and np.array_equal(by_counts.counts, one_by_one.counts)
@@ -62,7 +62,7 @@ def test_rounds_as_counts_match_single_trials(
 @given(st.integers(0, 999), st.integers(0, 2))
 @settings(max_examples=examples(20), deadline=None)
 def test_looks_decide_alike_whether_or_not_they_are_kept(seed: int, lookahead: int) -> None:
-    plan = Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(3, 20), pace=Pace(lookahead))
+    plan = Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(min=3, max=20), pace=Pace(lookahead))
     full = drive_rounds(Controller(plan), tape(seed))
     bare = drive_rounds(Controller(plan, keep_looks=False), tape(seed))
     assert bare.looks == [] and bare.latest_look() == full.latest_look() == full.looks[-1]
@@ -70,7 +70,7 @@ def test_looks_decide_alike_whether_or_not_they_are_kept(seed: int, lookahead: i
 
 
 def test_counts_that_do_not_fit_the_round_are_refused() -> None:
-    controller = Controller(Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(3, 20)))
+    controller = Controller(Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(min=3, max=20)))
     (asked,) = controller.ask_rounds()
     assert controller.ask_rounds() == [] and controller.in_flight == asked.extra.sum()
     right = np.zeros((MODELS, QUESTIONS, 3), dtype=np.int64)
@@ -90,7 +90,7 @@ def test_counts_that_do_not_fit_the_round_are_refused() -> None:
 
 
 def test_a_model_that_is_set_aside_has_no_counts_to_tell() -> None:
-    controller = Controller(Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(3, 20)))
+    controller = Controller(Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(min=3, max=20)))
     (asked,) = controller.ask_rounds()
     counts = np.zeros((MODELS, QUESTIONS, 3), dtype=np.int64)
     counts[..., 1] = asked.extra
@@ -117,7 +117,8 @@ def test_batched_tape_values_equal_single_ones() -> None:
 def test_trials_to_go_never_exceed_what_the_caps_pay_for(budget: Budget) -> None:
     bench = Bench(MODELS, QUESTIONS, WEIGHTS, worst_cost=(Cost(40, 0.1, 0.5),) * MODELS)
     free, capped = (
-        Controller(Plan(bench, rule=Sequential(), trials=Trials(3, 80), budget=cap)) for cap in (Budget(), budget)
+        Controller(Plan(bench, rule=Sequential(), trials=Trials(min=3, max=80), budget=cap))
+        for cap in (Budget(), budget)
     )
     results = []
     for controller in (free, capped):
@@ -135,7 +136,10 @@ def test_trials_to_go_never_exceed_what_the_caps_pay_for(budget: Budget) -> None
 def test_rounds_that_were_asked_trial_by_trial_are_not_kept() -> None:
     """A round holds all of its trials, so that keeping rounds would grow memory with every look."""
     plan = Plan(
-        Bench(MODELS, QUESTIONS, WEIGHTS), rule=Sequential(), trials=Trials(3, 20), judging=Judging(futility=None)
+        Bench(MODELS, QUESTIONS, WEIGHTS),
+        rule=Sequential(),
+        trials=Trials(min=3, max=20),
+        judging=Judging(futility=None),
     )
     controller = Controller(plan)
     for _ in range(4):

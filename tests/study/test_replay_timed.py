@@ -23,7 +23,7 @@ WORLD = World("w", binary(np.random.default_rng(0).beta(1.0, 1.0, (4, 6)) ** np.
 
 
 def controller(pace: Pace = Pace(), budget: Budget = Budget()) -> Controller:  # noqa: B008 - frozen values
-    return Controller(Plan(Bench(4, 6, WORLD.w), trials=Trials(4, 24), pace=pace, budget=budget))
+    return Controller(Plan(Bench(4, 6, WORLD.w), trials=Trials(min=4, max=24), pace=pace, budget=budget))
 
 
 def tape(seed: int = 1) -> Tape:
@@ -60,14 +60,14 @@ def by_events(
 def continued(before: Controller) -> Controller:
     """A run with a horizon of 12 trials a question that continues to 24."""
     stage = StageBefore(before, (0, 1, 2, 3))
-    return Controller(replace(before.plan, trials=Trials(4, 24), before=stage))
+    return Controller(replace(before.plan, trials=Trials(min=4, max=24), before=stage))
 
 
 @pytest.mark.parametrize("pace", [Pace(), Pace(lookahead=2, opening=4, dedicated_servers=True)])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_timed_resume_matches_an_event_loop(pace: Pace, seed: int) -> None:
     """Recorded outcomes are available at once, their seconds still set the clocks, and they are not asked again."""
-    short = Plan(Bench(4, 6, WORLD.w), trials=Trials(4, 12), pace=pace)
+    short = Plan(Bench(4, 6, WORLD.w), trials=Trials(min=4, max=12), pace=pace)
     first, came = Controller(short, followed=True), list[Outcome]()
     by_events(first, tape(seed), times(seed), 5, came)
     recorded = np.full((4, 6, 24), -1, dtype=np.int8)

@@ -78,7 +78,7 @@ def test_the_fixed_design_takes_the_time_of_its_simulation(slots: int) -> None:
     spread = AnswerUsage(*(np.array([[30.0, 20.0], [60.0, 45.0]]) for _ in range(3)), np.full(2, 0.5))
     base = scenario(served=served(2, slots=slots)._replace(usage=spread))
     chances = level(0.7, 0.4)
-    fixed = plan(trials=Trials(40, 40), rule=Sequential(0.95, 1.0))
+    fixed = plan(trials=Trials(min=40, max=40), rule=Sequential(0.95, 1.0))
     simulated = np.mean([simulate_run(fixed, chances, base.served, (seed,)).seconds for seed in range(4)])
     assert fixed_seconds(base, 40 * chances.sum(axis=1)) == pytest.approx(simulated, rel=0.1)
 

@@ -54,7 +54,7 @@ def plans(draw: st.DrawFn) -> Plan:
             latch=draw(st.sampled_from([True, True, False])),
         ),
         draw(st.sampled_from(["uniform", "self"])),
-        Trials(3, draw(st.integers(3, 25))),
+        Trials(min=3, max=draw(st.integers(3, 25))),
         Pace(draw(st.integers(0, 3)), opening=draw(st.sampled_from([0, 5]))),
         estimator=draw(st.sampled_from(["average", "bayes"])),
     )
@@ -120,14 +120,14 @@ def test_recorded_outcomes_are_used_side_by_side_too() -> None:
     recorded = np.full((2, QUESTIONS, 6), -1, dtype=np.int8)
     recorded[0, :, :4], recorded[1, :, :4], recorded[0, 0, 5] = 1, 0, 1
     with_recorded, chances = served(2, recorded=recorded), level(0.6, 0.55)
-    plan = Plan(Bench(2, QUESTIONS, np.array([0.0, 1.0])), trials=Trials(4, 20))
+    plan = Plan(Bench(2, QUESTIONS, np.array([0.0, 1.0])), trials=Trials(min=4, max=20))
     together = simulate_side_by_side(plan, dict.fromkeys(range(3), chances), with_recorded, 5)
     for world, run in enumerate(together):
         assert_same(run, simulate_run(plan, chances, with_recorded, (5, world), timed=False))
 
 
 def test_neighbouring_runs_do_not_change_a_run() -> None:
-    plan = Plan(Bench(MODELS, ASKED, np.array([0.0, 1.0])), trials=Trials(3, 20))
+    plan = Plan(Bench(MODELS, ASKED, np.array([0.0, 1.0])), trials=Trials(min=3, max=20))
     drawn = dict(enumerate(worlds(3, 2)))
     together = simulate_side_by_side(plan, drawn, costs(2), 1)
     for (world, chances), run in zip(drawn.items(), together, strict=True):
@@ -146,7 +146,7 @@ def test_pairs_that_are_called_are_not_looked_at_again(monkeypatch: pytest.Monke
     monkeypatch.setattr(stack, "judge_look", counted)
     chances = np.repeat(np.array([0.05, 0.5, 0.52, 0.95])[:, None], ASKED, axis=1)
     world = {0: np.stack([1.0 - chances, chances], axis=-1)}
-    plan = Plan(Bench(MODELS, ASKED, np.array([0.0, 1.0])), trials=Trials(8, 30))
+    plan = Plan(Bench(MODELS, ASKED, np.array([0.0, 1.0])), trials=Trials(min=8, max=30))
     simulate_side_by_side(plan, world, costs(2), 1)
     assert looked[0] == 6, "all pairs of four models"
     assert 1 <= min(looked) < 6 and looked[-1] == 6, "at the end the run is looked at by itself"

@@ -71,14 +71,16 @@ def test_a_fixed_z_needs_the_trials_of_walds_first_passage() -> None:
 
     For a large z the drift decides alone: n is z^2 v / d^2 trials of each of the two models.
     """
-    far = plan(rule=ZScore(8.0), policy=UnresolvedPairs(), judging=Judging(futility=None), trials=Trials(4, 200))
+    far = plan(
+        rule=ZScore(8.0), policy=UnresolvedPairs(), judging=Judging(futility=None), trials=Trials(min=4, max=200)
+    )
     chances = level(0.6, 0.4)
     trials = [simulate_run(far, chances, served(2), (seed,)).trials / 2 for seed in range(6)]
     assert np.mean(trials) == pytest.approx(64.0 * 2 * 0.24 / 0.04, rel=0.12)
 
 
 def test_equals_are_carried_to_the_horizon_where_nothing_is_given_up() -> None:
-    patient = plan(rule=ZScore(50.0), judging=Judging(futility=None), trials=Trials(4, 8))
+    patient = plan(rule=ZScore(50.0), judging=Judging(futility=None), trials=Trials(min=4, max=8))
     run = simulate_run(patient, level(0.5, 0.5), served(2), (0,))
     assert run.trials == 2 * QUESTIONS * 8 and not run.reached and run.decided == 0
 
@@ -240,7 +242,7 @@ def test_the_smallest_gap_is_where_the_chance_of_a_call_reaches_four_in_five() -
 
 def test_the_smallest_delta_certifies_equals_in_four_of_five_runs() -> None:
     """delta = (b + 1.28) s with s^2 = 2 p (1 - p)/(M N): of its d, N(0, s^2), four in five lie within delta - b s."""
-    base = plan(trials=Trials(4, 20))
+    base = plan(trials=Trials(min=4, max=20))
     sigma = np.sqrt(2 * 0.25 / (QUESTIONS * 20))
     delta = smallest_certified_delta(base, level(0.5, 0.5))
     bound = delta / sigma - 1.2815516
@@ -256,7 +258,7 @@ def test_the_smallest_delta_certifies_equals_in_four_of_five_runs() -> None:
 
 @pytest.mark.slow
 def test_equals_are_tied_with_that_delta() -> None:
-    base = plan(trials=Trials(4, 20), judging=Judging(futility=None))
+    base = plan(trials=Trials(min=4, max=20), judging=Judging(futility=None))
     sure = replace(base, judging=Judging(delta=smallest_certified_delta(base, level(0.5, 0.5)), futility=None))
     runs = simulate_side_by_side(sure, dict.fromkeys(range(200), level(0.5, 0.5)), served(2), 0)
     tied = np.mean([run.comparisons[0].verdict == Verdict.TIED for run in runs])

@@ -28,7 +28,7 @@ def served(verdicts: VerdictTimes, slots: int = 6, seconds: float = 10.0, spread
 
 def one_round() -> Plan:
     """All trials at once, and a single look."""
-    return Plan(Bench(2, QUESTIONS, BINARY), rule=Sequential(0.95, 1.0), trials=Trials(TRIALS, TRIALS))
+    return Plan(Bench(2, QUESTIONS, BINARY), rule=Sequential(0.95, 1.0), trials=Trials(min=TRIALS, max=TRIALS))
 
 
 def in_line(arrivals: Sequence[float], seconds: float, slots: int) -> list[float]:
