@@ -24,7 +24,6 @@ from typing import NamedTuple, Self
 from zlib import crc32
 
 import numpy as np
-from scipy.special import gammaincc
 
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.endpoints.types import Sampling
@@ -192,6 +191,8 @@ def _frozen_since(questions: list[list[tuple[int, _Answer]]]) -> tuple[int, int]
             arrangements = sum(math.comb(count, run) for count in counts.values())
             logs.append(math.log(arrangements) - math.log(math.comb(total, run)))
             starts.append(answers[-run][0] + 1)
+    from scipy.special import gammaincc  # loaded here: a configuration needs only `SamplingFreedom`
+
     if not starts or gammaincc(varied, -math.fsum(logs)) > ALARM_CHANCE**2:
         return None
     return int(np.median(starts)), len(starts)
