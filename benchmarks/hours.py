@@ -248,7 +248,7 @@ def few_rows(runs: int) -> Iterator[tuple[tuple[object, ...], Check]]:
             title = f"{FEW}, {setting.tail}, {slots} slots: held over `cost`"
             yield (
                 (setting.tail, slots, *(f"{share:.3f}" for share in held), f"{over:.2f}", f"{time[3]:.2f}"),
-                Check(title, round(over, 3), f"<= {OVER_ANSWERS}", over <= OVER_ANSWERS),
+                Check(title, round(over, 3), f"<= {OVER_ANSWERS}", bool(over <= OVER_ANSWERS)),
             )
 
 
