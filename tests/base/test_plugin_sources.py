@@ -41,7 +41,7 @@ def test_an_edited_grader_is_noticed_and_regrading_mends_it(site: Site, marked: 
     path.write_text(path.read_text() + "\n# another\n")
     refused = site.run(marked)
     assert refused.exit_code == ExitCode.CONFIGURATION
-    assert f"marking/{edited} was edited after the run began" in refused.stderr
+    assert f"marking/{edited} was edited after the start of the run" in refused.stderr
     assert f"regrade {site.directory()} --config CONFIG" in refused.stderr
     assert "--fresh" in refused.stderr
     done = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(marked)])

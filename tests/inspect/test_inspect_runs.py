@@ -456,7 +456,7 @@ def test_a_run_goes_on_at_the_pace_that_auto_took_when_it_began(site: Site, monk
     result = CliRunner().invoke(
         app, ["plan", str(write(site, "exactly", "fresh", trials=trials, budget={"trials": 12}))]
     )
-    assert "every model is one that Inspect asks at a provider" in " ".join(result.output.split()), result.output
+    assert "every model is asked by Inspect at a provider" in " ".join(result.output.split()), result.output
 
 
 def asked_of_servers(site: Site, name: str, min_trials: int = 6) -> Path:
@@ -748,7 +748,7 @@ def test_another_task_file_is_another_run(site: Site) -> None:
         file.write("\n# changed\n")
     changed = run(site, config)
     assert changed.exit_code == ExitCode.CONFIGURATION
-    assert "\n  benchmark.inspect: tasks.py was edited after the run began\n" in changed.output, changed.output
+    assert "\n  benchmark.inspect: tasks.py was edited after the start of the run\n" in changed.output, changed.output
     assert "--fresh" in changed.output and "digest" not in changed.output
 
 

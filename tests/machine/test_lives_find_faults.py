@@ -1,6 +1,7 @@
 """Scripted lives detect faults: each of these machines has one."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import scripted
@@ -86,11 +87,18 @@ class AsksClaimedAgain(Machine):
 class ForgetsToRelease(Machine):
     """Keeps the slot of a dropped request."""
 
-    def _leave_request(self, key: Key) -> None:
-        number = self._request_of[key]
-        request: Request = self.requests[number][0]
-        super()._leave_request(key)
-        self.in_flight[request.model] += self._stop and number not in self.requests
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        table = self.table
+        release = table._leave_request
+
+        def keep_slot(key: Key) -> None:
+            number = table._request_of[key]
+            request: Request = table.requests[number][0]
+            release(key)
+            table.in_flight[request.model] += self._stop and number not in table.requests
+
+        table._leave_request = keep_slot  # type: ignore[method-assign]
 
 
 FAULTY: Sequence[tuple[type[Machine], object]] = [

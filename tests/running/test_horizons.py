@@ -87,7 +87,7 @@ def test_the_first_look_stays_as_large_as_it_was(site: Site) -> None:
     refused = site.run(site.write(trials={"min": 2, "max": 20, "optimize": "time"}))
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "first look came after 2 trials per question" in refused.stderr
-    assert "cannot begin with 3 after it, as trials.optimize time does; keep trials.optimize cost, or" in refused.stderr
+    assert "cannot move to 3, as with trials.optimize time; keep trials.optimize cost, or" in refused.stderr
 
 
 @pytest.mark.slow
@@ -116,5 +116,5 @@ def test_a_changed_setting_that_the_promise_depends_on_is_named(site: Site) -> N
     assert ended.exit_code in FINISHED
     results = json.loads((site.directory() / "results.json").read_text())
     (text,) = [warning["text"] for warning in results["warnings"] if warning["kind"] == "redecided"]
-    assert "): stopping.confidence: 0.95 → 0.8; every later look judges all answers by these settings" in text
+    assert "): stopping.confidence: 0.95 → 0.8; later looks judge all answers by these settings" in text
     assert "The promise does not cover" in text

@@ -357,7 +357,7 @@ def test_an_interrupted_regrade_counts_what_it_has_requested(site: Site, fair_ur
     rows = [
         line
         for line in re.sub(" +", " ", report).splitlines()
-        if line.startswith("| verdicts of a regrade that did not come to its end")
+        if line.startswith("| verdicts of an unfinished regrade")
     ]
     assert [row.split(" | ")[1:3] for row in rows] == [["-", count(spent)]]
     tight = anew | {
@@ -374,7 +374,7 @@ def test_an_interrupted_regrade_counts_what_it_has_requested(site: Site, fair_ur
     )
     ended = site.run(config)
     assert ended.exit_code in ENDED
-    assert f"{count(spent)} tokens, ${usd:.2f} on verdicts of a regrade" in " ".join(ended.stdout.split())
+    assert f"{count(spent)} tokens, ${usd:.2f} on verdicts of an unfinished regrade" in " ".join(ended.stdout.split())
 
 
 KEY = "sk-judge-0123456789abcdef"

@@ -72,7 +72,7 @@ def test_one_greedy_answer_to_each_question_may_come_first(site: Site) -> None:
     run_with(site, section)
     results = json.loads((site.directory() / "results.json").read_text())
     (caution,) = (warning["text"] for warning in results["warnings"] if warning["kind"] == "prior")
-    changed = "sampled with other settings than those of this run (ada.temperature: 0.0 → 0.6, bob."
+    changed = "sampling settings differ from this run's (ada.temperature: 0.0 → 0.6, bob."
     assert changed in caution and changed in output
     assert [row["prior_depth"] for row in results["models"]] == [1.0, 1.0, 1.0]
     assert all(row["score_without_prior"] is not None for row in results["models"])

@@ -177,16 +177,16 @@ def test_trials_requested_under_earlier_grades_stay_in_the_scores(site: Site) ->
     for row in after.models:
         assert row.score is not None and row.score != by_name[row.name]
         assert f"{100 * (by_name[row.name] or 0.0):.1f}%" in done.stdout and f"{100 * row.score:.1f}%" in done.stdout
-    assert after.run.status == "stopped" and "going on takes about" in done.stdout
+    assert after.run.status == "stopped" and "resuming takes about" in done.stdout
     CliRunner().invoke(app, ["report", str(site.directory()), "--format", "summary"])
     text = " ".join((site.directory() / "report.txt").read_text().split())
-    assert "Regraded: the run was finished, and by the new grades a comparison is open." in text, text
+    assert "Regraded: the run had finished, but with the new grades a comparison is open." in text, text
     another = replace(after, trials_to_go=0.0)
-    assert cost_to_go_on(another) == "going on takes another round of answers at least", "a pair is open"
+    assert cost_to_go_on(another) == "resuming takes at least another round of answers", "a pair is open"
 
     resumed = site.run(coin)
     assert resumed.exit_code in (ExitCode.REACHED, ExitCode.SPENT), resumed.stderr
-    assert "Grades have changed since this run was last started: going on takes about" in resumed.stdout
+    assert "Grades have changed since this run was last started: resuming takes about" in resumed.stdout
     ends = read_results(site.directory())
     assert ends is not None and ends.run.status == "finished"
     assert sum(row.trials for row in ends.models) == len(RunOutcome.of(site.directory()).outcomes)

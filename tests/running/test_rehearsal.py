@@ -141,7 +141,7 @@ def test_a_dry_run_says_if_a_run_cannot_resume_or_begin(site: Site) -> None:
     result = site.run(config, "--dry-run")
     assert f"directory {site.directory()} (resumes with 48 trials)" in result.stdout
     result = site.run(config, "--dry-run", "--set", "sampling.temperature=0.1")
-    assert result.exit_code == ExitCode.CONFIGURATION and "begun with other settings" in result.stderr
+    assert result.exit_code == ExitCode.CONFIGURATION and "has a run with other settings" in result.stderr
     result = site.run(config, "--dry-run", "--set", "prior.run=elsewhere")
     assert result.exit_code == ExitCode.CONFIGURATION and "elsewhere" in result.stderr
     assert (site.directory() / DATABASE_FILE).read_bytes() == stored

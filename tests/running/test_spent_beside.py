@@ -78,7 +78,7 @@ def test_the_cost_of_a_removed_model_is_shown_everywhere(site: Site) -> None:
     )
     report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
     assert f"| cyd, no longer in the run | {trials} " in report.replace("|     ", "| ")
-    assert "A server that the run started counts from its start" in report
+    assert "from their start to their stop if the run started them" in " ".join(report.split())
     assert f"servers held for {duration(results.cost.server_seconds)} in total" in ended.stdout
     compared = CliRunner().invoke(app, ["compare", str(site.directory()), str(site.directory())]).stdout
     asked = sum(amounts[0] for amounts in spent.values())

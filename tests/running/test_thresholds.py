@@ -217,7 +217,7 @@ def test_a_run_that_cannot_give_thresholds_is_refused(site: Site, pilot: Path) -
     site.run(site.write("begun", **settings(budget={"trials": 30})), "--run-dir", str(begun))
     for rubric, message in (
         (taking(SHORT, Path("nowhere")), "nowhere has no run"),
-        (taking(SHORT, begun), "begun has no complete first round; let that run go on first"),
+        (taking(SHORT, begun), "begun has no complete first round; resume that run first"),
         (taking(confidence, pilot), "low_wrong cannot be fitted: no trial has completion_bpt and is wrong; name"),
     ):
         refused = site.run(site.write(**settings(rubric=rubric, sampling=sampling)))

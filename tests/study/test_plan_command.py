@@ -279,14 +279,16 @@ def test_the_forecast_of_a_gate_says_how_often_it_passes_and_what_it_takes() -> 
     assert f", {cost / fixed:.0%} of the cost of " in broad["shown"].splitlines()[0], (
         "of the builds of which the line speaks"
     )
-    assert lead < broad["shown"].index("apart in true score") < broad["shown"].index("gate: PASS ")
+    assert lead < broad["shown"].index("true scores of neighbours differ") < broad["shown"].index("gate: PASS ")
     assert re.search(
         r"^delta     with [\d.]+ points or more an equal build passes with a chance of 80%$",
         broad["shown"],
         re.MULTILINE,
     )
     assert re.search(
-        r"^neighbours [\d.]+ points apart .* [\d.]+ points to [\d.]+ points$", broad["shown"], re.MULTILINE
+        r"^true scores of neighbours differ by [\d.]+ points .* [\d.]+ points to [\d.]+ points\)$",
+        broad["shown"],
+        re.MULTILINE,
     )
 
 
@@ -366,9 +368,9 @@ def test_models_that_share_a_pool_take_turns_as_in_a_run() -> None:
     single, double, asleep = planned_on(1), planned_on(2), planned_on(1, sleep=True)
     assert seconds(double) < seconds(single) and seconds(asleep) < seconds(single)
     note = "a server that the run starts takes 120 s (a guess)"
-    assert note in single["basis"] and f"{note}, and 5 s to wake: a guess" in asleep["basis"]
+    assert note in single["basis"] and f"{note}, and 5 s to wake (a guess)" in asleep["basis"]
     assert (
-        "a pool with a place for each model is counted with one server a model: the run may be done sooner"
+        "a pool with a place for each model is simulated with one server per model: the run may end sooner"
         in (planned_on(3)["basis"])
     )
 
