@@ -52,4 +52,4 @@ def test_the_search_finds_a_word_of_the_guide(address: str, tabs: Tabs) -> None:
     until_painted(page)  # and then keys are heard
     page.keyboard.press("Control+k")
     page.locator("input:focus").type("reach")
-    page.locator("a", has_text="probably too small to tell").first.wait_for()
+    page.locator("a", has_text="out of reach").first.wait_for(timeout=60_000)

@@ -226,7 +226,7 @@ def _early_end(results: Results) -> Iterator[str]:
         return
     yield (
         "corrected: the score without the small bias of stopping early, estimated by "
-        f"{early_end.replays} simulated runs of the same plan. Verdicts and intervals use avg@N."
+        f"{early_end.replays} simulated runs of the same plan. It changes no verdict and no interval."
         + (
             ""
             if early_end.spread is None
