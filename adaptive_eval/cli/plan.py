@@ -11,19 +11,8 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.files import write_atomic
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import Config, Overrides, report_errors, typed_command
-from adaptive_eval.cli.typed_options import (
-    Budget,
-    Commands,
-    Grader,
-    Keys,
-    MaxTrials,
-    Models,
-    Objective,
-    Prices,
-    TaskArgs,
-    read_config,
-    typed_options,
-)
+from adaptive_eval.cli.typed_config import ConfigOptions
+from adaptive_eval.cli.typed_options import read_config, with_typed_options
 from adaptive_eval.config.checks import WORTH_DRAWING, may_draw
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.prepare import PreparedRun, prepare
@@ -49,6 +38,7 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of the simulation.")]
 Json = Annotated[Path | None, typer.Option(help="Also write the forecast to this file.")]
 
 
+@with_typed_options
 def plan(
     config: Config,
     pilot: PilotRun = None,
@@ -56,15 +46,8 @@ def plan(
     seed: Seed = 0,
     overrides: Overrides = None,
     json: Json = None,
-    models: Models = None,
-    commands: Commands = None,
-    keys: Keys = None,
-    grader: Grader = None,
-    objective: Objective = None,
-    task_args: TaskArgs = None,
-    prices: Prices = None,
-    max_trials: MaxTrials = None,
-    budget: Budget = None,
+    *,
+    options: ConfigOptions,
 ) -> None:
     """Forecast what the run of CONFIG will cost and decide.
 
@@ -75,7 +58,6 @@ def plan(
     with report_errors():
         if json is not None and (json.is_dir() or not json.parent.is_dir()):
             raise ConfigError(f"--json must be a file in an existing folder, but got {json}")
-        options = typed_options(models, commands, task_args, prices, keys, grader, objective, max_trials, budget)
         _, load = read_config(config, options, overrides or ())
         prepared = prepare(load(overrides or ()))
         with Progress(1.0) as progress:

@@ -12,19 +12,8 @@ import typer
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.cli.shared import Config, Overrides, print_damage_notes, report_errors, typed_command
-from adaptive_eval.cli.typed_options import (
-    Budget,
-    Commands,
-    Grader,
-    Keys,
-    MaxTrials,
-    Models,
-    Objective,
-    Prices,
-    TaskArgs,
-    read_config,
-    typed_options,
-)
+from adaptive_eval.cli.typed_config import ConfigOptions
+from adaptive_eval.cli.typed_options import read_config, with_typed_options
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
@@ -79,6 +68,7 @@ Ray = Annotated[
 ]
 
 
+@with_typed_options
 def run(
     config: Config,
     run_dir: RunDir = None,
@@ -90,16 +80,9 @@ def run(
     display: Shown = None,
     metrics: Metrics = None,
     ray: Ray = None,
-    models: Models = None,
-    commands: Commands = None,
-    keys: Keys = None,
-    grader: Grader = None,
-    objective: Objective = None,
-    task_args: TaskArgs = None,
-    prices: Prices = None,
-    max_trials: MaxTrials = None,
-    budget: Budget = None,
     print_config: PrintConfig = False,
+    *,
+    options: ConfigOptions,
 ) -> None:
     """Rank the models of CONFIG; the same command resumes the run.
 
@@ -109,7 +92,6 @@ def run(
     with report_errors():
         if start_servers and (not dry_run or ray is not None):
             raise ConfigError("--start-servers needs --dry-run, and cannot be used with --ray")
-        options = typed_options(models, commands, task_args, prices, keys, grader, objective, max_trials, budget)
         typed, load = read_config(config, options, overrides or (), run_dir, fresh=fresh)
         chosen = choose_run(load, overrides or (), run_dir, fresh)
         prepared, directory, settings = chosen.prepared, chosen.directory, chosen.prepared.config

@@ -1,9 +1,10 @@
 """The options of commands that take a file of questions or a task of Inspect in place of a configuration."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -36,20 +37,36 @@ MaxTrials = Annotated[int | None, typer.Option("--max-trials", help="Maximum tri
 Budget = Annotated[str | None, typer.Option(help="20usd, 500000tokens, 3000trials or 2h.", metavar="CAP")]
 
 
-def typed_options(
-    models: list[str] | None,
-    commands: list[str] | None,
-    args: list[str] | None,
-    prices: list[str] | None,
-    keys: list[str] | None,
-    grader: str | None,
-    objective: str | None,
-    max_trials: int | None,
-    budget: str | None,
-) -> ConfigOptions:
-    """The options of a command, None where it has none."""
-    lists = (models or (), args or (), prices or (), keys or ())
-    return ConfigOptions(*lists, grader, objective, max_trials, budget, commands or ())
+_OPTIONS: Mapping[str, Any] = {
+    "models": Models,
+    "commands": Commands,
+    "keys": Keys,
+    "grader": Grader,
+    "objective": Objective,
+    "args": TaskArgs,
+    "prices": Prices,
+    "max_trials": MaxTrials,
+    "budget": Budget,
+}
+"""By field of `ConfigOptions`."""
+
+
+def with_typed_options(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that has the options of `ConfigOptions`, too, and gets them as its parameter `options`."""
+
+    @wraps(command)
+    def with_options(**values: Any) -> None:
+        typed = {name: values.pop(name) for name in _OPTIONS}
+        given = {name: value for name, value in typed.items() if value is not None}
+        command(**values, options=ConfigOptions(**given))
+
+    others = [at for at in signature(command, eval_str=True).parameters.values() if at.name != "options"]
+    added = [
+        Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=_OPTIONS[name]) for name in _OPTIONS
+    ]
+    with_options.__annotations__ = {at.name: at.annotation for at in [*others, *added]}
+    with_options.__signature__ = Signature([*others, *added])  # type: ignore[attr-defined]
+    return with_options
 
 
 def read_config(

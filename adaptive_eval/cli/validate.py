@@ -7,19 +7,8 @@ from itertools import chain
 import typer
 
 from adaptive_eval.cli.shared import MAX_LINE, Config, Overrides, report_errors, typed_command
-from adaptive_eval.cli.typed_options import (
-    Budget,
-    Commands,
-    Grader,
-    Keys,
-    MaxTrials,
-    Models,
-    Objective,
-    Prices,
-    TaskArgs,
-    read_config,
-    typed_options,
-)
+from adaptive_eval.cli.typed_config import ConfigOptions
+from adaptive_eval.cli.typed_options import read_config, with_typed_options
 from adaptive_eval.config.checks import why_uncoupled
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.first_round import NO_ANSWERS, TOO_FEW, first_round_problems
@@ -33,18 +22,12 @@ from adaptive_eval.running.answer_keys import check_keys
 QUESTION = "Is the configuration correct?"
 
 
+@with_typed_options
 def validate(
     config: Config,
     overrides: Overrides = None,
-    models: Models = None,
-    commands: Commands = None,
-    keys: Keys = None,
-    grader: Grader = None,
-    objective: Objective = None,
-    task_args: TaskArgs = None,
-    prices: Prices = None,
-    max_trials: MaxTrials = None,
-    budget: Budget = None,
+    *,
+    options: ConfigOptions,
 ) -> None:
     """Check a configuration and its questions, without any server. Exit code 2: something is wrong.
 
@@ -52,7 +35,6 @@ def validate(
     task of Inspect, as for `run`: then a server may be asked for its models.
     """
     with report_errors():
-        options = typed_options(models, commands, task_args, prices, keys, grader, objective, max_trials, budget)
         _, load = read_config(config, options, overrides or ())
         prepared = prepare(load(overrides or ()))
         answer_keys = asyncio.run(check_keys(prepared))
