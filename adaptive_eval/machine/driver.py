@@ -6,7 +6,7 @@ a moment for more: at 3,000 trials a second that makes some 60 of them one commi
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Protocol
@@ -81,6 +81,7 @@ class Log(Protocol):
         *,
         elapsed: float | None = None,
         held: Mapping[str, Any] | None = None,
+        in_flight: Mapping[int, int] | None = None,
         report: ReportDraft | None = None,
     ) -> list[Row]:
         """Write rows, all or none, with a report of all; returns them as they were written."""
@@ -167,6 +168,10 @@ class Driver:
         """Whether supplies know what models need, as far as it has changed with a commit, with servers or with time.
         They are told once all that has happened is handled: a server is not stopped before what needs it."""
         self._gathered: list[Row] = []
+        self._in_flight: Mapping[int, int] = {}
+        """What the newest commit says is in flight."""
+        self._has_sent = False
+        """Whether requests were sent since the newest commit."""
         self._writing: asyncio.Task[None] | None = None
         self._gradings: dict[Key, asyncio.Task[None]] = {}
         self._permits = Permits[Key]()
@@ -252,7 +257,7 @@ class Driver:
                 raise self._failure
             if self._abort is not None and machine.is_quiet and not self._gathered:
                 raise Aborted(self._abort)
-            is_due = self._gathered or self._clock.now() - self._written_at >= BEAT_SECONDS
+            is_due = self._gathered or self._has_sent or self._clock.now() - self._written_at >= BEAT_SECONDS
             if is_due and self._writing is None:
                 self._writing = asyncio.create_task(self._write(machine, thread))
 
@@ -274,6 +279,7 @@ class Driver:
                 case Write(rows):
                     self._gathered += rows
                 case Send(request, claimed):
+                    self._has_sent = True
                     supply = self._sent[request.id] = self._supply_of[request.model]
                     self._clock.on_sent(request.model)
                     supply.submit(request, claimed=claimed)
@@ -325,11 +331,14 @@ class Driver:
         try:
             if any(machine.in_flight.values()):
                 await asyncio.sleep(GATHER_SECONDS)
-            rows, self._gathered = self._gathered, []
+            rows, self._gathered, self._has_sent = self._gathered, [], False
             self._written_at = self._clock.now()
             draft, self._draft = self._draft, None
-            commit = partial(self._commit, rows, draft, self._clock.elapsed(), self._clock.held())
-            written = await asyncio.get_running_loop().run_in_executor(thread, commit)
+            write = partial(self._log.commit, rows, elapsed=self._clock.elapsed(), held=self._clock.held())
+            if not machine.is_regrading:
+                self._in_flight = machine.in_flight_without_rows
+                write = partial(write, in_flight=self._in_flight)
+            written = await asyncio.get_running_loop().run_in_executor(thread, self._commit, write, draft)
         except BaseException as error:  # whatever it is, nothing can be written any more
             self.fail(error)
         else:
@@ -338,11 +347,11 @@ class Driver:
                 self._watch_servers(machine)
             self.post(Committed(written))
 
-    def _commit(self, rows: Sequence[Row], draft: ReportDraft | None, elapsed: float, held: Json | None) -> list[Row]:
+    def _commit(self, commit: Callable[..., list[Row]], draft: ReportDraft | None) -> list[Row]:
         """Write rows and a report, in the thread that writes."""
         if draft is None:
-            return self._log.commit(rows, elapsed=elapsed, held=held)
-        written = self._log.commit(rows, elapsed=elapsed, held=held, report=draft)
+            return commit()
+        written = commit(report=draft)
         draft.publish(self._log)
         return written
 
@@ -384,7 +393,8 @@ class Driver:
             await self._close_supplies(machine)
         if self._writing is not None:
             await self._writing
-        if (self._gathered or self._draft is not None) and self._failure is None:
+        has_changed = not machine.is_regrading and self._in_flight != machine.in_flight_without_rows
+        if (self._gathered or self._draft is not None or has_changed) and self._failure is None:
             await self._write(machine, thread)
         self._writing = None
         self._events.clear()

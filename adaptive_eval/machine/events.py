@@ -86,6 +86,8 @@ class Opened(NamedTuple):
     """Models with answers of which no server can be reached now, and why."""
     waited: Collection[int] = ()
     """Models of which all that was asked in earlier starts has come, if there were any."""
+    in_flight: Mapping[int, int] = {}
+    """By model: trials without a row that an earlier start had in flight."""
 
 
 class Ungraded(NamedTuple):

@@ -468,6 +468,9 @@ class Machine:
                 self._write(charge, *dropped)
             else:
                 self._write(*dropped)
+        for model, number in event.in_flight.items():
+            if number and event.killed:
+                self._write(self._charge(ChargeKind.KILLED, model, [self._reserve(model)] * number))
         if is_unjudged and not (self._stop or self._is_out_of_time):  # the caps do not pay for their verdicts
             self.controller.end_over_budget()
         self._note_settled()
@@ -527,8 +530,11 @@ class Machine:
         """Remove the rows of trials in flight: they are asked again, or lost for this start."""
         if not trials:
             return
-        self._write(*first, *(Dropped(trial.key) for trial in trials))
-        is_wanted = self._is_wanted(trials[0].model)
+        model = trials[0].model
+        rows = [Dropped(trial.key) for trial in trials] if self._has_rows_in_flight(model) else []
+        if first or rows:
+            self._write(*first, *rows)
+        is_wanted = self._is_wanted(model)
         for trial in trials:
             is_asked = trial.key not in self._unasked
             self._unasked.discard(trial.key)
@@ -581,16 +587,20 @@ class Machine:
         """Reserve and send as many requests of a model as its slots and the caps allow."""
         if not self._queues[model] or not self._may_ask(model):
             return
-        waits = self.is_capped or model in self.setting.remembers
+        waits = self._has_rows_in_flight(model)
         while self.in_flight[model] < self.slots.get(model, 0) and (trials := self._take_from_queue(model)):
-            self._write(*trials)
             request = self.table.new_request(trials)
             for trial in trials:
                 self.table.move(trial if waits else trial._replace(state=RUNNING))
             if waits:
+                self._write(*trials)
                 self._unsent[trials[-1].key] = request
             else:
                 self._actions.append(Send(request))
+
+    def _has_rows_in_flight(self, model: int) -> bool:
+        """Whether trials of a model are stored before they are sent: caps count them, or a later start claims them."""
+        return self.is_capped or model in self.setting.remembers
 
     def _take_from_queue(self, model: int) -> list[Trial]:
         """Remove and return the next trials that fit into one request and the caps, reserved."""
@@ -633,7 +643,7 @@ class Machine:
 
     def _reserve(self, model: int) -> Cost:
         """The cost to reserve for an answer of a model."""
-        if not self.is_capped:
+        if not self.is_capped or model not in self._worst:
             return NO_COST
         return trial_reserve(self._worst[model], self.account.models[model].largest)
 
@@ -941,6 +951,13 @@ class Machine:
     def waiting(self, model: int) -> int:
         """Trials of a model that could be sent if it had free slots."""
         return len(self._queues[model]) if self._may_ask(model) else 0
+
+    @property
+    def in_flight_without_rows(self) -> dict[int, int]:
+        """By model: trials in flight of which nothing is stored before their answers."""
+        return {
+            model: number for model, number in self.table.held.items() if number and not self._has_rows_in_flight(model)
+        }
 
     def is_owed(self, model: int) -> bool:
         """Whether this model has trials whose outcomes are not on disk, asked or queued. False once the run stops."""

@@ -80,7 +80,10 @@ class StoredLog(Protocol):
         """Stored answers of models before a sequence number."""
 
     def reserved(self) -> set[Key]:
-        """Trials that were in flight."""
+        """Trials that were in flight and have a row."""
+
+    def in_flight(self) -> dict[int, int]:
+        """By model: trials that were in flight and have no row."""
 
     def spent(self) -> Cost:
         """Spending that caps count."""
@@ -187,6 +190,7 @@ async def begin(
         is_explained=is_explained,
         unreachable=unreachable,
         waited=waited,
+        in_flight=reader.in_flight(),
     )
     return machine, [driver.tick(machine), opened]
 

@@ -30,6 +30,8 @@ class TrialTable:
         """Trials, by state."""
         self.busy: Counter[int] = Counter()
         """By model: trials that were sent, or are about to be, until their outcomes are on disk."""
+        self.held: Counter[int] = Counter()
+        """By model: trials that were sent, or are about to be, until their answers are written."""
         self.requests: dict[int, tuple[Request, set[int]]] = {}
         """Requests in flight, each with the numbers of its trials that are."""
         self.in_flight: Counter[int] = Counter()
@@ -62,8 +64,11 @@ class TrialTable:
                     self.unanswered.add(after.model)
         if is_held and not was_held:
             self.busy[after.model] += 1
-        elif was_held and state in NOT_SENT:
-            self.busy[after.model] -= 1
+            self.held[after.model] += 1
+        elif was_held and not is_held:
+            self.held[after.model] -= 1
+            if state in NOT_SENT:
+                self.busy[after.model] -= 1
         if state in OVER:
             self.trials.pop(key, None)
         else:
@@ -76,6 +81,7 @@ class TrialTable:
         self.counts[trial.state] += 1
         if trial.state in HELD:
             self.busy[trial.model] += 1
+            self.held[trial.model] += 1
 
     def on_stored(self, trial: Trial) -> None:
         """The outcome of a trial that was sent is on disk."""

@@ -250,11 +250,6 @@ class RunReader:
         ((number,),) = self._rows(f"SELECT count(*) FROM trials WHERE {queries.ANSWERED}")
         return _whole(number)
 
-    def in_flight(self) -> dict[str, int]:
-        """The number of trials of each model that are in flight."""
-        rows = self._rows("SELECT model, count(*) FROM trials WHERE state = 'reserved' GROUP BY model")
-        return {self.model_names[_whole(model)]: _whole(number) for model, number in rows}
-
     def sums(self, after: int = 0) -> list[ReplicaSums]:
         """Sums over the graded trials after a place in the log, by model and replica."""
         sums: list[ReplicaSums] = []

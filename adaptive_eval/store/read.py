@@ -234,9 +234,17 @@ class LogReader:
                 yield record
 
     def reserved(self) -> set[Key]:
-        """The trials that are in flight, or were when a start ended."""
+        """The trials that have a row and are in flight, or were when a start ended."""
         rows = self._rows("SELECT model, question, number FROM trials WHERE state = 'reserved'")
         return {(_whole_number(model), _whole_number(question), _whole_number(n)) for model, question, n in rows}
+
+    def in_flight(self) -> dict[int, int]:
+        """By model: trials that have no row and are in flight, or were when a start ended."""
+        counts = parse_object(self._value("in_flight"), "what is in flight")
+        try:
+            return {int(model): _whole_number(number) for model, number in counts.items()}
+        except ValueError as error:
+            raise DamagedValue("what is in flight is not counted by model") from error
 
     def has_grades(self) -> bool:
         """Whether any answer has a grade."""

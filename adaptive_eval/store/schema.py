@@ -22,12 +22,12 @@ Stored = str | bytes | int | float | None
 
 APPLICATION_ID = 0x61644576
 """Marks the file as one of adaptive-eval (PRAGMA application_id)."""
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """PRAGMA user_version; a file with another number is refused."""
 
 TABLES = """
 CREATE TABLE run (
-    key TEXT PRIMARY KEY,          -- name, created, version, meaning (JSON), elapsed, held (JSON)
+    key TEXT PRIMARY KEY,          -- name, created, version, meaning, elapsed, held, in_flight (JSON)
     value NOT NULL,
     checksum INTEGER NOT NULL
 ) WITHOUT ROWID;

@@ -107,19 +107,22 @@ class RunStore:
         *,
         elapsed: float | None = None,
         held: Mapping[str, Any] | None = None,
+        in_flight: Mapping[int, int] | None = None,
         report: ReportMaker | None = None,
     ) -> list[Row]:
         """Write rows atomically; returns them as they were written, without secrets.
 
-        `elapsed`: seconds that the run was active; `held`: for how long servers were held, as plain values. If the
-        report cannot be made, the rows are written without it, and the error is raised.
+        `elapsed`: seconds that the run was active; `held`: for how long servers were held, as plain values;
+        `in_flight`: by model, trials in flight that have no row. If the report cannot be made, the rows are written
+        without it, and the error is raised.
         """
         failure: Exception | None = None
         with self._database.transaction() as connection:
             written = self._write(connection, rows)
-            for key, value in (("elapsed", elapsed), ("held", None if held is None else dump_json(held))):
+            for key, value in (("elapsed", elapsed), ("held", held), ("in_flight", in_flight)):
                 if value is not None:
-                    connection.execute(_INSERT["run"], sealed(key, value))
+                    stored = value if isinstance(value, float | int) else dump_json(value)
+                    connection.execute(_INSERT["run"], sealed(key, stored))
             if report is not None:
                 try:
                     made = report(self.reader)
@@ -270,7 +273,7 @@ def _begin(database: RunDatabase, header: RunHeader) -> None:
 def run_values(header: RunHeader, now: float) -> tuple[list[tuple[Stored, ...]], tuple[Stored, ...]]:
     """Values stored for a new run besides its models and questions: its values, and its first configuration."""
     values: dict[str, Stored] = {"name": header.name, "created": now, "version": __version__, "elapsed": 0.0}
-    values |= {"held": "{}", "meaning": dump_json(header.meaning)}
+    values |= {"held": "{}", "in_flight": "{}", "meaning": dump_json(header.meaning)}
     return [sealed(key, value) for key, value in values.items()], sealed(0, now, dump_json(header.configuration))
 
 

@@ -55,7 +55,7 @@ from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.records import RESUMED, SETTINGS, Dropped, Json, LooksForgotten, LookTaken, Note, Record, Row
 from adaptive_eval.machine.repeats import SamplingFreedom
 from adaptive_eval.machine.replay import Stage, replay
-from adaptive_eval.machine.trial import DONE, JUDGING, RESERVED, UNGRADED, GradeDetails, Key, Trial
+from adaptive_eval.machine.trial import DONE, GRADING, JUDGING, RESERVED, RUNNING, UNGRADED, GradeDetails, Key, Trial
 
 LONGEST, VERDICT, VOTE = 25, 6, 3
 """The most tokens of an answer, of a verdict, and of a reply of the judge."""
@@ -88,6 +88,8 @@ class Disk:
     """The commit of each sequence number."""
     commits: int = 0
     configuration: int = 0
+    in_flight: dict[int, int] = field(default_factory=dict)
+    """By model: trials in flight that have no row."""
     forgotten: int = 0
     """How often looks were replaced by others."""
     _sums: tuple[int, int] | None = None
@@ -368,7 +370,7 @@ class Start:
         for key in [key for key in self.world.jobs if key[0] not in self.settings[-1].roster]:
             del self.world.jobs[key]  # of a model that was taken out, which nobody collects
         claims = [key for key, (_, trial) in disk.trials.items() if trial.state is RESERVED and key in self.world.jobs]
-        self.do(Opened(claims))
+        self.do(Opened(claims, in_flight=dict(disk.in_flight)))
 
     def replayed(self) -> Machine:
         disk, stages = self.disk, self.disk.stages(self.settings)
@@ -443,6 +445,8 @@ class Start:
         self.moment()  # dies before it
         self.disk.commit(rows)
         del self.groups[:number]
+        if not self.machine.is_regrading:
+            self.disk.in_flight = self.in_flight()
         for _, record in rows:
             if isinstance(record, Trial) and record.state is not RESERVED:
                 self.world.jobs.pop(record.key, None)
@@ -450,6 +454,15 @@ class Start:
         self.do(Committed(rows))
         if self.machine.is_live and not self.machine.is_regrading and self.chance.random() < 0.01:
             self.audit()
+
+    def in_flight(self) -> dict[int, int]:
+        """By model: trials that were sent, and have neither an answer that is written nor a row of their own."""
+        machine, counts = self.machine, Counter[int]()
+        if not machine.is_capped:
+            for trial in machine.trials.values():
+                is_sent = trial.state in (RUNNING, GRADING) and trial.model not in machine.setting.remembers
+                counts[trial.model] += is_sent
+        return dict(+counts)
 
     def do(self, event: Event) -> None:
         for action in self.machine.handle(event, self.moments):
@@ -482,6 +495,7 @@ class Start:
             is_reserved = stored is not None and stored[1].state is RESERVED
             waits = self.machine.is_capped or request.model in self.machine.setting.remembers
             assert is_reserved or not waits, "sent before its reservation was stored"
+            assert is_reserved is waits, "a row that nobody needs"
             assert stored is None or is_reserved, "an answer is asked for again"
         if request.model in self.machine.setting.remembers:
             self.hand_in(send)
@@ -585,6 +599,7 @@ class Start:
         assert +machine.counts == states, "a count differs from the table"
         in_flight = Counter(request.model for request, _ in machine.requests.values())
         assert +machine.in_flight == in_flight
+        assert machine.in_flight_without_rows == self.in_flight()
         assert decisions(machine) == decisions(again), "live and replay differ"
         if not machine.unwritten:
             assert sums(machine) == sums(again), "the sums of live and replay differ"

@@ -73,6 +73,7 @@ def check_end(start: Start) -> None:
     """A further start has nothing to do, and a reader gets the same results."""
     disk, machine = start.disk, start.machine
     assert not any(trial.state is RESERVED for _, trial in disk.trials.values()), "something is left in flight"
+    assert not disk.in_flight, "something is counted as in flight"
     looks = {look.index: start.settings[-1].describe(look) for look in machine.controller.looks}
     first = machine.controller.first_look
     stored = {number: body for number, (_, _, body) in disk.looks.items()}

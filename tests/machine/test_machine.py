@@ -9,7 +9,7 @@ import pytest
 from scripted import Disk
 
 from adaptive_eval.core import Bench, Budget, Cost, Pace, Plan, Reason, Trials
-from adaptive_eval.machine.charges import Charge
+from adaptive_eval.machine.charges import Charge, ChargeKind
 from adaptive_eval.machine.events import (
     Abort,
     AbortKind,
@@ -286,6 +286,38 @@ def test_reserved_rows_of_a_killed_start_are_charged_or_claimed() -> None:
     assert sum(charge.number for charge in charged if isinstance(charge, Charge)) == 17
     (send,) = [action for action in actions if isinstance(action, Send)]
     assert send.claimed and send.request.keys == claimed.keys
+
+
+def test_trials_without_rows_of_a_killed_start_are_charged_at_the_mean() -> None:
+    played = Played(setting())
+    played.do(Opened())
+    request = played.sent.pop()
+    rows = played.do(*played.answer(request))
+    assert [record.key for _, record in rows if isinstance(record, Trial)] == request.keys, "only answers have rows"
+    in_flight = played.machine.in_flight_without_rows
+    assert sum(in_flight.values()) == len(played.sent)
+    again = played.replayed()
+    actions = again.handle(Opened(in_flight=in_flight))
+    written = [record for action in actions if isinstance(action, Write) for _, record in action.rows]
+    charges = {record.model: record for record in written if isinstance(record, Charge)}
+    assert {model: charge.number for model, charge in charges.items()} == in_flight
+    assert charges[request.model].cost == Cost(10).times(in_flight[request.model])
+    assert all(charge.estimated and charge.kind is ChargeKind.KILLED for charge in charges.values())
+
+
+def test_trials_that_a_killed_start_sent_before_there_was_a_cap_are_charged_at_their_worst() -> None:
+    played = Played(setting())
+    played.do(Opened())
+    capped = Played(setting(budget=Budget(tokens=1000)))
+    in_flight = played.machine.in_flight_without_rows
+    (charge, *_) = [
+        record
+        for action in capped.machine.handle(Opened(in_flight=in_flight))
+        if isinstance(action, Write)
+        for _, record in action.rows
+        if isinstance(record, Charge)
+    ]
+    assert charge.cost == Cost(10).times(in_flight[charge.model]) and not charge.estimated
 
 
 def test_replay_in_any_blocks_is_the_same() -> None:

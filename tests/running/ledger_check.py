@@ -345,11 +345,16 @@ def stored_rows(directory: Path) -> dict[Trial, Row]:
 
 
 def told_losses(directory: Path) -> Counter[str]:
-    """Answers of each model that are charged as lost, or reserved as in flight."""
+    """Answers of each model that are charged as lost, or stored as in flight."""
     reserved = (
         "SELECT name, count(*) FROM trials JOIN models ON models.id = model WHERE state = 'reserved' GROUP BY name"
     )
     losses = Counter(dict(_select(directory, reserved)))
+    counted = (
+        "SELECT name, number.value FROM run, json_each(run.value) AS number JOIN models ON models.id = number.key "
+        "WHERE run.key = 'in_flight'"
+    )
+    losses.update(dict(_select(directory, counted)))
     for event in lost_events(directory):
         losses[event["model"]] += event["answers"]
     return losses

@@ -120,10 +120,11 @@ def meter() -> Iterator[Meter]:
 
 
 def stored(directory: Path) -> tuple[int, list[AnswersLost], int]:
-    """Tokens of stored answers, events of lost answers, and the number reserved as in flight."""
+    """Tokens of stored answers, events of lost answers, and the number in flight."""
     with closing(RunReader.open(directory)) as reader:
         tokens = sum(trial.cost.tokens for trial in reader.trials())
-        return tokens, events_of_kind(reader.events(), AnswersLost), sum(reader.in_flight().values())
+        in_flight = len(reader.log.reserved()) + sum(reader.log.in_flight().values())
+        return tokens, events_of_kind(reader.events(), AnswersLost), in_flight
 
 
 def loss_warnings(directory: Path) -> dict[str, str]:

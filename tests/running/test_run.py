@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.core.types import Cost
 from adaptive_eval.machine import machine
 from adaptive_eval.machine.records import STARTED, Note, Row
 from adaptive_eval.machine.trial import ANSWERED, RESERVED, Trial
@@ -219,10 +219,13 @@ def test_a_run_that_was_killed_before_its_first_answer_is_left_aside_unless_caps
     tmp_path: Path, budget: dict[str, int]
 ) -> None:
     folder, changes = str(tmp_path), {"budget": budget} if budget else {}
-    reserved = Cost(9) if budget else NO_COST
     first = played.prepared(tmp_path, store=folder, **changes)
     with closing(RunStore.open(run_directory(first, None, False), first.header).store) as store:
-        store.append(Note(STARTED), *(Trial(0, 0, number, 0, RESERVED, reserved) for number in range(2)))
+        store.append(Note(STARTED))
+        if budget:
+            store.append(*(Trial(0, 0, number, 0, RESERVED, Cost(9)) for number in range(2)))
+        else:
+            store.commit([], in_flight={0: 2})
     other = played.prepared(tmp_path, store=folder, asked="now ask", **changes)
     assert run_directory(first, None, False).name == "played"
     assert run_directory(other, None, False).name == ("played" if budget else "played~2")
