@@ -111,6 +111,8 @@ class Account:
         """Add a trial in its current state, or remove it with `times` = -1."""
         state = trial.state
         if state in HELD:
+            if trial.cost is NO_COST and trial.verdict is NO_COST:  # no cap counts it
+                return
             held = self.models[trial.model].held
             held.add(trial.cost, times)
             held.add(trial.verdict, times)
@@ -118,7 +120,9 @@ class Account:
             account = self.models[trial.model]
             account.answers += times
             account.paid.add(trial.cost, times)
-            if state is JUDGING:
+            if trial.verdict is NO_COST:
+                pass
+            elif state is JUDGING:
                 account.held.add(trial.verdict, times)
             else:
                 account.paid.add(trial.verdict, times)
@@ -133,7 +137,8 @@ class Account:
         else:
             return
         self._all.add(trial.cost, times)
-        self._all.add(trial.verdict, times)
+        if trial.verdict is not NO_COST:
+            self._all.add(trial.verdict, times)
 
     def charge(self, charge: Charge) -> None:
         """Add a charge."""

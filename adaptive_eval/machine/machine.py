@@ -591,7 +591,7 @@ class Machine:
         while self.in_flight[model] < self.slots.get(model, 0) and (trials := self._take_from_queue(model)):
             request = self.table.new_request(trials)
             for trial in trials:
-                self.table.move(trial if waits else trial._replace(state=RUNNING))
+                self.table.move(trial)
             if waits:
                 self._write(*trials)
                 self._unsent[trials[-1].key] = request
@@ -603,12 +603,12 @@ class Machine:
         return self.is_capped or model in self.setting.remembers
 
     def _take_from_queue(self, model: int) -> list[Trial]:
-        """Remove and return the next trials that fit into one request and the caps, reserved."""
+        """Remove and return the next trials that fit into one request and the caps, as they are when it is sent."""
         queue, batch = self._queues[model], list[Trial]()
         max_trials = self.setting.samples.get(model, 1)
         if self._first_grades.are_awaited(model):
             max_trials = int(self._bring_forward(model))
-        needed = NO_COST
+        state, needed = RESERVED if self._has_rows_in_flight(model) else RUNNING, NO_COST
         while queue and len(batch) < max_trials:
             trial = self.trials.get(queue[0])
             if trial is None or trial.state is not QUEUED:
@@ -616,7 +616,7 @@ class Machine:
                 continue
             if batch and not self._follows(batch[-1], trial):
                 break
-            trial = trial._replace(state=RESERVED, cost=self._reserve(model), verdict=self._verdict_reserve(trial))
+            trial = trial._replace(state=state, cost=self._reserve(model), verdict=self._verdict_reserve(trial))
             if self.is_capped and not self._can_afford(needed := needed.plus(trial.total)):
                 break
             batch.append(trial)
