@@ -95,7 +95,7 @@ def rows(name: str, pool: Outcomes, runs: int, equal: bool) -> Iterator[tuple[st
     trials, objective = (
         (Trials(min=4, max=80), Baseline(0)) if equal else (Trials(min=4, max=400), Gate(Margin(0, DELTA)))
     )
-    plan = Plan(BENCH, objective, Sequential(start=trials.min / trials.max), trials=trials)
+    plan = Plan(BENCH, objective=objective, rule=Sequential(start=trials.min / trials.max), trials=trials)
     for seeds, coupled, shared in (
         ("own", False, False),
         ("coupled, shared", True, True),

@@ -45,7 +45,8 @@ class NearBest:
 
     Examples:
         >>> from adaptive_eval.core import Bench, Best, NearBest, Plan
-        >>> Plan(Bench(models=3, questions=30, weights=[0.0, 1.0]), Best(), NearBest(margin=0.01)).rule.margin
+        >>> bench = Bench(models=3, questions=30, weights=[0.0, 1.0])
+        >>> Plan(bench, objective=Best(), rule=NearBest(margin=0.01)).rule.margin
         0.01
     """
 

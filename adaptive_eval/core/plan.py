@@ -1,7 +1,7 @@
 """The plan of a run: everything besides the outcomes that decisions depend on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -73,14 +73,15 @@ class Plan:
     """The settings of a run for the core; the defaults are those of the configuration file.
 
     Examples:
-        >>> from adaptive_eval.core import Bench, Best, Budget, Judging, Optimal, Plan
+        >>> from adaptive_eval.core import Bench, Best, Budget, Judging, Plan
         >>> bench = Bench(models=3, questions=30, weights=[0.0, 1.0])
-        >>> plan = Plan(bench, Best(), Optimal(0.9), judging=Judging(delta=0.02), budget=Budget(trials=5000))
+        >>> plan = Plan(bench, objective=Best(), judging=Judging(delta=0.02), budget=Budget(trials=5000))
         >>> plan.trials.max, plan.prior
         (80, 'self')
     """
 
     bench: Bench
+    _: KW_ONLY
     objective: Objective = field(default_factory=Ranking)
     rule: Rule = field(default_factory=Optimal)
     policy: Policy = field(default_factory=Weighted)

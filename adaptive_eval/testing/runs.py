@@ -57,9 +57,9 @@ def check_runs(
         rng = np.random.default_rng(seed)
         plan = Plan(
             Bench(int(rng.choice(models)), int(rng.integers(1, 6)), np.array([0.0, 1.0])),
-            objective or Ranking(),
-            rule or Optimal(),
-            policy or Weighted(),
+            objective=objective or Ranking(),
+            rule=rule or Optimal(),
+            policy=policy or Weighted(),
             judging=Judging(delta=float(rng.choice([0.0, 0.05]))),
             trials=Trials(min=2, max=int(rng.integers(2, 12))),
             pace=Pace(lookahead=int(rng.integers(0, 3))),

@@ -47,7 +47,7 @@ class Looker:
             pairs = models if self.objective.reference is not None else models * (models - 1) // 2
             self.memory = LatchedVerdicts.blank(pairs)
         bench = Bench(models, questions, self.weights)
-        rule = Plan(bench, self.objective, self.rule, judging=self.judging).deciding_rule
+        rule = Plan(bench, objective=self.objective, rule=self.rule, judging=self.judging).deciding_rule
         with_trials = np.flatnonzero(tally.sum(axis=(1, 2)) > 0)
         estimates = update(Estimates.nothing(bench), with_trials, tally, bench, self.prior, self.horizon)
         trials = tally.sum(axis=(1, 2), dtype=np.int64)

@@ -184,19 +184,19 @@ def plans(draw: st.DrawFn, capped: bool = True, most_models: int = 5) -> Plan:
     futility = draw(st.sampled_from([None, 0.15]))
     return Plan(
         bench,
-        objective,
-        rule,
-        draw(st.sampled_from(POLICIES)),
-        Judging(
+        objective=objective,
+        rule=rule,
+        policy=draw(st.sampled_from(POLICIES)),
+        judging=Judging(
             draw(st.sampled_from([0.0, 0.05])),
             futility,
             correctable and draw(st.booleans()),
             latch=draw(st.sampled_from([True, True, False])),
         ),
-        draw(st.sampled_from(["uniform", "self"])),
-        Trials(min=trials, max=trials + draw(st.integers(0, 12))),
-        draw(paces()),
-        draw(budgets(bench)) if capped else Budget(),
+        prior=draw(st.sampled_from(["uniform", "self"])),
+        trials=Trials(min=trials, max=trials + draw(st.integers(0, 12))),
+        pace=draw(paces()),
+        budget=draw(budgets(bench)) if capped else Budget(),
         estimator=draw(st.sampled_from(["average", "average", "bayes"])),
     )
 

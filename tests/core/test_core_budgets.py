@@ -95,8 +95,17 @@ def test_trials_bought_under_other_settings_count_towards_caps(plan: Plan, seed:
 def test_a_joining_model_is_left_out_if_the_budget_is_already_spent() -> None:
     """The others still get their looks, and with a larger budget the model takes part."""
     bench = Bench(3, 5, np.array([0.0, 1.0]))
-    parts = (Ranking(), ZScore(99.0), Uniform(), Judging(futility=None), "uniform", Trials(min=2, max=8))
-    plan = Plan(bench, *parts, Pace(), Budget(trials=85))
+    plan = Plan(
+        bench,
+        objective=Ranking(),
+        rule=ZScore(99.0),
+        policy=Uniform(),
+        judging=Judging(futility=None),
+        prior="uniform",
+        trials=Trials(min=2, max=8),
+        pace=Pace(),
+        budget=Budget(trials=85),
+    )
     outcomes = [Outcome(m, q, trial, m) for m in (0, 1) for q in range(5) for trial in range(8)]
     controller = Controller(plan)
     assert len(controller.restore(outcomes)) == 7
@@ -125,8 +134,17 @@ BENCH = Bench(2, 5, np.array([0.0, 1.0]), (Cost(100, 0.3, 2.0), Cost(100, 0.1, 8
 
 def never(budget: Budget, pace: Pace | None = None) -> Plan:
     """Nothing is ever called or given up."""
-    parts = (Ranking(), ZScore(99.0), Uniform(), Judging(futility=None), "uniform", Trials(min=2, max=50))
-    return Plan(BENCH, *parts, pace or Pace(), budget)
+    return Plan(
+        BENCH,
+        objective=Ranking(),
+        rule=ZScore(99.0),
+        policy=Uniform(),
+        judging=Judging(futility=None),
+        prior="uniform",
+        trials=Trials(min=2, max=50),
+        pace=pace or Pace(),
+        budget=budget,
+    )
 
 
 @pytest.mark.parametrize(
@@ -242,8 +260,17 @@ def test_a_tight_budget_serves_the_comparison_closest_to_a_call() -> None:
     """Models 2 and 3 are nearly separated, 0 and 1 hardly differ: the last affordable trials go to 2 and 3."""
     bench = Bench(4, 10, np.array([0.0, 1.0]))
     pairs = Pairs(((0, 1), (2, 3)))
-    parts = (pairs, ZScore(6.0), UnresolvedPairs(), Judging(futility=None), "uniform", Trials(min=4, max=90))
-    plan = Plan(bench, *parts, Pace(), Budget(trials=185))
+    plan = Plan(
+        bench,
+        objective=pairs,
+        rule=ZScore(6.0),
+        policy=UnresolvedPairs(),
+        judging=Judging(futility=None),
+        prior="uniform",
+        trials=Trials(min=4, max=90),
+        pace=Pace(),
+        budget=Budget(trials=185),
+    )
     skills = (0.50, 0.50, 0.45, 0.60)
     controller = straight(plan, Answers(plan, 1, skill=lambda model, question: skills[model]))
     assert controller.trials.tolist() == [40, 40, 50, 50]

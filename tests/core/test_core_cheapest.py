@@ -47,7 +47,12 @@ def chances(scores: Sequence[float]) -> FloatArray:
 
 
 def plan(models: int, delta: float = DELTA, **more: object) -> Plan:
-    first = Plan(Bench(models, QUESTIONS, W), Cheapest(delta), Optimal(start=4 / MAX), trials=Trials(min=4, max=MAX))
+    first = Plan(
+        Bench(models, QUESTIONS, W),
+        objective=Cheapest(delta),
+        rule=Optimal(start=4 / MAX),
+        trials=Trials(min=4, max=MAX),
+    )
     return replace(first, **more)  # type: ignore[arg-type]
 
 
@@ -335,7 +340,9 @@ def test_it_decides_at_every_pace(pace: Pace) -> None:
 def test_drawn_questions_are_compared_with_delta_too() -> None:
     rng = np.random.default_rng(0)
     right = np.array([0.1, 0.7, 0.7])[:, None] + rng.uniform(-0.1, 0.1, 1000)
-    asked = Plan(Bench(3, 1000, W), Cheapest(0.15), Optimal(start=0.1), trials=Trials(min=1, max=1), drawn=100)
+    asked = Plan(
+        Bench(3, 1000, W), objective=Cheapest(0.15), rule=Optimal(start=0.1), trials=Trials(min=1, max=1), drawn=100
+    )
     tape = Tape.from_chances(np.stack([1 - right, right], axis=-1), W, rng)
     controller = drive_rounds(Controller(asked), tape, [[Cost(1, price)] * 2 for price in RISING[:3]])
     assert parts(controller)[0] is Part.RULED_OUT

@@ -17,7 +17,7 @@ from scorio.sinf import difference_values, paired_counts, paired_moments
 QUESTIONS = 20
 DEPTH = 400
 BENCH = Bench(2, QUESTIONS, weights=np.array([0.0, 1.0]))
-GATE = Plan(BENCH, Gate(Margin(0, 0.03)), trials=Trials(min=4, max=60), coupled=True)
+GATE = Plan(BENCH, objective=Gate(Margin(0, 0.03)), trials=Trials(min=4, max=60), coupled=True)
 Outcomes = NDArray[np.int64]
 
 

@@ -83,7 +83,7 @@ def test_the_rule_is_recognised_by_its_properties() -> None:
 
 def test_a_run_has_it_where_seeds_are_shared_and_the_rule_is_its_own() -> None:
     bench = Bench(2, QUESTIONS, weights=np.array([0.0, 1.0]))
-    plan = Plan(bench, Pairs(((0, 1),)), coupled=True)
+    plan = Plan(bench, objective=Pairs(((0, 1),)), coupled=True)
     assert plan.deciding_rule == CoupledSequential.from_rule(Sequential())
     alone = replace(plan, coupled=False)
     assert alone.deciding_rule == Optimal(spacing=alone.spacing, rests=True)
@@ -121,8 +121,8 @@ def test_a_copy_at_the_edge_passes_in_a_twentieth_of_runs_at_most(earlier: bool,
     bench = Bench(2, QUESTIONS, weights=np.array([0.0, 1.0]))
     plan = Plan(
         bench,
-        Gate(Margin(0, 0.03)),
-        Sequential(start=4 / 15 if earlier else 4 / 60),
+        objective=Gate(Margin(0, 0.03)),
+        rule=Sequential(start=4 / 15 if earlier else 4 / 60),
         judging=Judging(),
         trials=Trials(min=4, max=60),
         coupled=True,

@@ -22,7 +22,7 @@ RIGHT = np.array([[0.8, 0.6], [0.6, 0.4], [0.55, 0.35]])
 
 
 def plan(**changed: object) -> Plan:
-    base = Plan(Bench(3, 2, W), Best(), policy=Leader(), trials=Trials(min=4, max=40))
+    base = Plan(Bench(3, 2, W), objective=Best(), policy=Leader(), trials=Trials(min=4, max=40))
     return replace(base, **changed)  # type: ignore[arg-type]
 
 

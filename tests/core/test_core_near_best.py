@@ -30,8 +30,8 @@ def chances(scores: list[float]) -> FloatArray:
 def plan(models: int, objective: Objective | None = None, max_trials: int = 60, **more: object) -> Plan:
     chosen = Plan(
         Bench(models, QUESTIONS, W),
-        objective or Best(),
-        NearBest(MARGIN, start=4 / max_trials),
+        objective=objective or Best(),
+        rule=NearBest(MARGIN, start=4 / max_trials),
         trials=Trials(min=4, max=max_trials),
         pace=Pace(lookahead=0),
     )

@@ -75,7 +75,7 @@ def test_runs_of_every_objective_and_pace_end_and_part_the_far_ones(objective: O
     before[2] = 1  # R0
     bench = Bench(3, QUESTIONS, np.array([0.0, 1.0]), prior_counts=before)
     controller = Controller(
-        Plan(bench, objective, Optimal(spacing=Spacing(2.0)), trials=Trials(min=4, max=30), pace=pace)
+        Plan(bench, objective=objective, rule=Optimal(spacing=Spacing(2.0)), trials=Trials(min=4, max=30), pace=pace)
     )
     rng, needed = np.random.default_rng(0), np.ones(3, bool)
     while controller.finished is None:

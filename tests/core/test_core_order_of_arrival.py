@@ -46,8 +46,16 @@ def test_restoring_a_finished_run_asks_for_nothing(plan: Plan, seed: int) -> Non
 @given(plans(), plans(capped=False), seeds)
 def test_other_plans_reuse_stored_outcomes(plan: Plan, other: Plan, seed: int) -> None:
     """A run resumed with other rules, budgets or paces continues as if run so from the start, asking nothing twice."""
-    parts = (other.rule, other.policy, Judging(), other.prior, other.trials, other.pace)
-    other = Plan(plan.bench, plan.objective, *parts)
+    other = Plan(
+        plan.bench,
+        objective=plan.objective,
+        rule=other.rule,
+        policy=other.policy,
+        judging=Judging(),
+        prior=other.prior,
+        trials=other.trials,
+        pace=other.pace,
+    )
     answers = Answers(plan, seed)
     shell = Shell(plan, answers, np.random.default_rng(seed))
     shell.run()
@@ -65,8 +73,17 @@ def test_other_plans_reuse_stored_outcomes(plan: Plan, other: Plan, seed: int) -
 def endless(pace: Pace, budget: Budget) -> Plan:
     """Two models that are never called and never given up."""
     bench = Bench(2, 3, np.array([0.0, 1.0]))
-    parts = (Ranking(), ZScore(99.0), UnresolvedPairs(), Judging(futility=None), "uniform", Trials(min=1, max=20))
-    return Plan(bench, *parts, pace, budget)
+    return Plan(
+        bench,
+        objective=Ranking(),
+        rule=ZScore(99.0),
+        policy=UnresolvedPairs(),
+        judging=Judging(futility=None),
+        prior="uniform",
+        trials=Trials(min=1, max=20),
+        pace=pace,
+        budget=budget,
+    )
 
 
 def test_a_larger_budget_goes_on_where_a_smaller_one_ended() -> None:

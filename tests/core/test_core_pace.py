@@ -15,7 +15,13 @@ def plan(pace: Pace, trials: Trials, models: int = 2, questions: int = 3, thresh
     """Two models, by default never told apart."""
     bench = Bench(models, questions, np.array([0.0, 1.0]))
     return Plan(
-        bench, Ranking(), ZScore(threshold), UnresolvedPairs(), Judging(futility=None), trials=trials, pace=pace
+        bench,
+        objective=Ranking(),
+        rule=ZScore(threshold),
+        policy=UnresolvedPairs(),
+        judging=Judging(futility=None),
+        trials=trials,
+        pace=pace,
     )
 
 

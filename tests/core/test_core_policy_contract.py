@@ -61,8 +61,17 @@ def test_every_policy_passes_the_published_checks_on_any_view(policy: Policy, vi
 @settings(max_examples=examples(15), deadline=None)
 @given(plan=plans(most_models=4), seed=seeds)
 def test_it_carries_a_run_to_its_end(policy: Policy, plan: Plan, seed: int) -> None:
-    parts = (plan.judging, plan.prior, plan.trials, plan.pace, plan.budget)
-    plan = Plan(plan.bench, plan.objective, plan.rule, policy, *parts)
+    plan = Plan(
+        plan.bench,
+        objective=plan.objective,
+        rule=plan.rule,
+        policy=policy,
+        judging=plan.judging,
+        prior=plan.prior,
+        trials=plan.trials,
+        pace=plan.pace,
+        budget=plan.budget,
+    )
     answers = Answers(plan, seed)
     expected = straight(plan, answers)
     assert expected.finished in Reason

@@ -15,15 +15,16 @@ DEAR, CHEAP = Cost(10, 0.016), Cost(10, 0.001)
 
 def plan(budget: Budget, costs: tuple[Cost, ...], max_trials: int = 200) -> Plan:
     bench = Bench(len(costs), 10, np.array([0.0, 1.0]), costs)
-    parts = (
-        Ranking(),
-        ZScore(99.0),
-        UnresolvedPairs(),
-        Judging(futility=None),
-        "uniform",
-        Trials(min=4, max=max_trials),
+    return Plan(
+        bench,
+        objective=Ranking(),
+        rule=ZScore(99.0),
+        policy=UnresolvedPairs(),
+        judging=Judging(futility=None),
+        prior="uniform",
+        trials=Trials(min=4, max=max_trials),
+        budget=budget,
     )
-    return Plan(bench, *parts, budget=budget)
 
 
 def run(chosen: Plan) -> Controller:

@@ -99,7 +99,7 @@ def test_a_non_finite_cost_is_refused(cost: Cost) -> None:
 )
 def test_an_objective_naming_unknown_models_is_refused(objective: Objective, rule: str) -> None:
     with pytest.raises(ValueError, match=re.escape(rule)):
-        Plan(BENCH, objective)
+        Plan(BENCH, objective=objective)
 
 
 @pytest.mark.parametrize("rule", [ZScore(), NearBest()])
@@ -110,7 +110,7 @@ def test_familywise_needs_p_values(rule: ZScore) -> None:
 
 def test_familywise_with_precision_is_refused() -> None:
     with pytest.raises(ValueError, match="familywise needs a rule with p-values"):
-        Plan(BENCH, PrecisionOf(0.1), judging=Judging(familywise=True))
+        Plan(BENCH, objective=PrecisionOf(0.1), judging=Judging(familywise=True))
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ class Greedy:
 
 @pytest.mark.parametrize("trials", [-1, 2])
 def test_a_policy_that_exceeds_its_sizes_is_refused(trials: int) -> None:
-    plan = Plan(BENCH, Threshold(0.5), policy=Greedy(trials), trials=Trials(min=1, max=8))
+    plan = Plan(BENCH, objective=Threshold(0.5), policy=Greedy(trials), trials=Trials(min=1, max=8))
     controller = Controller(plan)
     with pytest.raises(ValueError, match="must give each model 0 to view.sizes trials"):
         controller.tell(Answers(plan, 0).of(controller.ask(1000)))
@@ -180,7 +180,7 @@ class Spiteful:
 
 
 def test_a_policy_cannot_bring_back_a_model_set_aside() -> None:
-    plan = Plan(BENCH, Best(), policy=Spiteful(), trials=Trials(min=1, max=8))
+    plan = Plan(BENCH, objective=Best(), policy=Spiteful(), trials=Trials(min=1, max=8))
     controller = Controller(plan)
     answers = Answers(plan, 0, skill=lambda model, question: 0.5)
     outcomes = answers.of(controller.ask(1000))
@@ -194,7 +194,7 @@ def test_a_policy_cannot_bring_back_a_model_set_aside() -> None:
         (lambda: Trials(min="4"), "trials.min must be a whole number"),
         (lambda: Trials(max=8.5), "trials.max must be a whole number"),
         (lambda: Trials(min=True), "trials.min must be a whole number"),
-        (lambda: Plan(BENCH, Trials()), "objective of a plan must have `comparisons`"),
+        (lambda: Plan(BENCH, objective=Trials()), "objective of a plan must have `comparisons`"),
         (lambda: Plan(BENCH, trials=(4, 8)), "trials of a plan must be of type Trials"),
         (lambda: Plan("bench"), "bench of a plan must be of type Bench"),
     ],

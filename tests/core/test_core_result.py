@@ -23,15 +23,15 @@ RIGHT = [[9, 8, 7, 9], [5, 6, 4, 5], [4, 6, 5, 4]]
 
 def plan(rule: Rule | None = None, **bench: object) -> Plan:
     """Three models, ten trials of each of four questions, and one look."""
-    parts = (
-        Ranking(),
-        rule or Sequential(start=1.0),
-        UnresolvedPairs(),
-        Judging(futility=None),
-        "uniform",
-        Trials(min=10, max=10),
-    )
-    return Plan(Bench(3, 4, np.array(W), **bench), *parts)  # type: ignore[arg-type]
+    return Plan(
+        Bench(3, 4, np.array(W), **bench),
+        objective=Ranking(),
+        rule=rule or Sequential(start=1.0),
+        policy=UnresolvedPairs(),
+        judging=Judging(futility=None),
+        prior="uniform",
+        trials=Trials(min=10, max=10),
+    )  # type: ignore[arg-type]
 
 
 def run_to_end(chosen: Plan, right: list[list[int]] = RIGHT) -> Controller:
@@ -116,8 +116,20 @@ def test_clusters_of_one_question_change_nothing() -> None:
 
 
 def test_one_question_says_nothing_of_others_like_it() -> None:
-    parts = (Ranking(), ZScore(), UnresolvedPairs(), Judging(), "uniform", Trials(min=10, max=10))
-    result = result_of(run_to_end(Plan(Bench(2, 1, np.array(W)), *parts), [[9], [1]]))
+    result = result_of(
+        run_to_end(
+            Plan(
+                Bench(2, 1, np.array(W)),
+                objective=Ranking(),
+                rule=ZScore(),
+                policy=UnresolvedPairs(),
+                judging=Judging(),
+                prior="uniform",
+                trials=Trials(min=10, max=10),
+            ),
+            [[9], [1]],
+        )
+    )
     assert result.models[0].sampled_sigma == math.inf
     (comparison,) = result.comparisons
     assert (comparison.sampled_z, comparison.difference) == (0.0, pytest.approx(0.8)), "of these it says something"
@@ -125,7 +137,15 @@ def test_one_question_says_nothing_of_others_like_it() -> None:
 
 def test_one_question_says_nothing_of_others_where_pairs_are_many() -> None:
     bench = Bench(5, 1, np.array(W))
-    chosen = Plan(bench, TopK(2), ZScore(), UnresolvedPairs(), Judging(), "uniform", Trials(min=10, max=10))
+    chosen = Plan(
+        bench,
+        objective=TopK(2),
+        rule=ZScore(),
+        policy=UnresolvedPairs(),
+        judging=Judging(),
+        prior="uniform",
+        trials=Trials(min=10, max=10),
+    )
     result = result_of(run_to_end(chosen, [[9], [7], [5], [3], [1]]))
     assert [comparison.sampled_z for comparison in result.comparisons] == [0.0] * 6
     assert all(comparison.difference > 0.1 for comparison in result.comparisons)
@@ -164,8 +184,17 @@ def test_a_rule_without_p_values_has_no_matrix() -> None:
 
 def reversing(objective: Pairs | Threshold) -> Controller:
     """Model 1 is right up to its fourth trial and wrong from then on, 2 the opposite; 0 and 3 are right by turns."""
-    parts = (objective, ZScore(), Uniform(), Judging(futility=None), "uniform", Trials(min=4, max=12))
-    controller = Controller(Plan(Bench(4, 4, np.array(W)), *parts))
+    controller = Controller(
+        Plan(
+            Bench(4, 4, np.array(W)),
+            objective=objective,
+            rule=ZScore(),
+            policy=Uniform(),
+            judging=Judging(futility=None),
+            prior="uniform",
+            trials=Trials(min=4, max=12),
+        )
+    )
     while controller.finished is None:
         requested = controller.ask(1000)
         right = ((ask.trial % 2, ask.trial < 4, ask.trial >= 4, ask.trial % 2)[ask.model] for ask in requested)
@@ -220,7 +249,7 @@ def test_batched_comparisons_equal_single_ones(
     rng, models, questions = np.random.default_rng(3), 12, 9
     clusters = np.arange(questions) % 4 if grouped else None
     bench = Bench(models, questions, np.array(W), clusters=clusters)
-    controller = Controller(Plan(bench, objective, trials=Trials(min=4, max=40)))
+    controller = Controller(Plan(bench, objective=objective, trials=Trials(min=4, max=40)))
     (opening, *_) = controller.ask_rounds()
     right = rng.binomial(4, np.linspace(0.2, 0.8, models)[:, None], (models, questions))
     controller.tell_round(opening, np.stack([4 - right, right], axis=-1))
@@ -251,7 +280,11 @@ def test_batched_comparisons_equal_single_ones(
 @pytest.mark.slow
 def test_each_call_names_the_look_that_crossed_the_boundary() -> None:
     chosen = Plan(
-        Bench(5, 10, np.array(W)), Ranking(), Sequential(0.8), UnresolvedPairs(), trials=Trials(min=4, max=30)
+        Bench(5, 10, np.array(W)),
+        objective=Ranking(),
+        rule=Sequential(0.8),
+        policy=UnresolvedPairs(),
+        trials=Trials(min=4, max=30),
     )
     unseen = 0
     for seed in range(6):

@@ -64,7 +64,7 @@ def test_setting_a_model_aside_at_the_same_look_has_the_same_effect(
 @given(data=st.data())
 def test_everyone_set_aside_before_the_first_round(rule: object, data: st.DataObject) -> None:
     objective = data.draw(objectives(3))
-    plan = Plan(Bench(3, 2, np.array([0.0, 1.0])), objective, rule)  # type: ignore[arg-type]
+    plan = Plan(Bench(3, 2, np.array([0.0, 1.0])), objective=objective, rule=rule)  # type: ignore[arg-type]
     controller = Controller(plan)
     looks = controller.tell([SetAside(model, "gone") for model in range(3)])
     assert len(looks) == 1
@@ -88,7 +88,12 @@ def never(objective: Objective, models: int, pace: Pace | None = None) -> Plan:
     """Nothing is ever called or given up."""
     bench = Bench(models, 3, np.array([0.0, 1.0]))
     return Plan(
-        bench, objective, ZScore(99.0), judging=Judging(futility=None), trials=Trials(min=2, max=6), pace=pace or Pace()
+        bench,
+        objective=objective,
+        rule=ZScore(99.0),
+        judging=Judging(futility=None),
+        trials=Trials(min=2, max=6),
+        pace=pace or Pace(),
     )
 
 

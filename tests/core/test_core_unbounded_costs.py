@@ -134,8 +134,18 @@ def test_parts_of_a_first_round_are_the_same_after_a_kill(seed: int) -> None:
 
 def two_models(budget: Budget, worst: Cost = Cost(0, math.inf)) -> Controller:  # noqa: B008
     """Nothing is ever called or given up."""
-    parts = (Ranking(), ZScore(99.0), Uniform(), Judging(futility=None), "uniform", Trials(min=2, max=50))
-    return Controller(Plan(Bench(2, 5, BINARY, (worst, worst)), *parts, budget=budget))
+    return Controller(
+        Plan(
+            Bench(2, 5, BINARY, (worst, worst)),
+            objective=Ranking(),
+            rule=ZScore(99.0),
+            policy=Uniform(),
+            judging=Judging(futility=None),
+            prior="uniform",
+            trials=Trials(min=2, max=50),
+            budget=budget,
+        )
+    )
 
 
 def tell(controller: Controller, trials: Iterable[Ask], tokens: int) -> None:

@@ -45,17 +45,17 @@ def plans(draw: st.DrawFn) -> Plan:
     """Plans of every kind that runs in step."""
     return Plan(
         Bench(MODELS, ASKED, np.array(draw(st.sampled_from(RUBRICS)))),
-        draw(st.sampled_from(OBJECTIVES)),
-        draw(st.sampled_from(RULES)),
-        draw(st.sampled_from(POLICIES)),
-        Judging(
+        objective=draw(st.sampled_from(OBJECTIVES)),
+        rule=draw(st.sampled_from(RULES)),
+        policy=draw(st.sampled_from(POLICIES)),
+        judging=Judging(
             draw(st.sampled_from([0.0, 0.05])),
             draw(st.sampled_from([None, 0.3])),
             latch=draw(st.sampled_from([True, True, False])),
         ),
-        draw(st.sampled_from(["uniform", "self"])),
-        Trials(min=3, max=draw(st.integers(3, 25))),
-        Pace(draw(st.integers(0, 3)), opening=draw(st.sampled_from([0, 5]))),
+        prior=draw(st.sampled_from(["uniform", "self"])),
+        trials=Trials(min=3, max=draw(st.integers(3, 25))),
+        pace=Pace(draw(st.integers(0, 3)), opening=draw(st.sampled_from([0, 5]))),
         estimator=draw(st.sampled_from(["average", "bayes"])),
     )
 
