@@ -71,9 +71,9 @@ def test_a_file_that_is_opened_next_stays_open_where_somebody_still_writes(
     monkeypatch.setattr(process_module, "DRAIN_SECONDS", 0.0)
     start, written = CommandLine._start, list[int]()
 
-    async def start_and_keep(line: CommandLine, asked: bytes, folder: Path, holds: Any, output: int, errors: int) -> Any:
-        written.append(os.dup(output))
-        return await start(line, asked, folder, holds, output, errors)
+    async def start_and_keep(line: CommandLine, asked: bytes, folder: Path, holds: Any, *ends: int) -> Any:
+        written.append(os.dup(ends[0]))
+        return await start(line, asked, folder, holds, *ends)
 
     monkeypatch.setattr(CommandLine, "_start", start_and_keep)
 
