@@ -28,8 +28,7 @@ from adaptive_eval.running.beginning import load_starting_point
 from adaptive_eval.running.health import check_endpoints, check_graders, check_without_starting
 from adaptive_eval.running.imported_grades import require_agreement
 from adaptive_eval.running.rehearsal import TriedAnswer, keep_answers, try_answers
-from adaptive_eval.show.forecast import dollars
-from adaptive_eval.show.text import NEXT
+from adaptive_eval.show.text import NEXT, dollars
 
 QUESTION = "Do the servers answer? The dry run asks every model, and grades what it answers."
 MAX_CHARACTERS = 80
