@@ -196,3 +196,21 @@ def any_response_is_taken() -> None:
 
     _replace("endpoints.answers:_sort_by_index", sorted_by_index)
     _replace("endpoints.response_ids:ResponseIds.require_new", _returning(None))
+
+
+@planted("no failure is a wrong answer", supply="command", wire="errors")
+def exit_statuses_are_ignored() -> None:
+    """What a command printed before it failed is its answer."""
+    _replace("supplies.commands.outcome:_problem", _returning(None))
+
+
+@planted("the cost in USD is what commands report", supply="command", price="paid")
+def reported_usd_is_not_counted() -> None:
+    """Answers of commands cost nothing, whatever they report."""
+    _replace("supplies.commands.outcome:answer_cost", lambda old: lambda answer: old(answer)._replace(usd=0.0))
+
+
+@planted("commands get the variables that are named", supply="command", access="none")
+def commands_get_all_variables() -> None:
+    """The environment of the run is that of its commands, too."""
+    _replace("config.commands:command_environment", lambda _: lambda keys, environment: dict(environment))
