@@ -86,12 +86,13 @@ def command_line(keys: CommandKeys, folder: Path) -> tuple[str, ...]:
 
 
 def command_sources(keys: CommandKeys, folder: Path) -> dict[str, str]:
-    """Digests of the files that the command names, as far as they are in the folder of the configuration."""
-    files = [Path(word) for word in command_line(keys, folder)] if keys.command is not None else []
+    """Digests of the files that the command names beside the configuration, as far as they can be read."""
+    root, words = folder.absolute(), command_line(keys, folder) if keys.command is not None else ()
+    files = [Path(word) for word in words if Path(word).is_relative_to(root)]
     return {
-        file.relative_to(folder.absolute()).as_posix(): sha256(file.read_bytes()).hexdigest()[:DIGITS]
+        file.relative_to(root).as_posix(): sha256(file.read_bytes()).hexdigest()[:DIGITS]
         for file in files
-        if file.is_relative_to(folder.absolute()) and file.is_file() and file.stat().st_size <= MAX_SOURCE_BYTES
+        if file.is_file() and os.access(file, os.R_OK) and file.stat().st_size <= MAX_SOURCE_BYTES
     }
 
 

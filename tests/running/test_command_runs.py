@@ -225,7 +225,10 @@ def test_the_cheapest_is_chosen_by_what_commands_report(site: Site) -> None:
     cheap = model("cheap", "sh", "-c", 'echo {\\"score\\": 1, \\"usd\\": 0.5}')
     silent = model("silent", "sh", "-c", 'echo {\\"score\\": 1}')
     objective = {"kind": "cheapest", "delta": 0.2}
-    ended = site.run(write(site, dear, cheap, objective=objective, trials={"max": 20}))
+    config = write(site, dear, cheap, objective=objective, trials={"max": 20})
+    tried = site.run(config, "--dry-run")
+    assert tried.exit_code == ExitCode.REACHED and "max_tokens" not in tried.output
+    ended = site.run(config)
     assert ended.exit_code == ExitCode.REACHED and "cheap (100.0%) is the cheapest that will do" in ended.output
     refused = site.run(write(site, silent, cheap, objective=objective), "--run-dir", str(site.directory("silent")))
     assert "silent: its command reports no usd, by which the cheapest is chosen" in refused.output
