@@ -21,7 +21,7 @@ RUNNING = "running.lock"
 """The file, beside the world, whose lock every process of a command holds."""
 CREDIT = 0.6
 """What a long answer is worth."""
-SECONDS_OF_A_HANG = 600
+SECONDS_OF_A_HANG = 60
 CRASHED, LOST_CONTEXT = 7, 3
 """Exit statuses."""
 

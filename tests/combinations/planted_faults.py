@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, NamedTuple
 
 from adaptive_eval.machine.replay import Stage
@@ -214,3 +216,14 @@ def reported_usd_is_not_counted() -> None:
 def commands_get_all_variables() -> None:
     """The environment of the run is that of its commands, too."""
     _replace("config.commands:command_environment", lambda _: lambda keys, environment: dict(environment))
+
+
+@planted("nothing goes on after the end", supply="command", wire="hangs")
+def what_a_command_has_started_goes_on() -> None:
+    """A command is ended alone, without the processes of its group."""
+    keeper: Any = import_module("adaptive_eval.launch.keeper")
+    text = Path(keeper.__file__).read_text()
+    assert (ending := "os.killpg(") in text
+    lenient = Path(mkdtemp()) / "keeper.py"
+    lenient.write_text(text.replace(ending, "os.kill("))
+    keeper.__file__ = str(lenient)
