@@ -27,23 +27,50 @@ DELTAS = (0.02, 0.05, 0.10)
 BEST = 12
 PROMPT, ANSWER = 500, 1000
 """Tokens of every prompt and answer, assumed: the sets have none."""
-BY_SIZE = ((4, 0.1), (8, 0.2), (21, 0.3), (41, 0.8), (80, 0.9))
-"""Billions of parameters, and USD per million tokens of models up to that size (Together AI, January 2025)."""
 LISTED = {
+    "deepseek_r1_distill_llama_70b": (0.20, 0.60),
+    "deepseek_r1_distill_qwen_32b": (0.27, 0.27),
+    "google_gemma_3_27b_it": (0.09, 0.16),
+    "google_gemma_3_12b_it": (0.05, 0.10),
+    "llama-3.1-70B-instruct": (0.40, 0.40),
+    "qwen3-32b": (0.10, 0.28),
+    "qwen3-14b": (0.06, 0.24),
+    "Qwen2.5-72B-Instruct": (0.12, 0.39),
+    "Qwen2.5-7B-Instruct": (0.04, 0.10),
+    "Meta-Llama-3.1-8B-Instruct": (0.03, 0.05),
+    "gemma-3-4b-it": (0.04, 0.08),
     "GPT-4-Turbo-2024-04-09": (10.0, 30.0),
     "GPT-4-Turbo-1106": (10.0, 30.0),
     "GPT-4-0613": (30.0, 60.0),
-    "GPT-3.5-Turbo-0125": (0.5, 1.5),
     "Claude-3-Opus": (15.0, 75.0),
     "Claude-3-Sonnet": (3.0, 15.0),
     "Claude-3-Haiku": (0.25, 1.25),
-    "Claude-2": (8.0, 24.0),
     "Mistral-Large": (8.0, 24.0),
 }
-"""USD per million tokens read and written (OpenAI, Anthropic and Mistral, April 2024)."""
-SIZES = {"dscoder-33b": 33, "wcoder-33b": 33, "oc-ds-33b": 33, "codeqwen15-7b": 7}
+"""USD per million tokens read and written, by `model_prices_and_context_window_backup.json` of LiteLLM 1.80.0: of open
+models under `deepinfra/`, of Claude 3 Sonnet under `openrouter/`, of Mistral Large (2402) under `azure/`."""
+NEAREST = {
+    "deepseek_r1_distill_qwen_14b": "qwen3-14b",
+    "deepseek_r1_distill_qwen_7b": "Qwen2.5-7B-Instruct",
+    "deepseek_r1_distill_llama_8b": "Meta-Llama-3.1-8B-Instruct",
+    "qwen3-8b": "Qwen2.5-7B-Instruct",
+    "qwen3-4b": "gemma-3-4b-it",
+    "qwen2-math-72b-instruct": "Qwen2.5-72B-Instruct",
+    "qwen2-72b-instruct": "Qwen2.5-72B-Instruct",
+    "qwen2.5-coder-32b-instruct": "qwen3-32b",
+    "qwen2.5-coder-14b-instruct": "qwen3-14b",
+    "qwen1.5-32b-chat": "qwen3-32b",
+    "WCoder-33B-V1.1": "qwen3-32b",
+    "DSCoder-33b-Ins": "qwen3-32b",
+    "DSCoder-33b-Base": "qwen3-32b",
+    "OC-DS-33B": "qwen3-32b",
+    "CodeQwen15-7B-Chat": "Qwen2.5-7B-Instruct",
+}
+"""Models that the list does not have, with the one of about the same size whose price they get."""
 AT_MARGIN = 8
 """Models that are behind the best by just more than delta, all cheaper."""
+TOP, WORLD_DELTA, QUESTIONS = 0.60, 0.05, 30
+"""Of simulated worlds: the best score, delta, and the number of questions."""
 MOST_WEAK, MOST_COST = 0.05, 0.50
 HEADER = ("set", "delta", "too weak", "chosen", "undecided, cheaper", "answers", "USD", "price", "best possible")
 
@@ -67,20 +94,9 @@ class Chosen(NamedTuple):
 
 
 def price_of(model: str) -> float:
-    """USD of one answer by the price lists."""
-    name = model.lower()
-    read, written = LISTED.get(model, (0.0, 0.0))
-    if not written:
-        read = written = next(price for size, price in BY_SIZE if _billions(name) <= size)
+    """USD of one answer by the price list."""
+    read, written = LISTED[NEAREST.get(model, model)]
     return (PROMPT * read + ANSWER * written) / 1e6
-
-
-def _billions(name: str) -> float:
-    for begin, size in SIZES.items():
-        if name.startswith(begin):
-            return size
-    parts = name.replace("_", "-").split("-")
-    return next(float(part[:-1]) for part in parts if part.endswith("b") and part[:-1].replace(".", "").isdigit())
 
 
 def priced(folder: Path, name: str) -> Scenario:
@@ -98,12 +114,23 @@ def with_costs(scenario: Scenario, usd: Sequence[float]) -> Scenario:
     return Scenario(scenario.name, scenario.world, scenario.counts, scenario.cap, costs)
 
 
-def at_margin(delta: float) -> Scenario:
-    """Cheap models that are all just too weak, and the best one."""
-    profile = 1.0 / (1.0 + np.exp(-np.random.default_rng(0).normal(0.0, 2.0, 30)))
-    means = [*[0.6 - delta - 1e-6] * AT_MARGIN, 0.6]
-    world = World("margin", binary(np.array([with_mean(profile, mean) for mean in means])))
-    return with_costs(Scenario(f"{AT_MARGIN} at the margin", world), [1e-4 * (1 + at) for at in range(len(means))])
+def simulated(name: str, means: Sequence[float], usd: Sequence[float]) -> Scenario:
+    """Models with these scores and costs on the same questions, some of them easier for all."""
+    profile = 1.0 / (1.0 + np.exp(-np.random.default_rng(0).normal(0.0, 2.0, QUESTIONS)))
+    world = World(name, binary(np.array([with_mean(profile, mean) for mean in means])))
+    return with_costs(Scenario(name, world), usd)
+
+
+def worlds() -> list[Scenario]:
+    """Models that are hard to choose among at `WORLD_DELTA`."""
+    rising = [1e-4 * (1 + at) for at in range(AT_MARGIN + 1)]
+    too_weak = TOP - WORLD_DELTA - 1e-6
+    return [
+        simulated(f"{AT_MARGIN} at the margin", [too_weak] * AT_MARGIN + [TOP], rising),
+        simulated("one just beyond", [TOP - WORLD_DELTA - 0.01, TOP - 0.02, TOP], rising[:3]),
+        simulated("best is cheapest", [TOP, 0.55, 0.50, 0.45], rising[:4]),
+        simulated("equal costs", [0.45, 0.50, too_weak, TOP], rising[:1] * 4),
+    ]
 
 
 def play(scenario: Scenario, delta: float, runs: int) -> Chosen:
@@ -139,7 +166,7 @@ def main() -> None:
     runs = 10 if options.quick else options.runs
     sets = [priced(options.data, name) for name in RECORDED_CAPS] if options.data.is_dir() else []
     asked = [(scenario, delta) for scenario in sets for delta in DELTAS]
-    asked.append((at_margin(0.05), 0.05))
+    asked += [(scenario, WORLD_DELTA) for scenario in worlds()]
     table, checks = list[tuple[object, ...]](), list[Check]()
     for scenario, delta in asked[:1] + asked[-1:] if options.quick else asked:
         result = play(scenario, delta, runs)

@@ -3,7 +3,7 @@
 Whole runs as a user types them, `--command a=X --command b=X`: the command is a shell script whose score is random, by
 question and seed, and each trial is a process of its own.
 
-    python benchmarks/same_command.py [--quick] [--runs N] [--json PATH] [--markdown PATH]
+    python benchmarks/same_command.py [--quick] [--runs N] [--first-seed N] [--json PATH] [--markdown PATH]
 """
 
 import json
@@ -80,11 +80,11 @@ def rank_with_itself(seed: int) -> EndedRun:
     )
 
 
-def carried_out(runs: int) -> Iterator[EndedRun]:
-    """Runs with different seeds, on all cores."""
+def carried_out(seeds: range) -> Iterator[EndedRun]:
+    """Runs with these seeds, on all cores."""
     with ProcessPoolExecutor() as pool:
-        for number, run in enumerate(pool.map(rank_with_itself, range(runs)), start=1):
-            print(f"run {number}: {run}", file=sys.stderr)
+        for seed, run in zip(seeds, pool.map(rank_with_itself, seeds), strict=True):
+            print(f"seed {seed}: {run}", file=sys.stderr)
             yield run
 
 
@@ -92,10 +92,11 @@ def main() -> None:
     """Carry out the runs."""
     parser = arguments(__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, help=f"number of runs; default: {RUNS}")
+    parser.add_argument("--first-seed", type=int, default=0, help="seed of the first run, to make runs in parts")
     options = parser.parse_args()
     runs = options.runs or (QUICK_RUNS if options.quick else RUNS)
     began = time.monotonic()
-    ended = list(carried_out(runs))
+    ended = list(carried_out(range(options.first_seed, options.first_seed + runs)))
     seconds = time.monotonic() - began
     trials, named = sum(run.trials for run in ended), sum(run.names_winner for run in ended)
     score = sum(sum(run.scores) for run in ended) / (2 * runs)

@@ -28,8 +28,7 @@ from adaptive_eval.running.beginning import load_starting_point
 from adaptive_eval.running.health import check_endpoints, check_graders, check_without_starting
 from adaptive_eval.running.imported_grades import require_agreement
 from adaptive_eval.running.rehearsal import TriedAnswer, keep_answers, try_answers
-from adaptive_eval.show.forecast import dollars
-from adaptive_eval.show.text import NEXT
+from adaptive_eval.show.text import NEXT, dollars
 
 QUESTION = "Do the servers answer? The dry run asks every model, and grades what it answers."
 MAX_CHARACTERS = 80
@@ -196,7 +195,8 @@ def _plan_lines(prepared: PreparedRun) -> Iterator[str]:
     yield f"policy    {config.trials.policy}"
     yield f"pace      {safe_line(pace_in_words(config), 400)}"
     yield f"at most   {', '.join(_maximum_costs(plan))}"
-    yield "          (worst case: every answer hits max_tokens)"
+    if any(model.sampling.max_tokens is not None for model in config.asked):
+        yield "          (worst case: every answer hits max_tokens)"
     prompt, question = prepared.prompts[0][0], prepared.questions[0]
     first = prompt.text if prompt.text is not None else (prompt.messages or ())[-1].content
     first = question.prompt if asked_by_inspect(config, question) else first

@@ -26,6 +26,7 @@ from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.settings import MIN_BLOCK_SIZE
 from adaptive_eval.endpoints.types import KEEP_TOKENS, Sampling
 from adaptive_eval.endpoints.wire import QUEUE_KEYS
+from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import (
     InspectScores,
     find_rubric,
@@ -235,33 +236,30 @@ def check_budget_countable(
 ) -> Iterator[Problem]:
     """Check that caps can count every model; for a cap on USD, the user's own servers cost nothing."""
     asked = [model for _, model in asked_models(models)]
-    asking = () if grader is None else graders_that_ask(grader).values()
-    seats = [seat for grader_server in asking for seat in grader_server.seats]
     on_servers = [model for model in asked if model.command is None]  # commands say what they cost
-    without = {
-        "price": [model for model in on_servers if model.price is None and not is_own_server(model)],
-        "gpus": [model for model in on_servers if model.gpus is None],
-    }
-    for cap, limit, key in (("usd", budget.usd, "price"), ("gpu_hours", budget.gpu_hours, "gpus")):
-        if limit is not None and without[key]:
-            named = ", ".join(model.name for model in without[key])
-            have = "has" if len(without[key]) == 1 else "have"
-            rule = f"needs {key} of every model, to reserve what a trial may cost, but {named} {have} none"
-            advice = "add it, 0 where no GPU is yours" if key == "gpus" else "add it, 0 on a server of your own"
-            if key == "price":
-                typed = "for --model: --price NAME=IN/OUT"
-                is_task = any(model.inspect is not None for model in without[key])
-                advice = f"add it ({typed})" if is_task else f"{advice} ({typed})"
-            yield Problem(("budget", cap), rule, f"{advice}, or remove budget.{cap}")
-    prices = [*(model.price for model in on_servers), *(seat.price for seat in seats)]
-    if (
-        len(on_servers) == len(asked)
-        and budget.usd is not None
-        and not without["price"]
-        and all(price is None for price in prices)
-    ):
-        rule = "counts nothing, since every model is on a server of your own and none has a price"
-        yield Problem(("budget", "usd"), rule, "cap gpu_hours, wall_time, tokens or trials instead, or add a price")
+    unpriced = [model for model in on_servers if model.price is None and not is_own_server(model)]
+    without_gpus = [model for model in on_servers if model.gpus is None]
+    rule = "needs {} of every model, to reserve what a trial may cost, but {} none"
+    if budget.usd is not None and unpriced:
+        own = "" if any(model.inspect is not None for model in unpriced) else ", 0 on a server of your own"
+        hint = f"add it{own} (for --model: --price NAME=IN/OUT), or remove budget.usd"
+        yield Problem(("budget", "usd"), rule.format("price", _have(unpriced)), hint)
+    elif budget.usd is not None and len(on_servers) == len(asked):
+        asking = () if grader is None else graders_that_ask(grader).values()
+        prices = [*(model.price for model in asked), *(seat.price for judge in asking for seat in judge.seats)]
+        if all(price is None for price in prices):
+            counts = "counts nothing, since every model is on a server of your own and none has a price"
+            yield Problem(
+                ("budget", "usd"), counts, "cap gpu_hours, wall_time, tokens or trials instead, or add a price"
+            )
+    if budget.gpu_hours is not None and without_gpus:
+        hint = "add it, 0 where no GPU is yours, or remove budget.gpu_hours"
+        yield Problem(("budget", "gpu_hours"), rule.format("gpus", _have(without_gpus)), hint)
+
+
+def _have(models: Sequence[ModelConfig]) -> str:
+    """Subject and verb of a sentence on what models have."""
+    return f"{', '.join(model.name for model in models)} {'has' if len(models) == 1 else 'have'}"
 
 
 def check_costs_comparable(
@@ -272,19 +270,19 @@ def check_costs_comparable(
         return
     kind: KeyPath = ("objective", "kind")
     gpu_hour = objective.arguments.get("gpu_hour")
-    lacking = [model.name for _, model in asked_models(models) if not _has_cost(model, gpu_hour)]
-    if lacking:
-        rule = f"cheapest compares what answers cost, but {', '.join(lacking)} {'has' if len(lacking) == 1 else 'have'}"
+    on_servers = (model for _, model in asked_models(models) if model.command is None)  # commands say what they cost
+    if lacking := [model for model in on_servers if not _has_cost(model, gpu_hour)]:
+        rule = f"cheapest compares what answers cost, but {_have(lacking)} no price above 0"
         hint = "add `price` (for --model: --price NAME=IN/OUT), or for your own server `gpus`, and objective.gpu_hour"
-        yield Problem(kind, f"{rule} no price above 0", hint)
+        yield Problem(kind, rule, hint)
     if recorded := [model.name for _, model in recorded_models(models)]:
         hint = "ask them, or use the objective place"
         yield Problem(kind, f"cheapest needs models that are asked, but {', '.join(recorded)} is recorded", hint)
     for benchmark, asked in graders_that_ask(grader).items() if grader is not None else ():
-        if any(seat.price is not None and not seat.price.is_zero for seat in asked.seats):
+        if any(_has_cost(seat, gpu_hour) for seat in asked.seats):
             whose = f" of {benchmark}" if benchmark else ""
-            rule = f"cheapest cannot tell the cost of answers from that of the {asked.kind}{whose}"
-            yield Problem(kind, rule, "remove the price of its server: then its verdicts count as free")
+            rule = f"cheapest would count the verdicts of the {asked.kind}{whose} as a cost of the models"
+            yield Problem(kind, rule, "remove price and gpus of its server: no cost and no cap then has its verdicts")
     if stopping.delta:
         yield Problem(("stopping", "delta"), "is not for the objective cheapest", "write objective.delta instead")
     if stopping.familywise != "none":
@@ -292,9 +290,9 @@ def check_costs_comparable(
         yield Problem(("stopping", "familywise"), rule, "remove it")
 
 
-def _has_cost(model: ModelConfig, gpu_hour: float | None) -> bool:
-    has_price = model.price is not None and not model.price.is_zero
-    return has_price or bool(model.gpus and gpu_hour)
+def _has_cost(asked: ModelConfig | AskedGrader, gpu_hour: float | None) -> bool:
+    has_price = asked.price is not None and not asked.price.is_zero
+    return has_price or bool(asked.gpus and gpu_hour)
 
 
 def check_simulation(questions: QuestionsConfig, models: Models = ()) -> Iterator[Problem]:

@@ -3,10 +3,12 @@
 import os
 import re
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from adaptive_eval.base.imports import DIGITS
 from adaptive_eval.base.sections import Seconds, Section, config_error
 from adaptive_eval.endpoints.secrets import looks_secret
 from adaptive_eval.launch.command import missing_program
@@ -14,6 +16,8 @@ from adaptive_eval.launch.types import split_command
 
 MAX_PARALLEL = 1024
 MONTH_SECONDS = 31 * 86_400
+MAX_SOURCE_BYTES = 2**26
+"""Of a file that a command names; a larger one is data, and takes long to read."""
 OF_SHELLS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"})
 """Words that mean something to a shell alone."""
 PASSED_ON = frozenset(
@@ -79,6 +83,17 @@ def command_line(keys: CommandKeys, folder: Path) -> tuple[str, ...]:
     words = [program if os.sep not in program else _absolute(program, folder)]
     words += [_absolute(word, folder) if word.startswith(("./", "../")) else word for word in arguments]
     return tuple(words)
+
+
+def command_sources(keys: CommandKeys, folder: Path) -> dict[str, str]:
+    """Digests of the files that the command names beside the configuration, as far as they can be read."""
+    root, words = folder.absolute(), command_line(keys, folder) if keys.command is not None else ()
+    files = [Path(word) for word in words if Path(word).is_relative_to(root)]
+    return {
+        file.relative_to(root).as_posix(): sha256(file.read_bytes()).hexdigest()[:DIGITS]
+        for file in files
+        if file.is_file() and os.access(file, os.R_OK) and file.stat().st_size <= MAX_SOURCE_BYTES
+    }
 
 
 def _absolute(path: str, folder: Path) -> str:

@@ -1,8 +1,9 @@
 """Prepares everything of a run that needs no server: questions, prompts, plan, costs, and the run's fingerprint.
 
 The fingerprint is the part of the configuration that a resume must not change, including the source files of a user's
-grading function. Everything else may change and is recorded: servers, concurrency, timeouts, objective, stopping, the
-choice of trials, budget, and the source files of the user's own rules and policies. A resume repeats the looks.
+grading function and of commands. Everything else may change and is recorded: servers, concurrency, timeouts, objective,
+stopping, the choice of trials, budget, and the source files of the user's own rules and policies. A resume repeats the
+looks.
 """
 
 import inspect
@@ -21,7 +22,7 @@ from adaptive_eval.base.imports import DIGITS, MAX_DESCRIPTION, docstring_summar
 from adaptive_eval.base.roster import Roster
 from adaptive_eval.base.seeds import SHARED, hashed_base
 from adaptive_eval.config.benchmarks import prompt_for
-from adaptive_eval.config.commands import command_problems
+from adaptive_eval.config.commands import command_problems, command_sources
 from adaptive_eval.config.pace import choose_optimize
 from adaptive_eval.config.planning import longest_prompts, make_plan, worst_costs
 from adaptive_eval.config.run import SOURCES, ModelConfig, RunConfig
@@ -97,7 +98,7 @@ def run_header(config: RunConfig, questions: tuple[Question, ...]) -> RunHeader:
             **_task_fingerprint(config.benchmark, config.folder),
             **_benchmarks_fingerprint(config),
         },
-        models={model.name: _model_fingerprint(model) for model in config.models},
+        models={model.name: _model_fingerprint(model, config.folder) for model in config.models},
         questions={question.id: _question_body(question) for question in questions},
     )
 
@@ -160,7 +161,7 @@ def _plug_ins(config: RunConfig) -> dict[str, object]:
     return {PLUG_INS: facts} if facts else {}
 
 
-def _model_fingerprint(model: ModelConfig) -> dict[str, object]:
+def _model_fingerprint(model: ModelConfig, folder: Path) -> dict[str, object]:
     if model.recorded is not None:
         return {"recorded": True, "model": model.model}
     excluded = {*SERVER_NOT_IN_FINGERPRINT, *MODEL_NOT_IN_FINGERPRINT, "api", "simulate", "prompt", "sampling"}
@@ -168,6 +169,8 @@ def _model_fingerprint(model: ModelConfig) -> dict[str, object]:
     if model.inspect is not None:
         limit = model.sampling.max_tokens
         return settings if limit is None else {**settings, "sampling": {"max_tokens": limit}}
+    if sources := command_sources(model, folder):
+        settings["sources"] = sources
     return {
         **settings,
         "api": model.api,

@@ -66,17 +66,6 @@ def margin_in_words(results: Results) -> str:
     return Scale.of(results.weights).points(objective_view(results.decisions).margin or 0.0)
 
 
-def usd_in_words(usd: float) -> str:
-    """A cost of one answer with three digits."""
-    digits = 2 if usd <= 0.0 else max(2 - math.floor(math.log10(usd)), 2)
-    return f"${usd:.{digits}f}"
-
-
-def half_width_in_words(row: FrontierRow) -> str:
-    """Half of the 95% interval of a cost; empty if it is unknown."""
-    return f" ± {usd_in_words(TWO_SIDED_95 * row.usd_sigma)}" if row.usd_sigma else ""
-
-
 def _with_score(results: Results, row: FrontierRow) -> str:
     score = Scale.of(results.weights).score(next(model.score for model in results.models if model.name == row.model))
     return f"{safe_name(row.model, LONGEST_NAME)} ({score})"

@@ -35,8 +35,8 @@ SELECT max(seq), max(at), kind, what, model, sum(number), sum(tokens), sum(usd),
 FROM charges GROUP BY kind, what, model, estimated ORDER BY 1
 """
 FACTS = """
-SELECT model, question, number, round, category, latency, signals, flags, finish_reason, prompt_tokens,
-    completion_tokens, completion_bpt, prompt_bpt
+SELECT model, question, number, round, category, latency, usd, coalesce(cached_tokens, 0), signals, flags,
+    finish_reason, prompt_tokens, completion_tokens, completion_bpt, prompt_bpt
 FROM trials NOT INDEXED WHERE category IS NOT NULL ORDER BY seq
 """
 _NUMBER = "json_extract(signals, '$.{}')"

@@ -32,6 +32,9 @@ class TrialFacts(NamedTuple):
     round: int
     category: int
     latency: float
+    usd: float
+    cached_tokens: int
+    """Of the prompt tokens."""
     signals: str | None
     """The grader's signals as stored JSON, not parsed since few of them differ."""
     flags: str | None

@@ -13,7 +13,7 @@ from adaptive_eval.report.undecided import pair_names
 from adaptive_eval.report.words import draws_questions, objective_view
 from adaptive_eval.show.ranking import MAX_NAME_WIDTH
 from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS
-from adaptive_eval.show.text import amount, fit_columns, number_or_dash
+from adaptive_eval.show.text import amount, dollars, fit_columns, number_or_dash
 from adaptive_eval.study.judged import JudgedReplay
 from adaptive_eval.study.types import Costs, Forecast, GradeCosts, Outlook, Range, Undecided
 
@@ -58,11 +58,6 @@ SLOW_RATIO = 1.1
 """Time relative to the fixed design above which a faster setting is proposed."""
 
 Formatter = Callable[[float], str]
-
-
-def dollars(value: float) -> str:
-    """Format dollars with at least two digits, since runs of small models cost less than a cent."""
-    return f"${amount(value, [value])}" if value < 1000.0 else f"${count(value)}"
 
 
 def _gpu_hours(value: float) -> str:

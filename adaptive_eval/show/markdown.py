@@ -11,9 +11,10 @@ import scipy
 import yaml
 
 from adaptive_eval import __version__
+from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.exchange.tables.writer import csv_text
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
-from adaptive_eval.report.choice import half_width_in_words, part_in_words, usd_in_words
+from adaptive_eval.report.choice import part_in_words
 from adaptive_eval.report.finding import (
     comparison_state,
     counted_sentence,
@@ -26,7 +27,7 @@ from adaptive_eval.report.finding import (
 from adaptive_eval.report.gate import gate_terms
 from adaptive_eval.report.lines import Scale, count, minute, safe_line, several
 from adaptive_eval.report.next_steps import Advice
-from adaptive_eval.report.results import GroupRow, MetricRow, ModelRow, PairRow, Results
+from adaptive_eval.report.results import FrontierRow, GroupRow, MetricRow, ModelRow, PairRow, Results
 from adaptive_eval.report.spending import stored_cost
 from adaptive_eval.report.undecided import UNDECIDED, needed_in_words
 from adaptive_eval.report.view import RunView
@@ -46,6 +47,7 @@ from adaptive_eval.show.summary import (
     usage_parts,
 )
 from adaptive_eval.show.text import (
+    dollars,
     fenced_block,
     informative_columns,
     markdown_cell,
@@ -263,15 +265,23 @@ def _frontier(results: Results) -> Iterator[str]:
     rows = (
         [
             markdown_cell(row.model),
-            "-" if row.usd is None else f"{usd_in_words(row.usd)}{half_width_in_words(row)}",
+            _cost_of_answer(row),
             scale.score(models[row.model].score),
             scale.interval(models[row.model].lo, models[row.model].hi),
-            markdown_cell(" ".join([(said := part_in_words(results, row))[0], *said[1]]), 500),
+            markdown_cell(" ".join([words, *names]), 500),
         ]
-        for row in results.frontier
+        for row, (words, names) in ((row, part_in_words(results, row)) for row in results.frontier)
     )
     yield "From the cheapest to the dearest, by the cost of an answer in the first round, with 95% intervals:"
     yield markdown_table(["model", "cost", "score", "95% interval", "choice"], rows, left_columns=1, last=True)
+
+
+def _cost_of_answer(row: FrontierRow) -> str:
+    """With half of its 95% interval, if that is known."""
+    if row.usd is None:
+        return "-"
+    half = TWO_SIDED_95 * (row.usd_sigma or 0.0)
+    return f"{dollars(row.usd, [half])} ± {dollars(half, [row.usd])}" if half else dollars(row.usd)
 
 
 def _score_details(results: Results) -> str:

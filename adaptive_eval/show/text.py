@@ -13,7 +13,7 @@ from textwrap import wrap
 
 from rich.cells import cell_len, set_cell_size
 
-from adaptive_eval.report.lines import duration, safe_line, several
+from adaptive_eval.report.lines import count, duration, safe_line, several
 
 WINDOW_SECONDS = 30.0
 GAP = re.compile(r"  +")
@@ -114,6 +114,11 @@ def amount(value: float, among: Iterable[float], decimals: int = 2) -> str:
     smallest = min((abs(number) for number in (value, *among) if number and math.isfinite(number)), default=1.0)
     places = min(max(decimals, 1 - math.floor(math.log10(smallest))), MAX_DECIMALS)
     return f"{value:,.{places}f}"
+
+
+def dollars(value: float, among: Iterable[float] = ()) -> str:
+    """Dollars with at least two digits, since runs of small models cost less than a cent."""
+    return f"${amount(value, among)}" if value < 1000.0 else f"${count(value)}"
 
 
 EMPTY_CELLS = ("", "-")

@@ -50,7 +50,7 @@ class MeasuredUsage(NamedTuple):
     trials: FloatArray
     """(L, K)."""
     sums: FloatArray
-    """(3, L, K): prompt tokens, completion tokens and seconds of all trials."""
+    """(5, L, K): prompt tokens, completion tokens, seconds, cached prompt tokens, and USD of all trials."""
     log_spread: FloatArray
     """(L,): standard deviation of the logarithm of an answer's seconds within its category; nan where unknown."""
 
@@ -63,6 +63,10 @@ class AnswerUsage:
     completion_tokens: FloatArray
     seconds: FloatArray
     log_spread: FloatArray
+    cached_tokens: FloatArray | float = 0.0
+    """Of the prompt tokens; a guess has none."""
+    usd: FloatArray | float = 0.0
+    """Of answers of commands, which report it."""
 
     @property
     def knows_tokens(self) -> bool:
@@ -138,13 +142,14 @@ def merge_usage(
 
     Also returns which models have their own tokens, and which their own seconds.
     """
-    _, own_tokens, own_seconds = has_usage = measured.sums.sum(axis=2) > 0.0
-    has_usage[0] = own_tokens
-    others = otherwise.prompt_tokens, otherwise.completion_tokens, otherwise.seconds
+    _, own_tokens, own_seconds, *_ = has_usage = measured.sums.sum(axis=2) > 0.0
+    has_usage[[0, 3]], has_usage[4] = own_tokens, measured.trials.any(axis=1)
+    nothing = np.zeros(measured.trials.shape)
+    others = otherwise.prompt_tokens, otherwise.completion_tokens, otherwise.seconds, nothing, nothing
     columns = zip(measured.sums, has_usage, others, strict=True)
-    prompt_tokens, completion_tokens, seconds = (_fill_means(measured.trials, *column) for column in columns)
+    prompt_tokens, completion_tokens, seconds, *rest = (_fill_means(measured.trials, *column) for column in columns)
     spread = np.where(own_seconds & np.isfinite(measured.log_spread), measured.log_spread, otherwise.log_spread)
-    return AnswerUsage(prompt_tokens, completion_tokens, seconds, spread), own_tokens, own_seconds
+    return AnswerUsage(prompt_tokens, completion_tokens, seconds, spread, *rest), own_tokens, own_seconds
 
 
 def _fill_means(
@@ -170,14 +175,17 @@ def cost_table(
 
     Models that share their servers share the time of these.
     """
-    columns = (
-        np.nan_to_num(column).tolist() for column in (usage.prompt_tokens, usage.completion_tokens, usage.seconds)
-    )
-    rows = zip(models, *columns, strict=True)
+    cached_tokens, usd = (np.broadcast_to(part, usage.prompt_tokens.shape) for part in (usage.cached_tokens, usage.usd))
+    columns = (usage.prompt_tokens, usage.completion_tokens, usage.seconds, cached_tokens, usd)
+    rows = zip(models, *(np.nan_to_num(column).tolist() for column in columns), strict=True)
     costs = []
     for model, *model_usage in rows:
         cost = partial(usage_cost, model, concurrent_answers=_concurrent_answers(model, models))
-        costs.append(tuple(cost(*used).plus(grade) for used in zip(*model_usage, strict=True)))
+        of_categories = [
+            cost(*used, cached_tokens=cached) if model.command is None else Cost(round(sum(used[:2])), reported)
+            for *used, cached, reported in zip(*model_usage, strict=True)
+        ]
+        costs.append(tuple(each.plus(grade) for each in of_categories))
     return tuple(costs)
 
 
@@ -230,7 +238,7 @@ def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
     places = [(roster.models.position(use.model), roster.questions.position(use.question)) for use in matched]
     model, question = np.array(places, dtype=np.intp).T
     trial, category = np.array([(use.trial, use.category) for use in matched], dtype=np.intp).T
-    used = np.array([(use.prompt_tokens, use.completion_tokens, use.latency) for use in matched], dtype=float)
+    used = [(use.prompt_tokens, use.completion_tokens, use.latency, use.cached_tokens, use.usd) for use in matched]
     categories = prepared.plan.bench.categories
     if category.max() >= categories:
         raise ConfigError(
@@ -244,7 +252,7 @@ def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
         name=header.name,
         outcomes=outcomes,
         counts=counts,
-        measured=measure(model * categories + category, used, (len(models), categories)),
+        measured=measure(model * categories + category, np.array(used, dtype=float), (len(models), categories)),
         elapsed=elapsed,
         header=header,
         remarks=(*_missing_in_pilot(counts, models, questions), *_differences_from_pilot(header, prepared.header)),
@@ -287,8 +295,8 @@ def _matching(directory: Path, graded: Sequence[TrialFacts], roster: Roster) -> 
 
 
 def measure(cell: NDArray[np.intp], used: FloatArray, shape: tuple[int, int]) -> MeasuredUsage:
-    """Sums by model and category, of which a `cell` is the number; `used` has prompt tokens, completion tokens and
-    seconds of each trial."""
+    """Sums by model and category, of which a `cell` is the number; `used` has the columns of
+    `MeasuredUsage.sums` for each trial."""
 
     def summed(values: FloatArray | None) -> FloatArray:
         return np.bincount(cell, values, shape[0] * shape[1]).reshape(shape).astype(float)

@@ -198,9 +198,10 @@ def _known_costs(scenario: Scenario, prepared: PreparedRun) -> dict[str, bool]:
         attribute: any(getattr(server, attribute) is not None for server in paid_servers(prepared.config))
         for attribute in ("price", "gpus")
     }
+    reports = any(model.command is not None for model in prepared.config.asked)
     return {
         "tokens": usage.knows_tokens,
-        "usd": usage.knows_tokens and paid["price"],
+        "usd": (usage.knows_tokens and paid["price"]) or (bool(np.any(usage.usd)) and reports),
         "gpu_hours": usage.knows_seconds and paid["gpus"],
         "seconds": usage.knows_seconds,
     }

@@ -12,9 +12,8 @@ from functools import cached_property
 from math import sqrt
 from typing import Any, NamedTuple
 
-from factors import CHEAPEST_DELTAS, GATES, KEY, TEMPERATURE
+from factors import CHEAPEST_DELTAS, GATES, IN_FLIGHT, KEY, TEMPERATURE
 from life import Life, Stage
-from model_server import ANSWER, SHORT
 from outputs import (
     BLOCKED,
     CONFIGURATION,
@@ -30,6 +29,7 @@ from outputs import (
     bare,
     read_text,
 )
+from world import ANSWER, LONG, SHORT
 
 MIN_LABELS = 20
 """Fewer labels in a benchmark correct no score."""
@@ -119,7 +119,10 @@ class Record:
         outcomes = ("served",) if ANSWER.search(text) else ("cut", "context") if text else ("empty", "context")
         if not text and self.row["afterwards"] == "moved_as_table":
             match = ANSWER.search(self.life.setup.world.answer(*self.asked(trial)).text)  # a table brings no texts
-            outcomes = ("served",) if match and trial["extracted"] == match[1] else ("empty", "context", "cut")
+            is_served = match is not None and trial["extracted"] == match[1]
+            if self.row["supply"] == "command":  # it reports a score, and nothing is extracted
+                is_served = trial["category"] is not None
+            outcomes = ("served",) if is_served else ("empty", "context", "cut")
         lines = self.outcomes.get(self.asked(trial), [])
         if not text and trial["extracted"] is None and self.row["supply"] == "lm_eval":  # its filters are not stored
             outcomes = ("served", "empty", "context", "cut")
@@ -722,6 +725,22 @@ def _keeps_dry_run(record: Record) -> bool:
     return record.row["dry_run"] == "no" or record.row["supply"] != "inspect"
 
 
+@check
+def the_cost_in_usd_is_what_commands_report(record: Record) -> Iterator[Fault]:
+    """Every USD that a command says it has used is told, at most less what was lost at a kill."""
+    if record.row["supply"] != "command":
+        return
+    interrupted = any(stage.interrupted for stage in record.life.stages)
+    for stage, _, results in record.judged:
+        if stage.run != "runs/run" or interrupted or record.row["grader"] in ("judge", "verifier"):
+            continue
+        used = sum(line.get("usd", 0.0) for line in _lines_of_run(record, stage) if line["outcome"] != "hung")
+        told = results.cost["usd"] + sum(row["usd"] for row in results.cost["beside"])
+        if abs(told - used) > 1e-9:
+            text = f"{told:.6f} USD are told, and commands reported {used:.6f}"
+            yield Fault("the cost in USD is what commands report", stage.name, text)
+
+
 def _told_tokens(results: Results) -> int:
     """Of stored trials, and of samples that failed after an answer."""
     failed = sum(row["tokens"] for row in results.cost["beside"] if row["what"] == "failed")
@@ -742,8 +761,9 @@ def no_cap_is_exceeded(record: Record) -> Iterator[Fault]:
             "tokens": prompts + completions,
             "usd": sum(_usd(record, line) for line in lines),
         }
+        slack = _used_beyond_reserve(record)
         for kind, value in used.items():
-            if kind in budget and value > budget[kind]:
+            if kind in budget and value > budget[kind] + slack.get(kind, 0.0):
                 yield Fault(name, stage.name, f"budget.{kind} is {budget[kind]}, and {value} were used")
         if "wall_time" in budget and outputs.results is not None:
             wall, kills = (
@@ -756,7 +776,18 @@ def no_cap_is_exceeded(record: Record) -> Iterator[Fault]:
                 )
 
 
+def _used_beyond_reserve(record: Record) -> dict[str, float]:
+    """By how much a cap may be exceeded where nothing bounds an answer: what trials in flight use beyond the largest
+    answer before them."""
+    if record.row["supply"] != "command":
+        return {}
+    in_flight = LONG * IN_FLIGHT * len(record.life.setup.models)
+    return {"tokens": in_flight, "usd": in_flight * max(line.get("usd", 0.0) for line in record.ledger)}
+
+
 def _usd(record: Record, line: Mapping[str, Any]) -> float:
+    if "usd" in line:
+        return float(line["usd"])
     config = record.life.setup.config
     price = next((model.get("price") for model in config["models"] if model["name"] == line["model"]), None)
     if line["what"] == "verdict":
@@ -789,6 +820,24 @@ def no_key_is_in_any_file(record: Record) -> Iterator[Fault]:
             if KEY in str(trial) and not reported:
                 reported = True
                 yield Fault(name, stage.name, f"it is in the stored answer {trial['text']!r}")
+
+
+@check
+def commands_get_the_variables_that_are_named(record: Record) -> Iterator[Fault]:
+    """The key is in a command's environment if `env` names it, and else not."""
+    is_named = record.row["access"] == "environment"
+    for stage in record.life.stages:
+        lines = [line for line in record.ledger[stage.begun : stage.ended] if "has_key" in line]
+        if wrong := [line for line in lines if line["has_key"] != is_named]:
+            text = f"{len(wrong)} commands {'lack the key' if is_named else 'got a key'}, such as {_asked(wrong[0])}"
+            yield Fault("commands get the variables that are named", stage.name, text)
+
+
+@check
+def nothing_goes_on_after_the_end(record: Record) -> Iterator[Fault]:
+    """No process of a command lives on after the run, however that ended."""
+    if record.life.left_running:
+        yield Fault("nothing goes on after the end", "the end", "a process of a command is still running")
 
 
 @check

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from model_server import World
+from world import World
 
 MODELS = {"ada": 0.95, "bob": 0.35, "cyd": 0.05}
 """How often each is right: a wrong order of two of them by chance is a matter of one in a million."""
@@ -24,6 +24,7 @@ CHEAPEST_DELTAS = {"5%": 0.05, "0": 0.5}
 """
 PRICES = {"zero": {"input": 0, "output": 0}, "paid": {"input": 2.0, "output": 10.0}}
 TEMPERATURE = 0.7
+IN_FLIGHT = 4
 QUESTIONS = 8
 DRAWN, DRAW = 150, 50
 """Questions where the run draws some of them, and how many it draws at a time."""
@@ -81,7 +82,7 @@ def plain_setup() -> Setup:
         "sampling": {"temperature": TEMPERATURE, "max_tokens": 64},
         "grader": {"kind": "numeric"},  # graded in the process of the run itself
         "trials": {"min": 3, "max": 6},
-        "concurrency": {"in_flight": 4},
+        "concurrency": {"in_flight": IN_FLIGHT},
     }
     return setup
 
@@ -98,9 +99,9 @@ def truth(setup: Setup, level: str) -> None:
         setup.world.models[name] = dict.fromkeys(ids, mean)
 
 
-@factor("endpoint", "launched", "pool", "batch", "recorded", "inspect", "lm_eval", "ray")
+@factor("endpoint", "launched", "pool", "batch", "command", "recorded", "inspect", "lm_eval", "ray")
 def supply(setup: Setup, level: str) -> None:
-    """Where answers come from. `recorded`: one model's come from an earlier run. Tasks of others: see `TASKS`."""
+    """Where answers come from. `recorded`: one model's come from an earlier run. For tasks of others see `OWN_WAYS`."""
     for model in setup.models:
         if level in ("launched", "pool", "ray"):
             model["launch"] = {"command": ["{python}", "{server}", "{world}", "{ledger}", "{port}"]}
@@ -183,7 +184,7 @@ def echo(setup: Setup, level: str) -> None:
 
 @factor("key", "judge", "verifier", "failing")
 def grader(setup: Setup, level: str) -> None:
-    """`failing`: a function that fails on some answers, until it is mended."""
+    """`key`: commands report scores by it. `failing`: a function that fails on some answers, until it is mended."""
     if level in ("judge", "verifier"):
         setup.config["grader"] = {"kind": level, "server": {"base_url": "{url}", "model": level}}
         setup.config["grader"]["concurrency"] = {"in_flight": 4}
@@ -191,6 +192,8 @@ def grader(setup: Setup, level: str) -> None:
             setup.config["grader"]["server"]["price"] = PRICES[setup.row["price"]]
     elif level == "failing":
         setup.config["grader"] = {"kind": "python", "function": "failing_grader:grade", "workers": 1}
+    elif setup.row["supply"] == "command":
+        setup.config["grader"] = "reported"
 
 
 @factor("binary", "partial", "reversed")
@@ -405,7 +408,40 @@ def _lm_eval_task(setup: Setup) -> None:
             setup.config["objective"]["value"] = 0.65
 
 
-TASKS: dict[str, Callable[[Setup], None]] = {"inspect": _inspect_task, "lm_eval": _lm_eval_task}
+def _commands(setup: Setup) -> None:
+    """Each answer is a process, which says what it has used."""
+    config, sampling = setup.config, setup.config.pop("sampling")
+    reported, partial = config["grader"] == "reported", setup.row["rubric"] == "partial"
+    graded = "nothing" if not reported else "credit" if partial else "right"
+    for model in setup.models:
+        price = model.get("price")
+        usd = "-" if price is None else str(price["output"] / 1e6)
+        name, seconds = model["name"], sampling.get("timeout")
+        model.clear()
+        model |= {
+            "name": name,
+            "command": ["{python}", "-S", "./command_model.py", "./world.json", name, graded, usd],
+            "parallel": IN_FLIGHT,
+        }
+        if seconds is not None:
+            model["timeout"] = seconds
+        if setup.row["access"] == "environment":
+            model["env"] = [KEY_VARIABLE]
+    if setup.row["answers"] != "fine":  # each attempt is a process
+        config["concurrency"]["attempts"] = 2
+    if partial and reported:
+        _by_score(config)
+    for kind, too_much in (("tokens", 10_000), ("usd", 0.06)):  # prompts cost nothing, and less is reserved
+        if kind in config.get("budget", {}):
+            config["budget"][kind] -= too_much * (4 if setup.row["draw"] != "none" else 1)
+
+
+OWN_WAYS: dict[str, Callable[[Setup], None]] = {
+    "inspect": _inspect_task,
+    "lm_eval": _lm_eval_task,
+    "command": _commands,
+}
+"""Supplies that are configured in their own way."""
 
 
 def make_setup(row: Mapping[str, str]) -> Setup:
@@ -414,8 +450,8 @@ def make_setup(row: Mapping[str, str]) -> Setup:
     setup.row = row
     for name, apply in APPLY.items():
         apply(setup, row[name])
-    if row["supply"] in TASKS:
-        TASKS[row["supply"]](setup)
+    if row["supply"] in OWN_WAYS:
+        OWN_WAYS[row["supply"]](setup)
     return setup
 
 
@@ -460,8 +496,14 @@ REFUSED = (
     Conflict(_levels(benchmarks="weighted", draw="some"), "trials.draw cannot be combined with several benchmarks"),
     Conflict(_levels(benchmarks="grouped", draw="some"), "report.group_by cannot be combined with trials.draw"),
     Conflict(_levels(metrics="several_draws", draw="some"), "report.metrics cannot be combined with trials.draw"),
-    Conflict(_levels(objective="cheapest", price=("none", "zero")), "cheapest compares what answers cost"),
-    Conflict(_levels(objective="cheapest", grader=("judge", "verifier")), "cheapest cannot tell|no price above 0"),
+    Conflict(
+        _levels(objective="cheapest", price=("none", "zero"), supply=_other("supply", "command")),
+        "cheapest compares what answers cost",
+    ),
+    Conflict(
+        _levels(objective="cheapest", grader=("judge", "verifier")),
+        "cheapest would count the verdicts|no price above 0",
+    ),
     Conflict(_levels(objective="cheapest", supply="recorded"), "cheapest needs models that are asked"),
     Conflict(_levels(objective="cheapest", familywise="holm"), "stopping.familywise is not for the objective cheapest"),
     Conflict(
@@ -474,7 +516,10 @@ REFUSED = (
     Conflict(_levels(rule="published", familywise="holm"), "needs a rule with a valid p-value"),
     Conflict(_levels(rule="published", seeds="coupled"), "stopping.rule compares Bayes@N"),
     Conflict(_levels(plug_in="rule", familywise="holm"), "familywise needs a rule with p-values"),
-    Conflict(_levels(cap="usd", price="none"), "budget.usd.*(needs price|counts nothing)"),
+    Conflict(
+        _levels(cap="usd", price="none", supply=_other("supply", "command")),
+        "budget.usd.*(needs price|counts nothing)",
+    ),
     Conflict(_levels(supply="recorded", afterwards=("moved", "moved_as_table")), "recorded models", "imported"),
 )
 """The program refuses these before anything is bought, with such a sentence."""
@@ -490,6 +535,26 @@ MOOT = (
     *(
         Conflict(_levels(supply="inspect", **{name: FACTORS[name][1:]}), "Inspect asks the models in its own way")
         for name in ("addresses", "access", "api", "samples_per_request", "draw")
+    ),
+    *(
+        Conflict(
+            _levels(supply="command", **{name: FACTORS[name][1:]}), "a command has no address and sends no request"
+        )
+        for name in ("addresses", "api", "samples_per_request")
+    ),
+    Conflict(_levels(supply="command", access="header"), "a command is given variables alone"),
+    Conflict(_levels(supply="command", wire="doubled"), "a command has one last line"),
+    Conflict(_levels(supply="command", answers="cut"), "a command says nothing of a limit on its answer"),
+    Conflict(
+        _levels(supply="command", price="none", cap="usd"), "known from its first answer on, which reports no USD"
+    ),
+    Conflict(
+        _levels(supply="command", price="none", objective="cheapest"), "known from its first answer on, as with a cap"
+    ),
+    Conflict(_levels(supply="command", grader="key", prior="earlier"), "servers of the earlier run report no scores"),
+    Conflict(
+        _levels(supply="command", grader="key", rubric="partial", labels=("agree", "overturn")),
+        "the rubric goes by the score that the command reports, which no label says",
     ),
     Conflict(_levels(supply="inspect", wire="doubled"), "Inspect reads the responses, without their ids"),
     Conflict(_levels(supply=("inspect", "lm_eval"), grader=("judge", "verifier")), "the task's own scorer grades"),

@@ -4,6 +4,7 @@ What happened is kept for the checker: each command with its output, how far the
 of the run afterwards.
 """
 
+import fcntl
 import json
 import shutil
 import sys
@@ -13,10 +14,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from command_model import RUNNING
 from commands import Command, Commands, Done, wait_until
-from factors import ADDED, KEY, KEY_VARIABLE, Setup, make_setup
-from model_server import Ledger, ModelServer, World
+from factors import ADDED, KEY, KEY_VARIABLE, Setup, make_setup, plain_setup
+from model_server import ModelServer
 from outputs import CONFIGURATION, REACHED, Outputs, Reading, bare, read_outputs
+from world import Ledger, World
 
 HERE = Path(__file__).parent
 RAISED = 10
@@ -54,6 +57,8 @@ class Life:
     other: list[Done] = field(default_factory=list)
     """Commands that only read."""
     labels: list[dict[str, object]] = field(default_factory=list)
+    left_running: bool = False
+    """Whether a process of a command is there in the end."""
 
     @property
     def ledger(self) -> list[dict[str, Any]]:
@@ -77,7 +82,7 @@ class Leading:
     def write_files(self) -> None:
         setup, folder = self.life.setup, self.folder
         setup.world.write(folder / "world.json")
-        for name in ("plug_ins.py", "failing_grader.py", "inspect_task.py"):
+        for name in ("plug_ins.py", "failing_grader.py", "inspect_task.py", "command_model.py", "world.py"):
             shutil.copy(HERE / name, folder)
         rows = [
             {"id": question, "prompt": f"[{question}] How much is it?", "answer": key, "topic": f"t{at % 2}"}
@@ -127,7 +132,7 @@ class Leading:
         }
         config = _filled(config, places)
         for at, model in enumerate(config["models"]):
-            if not model.keys() & {"launch", "recorded", "inspect"}:
+            if not model.keys() & {"launch", "recorded", "inspect", "command"}:
                 by_level = {"one": urls[0], "each": urls[at % len(urls)], "replicas": list(urls[:2])}
                 model["base_url"] = by_level[self.row["addresses"]]
         return config
@@ -196,6 +201,18 @@ class Leading:
                 self.labelled()
             last = self.life.stages[-1]
             self.life.stages[-1] = replace(last, outputs=read_outputs(self.commands, self.folder, self.run))
+        self.life.left_running = self.is_locked(self.folder / RUNNING)
+
+    def is_locked(self, path: Path) -> bool:
+        """Whether a process holds the lock of a file."""
+        if not path.exists():
+            return False
+        with path.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
 
     def joining(self) -> dict[str, Any]:
         """The model that joins later: like one of the others."""
@@ -203,6 +220,8 @@ class Leading:
         joining = {**like, "name": ADDED[0]}
         if "inspect" in like:
             joining["inspect"] = {**like["inspect"], "model": f"openai-api/sim/{ADDED[0]}"}
+        if "command" in like:
+            joining["command"] = [ADDED[0] if word == like["name"] else word for word in like["command"]]
         return joining
 
     def earlier_runs(self) -> None:
@@ -220,7 +239,7 @@ class Leading:
                     "name": name,
                     "seed": 77,
                     "models": [{"name": model, "base_url": server.url} for model in names],
-                    "sampling": self.config["sampling"],
+                    "sampling": plain_setup().config["sampling"],
                     "grader": _filled(self.life.setup.config["grader"], {"{url}": server.url}),
                     "objective": {"kind": "precision", "half_width": 0.5},
                     "stopping": {"on_alarm": "never"},

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, NamedTuple
 
 from adaptive_eval.machine.replay import Stage
@@ -196,3 +198,32 @@ def any_response_is_taken() -> None:
 
     _replace("endpoints.answers:_sort_by_index", sorted_by_index)
     _replace("endpoints.response_ids:ResponseIds.require_new", _returning(None))
+
+
+@planted("no failure is a wrong answer", supply="command", wire="errors")
+def exit_statuses_are_ignored() -> None:
+    """What a command printed before it failed is its answer."""
+    _replace("supplies.commands.outcome:_problem", _returning(None))
+
+
+@planted("the cost in USD is what commands report", supply="command", price="paid")
+def reported_usd_is_not_counted() -> None:
+    """Answers of commands cost nothing, whatever they report."""
+    _replace("supplies.commands.outcome:answer_cost", lambda old: lambda answer: old(answer)._replace(usd=0.0))
+
+
+@planted("commands get the variables that are named", supply="command", access="none")
+def commands_get_all_variables() -> None:
+    """The environment of the run is that of its commands, too."""
+    _replace("config.commands:command_environment", lambda _: lambda keys, environment: dict(environment))
+
+
+@planted("nothing goes on after the end", supply="command", wire="hangs")
+def what_a_command_has_started_goes_on() -> None:
+    """A command is ended alone, without the processes of its group."""
+    keeper: Any = import_module("adaptive_eval.launch.keeper")
+    text = Path(keeper.__file__).read_text()
+    assert (ending := "os.killpg(") in text
+    lenient = Path(mkdtemp()) / "keeper.py"
+    lenient.write_text(text.replace(ending, "os.kill("))
+    keeper.__file__ = str(lenient)

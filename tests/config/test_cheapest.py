@@ -21,9 +21,8 @@ FREE = "  - {name: two, model: coin-02, simulate: true, price: {input: 0, output
 OWN = "  - {name: two, model: coin-02, simulate: true, gpus: 2}\n"
 ASKED = "objective: {kind: cheapest, delta: 5%}\n"
 GPUS = "objective: {kind: cheapest, gpu_hour: 2.5}\n"
-JUDGE = """
-grader: {kind: judge, server: {base_url: "http://127.0.0.1:1/v1", model: judge, price: {input: 1, output: 1}}}
-"""
+COMMAND = "  - {name: two, command: [./agent]}\n"
+JUDGE = 'grader: {kind: judge, server: {base_url: "http://127.0.0.1:1/v1", model: judge, %s}}'
 
 
 def problems(text: str) -> list[str]:
@@ -41,13 +40,26 @@ def problems(text: str) -> list[str]:
         (HEAD + SECOND + "objective: {kind: best, gpu_hour: 2}\n", "is only for the objective cheapest"),
         (HEAD + SECOND + "objective: {kind: cheapest, delta: 100%}\n", "must be a difference of scores"),
         (
-            HEAD.replace("grader: math", JUDGE.strip()) + SECOND + ASKED,
-            "cheapest cannot tell the cost of answers from that of the judge",
+            HEAD.replace("grader: math", JUDGE % "price: {input: 1, output: 1}") + SECOND + ASKED,
+            "cheapest would count the verdicts of the judge as a cost of the models",
         ),
+        (HEAD.replace("grader: math", JUDGE % "gpus: 1") + OWN + GPUS, "remove price and gpus of its server"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(text: str, says: str) -> None:
     assert any(says in problem for problem in problems(text)), problems(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HEAD + COMMAND + ASKED,
+        HEAD.replace("grader: math", JUDGE % "price: {input: 0, output: 0}") + SECOND + ASKED,
+        HEAD.replace("grader: math", JUDGE % "gpus: 1") + SECOND + ASKED,
+    ],
+)
+def test_what_commands_report_and_free_verdicts_can_be_compared(text: str) -> None:
+    assert not any("cheapest" in problem for problem in problems(text))
 
 
 @pytest.mark.parametrize(

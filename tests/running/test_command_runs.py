@@ -191,6 +191,21 @@ def test_time_outs_are_missing_trials_and_end_what_was_started(site: Site) -> No
     assert not running(mark)
 
 
+def test_a_program_that_is_edited_between_two_starts_is_another_model(site: Site) -> None:
+    (site.folder / "skill.md").write_text("Be careful.")
+    config = write(site, shell("base", 30), agent("new", 90, "./skill.md"), trials={"min": 2, "max": 2})
+    assert site.run(config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    (site.folder / "other.md").write_text("Named by no command.")
+    assert site.run(config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    (site.folder / "skill.md").write_text("Be quick.")
+    (site.folder / "agent.sh").write_text(f"{SHELL}# a comment\n")
+    refused = site.run(config)
+    assert refused.exit_code == ExitCode.CONFIGURATION, refused.output
+    for change in ("models.base: agent.sh was edited", "models.new: skill.md was edited"):
+        assert f"{change} after the start of the run" in refused.output
+    assert "agent.py" not in refused.output
+
+
 def test_a_cap_on_usd_counts_what_commands_report(site: Site) -> None:
     config = write(site, shell("base", 50), shell("new", 50), budget={"usd": 9.8}, trials={"min": 1, "max": 50})
     ended = site.run(config)
@@ -203,6 +218,20 @@ def test_a_cap_on_usd_counts_what_commands_report(site: Site) -> None:
     )
     assert refused.exit_code == ExitCode.ENDPOINTS
     assert "silent: its command reports no usd, which budget.usd counts" in refused.output
+
+
+def test_the_cheapest_is_chosen_by_what_commands_report(site: Site) -> None:
+    dear = model("dear", "sh", "-c", 'echo {\\"score\\": 1, \\"usd\\": 2}')
+    cheap = model("cheap", "sh", "-c", 'echo {\\"score\\": 1, \\"usd\\": 0.5}')
+    silent = model("silent", "sh", "-c", 'echo {\\"score\\": 1}')
+    objective = {"kind": "cheapest", "delta": 0.2}
+    config = write(site, dear, cheap, objective=objective, trials={"max": 20})
+    tried = site.run(config, "--dry-run")
+    assert tried.exit_code == ExitCode.REACHED and "max_tokens" not in tried.output
+    ended = site.run(config)
+    assert ended.exit_code == ExitCode.REACHED and "cheap (100.0%) is the cheapest that will do" in ended.output
+    refused = site.run(write(site, silent, cheap, objective=objective), "--run-dir", str(site.directory("silent")))
+    assert "silent: its command reports no usd, by which the cheapest is chosen" in refused.output
 
 
 def test_credit_between_needs_a_rubric_and_regrading_finds_it_in_what_is_stored(site: Site) -> None:

@@ -84,5 +84,5 @@ def test_markdown_has_score_against_cost() -> None:
     view = simulated(world(NAMES, 6), looks=2, trials={"min": 2, "max": 12})
     text = markdown(replace(view, results=with_rows(OUT, CHOSEN, ALIKE, DEAR)))
     (line,) = (line for line in text.splitlines() if line.startswith("| cyd") and "±" in line)
-    assert line.split("|")[2].strip() == "$0.00200 ± $0.000196"
+    assert line.split("|")[2].strip() == "$0.00200 ± $0.00020"
     assert "the cheapest that will do" in line

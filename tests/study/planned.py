@@ -22,7 +22,7 @@ from scorio.moments import FloatArray
 MODELS = ("ada", "bob", "cyd")
 HORIZON = 12
 QUESTIONS = tuple(f"q{number}" for number in range(8))
-PROMPT_TOKENS, RIGHT_TOKENS, WRONG_TOKENS, LATENCY = 100, 400, 900, 20.0
+PROMPT_TOKENS, CACHED_TOKENS, RIGHT_TOKENS, WRONG_TOKENS, LATENCY = 100, 80, 400, 900, 20.0
 ANSWERS = {0: (WRONG_TOKENS, 2 * LATENCY), 1: (RIGHT_TOKENS, LATENCY)}
 """Completion tokens and seconds of a wrong and of a right answer."""
 
@@ -98,6 +98,7 @@ def outcome_of(prepared: PreparedRun, model: int, question: int, trial: int, cat
         latency=latency,
         prompt_tokens=PROMPT_TOKENS,
         completion_tokens=tokens,
+        cached_tokens=CACHED_TOKENS,
     )
     cost = trial_cost(prepared.config.models[model])(answer)
     return TrialRecord(prepared.models[model], QUESTIONS[question], trial, 0, answer, category, cost=cost)

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from planned import (
+    CACHED_TOKENS,
     LATENCY,
     MODELS,
     PROMPT_TOKENS,
@@ -18,6 +19,7 @@ from planned import (
 from stored_runs import store_records
 
 from adaptive_eval.base.errors import ConfigError, StoreError
+from adaptive_eval.base.sections import Price
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core.types import Cost
 from adaptive_eval.simulate.worlds import BINARY
@@ -99,6 +101,28 @@ def test_usage_means_are_by_category_with_other_models_as_fallback(tmp_path: Pat
     assert wrong == Cost(1000, pytest.approx((100 * 1 + 900 * 4) / 1e6), pytest.approx(2 * LATENCY * gpu))
 
 
+def test_tokens_from_a_cache_have_their_own_price_in_a_forecast(tmp_path: Path, prepared: PreparedRun) -> None:
+    price = Price(input=1, cached_input=0.25, output=4)
+    models = [model.model_copy(update={"price": price}) for model in prepared.config.models]
+    guessed = guess(models, prepared.prompts, BINARY)
+    assert cost_table(models, guessed) == cost_table(prepared.config.models, guessed)
+    usage, *_ = merge_usage(pilot_of(tmp_path, prepared).measured, guessed)
+    saved = CACHED_TOKENS * (1 - 0.25) / 1e6
+    assert cost_table(models, usage)[0][1].usd == pytest.approx((100 * 1 + 400 * 4) / 1e6 - saved)
+    assert cost_table(models, usage)[1][1].usd == pytest.approx((100 * 1 + 400 * 4) / 1e6 - saved), "as the others"
+
+
+def test_a_command_is_forecast_to_cost_what_it_has_reported(tmp_path: Path, prepared: PreparedRun) -> None:
+    changes = {"price": None, "gpus": None, "command": ("./agent",)}
+    models = [model.model_copy(update=changes) for model in prepared.config.models]
+    usage, *_ = merge_usage(pilot_of(tmp_path, prepared).measured, guess(models, prepared.prompts, BINARY))
+    wrong, right = cost_table(models, usage)[0]
+    assert right == Cost(500, pytest.approx(0.0017), 0.0)
+    assert wrong == Cost(1000, pytest.approx(0.0037), 0.0)
+    assert cost_table(models, usage)[1] == (wrong, right), "as the others"
+    assert cost_table(models, guess(models, prepared.prompts, BINARY))[0][0].usd == 0.0
+
+
 def test_nothing_is_known_without_a_pilot_and_without_a_limit(tmp_path: Path) -> None:
     prepared = prepared_from(write_config(tmp_path, sampling={"temperature": 0.6}))
     usage = guess(prepared.config.models, prepared.prompts, BINARY)
@@ -112,6 +136,6 @@ def test_the_spread_of_seconds_is_measured_within_categories(tmp_path: Path, pre
     rng = np.random.default_rng(0)
     category = rng.integers(0, 2, 20_000)
     seconds = np.where(category == 1, 10.0, 90.0) * np.exp(0.3 * rng.standard_normal(20_000))
-    measured: MeasuredUsage = measure(category, np.stack([seconds] * 3, axis=1), (2, 2))
+    measured: MeasuredUsage = measure(category, np.stack([seconds] * 5, axis=1), (2, 2))
     assert measured.log_spread[0] == pytest.approx(0.3, rel=0.02) and np.isnan(measured.log_spread[1])
     assert measured.sums[2, 0] / measured.trials[0] == pytest.approx(np.array([90.0, 10.0]) * np.exp(0.045), rel=0.02)

@@ -6,13 +6,16 @@ import resource
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from patient_time import HANGS, until
 from process_list import all_end, commands
 
 from adaptive_eval.base.errors import LaunchFailed
+from adaptive_eval.running.event_loop import run_to_end
 from adaptive_eval.supplies.commands import process as process_module
 from adaptive_eval.supplies.commands.process import BoundedOutput, CommandLine, EndedCommand
 
@@ -20,7 +23,7 @@ PYTHON = (sys.executable, "-S", "-c")
 
 
 async def run(folder: Path, *words: str, seconds: float = HANGS, asked: bytes = b"") -> EndedCommand:
-    return await CommandLine(words, os.environ, seconds).run(asked, folder, ())
+    return await CommandLine(words, dict(os.environ), seconds).run(asked, folder, ())
 
 
 def running(mark: str) -> list[str]:
@@ -60,6 +63,31 @@ async def test_a_program_that_is_not_there_says_so(tmp_path: Path) -> None:
     with pytest.raises(LaunchFailed, match="cannot be started: .*no-such-program"):
         await run(tmp_path, "no-such-program")
     assert open_files() == before
+
+
+def test_a_file_that_is_opened_next_stays_open_where_somebody_still_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_module, "DRAIN_SECONDS", 0.0)
+    start, written = CommandLine._start, list[int]()
+
+    async def start_and_keep(line: CommandLine, asked: bytes, folder: Path, holds: Any, *ends: int) -> Any:
+        written.append(os.dup(ends[0]))
+        return await start(line, asked, folder, holds, *ends)
+
+    monkeypatch.setattr(CommandLine, "_start", start_and_keep)
+
+    async def main() -> None:
+        await run(tmp_path, "echo", "done")
+        with ExitStack() as stack:
+            opened = [stack.enter_context((tmp_path / str(number)).open("w")) for number in range(8)]
+            for _ in range(8):
+                await asyncio.sleep(0)
+            for file in opened:
+                os.fstat(file.fileno())
+
+    run_to_end(main())
+    os.close(written[0])
 
 
 async def test_what_it_leaves_behind_ends_with_it(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from adaptive_eval.base.errors import ConfigError, LaunchFailed, Rejected, RetryNotAllowed
 from adaptive_eval.config.commands import command_environment, command_line, command_problems
+from adaptive_eval.core.objectives import CHEAPEST
 from adaptive_eval.endpoints.first_answers import FIRST_ATTEMPTS, FirstAnswers
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Notice, RetryGate, Signal
@@ -25,9 +26,7 @@ from adaptive_eval.supplies.commands.process import CommandLine
 from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext, request_limits
 
 MAX_REPLICA_CHARS = 200
-UNCOUNTED = (
-    "reports no {0}, which budget.{0} counts; let its last line have it, 0 if it costs nothing, or remove the cap"
-)
+UNCOUNTED = "reports no {0}, {1}; let its last line have it, 0 if it costs nothing, or remove the {2}"
 UNUSED_SCORE = "its command reports a score, of which the grader {} takes no notice; the grader `reported` takes it"
 NO_TRANSCRIPT = "its command reports a transcript that is no file in its folder, or too large to be kept"
 UNANSWERED: frozenset[Signal] = frozenset({"unanswered"})
@@ -46,9 +45,13 @@ class CommandClient:
         self._redactor, self._questions = context.redactor, context.prepared.questions
         self._hides_metadata = bool(run.grader.functions or graders_that_ask(run.grader))
         self._attempts = config.concurrency.attempts if context.patient else 1
-        caps = (("tokens", run.budget.tokens), ("usd", run.budget.usd))
-        self._counted = [name for name, cap in caps if cap is not None]
-        """What each answer must report, since a cap counts it."""
+        self._counted: dict[str, tuple[str, str]] = {}
+        """What each answer must report, with what counts it, and its name."""
+        if run.objective.kind == CHEAPEST.name:
+            self._counted["usd"] = "by which the cheapest is chosen", "objective"
+        for name, cap in (("tokens", run.budget.tokens), ("usd", run.budget.usd)):
+            if cap is not None:
+                self._counted[name] = f"which budget.{name} counts", "cap"
         self._has_answered = config.name in context.answered
         self._first, self._traffic = FirstAnswers(), Traffic()
         self._in_vain: list[Answer] = []
@@ -137,11 +140,11 @@ class CommandClient:
         return isinstance(find_grader(self._grader, self._questions[question]), Reported)
 
     def _require_usage(self, outcome: CommandOutcome) -> None:
-        """Raise `Rejected` if a cap counts what the command does not report."""
-        for name in self._counted:
+        """Raise `Rejected` if a cap or the objective counts what the command does not report."""
+        for name, why in self._counted.items():
             if getattr(outcome.used, name) is None:
                 self._traffic.lost += 1
-                raise Rejected(f"its command {UNCOUNTED.format(name)}")
+                raise Rejected(f"its command {UNCOUNTED.format(name, *why)}")
 
     def _count_lost(self, outcome: CommandOutcome, seed: int) -> None:
         """Count a failed attempt, which may have cost something."""
@@ -151,7 +154,7 @@ class CommandClient:
         self._traffic.last_error = problem
         self._traffic.lost += 1
         used = outcome.used
-        needed = self._counted or [name for name in ("tokens", "usd") if getattr(used, name) is not None]
+        needed = list(self._counted) or [name for name in ("tokens", "usd") if getattr(used, name) is not None]
         if needed and all(getattr(used, name) is not None for name in needed):
             self._in_vain.append(Answer("", problem, seed, self._replica, outcome.seconds, reasoning=used.line))
 
