@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.rounds import enough_answers
-from adaptive_eval.core.types import NO_COST, Cause, Cost
+from adaptive_eval.core.types import NO_COST, Cause, Cost, Reason
 from adaptive_eval.machine.charges import Charge, ChargeKind
 from adaptive_eval.machine.driver import Aborted, Driver
 from adaptive_eval.machine.events import Abort, AbortKind, Event, Opened, Regrade, Setting, Ungraded
@@ -29,6 +29,7 @@ from adaptive_eval.machine.records import (
     BEGUN,
     CORE_SET_ASIDE,
     DISCARDED,
+    FINISHED,
     REGRADED,
     REGRADING,
     RESUMED,
@@ -172,7 +173,8 @@ async def begin(
     driver.tell(store.append(Note(kind, None, about)))
     if ask_again and (discarded := [*_since_alarms(reader, setting)]):
         driver.tell(store.append(*discarded))
-    if forgotten := [*_unanswered(reader, setting, store.last_seq)]:
+    is_decided = _is_decided(reader.notes(), since=stages[-2].until or 0 if len(stages) > 1 else 0)
+    if not is_decided and (forgotten := [*_unanswered(reader, setting, store.last_seq)]):
         driver.tell(store.append(*forgotten))
     await _regrade(driver, store, reader, setting, reserve_of, verdicts)
     steps = replay_steps(
@@ -245,6 +247,13 @@ def _since_alarms(reader: StoredLog, setting: Setting) -> Iterator[Record]:
                 yield Dropped(trial.key)
         yield Charge(ChargeKind.DISCARDED, "answer", model, number, cost)
         yield Note(DISCARDED, model, {"answers": number, "discarded": True})
+
+
+def _is_decided(notes: Iterable[tuple[int, Note]], since: int) -> bool:
+    """Whether every comparison was decided, under settings that decide as those since a sequence number: asking again
+    could undo a verdict."""
+    ends = [note for seq, note in notes if seq > since and note.kind in (FINISHED, STOPPED, REGRADED, DISCARDED)]
+    return bool(ends) and ends[-1].kind == FINISHED and ends[-1].body.get("reason") == Reason.SETTLED.value
 
 
 def _unanswered(reader: StoredLog, setting: Setting, last: int) -> Iterator[Record]:

@@ -53,7 +53,7 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
         yield from _after_alarm(ending, regrade)
     elif has_cut_answers(ending.results):
         yield from _whole_answers(ending, run, regrade)
-    elif ending.ungraded and any(row.signals.get("unanswered") for row in models):
+    elif ending.ungraded and reason is not Reason.SETTLED and any(row.signals.get("unanswered") for row in models):
         yield _step(ending, "fix the servers that fail some requests every time, then")
         again = "this retries models that were set aside; for the other models, start over"
         yield _step(ending, again, fresh=True)
