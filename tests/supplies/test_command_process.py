@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from patient_time import HANGS, until
@@ -20,7 +21,7 @@ PYTHON = (sys.executable, "-S", "-c")
 
 
 async def run(folder: Path, *words: str, seconds: float = HANGS, asked: bytes = b"") -> EndedCommand:
-    return await CommandLine(words, os.environ, seconds).run(asked, folder, ())
+    return await CommandLine(words, dict(os.environ), seconds).run(asked, folder, ())
 
 
 def running(mark: str) -> list[str]:
@@ -60,6 +61,37 @@ async def test_a_program_that_is_not_there_says_so(tmp_path: Path) -> None:
     with pytest.raises(LaunchFailed, match="cannot be started: .*no-such-program"):
         await run(tmp_path, "no-such-program")
     assert open_files() == before
+
+
+class WatchedPipes:
+    """The module os, for a module whose pipes are watched."""
+
+    def __init__(self) -> None:
+        self.open_ends: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def pipe(self) -> tuple[int, int]:
+        ends = os.pipe()
+        self.open_ends += ends
+        return ends
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+        self.open_ends.remove(descriptor)
+
+
+@pytest.mark.parametrize("module", ["asyncio", "uvloop"])
+def test_each_end_of_its_pipes_is_closed_here_and_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    watched, make = WatchedPipes(), pytest.importorskip(module).new_event_loop
+    monkeypatch.setattr(process_module, "os", watched)
+    with asyncio.Runner(loop_factory=make) as runner:
+        ended = runner.run(run(tmp_path, "sh", "-c", "cat; echo bad >&2", asked=b"asked"))
+    assert (ended.status, ended.output, ended.errors) == (0, "asked", "bad\n")
+    assert not watched.open_ends
 
 
 async def test_what_it_leaves_behind_ends_with_it(tmp_path: Path) -> None:

@@ -83,7 +83,6 @@ class CommandLine:
         started = time.monotonic()
         with _Stream(HEAD_BYTES, TAIL_BYTES) as output, _Stream(0, ERROR_TAIL_BYTES) as errors:
             process = await self._start(asked, folder, holds, output.writing_end, errors.writing_end)
-            reading = [asyncio.create_task(output.read()), asyncio.create_task(errors.read())]
             has_ended = is_cut_off = True
             try:
                 ends: set[asyncio.Future[Any]] = {process.status, output.flood, errors.flood}
@@ -92,9 +91,7 @@ class CommandLine:
                 seconds = time.monotonic() - started
             finally:
                 await process.stop(at_once=is_cut_off)
-                await asyncio.wait(reading, timeout=DRAIN_SECONDS)
-                for task in reading:
-                    task.cancel()
+                await asyncio.wait((output.end, errors.end), timeout=DRAIN_SECONDS)
         status = process.status.result() if has_ended else None
         return EndedCommand(status, output.kept.text, errors.kept.text, seconds, is_late, not has_ended and not is_late)
 
@@ -119,30 +116,38 @@ class CommandLine:
 
 
 class _Stream:
-    """A stream that a command writes to, and what is kept of it; a context until which it is read."""
+    """A stream that a command writes to, and what is kept of it; a context until which it is read.
+
+    The loop only says when there is something to read: pipes of uvloop close their descriptor twice, the second time
+    perhaps that of a file which another thread has just opened.
+    """
 
     def __init__(self, head: int, tail: int) -> None:
         self.kept = BoundedOutput(head, tail)
-        reading_end, self.writing_end = os.pipe()
-        self._file = os.fdopen(reading_end, "rb", buffering=0)
-        self.flood: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._reading_end, self.writing_end = os.pipe()
+        os.set_blocking(self._reading_end, False)
+        self._loop = asyncio.get_running_loop()
+        self.flood: asyncio.Future[None] = self._loop.create_future()
         """Done if there is too much of it."""
+        self.end: asyncio.Future[None] = self._loop.create_future()
+        """Done once all of it is read."""
 
-    async def read(self) -> None:
-        """Read it to its end."""
-        reader = asyncio.StreamReader(limit=CHUNK_BYTES)
-        loop = asyncio.get_running_loop()
-        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), self._file)
+    def _read(self) -> None:
         try:
-            while chunk := await reader.read(CHUNK_BYTES):
-                self.kept.add(chunk)
-                if self.kept.size > MAX_PRINTED_BYTES and not self.flood.done():
-                    self.flood.set_result(None)
-        finally:
-            transport.close()
+            chunk = os.read(self._reading_end, CHUNK_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        self.kept.add(chunk)
+        if self.kept.size > MAX_PRINTED_BYTES and not self.flood.done():
+            self.flood.set_result(None)
+        if not chunk:
+            self._loop.remove_reader(self._reading_end)
+            self.end.set_result(None)
 
     def __enter__(self) -> Self:
+        self._loop.add_reader(self._reading_end, self._read)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        self._loop.remove_reader(self._reading_end)
+        os.close(self._reading_end)
