@@ -1,8 +1,12 @@
 """Whole runs of commands: a shell script and a Python agent, which fail, are killed, fixed and asked on."""
 
+import errno
 import json
 import os
 import sys
+import tempfile
+from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -284,3 +288,28 @@ def test_trials_are_waited_for_in_a_run_of_its_own_process(site: Site) -> None:
     process = site.start(write(site, agent("base", 30), agent("new", 90)))
     assert wait_for_trials(site.directory(), 4, process)
     assert process.wait() in (ExitCode.REACHED, ExitCode.SPENT)
+
+
+@pytest.mark.parametrize(
+    ("lacking", "says"), [(errno.ENOSPC, "Free some space there, or set TMPDIR"), (errno.EMFILE, "`ulimit -n`")]
+)
+def test_what_the_machine_lacks_ends_the_run_and_is_no_failure_of_a_command(
+    site: Site, monkeypatch: pytest.MonkeyPatch, lacking: int, says: str
+) -> None:
+    config = write(site, shell("base", 30, parallel=1), shell("new", 90, parallel=1), trials={"min": 2, "max": 2})
+    open_file, opened = tempfile.TemporaryFile, count()
+
+    def opening(*arguments: Any, **options: Any) -> Any:
+        if next(opened) >= 3:
+            raise OSError(lacking, os.strerror(lacking))
+        return open_file(*arguments, **options)
+
+    with monkeypatch.context() as lack:
+        lack.setattr(tempfile, "TemporaryFile", opening)
+        ended = site.run(config)
+    assert ended.exit_code == ExitCode.FAILED and says in ended.output and "Traceback" not in ended.output
+    with closing(RunReader.open(site.directory())) as reader:
+        assert not events_of_kind(reader.events(), ModelSetAside)
+    ended = site.run(config)
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    assert len(stored(site)) == 4 * QUESTIONS
