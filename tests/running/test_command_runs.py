@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import signal
 import sys
 import tempfile
 from contextlib import closing
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from live_runs import RunOutcome, Site, kill, stored, wait_for_trials, wait_until
+from patient_time import HANGS
 from process_list import all_end, commands
 from typer.testing import CliRunner, Result
 
@@ -288,6 +290,19 @@ def test_trials_are_waited_for_in_a_run_of_its_own_process(site: Site) -> None:
     process = site.start(write(site, agent("base", 30), agent("new", 90)))
     assert wait_for_trials(site.directory(), 4, process)
     assert process.wait() in (ExitCode.REACHED, ExitCode.SPENT)
+
+
+def test_a_stop_waits_for_commands_as_long_as_they_may_take(site: Site) -> None:
+    hanging = agent("new", 90, "hangs", f"92{os.getpid()}", parallel=1)
+    process = site.start(write(site, agent("base", 30, timeout="3h", parallel=1), hanging))
+    wait_until(lambda: ledger(site), process)
+    process.send_signal(signal.SIGTERM)
+    while not (line := process.stdout.readline()).startswith("stopping: "):
+        assert line, process.stderr.read()
+    assert "for 3h00m at most" in line
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=HANGS)
+    assert process.returncode == ExitCode.STOPPED
 
 
 @pytest.mark.parametrize(
