@@ -147,6 +147,11 @@ class ModelConfig(EndpointConfig, CommandKeys):
         return None if self.command is not None else SamplingFreedom.from_sampling(self.sampling)
 
     @property
+    def longest_answer(self) -> float:
+        """Seconds that one attempt at an answer may take."""
+        return self.sampling.timeout if self.command is None else self.timeout
+
+    @property
     def in_pool(self) -> bool:
         """Whether the model's server runs at a place of the pool, if the run has one."""
         return self.launch is not None and self.launch.exclusive is None

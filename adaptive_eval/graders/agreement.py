@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.graders.by_benchmark import grader_that_asks
+from adaptive_eval.graders.by_benchmark import find_grader, grader_that_asks
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.rubric import Rubric
-from adaptive_eval.graders.types import GraderOptions
+from adaptive_eval.graders.types import GraderOptions, with_marks
 from adaptive_eval.questions.types import Question
 
 SAMPLE_SIZE = 256
@@ -83,7 +83,8 @@ async def agreement(
     if (asked := grader_that_asks(grader)) is not None:
         return Agreement(asked.kind, 0, 0, tried=False)
     async with GradingPool(grader, rubric, folder=folder, keys=keys) as pool:
-        results = await asyncio.gather(*(_describe_difference(pool, rubric, answer) for answer in sample))
+        marked = (_with_stored_marks(grader, answer) for answer in sample)
+        results = await asyncio.gather(*(_describe_difference(pool, rubric, answer) for answer in marked))
     differences = [difference for difference in results if difference is not None]
     return Agreement(getattr(grader, "kind", ""), len(sample), len(differences), tuple(differences[:MAX_EXAMPLES]))
 
@@ -98,6 +99,13 @@ async def find_agreeing_graders(
     usable = [grader for grader in candidates if not any(grader.key_problem(answer.question) for answer in sample)]
     results = [await agreement(grader, rubric, sample) for grader in usable]
     return [result.grader for result in results if result.all_agree]
+
+
+def _with_stored_marks(grader: GraderOptions, graded: GradedAnswer) -> GradedAnswer:
+    """The answer with the marks that came with it, if its grader takes those and the answer has them itself."""
+    part = find_grader(grader, graded.question)
+    marks = part.stored_marks(graded.answer, {}, None) if part.comes_with_answer else None
+    return graded if marks is None else graded._replace(answer=with_marks(graded.answer, marks))
 
 
 async def _describe_difference(pool: GradingPool, rubric: Rubric, graded: GradedAnswer) -> str | None:

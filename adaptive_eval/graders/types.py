@@ -6,7 +6,7 @@ process. For any text, it raises nothing but `GraderError`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from heapq import nlargest
 from math import log
 from typing import ClassVar, NamedTuple, get_args
@@ -60,6 +60,11 @@ class MarkedAnswer(Answer):
         if self.marks is None:
             raise self.trouble or GraderError("the grader gave no marks")
         return self.marks
+
+
+def with_marks(answer: Answer, marks: Marks) -> MarkedAnswer:
+    """An answer with marks that came with it."""
+    return MarkedAnswer(**{field.name: getattr(answer, field.name) for field in fields(Answer)}, marks=marks)
 
 
 @dataclass(frozen=True, slots=True)

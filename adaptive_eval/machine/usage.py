@@ -151,6 +151,8 @@ class TrialUsage:
     counted: int = 0
     """Answers whose tokens are known; imported ones may lack them, as well as their time."""
     completion_tokens: int = 0
+    priced: int = 0
+    """Answers whose price is known; that of a command may be known without its tokens."""
     timed: int = 0
     """Answers whose time is known."""
     seconds: float = 0.0
@@ -187,6 +189,7 @@ class TrialUsage:
             if facts.completion_tokens > 0:
                 self.counted += 1
                 self.completion_tokens += facts.completion_tokens
+            self.priced += facts.completion_tokens > 0 or usd > 0.0
             if trial.seconds > 0.0:
                 self.timed += 1
                 self.seconds += trial.seconds
@@ -211,7 +214,7 @@ class TrialUsage:
         """Means over the answers for which the tokens, or the time, are known."""
         usd = round(self.answers_usd, 12)
         return AnswerMeans(
-            usd=usd / self.counted if self.counted and usd > 0.0 else None,
+            usd=usd / self.priced if self.priced and usd > 0.0 else None,
             tokens=self.completion_tokens / self.counted if self.counted else None,
             seconds=self.seconds / self.timed if self.timed else None,
         )

@@ -34,6 +34,7 @@ from adaptive_eval.report.question_rows import CountedRows
 from adaptive_eval.report.report_rows import BENCHMARK, metric_cautions, metric_rows
 from adaptive_eval.report.results import (
     FORMAT,
+    SET_ASIDE,
     UNJUDGED_FORMAT,
     CallRow,
     EarlyEnd,
@@ -185,13 +186,15 @@ def _correct_scores(snapshot: Snapshot, rows: tuple[ModelRow, ...]) -> tuple[Ear
 def _frontier_rows(snapshot: Snapshot) -> Iterator[FrontierRow]:
     names, alarmed = snapshot.subject.models, is_alarmed(snapshot.subject.decisions, snapshot.noticed)
     for row in snapshot.result.costs:
-        part = Part.CANDIDATE if alarmed and row.part is Part.CHOSEN else row.part
+        part = str(Part.CANDIDATE if alarmed and row.part is Part.CHOSEN else row.part)
+        if row.part is Part.DEARER and row.model in snapshot.set_aside:
+            part = SET_ASIDE  # its cost may be unknown
         behind = None if row.behind is None else names[row.behind]
         yield FrontierRow(
             model=names[row.model],
             usd=finite_or_none(row.usd),
             usd_sigma=finite_or_none(row.usd_sigma),
-            part=str(part),
+            part=part,
             behind=behind,
         )
 

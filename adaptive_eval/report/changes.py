@@ -15,7 +15,8 @@ What stored trials depend on (prompt, sampling, grader, rubric, seeds, questions
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.sections import Section
 from adaptive_eval.config.pace import opening_trials
 from adaptive_eval.config.planning import core_caps
-from adaptive_eval.config.prepare import with_pace
+from adaptive_eval.config.prepare import stored_config, with_pace
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.objectives import CHEAPEST
 from adaptive_eval.core.types import Cost
@@ -79,7 +80,7 @@ def _cost_settings(model: ModelConfig) -> object:
 
 def require_compatible(stored: RunConfig, now: RunConfig, reader: RunReader, spent: Cost) -> None:
     """Raise `ConfigError` if settings contradict the looks that a run has taken, or what it has `spent`."""
-    problems = [*_low_limits(stored, now, reader, spent)]
+    problems = [*_price_problems(reader, now), *_low_limits(stored, now, reader, spent)]
     if reader.look_count():
         problems = [*_first_look_problems(stored, now), *problems]
     if problems:
@@ -136,17 +137,30 @@ def _lowered(stored: RunConfig, now: RunConfig, reader: RunReader, cost: Cost) -
         yield _Limit("trials.max", now.trials.max, stored.trials.max, round(max_trials / questions, 1))
 
 
+def repriced_models(configurations: Iterable[RunConfig], now: RunConfig) -> list[str]:
+    """Models whose price or GPUs are not those of their first configuration, if the choice of the cheapest goes by what
+    their first answers have cost."""
+    if now.objective.kind != CHEAPEST.name:
+        return []
+    prices: dict[str, tuple[object, object]] = {}
+    for config in configurations:
+        prices = {model.name: (model.price, model.gpus) for model in config.models} | prices
+    return [model.name for model in now.models if prices.get(model.name) not in (None, (model.price, model.gpus))]
+
+
+def _price_problems(reader: RunReader, now: RunConfig) -> Iterator[str]:
+    header, answered = reader.header(), {row.model for row in reader.sums() if row.trials}
+    configurations = (stored_config(replace(header, configuration=body)) for body in reader.configurations())
+    for name in repriced_models(configurations, now):
+        if name in answered:
+            yield (
+                f"the price or the gpus of {name} are not those of its first answers, and the choice of the cheapest "
+                "goes by what these have cost; set them as they were, or begin another run with --fresh"
+            )
+
+
 def _first_look_problems(stored: RunConfig, now: RunConfig) -> Iterator[str]:
     """Changed settings that would have moved the first look."""
-    if now.objective.kind == stored.objective.kind == CHEAPEST.name:
-        before_by_name = {model.name: (model.price, model.gpus) for model in stored.models}
-        for model in now.models:
-            if before_by_name.get(model.name, (model.price, model.gpus)) != (model.price, model.gpus):
-                yield (
-                    f"the price or the gpus of {model.name} are not those at the first look, and the choice of the "
-                    "cheapest goes by the costs of the first round; set them as they were, or begin another run with "
-                    "--fresh"
-                )
     before = stored.trials
     if before.draw != now.trials.draw:
         yield (

@@ -8,7 +8,7 @@ from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.report.alarms import LONGEST_NAME
 from adaptive_eval.report.lines import Scale, first_few, safe_name
-from adaptive_eval.report.results import FrontierRow, Results
+from adaptive_eval.report.results import SET_ASIDE, FrontierRow, Results
 from adaptive_eval.report.words import objective_view
 
 MAX_NAMES = 3
@@ -58,7 +58,7 @@ def part_in_words(results: Results, row: FrontierRow) -> tuple[str, tuple[str, .
             return "may do, undecided", ()
         case Part.RULED_OUT:
             return f"more than {margin_in_words(results)} behind", (str(row.behind),)
-    return "costs more", ()
+    return "set aside" if row.part == SET_ASIDE else "costs more", ()
 
 
 def margin_in_words(results: Results) -> str:

@@ -1,13 +1,16 @@
 """Answers of a dry run: trials of the run that it tried, kept in a hidden folder of the run's directory.
 
 They have the seeds and settings of the run, so that `run` begins with them, and `plan` knows how long answers are.
-After a change of settings that trials depend on they are another run's, and are not used.
+After a change of settings that trials depend on they are another run's, and are not used; nor are they after a change
+of prices, if the cheapest is to be chosen.
 """
 
 from pathlib import Path
 
 from adaptive_eval.base.errors import RunChanged
 from adaptive_eval.config.fingerprint import require_same_meaning
+from adaptive_eval.config.prepare import stored_config
+from adaptive_eval.report.changes import repriced_models
 from adaptive_eval.report.lines import several
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import TrialRecord
@@ -29,7 +32,10 @@ def matching_dry_run(directory: Path, header: RunHeader) -> Path | None:
     if not has_database(folder):
         return None
     with RunReader.intact(folder) as reader:
-        require_same_meaning(reader.header(), header, folder)
+        stored = reader.header()
+        require_same_meaning(stored, header, folder)
+    if names := repriced_models([stored_config(stored)], stored_config(header)):
+        raise RunChanged(f"{folder} has answers at other prices:\n  the price or the gpus of {', '.join(names)}")
     return folder
 
 

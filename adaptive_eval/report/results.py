@@ -250,6 +250,10 @@ class GateRow:
     """Models whose failed answers could explain the call: further trials change nothing."""
 
 
+SET_ASIDE = "set_aside"
+"""The part of a model in the choice of the cheapest that gets no more answers, and of which little is known."""
+
+
 @dataclass(frozen=True, slots=True)
 class FrontierRow:
     """What a model's answers cost, and what that means for the choice of the cheapest."""
@@ -261,7 +265,7 @@ class FrontierRow:
     """Its standard error; None if unknown."""
     part: str
     """chosen; candidate: the cheapest that may do, not yet shown to; undecided: cheaper than these, and may do as well;
-    ruled_out: more than delta behind another model; dearer."""
+    ruled_out: more than delta behind another model; set_aside; dearer."""
     behind: str | None
     """The model that rules it out."""
 

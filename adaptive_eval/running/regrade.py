@@ -8,7 +8,7 @@ Where a judge grades, the caps bear all that its verdicts may cost, or nothing i
 import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -29,11 +29,10 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.config.run_secrets import run_redactor
 from adaptive_eval.config.task_sampling import load_run
 from adaptive_eval.core.types import NO_COST
-from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.by_benchmark import find_grader, grader_that_asks
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.graders.rubric import Rubric, open_rubric
-from adaptive_eval.graders.types import GraderOptions, MarkedAnswer
+from adaptive_eval.graders.types import GraderOptions, with_marks
 from adaptive_eval.machine.charges import Charge, ChargeKind
 from adaptive_eval.machine.events import Graded
 from adaptive_eval.machine.grading import grade_answer
@@ -290,8 +289,7 @@ def with_scores(trial: Trial, question: Question, grader: GraderOptions) -> Tria
     if answer is None or not grading.comes_with_answer:
         return trial
     marks = grading.stored_marks(answer, details.signals, details.extracted)
-    given = {field.name: getattr(answer, field.name) for field in fields(Answer)}
-    return trial if marks is None else trial._replace(answer=MarkedAnswer(**given, marks=marks))
+    return trial if marks is None else trial._replace(answer=with_marks(answer, marks))
 
 
 def _require_some_grade(grades: Iterable[Graded]) -> None:

@@ -180,7 +180,7 @@ class _Start:
                 store.reader.created,
                 LabelSource(beside, prepared.config, prepared.roster).current,
             )
-            patience = max((model.sampling.timeout for model in config.asked), default=0.0)
+            patience = max((model.longest_answer for model in config.asked), default=0.0)
             driver = Driver(
                 store, grading, prepared.questions, clock, patience=patience, observer=status, reporter=reporter
             )

@@ -167,10 +167,15 @@ def open_supplies(context: SupplyContext, models: Models) -> dict[int, Supply]:
     return opened
 
 
+FILES_OF_COMMAND = 8
+"""Open files that a command in flight needs: its question, and both ends of its pipes."""
+
+
 def allow_open_files(config: RunConfig) -> list[Notice]:
     """Raise the limit of open files; returns a notice if that is not enough."""
-    servers = [model.concurrency.in_flight for model in config.asked for _ in model.replicas]
-    needed = open_files.files_needed(sum(servers), len(servers))
+    servers = [model.concurrency.in_flight for model in config.asked if model.command is None for _ in model.replicas]
+    commands = sum(model.parallel for model in config.asked if model.command is not None)
+    needed = open_files.files_needed(sum(servers) + commands * FILES_OF_COMMAND, len(servers))
     allowed = open_files.allow(needed)
     return [] if allowed >= needed else [Notice("few_open_files", open_files.too_few_message(needed, allowed))]
 

@@ -222,3 +222,35 @@ def test_what_scorers_have_said_stands_until_a_grader_is_found_that_says_the_sam
             for number in range(QUESTIONS)
             for epoch in range(1, 5)
         }
+
+
+@pytest.mark.usefixtures("quick_graders")
+def test_scores_that_commands_have_reported_are_compared_as_they_were_reported(tmp_path: Path) -> None:
+    rows = [{"id": f"q{n}", "prompt": f"number {n}", "answer": str(n + 20)} for n in range(QUESTIONS)]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    trials = [
+        {
+            "model": model,
+            "question": f"q{n}",
+            "trial": epoch,
+            "category": int(is_right(model, n, epoch)),
+            "text": "done",
+            "reasoning": json.dumps({"score": float(is_right(model, n, epoch)), "answer": "done"}),
+        }
+        for model in SKILLS
+        for n in range(QUESTIONS)
+        for epoch in range(4)
+    ]
+    tree = {
+        "questions": "questions.jsonl",
+        "models": [{"name": model, "command": ["true"]} for model in SKILLS],
+        "grader": "reported",
+    }
+    config = tmp_path / "own.yaml"
+    config.write_text(yaml.safe_dump(tree))
+    done = imported(lines(tmp_path / "log.jsonl", trials), "--to", tmp_path / "run", "--config", config)
+    assert done.exit_code == 0 and "stored answers differently" not in done.stdout
+    assert kind_of(tmp_path / "run") == "reported"
+    trials[0]["category"] = 1 - int(str(trials[0]["category"]))
+    done = imported(lines(tmp_path / "log.jsonl", trials), "--to", tmp_path / "other", "--config", config)
+    assert "reported grades 1 of 48 stored answers differently" in done.stdout

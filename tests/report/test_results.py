@@ -354,6 +354,13 @@ def test_price_tokens_and_seconds_per_answer_are_means_over_complete_answers() -
     assert usage.answer_means == pytest.approx((0.02, 200.0, 3.0)), "which is no price of the model"
 
 
+def test_the_price_of_an_answer_of_which_no_tokens_are_known_counts_once() -> None:
+    usage = TrialUsage()
+    for tokens in (0, 100, 0, 0):
+        usage.add(answered(1.0, tokens, 0.1))
+    assert usage.answer_means == pytest.approx((0.1, 100.0, 1.0))
+
+
 def test_imported_answers_without_times_or_tokens_have_no_means() -> None:
     usage = TrialUsage()
     usage.add(answered(0.0, 0))

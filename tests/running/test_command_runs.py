@@ -1,14 +1,20 @@
 """Whole runs of commands: a shell script and a Python agent, which fail, are killed, fixed and asked on."""
 
+import errno
 import json
 import os
+import signal
 import sys
+import tempfile
+from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from live_runs import RunOutcome, Site, kill, stored, wait_for_trials, wait_until
+from patient_time import HANGS
 from process_list import all_end, commands
 from typer.testing import CliRunner, Result
 
@@ -313,3 +319,41 @@ def test_trials_are_waited_for_in_a_run_of_its_own_process(site: Site) -> None:
     process = site.start(write(site, agent("base", 30), agent("new", 90)))
     assert wait_for_trials(site.directory(), 4, process)
     assert process.wait() in (ExitCode.REACHED, ExitCode.SPENT)
+
+
+def test_a_stop_waits_for_commands_as_long_as_they_may_take(site: Site) -> None:
+    hanging = agent("new", 90, "hangs", f"92{os.getpid()}", parallel=1)
+    process = site.start(write(site, agent("base", 30, timeout="3h", parallel=1), hanging))
+    wait_until(lambda: ledger(site), process)
+    process.send_signal(signal.SIGTERM)
+    while not (line := process.stdout.readline()).startswith("stopping: "):
+        assert line, process.stderr.read()
+    assert "for 3h00m at most" in line
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=HANGS)
+    assert process.returncode == ExitCode.STOPPED
+
+
+@pytest.mark.parametrize(
+    ("lacking", "says"), [(errno.ENOSPC, "Free some space there, or set TMPDIR"), (errno.EMFILE, "`ulimit -n`")]
+)
+def test_what_the_machine_lacks_ends_the_run_and_is_no_failure_of_a_command(
+    site: Site, monkeypatch: pytest.MonkeyPatch, lacking: int, says: str
+) -> None:
+    config = write(site, shell("base", 30, parallel=1), shell("new", 90, parallel=1), trials={"min": 2, "max": 2})
+    open_file, opened = tempfile.TemporaryFile, count()
+
+    def opening(*arguments: Any, **options: Any) -> Any:
+        if next(opened) >= 3:
+            raise OSError(lacking, os.strerror(lacking))
+        return open_file(*arguments, **options)
+
+    with monkeypatch.context() as lack:
+        lack.setattr(tempfile, "TemporaryFile", opening)
+        ended = site.run(config)
+    assert ended.exit_code == ExitCode.FAILED and says in ended.output and "Traceback" not in ended.output
+    with closing(RunReader.open(site.directory())) as reader:
+        assert not events_of_kind(reader.events(), ModelSetAside)
+    ended = site.run(config)
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    assert len(stored(site)) == 4 * QUESTIONS

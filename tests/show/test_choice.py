@@ -2,10 +2,15 @@
 
 from dataclasses import replace
 from functools import cache
+from math import nan
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from page_views import simulated, world
 
+from adaptive_eval.core.cheapest import Part
+from adaptive_eval.report import build
 from adaptive_eval.report.choice import choice_sentence, costs_alike
 from adaptive_eval.report.finding import model_verdicts
 from adaptive_eval.report.results import FrontierRow, Results
@@ -60,6 +65,16 @@ def test_every_model_has_its_part_as_its_verdict() -> None:
         "the cheapest that will do",
         "more than 5 points behind ada",
     )
+
+
+def test_of_a_model_that_is_set_aside_nothing_is_said_about_its_cost() -> None:
+    rows = [SimpleNamespace(model=at, usd=nan, usd_sigma=nan, part=Part.DEARER, behind=None) for at in range(2)]
+    subject = SimpleNamespace(models=NAMES, decisions=judged().decisions)
+    result = SimpleNamespace(costs=rows)
+    snapshot: Any = SimpleNamespace(subject=subject, noticed=(), result=result, set_aside={1: "its server is gone"})
+    assert [row.part for row in build._frontier_rows(snapshot)] == ["dearer", "set_aside"]
+    gone = replace(ALIKE, usd=None, part="set_aside")
+    assert model_verdicts(with_rows(OUT, CHOSEN, gone, DEAR))[1] == "set aside"
 
 
 @pytest.mark.parametrize(("sigma", "alike"), [(0.0, False), (0.0001, True), (None, False)])

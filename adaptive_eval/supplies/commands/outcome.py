@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Collection
-from dataclasses import fields
 from typing import NamedTuple
 
 from adaptive_eval.config.commands import ANSWER_KEY
@@ -11,7 +10,7 @@ from adaptive_eval.endpoints.answers import text_signals
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import Answer, Prompt
 from adaptive_eval.graders.reported import ReportedResult, UnusableResult, result_of, split_output
-from adaptive_eval.graders.types import MarkedAnswer
+from adaptive_eval.graders.types import with_marks
 from adaptive_eval.launch.process import exit_words, last_lines
 from adaptive_eval.questions.types import Question
 from adaptive_eval.supplies.commands.process import MAX_PRINTED_BYTES, EndedCommand
@@ -96,9 +95,8 @@ def make_answer(outcome: CommandOutcome, seed: int, replica: str, attempts: int,
         attempts=attempts,
         signals=text_signals(text, "stop", used_tools=result is not None and result.score is not None),
     )
-    if not is_graded or result is None:
-        return plain
-    return MarkedAnswer(**{field.name: getattr(plain, field.name) for field in fields(Answer)}, marks=result.marks)
+    marks = result.marks if is_graded and result is not None else None
+    return plain if marks is None else with_marks(plain, marks)
 
 
 def answer_cost(answer: Answer) -> Cost:

@@ -1,12 +1,15 @@
 """Models that are commands: each trial is a process, which is given the question and prints an answer."""
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from adaptive_eval.base.errors import ConfigError, LaunchFailed, Rejected, RetryNotAllowed
+from adaptive_eval.base.errors import ConfigError, LaunchFailed, Rejected, RetryNotAllowed, StoreError
 from adaptive_eval.config.commands import command_environment, command_line, command_problems
 from adaptive_eval.core.objectives import CHEAPEST
 from adaptive_eval.endpoints.first_answers import FIRST_ATTEMPTS, FirstAnswers
+from adaptive_eval.endpoints.open_files import is_out_of_files, limits
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Notice, RetryGate, Signal
 from adaptive_eval.graders.by_benchmark import find_grader, graders_that_ask
@@ -29,6 +32,13 @@ MAX_REPLICA_CHARS = 200
 UNCOUNTED = "reports no {0}, {1}; let its last line have it, 0 if it costs nothing, or remove the {2}"
 UNUSED_SCORE = "its command reports a score, of which the grader {} takes no notice; the grader `reported` takes it"
 NO_TRANSCRIPT = "its command reports a transcript that is no file in its folder, or too large to be kept"
+NO_FOLDER = (
+    "{}: a command cannot have a folder there: {}. Free some space there, or set TMPDIR; the same command goes on"
+)
+TOO_FEW_FILES = (
+    "this process has too few open files ({:,}) to start a command. Raise the limit (`ulimit -n`), or lower "
+    "`parallel`; the same command goes on"
+)
 UNANSWERED: frozenset[Signal] = frozenset({"unanswered"})
 
 
@@ -112,7 +122,7 @@ class CommandClient:
         seed = self._model.seed(question, trial)
         text = question_text(asked, self._model.prompt(question), trial, seed, self._field_names(asked))
         name = f"{config.name} {asked.id} {trial}" + (f" attempt {attempt}" if attempt > 1 else "")
-        async with self._folders.folder(name, keeps=config.keep_folders) as folder:
+        async with _errors_of_machine(), self._folders.folder(name, keeps=config.keep_folders) as folder:
             ended = await self._line.run(text, folder, self._folders.holds)
             needs_score = self._takes_score(question)
             outcome = read_outcome(ended, config.timeout, self._redactor, needs_score=needs_score)
@@ -157,6 +167,19 @@ class CommandClient:
         needed = list(self._counted) or [name for name in ("tokens", "usd") if getattr(used, name) is not None]
         if needed and all(getattr(used, name) is not None for name in needed):
             self._in_vain.append(Answer("", problem, seed, self._replica, outcome.seconds, reasoning=used.line))
+
+
+@asynccontextmanager
+async def _errors_of_machine() -> AsyncIterator[None]:
+    """Raise `StoreError`, which ends the run, for what this machine lacks: no command is to blame for it."""
+    try:
+        yield
+    except (OSError, LaunchFailed) as error:
+        if is_out_of_files(error):
+            raise StoreError(TOO_FEW_FILES.format(limits()[0])) from error
+        if isinstance(error, LaunchFailed):
+            raise
+        raise StoreError(NO_FOLDER.format(tempfile.gettempdir(), error.strerror or error)) from error
 
 
 def open_supply(context: SupplyContext, models: Models) -> Supply:

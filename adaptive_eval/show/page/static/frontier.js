@@ -15,6 +15,7 @@ const PARTS = {
   candidate: "may do",
   undecided: "may do",
   ruled_out: "ruled out",
+  set_aside: "set aside",
   dearer: "costs more",
 };
 
