@@ -78,6 +78,8 @@ class AnswerAlarm(NamedTuple):
     def reason(self) -> str:
         """The finding in words that follow the model's name."""
         phrase = PHRASES[self.kind]
+        if self.kind is AnswerKind.TRUNCATED:  # those that are surely right do not count
+            phrase += ", and could have another grade"
         if not self.is_change:
             return f"{self.answers} of its {self.of} answers ({self.answers / self.of:.0%}) {phrase}"
         if not self.before_of:

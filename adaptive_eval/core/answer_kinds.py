@@ -36,7 +36,7 @@ PHRASES: Mapping[AnswerKind, str] = {
     AnswerKind.CONTENT_FILTER: "were withheld by a content filter",
     AnswerKind.REFUSAL: "are refusals",
     AnswerKind.REASONING_ONLY: "have reasoning and no other text",
-    AnswerKind.TRUNCATED: "were cut off at a limit, and could have another grade",
+    AnswerKind.TRUNCATED: "were cut off at a limit",
     AnswerKind.TIMED_OUT: "timed out at every attempt",
     AnswerKind.UNANSWERED: "never came, since every attempt at them failed",
     AnswerKind.EMPTY: "are empty",
