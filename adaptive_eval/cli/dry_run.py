@@ -22,7 +22,7 @@ from adaptive_eval.notes.beginnings import PriorTaken
 from adaptive_eval.questions import repeated_questions
 from adaptive_eval.report.lines import Scale, count, duration, first_few, safe_line, safe_name, several
 from adaptive_eval.report.warnings import sampling_sentence
-from adaptive_eval.report.words import pace_in_words, promise_in_short, run_in_words
+from adaptive_eval.report.words import optimizing_in_words, promise_in_short, run_in_words
 from adaptive_eval.running.answer_keys import check_keys
 from adaptive_eval.running.beginning import load_starting_point
 from adaptive_eval.running.health import check_endpoints, check_graders, check_without_starting
@@ -194,7 +194,7 @@ def _plan_lines(prepared: PreparedRun) -> Iterator[str]:
     if (promised := promise_in_short(config.stated())) is not None:
         yield f"promise   {promised}"
     yield f"policy    {config.trials.policy}"
-    yield f"pace      {safe_line(pace_in_words(config), 400)}"
+    yield f"optimize  {safe_line(optimizing_in_words(config), 400)}"
     yield f"at most   {', '.join(_maximum_costs(plan))}"
     yield "          (worst case: every answer hits max_tokens)"
     prompt, question = prepared.prompts[0][0], prepared.questions[0]

@@ -261,7 +261,7 @@ def check_budget_countable(
         and all(price is None for price in prices)
     ):
         rule = "counts nothing, since every model is on a server of your own and none has a price"
-        yield Problem(("budget", "usd"), rule, "cap gpu_hours, wall_time, tokens or trials instead, or add a price")
+        yield Problem(("budget", "usd"), rule, "limit gpu_hours, wall_time, tokens or trials instead, or add a price")
 
 
 def check_costs_comparable(

@@ -291,7 +291,7 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         flying = f" ({killed} were in flight when the run was killed)" if killed else ""
         text = f"{' and '.join(of)} requested, but never received{flying}"
         if counted:
-            text += f"; the caps count {' and '.join(counted)} for them"
+            text += f"; the limits count {' and '.join(counted)} for them"
         yield Caution("lost", model, text)
 
 

@@ -284,11 +284,10 @@ def _allocation(config: RunConfig, began_at: int) -> str:
     if trials.draw is not None:
         return f"{text}: one trial of each in random order, with a look after every {trials.draw}."
     first = opening_trials(trials.model_copy(update={"max": began_at}), batched=config.batched)
-    pace = pace_in_words(config)
     fewer = f" ({trials.min} if the budget does not pay for twice as many)" if first > trials.min else ""
     return (
         f"{text}: {first} trials per question before the first look{fewer}, then at most {trials.max} on average. "
-        f"Pace: {pace}."
+        f"Optimizing {optimizing_in_words(config)}."
     )
 
 
@@ -296,23 +295,22 @@ def run_in_words(config: RunConfig, plan: Plan) -> str:
     """Models, questions, objective and trials of a planned run, in one line."""
     recorded, trials, opening = len(config.recorded), config.trials, plan.opening_size
     beside = f" and {recorded} recorded" if recorded else ""
-    more = f" (the first round has {opening} at this pace, more than trials.min)" if opening > trials.min else ""
-    asked = f"{opening} to {trials.max} trials per question{more}"
+    share = f" ({opening / trials.max:.0%} of trials.max)" if opening > trials.min else ""
+    asked = f"up to {trials.max} trials per question, first look after {opening}{share}"
     return (
         f"{several(len(config.asked), 'model')}{beside}, {several(plan.bench.questions, 'question')}, objective "
         f"{config.objective.kind}, {f'one trial of each in blocks of {trials.draw}' if trials.draw else asked}"
     )
 
 
-def pace_in_words(config: RunConfig) -> str:
-    """The pace, with the reason if `auto` would take it too."""
+def optimizing_in_words(config: RunConfig) -> str:
+    """What the run optimizes, as words after "optimizing", with the reason if `auto` would choose it too."""
     if config.batched:
-        return "batches: each round is as large as needed, since it waits for its batches"
+        return "for batches: each round is as large as needed, since it waits for its batches"
     chosen, reason = choose_optimize(config.asked, config.trials)
-    why = f", since {reason}" if chosen == config.trials.optimize else ""
-    if config.trials.optimize == "time":
-        return f"time{why}; answers are requested ahead to keep servers busy"
-    return f"cost{why}"
+    why = f": {reason} (trials.optimize changes it)" if chosen == config.trials.optimize else ""
+    ahead = "; answers are requested ahead to keep servers busy" if config.trials.optimize == "time" else ""
+    return f"{config.trials.optimize}{why}{ahead}"
 
 
 def _prior(config: RunConfig) -> str:
@@ -366,7 +364,7 @@ def _percent(share: float | None) -> str:
 
 
 def cost_to_go_on(results: Results) -> str | None:
-    """Expected cost of going on until all is called or a cap is met; None if the run is finished."""
+    """Expected cost of going on until all is decided or a limit is met; None if the run is finished."""
     more, cost = results.trials_to_go, results.cost
     if results.run.status == "finished":
         return None

@@ -850,7 +850,7 @@ def _may_be_refused(record: Record, stage: Stage) -> bool:
         judged
         and (
             (stage.name == "continued elsewhere" and "adaptive-eval regrade" in stage.done.err)
-            or (stage.name.startswith("regraded") and "--beyond-caps" in stage.done.err)
+            or (stage.name.startswith("regraded") and "--beyond-limits" in stage.done.err)
             or (stage.name == "continued after the regrade" and before.done.code != REACHED)
         )
     ) or (stage.name == "exported" and before.outputs is not None and "has no trials yet" in stage.done.err)

@@ -87,7 +87,7 @@ def test_a_plan_takes_tokens_and_times_of_the_dry_run(site: Site) -> None:
     """Answers have 200 words where max_tokens lets one guess 5,000."""
     site.write(sampling={"temperature": 0.6, "max_tokens": 20_000}, store=str(site.directory().parent))
     config = site.folder / "run.yaml"
-    arguments = ["plan", str(config), "--worlds", "10", "--json", str(site.folder / "plan.json")]
+    arguments = ["plan", str(config), "--simulations", "10", "--json", str(site.folder / "plan.json")]
 
     def tokens() -> tuple[float, str]:
         result = CliRunner().invoke(app, arguments)

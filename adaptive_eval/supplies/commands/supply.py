@@ -26,7 +26,7 @@ from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext,
 
 MAX_REPLICA_CHARS = 200
 UNCOUNTED = (
-    "reports no {0}, which budget.{0} counts; let its last line have it, 0 if it costs nothing, or remove the cap"
+    'has no "{0}" in its last line, which budget.{0} needs: print "{0}" (0 if free), or remove budget.{0}'
 )
 UNUSED_SCORE = "its command reports a score, of which the grader {} takes no notice; the grader `reported` takes it"
 NO_TRANSCRIPT = "its command reports a transcript that is no file in its folder, or too large to be kept"
