@@ -112,8 +112,16 @@ def draws_questions(decisions: Mapping[str, object]) -> bool:
     return setting(decisions, "trials", "draw") is not None
 
 
-def promise_in_short(decisions: Mapping[str, object]) -> str | None:
-    """Error rate promised for each call, in one line; None if the rule promises none."""
+PERCENT = Scale.of((0.0, 1.0))
+
+
+def promise_of(config: RunConfig) -> str | None:
+    """Error rate promised for each decision of a run with this configuration."""
+    return promise_in_short(config.stated(), _scale(config))
+
+
+def promise_in_short(decisions: Mapping[str, object], scale: Scale = PERCENT) -> str | None:
+    """Error rate promised for each decision, in one line; None if the rule promises none."""
     rule, stopping = deciding_rule(decisions), decisions.get("stopping")
     if not isinstance(stopping, Mapping):
         return None
@@ -126,12 +134,14 @@ def promise_in_short(decisions: Mapping[str, object]) -> str | None:
         return rule.in_short + beside
     if rule.lenient:
         wrong = _percent(1.0 - stopping["confidence"])
-        return f"per pair, at most {wrong} risk that the model ahead is behind by {stopping['delta']:g} or more{beside}"
+        points = scale.points(stopping["delta"])
+        return f"per pair, at most {wrong} risk that the model ahead is {points} or more behind the other{beside}"
     if not rule.correctable:
         return None
     wrong, tie = (_percent(times * (1.0 - stopping["confidence"])) for times in (1.0, 2.0))
     if (margin := objective_view(decisions).margin) is not None:
-        return f"at most {wrong} risk that the model chosen is more than {margin:g} behind the best{beside}"
+        points = scale.points(margin)
+        return f"at most {wrong} risk that the model chosen is more than {points} behind the best{beside}"
     if setting(decisions, "objective", "gate"):
         return f"at most {wrong} risk that a PASS or a FAIL is wrong, however often you look{beside}"
     whose = "for all pairs together" if stopping["familywise"] == "holm" else "per pair"
@@ -142,7 +152,7 @@ def promise_line(results: Results) -> str | None:
     """The promise in one line, with what it does not cover."""
     scored, corrected = {row.name for row in results.models if row.score is not None}, results.corrected
     decisions = {**results.decisions, "judged_by": None} if corrected >= scored else results.decisions
-    promise = promise_in_short(decisions)
+    promise = promise_in_short(decisions, Scale.of(results.weights))
     if promise and corrected:
         scope = "" if corrected >= scored else f" of {several(len(corrected), 'model')}"
         promise += f"; for scores{scope} as corrected by labels"

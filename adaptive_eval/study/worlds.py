@@ -88,7 +88,6 @@ class WorldPrior:
     """Standard deviation of the logarithm of the last three."""
 
 
-
 def prior_chances(
     prior: WorldPrior, models: int, questions: int, weights: FloatArray, draws: int, rng: np.random.Generator
 ) -> Iterator[FloatArray]:

@@ -511,7 +511,9 @@ def _differs(text: Text, results: Results) -> Iterator[str]:
 
 def _wrong_verdict(shown: str, model: str, pairs: list[Pair], gate: Mapping[str, str]) -> Iterator[str]:
     """Where a row's verdict is not that of its comparison."""
-    match = re.match(r"(better than|worse than|equal to|undecided against) ([a-z]+)", shown)
+    match = re.match(
+        r"(better than|worse than|equal to|(?:open|out of reach|blocked|undecided) against) ([a-z]+)", shown
+    )
     if gate and model in gate and shown != gate[model]:
         yield f"{model} has the verdict {shown}, and {gate[model]} in results.json"
     if match is None:
@@ -525,8 +527,7 @@ def _wrong_verdict(shown: str, model: str, pairs: list[Pair], gate: Mapping[str,
         "better than": pair.verdict == "resolved" and ahead == model,
         "worse than": pair.verdict == "resolved" and ahead != model,
         "equal to": pair.verdict == "tied",
-        "undecided against": pair.verdict not in DECIDED,
-    }[match[1]]
+    }.get(match[1], pair.verdict not in DECIDED)
     if not is_so:
         yield f"{model} is shown as {shown!r}, and the comparison is {pair.verdict}, {ahead} ahead"
 

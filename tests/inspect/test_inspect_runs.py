@@ -648,7 +648,7 @@ def test_a_sandbox_that_does_not_start_is_reported_by_a_dry_run(site: Site) -> N
         assert asked == expected, result.output
     lost = "benchmark code: RuntimeError: the daemon of the sandbox is not running; Inspect's log has more"
     assert f"no answer: {lost}" in result.output
-    assert "first     0: what is 6 * 7?" in result.output
+    assert "prompt    0: what is 6 * 7?" in result.output
 
 
 @pytest.mark.slow

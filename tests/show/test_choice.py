@@ -77,7 +77,7 @@ def test_new_labels_take_the_choice_back() -> None:
 
 def test_the_promise_is_about_the_choice() -> None:
     promise = promise_line(with_rows(OUT, CHOSEN))
-    assert promise is not None and "the model chosen is more than 0.05 behind the best" in promise
+    assert promise is not None and "the model chosen is more than 5 points behind the best" in promise
 
 
 def test_markdown_has_score_against_cost() -> None:

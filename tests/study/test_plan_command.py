@@ -59,7 +59,10 @@ def test_without_a_pilot_the_prior_is_stated_and_costs_are_ordered() -> None:
     path = write_config(Path())
     result = forecast(str(path))
     assert result["format"] == FORMAT and result["name"] == "small" and result["pilot"] is None
-    assert "true scores are drawn from a wide prior" in result["basis"][0] and "quarter of sampling.max_tokens" in result["basis"][1]
+    assert (
+        "true scores are drawn from a wide prior" in result["basis"][0]
+        and "quarter of sampling.max_tokens" in result["basis"][1]
+    )
     costs = result["need"]["costs"]
     for name in ("trials", "tokens", "usd", "gpu_hours", "seconds"):
         assert 0 < costs[name]["low"] <= costs[name]["median"] <= costs[name]["high"]

@@ -25,9 +25,7 @@ from adaptive_eval.supplies.commands.process import CommandLine
 from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext, request_limits
 
 MAX_REPLICA_CHARS = 200
-UNCOUNTED = (
-    'has no "{0}" in its last line, which budget.{0} needs: print "{0}" (0 if free), or remove budget.{0}'
-)
+UNCOUNTED = 'has no "{0}" in its last line, which budget.{0} needs: print "{0}" (0 if free), or remove budget.{0}'
 UNUSED_SCORE = "its command reports a score, of which the grader {} takes no notice; the grader `reported` takes it"
 NO_TRANSCRIPT = "its command reports a transcript that is no file in its folder, or too large to be kept"
 UNANSWERED: frozenset[Signal] = frozenset({"unanswered"})
