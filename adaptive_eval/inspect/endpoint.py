@@ -53,7 +53,7 @@ class InspectEndpoint:
         counts_usd: bool,
         has_answered: bool = False,
     ) -> None:
-        """`asked_as`: the model's name in Inspect. `tasks`: those of the process. `counts_usd`: a limit on USD needs the
+        """`asked_as`: the model's name in Inspect. `tasks`: those of the process. `counts_usd`: a cap on USD needs the
         price of every model. `has_answered`: the model answered at an earlier start."""
         self._number, self._process, self._asked_as, self._tasks = number, process, asked_as, tasks
         self._attempts = attempts

@@ -46,6 +46,11 @@ GLOSSARY: Mapping[str, Term] = {
         "questions. σ like these: how far it could move on other questions of this kind. More trials hardly reduce "
         "the second.",
     ),
+    "set_aside": Term(
+        "Set aside",
+        "A model that gets no more trials: its servers failed for too long, or its answers were unusable. Its "
+        "undecided comparisons are blocked.",
+    ),
     "trials": Term(
         "Trials",
         "Sampled answers, each with its own seed. Looks judge complete rounds only, since short answers arrive first "
@@ -63,8 +68,8 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "boundary": Term(
         "Boundary",
-        "The boundary is the value that |z| must reach for a call. It is higher than for a single look, because every "
-        "look is a further opportunity for chance. `near_best`, the rule for picks, lowers it by delta. A call stands "
+        "The boundary is the value that |z| must reach for a decision. It is higher than for a single look, because every "
+        "look is a further opportunity for chance. `near_best`, the rule for picks, lowers it by delta. A decision stands "
         "even if z falls later, except under the rule `published`.",
     ),
     "resolved": Term(
@@ -97,21 +102,21 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "delta": Term(
         "δ, delta",
-        "The largest difference that does not matter to you; closer models can be tied. The certifiable δ is "
-        "the smallest delta at which the remaining trials could still show a tie.",
+        "The largest difference that does not matter to you; closer models can be tied. Ties within: the smallest "
+        "delta at which the remaining trials could still show a tie.",
     ),
     "information": Term(
         "Information",
-        "How much the trials so far say about this difference, as a share of what all allowed trials would.",
+        "How much the trials so far say about this difference, as a share of what `trials.max` allows.",
     ),
     "power": Term(
         "Chance to be settled",
         "The probability that the last allowed trial leaves this comparison resolved or tied.",
     ),
     "trials_needed": Term(
-        "Needed for a call",
-        "About how many trials per question a call would take if today's difference stays. With `trials.draw` it is a "
-        "number of questions, which can exceed those that exist.",
+        "Trials per question needed",
+        "About how many trials per question a decision would take if the current difference stays. With `trials.draw` "
+        "it is a number of questions, which can exceed those that exist.",
     ),
     "adjusted_p": Term(
         "Adjusted p",

@@ -272,7 +272,8 @@ def test_the_same_warning_about_several_models_is_shown_once() -> None:
         line for line in findings(replace(results, warnings=(*cut, *away)), None, None) if line.startswith("warning")
     ]
     assert warnings == [
-        f"warning   {results.models[0].name}: 9.0% of its answers ended at max_tokens (also 9 more models: see the report)",
+        f"warning   {results.models[0].name}: 9.0% of its answers ended at max_tokens "
+        "(also 9 more models: see the report)",
         "warning   ada: it is set aside",
         "warning   bob: it is set aside",
     ]

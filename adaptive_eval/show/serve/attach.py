@@ -155,7 +155,7 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
     stored, results, spent = feed.stored, feed.results, current_spending(feed)
     before = spent if before is None else before
     budget = core_caps(stored.config.budget, stored.config.models, stored.config.serving_groups)
-    elapsed, beside, decisions = feed.sums.elapsed, feed.other_costs, stored.config.stated()
+    elapsed, beside = feed.sums.elapsed, feed.other_costs
     usage = stored_cost(spent)
     return Status(
         looks=len(feed.sums.looks),
