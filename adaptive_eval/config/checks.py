@@ -275,7 +275,9 @@ def check_costs_comparable(
     lacking = [model.name for _, model in asked_models(models) if not _has_cost(model, gpu_hour)]
     if lacking:
         rule = f"cheapest compares what answers cost, but {', '.join(lacking)} {'has' if len(lacking) == 1 else 'have'}"
-        hint = "add `price` (for --model: --price NAME=IN/OUT), or for your own server `gpus`, and objective.gpu_hour"
+        hint = (
+            "add `price` (for --model: --price NAME=IN/OUT), or for your own server both `gpus` and objective.gpu_hour"
+        )
         yield Problem(kind, f"{rule} no price above 0", hint)
     if recorded := [model.name for _, model in recorded_models(models)]:
         hint = "ask them, or use the objective place"

@@ -269,8 +269,8 @@ def _promise(config: RunConfig, plug_ins: Mapping[str, str]) -> str:
     if (margin := objective_view(config.stated()).margin) is not None and rule.correctable:
         return (
             f"At most {_percent(wrong)} risk that the model chosen is more than {_scale(config).points(margin)} behind "
-            "the best, however often you look; every other decision is as rarely wrong. Costs only order the models: they "
-            "are means, and two that are close may be in the wrong order."
+            "the best, however often you look; every other decision is as rarely wrong. Costs only order the models: "
+            "they are means, and two that are close may be in the wrong order."
         )
     return rule.promise.format(
         wrong=_percent(wrong),
