@@ -44,7 +44,7 @@ def validate(
     in_vain = any(problem.startswith((NO_ANSWERS, TOO_FEW)) for problem in first_round)
     verdict = f"{config} is valid, but a run of it would request no answers" if in_vain else f"Yes, {config} is valid"
     typer.echo(f"{QUESTION} {verdict}: {run_in_words(prepared.config, prepared.plan)}, {max_trials:,} trials at most")
-    typer.echo(f"optimizing {safe_line(optimizing_in_words(prepared.config), MAX_LINE)}")
+    typer.echo(f"optimize: {safe_line(optimizing_in_words(prepared.config), MAX_LINE)}")
     if (promised := promise_of(prepared.config)) is not None:
         typer.echo(f"promise: {promised}")
     if answer_keys.tried and answer_keys.unknown is not None:

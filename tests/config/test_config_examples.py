@@ -62,7 +62,7 @@ def test_these_are_all() -> None:
 def test_they_are_sound_from_any_folder(path: Path) -> None:
     result = CliRunner().invoke(app, ["validate", str(path)])
     assert (result.exit_code, result.stderr) == (0, "")
-    assert f"{path} is valid" in result.stdout and "\noptimizing " in result.stdout
+    assert f"{path} is valid" in result.stdout and "\noptimize: " in result.stdout
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs" / "engines").glob("*.yaml")), **by_name)
