@@ -37,7 +37,7 @@ def _configurations(folder: Path) -> Iterable[NamedBenchmark]:
         if _MODELS.search(text):
             name = file.relative_to(folder).as_posix()
             comment = " ".join(line.lstrip("# ") for line in takewhile(lambda line: line[:1] == "#", text.split("\n")))
-            about = comment.partition(". ")[0].rstrip(" :.") or name
+            about = re.split(r"(?<=\.) ", comment)[0].rstrip(" :") or name
             scorers = tuple(_GRADER.findall(text)[:1])
             yield NamedBenchmark(name, "configurations here", about, scorers=scorers)
 

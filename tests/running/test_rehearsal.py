@@ -181,7 +181,7 @@ def test_a_dry_run_shows_two_graded_answers_of_each_model(site: Site) -> None:
     lines = result.stdout.splitlines()
     for name in MODELS:
         assert [line.split()[2] for line in lines if line.startswith(f"answer  {name}")] == ["q0", "q1"]
-    assert sum("wrote" in line and "tokens" in line for line in lines) == 6
+    assert sum("response" in line and "tokens" in line for line in lines) == 6
     assert all(any(word in line for word in ("correct (1)", "incorrect (0)", "wrong (0)")) for line in found_in(lines))
     assert "keys      the grader accepts all 8 answer keys" in result.stdout
 
