@@ -187,7 +187,7 @@ def test_a_dry_run_shows_two_graded_answers_of_each_model(site: Site) -> None:
 
 
 def found_in(lines: list[str]) -> list[str]:
-    extracted = [line for line in lines if line.startswith("        found ")]
+    extracted = [line for line in lines if line.startswith("        parsed ")]
     assert len(extracted) == 6
     return extracted
 
