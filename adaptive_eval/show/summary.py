@@ -24,7 +24,7 @@ from adaptive_eval.report.words import draws_questions, promise_line
 from adaptive_eval.show.ranking import MAX_NAME_WIDTH, ranking_text
 from adaptive_eval.show.text import SECONDS_PER_HOUR, amount, wrap_lines
 
-REPEATED = "The run had already finished, and no requests were sent."
+REPEATED = "repeated  the run had already finished, and no requests were sent"
 SHOWN_MODELS = 30
 SHOWN_PAIRS = 2
 SHOWN_ROWS = 5
@@ -60,8 +60,9 @@ def _last_screen(ended: Ended, width: int | None, brevity: int = 0) -> str:
     sentences = finding(results)
     lines = findings(results, ended.status.elapsed, ended.directory, width, brevity)
     above = [] if ended.gate and why.startswith(sentences) else [why]
-    above += [REPEATED] if ended.reason is not None and ended.trials and not (ended.asked or ended.gated) else []
-    return "\n".join(["", *(() if ended.gate else sentences), *above, *filter(None, lines), *steps])
+    is_repeated = ended.reason is not None and ended.trials and not (ended.asked or ended.gated)
+    below = [REPEATED] if is_repeated else []
+    return "\n".join(["", *(() if ended.gate else sentences), *above, *filter(None, lines), *below, *steps])
 
 
 def untimed_findings(results: Results, directory: Path | None) -> Iterator[str]:
