@@ -22,7 +22,7 @@ from adaptive_eval.notes.beginnings import PriorTaken
 from adaptive_eval.questions import repeated_questions
 from adaptive_eval.report.lines import Scale, count, duration, first_few, safe_line, safe_name, several
 from adaptive_eval.report.warnings import sampling_sentence
-from adaptive_eval.report.words import pace_in_words, promise_in_short, run_in_words
+from adaptive_eval.report.words import optimizing_in_words, promise_of, run_in_words
 from adaptive_eval.running.answer_keys import check_keys
 from adaptive_eval.running.beginning import load_starting_point
 from adaptive_eval.running.health import check_endpoints, check_graders, check_without_starting
@@ -64,7 +64,8 @@ def rehearse(
         health = asyncio.run(check_endpoints(prepared.config))
     else:
         health = asyncio.run(check_without_starting(prepared.config, on_cluster=on_cluster))
-    healthy = show_health(health | asyncio.run(check_graders(prepared.config)))
+    health |= asyncio.run(check_graders(prepared.config))
+    healthy = show_health(health)
     answering = {model.name for model in prepared.config.asked if model.launch is None and health[model.name].ok}
     tried = asyncio.run(try_answers(prepared, answering))
     healthy &= show_answers(tried, prepared)
@@ -80,6 +81,7 @@ def rehearse(
         *([f"warn      {sampling_sentence(prior)}"] if prior is not None and prior.sampled_otherwise else []),
         f"directory {safe_line(str(directory), 200)} ({place})",
         *([f"saved     {several(saved_answers, 'answer')}; the run and `plan` use them"] if saved_answers else []),
+        *_failures(health, tried),
         _next_step(command, healthy=healthy),
     ):
         typer.echo(line)
@@ -88,6 +90,23 @@ def rehearse(
 
 def _next_step(command: str, *, healthy: bool) -> str:
     return f"{NEXT}{command}" if healthy else f"{NEXT}fix what failed above, then repeat this command"
+
+
+def _failures(health_by_model: Mapping[str, Health], tried: Sequence[TriedAnswer]) -> Iterator[str]:
+    """What failed, again at the end: each model once, with its reason."""
+    reasons = {
+        name: f"{replica.detail} ({replica.url})"
+        for name, health in health_by_model.items()
+        for replica in health.replicas
+        if not replica.healthy
+    }
+    for attempt in tried:
+        if not isinstance(attempt.answer, Answer):
+            reasons.setdefault(attempt.model, f"no answer: {attempt.answer}")
+    if reasons:
+        yield f"failed    {len(reasons)} of {len(health_by_model)}:"
+    for name, reason in reasons.items():
+        yield f"          {safe_name(name, 40)}: {safe_line(reason, 400)}"
 
 
 def show_health(health_by_model: Mapping[str, Health]) -> bool:
@@ -131,7 +150,7 @@ def _answer_lines(tried: TriedAnswer, rubric: Rubric, max_tokens: int | None) ->
         yield f"no answer: {safe_line(str(tried.answer), 400)}"
         return
     details = ", ".join([several(tried.answer.completion_tokens, "token"), *sorted(tried.answer.signals)])
-    yield f"wrote {safe_line(_cut_middle(tried.answer.text), 2 * MAX_CHARACTERS + 3)!r} ({details})"
+    yield f"response {safe_line(_cut_middle(tried.answer.text), 2 * MAX_CHARACTERS + 3)!r} ({details})"
     if "truncated" in tried.answer.signals:
         yield _cut_off_at(tried.answer.completion_tokens, max_tokens)
     if not isinstance(tried.grade, Grade):
@@ -145,7 +164,7 @@ def _answer_lines(tried: TriedAnswer, rubric: Rubric, max_tokens: int | None) ->
         return
     extracted = "nothing" if tried.grade.extracted is None else repr(safe_line(tried.grade.extracted, MAX_CHARACTERS))
     key = repr(safe_line(tried.question.answer, MAX_CHARACTERS))
-    yield f"found {extracted}, key {key}: {graded_as}"
+    yield f"parsed {extracted}, expected {key}: {graded_as}"
 
 
 def _cut_off_at(tokens: int, max_tokens: int | None) -> str:
@@ -190,17 +209,17 @@ def _plan_lines(prepared: PreparedRun) -> Iterator[str]:
     stopping = config.stopping
     delta = Scale.of(prepared.rubric.weights).points(stopping.delta)
     yield f"stopping  {stopping.rule} at confidence {stopping.confidence:g}, delta {delta}"
-    if (promised := promise_in_short(config.stated())) is not None:
+    if (promised := promise_of(config)) is not None:
         yield f"promise   {promised}"
     yield f"policy    {config.trials.policy}"
-    yield f"pace      {safe_line(pace_in_words(config), 400)}"
+    yield f"optimize  {safe_line(optimizing_in_words(config), 400)}"
     yield f"at most   {', '.join(_maximum_costs(plan))}"
     if any(model.sampling.max_tokens is not None for model in config.asked):
         yield "          (worst case: every answer hits max_tokens)"
     prompt, question = prepared.prompts[0][0], prepared.questions[0]
     first = prompt.text if prompt.text is not None else (prompt.messages or ())[-1].content
     first = question.prompt if asked_by_inspect(config, question) else first
-    yield f"first     {safe_line(first, 160)}"
+    yield f"prompt    {safe_line(first, 160)}"
 
 
 def _maximum_costs(plan: Plan) -> Iterator[str]:

@@ -32,9 +32,7 @@ Grader = Annotated[str | None, typer.Option(help="Grade all texts again: math, e
 Weights = Annotated[str | None, typer.Option(help="The possible scores, as in 0,0.5,1; default: 0,1.")]
 Scorer = Annotated[str | None, typer.Option(help="The score to use if a log has several; METRIC[,FILTER] for lm-eval.")]
 LeaveOut = Annotated[list[str] | None, typer.Option(help="Leave out a model or a question.", metavar="NAME")]
-Further = Annotated[
-    bool, typer.Option("--further", help="Add the trials of each file to those of the files before it.")
-]
+Further = Annotated[bool, typer.Option("--append", help="Add the trials of each file to those of the files before it.")]
 RepeatsAreSamples = Annotated[
     bool, typer.Option("--repeats-are-samples", help="Count identical answers, too: they are independent samples.")
 ]
@@ -63,9 +61,9 @@ def import_(
     model to a question count once, unless --repeats-are-samples is given; short ones may repeat by chance, and count
     if the model's answers to some question differ.
 
-    A single look judges the trials, with a horizon of 80 trials per question unless --finished is given. If all trials
-    have the seeds of --config, the run goes on as if it had requested them. `report`, `monitor`, `plan` and `replay`
-    work on the run. To continue it, fill in the models' addresses in its config.yaml, and use `run`.
+    The trials are judged once, as in the first look of a run with trials.max 80, unless --finished is given. If all
+    trials have the seeds of --config, the run goes on as if it had requested them. `report`, `monitor`, `plan` and
+    `replay` work on the run. To continue it, fill in the models' addresses in its config.yaml, and use `run`.
     """
     with report_errors():
         request = ImportRequest(

@@ -17,22 +17,22 @@ from adaptive_eval.config.checks import WORTH_DRAWING, may_draw
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.report.lines import safe_line
-from adaptive_eval.report.words import pace_in_words, run_in_words
+from adaptive_eval.report.words import optimizing_in_words, run_in_words
 from adaptive_eval.show.forecast import answer_line, forecast_lines
 from adaptive_eval.show.text import NEXT
 from adaptive_eval.store.locate import has_database, newest_directory
 from adaptive_eval.study.forecast import make_forecast
 
-MIN_WORLDS = 10
-"""Worlds needed for an 80% interval."""
+MIN_SIMULATIONS = 10
+"""Simulated runs needed for an 80% interval."""
 QUESTION = "What will the run cost and decide?"
 QUESTIONS_PER_BLOCK = 200
 """Questions per look in the proposed `trials.draw`."""
 
 PilotRun = Annotated[Path | None, typer.Option(help="An earlier run of these models; it may be small.")]
-Worlds = Annotated[
+Simulations = Annotated[
     int,
-    typer.Option(min=MIN_WORLDS, help="Maximum simulations of the run, each with other true scores."),
+    typer.Option(min=MIN_SIMULATIONS, help="Maximum number of simulated runs, each with other true scores."),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the simulation.")]
 Json = Annotated[Path | None, typer.Option(help="Also write the forecast to this file.")]
@@ -42,7 +42,7 @@ Json = Annotated[Path | None, typer.Option(help="Also write the forecast to this
 def plan(
     config: Config,
     pilot: PilotRun = None,
-    worlds: Worlds = 100,
+    simulations: Simulations = 100,
     seed: Seed = 0,
     overrides: Overrides = None,
     json: Json = None,
@@ -52,7 +52,7 @@ def plan(
     """Forecast what the run of CONFIG will cost and decide.
 
     The run is simulated by its own controller, with true scores drawn from the posterior of a pilot, or without one
-    from a prior that the output states. If the pilot is the run of CONFIG itself, the forecast continues from it.
+    from a wide prior. If the pilot is the run of CONFIG itself, the forecast continues from it.
     Instead of CONFIG a file of questions or a task of Inspect, with --model for each model, as for `run`.
     """
     with report_errors():
@@ -61,7 +61,7 @@ def plan(
         _, load = read_config(config, options, overrides or ())
         prepared = prepare(load(overrides or ()))
         with Progress(1.0) as progress:
-            forecast = make_forecast(prepared, progress.to, pilot, worlds, seed)
+            forecast = make_forecast(prepared, progress.to, pilot, simulations, seed)
         if json is not None:
             document = orjson.dumps(forecast, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
             write_atomic(json, document, "Fix that, or give another --json")
@@ -69,7 +69,7 @@ def plan(
     typer.echo(f"{QUESTION} {answer_line(forecast)}\n")
     summary = run_in_words(settings, prepared.plan)
     typer.echo(f"{safe_line(settings.name)}: {summary}, {rule.rule} at {rule.confidence:g}")
-    typer.echo(f"pace      {safe_line(pace_in_words(settings), 400)}")
+    typer.echo(f"optimize  {safe_line(optimizing_in_words(settings), 400)}")
     for line in forecast_lines(forecast, tuple(prepared.rubric.weights)):
         typer.echo(line)
     for hint in _hints(prepared, pilot):

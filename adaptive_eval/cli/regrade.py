@@ -29,8 +29,8 @@ def regrade(
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of --config.")
     ] = None,
-    beyond_caps: Annotated[
-        bool, typer.Option("--beyond-caps", help="Ask a judge even if that may exceed the caps of --config.")
+    beyond_limits: Annotated[
+        bool, typer.Option("--beyond-limits", help="Ask a judge even if that may exceed the limits of --config.")
     ] = False,
 ) -> None:
     """Grade answers of RUN again: failed ones, or with --config all."""
@@ -40,7 +40,7 @@ def regrade(
         settings = load_config(config, overrides or ()) if config is not None else None
         command = typed_command("run", config or Path("CONFIG"), overrides, "--run-dir", str(run))
         arguments = None if config is None else tuple(shlex.split(command)[2:])
-        done = asyncio.run(regrade_run(run, settings, beyond_caps=beyond_caps, arguments=arguments))
+        done = asyncio.run(regrade_run(run, settings, beyond_limits=beyond_limits, arguments=arguments))
     if not done.answers and settings is None:
         typer.echo("every stored answer has a grade; --config CONFIG grades all of them again")
         return

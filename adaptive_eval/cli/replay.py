@@ -34,7 +34,7 @@ Runs = Annotated[int, typer.Option(min=1, help="Number of replays, each with ano
 Seed = Annotated[
     int | None, typer.Option(min=0, help="Seed of the first replay; default: 0, or trials in recorded order.")
 ]
-Top = Annotated[int | None, typer.Option(min=1, help="Only the best so many models.")]
+Top = Annotated[int | None, typer.Option(min=1, help="Only the N best models.")]
 Array = Annotated[str | None, typer.Option(help="The array of outcomes; default: R, or correct and count.")]
 Output = Annotated[Path | None, typer.Option("--output", help="Directory for the results; default: runs/replay-NAME.")]
 

@@ -45,7 +45,7 @@ AskAgain = Annotated[
     bool,
     typer.Option(
         "--ask-again",
-        help="After an alarm: replace the answers since then.",
+        help="After an alarm about a server: discard and repeat the model's answers since the change.",
     ),
 ]
 Shown = Annotated[DisplayKind | None, typer.Option(help="Default: rich on a terminal, else plain.")]

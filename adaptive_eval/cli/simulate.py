@@ -48,13 +48,20 @@ def simulate(
     To use it, set `questions: {world: ...}` and this address as `base_url`. If WORLD is a configuration, its models are
     simulated on its questions, with made-up scores.
 
-    Faults are shares of the requests (--fault server_error=0.1 --fault hang=0.02), numbers (--fault slow=3), or times
-    in seconds (--fault down=20:10: down from second 20 to 30). --fault decline=empty:60 makes all answers after the
-    60th empty. Batches: --batch seconds=60 sets their duration, and shares of them or of their requests may fail
-    (--batch expired=0.2 --batch errored=0.05).
+    Faults that are shares of the requests, as in --fault server_error=0.1: rate_limited (429), server_error (500),
+    reset (the connection breaks), hang (no answer). Times START:LENGTH in seconds, as in --fault down=20:10: down (no
+    connections), storm (429 to all), stuck (nothing is answered, and /health says 503). retry_after=S: seconds that a
+    429 asks to wait. slow=N: answers take N times as long. ignore_n: one answer instead of n. count_one: usage counts
+    one answer of n. decline=KIND:N: after N answers all are empty, cut, reasoning (no other text) or context (refused
+    as too long). seed=N: other requests fail.
 
-    A judge and a verifier are served, too. They know the right answers; --judge right=0.9 --judge wrong=0.05 sets the
-    shares of right and of wrong answers that the judge calls right.
+    Batches: seconds=60 is the time of a batch. Shares of requests: errored, left_out (no result), doubled (two),
+    strange (a further result with an unknown id). Shares of batches: expired (halfway), failed. Shares of creations:
+    refused (429), lost (no reply). broken: share of other calls that get a 500.
+
+    A judge and a verifier are served, too, and know the right answers. Shares for --judge: right and wrong (right and
+    wrong answers that it accepts), position_bias (it gives the first verdict whatever the answer), susceptibility (it
+    gives the verdict that an answer asks for), mute (it replies without a verdict).
     """
     with report_errors():
         questions = None
@@ -118,9 +125,12 @@ def _world_from_config(path: Path) -> tuple[World, OwnQuestions | None]:
 
 async def _serve(server: SimulatedServer, world: World, own_questions: OwnQuestions | None) -> None:
     async with server:
-        typer.echo(f"{world.name} at {server.base_url}; Ctrl-C ends it")
+        typer.echo(f"Serving {world.name} at {server.base_url}. Ctrl-C stops it.")
         questions = "" if own_questions is not None else f"questions: {{world: {world.name}}} and "
-        typer.echo(f"to use it, set {questions}this base_url in a configuration; true scores:")
+        typer.echo(f"In a configuration, set {questions}this address as base_url.")
+        if own_questions is not None:
+            typer.echo("Only its exact prompts are answered.")
+        typer.echo("True scores:")
         for model, score in zip(world.models, world.truth, strict=True):
             typer.echo(f"  {model}  {score:.1%}")
         typer.echo(f"{JUDGE} and {VERIFIER} are served too")

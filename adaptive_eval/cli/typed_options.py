@@ -23,7 +23,9 @@ Models = Annotated[
 Commands = Annotated[
     list[str] | None, typer.Option("--command", help="A command that answers questions.", metavar="NAME=COMMAND")
 ]
-Keys = Annotated[list[str] | None, typer.Option("--key", help="Variable with the key of a model.", metavar="NAME=VAR")]
+Keys = Annotated[
+    list[str] | None, typer.Option("--key", help="Environment variable with a model's key.", metavar="NAME=VAR")
+]
 Grader = Annotated[str | None, typer.Option(help="Default: by the form of the answers.", metavar="KIND")]
 Objective = Annotated[str | None, typer.Option(help="Such as best; default: ranking.", metavar="KIND")]
 TaskArgs = Annotated[
@@ -33,8 +35,10 @@ Prices = Annotated[
     list[str] | None,
     typer.Option("--price", help="USD per million tokens read/written.", metavar="NAME=IN/OUT"),
 ]
-MaxTrials = Annotated[int | None, typer.Option("--max-trials", help="Maximum trials per question.", min=1, metavar="N")]
-Budget = Annotated[str | None, typer.Option(help="20usd, 500000tokens, 3000trials or 2h.", metavar="CAP")]
+MaxTrials = Annotated[
+    int | None, typer.Option("--max-trials", help="Maximum trials per question and model.", min=1, metavar="N")
+]
+Budget = Annotated[str | None, typer.Option(help="20usd, 500000tokens, 3000trials or 2h.", metavar="LIMIT")]
 
 
 _OPTIONS: Mapping[str, Any] = {

@@ -16,7 +16,7 @@ from adaptive_eval.config.prepare import missing_programs, prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.questions import repeated_questions
 from adaptive_eval.report.lines import safe_line
-from adaptive_eval.report.words import pace_in_words, promise_in_short, run_in_words
+from adaptive_eval.report.words import optimizing_in_words, promise_of, run_in_words
 from adaptive_eval.running.answer_keys import check_keys
 
 QUESTION = "Is the configuration correct?"
@@ -44,8 +44,8 @@ def validate(
     in_vain = any(problem.startswith((NO_ANSWERS, TOO_FEW)) for problem in first_round)
     verdict = f"{config} is valid, but a run of it would request no answers" if in_vain else f"Yes, {config} is valid"
     typer.echo(f"{QUESTION} {verdict}: {run_in_words(prepared.config, prepared.plan)}, {max_trials:,} trials at most")
-    typer.echo(f"pace: {safe_line(pace_in_words(prepared.config), MAX_LINE)}")
-    if (promised := promise_in_short(prepared.config.stated())) is not None:
+    typer.echo(f"optimize: {safe_line(optimizing_in_words(prepared.config), MAX_LINE)}")
+    if (promised := promise_of(prepared.config)) is not None:
         typer.echo(f"promise: {promised}")
     if answer_keys.tried and answer_keys.unknown is not None:
         typer.echo(f"warning: {answer_keys.summary}")

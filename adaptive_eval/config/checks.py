@@ -250,7 +250,7 @@ def check_budget_countable(
         if all(price is None for price in prices):
             counts = "counts nothing, since every model is on a server of your own and none has a price"
             yield Problem(
-                ("budget", "usd"), counts, "cap gpu_hours, wall_time, tokens or trials instead, or add a price"
+                ("budget", "usd"), counts, "limit gpu_hours, wall_time, tokens or trials instead, or add a price"
             )
     if budget.gpu_hours is not None and without_gpus:
         hint = "add it, 0 where no GPU is yours, or remove budget.gpu_hours"
@@ -273,7 +273,9 @@ def check_costs_comparable(
     on_servers = (model for _, model in asked_models(models) if model.command is None)  # commands say what they cost
     if lacking := [model for model in on_servers if not _has_cost(model, gpu_hour)]:
         rule = f"cheapest compares what answers cost, but {_have(lacking)} no price above 0"
-        hint = "add `price` (for --model: --price NAME=IN/OUT), or for your own server `gpus`, and objective.gpu_hour"
+        hint = (
+            "add `price` (for --model: --price NAME=IN/OUT), or for your own server both `gpus` and objective.gpu_hour"
+        )
         yield Problem(kind, rule, hint)
     if recorded := [model.name for _, model in recorded_models(models)]:
         hint = "ask them, or use the objective place"

@@ -209,6 +209,8 @@ def _clear_message(error: yaml.MarkedYAMLError, text: str) -> str:
             return "there is text after the end of a value: put all of it in quotes"
         if position.column == beginning.column:
             return f"it is indented like the dash in line {beginning.line + 1}: indent the rest of that entry further"
+        if text.split("\n")[position.line][position.column :].startswith("-"):
+            return "a list begins here, below a key that already has a value"
         return (
             f"it is indented by {position.column}, but the block from line {beginning.line + 1} by {beginning.column}: "
             "indent all keys of a section equally, and nested values further"

@@ -37,6 +37,17 @@ def _description(change: Change, meaning: object) -> str:
     return str(change)
 
 
+def _only(questions: Mapping[str, object], others: Mapping[str, object]) -> dict[str, object]:
+    """The questions that are among the others, too."""
+    return {name: question for name, question in questions.items() if name in others}
+
+
+def _listed(names: Sequence[str]) -> str:
+    """How many questions, with the first and the last."""
+    named = f"{names[0]} … {names[-1]}" if len(names) > 1 else names[0]
+    return f"{len(names):,} question{'s' if len(names) > 1 else ''} ({named}) {'are' if len(names) > 1 else 'is'}"
+
+
 def _file_change(change: Change) -> str:
     """Describe the change of a file whose digest differs."""
     return "no longer exists" if change.now is None else "was edited after the start of the run"
@@ -56,14 +67,17 @@ def require_same_meaning(stored: RunHeader, now: RunHeader, directory: object) -
         *differences(
             {name: stored.models[name] for name in common}, {name: now.models[name] for name in common}, "models"
         ),
-        *differences(stored.questions, now.questions, "questions"),
+        *differences(_only(stored.questions, now.questions), _only(now.questions, stored.questions), "questions"),
     ]
-    if changes:
+    missing = [name for name in stored.questions if name not in now.questions]
+    new = [name for name in now.questions if name not in stored.questions]
+    counts = [f"{_listed(names)} {what}" for names, what in ((missing, "missing now"), (new, "new")) if names]
+    if changes or counts:
+        lines = [*counts, *(_description(change, stored.meaning) for change in changes)]
         raise RunChanged(
             f"{directory} has a run with other settings, so its answers cannot be used for this one:\n"
-            + "\n".join(first_lines([_description(change, stored.meaning) for change in changes], SHOWN_CHANGES))
-            + "\nUndo the change, give a changed model another name, or start a new run with --fresh. (Without "
-            "--run-dir, the newest run of this name is resumed.) If only the grader, its source files, the rubric or "
-            "answer keys have changed, this grades the stored answers again:\n"
+            + "\n".join(first_lines(lines, SHOWN_CHANGES))
+            + "\nUndo the change, give a changed model another name, or start a new run with --fresh. If only the "
+            "grader, its source files, the rubric or answer keys have changed, this grades the stored answers again:\n"
             f"  adaptive-eval regrade {directory} --config CONFIG"
         )

@@ -7,7 +7,6 @@ import numpy as np
 
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.core.account import RESERVE_FACTOR
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.graders.by_benchmark import grader_that_asks
 from adaptive_eval.graders.judge import Judge
@@ -21,13 +20,12 @@ IN_PARTS = "the first round will be requested in parts; there is no ranking if t
 
 
 def unbounded_models(plan: Plan, names: Sequence[str]) -> Iterator[str]:
-    """A warning about models with unbounded answers, if a cap counts their cost."""
+    """A warning about models with unbounded answers, if a limit counts their cost."""
     if open_ := [name for name, worst in zip(names, plan.bench.worst_cost, strict=True) if worst.is_unbounded]:
-        caps = " and ".join(f"budget.{key}" for key in ("tokens", "usd") if getattr(plan.budget, key) is not None)
+        limits = " and ".join(f"budget.{key}" for key in ("tokens", "usd") if getattr(plan.budget, key) is not None)
         yield (
-            f"nothing bounds the answers of {', '.join(open_)}: caps reserve {RESERVE_FACTOR:g} times the largest so "
-            f"far, and the first is requested alone. {caps} may be exceeded by larger ones in flight. For a model on a "
-            "server set sampling.max_tokens: then no cap is exceeded, and the cost of the first round is known"
+            f"answers of {', '.join(open_)} can be of any length, so the run may exceed {limits}. For models on a "
+            "server set sampling.max_tokens: then it does not"
         )
 
 

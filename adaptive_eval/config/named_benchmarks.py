@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from itertools import takewhile
 from pathlib import Path
 
 from adaptive_eval.base.errors import ConfigError
@@ -35,7 +36,8 @@ def _configurations(folder: Path) -> Iterable[NamedBenchmark]:
             continue
         if _MODELS.search(text):
             name = file.relative_to(folder).as_posix()
-            about = text.partition("\n")[0].lstrip("# ").rstrip(" :") if text.startswith("#") else name
+            comment = " ".join(line.lstrip("# ") for line in takewhile(lambda line: line[:1] == "#", text.split("\n")))
+            about = re.split(r"(?<=\.) ", comment)[0].rstrip(" :") or name
             scorers = tuple(_GRADER.findall(text)[:1])
             yield NamedBenchmark(name, "configurations here", about, scorers=scorers)
 

@@ -88,7 +88,7 @@ class Sampling(_Section):
     min_p: float | None = Field(None, ge=0, le=1)
     """Draw from tokens at least this likely, relative to the likeliest."""
     max_tokens: int | None = Field(None, ge=1)
-    """Longest answer; caps on tokens and USD reserve this much for each trial."""
+    """Longest answer; limits on tokens and USD reserve this much for each trial."""
     stop: str | tuple[str, ...] | None = None
     """Texts at which an answer ends."""
     logprobs: bool | Literal["tokens"] = False

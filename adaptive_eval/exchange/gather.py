@@ -306,7 +306,7 @@ class RecordGatherer:
             return True
         raise LogError(
             f"{place}: trial {trial[2]} of question {record.question!r} by {record.model} is also in {before[0]}; "
-            "remove one of them, or give --further to add the trials of each file to those before"
+            "remove one of them, or give --append to add the trials of each file to those before"
         )
 
 

@@ -35,7 +35,7 @@ class KeyCheck(NamedTuple):
         """The result in one line."""
         if not self.tried:
             return f"the answer keys are not checked: {self.unknown}"
-        right = f"{self.right} answer keys are graded correct"
+        right = f"the grader accepts {'all ' if self.unknown is None else ''}{self.right} answer keys"
         return right if self.unknown is None else f"{right}; the others cannot be checked: {self.unknown}"
 
 

@@ -22,7 +22,7 @@ def missing_program(command: Sequence[str], environment: Mapping[str, str], fold
     program = command[0]
     if os.sep in program:
         path = shutil.which(folder / program)
-        return None if path else f"{program} is not a program, seen from {folder}"
+        return None if path else f"{program} does not exist in {folder}, or is not executable"
     if shutil.which(program, path=environment.get("PATH", os.defpath)):
         return None
     hint = "pip install vllm, or set launch.command" if program == "vllm" else "install it, or give its full path"

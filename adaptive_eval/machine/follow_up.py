@@ -64,9 +64,9 @@ FIRST_IN_FLIGHT = 4
 """Answers in flight of a model whose answers are lost without a grade, until one of its answers has one."""
 EXCEEDED = (
     "an answer used {} tokens with its prompt, and at most {} were reserved for it (prompt and max_tokens): its server "
-    "does not keep to max_tokens, so no cap can hold. Fix the server and start over, or remove the caps"
+    "does not keep to max_tokens, so no limit can hold. Fix the server and start over, or remove the limits"
 )
 VERDICT_EXCEEDED = (
     "a verdict used {} tokens, and at most {} were reserved for it: the server of the judge does not keep to "
-    "grader.sampling.max_tokens, so no cap can hold. Fix it and run the same command, or remove the caps"
+    "grader.sampling.max_tokens, so no limit can hold. Fix it and run the same command, or remove the limits"
 )

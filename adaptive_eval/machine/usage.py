@@ -86,13 +86,12 @@ class SharedTraits:
 
 
 _FAULTS = {
-    AnswerFault.EMPTY: "are empty; look at what the server sends, and at max_tokens and the reasoning settings",
-    AnswerFault.ALIKE: "are one and the same text, whatever the question; look at the prompt and at the server",
+    AnswerFault.EMPTY: "are empty; check what the server sends, max_tokens and the reasoning settings",
+    AnswerFault.ALIKE: "are the same text, whatever the question; check the prompt and the server",
     AnswerFault.UNREAD: (
-        "hold nothing that the grader takes for an answer; look at the grader, or ask for the answer in the form that "
-        "it reads"
+        "hold no answer that the grader can parse; fix the grader, or ask for its format in the prompt"
     ),
-    AnswerFault.WRONG: "are graded wrong; look at the grader and the answer keys, unless the questions are that hard",
+    AnswerFault.WRONG: "are graded wrong; check the grader and the answer keys, unless the questions are that hard",
 }
 
 

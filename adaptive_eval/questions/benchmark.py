@@ -116,7 +116,7 @@ class BenchmarkConfig(Section):
     roles: Mapping[str, str] = Field(default_factory=dict)
     """Other models that the task calls, by role, such as {grader: openai/gpt-x}."""
     prices: Mapping[str, Price] = Field(default_factory=dict)
-    """Prices of other models that the task calls, by their names in Inspect; a cap on USD needs them."""
+    """Prices of other models that the task calls, by their names in Inspect; a limit on USD needs them."""
     limits: Mapping[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     """Limits at which Inspect ends a sample and scores it as it is: {message_limit: 50, time_limit: 600}."""
 

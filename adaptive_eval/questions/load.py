@@ -75,7 +75,9 @@ def _from_rows(rows: Iterable[FileRow], config: QuestionsConfig, source: str, is
     problems: dict[str, list[str]] = {}
     filters = {name: value if isinstance(value, tuple) else (value,) for name, value in config.filter.items()}
     accepted_values = {name: {as_text(value) for value in values} for name, values in filters.items()}
+    number = 0
     for row in rows:
+        number += 1
         missing_fields = (name for name in accepted_values if _get(row.fields, name) is _ABSENT)
         row_problems = [f"has no field {name!r}, which questions.filter asks for" for name in missing_fields]
         if row.problem is not None:
@@ -93,17 +95,22 @@ def _from_rows(rows: Iterable[FileRow], config: QuestionsConfig, source: str, is
         for problem in row_problems:
             problems.setdefault(problem, []).append(row.place)
     if problems:
-        raise ConfigError(_format_problems(source, problems))
+        raise ConfigError(_format_problems(source, problems, number))
     return questions
 
 
-def _format_problems(source: str, problems: Mapping[str, list[str]]) -> str:
+def _format_problems(source: str, problems: Mapping[str, list[str]], rows: int) -> str:
     """List each problem with its line, or with the first and last line and the number of occurrences."""
-    count, lines = sum(map(len, problems.values())), [f"{_where(at)}: {problem}" for problem, at in problems.items()]
+    count, lines = (
+        sum(map(len, problems.values())),
+        [f"{_where(at, rows)}: {problem}" for problem, at in problems.items()],
+    )
     return "\n".join([f"{source}: {count} problem{'s' if count > 1 else ''}", *first_lines(lines, SHOWN_PROBLEMS)])
 
 
-def _where(places: list[str]) -> str:
+def _where(places: list[str], rows: int) -> str:
+    if len(places) == rows > 1:
+        return "every row"
     return places[0] if len(places) == 1 else f"{places[0]} to {places[-1]} ({len(places)} times)"
 
 

@@ -94,6 +94,11 @@ def _parse_json(raw: bytes) -> Any:
         return json.loads(raw.decode(), parse_float=Decimal, parse_int=_integer, parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
         raise ValueError(f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8") from error
+    except json.JSONDecodeError as error:
+        line = f"line {error.lineno}, " if error.lineno > 1 else ""
+        what = f"{error.msg[0].lower()}{error.msg[1:]}".removesuffix(" starting at")
+        rule = f"is not JSON at {line}column {error.colno} ({what})"
+        raise ValueError(f"{rule}; write an array of objects, or one object per line") from error
     except ValueError as error:
         raise ValueError(f"is not JSON: {error}; write an array of objects, or one object per line") from error
     except RecursionError as error:

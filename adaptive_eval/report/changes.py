@@ -100,9 +100,9 @@ class _Limit(NamedTuple):
     def problem(self) -> str:
         """Why the limit cannot be so low, and what to type."""
         enough = math.ceil(self.used) if self.before is None else self.before
-        was = "" if self.before is None else f" ({self.key} was {self.before:.10g}{self.unit})"
+        was = "" if self.before is None else f" ({self.key} was {self.before:,.10g}{self.unit})"
         return (
-            f"{self.key} is {self.now:.10g}{self.unit}, but this run has used {self.used:.10g}{self.unit}{was}. To "
+            f"{self.key} is {self.now:,.10g}{self.unit}, but this run has used {self.used:,.10g}{self.unit}{was}. To "
             f"continue, add:\n  --set {self.key}={enough:.10g}{self.unit}"
         )
 

@@ -26,7 +26,7 @@ def choice_sentence(results: Results) -> str:
         may_do = _names([*undecided, first])
         return f"No model is chosen{yet}{why}: {may_do} may do, and none is shown to be within {margin} of the best."
     best = next(row.name for row in results.models if row.score is not None)
-    sentences = [f"{_with_score(results, first)} is the cheapest that will do, within {margin} of the best."]
+    sentences = [f"{_with_score(results, first)} is the cheapest within {margin} of the best."]
     if first.model != best:
         of_best = next(row for row in rows if row.model == best)
         times = f", at about {of_best.usd / first.usd:.2g} times the cost" if of_best.usd and first.usd else ""
@@ -51,7 +51,7 @@ def part_in_words(results: Results, row: FrontierRow) -> tuple[str, tuple[str, .
     """What a model is in the choice, as words that stand before the name of another model, and that name."""
     match row.part:
         case Part.CHOSEN:
-            return "the cheapest that will do", ()
+            return f"cheapest within {margin_in_words(results)} of the best", ()
         case Part.CANDIDATE:
             return "may do, not shown", ()
         case Part.UNDECIDED:

@@ -304,7 +304,7 @@ def why_finished(reason: Reason, asked: bool, looked: bool, fixed: bool) -> str:
 
 IMPORTED = "Imported: the trials are from logs, and were judged once."
 REGRADED = "Regraded: the run had finished, but with the new grades a comparison is open."
-STOPPED = "Stopped. Every answer that was graded is stored."
+STOPPED = "Stopped. All received answers are stored."
 KILLED = "Killed: the process died before the run ended. The same command resumes it from the stored answers."
 PRECISE = "Finished: every score has the requested precision."
 LABELS_DECIDE = "Finished: with labels, every comparison is resolved or tied."
@@ -313,7 +313,7 @@ TOO_SMALL = "{}: the budget does not cover the first round. adaptive-eval valida
 ALL_ISSUED = "Finished: all trials are done, but they do not decide every comparison."
 SENTENCES = {
     Reason.SETTLED: "Finished: every comparison is resolved or tied.",
-    Reason.OUT_OF_REACH: "Finished: the remaining trials are unlikely to decide the other comparisons.",
+    Reason.OUT_OF_REACH: "Finished: no further comparison is likely to be decided within trials.max.",
     Reason.BUDGET: "Finished: the next round does not fit the budget.",
     Reason.WALL_TIME: "Finished: the time limit is reached. The incomplete round is stored, but not scored.",
     Reason.GPU_TIME: (

@@ -30,7 +30,7 @@ def _model_sentence(event: Event) -> str | None:
         case notes.ModelSetAside():
             return f"{event.model} is set aside: {first_line(event.reason)}"
         case notes.AlarmRaised():
-            return f"ALARM {event.model}: {event.description}"
+            return f"ALARM {event.model}: {event.text.partition(';')[0]}"
         case notes.AnswersLost(discarded=True):
             return f"{event.model}: {event.answers} answers since the alarm are discarded and requested again"
         case notes.AnswerUngraded():

@@ -346,16 +346,14 @@ def _relation(results: Results, pair: PairRow, name: str) -> str:
         case Verdict.RESOLVED if margin is not None:
             if _is_reversed(results, pair):
                 return "undecided against"
-            return f"not {margin} behind" if ahead else f"not {margin} ahead of"
+            return f"less than {margin} behind" if ahead else f"less than {margin} ahead of"
         case Verdict.RESOLVED if _is_reversed(results, pair):
             return "ahead now, but decided as worse than" if ahead else "behind now, but decided as better than"
         case Verdict.RESOLVED:
             return "better than" if ahead else "worse than"
         case Verdict.TIED:
             return "equal to"
-        case Verdict.UNDECIDED_BY_LABELS:
-            return "undecided by labels against"
-    return "open against" if pair.verdict == Verdict.OPEN else "undecided against"
+    return f"{state_word(pair.verdict)} against"
 
 
 def _against_value(results: Results, relation: str, name: str) -> str:

@@ -16,8 +16,8 @@ GLOSSARY: Mapping[str, Term] = {
     "tier": Term(
         "Tier",
         "A tier holds adjacent models with no proven difference. A new tier begins with a model that is worse than "
-        "the model above it. The first and last model of a long tier may differ; the column Alike shows which do. A "
-        "rank is the place by score alone.",
+        "the model above it. The first and last model of a long tier may differ; then a column Alike shows which "
+        "do.",
     ),
     "letters": Term(
         "Alike",
@@ -33,18 +33,24 @@ GLOSSARY: Mapping[str, Term] = {
         "Bayes@N, posterior",
         "An estimate that starts each question with one imagined answer of every category: 4 right of 6 give (4 + 1) "
         "/ (6 + 2) = 62.5%. With few trials this pulls it to the middle of the scale, by several points. Decisions "
-        "use avg@N, except under the rule `published`.",
+        "use avg@N.",
     ),
     "corrected": Term(
         "Corrected",
         "The score without the bias of stopping early: runs end when a difference happens to look large, or too small "
-        "to decide. Verdicts and intervals use the uncorrected score.",
+        "to decide. Quote it for size. Take the order from the verdicts: they and the intervals use the uncorrected "
+        "score.",
     ),
     "sigma": Term(
         "σ here, σ like these",
         "A score has two standard errors. σ here: how far the score could move with more trials on exactly these "
         "questions. σ like these: how far it could move on other questions of this kind. More trials hardly reduce "
         "the second.",
+    ),
+    "set_aside": Term(
+        "Set aside",
+        "A model that gets no more trials: its servers failed for too long, or its answers were unusable. Its "
+        "undecided comparisons are blocked.",
     ),
     "trials": Term(
         "Trials",
@@ -57,20 +63,17 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "z": Term(
         "z",
-        "z is the difference of two scores divided by its standard error, positive if the first model is ahead. A "
-        "gate first adds delta to the score of the build. ρ = Φ(|z|) expresses z as a confidence, from this look "
-        "alone, that the leading model is better.",
+        "z is the difference of two scores divided by its standard error, positive if the first model is ahead. ρ = "
+        "Φ(|z|) expresses z as a confidence, from this look alone, that the leading model is better.",
     ),
     "boundary": Term(
         "Boundary",
-        "The boundary is the value that |z| must reach for a call. It is higher than for a single look, because every "
-        "look is a further opportunity for chance. `near_best`, the rule for picks, lowers it by delta. A call stands "
-        "even if z falls later, except under the rule `published`.",
+        "The boundary is the value that |z| must reach for a decision. It is higher than for a single look, because "
+        "every look is a further opportunity for chance. A decision stands even if z falls later.",
     ),
     "resolved": Term(
         "Resolved",
-        "One model is better than the other. Under `near_best`, the rule for picks, it is only shown to be less than "
-        "delta behind.",
+        "One model is better than the other, or for a pick (`best`, `top_k`) less than delta behind it.",
     ),
     "tied": Term(
         "Tied",
@@ -88,7 +91,7 @@ GLOSSARY: Mapping[str, Term] = {
     "blocked": Term(
         "Blocked",
         "No decision is possible. One of the models was set aside (it gets no more trials), an alarm ended the run, "
-        "or answers that were cut off or have no grade could decide it.",
+        "or missing or cut-off answers could change the verdict.",
     ),
     "undecided_by_labels": Term(
         "Undecided by labels",
@@ -97,21 +100,21 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "delta": Term(
         "δ, delta",
-        "The largest difference that does not matter to you; closer models can be tied. The certifiable δ is "
-        "the smallest delta at which the remaining trials could still show a tie.",
+        "The largest difference that does not matter to you; closer models can be tied. Ties within: the smallest "
+        "delta at which the remaining trials could still show a tie.",
     ),
     "information": Term(
         "Information",
-        "How much the trials so far say about this difference, as a share of what all allowed trials would.",
+        "How much the trials so far say about this difference, as a share of what `trials.max` allows.",
     ),
     "power": Term(
         "Chance to be settled",
         "The probability that the last allowed trial leaves this comparison resolved or tied.",
     ),
     "trials_needed": Term(
-        "Needed for a call",
-        "About how many trials per question a call would take if today's difference stays. With `trials.draw` it is a "
-        "number of questions, which can exceed those that exist.",
+        "Trials per question needed",
+        "About how many trials per question a decision would take if the current difference stays. With `trials.draw` "
+        "it is a number of questions, which can exceed those that exist.",
     ),
     "adjusted_p": Term(
         "Adjusted p",

@@ -64,12 +64,12 @@ def _extension_price(rule: Rule, extension: Extension) -> str:
     if not able.any():
         return f"open comparisons had used up {error} and cannot be decided any more; {AFRESH}"
     number = int(able.sum())
-    which = f"the {number} pairs of models that were open" if number > 1 else "the pair of models that was open"
+    which = f"the {number} open pairs of models" if number > 1 else "the open pair of models"
     spent = "" if able.all() else f"; {len(able) - able.sum()} with no error left cannot be decided any more"
     bound, was = _format_range(extension.boundary[able]), _format_range(extension.old_boundary[able], digits=3)
     return (
-        f"{which} must now reach |z| of {bound} instead of {was}, using the remaining part of {error}{spent}. The "
-        f"promise holds; {AFRESH}"
+        f"{which} now need{'' if number > 1 else 's'} stronger evidence, |z| of {bound} instead of {was}{spent}. The "
+        f"promise holds, with the remaining part of {error}; {AFRESH}"
     )
 
 
@@ -291,7 +291,7 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         flying = f" ({killed} were in flight when the run was killed)" if killed else ""
         text = f"{' and '.join(of)} requested, but never received{flying}"
         if counted:
-            text += f"; the caps count {' and '.join(counted)} for them"
+            text += f"; the limits count {' and '.join(counted)} for them"
         yield Caution("lost", model, text)
 
 

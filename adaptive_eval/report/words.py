@@ -112,8 +112,16 @@ def draws_questions(decisions: Mapping[str, object]) -> bool:
     return setting(decisions, "trials", "draw") is not None
 
 
-def promise_in_short(decisions: Mapping[str, object]) -> str | None:
-    """Error rate promised for each call, in one line; None if the rule promises none."""
+PERCENT = Scale.of((0.0, 1.0))
+
+
+def promise_of(config: RunConfig) -> str | None:
+    """Error rate promised for each decision of a run with this configuration."""
+    return promise_in_short(config.stated(), _scale(config))
+
+
+def promise_in_short(decisions: Mapping[str, object], scale: Scale = PERCENT) -> str | None:
+    """Error rate promised for each decision, in one line; None if the rule promises none."""
     rule, stopping = deciding_rule(decisions), decisions.get("stopping")
     if not isinstance(stopping, Mapping):
         return None
@@ -126,12 +134,14 @@ def promise_in_short(decisions: Mapping[str, object]) -> str | None:
         return rule.in_short + beside
     if rule.lenient:
         wrong = _percent(1.0 - stopping["confidence"])
-        return f"per pair, at most {wrong} risk that the model ahead is behind by {stopping['delta']:g} or more{beside}"
+        points = scale.points(stopping["delta"])
+        return f"per pair, at most {wrong} risk that the model ahead is {points} or more behind the other{beside}"
     if not rule.correctable:
         return None
     wrong, tie = (_percent(times * (1.0 - stopping["confidence"])) for times in (1.0, 2.0))
     if (margin := objective_view(decisions).margin) is not None:
-        return f"at most {wrong} risk that the model chosen is more than {margin:g} behind the best{beside}"
+        points = scale.points(margin)
+        return f"at most {wrong} risk that the model chosen is more than {points} behind the best{beside}"
     if setting(decisions, "objective", "gate"):
         return f"at most {wrong} risk that a PASS or a FAIL is wrong, however often you look{beside}"
     whose = "for all pairs together" if stopping["familywise"] == "holm" else "per pair"
@@ -142,7 +152,7 @@ def promise_line(results: Results) -> str | None:
     """The promise in one line, with what it does not cover."""
     scored, corrected = {row.name for row in results.models if row.score is not None}, results.corrected
     decisions = {**results.decisions, "judged_by": None} if corrected >= scored else results.decisions
-    promise = promise_in_short(decisions)
+    promise = promise_in_short(decisions, Scale.of(results.weights))
     if promise and corrected:
         scope = "" if corrected >= scored else f" of {several(len(corrected), 'model')}"
         promise += f"; for scores{scope} as corrected by labels"
@@ -259,8 +269,8 @@ def _promise(config: RunConfig, plug_ins: Mapping[str, str]) -> str:
     if (margin := objective_view(config.stated()).margin) is not None and rule.correctable:
         return (
             f"At most {_percent(wrong)} risk that the model chosen is more than {_scale(config).points(margin)} behind "
-            "the best, however often you look; every other call is as rarely wrong. Costs only order the models: they "
-            "are means, and two that are close may be in the wrong order."
+            "the best, however often you look; every other decision is as rarely wrong. Costs only order the models: "
+            "they are means, and two that are close may be in the wrong order."
         )
     return rule.promise.format(
         wrong=_percent(wrong),
@@ -284,11 +294,10 @@ def _allocation(config: RunConfig, began_at: int) -> str:
     if trials.draw is not None:
         return f"{text}: one trial of each in random order, with a look after every {trials.draw}."
     first = opening_trials(trials.model_copy(update={"max": began_at}), batched=config.batched)
-    pace = pace_in_words(config)
     fewer = f" ({trials.min} if the budget does not pay for twice as many)" if first > trials.min else ""
     return (
         f"{text}: {first} trials per question before the first look{fewer}, then at most {trials.max} on average. "
-        f"Pace: {pace}."
+        f"Optimizing {optimizing_in_words(config)}."
     )
 
 
@@ -296,23 +305,22 @@ def run_in_words(config: RunConfig, plan: Plan) -> str:
     """Models, questions, objective and trials of a planned run, in one line."""
     recorded, trials, opening = len(config.recorded), config.trials, plan.opening_size
     beside = f" and {recorded} recorded" if recorded else ""
-    more = f" (the first round has {opening} at this pace, more than trials.min)" if opening > trials.min else ""
-    asked = f"{opening} to {trials.max} trials per question{more}"
+    share = f" ({opening / trials.max:.0%} of trials.max)" if opening > trials.min else ""
+    asked = f"up to {trials.max} trials per question, first look after {opening}{share}"
     return (
         f"{several(len(config.asked), 'model')}{beside}, {several(plan.bench.questions, 'question')}, objective "
         f"{config.objective.kind}, {f'one trial of each in blocks of {trials.draw}' if trials.draw else asked}"
     )
 
 
-def pace_in_words(config: RunConfig) -> str:
-    """The pace, with the reason if `auto` would take it too."""
+def optimizing_in_words(config: RunConfig) -> str:
+    """What the run optimizes, as words after "optimizing", with the reason if `auto` would choose it too."""
     if config.batched:
-        return "batches: each round is as large as needed, since it waits for its batches"
+        return "for batches: each round is as large as needed, since it waits for its batches"
     chosen, reason = choose_optimize(config.asked, config.trials)
-    why = f", since {reason}" if chosen == config.trials.optimize else ""
-    if config.trials.optimize == "time":
-        return f"time{why}; answers are requested ahead to keep servers busy"
-    return f"cost{why}"
+    why = f": {reason} (trials.optimize changes it)" if chosen == config.trials.optimize else ""
+    ahead = "; answers are requested ahead to keep servers busy" if config.trials.optimize == "time" else ""
+    return f"{config.trials.optimize}{why}{ahead}"
 
 
 def _prior(config: RunConfig) -> str:
@@ -366,7 +374,7 @@ def _percent(share: float | None) -> str:
 
 
 def cost_to_go_on(results: Results) -> str | None:
-    """Expected cost of going on until all is called or a cap is met; None if the run is finished."""
+    """Expected cost of going on until all is decided or a limit is met; None if the run is finished."""
     more, cost = results.trials_to_go, results.cost
     if results.run.status == "finished":
         return None

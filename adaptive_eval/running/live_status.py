@@ -24,7 +24,7 @@ from adaptive_eval.report.sites import SiteBook, SiteRow
 from adaptive_eval.report.snapshot import batch_rows
 from adaptive_eval.report.spending import HeldServers
 from adaptive_eval.report.status import CurrentTraffic, ModelTraffic, Status, results_in_progress, used_caps
-from adaptive_eval.report.words import promise_in_short
+from adaptive_eval.report.words import promise_of
 from adaptive_eval.running.watching import Watcher
 from adaptive_eval.supplies.served import RunServers
 
@@ -110,7 +110,7 @@ class LiveStatus:
             new_trials=max(trials - self._before[0], 0),
             new_tokens=max(tokens - self._before[1], 0),
             elapsed=elapsed,
-            promise=promise_in_short(self._config.stated()),
+            promise=promise_of(self._config),
             batches=batch_rows(pending_batches(self.events)),
             usage=usage,
             beside=beside,

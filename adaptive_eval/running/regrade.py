@@ -79,12 +79,12 @@ async def regrade(
     directory: Path,
     config: RunConfig | None = None,
     *,
-    beyond_caps: bool = False,
+    beyond_limits: bool = False,
     arguments: tuple[str, ...] | None = None,
 ) -> Regraded:
     """Grade the stored answers of a run again; raises `RunChanged` if `config` changes more than the grading.
 
-    `beyond_caps`: whatever a judge may cost, which is else a `ConfigError` where a cap does not bear it. `arguments`:
+    `beyond_limits`: whatever a judge may cost, which is else a `ConfigError` where a cap does not bear it. `arguments`:
     those of the command that goes on with `config`.
     """
     with closing(RunStore.attach(directory, None if config is None else run_redactor(config))) as store:
@@ -103,7 +103,7 @@ async def regrade(
             _require_texts(reader)
             order = {key: place for place, key in enumerate(stored.questions)}
             questions = tuple(sorted(loaded, key=lambda question: order[question.id]))
-        return await _Regrading(store, config, questions, header).carry_out(beyond_caps, arguments)
+        return await _Regrading(store, config, questions, header).carry_out(beyond_limits, arguments)
 
 
 class _Regrading:
@@ -116,7 +116,7 @@ class _Regrading:
         self._store, self._config, self._questions, self._header = store, config, questions, header
         self._reader = RunReader(store.reader)
 
-    async def carry_out(self, beyond_caps: bool, arguments: tuple[str, ...] | None) -> Regraded:
+    async def carry_out(self, beyond_limits: bool, arguments: tuple[str, ...] | None) -> Regraded:
         """Grade answers, and store their grades."""
         section, thresholds = self._config.rubric, None
         if self._header is None:
@@ -124,7 +124,7 @@ class _Regrading:
         else:
             thresholds = thresholds_from_run(section)
             rubric = open_rubric(section, thresholds_from_event(thresholds))
-        grades = await self._grade(rubric, beyond_caps)
+        grades = await self._grade(rubric, beyond_limits)
         _require_some_grade(grades.new.values())
         changed = sum(grades.before[key] != grade.category for key, grade in grades.new.items())
         done = Regraded(len(grades.new), changed, sum(grade.category is None for grade in grades.new.values()))
@@ -132,7 +132,7 @@ class _Regrading:
             return done
         return self._write(done, grades, thresholds, arguments)
 
-    async def _grade(self, rubric: Rubric, beyond_caps: bool) -> "_Grades":
+    async def _grade(self, rubric: Rubric, beyond_limits: bool) -> "_Grades":
         """Grade answers, and charge what is asked for it."""
         verdict = worst_verdict(self._config, self._questions)
         grades = _Grades()
@@ -142,7 +142,7 @@ class _Regrading:
                 caps = core_caps(self._config.budget)
                 budget = caps if verdict != NO_COST and caps.bought else None
                 vote = grading.lost_vote(grading.lost)
-                costs = RegradeCosts(self._store, verdict, vote, budget, beyond_caps=beyond_caps)
+                costs = RegradeCosts(self._store, verdict, vote, budget, beyond_limits=beyond_limits)
                 costs.require_room(self._reader.trial_count())
             await take_baseline(grading, self._store, lambda total: costs is None or costs.can_afford(total))
             answers = self._answers(grades)

@@ -27,13 +27,13 @@ class RegradeCosts:
     """Costs of the verdicts of a regrade: what the caps allow, and what was paid so far and charged in the store."""
 
     def __init__(
-        self, store: RunStore, verdict: Cost, vote: Cost, budget: Budget | None, *, beyond_caps: bool = False
+        self, store: RunStore, verdict: Cost, vote: Cost, budget: Budget | None, *, beyond_limits: bool = False
     ) -> None:
         """`verdict`: the most that one may cost; `vote`: one of its replies that did not come; `budget`: the caps, or
         None if none counts verdicts: then only what has come is charged."""
-        caps = {} if budget is None or beyond_caps else asdict(budget)
+        caps = {} if budget is None or beyond_limits else asdict(budget)
         self._caps = {name: caps[name] for name in CAPS if caps.get(name) is not None}
-        self._store, self._vote, self._beyond_caps = store, vote, beyond_caps
+        self._store, self._vote, self._beyond_limits = store, vote, beyond_limits
         self._is_capped = budget is not None
         self._verdict = verdict if self._is_capped else NO_COST
         self._spent = store.reader.spent()
@@ -48,7 +48,7 @@ class RegradeCosts:
             option = "gpu_hours" if short == "gpu_seconds" else short
             raise ConfigError(
                 f"to judge {answers} answers again may cost up to {more:,.6g} {CAPS[short]}, with {spent:,.6g} spent, "
-                f"and the cap is {self._caps[short]:,.6g}; raise budget.{option}, or add --beyond-caps"
+                f"and the limit is {self._caps[short]:,.6g}; raise budget.{option}, or add --beyond-limits"
             )
 
     def can_afford(self, total: Cost) -> bool:
@@ -78,7 +78,7 @@ class RegradeCosts:
         for verdict in verdicts:
             used = used.plus(verdict.cost)
         self._charge(0, used.plus(self._verdict.times(-len(verdicts))))
-        for verdict in () if self._beyond_caps else verdicts:
+        for verdict in () if self._beyond_limits else verdicts:
             if 0 < self._verdict.tokens < verdict.cost.tokens - self._vote.tokens:
                 raise Unavailable(VERDICT_EXCEEDED.format(verdict.cost.tokens, self._verdict.tokens))
 

@@ -486,7 +486,7 @@ def _alarm_text(raised: Sequence[AlarmRaised], models: int) -> str:
     whom = "every model" if len(raised) == models else "a model"
     return "\n".join(
         [
-            f"the answers of {whom} are not usable",
+            f"stopped by an alarm: the answers of {whom} are not usable",
             *(f"  {', '.join(alarm.model for alarm in group)}: {group[0].description}" for group in alike.values()),
             "Every answer is stored. If you change the prompt, model or server, start over (--fresh). If you change "
             "the grader or answer keys, `adaptive-eval regrade RUN --config CONFIG` grades them again; then resume. "

@@ -114,8 +114,8 @@ def _caveats(diff: RunDiff) -> Iterator[str]:
     lines = [f"- {several(len(names), what)} {why}: {_listed(names)}" for what, why, names in only if names]
     if diff.same_seeds:
         lines.append(
-            f"- the same seeds in both runs for {_listed(diff.same_seeds)}: a server that honours them gives the same "
-            "answers twice, and the intervals are then too wide"
+            f"- the same seeds in both runs for {_listed(diff.same_seeds)}: if the server honours them, both runs have "
+            "the same answers, and these intervals are too wide"
         )
     if diff.recorded:
         lines.append(

@@ -132,7 +132,7 @@ class PlainDisplay(Display):
         first = [model for model in scored if look.tiers[model] == look.tiers[scored[0]]]
         if len(first) == len(scored) > 1:
             return "no order yet"
-        return f"first {first_few([safe_name(self._models[model], 40) for model in first], MAX_LEADERS)}"
+        return f"leading: {first_few([safe_name(self._models[model], 40) for model in first], MAX_LEADERS)}"
 
     def _deserves_line(self, look: Look, states: str) -> bool:
         """Whether a look differs from the last printed one, or that was long ago; looks may be frequent."""

@@ -21,8 +21,8 @@ ROW_TITLES = {
     "cost": "cost, share of the maximum",
     "trials": "trials",
     "looks": "looks",
-    "called": "comparisons called",
-    "wrong": "wrong calls",
+    "called": "comparisons decided",
+    "wrong": "wrong decisions",
     "tied": "tied",
     "out_of_reach": "out of reach",
     "covered": "95% intervals that contain the true score",
@@ -31,7 +31,7 @@ ROW_TITLES = {
 
 
 def replays_table(runs: Sequence[JudgedReplay]) -> str:
-    """Mean, standard deviation and range over all replays, and the number of replays with a wrong call."""
+    """Mean, standard deviation and range over all replays, and the number of replays with a wrong decision."""
     width = max(map(len, ROW_TITLES.values()))
     lines = [f"{'':<{width}}  {'mean':>9}  {'sd':>9}  {'min':>9}  {'max':>9}"]
     for name, title in ROW_TITLES.items():
@@ -40,8 +40,9 @@ def replays_table(runs: Sequence[JudgedReplay]) -> str:
             lines.append(f"{title:<{width}}  {'  '.join(_summary_cells(values))}")
     wrong = sum(run.wrong > 0 for run in runs)
     ended = Counter(run.reason for run in runs)
-    lines += ["", f"{wrong} of {len(runs)} runs made a wrong call ({wrong / len(runs):.1%})"]
-    return "\n".join([*lines, f"ended: {', '.join(f'{reason} {times}' for reason, times in ended.most_common())}"])
+    lines += ["", f"{wrong} of {len(runs)} runs made a wrong decision ({wrong / len(runs):.1%})"]
+    endings = ", ".join(f"{ENDINGS.get(reason, reason.replace('_', ' '))}: {n}" for reason, n in ended.most_common())
+    return "\n".join([*lines, f"ended with {endings}"])
 
 
 def _summary_cells(values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> Iterator[str]:
@@ -53,6 +54,8 @@ def _summary_cells(values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> It
 
 MAX_LINE = 400
 SETTLED = str(Reason.SETTLED)
+ENDINGS = {SETTLED: "all comparisons decided", str(Reason.OUT_OF_REACH): "some out of reach"}
+"""How runs ended, in words; other reasons are words themselves."""
 
 SLOW_RATIO = 1.1
 """Time relative to the fixed design above which a faster setting is proposed."""
@@ -71,7 +74,9 @@ FORMATS: Mapping[str, tuple[str, Formatter]] = {
     "gpu_hours": ("GPU hours", _gpu_hours),
     "seconds": ("time", duration),
 }
-LABEL_WIDTH = max(len(label) for label, _ in FORMATS.values())
+UNLIMITED, NOT_REACHED, LIMITED = "without a limit", "limit not reached", "with the limit"
+"""Titles of the outlook: of a run without limits, and of one with limits if it reaches none, and as it is."""
+LABEL_WIDTH = len(NOT_REACHED) - 2
 
 
 def answer_line(forecast: Forecast) -> str:
@@ -83,7 +88,7 @@ def answer_line(forecast: Forecast) -> str:
     trials = forecast.decisions["trials"]
     answers = several(int(trials["max"]), "answer") if isinstance(trials, Mapping) else ""
     compared = f", {cost / fixed:.0%} of the cost of {answers} per model and question" if fixed else ""
-    decides = f"{_decided_text(outlook)} comparisons decided, all of them with a chance of {outlook.reached:.0%}"
+    decides = f"{_decided_text(outlook)} comparisons decided. Chance that all are decided: {outlook.reached:.0%}"
     if forecast.equal is not None:
         decides = f"a build exactly as good as the baseline: {_gate_chances(forecast.equal)}"
     return f"Expected: {written(cost)}{unit}{compared}; {decides}"
@@ -100,11 +105,10 @@ def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[s
         yield f"a build exactly as good as the baseline takes {median} trials ({' .. '.join(ends)})\n"
     yield from _score_lines(forecast, scale)
     yield ""
-    title = "without a cap" if forecast.capped is None else "cap not reached"
-    yield from _outlook_lines(title, forecast.need, forecast)
+    yield from _outlook_lines(UNLIMITED if forecast.capped is None else NOT_REACHED, forecast.need, forecast)
     if forecast.capped is not None:
         yield ""
-        yield from _outlook_lines("within the budget", forecast.capped, forecast)
+        yield from _outlook_lines(LIMITED, forecast.capped, forecast)
     yield from _grade_costs(forecast.grading)
     yield from _smallest_fixed_design(forecast)
     yield from _time_line(forecast)
@@ -143,9 +147,7 @@ def _outlook_lines(title: str, outlook: Outlook, forecast: Forecast) -> Iterator
     others = [f"{reason.replace('_', ' ')} {share:.0%}" for reason, share in outlook.ended.items() if reason != SETTLED]
     if outlook.gate:
         yield f"  gate: {_gate_chances(outlook)}, over builds with such scores"
-    yield f"  everything is decided with a chance of {outlook.reached:.0%}" + (
-        f" ({', '.join(others)})" if others else ""
-    )
+    yield f"  chance that all are decided: {outlook.reached:.0%}" + (f" ({', '.join(others)})" if others else "")
 
 
 def _decided_text(outlook: Outlook) -> str:
@@ -170,13 +172,13 @@ def _smallest_fixed_design(forecast: Forecast) -> Iterator[str]:
     smallest = forecast.as_many
     if smallest is None:
         return
-    needs = "the fixed design is too small"
-    if smallest.number is not None:
-        needs = (
-            f"a fixed design would need {smallest.number:.0f} answers per question,\n  a number known only afterwards"
-        )
-    yield f"  to resolve as many pairs ({smallest.called:.1f} on average, without ties) {needs};"
-    yield f"  the run takes {smallest.cost:.0%} of its trials"
+    many = f"resolves as many comparisons ({smallest.called:.1f} on average, without ties)"
+    if smallest.number is None:
+        yield f"  no fixed design within trials.max {many};"
+        yield f"  the run takes {smallest.cost:.0%} of the trials of the largest"
+        return
+    yield f"  the smallest fixed design that {many}"
+    yield f"  asks {smallest.number:.0f} answers per question; the run takes {smallest.cost:.0%} of its trials"
 
 
 def _time_line(forecast: Forecast) -> Iterator[str]:

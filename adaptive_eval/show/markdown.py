@@ -12,6 +12,7 @@ import yaml
 
 from adaptive_eval import __version__
 from adaptive_eval.core.result import TWO_SIDED_95
+from adaptive_eval.core.types import Reason
 from adaptive_eval.exchange.tables.writer import csv_text
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.report.choice import part_in_words
@@ -80,10 +81,10 @@ def ranking_csv(view: RunView) -> str:
 SHOWN_EVENTS = 30
 COLUMN_MEANINGS = {
     "z now": "z now: over all trials; positive z favours the model named first.",
-    "rho": "rho: Phi(|z|).",
-    "boundary now": "boundary now: the |z| needed for a call.",
-    "called": "called: the look that decided it, with |z| and the boundary at that look; a tie has none.",
-    "ties within": "Ties within: the smallest delta that the remaining trials could certify.",
+    "ρ": "ρ: Φ(|z|).",
+    "boundary now": "boundary now: the |z| needed for a decision.",
+    "decided at": "decided at: the look of the decision, with |z| and the boundary then; a tie has none.",
+    "ties within": "Ties within: the smallest delta at which the remaining trials could still show a tie.",
 }
 MAX_PULL_REQUEST_MODELS = 6
 """Rows of the ranking in a comment on a pull request."""
@@ -206,8 +207,8 @@ def _column_notes(results: Results) -> str:
     notes = (
         "avg@N: the average over all questions, estimated from the questions that were asked."
         if drawn
-        else "avg@N: the mean over questions of each question's mean. sigma: its standard error on these questions. "
-        "like these: its standard error on other questions of this kind. Bayes@N starts each question with one "
+        else "avg@N: the mean over questions of each question's mean. σ here: its standard error on these questions. "
+        "σ like these: its standard error on other questions of this kind. Bayes@N starts each question with one "
         "imagined answer of every category, which pulls it to the middle of the scale, more so with fewer trials. "
         f"Decisions use {'Bayes@N' if compares_bayes(results.decisions) else 'avg@N'}."
     )
@@ -232,14 +233,14 @@ def _early_end(results: Results) -> Iterator[str]:
         + (
             ""
             if early_end.spread is None
-            else f" In these runs, errors of scores were {early_end.spread:.2f} sigma (root mean square)."
+            else f" In them the typical error of a score was {early_end.spread:.2f} times its σ."
         )
     )
 
 
 def _headline(results: Results) -> str:
     run, cost = results.run, results.cost
-    why = run.status if run.reason is None else f"{run.status}: {run.reason.replace('_', ' ')}"
+    why = run.status if run.reason in (None, Reason.SETTLED) else f"{run.status}: {run.reason.replace('_', ' ')}"
     in_vain = "".join(f", and {lost}" for lost in lost_answers(cost.beside))
     return (
         f"{decided_text(results)} with {count(cost.trials)} trials{in_vain}; {allowed_in_words(cost)} ("
@@ -299,7 +300,7 @@ def _score_details(results: Results) -> str:
         ]
         for row in results.models
     )
-    head = ["model", "avg@N", "sigma", "like these", "corrected", "Bayes@N mu", "sigma", "alike"]
+    head = ["model", "avg@N", "σ here", "σ like these", "corrected", "Bayes@N mu", "Bayes@N σ", "alike"]
     return markdown_table(*informative_columns(head, rows))
 
 
@@ -353,14 +354,14 @@ def _comparisons(results: Results) -> Iterator[str]:
     if not results.pairs:
         return
     z, needed = "z now", f"{needed_in_words(results, 0.0)[1]} needed"
-    meanings = COLUMN_MEANINGS | {needed: f"{needed.capitalize()}: for a call if nothing else changed."}
+    meanings = COLUMN_MEANINGS | {needed: f"{needed.capitalize()}: for a decision if nothing else changed."}
     if (terms := gate_terms(results.decisions, results.weights)) is not None:
         z, of = f"z of (difference + {terms.scale.points(terms.delta)})", ""
         if any(row.gate for row in results.groups):
             z, of = "z of the gate", ", with its delta, of the one that decides or is nearest to failing"
         meanings = {z: f"{z}: over all trials{of}; positive speaks for a pass, negative for a fail."} | meanings
-    head = ["comparison" if results.compares else "score", "verdict", "difference", z, "boundary now", "rho"]
-    head += ["called", needed, "ties within"]
+    head = ["comparison" if results.compares else "score", "verdict", "difference", z, "boundary now", "ρ"]
+    head += ["decided at", needed, "ties within"]
     yield "## Comparisons" if results.compares else "## How precise the scores are"
     head, rows = informative_columns(head, (_comparison_cells(results, pair) for pair in results.pairs))
     yield markdown_table(head, rows)
@@ -396,9 +397,9 @@ def _call_text(pair: PairRow) -> str:
         return ""
     if pair.verdict == "tied":  # by its own test, without a boundary for |z|
         return f"look {pair.called.look}"
-    then = "" if pair.called.z is None else f", z {number_or_dash(pair.called.z)}"
-    of = "" if pair.called.boundary is None else f" of {number_or_dash(pair.called.boundary)}"
-    return f"look {pair.called.look}{then}{of}"
+    then = "" if pair.called.z is None else f": z {number_or_dash(pair.called.z)}"
+    boundary = "" if pair.called.boundary is None else f", boundary {number_or_dash(pair.called.boundary)}"
+    return f"look {pair.called.look}{then}{boundary}"
 
 
 def _warnings(results: Results) -> Iterator[str]:
@@ -438,9 +439,8 @@ def _how(view: RunView) -> Iterator[str]:
     sentences += [markdown_cell(sentence, 1000) for sentence in view.by_trial]
     if view.thresholds is not None:
         sentences.append(markdown_cell(view.thresholds))
-    yield "\n".join(f"- {sentence}" for sentence in sentences)
+    yield "\n".join(f"- {sentence}" for sentence in filter(None, sentences))
     yield from _prior_effect(view)
-    yield f"Looks: {len(view.looks)}."
     rubric = ([markdown_cell(name), f"{weight:g}"] for name, weight in zip(view.categories, view.weights, strict=True))
     yield markdown_table(["category", "weight"], rubric)
     yield from _transcripts(view)
@@ -494,7 +494,7 @@ def _prior_depth(view: RunView) -> str:
     models = () if view.results is None else view.results.models
     depths = [f"{markdown_cell(row.name)} {row.prior_depth:.3g}" for row in models if row.prior_depth]
     if not depths:
-        return "Earlier outcomes (R0): none, D = 0."
+        return ""
     return f"Outcomes of another run (R0) count as trials, D per question: {', '.join(depths)}."
 
 

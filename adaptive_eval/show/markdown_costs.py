@@ -34,7 +34,10 @@ def cost_section(view: RunView, results: Results) -> str:
     rows.append([*total, "", "", count(sum(retries.values()))])
     head = ["model", "trials", "tokens", "USD", "GPU hours of requests", "server time", "GPU hours held"]
     head += ["truncated", "no grade", "retries"]
-    notes = f"Trials asked: {count(cost.asked)}; {allowed_in_words(cost)}. Active for {duration(view.elapsed)}."
+    notes = (
+        f"Trials: {count(cost.asked)}; {allowed_in_words(cost)}. Looks: {len(view.looks)}. "
+        f"Duration: {duration(view.elapsed)}."
+    )
     notes += f" Server time: {GLOSSARY['server_time'].text}" if paid and cost.server_seconds is not None else ""
     return f"{markdown_table(*informative_columns(head, rows))}\n\n{notes}{_cached_tokens(view)}{_judge_costs(view)}"
 

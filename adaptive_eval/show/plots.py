@@ -178,7 +178,7 @@ def z_trajectories(view: RunView) -> Figure:
     figure.supxlabel("trials of all models", fontsize=9)
     # in two lines, since one is longer than a figure of one row is high
     what = (
-        ("z, and the boundary", "that calls the pair")
+        ("z, and the boundary", "that decides the pair")
         if half_width is None
         else ("half of the 95% interval", "and its target")
     )

@@ -31,7 +31,7 @@ def rubric_sections(rescoring: Rescoring) -> Iterator[str]:
     )
     yield (
         "tau-b: Kendall's agreement with the scores of the run's rubric. tiers: their number after a single look at "
-        "these trials; the run may have called more comparisons at an earlier look."
+        "these trials; the run may have decided more comparisons at an earlier look."
     )
     numbers = [str(number) for number, _ in _numbered(rescoring)]
     if len({tuple(map(_rank_cell, rubric.models)) for rubric in rescoring.rubrics}) > 1:

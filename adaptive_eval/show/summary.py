@@ -3,7 +3,7 @@
 import math
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import shorten
 
@@ -14,7 +14,7 @@ from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.finding import counted_sentence, finding
 from adaptive_eval.report.lines import Scale, count, duration, minute, safe_line, safe_name, several
-from adaptive_eval.report.next_steps import next_steps
+from adaptive_eval.report.next_steps import Advice, next_steps
 from adaptive_eval.report.other_costs import summarize_other_costs
 from adaptive_eval.report.results import BatchRow, Caution, GradingCost, OtherCostRow, Results, RunCost, WastedCost
 from adaptive_eval.report.results_file import RESULTS_FILE
@@ -22,8 +22,9 @@ from adaptive_eval.report.status import Status, standings
 from adaptive_eval.report.undecided import UNDECIDED, pair_names, pair_need, undecided_pair
 from adaptive_eval.report.words import draws_questions, promise_line
 from adaptive_eval.show.ranking import MAX_NAME_WIDTH, ranking_text
-from adaptive_eval.show.text import NEXT, SECONDS_PER_HOUR, amount, wrap_lines
+from adaptive_eval.show.text import SECONDS_PER_HOUR, amount, wrap_lines
 
+REPEATED = "repeated  the run had already finished, and no requests were sent"
 SHOWN_MODELS = 30
 SHOWN_PAIRS = 2
 SHOWN_ROWS = 5
@@ -52,21 +53,24 @@ MAX_BREVITY = 3
 
 
 def _last_screen(ended: Ended, width: int | None, brevity: int = 0) -> str:
-    steps = [*_pending_batches(ended.status.batches), *_next_steps(ended)]
+    steps = [*_pending_batches(ended.status.batches), *_next_steps(ended, brevity)]
     why = safe_line(ended.why, MAX_REASON)
     if (results := ended.results) is None:
         return "\n".join(["", why, "", *_cost_without_results(ended.status), *steps])
     sentences = finding(results)
     lines = findings(results, ended.status.elapsed, ended.directory, width, brevity)
-    report = [f"{NEXT}adaptive-eval report {shlex.quote(str(ended.directory))}"] if ended.trials else []
     above = [] if ended.gate and why.startswith(sentences) else [why]
-    return "\n".join(["", *(() if ended.gate else sentences), *above, *filter(None, lines), *steps, *report])
+    is_repeated = ended.reason is not None and ended.trials and not (ended.asked or ended.gated)
+    below = [REPEATED] if is_repeated else []
+    return "\n".join(["", *(() if ended.gate else sentences), *above, *filter(None, lines), *below, *steps])
 
 
 def untimed_findings(results: Results, directory: Path | None) -> Iterator[str]:
     """Headline and findings of a run without a duration, such as an import or a replay."""
     yield from () if results.gate else finding(results)
     yield from findings(results, None, directory)
+    if directory is not None and results.cost.trials:
+        yield from _step_lines([_read_answers(directory)])
 
 
 def findings(
@@ -101,10 +105,8 @@ def findings(
         loads = f"{row.swaps} load{'s' if row.swaps > 1 else ''}"
         yield f"in turn   {row.models} models on {safe_name(row.on, MAX_NAME_WIDTH)}: {loads}, {duration(row.seconds)}"
     yield from _warnings(results, briefly=briefly)
-    if directory is not None and results.cost.trials:
-        yield f"answers   adaptive-eval export {shlex.quote(str(directory))} --format jsonl"
-        if (directory / INSPECT_LOGS).is_dir():
-            yield f"logs      inspect view --log-dir {shlex.quote(str(directory / INSPECT_LOGS))}"
+    if directory is not None and results.cost.trials and (directory / INSPECT_LOGS).is_dir():
+        yield f"logs      inspect view --log-dir {shlex.quote(str(directory / INSPECT_LOGS))}"
 
 
 def _cost_without_results(status: Status) -> Iterator[str]:
@@ -126,13 +128,27 @@ def _further_costs(grading: GradingCost | None, rows: Sequence[OtherCostRow]) ->
         yield f"also      {beside}"
 
 
-def _next_steps(ended: Ended) -> Iterator[str]:
-    for at, step in enumerate(next_steps(ended, shlex.quote(str(ended.directory)))):
+def _next_steps(ended: Ended, brevity: int) -> Iterator[str]:
+    """What to do next, in one list: steps of this ending, then reading the answers and the report."""
+    directory = shlex.quote(str(ended.directory))
+    steps = list(next_steps(ended, directory))
+    if ended.results is not None and ended.trials:
+        steps += [_read_answers(ended.directory)] if not brevity else []
+        steps.append(Advice("write a report:", f"adaptive-eval report {directory}"))
+    yield from _step_lines(steps)
+    if ended.servers_up:
+        yield f"stopping  {ended.servers_up} server{'s' if ended.servers_up > 1 else ''} (at once with Ctrl-C)"
+
+
+def _read_answers(directory: Path) -> Advice:
+    return Advice("read the answers:", f"adaptive-eval export {shlex.quote(str(directory))} --format jsonl")
+
+
+def _step_lines(steps: Iterable[Advice]) -> Iterator[str]:
+    for at, step in enumerate(steps):
         yield f"{'' if at else 'to do':<10}{step.text}"
         if step.command is not None:
             yield f"          {step.command}"
-    if ended.servers_up:
-        yield f"stopping  {ended.servers_up} server{'s' if ended.servers_up > 1 else ''} (at once with Ctrl-C)"
 
 
 def decided_text(results: Results) -> str:
@@ -214,7 +230,7 @@ def _warnings(results: Results, *, briefly: bool) -> Iterator[str]:
             more = f", {further} more" if further else ""
             yield f"warning   {shorten(text, SHORT_WARNING_WIDTH, placeholder=' …')}{more}"
             return
-        alike_too = f" (the same of {several(len(others), 'more model')})" if others else ""
+        alike_too = f" (also {several(len(others), 'more model')}: see the report)" if others else ""
         yield f"warning   {shorten(text, MAX_WARNING, placeholder=' …')}{alike_too}"
     if further:
         yield f"          and {several(further, 'more warning')} in {RESULTS_FILE}"

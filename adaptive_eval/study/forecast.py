@@ -72,7 +72,7 @@ def make_forecast(
     grade = expected_grade(prepared, usage, None if usage_pilot is None else usage_pilot.grading, source)
     measured = None if pilot is None else pilot.start_seconds
     scenario = _make_scenario(prepared, usage, continued, seed, grade, measured or GUESSED_START_SECONDS)
-    watch(0.0, "drawing worlds")
+    watch(0.0, "drawing true scores")
     worlds = list(_worlds(prepared, pilot, max_worlds, seed))
     budget, left_out = _budget_to_simulate(prepared.plan.budget, usage)
     simulations = simulate_all(scenario, worlds, budget, watch)
@@ -169,7 +169,7 @@ def _basis(pilot: Pilot | None, continued: bool, recorded: int) -> Iterator[str]
         if recorded:
             yield f"no pilot: true scores are drawn from the posterior of {recorded} recorded models"
         else:
-            yield f"no pilot: true scores are guessed ({WorldPrior()})"
+            yield "no pilot: true scores are drawn from a wide prior"
     else:
         per_question, continuing = pilot.counts.sum(axis=-1), ", which the run continues" if continued else ""
         trials = f"{int(per_question.sum()):,} trials, {per_question.min()} to {per_question.max()} per question"

@@ -177,5 +177,6 @@ class _Progress:
     def show(self, runs: Sequence[SimulatedRun]) -> None:
         """Show the first figures, and better ones after more worlds."""
         trials, first = median_range([run.trials for run in runs]), not self._figures
-        self._figures = f"; trials {trials.median:,.0f} ({trials.low:,.0f} .. {trials.high:,.0f}) in {len(runs)} worlds"
+        figures = f"{trials.median:,.0f} ({trials.low:,.0f} .. {trials.high:,.0f})"
+        self._figures = f"; trials {figures} in {len(runs)} simulations"
         self._report(at_once=first)

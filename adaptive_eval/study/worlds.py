@@ -87,13 +87,6 @@ class WorldPrior:
     doubt: float = 0.5
     """Standard deviation of the logarithm of the last three."""
 
-    def __str__(self) -> str:
-        return (
-            f"on the logit scale: level 0 ± {self.level:g}, models ± {self.ability:g}, questions ± "
-            f"{self.difficulty:g}, each model on each question ± {self.taste:g}; the last three uncertain by a "
-            f"factor of {np.exp(self.doubt):.1f}"
-        )
-
 
 def prior_chances(
     prior: WorldPrior, models: int, questions: int, weights: FloatArray, draws: int, rng: np.random.Generator

@@ -90,7 +90,7 @@ CASES: dict[str, Sequence[str] | None] = {
     "rescore": ("rescore RUN", "rescore RUN --format json", "rescore RUN --rubric RUBRIC.yaml"),
     "verify": ("verify RUN",),
     "replay": ("replay RUN --output REPLAY", "replay RUN --runs 2 --output REPLAY"),
-    "plan": ("plan PLAIN.yaml --pilot RUN --worlds 10", "plan PLAIN.yaml --worlds 10"),
+    "plan": ("plan PLAIN.yaml --pilot RUN --simulations 10", "plan PLAIN.yaml --simulations 10"),
     "validate": ("validate NEW.yaml",),
     "benchmarks": None,  # reads packages, and files of tasks
     "init": None,  # writes a configuration

@@ -201,7 +201,7 @@ def test_a_wrong_option_is_refused(options: list[str], message: str) -> None:
 
 @pytest.mark.parametrize(
     ("command", "last"),
-    [(["validate"], " --dry-run"), pytest.param(["plan", "--worlds", "10"], "", marks=pytest.mark.slow)],
+    [(["validate"], " --dry-run"), pytest.param(["plan", "--simulations", "10"], "", marks=pytest.mark.slow)],
 )
 def test_other_commands_take_the_options_of_run(command: list[str], last: str) -> None:
     """And say the same as about the configuration that the options stand for."""

@@ -362,7 +362,7 @@ def the_choice_will_do(record: Record) -> Iterator[Fault]:
         if len(chosen) > 1 or (decided and not chosen):
             yield Fault(name, stage.name, f"the parts are {parts}, and the comparisons {results.pairs}")
         for kind, text in outputs.texts.items() if parts else ():
-            named = re.search(r"(\w+) \([^)]*\) is the cheapest that will do", " ".join(text.headline))
+            named = re.search(r"(\w+) \([^)]*\) is the cheapest within", " ".join(text.headline))
             if (chosen and "larm" not in " ".join(text.headline)) if named is None else [named[1]] != chosen:
                 yield Fault(name, stage.name, f"{kind} says {text.headline}, and results.json has {parts}")
 
@@ -514,7 +514,9 @@ def _differs(text: Text, results: Results) -> Iterator[str]:
 
 def _wrong_verdict(shown: str, model: str, pairs: list[Pair], gate: Mapping[str, str]) -> Iterator[str]:
     """Where a row's verdict is not that of its comparison."""
-    match = re.match(r"(better than|worse than|equal to|undecided against) ([a-z]+)", shown)
+    match = re.match(
+        r"(better than|worse than|equal to|(?:open|out of reach|blocked|undecided) against) ([a-z]+)", shown
+    )
     if gate and model in gate and shown != gate[model]:
         yield f"{model} has the verdict {shown}, and {gate[model]} in results.json"
     if match is None:
@@ -528,8 +530,7 @@ def _wrong_verdict(shown: str, model: str, pairs: list[Pair], gate: Mapping[str,
         "better than": pair.verdict == "resolved" and ahead == model,
         "worse than": pair.verdict == "resolved" and ahead != model,
         "equal to": pair.verdict == "tied",
-        "undecided against": pair.verdict not in DECIDED,
-    }[match[1]]
+    }.get(match[1], pair.verdict not in DECIDED)
     if not is_so:
         yield f"{model} is shown as {shown!r}, and the comparison is {pair.verdict}, {ahead} ahead"
 
@@ -899,7 +900,7 @@ def _may_be_refused(record: Record, stage: Stage) -> bool:
         judged
         and (
             (stage.name == "continued elsewhere" and "adaptive-eval regrade" in stage.done.err)
-            or (stage.name.startswith("regraded") and "--beyond-caps" in stage.done.err)
+            or (stage.name.startswith("regraded") and "--beyond-limits" in stage.done.err)
             or (stage.name == "continued after the regrade" and before.done.code != REACHED)
         )
     ) or (stage.name == "exported" and before.outputs is not None and "has no trials yet" in stage.done.err)

@@ -95,7 +95,7 @@ def test_what_cannot_run_here_is_told(tmp_path: Path) -> None:
     assert problems("sh -u agent.py x") == [
         "agent.py would not be found, since a command runs in a new folder; write ./agent.py"
     ]
-    assert problems("./absent")[0].startswith("./absent is not a program, seen from")
+    assert problems("./absent")[0].startswith("./absent does not exist in ")
     assert problems("true", env=["MY_KEY"]) == [
         "env names the variable MY_KEY, which is not set; set it, or remove it from env"
     ]

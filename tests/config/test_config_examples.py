@@ -62,7 +62,7 @@ def test_these_are_all() -> None:
 def test_they_are_sound_from_any_folder(path: Path) -> None:
     result = CliRunner().invoke(app, ["validate", str(path)])
     assert (result.exit_code, result.stderr) == (0, "")
-    assert f"{path} is valid" in result.stdout and "\npace: " in result.stdout
+    assert f"{path} is valid" in result.stdout and "\noptimize: " in result.stdout
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs" / "engines").glob("*.yaml")), **by_name)
@@ -254,13 +254,14 @@ class TestCommands:
     def test_validate(self) -> None:
         code, out, err = self.run("validate", str(ROOT / "configs" / "quickstart.yaml"), "--set", "trials.max=10")
         assert (code, err) == (0, "")
-        assert "6 models, 30 questions, objective ranking, 4 to 10 trials per question, 1,800 trials at most" in out
+        assert "6 models, 30 questions, objective ranking, up to 10 trials per question, first look after 4, " in out
+        assert ", 1,800 trials at most" in out
 
     def test_validate_tells_the_first_round_that_a_cap_leaves(self) -> None:
-        """Without one it has 12 trials at this pace, which 4,000 trials do not pay for twice."""
+        """Without one it has 12 trials, which 4,000 trials do not pay for twice."""
         file = str(ROOT / "configs" / "quickstart.yaml")
         code, out, _ = self.run("validate", file, "--set", "trials.optimize=time", "--set", "budget.trials=4000")
-        assert code == 0 and "4 to 80 trials per question, 4,000 trials at most" in out
+        assert code == 0 and "up to 80 trials per question, first look after 4, 4,000 trials at most" in out
 
     def test_validate_tells_what_is_wrong(self) -> None:
         code, out, err = self.run("validate", str(ROOT / "configs" / "quickstart.yaml"), "--set", "trials.mx=10")

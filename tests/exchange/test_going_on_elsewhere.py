@@ -164,7 +164,7 @@ def test_without_a_configuration_it_gets_seeds_of_its_own(tmp_path: Path) -> Non
     assert not {base + trial for base in bases for trial in range(80)} & {row["seed"] for row in rows}
 
 
-@pytest.mark.parametrize("option", [[], ["--further"]])
+@pytest.mark.parametrize("option", [[], ["--append"]])
 def test_no_answer_counts_twice_in_overlapping_logs(tmp_path: Path, full_run: FullRun, option: list[str]) -> None:
     """A run that was exported twice, the second time with a few trials more."""
     parts = full_run.interrupted[:-20], full_run.interrupted

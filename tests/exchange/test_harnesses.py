@@ -67,7 +67,7 @@ def test_lm_eval_runs_of_one_model_are_further_trials_only_when_that_is_said(tmp
     refused = imported(*logs, "--to", tmp_path / "run", "--grader", "exact")
     assert refused.exit_code == 2
     assert f"{logs[1]}: line 1, sample 1: trial 0 of question '0' by org/m is also in {logs[0]}" in refused.stderr
-    assert imported(*logs, "--to", tmp_path / "run", "--grader", "exact", "--further").exit_code == 0
+    assert imported(*logs, "--to", tmp_path / "run", "--grader", "exact", "--append").exit_code == 0
     assert list(outcomes(tmp_path / "run").values()) == [1, 0]
 
 

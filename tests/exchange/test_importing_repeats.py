@@ -82,7 +82,7 @@ def test_trials_of_further_files_wait_for_each_other(tmp_path: Path) -> None:
     first, second = log(tmp_path, "a", [["4"] * 3]), log(tmp_path, "b", [["4", "4", "5"]])
     files = ["m=" + argument.partition("=")[2] for argument in (first, second)]
     run = tmp_path / "run"
-    done = imported(*files, "--to", run, "--grader", "exact", "--further")
+    done = imported(*files, "--to", run, "--grader", "exact", "--append")
     assert done.exit_code == 0, done.output
     assert trials_of(run) == {"m": [6]}
 

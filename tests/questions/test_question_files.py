@@ -127,8 +127,7 @@ class TestJsonl:
             jsonl(tmp_path, *[{"prompt": str(n), "answer": "1"} for n in range(50)]), fields={"prompt": "q"}
         )
         assert message.splitlines()[1:] == [
-            "  line 1 to line 50 (50 times): has no field 'q' (prompt); its fields are prompt, answer: "
-            "set questions.fields.prompt"
+            "  every row: has no field 'q' (prompt); its fields are prompt, answer: set questions.fields.prompt"
         ]
         assert message.startswith(f"{tmp_path / 'questions.jsonl'}: 50 problems")
 
@@ -168,8 +167,11 @@ class TestJsonl:
         [
             ('[{"prompt": "a?", "answer": "1"}, 5]', "entry 2: is a number, not an object"),
             ('[{"prompt": "a?"}]', "entry 1: has no field 'answer'"),
-            ('[\n{"prompt": "a?"\n', "is not JSON: .* line .*; write an array of objects, or one object per line"),
-            ('[1]\n{"prompt": "a?", "answer": "1"}', "is not JSON: Extra data: .*; write an array of objects, or one"),
+            ('[\n{"prompt": "a?"\n', "is not JSON at line .*; write an array of objects, or one object per line"),
+            (
+                '[1]\n{"prompt": "a?", "answer": "1"}',
+                "is not JSON at .* .extra data.; write an array of objects, or one",
+            ),
             ("[]", "there are no questions"),
         ],
     )

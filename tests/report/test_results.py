@@ -136,7 +136,9 @@ async def test_against_a_value_every_model_shows_its_own_comparison(tmp_path: Pa
     for row in standings(results):
         pair = last[NAMES.index(row.row.name)]
         above = {True: "above 50.0%", False: "below 50.0%"}[pair.z > 0]
-        assert str(row.clauses[0]) == (above if pair.verdict is Verdict.RESOLVED else "undecided against 50.0%")
+        assert str(row.clauses[0]) == (
+            above if pair.verdict is Verdict.RESOLVED else f"{pair.verdict.replace('_', ' ')} against 50.0%"
+        )
 
 
 async def test_a_comparison_that_is_not_with_the_next_says_with_whom(tmp_path: Path) -> None:

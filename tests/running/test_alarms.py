@@ -103,9 +103,9 @@ def test_a_run_ends_after_its_first_look_if_nothing_can_be_read_of_any_model(
     assert ended.exit_code == ExitCode.SPENT
     assert "the answers of every model are not usable" in ended.stderr
     (text,) = [line for line in ended.stderr.splitlines() if "all 24 answers" in line]
-    assert text.startswith(f"  {', '.join(MODELS)}: all 24 answers hold nothing that the grader takes for an answer")
+    assert text.startswith(f"  {', '.join(MODELS)}: all 24 answers hold no answer that the grader can parse")
     assert "to question q0: found nothing, key '10'" in ended.stderr
-    assert "ALARM ada: all 24 answers hold nothing" in ended.stdout
+    assert "ALARM ada: all 24 answers hold no answer" in ended.stdout
     assert {(alarm.model, alarm.fault) for alarm in place.alarms()} == {(name, "nothing_extracted") for name in MODELS}
     warnings = place.warnings()
     assert ("alarm", None) in warnings and ("nothing_extracted", "ada") in warnings
@@ -115,7 +115,7 @@ def test_a_run_ends_after_its_first_look_if_nothing_can_be_read_of_any_model(
     assert place.run(grader=NEVER, concurrency=1, stopping={"delta": 0.9}).exit_code == ExitCode.SPENT
     assert len(server.requests) == asked and len(place.alarms()) == 2
     report = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "summary", "-o", "-"])
-    assert "hold nothing that the grader takes for an answer" in report.stdout
+    assert "hold no answer that the grader can parse" in report.stdout
     # no ranking, and no result, is made of such answers; the same command would end as this one has
     assert "No ranking: all answers of every model are empty, identical, unreadable or wrong." in report.stdout
     assert "start over:\n" in report.stdout and " --fresh\n" in report.stdout and "same command" not in report.stdout

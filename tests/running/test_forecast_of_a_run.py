@@ -23,7 +23,7 @@ GUESSED: tuple[dict[str, object], ...] = ({"temperature": 0.6}, {"temperature": 
 def forecast_trials(site: Site, **changes: object) -> float:
     """The median of the forecast."""
     path = site.folder / "forecast.json"
-    words = [str(site.write(**changes)), "--worlds", "10", "--json", str(path)]
+    words = [str(site.write(**changes)), "--simulations", "10", "--json", str(path)]
     planned = CliRunner().invoke(app, ["plan", *words])
     assert planned.exit_code == 0, planned.output
     return float(json.loads(path.read_text())["need"]["costs"]["trials"]["median"])

@@ -302,12 +302,12 @@ def test_judging_again_stays_within_the_caps_or_is_confirmed(site: Site, fair_ur
         short = site.write("short", **settings(fair_url, grader=grader, budget={"tokens": 20_000}, trials={"min": 2}))
         refused = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(short)])
         assert refused.exit_code == ExitCode.CONFIGURATION
-        assert "raise budget.tokens, or add --beyond-caps" in " ".join(refused.stderr.split())
+        assert "raise budget.tokens, or add --beyond-limits" in " ".join(refused.stderr.split())
         assert stored(site) == before
         enough = site.write("enough", **settings(fair_url, grader=grader, budget={"tokens": 10**7}, trials={"min": 2}))
         done = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(enough)])
         assert done.exit_code == 0, done.output
-        meant = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(short), "--beyond-caps"])
+        meant = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(short), "--beyond-limits"])
         assert meant.exit_code == 0, meant.output
     after = stored(site)
     assert sum(trial.cost.tokens for trial in after) > sum(trial.cost.tokens for trial in before)
@@ -365,7 +365,7 @@ def test_an_interrupted_regrade_counts_what_it_has_requested(site: Site, fair_ur
     }
     short = site.write("short", **settings(fair_url, grader=judged_by(fair_url, **limits), **tight))
     refused = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(short)])
-    assert refused.exit_code == ExitCode.CONFIGURATION and "the cap is" in refused.stderr
+    assert refused.exit_code == ExitCode.CONFIGURATION and "the limit is" in refused.stderr
     config = site.write("anew", **settings(fair_url, grader=judged_by(fair_url, **limits), **anew))
     done = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(config)])
     assert done.exit_code == 0, done.output

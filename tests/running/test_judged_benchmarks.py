@@ -131,5 +131,5 @@ def test_a_dry_run_names_the_judge_of_each_benchmark_and_plan_what_it_costs(site
     config = write(site, fair_url, judge_url=fair_url)
     checked = CliRunner().invoke(app, ["run", str(config), "--dry-run"])
     assert checked.exit_code == 0 and "the judge of open" in checked.stdout, checked.output
-    planned = CliRunner().invoke(app, ["plan", str(config), "--worlds", "10"])
+    planned = CliRunner().invoke(app, ["plan", str(config), "--simulations", "10"])
     assert planned.exit_code == 0 and "tokens of the judge" in planned.stdout, planned.output

@@ -219,7 +219,7 @@ def test_no_server_is_left_when_the_run_is_killed_or_stopped(site: Site, number:
         process.send_signal(number)
         out, err = process.communicate(timeout=HANGS)
         assert process.returncode == ExitCode.STOPPED, err
-        assert "Stopped. Every answer that was graded is stored." in out
+        assert "Stopped. All received answers are stored." in out
         assert not servers(site)
     assert none_left(site)
 

@@ -87,7 +87,7 @@ def test_a_plan_takes_tokens_and_times_of_the_dry_run(site: Site) -> None:
     """Answers have 200 words where max_tokens lets one guess 5,000."""
     site.write(sampling={"temperature": 0.6, "max_tokens": 20_000}, store=str(site.directory().parent))
     config = site.folder / "run.yaml"
-    arguments = ["plan", str(config), "--worlds", "10", "--json", str(site.folder / "plan.json")]
+    arguments = ["plan", str(config), "--simulations", "10", "--json", str(site.folder / "plan.json")]
 
     def tokens() -> tuple[float, str]:
         result = CliRunner().invoke(app, arguments)
@@ -117,7 +117,7 @@ def test_a_dry_run_shows_the_prompt_that_is_sent_though_it_is_the_id(site: Site)
     """A task of Inspect is recognised by the configuration, not by such a prompt."""
     question = prepare(load_config(config := site.write(prompt={"template": "{id}"}))).questions[0]
     assert question.prompt != question.id
-    assert f"\nfirst     {question.id}\n" in site.run(config, "--dry-run").stdout
+    assert f"\nprompt    {question.id}\n" in site.run(config, "--dry-run").stdout
 
 
 def test_a_dry_run_writes_money_to_the_cent_or_finer_and_says_that_its_time_has_no_cap(site: Site) -> None:
@@ -181,13 +181,13 @@ def test_a_dry_run_shows_two_graded_answers_of_each_model(site: Site) -> None:
     lines = result.stdout.splitlines()
     for name in MODELS:
         assert [line.split()[2] for line in lines if line.startswith(f"answer  {name}")] == ["q0", "q1"]
-    assert sum("wrote" in line and "tokens" in line for line in lines) == 6
+    assert sum("response" in line and "tokens" in line for line in lines) == 6
     assert all(any(word in line for word in ("correct (1)", "incorrect (0)", "wrong (0)")) for line in found_in(lines))
-    assert "keys      8 answer keys are graded correct" in result.stdout
+    assert "keys      the grader accepts all 8 answer keys" in result.stdout
 
 
 def found_in(lines: list[str]) -> list[str]:
-    extracted = [line for line in lines if line.startswith("        found ")]
+    extracted = [line for line in lines if line.startswith("        parsed ")]
     assert len(extracted) == 6
     return extracted
 

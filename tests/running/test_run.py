@@ -120,7 +120,7 @@ def test_a_second_process_leaves_and_the_first_signal_drains(site: Site, uninter
         gated.open()
         out, err = process.communicate(timeout=HANGS)
     assert process.returncode == ExitCode.STOPPED, err
-    assert "Stopped. Every answer that was graded is stored." in out
+    assert "Stopped. All received answers are stored." in out
     assert re.search(CONTINUE, out)
     assert results(site.directory())["run"]["status"] == "stopped"  # type: ignore[index]
     assert site.run(site.write(concurrency=64)).exit_code == ExitCode.REACHED
@@ -145,7 +145,7 @@ def test_ctrl_c_on_a_terminal_drains_and_a_second_one_stops_at_once(site: Site, 
         assert process.wait(timeout=HANGS) == ExitCode.STOPPED, shown
     os.close(master)
     assert "first round: no look yet" in shown
-    assert "Stopped. Every answer that was graded is stored." in shown
+    assert "Stopped. All received answers are stored." in shown
     assert re.search(CONTINUE, shown)
 
 
@@ -441,7 +441,7 @@ def test_servers_that_never_answered_have_finished_nothing(site: Site) -> None:
         ended = site.run(site.write(models=models, concurrency={"retry_for": 0, "attempts": 1}))
     assert ended.exit_code == ExitCode.ENDPOINTS
     assert "Stopped: no answer came from any model: " in ended.stdout and "Finished" not in ended.stdout
-    assert "no model has a score" in ended.stdout and "first ada" not in ended.stdout
+    assert "no model has a score" in ended.stdout and "leading: ada" not in ended.stdout
     assert "95% interval" not in ended.stdout
     assert results(site.directory())["run"]["status"] == "stopped"  # type: ignore[index]
     assert [(brief.status, brief.reason) for brief in RunsFolder(site.directory().parent).briefs()] == [

@@ -174,6 +174,6 @@ def test_a_lost_baseline_request_counts_each_time(site: Site, fair_url: str) -> 
 
 def test_a_dry_run_shows_what_the_verifier_says(site: Site, fair_url: str) -> None:
     result = site.run(site.write(**settings(fair_url)), "--dry-run")
-    assert result.exit_code == ExitCode.REACHED and "found 'wrong'" in result.output
+    assert result.exit_code == ExitCode.REACHED and "parsed 'wrong'" in result.output
     assert "the grader is a verifier, which is asked about answers alone" in result.output
     assert not trials_in(site.directory()), "no run has begun"

@@ -95,6 +95,7 @@ interface Glossary {
   bayes: Term;
   corrected: Term;
   sigma: Term;
+  set_aside: Term;
   trials: Term;
   prior_trials: Term;
   z: Term;

@@ -42,7 +42,7 @@ def with_rows(*rows: FrontierRow) -> Results:
 
 def test_a_choice_says_what_it_saves_and_what_may_be_as_cheap() -> None:
     assert choice_sentence(with_rows(OUT, CHOSEN, ALIKE, DEAR)) == (
-        "cyd (86.0%) is the cheapest that will do, within 5 points of the best. The highest score has ada (90.0%), at "
+        "cyd (86.0%) is the cheapest within 5 points of the best. The highest score has ada (90.0%), at "
         "about 10 times the cost. cyd, bob cost about the same: any of them may be the cheapest."
     )
 
@@ -62,7 +62,7 @@ def test_every_model_has_its_part_as_its_verdict() -> None:
     assert model_verdicts(with_rows(OUT, CHOSEN, ALIKE, DEAR)) == (
         "costs more",
         "costs more",
-        "the cheapest that will do",
+        "cheapest within 5 points of the best",
         "more than 5 points behind ada",
     )
 
@@ -92,7 +92,7 @@ def test_new_labels_take_the_choice_back() -> None:
 
 def test_the_promise_is_about_the_choice() -> None:
     promise = promise_line(with_rows(OUT, CHOSEN))
-    assert promise is not None and "the model chosen is more than 0.05 behind the best" in promise
+    assert promise is not None and "the model chosen is more than 5 points behind the best" in promise
 
 
 def test_markdown_has_score_against_cost() -> None:
@@ -100,4 +100,4 @@ def test_markdown_has_score_against_cost() -> None:
     text = markdown(replace(view, results=with_rows(OUT, CHOSEN, ALIKE, DEAR)))
     (line,) = (line for line in text.splitlines() if line.startswith("| cyd") and "±" in line)
     assert line.split("|")[2].strip() == "$0.00200 ± $0.00020"
-    assert "the cheapest that will do" in line
+    assert "cheapest within" in line

@@ -161,13 +161,13 @@ async def test_plain_prints_a_line_a_look_and_the_summary(tmp_path: Path, monkey
     looks = [line for line in lines if line.startswith("look ")]
     assert len(looks) == len(bed.controller.looks)
     assert looks[0].startswith("look 1: 54 trials, ") and "; no order yet; " in looks[0], "nothing is decided"
-    assert "; first ada; " in looks[-1]
+    assert "; leading: ada; " in looks[-1]
     assert "Finished: every comparison is resolved or tied." in lines
     assert any(line.split()[:3] == ["1", "ada", f"{100 * bed.controller.looks[-1].scores[0]:.1f}%"] for line in lines)
-    assert lines[-1] == f"Next: adaptive-eval report {tmp_path}", "there is nothing to continue"
+    assert lines[-2:] == ["          write a report:", f"          adaptive-eval report {tmp_path}"]
     summary = lines[lines.index("") + 1 : lines.index("Finished: every comparison is resolved or tied.")]
-    prose = {*summary, *(line for line in lines if line.startswith(("Next: ", "answers ", "to do ")))}
-    assert all(len(line) <= 120 or line in prose for line in lines)
+    prose = {*summary, *(line for line in lines if line.startswith(("          ", "to do ")))}
+    assert [line for line in lines if len(line) > 120 and line not in prose] == []
 
 
 TEN = tuple(f"model-{number:02}" for number in range(10))
@@ -202,11 +202,11 @@ async def test_results_of_ten_models_fit_on_the_last_screen_of_a_small_terminal(
     assert [row[-1] for row in rows[:-1]] == [row[1] for row in rows[1:]], "each is abbreviated in one way"
     assert (rows[0][1] == names[0]) == (names is TEN)
     assert lines[-5].startswith("warning   a warning") and lines[-5].endswith(" …, 2 more")
-    assert lines[-4] == "answers   adaptive-eval export runs/ten --format jsonl"
-    assert lines[-3].startswith("to do     raise trials.max to 400 (enough in half of all cases)")
-    assert lines[-2:] == [
+    assert lines[-4].startswith("to do     raise trials.max to 400 (enough in half of all cases)")
+    assert lines[-3:] == [
         "          adaptive-eval run 'my run.yaml' --set trials.max=400",
-        "Next: adaptive-eval report runs/ten",
+        "          write a report:",
+        "          adaptive-eval report runs/ten",
     ]
 
 
@@ -272,7 +272,8 @@ def test_the_same_warning_about_several_models_is_shown_once() -> None:
         line for line in findings(replace(results, warnings=(*cut, *away)), None, None) if line.startswith("warning")
     ]
     assert warnings == [
-        f"warning   {results.models[0].name}: 9.0% of its answers ended at max_tokens (the same of 9 more models)",
+        f"warning   {results.models[0].name}: 9.0% of its answers ended at max_tokens "
+        "(also 9 more models: see the report)",
         "warning   ada: it is set aside",
         "warning   bob: it is set aside",
     ]
@@ -311,7 +312,7 @@ async def test_plain_prints_of_looks_in_quick_succession_only_those_with_news(
     headings = [line.partition(":")[0] for line in out.getvalue().splitlines() if line.startswith("look ")]
     assert headings == ["look 1", "look 4", "look 6"]
     tied = ", ".join(bed.names[model] for model in first.order if model < 2)
-    assert f"; first {tied}; " in out.getvalue(), "one of them is not first alone"
+    assert f"; leading: {tied}; " in out.getvalue(), "one of them is not first alone"
 
 
 async def test_json_writes_records_only(tmp_path: Path) -> None:
@@ -535,7 +536,7 @@ def test_the_ending_of_a_fixed_design_mentions_no_trials_left() -> None:
     fixed_ending, further_ending = (
         Ending(reason=Reason.OUT_OF_REACH, results=results, trials=8) for results in (fixed, further)
     )
-    assert "all trials are done" in fixed_ending.why and "the remaining trials" in further_ending.why
+    assert "all trials are done" in fixed_ending.why and "no further comparison" in further_ending.why
 
 
 @pytest.mark.patient

@@ -97,7 +97,8 @@ def test_scores_corrected_for_the_early_end_stand_beside_the_others(view: RunVie
     assert results is not None and results.early_end is not None and results.early_end.why_not is None
     assert f"by {results.early_end.replays} simulated runs of the same plan" in text
     assert (
-        results.early_end.spread is not None and f"errors of scores were {results.early_end.spread:.2f} sigma" in text
+        results.early_end.spread is not None
+        and f"typical error of a score was {results.early_end.spread:.2f} times" in text
     )
     for row in results.models:
         assert row.corrected is not None and row.corrected != row.score and 0.0 <= row.corrected <= 1.0
@@ -117,7 +118,7 @@ def test_a_gate_is_reported_as_a_gate() -> None:
     head, _, *rows = [line.strip("| ").split("|") for line in details.splitlines() if line.startswith("|")][: 2 + 7]
     columns = [re.sub(" +", " ", cell).strip() for cell in head]
     assert columns[:5] == ["comparison", "verdict", "difference", "z of (difference + 4 points)", "boundary now"]
-    assert not {"rho", "z now", "ties within"} & set(columns)
+    assert not {"ρ", "z now", "ties within"} & set(columns)
     scores = {row.name: row.score for row in results.models}
     for cells, gate, pair in zip(rows, results.gate, results.pairs, strict=True):
         name, verdict, gap, z, boundary = (cell.strip() for cell in cells[:5])
@@ -140,7 +141,7 @@ def test_z_at_the_call_stands_beside_z_now(view: RunView) -> None:
     changed = replace(
         view, results=replace(results, pairs=(*results.pairs[:place], since, *results.pairs[place + 1 :]))
     )
-    assert "look 2, z 3.21 of 3.10" in markdown(changed) and "z now" in markdown(changed)
+    assert "look 2: z 3.21, boundary 3.10" in markdown(changed) and "z now" in markdown(changed)
 
 
 def test_the_report_says_what_the_run_promises_cost_and_was_allowed(view: RunView) -> None:

@@ -401,8 +401,8 @@ def test_the_runs_fit_a_phone(tabs: Tabs, serve: Callable[..., Server], width: i
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     box = page.locator("main .scroll")
     assert box.evaluate("(one) => one.scrollWidth - one.clientWidth") <= 0
-    label = "getComputedStyle(document.querySelector('td[data-label=\"of cap\"]'), '::before').content"
-    assert page.evaluate(label) == '"of cap "', "the title of the column stands beside its value"
+    label = "getComputedStyle(document.querySelector('td[data-label=\"of limit\"]'), '::before').content"
+    assert page.evaluate(label) == '"of limit "', "the title of the column stands beside its value"
 
 
 def test_tokens_stand_with_their_probabilities_and_stay_texts(tabs: Tabs, serve: Callable[..., Server]) -> None:

@@ -58,9 +58,9 @@ def test_what_several_models_have_lost_is_one_line(tabs: Tabs) -> None:
     changed = replace(view, results=replace(view.results, cost=cost), besides=summarize_other_costs(cost.beside))
     page = tabs.report(report_page(changed))
     assert page.locator("[data-key=besides] li").all_inner_texts() == [
-        "Besides, on answers of 3 models that never came: 36 answers and 1,500 tokens.",
-        "Besides, on verdicts on answers of model-b that never came: 64 tokens.",
-        "Besides, on gone, no longer in the run: 3 trials, 2 lost answers and 90 tokens.",
+        "Also spent on answers of 3 models that never came: 36 answers and 1,500 tokens.",
+        "Also spent on verdicts on answers of model-b that never came: 64 tokens.",
+        "Also spent on gone, no longer in the run: 3 trials, 2 lost answers and 90 tokens.",
     ]
 
 
@@ -107,7 +107,7 @@ def test_the_first_screen_says_who_is_best_how_surely_and_at_what_cost(
         assert step.text in page.inner_text(".next")
         assert step.command is None or step.command in page.locator(".next pre.command").all_inner_texts()
     assert page.locator("details.part[open]").count() == 0
-    page.click("text=questions and their answers")
+    page.click(".top a[href='#questions']")
     assert page.locator("#questions details.part[open]").count() == 1
 
 
@@ -157,7 +157,7 @@ def test_a_run_on_drawn_questions_says_how_many_more_it_would_need(tabs: Tabs) -
     details, needed = page.inner_text("#details"), page.inner_text("#stopping")
     assert "Bayes@N" not in details
     count = len(view.questions)
-    assert "Questions it would need" in needed and f"\t{round(2.5 * count)} (there are {count})\t" in needed
+    assert "Questions needed" in needed and f"\t{round(2.5 * count)} (there are {count})\t" in needed
     assert "Bayes@N" in tabs.report(report_page(view)).inner_text("#details")
 
 

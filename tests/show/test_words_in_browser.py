@@ -280,4 +280,4 @@ def test_counts_stand_beside_the_posterior_mean(tabs: Tabs) -> None:
         f"{first}: {posterior.counts[1]} of {sum(posterior.counts)} correct" in readout
         and f"posterior {posterior.mean:.1%}" in readout
     )
-    assert "Bayes@N is drawn towards 50%" in page.inner_text("#details")
+    assert "which pulls it to 50%" in page.inner_text("#details")

@@ -49,7 +49,7 @@ IN_STEP = ("--set", "trials.optimize=cost")
 def forecast(*arguments: str, worlds: int = 10, timed: bool = False) -> dict[str, Any]:
     """The written forecast, with the shown text under `shown`."""
     pace = () if timed else IN_STEP
-    done = planned(*arguments, *pace, "--worlds", str(worlds), "--json", "forecast.json")
+    done = planned(*arguments, *pace, "--simulations", str(worlds), "--json", "forecast.json")
     assert done.exit_code == ExitCode.REACHED, done.output
     content: dict[str, Any] = json.loads(Path("forecast.json").read_text())
     return content | {"shown": done.stdout}
@@ -59,7 +59,10 @@ def test_without_a_pilot_the_prior_is_stated_and_costs_are_ordered() -> None:
     path = write_config(Path())
     result = forecast(str(path))
     assert result["format"] == FORMAT and result["name"] == "small" and result["pilot"] is None
-    assert "true scores are guessed" in result["basis"][0] and "quarter of sampling.max_tokens" in result["basis"][1]
+    assert (
+        "true scores are drawn from a wide prior" in result["basis"][0]
+        and "quarter of sampling.max_tokens" in result["basis"][1]
+    )
     costs = result["need"]["costs"]
     for name in ("trials", "tokens", "usd", "gpu_hours", "seconds"):
         assert 0 < costs[name]["low"] <= costs[name]["median"] <= costs[name]["high"]
@@ -74,7 +77,7 @@ def test_without_a_pilot_the_prior_is_stated_and_costs_are_ordered() -> None:
     assert result["capped"] is None and result["spent"] is None and result["equal"] is None
     chance = f"{result['need']['reached']:.0%}"
     assert "times that of the fixed design" in result["shown"] and "the worst case" in result["shown"]
-    assert "\nwithout a cap " in result["shown"] and f"decided with a chance of {chance}" in result["shown"]
+    assert "\nwithout a limit " in result["shown"] and f"all are decided: {chance}" in result["shown"]
     assert "\n  GPU hours  " in result["shown"]
     assert "other servers only while they answer" in result["shown"]
     first, *_, last = result["shown"].splitlines()
@@ -83,7 +86,7 @@ def test_without_a_pilot_the_prior_is_stated_and_costs_are_ordered() -> None:
         first.startswith("What will the run cost and decide? Expected: $")
         and f", {share} of the cost of {HORIZON} answers per model" in first
     )
-    assert first.endswith(f"of 2 comparisons decided, all of them with a chance of {chance}")
+    assert first.endswith(f"of 2 comparisons decided. Chance that all are decided: {chance}")
     assert last == f"Next: adaptive-eval run {path} {' '.join(IN_STEP)}"
 
 
@@ -133,8 +136,8 @@ def test_a_budget_is_forecast_beside_the_need() -> None:
     result = forecast(str(write_config(Path())), "--set", "budget.trials=200", worlds=12)
     assert result["capped"]["costs"]["trials"]["high"] <= 200 <= result["need"]["costs"]["trials"]["high"]
     assert result["capped"]["reached"] <= result["need"]["reached"]
-    assert "\ncap not reached " in result["shown"] and "\nwithin the budget " in result["shown"]
-    assert "without a cap" not in result["shown"], "where answers are capped, what was begun is asked to its end"
+    assert "\nlimit not reached " in result["shown"] and "\nwith the limit " in result["shown"]
+    assert "without a limit" not in result["shown"], "where answers are capped, what was begun is asked to its end"
 
 
 @pytest.mark.slow
@@ -208,7 +211,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED.keys())
 def test_what_cannot_be_planned_is_refused(runs: Path, arguments: list[str], message: str) -> None:
     shutil.copytree(runs, "runs")
-    done = planned(str(write_config(Path())), "--worlds", "10", *arguments)
+    done = planned(str(write_config(Path())), "--simulations", "10", *arguments)
     assert done.exit_code in (ExitCode.CONFIGURATION, ExitCode.FAILED)
     assert message in done.stderr
     assert "Traceback" not in done.output
@@ -218,17 +221,17 @@ def test_what_cannot_be_planned_is_refused(runs: Path, arguments: list[str], mes
 @pytest.mark.slow
 def test_the_program_itself() -> None:
     path = write_config(Path())
-    command = [sys.executable, "-m", "adaptive_eval", "plan", str(path), "--worlds", "10", *IN_STEP]
+    command = [sys.executable, "-m", "adaptive_eval", "plan", str(path), "--simulations", "10", *IN_STEP]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS)
     assert done.returncode == ExitCode.REACHED, done.stderr
-    assert "everything is decided with a chance of" in done.stdout
+    assert "chance that all are decided: " in done.stdout
     assert "simulated runs" in done.stderr and "\x1b" not in done.stderr
     assert np.char.count(done.stdout, "\n") < 40
 
 
 def test_an_unknown_time_relative_to_the_fixed_design_is_stated_in_words() -> None:
     path = write_config(Path())
-    unknown = planned(str(path), "--worlds", "10", *IN_STEP, "--set", "sampling={temperature: 0.6}").stdout
+    unknown = planned(str(path), "--simulations", "10", *IN_STEP, "--set", "sampling={temperature: 0.6}").stdout
     assert "tokens are unknown: give a pilot, or sampling.max_tokens for a guess" in unknown
 
 
@@ -381,7 +384,7 @@ def test_drawing_questions_is_proposed_for_very_many_questions() -> None:
         models = "\n".join(f"- {{name: model-0{number}, simulate: true}}" for number in (1, 2))
         world = f"questions: {{world: many_questions, limit: {questions}}}"
         Path("many.yaml").write_text(f"{world}\nmodels:\n{models}\ngrader: numeric\ntrials: {{min: 4, max: 8}}\n")
-        done = planned("many.yaml", *IN_STEP, "--worlds", "10")
+        done = planned("many.yaml", *IN_STEP, "--simulations", "10")
         assert done.exit_code == ExitCode.REACHED, done.output
         return "hint      the first look needs 16,000 trials; with `trials: {min: 1, max: 1, draw: 200}` only 400" in (
             done.stdout

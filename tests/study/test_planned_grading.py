@@ -35,7 +35,7 @@ def settings(url: str, **changes: object) -> dict[str, object]:
 def planned(site: Site, config: Path, *options: str) -> tuple[dict[str, Any], str]:
     """The costs of the configured run, and the output."""
     result = CliRunner().invoke(
-        app, ["plan", str(config), "--worlds", "10", "--json", str(site.folder / "plan.json"), *options]
+        app, ["plan", str(config), "--simulations", "10", "--json", str(site.folder / "plan.json"), *options]
     )
     assert result.exit_code == 0, result.output
     forecast = json.loads((site.folder / "plan.json").read_text())

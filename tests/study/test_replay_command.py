@@ -165,7 +165,7 @@ def test_a_study_tells_what_runs_cost_and_got_wrong() -> None:
     line = next(line for line in done.stdout.splitlines() if line.startswith("cost, share of the maximum"))
     assert float(line.split()[5]) == pytest.approx(mean, abs=6e-4)
     wrong = sum(int(row["wrong"]) > 0 for row in rows)
-    assert f"{wrong} of 12 runs made a wrong call" in done.stdout
+    assert f"{wrong} of 12 runs made a wrong decision" in done.stdout
     replayed(record(), *SMALL, "--seed", "9", "--output", "one")
     assert results("one")["cost"]["trials"] == int(rows[2]["trials"]), "a run of a study is the replay of its seed"
 

@@ -29,7 +29,7 @@ from adaptive_eval.report.sites import site_rows
 from adaptive_eval.report.snapshot import batch_rows
 from adaptive_eval.report.spending import stored_cost
 from adaptive_eval.report.status import CurrentTraffic, Status, results_in_progress, used_caps
-from adaptive_eval.report.words import promise_in_short
+from adaptive_eval.report.words import promise_of
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show.displays import pending_look
 from adaptive_eval.show.live import title_line
@@ -155,7 +155,7 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
     stored, results, spent = feed.stored, feed.results, current_spending(feed)
     before = spent if before is None else before
     budget = core_caps(stored.config.budget, stored.config.models, stored.config.serving_groups)
-    elapsed, beside, decisions = feed.sums.elapsed, feed.other_costs, stored.config.stated()
+    elapsed, beside = feed.sums.elapsed, feed.other_costs
     usage = stored_cost(spent)
     return Status(
         looks=len(feed.sums.looks),
@@ -167,7 +167,7 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
         new_trials=spent.trials - before.trials,
         new_tokens=spent.tokens - before.tokens,
         elapsed=elapsed,
-        promise=promise_in_short(decisions),
+        promise=promise_of(stored.config),
         batches=batch_rows(pending_batches(feed.sums.events)),
         usage=usage,
         beside=beside,

@@ -29,7 +29,7 @@ from adaptive_eval.supplies.commands.process import CommandLine
 from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext, request_limits
 
 MAX_REPLICA_CHARS = 200
-UNCOUNTED = "reports no {0}, {1}; let its last line have it, 0 if it costs nothing, or remove the {2}"
+UNCOUNTED = 'has no "{0}" in its last line, {1}: print "{0}" (0 if free), or remove the {2}'
 UNUSED_SCORE = "its command reports a score, of which the grader {} takes no notice; the grader `reported` takes it"
 NO_TRANSCRIPT = "its command reports a transcript that is no file in its folder, or too large to be kept"
 NO_FOLDER = (
@@ -61,7 +61,7 @@ class CommandClient:
             self._counted["usd"] = "by which the cheapest is chosen", "objective"
         for name, cap in (("tokens", run.budget.tokens), ("usd", run.budget.usd)):
             if cap is not None:
-                self._counted[name] = f"which budget.{name} counts", "cap"
+                self._counted[name] = f"which budget.{name} counts", "limit"
         self._has_answered = config.name in context.answered
         self._first, self._traffic = FirstAnswers(), Traffic()
         self._in_vain: list[Answer] = []

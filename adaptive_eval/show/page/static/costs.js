@@ -20,7 +20,7 @@ export function tiles(state) {
   const cost = view.results?.cost;
   const lost = sumOf(cost?.beside ?? [], (row) => row.answers);
   const lostText = lost ? `, and ${plural(lost, "lost answer")}` : null;
-  const looks = [term("look", plural(view.looks.length, "look")), " taken"];
+  const looks = term("look", plural(view.looks.length, "look"));
   const left = view.trials_to_go === null ? null : `about ${plural(view.trials_to_go, "trial")}`;
   return h("dl", { class: "tiles" }, [
     tile("Trials", count(totals.trials), cost ? [allowed(totals.trials, cost.allowed_trials), lostText] : null),
@@ -28,8 +28,8 @@ export function tiles(state) {
     totals.usd ? tile("Cost", usd(totals.usd)) : null,
     totals.gpu_seconds ? tile("GPU time", duration(totals.gpu_seconds)) : null,
     facts.serverTimeIsPaid ? tile("Server time", duration(cost?.server_seconds ?? 0), heldGpus(cost)) : null,
-    tile("Active", duration(pulse?.elapsed ?? view.elapsed), view.results ? looks : null),
-    live && pulse ? tile("Pace", `${count(pulse.per_second)}/s`, "trials in the last seconds") : null,
+    tile("Duration", duration(pulse?.elapsed ?? view.elapsed), view.results ? looks : null),
+    live && pulse ? tile("Speed", `${count(pulse.per_second)}/s`, "trials in the last seconds") : null,
     live && view.results?.run.status === "running" ? tile("Still to go", duration(pulse?.eta_seconds), left) : null,
   ]);
 }
@@ -69,10 +69,10 @@ function tile(label, value, remark) {
 export function besides({ besides, results }) {
   const grading = results?.cost.grading ?? null;
   if (!besides.length && !grading) return null;
-  const lines = besides.map((row) => `Besides, on ${plain(row.what)}: ${listed(amounts(row))}.`);
+  const lines = besides.map((row) => `Also spent on ${plain(row.what)}: ${listed(amounts(row))}.`);
   if (grading?.in_vain)
-    lines.unshift(`And for verdicts that could not be read, or were replaced: ${gradingAmounts(grading.in_vain)}.`);
-  if (grading) lines.unshift(`Of this, to grade ${plural(grading.answers, "answer")}: ${gradingAmounts(grading)}.`);
+    lines.unshift(`Unreadable or replaced verdicts: ${gradingAmounts(grading.in_vain)}.`);
+  if (grading) lines.unshift(`Grading ${plural(grading.answers, "answer")}: ${gradingAmounts(grading)} of it.`);
   const items = lines.map((line) => h("li", null, line));
   return h("ul", { class: "quiet", "data-key": "besides" }, items);
 }

@@ -67,8 +67,8 @@ function page() {
       h("div", null, [
         h("h2", { id: "peeking" }, "Two equal models, looked at after every trial"),
         h("p", null, [
-          "Neither is better. A rule that calls a winner at the first z beyond 1.645 will find one, if it looks often ",
-          "enough; a boundary for any looks allows for every one.",
+          "Neither is better. A rule that names a winner at the first z beyond 1.645 will find one, if it looks often ",
+          "enough. A boundary for any looks allows for every look.",
         ]),
         h("div", { class: "demo-choice" }, button("again", "Another race"), button("many", `${RACES} races`)),
         h("p", { id: "tally", role: "status" }),
@@ -173,7 +173,7 @@ function spending() {
     meter(plain(name, 24), trials[model], most, `${trials[model]}${n < most && trials[model] < n ? " ✓" : ""}`),
   );
   const comparison = `${spent} trials per question instead of ${all} (${percent(spent / all)})`;
-  const rule = "A model is asked no more (✓) while its neighbours in the ranking are told from it.";
+  const rule = "✓: no more requests, since its order against both neighbours is decided.";
   const result = `${told} of ${trials.length - 1} neighbours decided.`;
   return [
     h("div", { class: "budget" }, h("ul", null, bars)),
@@ -197,8 +197,8 @@ function ranksSoFar() {
       room(),
     ),
     h("p", { id: "settled", class: "note" }, [
-      `convergence@n: the ranking is that of all ${steps.length} trials for good ${settled}. `,
-      `Today's ranking has stood ${today}.`,
+      `convergence@n: the ranking stays that of all ${steps.length} trials ${settled}. `,
+      `The current ranking has stood ${today}.`,
     ]),
   ];
 }
@@ -229,7 +229,7 @@ function draw() {
 function drawRace() {
   const { z, peeked, sequential } = state.race;
   const most = z.length;
-  const call = (/** @type {number} */ n) => (n ? `calls a winner after ${n} trials` : `calls none in ${most} trials`);
+  const call = (/** @type {number} */ n) => (n ? `names a winner after ${n} trials` : `names none in ${most} trials`);
   /** @type {Curve[]} */
   const curves = [
     ["|z|", (n) => Math.min(MAX_Z, Math.abs(z[n - 1]))],
@@ -249,7 +249,7 @@ function drawRaces() {
   const summary = (/** @type {{called: number, trials: number}} */ { called, trials }) =>
     `${percent(called, 1)} of the races, ${number(trials, 1)} trials per question`;
   field("tally").textContent =
-    `A winner that is none: peeking at 1.645 in ${summary(peeked)}; the boundary for any looks in ${summary(sequential)}.`;
+    `A false winner: peeking at 1.645 in ${summary(peeked)}; the boundary for any looks in ${summary(sequential)}.`;
 }
 
 /** Draws a world as the form has it. */

@@ -27,7 +27,7 @@ export const details = {
       facts.drawnFrom === null ? whyTwoScores(facts) : null,
       scoresByGroup(results),
       metrics(results),
-      reversals.length && !facts.gate ? note("In the other order since they were called: ", reversals, ".") : null,
+      reversals.length && !facts.gate ? note("Order has reversed since the decision: ", reversals, ".") : null,
     ];
   },
 };
@@ -45,7 +45,7 @@ function scores({ models }, facts) {
     ["Model", (row) => name(row.name, 120)],
     letters && [term("letters", "Alike"), (row) => row.letters],
     models.some((row) => row.corrected !== null) && [
-      [term("corrected", "Corrected"), second("for the early end")],
+      [term("corrected", "Corrected"), second("for early stopping")],
       (row) => score(facts, row.corrected),
     ],
     [term("trials", "Trials"), (row) => count(row.trials)],
@@ -55,7 +55,7 @@ function scores({ models }, facts) {
       (row) => [score(facts, row.bayes), row.bayes !== null && second(`± ${score(facts, row.bayes_sigma)}`)],
     ],
     [
-      [sigma, isSampled && second(term("sigma", "like these"))],
+      [sigma, isSampled && second(term("sigma", "σ like these"))],
       ({ sigma, sampled_sigma: sampled }) => [
         score(facts, sigma, 2),
         sampled !== null && isSampled && second(score(facts, sampled, 2)),
@@ -92,8 +92,7 @@ function whyTwoScores(facts) {
   const target = facts.weights.length === 2 ? score(facts, middle, 0) : "the middle of the scale";
   return note(
     ["The score is ", term("score", "avg@N"), ", the plain average, and it alone decides. "],
-    [term("bayes", "Bayes@N"), ` is drawn towards ${target} by one imagined answer of each category a question, `],
-    "so that it lies below a high score and above a low one.",
+    [term("bayes", "Bayes@N"), ` adds one imagined answer per category to each question, which pulls it to ${target}.`],
   );
 }
 
@@ -104,7 +103,7 @@ function scoresByGroup({ groups, models }) {
     const hasGate = cells.some((cell) => cell.gate);
     return [
       intervalTable(`Scores by ${by}, with 95% intervals`, models, cells),
-      hasGate ? null : note("Nothing is decided by them alone."),
+      hasGate ? null : note("No decision uses them alone."),
     ];
   });
 }
@@ -115,7 +114,7 @@ function metrics({ metrics, models }) {
   const cells = metrics.map((row) => ({ ...row, column: row.metric }));
   return [
     intervalTable("Metrics of several draws, with 95% intervals", models, cells),
-    note("Each is the mean over all draws of so many trials of a question; nothing is decided by them."),
+    note("Each is the mean over all subsets of that many trials per question. No decision uses them."),
   ];
 }
 

@@ -95,10 +95,10 @@ function withWord(pair, gate) {
   return { ...turned, sampled_z, rho: null, certifiable_delta: null, word: outcome };
 }
 
-/** How many trials would call a comparison, or questions where each has one trial. @param {Facts} facts */
+/** How many trials would decide a comparison, or questions where each has one trial. @param {Facts} facts */
 export function needs({ drawnFrom }) {
   return {
-    label: drawnFrom === null ? "Trials per question it would need" : "Questions it would need",
+    label: drawnFrom === null ? "Trials per question needed" : "Questions needed",
     of: (/** @type {PairRow} */ { trials_needed: trials }) => {
       if (trials === null) return "–";
       const needed = Math.ceil(trials * (drawnFrom ?? 1));

@@ -38,7 +38,7 @@ function summary({ models, grader }) {
       sumOf(models, (model) => model.labels),
       "label",
     )} ${count(wrong)} ` +
-    `${wrong === 1 ? "differs" : "differ"} from what the grader (${plain(grader)}) said. Corrected scores estimate ` +
+    `${wrong === 1 ? "differs" : "differ"} from the grade (${plain(grader)}). Corrected scores estimate ` +
     "what labels of all answers would have given; their intervals have the sampling error and that of the " +
     "correction. Ranking and verdicts go by corrected scores."
   );
@@ -75,7 +75,7 @@ function confusions({ models, levels }) {
     confusion.map((counts, level) => ({ name, level: levels[level] ?? "", counts })),
   );
   return table({
-    caption: "What the grader said (columns) of answers with each label (rows)",
+    caption: "Grades (columns) by label (rows)",
     shown: true,
     texts: 2,
     rows: rows.filter(({ counts }) => counts.some((answers) => answers > 0)),

@@ -1,4 +1,4 @@
-// Every model against every other: z, and whether it stands when all pairs are asked at once.
+// Every model against every other: z, and whether it is significant across all pairs.
 
 import { badge } from "./chart.js";
 import { h } from "./dom.js";
@@ -77,7 +77,7 @@ function gridOf(state) {
     },
     describe(place) {
       const { z, stands, pair } = standing(place);
-      const facts = [`z ${number(z, 1)}`, stands && "stands among all pairs", pair?.word].filter(Boolean);
+      const facts = [`z ${number(z, 1)}`, stands && "significant across all pairs", pair?.word].filter(Boolean);
       const [row, column] = place.map((index) => plain(names[index]));
       return `${row} against ${column}: ${facts.join(", ")}`;
     },
@@ -107,10 +107,10 @@ function chosenPair({ names, rankOf }, cell) {
 /** What fills and frames mean. @param {number} level */
 function key(level) {
   const swatch = (/** @type {string} */ kind) => h("span", { class: `swatch ${kind}`, "aria-hidden": "true" });
-  const adjusted = ["stands among all pairs: ", term("adjusted_p", "adjusted p"), ` below ${number(level, 2)}`];
+  const adjusted = ["significant across all pairs: ", term("adjusted_p", "adjusted p"), ` below ${number(level, 2)}`];
   return h("ul", { class: "key" }, [
     h("li", null, swatch("ahead"), swatch("behind"), adjusted),
-    h("li", null, swatch("ahead alone"), swatch("behind alone"), "called by the run, but not standing among all pairs"),
+    h("li", null, swatch("ahead alone"), swatch("behind alone"), "decided by the run, but not significant across all pairs"),
     h("li", null, swatch("compared"), "compared by the objective"),
   ]);
 }
@@ -147,6 +147,6 @@ function comparedFacts(facts, pair) {
     [term("power"), percent(pair.power)],
     [term("trials_needed", needs(facts).label), needs(facts).of(pair)],
     ["z on questions like these", number(pair.sampled_z)],
-    [term("delta", "Certifiable δ"), size(facts, pair.certifiable_delta)],
+    [term("delta", "Ties within"), size(facts, pair.certifiable_delta)],
   ];
 }

@@ -109,7 +109,7 @@ export function subtitle(view) {
   return [
     plural(view.models.length, "model"),
     " · ",
-    h("a", { href: "#questions" }, plural(view.questions.length, "question"), " and their answers"),
+    h("a", { href: "#questions" }, plural(view.questions.length, "question")),
     view.results && run?.status !== "running" ? [" · ", inShort(view.results.cost)] : null, // else the tiles are newer
     run ? [" · as of ", moment(run.updated)] : view.events.length ? [" · begun ", moment(view.events[0].at)] : null,
   ];

@@ -19,8 +19,8 @@ export const rubrics = {
     const notes = notesOf(view.rescored).map((text) => h("li", null, plain(text, 500)));
     return [
       h("p", { class: "quiet" }, [
-        `${plural(trials, "trial")} that the scores are of, put into categories anew by what is stored of each. `,
-        "A rubric that was chosen because of what it shows here promises nothing.",
+        `The ${plural(trials, "scored trial")}, categorized again by other rubrics. `,
+        "Choosing a rubric after seeing these results voids the error rates.",
       ]),
       table({
         caption: "Rank of each model under each rubric, with its tier in brackets",
@@ -44,11 +44,11 @@ function notesOf({ rubrics, unavailable }) {
     const leftOut = sumOf(models, (model) => model.left_out);
     return [
       fitted.length ? `thresholds fitted on these trials (${fitted.join(", ")})` : "",
-      ...Object.entries(assumed).map(([signal, value]) => `no trial has ${signal}; it is taken to be ${value}`),
+      ...Object.entries(assumed).map(([signal, value]) => `no trial has ${signal}; ${value} is used`),
       leftOut ? `${plural(leftOut, "trial")} left out for lack of a signal` : "",
     ].map((note) => /** @type {[string, string]} */ ([note, name]));
   });
-  for (const { name, why } of unavailable) notes.push([`not worked out: ${why}`, name]);
+  for (const { name, why } of unavailable) notes.push([`not computed: ${why}`, name]);
   const texts = new Set(notes.map(([note]) => note).filter(Boolean));
   const rubricsOf = (/** @type {string} */ text) => notes.filter(([note]) => note === text).map(([, rubric]) => rubric);
   return [...texts].map((text) => `${listed(rubricsOf(text))}: ${text}.`);

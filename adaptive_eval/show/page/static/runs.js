@@ -29,7 +29,7 @@ const COLUMNS = [
   ["models", "Models", "digits", (run) => run.models, (run) => count(run.models)],
   ["questions", "Questions", "digits", (run) => run.questions, (run) => count(run.questions)],
   ["trials", "Trials", "digits", (run) => run.trials, (run) => count(run.trials)],
-  ["share", "of cap", "digits", shareOfCap, (run) => (run.cap ? percent(shareOfCap(run)) : "–")],
+  ["share", "of limit", "digits", shareOfCap, (run) => (run.cap ? percent(shareOfCap(run)) : "–")],
   ["resolved", "Comparisons", "other", (run) => run.resolved + run.tied, comparisons],
   ["created", "Begun, UTC", "other", (run) => run.created, (run) => time(run.created)],
   ["updated", "Updated, UTC", "other", (run) => run.updated, (run) => time(run.updated)],

@@ -67,10 +67,10 @@ function explanation(facts, points) {
   const canTie = !facts.gate && (facts.decisions.stopping?.delta ?? 0) > 0;
   const wedge = " Within the inner wedge, which opens as the difference becomes known to within ";
   return h("p", null, [
-    ["A comparison is called at the first ", term("look", "look"), " at which ", term("z", facts.gate?.z)],
-    [" lies beyond the ", term("boundary", "boundary"), ", above it or below."],
-    canTie ? [wedge, term("delta", "delta"), ", the pair is called tied."] : null,
-    " Calls and ties stand.",
+    ["A comparison is decided at the first ", term("look", "look"), " at which |", term("z", facts.gate?.z)],
+    ["| exceeds the ", term("boundary", "boundary"), "."],
+    canTie ? [wedge, term("delta", "delta"), ", the pair is tied."] : null,
+    " Decisions and ties stand.",
     hasGap(points) ? " A gap: the two were not compared at those looks." : "",
   ]);
 }
@@ -101,7 +101,7 @@ function undecided(facts) {
         [term("boundary"), (pair) => number(pair.boundary)],
         [term("power"), (pair) => percent(pair.power)],
         [term("trials_needed", needs(facts).label), needs(facts).of],
-        [term("delta", "Certifiable δ"), (pair) => size(facts, pair.certifiable_delta)],
+        [term("delta", "Ties within"), (pair) => size(facts, pair.certifiable_delta)],
       ],
     }),
     rows.length > MAX_ROWS

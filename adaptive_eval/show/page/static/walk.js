@@ -174,7 +174,7 @@ function regionLabels(facts, { first, second }, { points, curves, plane: { y, lo
   const label = (/** @type {number} */ place, /** @type {string} */ text, kind = "region") =>
     s("text", { class: kind, x: right - 6, y: place, "text-anchor": "end" }, text);
   const bounded = points.findLast((point) => point.boundary !== null);
-  if (!bounded) return label(y(0) - 8, "too early for a call");
+  if (!bounded) return label(y(0) - 8, "too early to decide");
   const wedge = Math.max(0, curves.tie(bounded) ?? 0);
   const value = againstText(facts).replace("against ", "");
   const better = (/** @type {string} */ name) => `${fitted(name, right / 3)} is better`;
@@ -209,7 +209,7 @@ function summaryOf(facts, { points, first }, pair) {
   }
   if (latest.information !== null) {
     const share = percent(Math.min(1, latest.information));
-    parts.push({ key: "information", text: `${share} of the information at the horizon` });
+    parts.push({ key: "information", text: `${share} of the information that trials.max allows` });
   }
   if (pair.rho !== null) parts.push({ key: "z", text: `ρ ${chance(pair.rho)}` });
   if (pair.power !== null && !SETTLED.has(latest.verdict))
@@ -239,7 +239,7 @@ function wordOf(verdict, pair) {
 
 /** @param {{boundary: number | null}} point */
 function againstBoundary({ boundary }) {
-  return boundary === null ? "(too early for a call)" : `against ${number(boundary)}`;
+  return boundary === null ? "(too early to decide)" : `against ${number(boundary)}`;
 }
 
 /** @param {Facts} facts @param {Series} series @param {Curves} curves @param {Pair} pair @param {string} title */
