@@ -148,7 +148,8 @@ def _require_same_meaning(reader: RunReader, prepared: PreparedRun, directory: P
     stored, now = reader.header(), prepared.header
     grader = {"grader": now.meaning["grader"]} if grader_chosen else {}
     try:
-        require_same_meaning(replace(stored, meaning={**stored.meaning, **grader}), now, directory)
+        as_now = replace(stored, meaning={**stored.meaning, **grader})
+        require_same_meaning(as_now, now, directory, reader.unanswered_models())
     except RunChanged:
         reader.require_intact()  # the difference may be damage
         raise
