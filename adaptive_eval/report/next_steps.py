@@ -19,7 +19,7 @@ from adaptive_eval.report.undecided import labels_needed, more_answers, round_up
 from adaptive_eval.report.words import draws_questions
 
 LONGEST_NAME = 32
-ENOUGH = "enough in half of all cases"
+ENOUGH = "at least twice the need: an even chance"
 AFRESH = "--fresh, or another --run-dir"
 AGAIN = "run the same command again"
 COUNT_CUT = "cut answers should count as graded, give them a category (when: {truncated: true}), then:"
