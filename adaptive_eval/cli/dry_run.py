@@ -31,7 +31,7 @@ from adaptive_eval.running.rehearsal import TriedAnswer, keep_answers, try_answe
 from adaptive_eval.show.forecast import dollars
 from adaptive_eval.show.text import NEXT
 
-QUESTION = "Do the servers answer? The dry run asks every model, and grades what it answers."
+QUESTION = "Do the models answer? The dry run asks every model, and grades what it answers."
 MAX_CHARACTERS = 80
 """Characters shown of a question, and of the beginning and end of an answer."""
 MIN_CUT_OFF_SHARE = 0.9
@@ -196,7 +196,8 @@ def _plan_lines(prepared: PreparedRun) -> Iterator[str]:
     yield f"policy    {config.trials.policy}"
     yield f"pace      {safe_line(pace_in_words(config), 400)}"
     yield f"at most   {', '.join(_maximum_costs(plan))}"
-    yield "          (worst case: every answer hits max_tokens)"
+    if any(model.command is None for model in config.asked):
+        yield "          (worst case: every answer hits max_tokens)"
     prompt, question = prepared.prompts[0][0], prepared.questions[0]
     first = prompt.text if prompt.text is not None else (prompt.messages or ())[-1].content
     first = question.prompt if asked_by_inspect(config, question) else first
