@@ -11,6 +11,7 @@ import scipy
 import yaml
 
 from adaptive_eval import __version__
+from adaptive_eval.core.types import Reason
 from adaptive_eval.exchange.tables.writer import csv_text
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.report.choice import half_width_in_words, part_in_words, usd_in_words
@@ -28,7 +29,7 @@ from adaptive_eval.report.lines import Scale, count, minute, safe_line, several
 from adaptive_eval.report.next_steps import Advice
 from adaptive_eval.report.results import GroupRow, MetricRow, ModelRow, PairRow, Results
 from adaptive_eval.report.spending import stored_cost
-from adaptive_eval.report.undecided import UNDECIDED, needed_in_words
+from adaptive_eval.report.undecided import ENDED_BY, UNDECIDED, needed_in_words
 from adaptive_eval.report.view import RunView
 from adaptive_eval.report.words import compares_bayes, draws_questions, promise_line
 from adaptive_eval.show.labelled import label_sections
@@ -238,6 +239,8 @@ def _early_end(results: Results) -> Iterator[str]:
 def _headline(results: Results) -> str:
     run, cost = results.run, results.cost
     why = run.status if run.reason is None else f"{run.status}: {run.reason.replace('_', ' ')}"
+    if run.reason in ENDED_BY:
+        why = f"stopped by {ENDED_BY[Reason(run.reason)]}"
     in_vain = "".join(f", and {lost}" for lost in lost_answers(cost.beside))
     return (
         f"{decided_text(results)} with {count(cost.trials)} trials{in_vain}; {allowed_in_words(cost)} ("

@@ -64,6 +64,15 @@ def test_the_ranking_has_what_a_decision_needs_and_the_details_have_the_rest(vie
         assert f"{pair.z:.2f}" in line and f"{pair.rho:.4f}" in line and difference_text(results, pair) in line
 
 
+def test_report_of_a_run_that_a_limit_ended_says_so(view: RunView) -> None:
+    results = view.results
+    assert results is not None
+    for reason, words in (("budget", "stopped by the budget"), ("wall_time", "stopped by the time limit")):
+        run = replace(results.run, status="finished", reason=reason)
+        text = markdown(replace(view, results=replace(results, run=run)))
+        assert f"({words}; " in text and "finished: " not in text
+
+
 def test_a_summary_is_text_for_a_mail(view: RunView) -> None:
     text, results = summary(view), view.results
     assert results is not None and view.ended is not None
