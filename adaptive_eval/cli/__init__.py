@@ -31,7 +31,7 @@ COMMANDS = {
     "verify": "Check RUN for damage.",
     "replay": "Repeat a run on recorded or simulated outcomes.",
     "plan": "Forecast what the run of CONFIG will cost and decide.",
-    "validate": "Check a configuration and its questions, without any server.",
+    "validate": "Check a configuration and its questions; no model is asked.",
     "benchmarks": "List the benchmarks that can be run by name.",
     "init": "Write a commented configuration to start from.",
     "schema": "Print the JSON schema of the configuration.",

@@ -30,7 +30,7 @@ from adaptive_eval.running.imported_grades import require_agreement
 from adaptive_eval.running.rehearsal import TriedAnswer, keep_answers, try_answers
 from adaptive_eval.show.text import NEXT, dollars
 
-QUESTION = "Do the servers answer? The dry run asks every model, and grades what it answers."
+QUESTION = "Do the models answer? The dry run asks every model, and grades what it answers."
 MAX_CHARACTERS = 80
 """Characters shown of a question, and of the beginning and end of an answer."""
 MIN_CUT_OFF_SHARE = 0.9

@@ -36,7 +36,7 @@ DryRun = Annotated[
     bool,
     typer.Option(
         "--dry-run",
-        help="Check everything, with two answers per model.",
+        help="Check everything, with two answers per model, one per command.",
     ),
 ]
 StartServers = Annotated[bool, typer.Option("--start-servers", help="With --dry-run: also start servers.")]
@@ -87,7 +87,7 @@ def run(
     """Rank the models of CONFIG; the same command resumes the run.
 
     With --model or --command for each model, CONFIG may be a file of questions, with --model also a task of Inspect
-    (inspect_evals/NAME, my_task.py@NAME). Exit codes: --help.
+    (inspect_evals/NAME, my_task.py@NAME). Exit codes: adaptive-eval --help.
     """
     with report_errors():
         if start_servers and (not dry_run or ray is not None):

@@ -10,6 +10,8 @@ from adaptive_eval.config.json_schema import json_schema
 def schema() -> None:
     """Print the JSON schema of the configuration.
 
-    To use it in an editor, begin the file with: # yaml-language-server: $schema=adaptive-eval.schema.json
+    To use it in an editor, begin a configuration with this line:
+
+    # yaml-language-server: $schema=schema.json
     """
     typer.echo(json.dumps(json_schema(), indent=2))

@@ -188,6 +188,7 @@ def _rank_on_questions(
         name = escape_variables(model.name or f"--model {number}")
         draft.append({"name": name, "base_url": model.url, "api_key_env": key})
     place = config_from_mapping({**located, **undecided, "models": [*draft, *commands]}, locating)
+    grading, notes = _choose_grading(file, place, options, overrides)  # a file with mistakes asks no server
     directory = run_dir or newest_directory(place.store, place.name)
     identified = _identify(typed, place, () if fresh else _stored_models(directory))
     names = [name for name, _ in identified] + [str(command["name"]) for command in commands]
@@ -196,7 +197,6 @@ def _rank_on_questions(
     for option, given in (("--key", keys), ("--price", prices)):
         if unknown := given.keys() - set(names):
             raise ConfigError(f"{option}: no model has the name {min(unknown)!r}; the names are {', '.join(names)}")
-    grading, notes = _choose_grading(file, place, options, overrides)
     models = []
     for (name, served), model in zip(identified, typed, strict=True):
         optional = {"api_key_env": keys.get(name), "price": prices.get(name)}
@@ -359,10 +359,11 @@ def _parse_keys(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, _, variable = text.rpartition("=")
         if not name or not environment.get(variable):
-            usual = name and _VARIABLE.fullmatch(variable) and not looks_secret(variable)
+            is_variable = name and _VARIABLE.fullmatch(variable) and not looks_secret(variable)
+            if is_variable and not LONG_WORD.search(variable):
+                hint = "set it, or give the name of another (the name, never the key itself)"
+                raise ConfigError(f"--key: the variable {variable} is not set; {hint}")
             got = "what was given is not shown, since it may be a key"
-            if usual and not LONG_WORD.search(variable):
-                got = f"the variable {variable} is not set"
             expected = "a model's name and the environment variable with its key, as in gpt=OPENAI_API_KEY"
             raise ConfigError(f"--key must be {expected}, never the key itself; {got}")
         keys[name] = variable

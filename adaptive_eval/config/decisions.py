@@ -244,8 +244,8 @@ class TrialsConfig(Section):
     optimize: Literal["auto", "cost", "time"] = "auto"
     """What to save. cost: request only what the next look needs; time: keep servers busy, and release each as soon
     as its model is done; auto: time if any model is on a server of your own (the run starts it, it has `gpus`, its
-    `price` is 0, or it has neither `price` nor key), else cost. A resume keeps the first choice. With `batch` rounds
-    are always large."""
+    `price` is 0, or it has neither `price` nor key), else cost. It is decided at the first start. With `batch`
+    rounds are always large."""
     policy: PolicyName = "weighted"
     options: Mapping[str, Any] = Field(default_factory=dict)
     """Keyword arguments for your own policy."""
@@ -289,7 +289,8 @@ class TrialsConfig(Section):
 
 
 class BudgetConfig(Section):
-    """Hard caps on the whole run, never exceeded; default: none."""
+    """Limits for the whole run; default: none. With `sampling.max_tokens` a run stays within them, as long as servers
+    respect it."""
 
     trials: Count | None = Field(None, ge=1)
     """Total number of answers by all models."""

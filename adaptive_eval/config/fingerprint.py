@@ -1,12 +1,12 @@
 """Checks that stored trials mean the same under today's configuration.
 
 A resume may not change what the stored trials depend on: seed, prompt, grader, rubric and questions, and the served
-name and sampling settings of each model. A model may join a run or leave it: seeds and decisions go by name, so the
-other trials stay valid, and the looks are taken again over today's models. A question may not, since every score is a
-mean over all questions.
+name and sampling settings of each model that has answered. A model may join a run or leave it: seeds and decisions go
+by name, so the other trials stay valid, and the looks are taken again over today's models. A question may not, since
+every score is a mean over all questions.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from adaptive_eval.base.errors import RunChanged, first_lines
 from adaptive_eval.notes.event import Change
@@ -59,9 +59,11 @@ def _at(tree: object, place: Sequence[str]) -> object:
     return tree
 
 
-def require_same_meaning(stored: RunHeader, now: RunHeader, directory: object) -> None:
-    """Raise `RunChanged` listing the changed settings that the trials depend on."""
-    common = stored.models.keys() & now.models.keys()
+def require_same_meaning(
+    stored: RunHeader, now: RunHeader, directory: object, unanswered: Collection[str] = ()
+) -> None:
+    """Raise `RunChanged` listing the changed settings that trials depend on; `unanswered` models have no trials."""
+    common = (stored.models.keys() & now.models.keys()).difference(unanswered)
     changes = [
         *differences(stored.meaning, now.meaning),
         *differences(

@@ -11,7 +11,12 @@ from adaptive_eval.core.plan import Plan
 from adaptive_eval.graders.by_benchmark import grader_that_asks
 from adaptive_eval.graders.judge import Judge
 
-UNITS = {"trials": (1.0, 0), "tokens": (1.0, 0), "usd": (1.0, 2), "gpu_seconds": (3600.0, 3)}
+UNITS: dict[str, tuple[float, int]] = {
+    "trials": (1.0, 0),
+    "tokens": (1.0, 0),
+    "usd": (1.0, 2),
+    "gpu_seconds": (3600.0, 3),
+}
 """By currency of the plan: its units per unit of `budget`, and the decimals to show."""
 
 NO_ANSWERS = "no answers will be requested, since the budget does not cover one answer per model"
@@ -45,11 +50,9 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
             continue
         follows = IN_PARTS if part <= cap else TOO_FEW if name == "trials" else NO_ANSWERS
         *others, last = _keys_to_lower(config, name, of_one=follows is NO_ANSWERS)
-        key = "gpu_hours" if name == "gpu_seconds" else name
+        key = cap_key(name)
         words = {"usd": "USD", "gpu_hours": "GPU hours"}.get(key, key)
-        minimum_value, full_value = (
-            math.ceil(round(sum_ / unit * 10**decimals, 6)) / 10**decimals for sum_ in (part, need)
-        )
+        minimum_value, full_value = smallest_cap(name, part), smallest_cap(name, need)
         cost = f"up to {full_value:,.{decimals}f} {words}"
         if follows is NO_ANSWERS:
             cost = f"up to {minimum_value:,.{decimals}f}, and the first round {cost}"
@@ -57,6 +60,18 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
             f"{follows}: it may cost {cost}, and budget.{key} is {cap / unit:,.6g}. Set budget.{key} to "
             f"{full_value:,.{decimals}f} or more, or lower {', '.join(others)}{' or ' if others else ''}{last}"
         )
+
+
+def cap_key(currency: str) -> str:
+    """The key of `budget` for a currency of the plan."""
+    return "gpu_hours" if currency == "gpu_seconds" else currency
+
+
+def smallest_cap(currency: str, amount: float) -> float:
+    """The smallest value of its key of `budget` that covers an amount, with the decimals to show."""
+    unit, decimals = UNITS[currency]
+    scale = 10.0**decimals
+    return math.ceil(round(amount / unit * scale, 6)) / scale
 
 
 def _keys_to_lower(config: RunConfig, name: str, of_one: bool) -> Iterator[str]:

@@ -173,6 +173,19 @@ class BudgetAccount:
         need = (self._reserved + trials) @ self._worst + self._promised + trials @ (RESERVE_FACTOR * self._largest)
         return not trials[self.unmeasured].any() and bool(np.all(self._total_used() + need <= self._caps))
 
+    def caps_short_of(
+        self, arrived_cost: FloatArray, missing: NDArray[np.int64], further: NDArray[np.int64]
+    ) -> dict[str, float]:
+        """The caps that do not cover the cost of arrived trials in flight, `missing` ones and `further` ones of each
+        model, by currency, with the totals that would."""
+        need = (missing + further) @ self._worst + further @ (RESERVE_FACTOR * self._largest)
+        totals = self._total_used() + arrived_cost + need
+        return {
+            currency: total
+            for currency, total, cap in zip(CURRENCIES, totals.tolist(), self._caps.tolist(), strict=True)
+            if total > cap
+        }
+
     def affordable(self) -> float:
         """Number of further trials that the caps would pay for at the mean price so far; infinite without caps."""
         used = self._total_used()

@@ -163,6 +163,12 @@ class RoundComposer:
             return self._affordable_round(nothing)
         return extra, fits
 
+    def smallest_round(self) -> NDArray[np.int64]:
+        """(L,): trials of each model in the smallest round that serves every open comparison, whether caps cover it or
+        not."""
+        priority, allocate = self._choices(np.zeros(self.plan.bench.models))
+        return np.asarray(allocate(np.sort(priority)).sum(axis=1, dtype=np.int64))
+
     def _needed_trials(self) -> FloatArray:
         """(L,): the pace's share of the further trials that each model needs until one of its open comparisons may be
         decided."""
@@ -184,6 +190,14 @@ class RoundComposer:
         those with the highest chance of being settled for the money come first. Bisection finds how many fit: a round
         for more of them never costs less.
         """
+        priority, allocate = self._choices(needed)
+        account = self.flight.account
+        extra, fits = most_that_fit(priority, allocate, lambda extra: account.fits(extra.sum(axis=1)))
+        return np.zeros_like(self.flight.issued) if extra is None else extra, fits
+
+    def _choices(self, needed: FloatArray) -> tuple[IndexArray, Callable[[IndexArray], TrialArray]]:
+        """The comparisons that a round may serve, the most valuable first, and the round that the policy makes for some
+        of them."""
         plan, flight, last_look = self.plan, self.flight, self.last_look
         issued, g = flight.issued, plan.bench.question_weights
         pairs, power = last_look.open_pairs(), last_look.open_power()
@@ -215,9 +229,7 @@ class RoundComposer:
                 return next_questions(issued, extra[:, 0])
             return _even_round(extra, issued, served.in_step(len(issued)), g)
 
-        priority = np.argsort(-power / prices[pairs].sum(axis=1), kind="stable")
-        extra, fits = most_that_fit(priority, allocate, lambda extra: flight.account.fits(extra.sum(axis=1)))
-        return np.zeros_like(issued) if extra is None else extra, fits
+        return np.argsort(-power / prices[pairs].sum(axis=1), kind="stable"), allocate
 
     def _round_sizes(self, served: ServedPairs, prices: FloatArray, needed: FloatArray) -> NDArray[np.int64]:
         """Trials that a model may get in a round, at least the plan's minimum. Cheap models get more, by the square

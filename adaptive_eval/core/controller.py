@@ -7,7 +7,7 @@ order of arrival, nor the batching of `tell`, nor a restart can change a look.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 
@@ -66,6 +66,11 @@ class Controller:
         self.plan = plan
         self._settles_losses = settles_losses
         self.finished: Reason | None = None
+        self.short_caps: Mapping[str, float] = {}
+        """Once the budget has ended the run: the caps that do not cover the next round, by currency, with the amounts
+        that would."""
+        self._unpaid = np.zeros(plan.bench.models, dtype=np.int64)
+        """(L,): missing trials of models that are set aside because the caps do not cover them."""
         self.taker = LookTaker(plan, keep=keep_looks, followed=followed)
         self.looks = self.taker.looks
         """The looks, those of earlier stages first, with the models of those stages.
@@ -254,8 +259,13 @@ class Controller:
     def end_over_budget(self) -> None:
         """End the run as it stands, because the caps do not cover the remaining cost of trials that are there."""
         if self.finished is None:
+            self._end_short_of(self._unpaid)
             self._flight.clear()
-            self.finished = Reason.BUDGET
+
+    def _end_short_of(self, trials: NDArray[np.int64]) -> None:
+        """End the run because the caps do not cover trials in flight and these further ones of each model."""
+        self.short_caps = self._flight.caps_short_of(trials)
+        self.finished = Reason.BUDGET
 
     def new_loss(self, model: int, cost: Cost) -> Loss:
         """The loss for `lose` to count, now and whenever the run is restored. It ends the run if a round in flight no
@@ -494,6 +504,7 @@ class Controller:
             return
         self.set_aside[event.model] = Lost(event.cause, event.reason)
         for batch in self._drop_batches(event.model):
+            self._unpaid[event.model] += batch.missing if event.cause is Cause.BUDGET else 0
             arrived, lost = batch.size - batch.missing, batch.asked_and_missing() if self._settles_losses else 0
             self._flight.account.settle(batch, arrived, batch.total_cost(), lost)
 
@@ -639,6 +650,7 @@ class Controller:
         first[model] = self.plan.opening[model]
         trials, account = first.sum(axis=1), self._flight.account
         if not account.may_fit(trials):
+            self._unpaid += trials
             self._drop_model(SetAside(model, UNPAID, Cause.BUDGET))
             return
         in_parts = not account.fits(trials)
@@ -659,7 +671,7 @@ class Controller:
         new_trials = (first if imported is None else np.maximum(first - imported, 0)).sum(axis=1)
         fits_at_once = flight.account.fits(new_trials)
         if not flight.account.may_fit(new_trials):
-            self.finished = Reason.BUDGET
+            self._end_short_of(new_trials)
             return
         self._issue(first)
         if not fits_at_once:
@@ -702,6 +714,8 @@ class Controller:
             self._issue(extra)
         if not self._flight.batches():
             self.finished = why_no_further(self.last_look, fits, self.set_aside.values())
+            if self.finished is Reason.BUDGET:
+                self._end_short_of(composer.smallest_round() + self._unpaid)
 
     def _issue(self, extra: NDArray[np.int32]) -> None:
         looked, pace = self.taker.taken > 0, self.plan.pace

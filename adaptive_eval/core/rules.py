@@ -218,7 +218,7 @@ THRESHOLD = Option(
     name="threshold",
     type="number",
     description="The constant of `published`; default: the normal quantile of `confidence`, 1.645 at 0.95.",
-    example=2.0,
+    example=1.645,
     default="the normal quantile of the confidence",
 )
 

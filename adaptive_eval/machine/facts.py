@@ -30,7 +30,7 @@ def answer_digest(answer: Answer) -> int | None:
 
     None for an empty answer, which does not count as a repeat.
     """
-    if not answer.text and not answer.reasoning:
+    if not answer.text.strip() and not (answer.reasoning or "").strip():
         return None
     digest = blake2b(answer.text.encode("utf-8", "surrogatepass"), digest_size=8)
     if answer.reasoning:

@@ -927,9 +927,11 @@ class Machine:
         waited = self._waited_for()
         self.controller.count_overrun(self.position[model] for model in waited)
         body = {"waited_for": waited} if waited else {}
-        self._write(
-            Note(STOPPED, None, body) if reason is None else Note(FINISHED, None, {"reason": reason.value, **body})
-        )
+        if reason is None:
+            self._write(Note(STOPPED, None, body))
+            return
+        short = {"short_caps": dict(caps)} if (caps := self.controller.short_caps) else {}
+        self._write(Note(FINISHED, None, {"reason": reason.value, **body, **short}))
 
     def _waited_for(self) -> list[int]:
         """Models of which all that was asked has come, now and in earlier starts, where any is asked ahead of looks."""

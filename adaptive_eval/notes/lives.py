@@ -95,3 +95,6 @@ class RunFinished(Event, kind="finished"):
     reason: Reason
     waited_for: tuple[str, ...] | None = optional_field()
     """Models that have answered everything requested in all starts: answers after the last look enter their scores."""
+    short_caps: Mapping[str, float] | None = optional_field()
+    """If the budget ended the run: its caps that do not cover the next round, by currency, with the amounts that would.
+    """

@@ -29,6 +29,7 @@ from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.objectives import CHEAPEST
 from adaptive_eval.core.types import Cost
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.store.read import StoredLook
 
 PROMISE = ("stopping.", "objective.", "prior")
 """Beginnings of settings that the promise depends on."""
@@ -82,7 +83,7 @@ def require_compatible(stored: RunConfig, now: RunConfig, reader: RunReader, spe
     """Raise `ConfigError` if settings contradict the looks that a run has taken, or what it has `spent`."""
     problems = [*_price_problems(reader, now), *_low_limits(stored, now, reader, spent)]
     if reader.look_count():
-        problems = [*_first_look_problems(stored, now), *problems]
+        problems = [*_first_look_problems(stored, now, reader), *problems]
     if problems:
         raise ConfigError("\n".join(problems))
 
@@ -159,7 +160,7 @@ def _price_problems(reader: RunReader, now: RunConfig) -> Iterator[str]:
             )
 
 
-def _first_look_problems(stored: RunConfig, now: RunConfig) -> Iterator[str]:
+def _first_look_problems(stored: RunConfig, now: RunConfig, reader: RunReader) -> Iterator[str]:
     """Changed settings that would have moved the first look."""
     before = stored.trials
     if before.draw != now.trials.draw:
@@ -173,14 +174,21 @@ def _first_look_problems(stored: RunConfig, now: RunConfig) -> Iterator[str]:
             f"to {before.min}, or start a new run with --fresh"
         )
     else:
-        trials_before = opening_trials(before, batched=stored.batched)
-        trials_now = opening_trials(now.trials.model_copy(update={"max": before.max}), batched=now.batched)
-        if trials_before != trials_now:
+        first = reader.looks()[0]
+        configuration = reader.configurations()[first.configuration]
+        begun = with_pace(stored_config(replace(reader.header(), configuration=configuration)))
+        trials_before = opening_trials(begun.trials, batched=begun.batched)
+        trials_now = opening_trials(now.trials.model_copy(update={"max": begun.trials.max}), batched=now.batched)
+        if trials_before != trials_now and not is_capped_opening(first):
             yield (
-                f"the first look came after {trials_before} trials per question, as with {_pace_text(stored)}, and "
-                f"cannot move to {trials_now}, as with {_pace_text(now)}; keep {_pace_text(stored)}, or start a new "
-                "run with --fresh"
+                f"the first look came after {trials_before} trials per question, and {_pace_text(now)} would place it "
+                f"at {trials_now}; keep {_pace_text(stored)}, or start a new run with --fresh"
             )
+
+
+def is_capped_opening(first: StoredLook) -> bool:
+    """Whether caps have allowed only `trials.min` before the first look."""
+    return "capped_opening" in first.body
 
 
 def _pace_text(config: RunConfig) -> str:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from adaptive_eval.base.errors import ExitCode, first_line
 from adaptive_eval.config.decisions import Decisions
+from adaptive_eval.config.first_round import UNITS, cap_key, smallest_cap
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.core.types import Cause, Lost
 from adaptive_eval.notes import (
@@ -75,6 +76,8 @@ class Ending:
     """The run has a gate."""
     caps: Mapping[str, float] = field(default_factory=dict)
     """Its limits, by key of `budget`."""
+    short_caps: Mapping[str, float] = field(default_factory=dict)
+    """Those of them that do not cover the next round, with the values that would."""
     asked: bool = True
     """Its last start has stored an answer."""
     imported: bool = False
@@ -177,7 +180,19 @@ class Ending:
             return PRECISE
         if self.reason is None:
             return self.without_reason or STOPPED
+        if self.reason is Reason.BUDGET and self.results is not None and self.short_caps:
+            return f"Stopped by the budget: {' and '.join(self._uncovered_totals())}."
         return why_finished(self.reason, self.trials > 0, self.results is not None, self.fixed)
+
+    def _uncovered_totals(self) -> Iterator[str]:
+        """For each cap that is too small, the total that the next round may lead to."""
+        for key, total in self.short_caps.items():
+            unit = {"usd": "USD", "gpu_hours": "GPU hours"}.get(key, key)
+            worst = "" if key == "trials" else " if all its answers cost their maximum"
+            yield (
+                f"with the next round the run would use {total:,.15g} {unit}{worst}, and budget.{key} is "
+                f"{self.caps.get(key, 0.0):,.15g}"
+            )
 
     @property
     def _losses(self) -> list[str]:
@@ -218,6 +233,7 @@ def find_ending(events: Sequence[Event], results: Results | None, trials: int, d
         fatal_error=find_fatal_error(events),
         gated=decisions.objective.gate,
         caps=decisions.budget.caps,
+        short_caps=_short_caps(events),
         imported=is_imported_alone(events),
         without_reason=_describe_stop(events),
         asked=not any(event.trials == trials for event in events_of_kind(events, RunResumed)),
@@ -295,10 +311,17 @@ def _finish_reason(events: Sequence[Event], results: Results | None) -> Reason |
     return None if reason is None else Reason(reason)
 
 
+def _short_caps(events: Sequence[Event]) -> dict[str, float]:
+    """The caps that do not cover the next round of a run that the budget ended, with the values that would."""
+    last = newest_turn(events)
+    stored = last.short_caps if isinstance(last, RunFinished) else None
+    return {cap_key(name): smallest_cap(name, total) for name, total in (stored or {}).items() if name in UNITS}
+
+
 def why_finished(reason: Reason, asked: bool, looked: bool, fixed: bool) -> str:
     """A sentence on why a run is finished, with or without answers, looks, and a fixed number of trials."""
     if reason is Reason.BUDGET and not looked:
-        return TOO_SMALL.format("Finished without a ranking" if asked else "No answers were requested")
+        return TOO_SMALL.format("Stopped without a ranking" if asked else "No answers were requested")
     return ALL_ISSUED if reason is Reason.OUT_OF_REACH and fixed else SENTENCES[reason]
 
 
@@ -314,10 +337,11 @@ ALL_ISSUED = "Finished: all trials are done, but they do not decide every compar
 SENTENCES = {
     Reason.SETTLED: "Finished: every comparison is resolved or tied.",
     Reason.OUT_OF_REACH: "Finished: no further comparison is likely to be decided within trials.max.",
-    Reason.BUDGET: "Finished: the next round does not fit the budget.",
-    Reason.WALL_TIME: "Finished: the time limit is reached. The incomplete round is stored, but not scored.",
+    Reason.BUDGET: "Stopped by the budget: it does not cover the next round.",
+    Reason.WALL_TIME: "Stopped by the time limit. The incomplete round is stored, but not scored.",
     Reason.GPU_TIME: (
-        "Finished: servers were held for all GPU hours of the budget. The incomplete round is stored, but not scored."
+        "Stopped by the budget: servers were held for all its GPU hours. The incomplete round is stored, but not "
+        "scored."
     ),
     Reason.BLOCKED: "Finished: the blocked comparisons need a model that was set aside.",
     Reason.ALARM: "Stopped by an alarm about the answers of a model.",

@@ -15,7 +15,6 @@ from adaptive_eval.report.undecided import UNDECIDED, undecided_sentence
 from adaptive_eval.report.warnings import alarm_in_words, is_alarmed
 from adaptive_eval.report.words import deciding_rule, objective_view
 
-TIMING = "their number depends on timing, verdicts do not"
 MAX_GATE_LINES = 5
 """Models with a line of their own under a gate; further ones are only counted, and have their rows."""
 STATES = (
@@ -143,18 +142,17 @@ def counted_sentence(results: Results) -> str | None:
     if results.run.status == "running" and ahead <= 0:  # else it is about to end
         return f"Scores are of the {judged:,} answers judged so far."
     sentences = (
-        [f"Scores include {several(ahead, 'answer')} requested ahead of the last look ({TIMING})."]
+        [f"Scores include {several(ahead, 'answer')} requested ahead of the last look. No verdict uses them."]
         if ahead > 0 < judged
         else []
     )
-    left_out = sum(row.stored_trials - row.ungraded - row.trials for row in asked if row.set_aside is None)
+    present = [row for row in asked if row.set_aside is None]
+    left_out = sum(row.stored_trials - row.ungraded - row.trials for row in present)
     if left_out > 0 < judged and results.run.status != "running":
-        kills = results.run.kills
-        why = f", since the run was killed {'once' if kills == 1 else f'{kills} times'}" if kills else ""
-        why += ", or requested under earlier settings" * any(
-            warning.kind == "uncounted" for warning in results.warnings
-        )
-        sentences.append(f"Scores leave out {several(left_out, 'answer')} of rounds that are incomplete{why}.")
+        kills, stored = results.run.kills, sum(row.stored_trials for row in present)
+        why = f" The run was killed {'once' if kills == 1 else f'{kills} times'}." if kills else ""
+        share = f"{left_out:,} of {several(stored, 'stored answer')}"
+        sentences.append(f"Scores leave out {share}: no complete round includes them.{why}")
     return " ".join(sentences) or None
 
 

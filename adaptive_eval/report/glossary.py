@@ -138,7 +138,7 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "gate": Term(
         "Gate",
-        "PASS: the model is not worse than the baseline, or below the value, by more than delta. FAIL: it is. "
+        "PASS: the score is at most delta below the baseline, or the value. FAIL: it is further below. "
         "UNDECIDED: neither is shown, or answers without a sound grade could decide it. With delta 0 a model must be "
         "better to pass.",
     ),

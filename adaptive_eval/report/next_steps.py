@@ -14,11 +14,12 @@ from adaptive_eval.report.alarms import has_changed_server, has_cut_answers, has
 from adaptive_eval.report.ending import EXIT_CODES, UNDECIDED_REASONS, Ending
 from adaptive_eval.report.labelled import MIN_LABELS
 from adaptive_eval.report.lines import safe_name, several
+from adaptive_eval.report.results import Results
 from adaptive_eval.report.undecided import labels_needed, more_answers, round_up
 from adaptive_eval.report.words import draws_questions
 
 LONGEST_NAME = 32
-ENOUGH = "enough in half of all cases"
+ENOUGH = "at least twice the need: an even chance"
 AFRESH = "--fresh, or another --run-dir"
 AGAIN = "run the same command again"
 COUNT_CUT = "cut answers should count as graded, give them a category (when: {truncated: true}), then:"
@@ -119,7 +120,7 @@ def hide_folders(ending: Ending) -> Ending:
 def _step(
     ending: Ending,
     text: str,
-    settings: Mapping[str, float] = MappingProxyType({}),
+    settings: Mapping[str, float | str] = MappingProxyType({}),
     *,
     fresh: bool = False,
     flag: str | None = None,
@@ -131,13 +132,16 @@ def _step(
     if ending.arguments is None:
         return Advice(f"{text} ({AFRESH})" if fresh else f"{text.removesuffix(', then')}, then {AGAIN}")
     words = list(ending.arguments)
-    if fresh:
-        given = words.index("--run-dir") if "--run-dir" in words else len(words)
-        words = [*words[:given], *words[given + 2 :], "--fresh"]
+    if fresh and "--run-dir" in words[:-1]:
+        at = words.index("--run-dir") + 1
+        words[at] = f"{words[at].rstrip('/')}-2"  # --fresh would choose another folder
+    elif fresh:
+        words.append("--fresh")
     changed = {*settings} | ({"trials.epochs"} if "trials.max" in settings else set())
     old = {at for at, pair in enumerate(pairwise(["", *words])) if _set_by(*pair) in changed}
     words = [word for at, word in enumerate(words) if not {at, at + 1} & old]
-    words += [word for key, value in settings.items() for word in ("--set", f"{key}={value:.15g}")]
+    typed = {key: value if isinstance(value, str) else f"{value:.15g}" for key, value in settings.items()}
+    words += [word for key, value in typed.items() for word in ("--set", f"{key}={value}")]
     words += [] if flag is None else [flag]
     return Advice(f"{text}:", shlex.join(["adaptive-eval", "run", *words]))
 
@@ -194,9 +198,12 @@ def _more_labels(ending: Ending, run: str) -> Iterator[Advice]:
 
 def _for_more(ending: Ending) -> Advice:
     """How to decide what the budget or the horizon has left open."""
-    doubled = _doubled_budget(ending)
-    more_budget = _step(ending, f"raise {_list_settings(doubled) or 'the budget, then'}", doubled)
+    covering = {f"budget.{key}": value for key, value in ending.short_caps.items()}
     results = ending.results
+    larger = covering or _doubled_budget(ending)
+    which_round = f", as the {'next' if results else 'first'} round needs" if covering else ""
+    raised = f"{_list_settings(larger)}{which_round}" if larger else "the budget, then"
+    more_budget = _step(ending, f"raise {raised}", larger)
     if results is None:
         return more_budget
     if draws_questions(results.decisions):
@@ -207,13 +214,12 @@ def _for_more(ending: Ending) -> Advice:
         return _step(ending, more, fresh=True)
     if ending.reason not in (Reason.BUDGET, Reason.OUT_OF_REACH):
         return more_budget
-    need = more_answers(results, ending.reason)
+    need = more_answers(results, ending.reason, ending.short_caps)
     settings = {} if need is None else {key: value for key, (_, value) in need.settings.items()}
     if ending.reason is Reason.BUDGET:
         return _step(ending, f"raise {_list_settings(settings)}", settings) if settings else more_budget
     if need is None:
-        none = "the others are too close for any plausible number of answers; if the difference does not matter to you"
-        return _step(ending, f"{none}, start over with a larger stopping.delta", fresh=True)
+        return _larger_delta(ending, results)
     if need.fresh:
         anew = "start over, since raising it again would not decide the others"
         if need.recording is not None:
@@ -224,6 +230,18 @@ def _for_more(ending: Ending) -> Advice:
     if need.hopeless:
         why = f"{several(need.hopeless, 'comparison')} would stay too close to call"
     return _step(ending, f"raise {_list_settings(settings)} ({why})", settings)
+
+
+def _larger_delta(ending: Ending, results: Results) -> Advice:
+    """How to get a verdict on pairs that no plausible number of answers would decide: count them as ties."""
+    pairs = [pair for pair in results.pairs if pair.verdict == Verdict.OUT_OF_REACH]
+    which = "this comparison is" if len(pairs) == 1 else f"the {len(pairs)} undecided comparisons are"
+    key = "objective.delta" if results.frontier else "stopping.delta"
+    widths = [pair.certifiable_delta for pair in pairs]
+    delta = None if results.frontier or None in widths else round_up(max(filter(None, widths), default=0.0))
+    size = f"a {key} of {delta:.15g}" if delta else f"a larger {key}, as DELTA"
+    why = f"{which} too close for any plausible number of answers; if the difference does not matter to you"
+    return _step(ending, f"{why}, start over with {size}", {key: delta or "DELTA"}, fresh=True)
 
 
 def _doubled_budget(ending: Ending) -> dict[str, float]:

@@ -8,6 +8,7 @@ GRADED = "state IN ('done', 'ungraded')"
 """Trials that have been graded, whether or not the grader failed."""
 ANSWERED = "state != 'reserved'"
 """Trials whose answer is stored."""
+ANSWERED_MODELS = f"SELECT DISTINCT model FROM trials WHERE {ANSWERED}"
 ROWS_PER_READ = 200_000
 """Rows that are grouped at once: so many fit in memory."""
 

@@ -20,7 +20,8 @@ from adaptive_eval.machine.clocks import HeldTime
 from adaptive_eval.machine.records import BEGUN, SETTINGS
 from adaptive_eval.machine.trial import JUDGING, RESERVED, GradeDetails, Trial
 from adaptive_eval.machine.usage import NO_GRADING, AnswerFault, GradingUse
-from adaptive_eval.notes import AlarmRaised, Event
+from adaptive_eval.notes import AlarmRaised, Event, OutcomesRecorded, PriorTaken
+from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.report import queries
 from adaptive_eval.report.events import ChargeLine, LogCounts, TimedNote, events_of_log
 from adaptive_eval.report.records import (
@@ -249,6 +250,17 @@ class RunReader:
         """The number of stored answers."""
         ((number,),) = self._rows(f"SELECT count(*) FROM trials WHERE {queries.ANSWERED}")
         return _whole(number)
+
+    def unanswered_models(self) -> frozenset[str]:
+        """Models of the run whose settings no stored answer, outcome or pending batch depends on."""
+        answered = {self.model_names[_whole(model)] for (model,) in self._rows(queries.ANSWERED_MODELS)}
+        for event in (events := self.events()):
+            if isinstance(event, OutcomesRecorded):
+                answered.add(event.model)
+            elif isinstance(event, PriorTaken):
+                answered.update(event.outcomes)
+        answered.update(batch.model for batch in pending_batches(events))
+        return frozenset(self.model_names.values()) - answered
 
     def sums(self, after: int = 0) -> list[ReplicaSums]:
         """Sums over the graded trials after a place in the log, by model and replica."""

@@ -254,7 +254,7 @@ def complete(
             *horizon_cautions(plan.deciding_rule, state.extensions, events),
             *decision_cautions(events),
             *joined_caution(plan),
-            *uncounted_caution(stored, state.waiting),
+            *(uncounted_caution(stored, state.waiting) if reason is None and not stopped else ()),
             *import_cautions(events),
             *recorded_caution(subject.models, events),
             *notice_cautions(events),

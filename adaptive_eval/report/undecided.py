@@ -16,6 +16,7 @@ from adaptive_eval.report.words import draws_questions, objective_view
 UNDECIDED = (Verdict.UNDECIDED_BY_LABELS, Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED)
 RESERVE = 1.1
 """Caps are to be so much above what is needed: trials are reserved at their most."""
+ENDED_BY = {Reason.BUDGET: "the budget", Reason.GPU_TIME: "the budget", Reason.WALL_TIME: "the time limit"}
 MAX_TIMES, MAX_EACH = 20, 1000
 """A horizon is implausible if it is more than so many times the present one, and more than so many trials per question.
 """
@@ -62,16 +63,20 @@ def _how_close(results: Results, pair: PairRow) -> str:
     both, asked = pair_names(pair.first, pair.second), objective_view(results.decisions)
     scale = Scale.of(results.weights)
     apart = "" if pair.difference is None else f": {scale.rounded_points(abs(pair.difference))} apart"
+    ended_by = f", since {ENDED_BY[Reason(reason)]} ended the run" if (reason := results.run.reason) in ENDED_BY else ""
+    is_open = pair.verdict == Verdict.OPEN
     if not results.compares:
         return f"The score of {both} is not as precise as requested"
     if results.gate or results.frontier:
         return f"{both} {'is' if pair.second is None else 'are'} undecided"
+    if pair.second is None and is_open:
+        return f"{both} is not decided yet against {scale.score(asked.value)}{ended_by}{apart}"
     if pair.second is None:
         return f"{both} is too close to {scale.score(asked.value)} to call{apart}"
     first_two = [row.name for row in results.models if row.score is not None][:2]
     if asked.baseline is None and asked.first is None and {pair.first, pair.second} == {*first_two}:
-        return "These two are too close to call"  # the sentence before says their scores
-    return f"{both} are too close to call{apart}"
+        both, apart = "These two", ""  # the sentence before says their scores
+    return f"{both} are not decided yet{ended_by}{apart}" if is_open else f"{both} are too close to call{apart}"
 
 
 def _need_sentence(results: Results, pair: PairRow) -> str:
@@ -90,7 +95,7 @@ def _need_sentence(results: Results, pair: PairRow) -> str:
         return f"It {pair_need(results, pair)}."
     raised = " and ".join(f"{key} from {was:,.15g} to {value:,.15g}" for key, (was, value) in need.settings.items())
     answers = "1 more answer" if need.answers == 1 else f"{count(need.answers)} more answers"
-    settings = f" ({raised})" if raised else ""
+    settings = f" ({raised})" if raised and given_up else ""  # of the next round's cost the next steps know more
     both = _pairs_in_words(need.pairs, sum(row.verdict in UNDECIDED for row in results.pairs))
     if given_up:
         begin = "In a new run up to" if need.fresh else "Up to"
@@ -160,17 +165,19 @@ class MoreAnswers(NamedTuple):
     recording: "RecordingNeed | None" = None
 
 
-def more_answers(results: Results, reason: Reason | str | None) -> MoreAnswers | None:
+def more_answers(
+    results: Results, reason: Reason | str | None, short_caps: Mapping[str, float] = MappingProxyType({})
+) -> MoreAnswers | None:
     """Further answers for the pairs that were given up, if that is the reason of the end, else for those that are open.
 
-    None if there are no such pairs, or no plausible number of answers would decide any.
+    None if there are no such pairs, or no plausible number of answers would decide any. `short_caps`: caps that do not
+    cover the next round, with the values that would.
     """
     if reason != Reason.OUT_OF_REACH:
         pairs = [pair for pair in results.pairs if pair.verdict == Verdict.OPEN]
         answers = _answers_in_horizon(results, pairs)
-        return (
-            MoreAnswers(answers, len(pairs), _with_present(results, larger_caps(results, answers))) if pairs else None
-        )
+        larger_budget = _with_present(results, larger_caps(results, answers, short_caps))
+        return MoreAnswers(answers, len(pairs), larger_budget) if pairs else None
     given_up = [pair for pair in results.pairs if pair.verdict == Verdict.OUT_OF_REACH]
     pairs = [pair for pair in given_up if not is_hopeless(results, pair)]
     if not pairs:
@@ -245,13 +252,20 @@ def _answers_to_horizon(results: Results, pairs: Sequence[PairRow], horizon_grow
     return sum(max(target - row.stored_trials, 0.0) for row in asked if row.name in named)
 
 
-def larger_caps(results: Results, further: float) -> dict[str, float]:
+def larger_caps(
+    results: Results, further: float, short_caps: Mapping[str, float] = MappingProxyType({})
+) -> dict[str, float]:
     """Caps that are too small for so many further trials at the mean cost of all so far, and the values that allow
-    them. Time cannot be known beforehand."""
+    them. Time cannot be known beforehand. A cap also covers the last of these rounds at its worst, as `short_caps` do
+    the next one."""
     cost = results.cost
     hours = (cost.counted_gpu_seconds or cost.in_all("gpu_seconds")) / 3600
     used = {key: cost.in_all(key) for key in ("trials", "tokens", "usd")} | {"gpu_hours": hours}
-    needed = {key: RESERVE * used[key] * (1 + further / max(cost.trials, 1)) for key in sorted(used)}
+    growth = further / max(cost.trials, 1)
+    needed = {
+        key: max(RESERVE * used[key] * (1 + growth), short_caps.get(key, 0.0) + used[key] * growth)
+        for key in sorted(used)
+    }
     caps = {key: results.setting("budget", key) for key in needed}
     return {f"budget.{key}": round_up(need) for key, need in needed.items() if caps[key] and need > caps[key]}
 

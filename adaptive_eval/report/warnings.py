@@ -103,7 +103,7 @@ def decision_cautions(events: Sequence[Event]) -> Iterator[Caution]:
 
 
 def uncounted_caution(stored: int, uncounted: int) -> Iterator[Caution]:
-    """Warn of stored trials that no round has reached, as after grades have changed."""
+    """Warn that a run that goes on has stored trials that no round has reached, as after grades have changed."""
     if uncounted > MIN_REPORTED_SHARE * stored:
         yield Caution(
             "uncounted",

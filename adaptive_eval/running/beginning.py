@@ -35,7 +35,7 @@ from adaptive_eval.notes.beginnings import OutcomesRecorded, PriorTaken
 from adaptive_eval.notes.event import Event
 from adaptive_eval.notes.grading import ThresholdsFrozen, TrialsRegraded
 from adaptive_eval.notes.lives import RunBegun
-from adaptive_eval.report.changes import require_compatible
+from adaptive_eval.report.changes import is_capped_opening, require_compatible
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.thresholds import kept_thresholds, thresholds_from_event, thresholds_from_run
 from adaptive_eval.running.prior_outcomes import (
@@ -131,7 +131,7 @@ def stored_worst_costs(setup: StoredSetup, events: Sequence[Event]) -> tuple[Cos
 def has_capped_opening(reader: RunReader) -> bool | None:
     """Whether caps have allowed only `trials.min` in the first round; None before the first look."""
     first = next(iter(reader.looks()[:1]), None)
-    return None if first is None else "capped_opening" in first.body
+    return None if first is None else is_capped_opening(first)
 
 
 def first_cells(config: RunConfig, roster: Roster, reader: RunReader, events: Sequence[Event]) -> Cells | None:
@@ -148,7 +148,8 @@ def _require_same_meaning(reader: RunReader, prepared: PreparedRun, directory: P
     stored, now = reader.header(), prepared.header
     grader = {"grader": now.meaning["grader"]} if grader_chosen else {}
     try:
-        require_same_meaning(replace(stored, meaning={**stored.meaning, **grader}), now, directory)
+        as_now = replace(stored, meaning={**stored.meaning, **grader})
+        require_same_meaning(as_now, now, directory, reader.unanswered_models())
     except RunChanged:
         reader.require_intact()  # the difference may be damage
         raise

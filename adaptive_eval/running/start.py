@@ -336,7 +336,10 @@ def _opened_store(beginning: StartingPoint, directory: Path, redactor: Redactor)
     try:
         if opened.is_resumed:
             stored = store.reader.header()
-            if changes := [*differences(stored.configuration, header.configuration)]:
+            changes = [*differences(stored.configuration, header.configuration)]
+            replaced = {name: header.models[name] for name in stored.models.keys() & header.models.keys()}
+            of_models = differences({name: stored.models[name] for name in replaced}, replaced, "models")
+            if changes := changes or [*of_models]:
                 store.change_settings(header, changes)
         else:
             _begin_with_dry_run(store, header)

@@ -118,20 +118,22 @@ class PlainDisplay(Display):
             )
             if not self._deserves_line(look, states):
                 continue
-            first = "" if status.gate else f"{self._leaders(look)}; "
+            leaders = "" if status.gate else self._leaders(look)
+            first = f"{leaders}; " if leaders else ""
             self._print(
                 f"look {look.index + 1}: {count(sum(look.trials))} trials, {states}; {first}"
                 f"{duration(status.elapsed)}{remaining}"
             )
 
     def _leaders(self, look: Look) -> str:
-        """Names of the first tier, unless it has every model."""
+        """Names of the first tier; "" if it has every model, or the objective orders none."""
         scored = [model for model in look.order if not math.isnan(look.scores[model])]
         if not scored:
             return "no model has a score"
         first = [model for model in scored if look.tiers[model] == look.tiers[scored[0]]]
-        if len(first) == len(scored) > 1:
-            return "no order yet"
+        orders_none = all(math.isnan(comparison.z) for comparison in look.comparisons)
+        if orders_none or len(first) == len(scored) > 1:
+            return ""
         return f"leading: {first_few([safe_name(self._models[model], 40) for model in first], MAX_LEADERS)}"
 
     def _deserves_line(self, look: Look, states: str) -> bool:

@@ -30,7 +30,7 @@ from adaptive_eval.report.lines import Scale, count, minute, safe_line, several
 from adaptive_eval.report.next_steps import Advice
 from adaptive_eval.report.results import FrontierRow, GroupRow, MetricRow, ModelRow, PairRow, Results
 from adaptive_eval.report.spending import stored_cost
-from adaptive_eval.report.undecided import UNDECIDED, needed_in_words
+from adaptive_eval.report.undecided import ENDED_BY, UNDECIDED, needed_in_words
 from adaptive_eval.report.view import RunView
 from adaptive_eval.report.words import compares_bayes, draws_questions, promise_line
 from adaptive_eval.show.labelled import label_sections
@@ -241,6 +241,8 @@ def _early_end(results: Results) -> Iterator[str]:
 def _headline(results: Results) -> str:
     run, cost = results.run, results.cost
     why = run.status if run.reason in (None, Reason.SETTLED) else f"{run.status}: {run.reason.replace('_', ' ')}"
+    if run.reason in ENDED_BY:
+        why = f"stopped by {ENDED_BY[Reason(run.reason)]}"
     in_vain = "".join(f", and {lost}" for lost in lost_answers(cost.beside))
     return (
         f"{decided_text(results)} with {count(cost.trials)} trials{in_vain}; {allowed_in_words(cost)} ("

@@ -144,16 +144,18 @@ class RunStore:
         return self.commit([*enumerate(records, self.last_seq + 1)])
 
     def change_settings(self, header: RunHeader, changes: Sequence[Sequence[object]]) -> list[Row]:
-        """Continue with another configuration, recorded in the log; new models are added."""
-        known_models, at = self.reader.models(), time.time()
-        joining = [name for name in header.models if name not in known_models]
+        """Continue with another configuration, recorded in the log; models that are new, or that without answers have
+        other settings now, are stored."""
+        stored, at = self.reader.header().models, time.time()
+        new = [name for name in header.models if stored.get(name) != header.models[name]]
+        places = {name: place for place, name in enumerate(dict.fromkeys([*stored, *header.models]))}
         number = self._configuration + 1
         note = Note(SETTINGS, None, {"configuration": number, "changes": list(changes)})
         rows = [(self.last_seq + 1, note)]
-        self._names.update(joining)
+        self._names.update(new)
         with self._database.transaction() as connection:
-            for place, name in enumerate(joining, len(known_models)):
-                connection.execute(_INSERT["models"], sealed(place, name, dump_json(header.models[name])))
+            for name in new:
+                connection.execute(_INSERT["models"], sealed(places[name], name, dump_json(header.models[name])))
             connection.execute(_INSERT["configurations"], sealed(number, at, dump_json(header.configuration)))
             self._configuration = number
             written = self._write(connection, rows)

@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.base.errors import ConfigError, RunChanged
+from adaptive_eval.base.errors import ConfigError, RunChanged, StoreError
+from adaptive_eval.config.fingerprint import require_same_meaning
 from adaptive_eval.config.planning import RunFacts
 from adaptive_eval.config.prepare import PreparedRun, stored_config
 from adaptive_eval.core import Budget
 from adaptive_eval.report.dry_run import matching_dry_run
 from adaptive_eval.report.finding import pairing_in_words
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.snapshot import prior_and_recorded_counts
 from adaptive_eval.running.beginning import StartingPoint, load_starting_point
 from adaptive_eval.store.locate import fresh_directory, newest_directory
@@ -65,11 +67,10 @@ def make_forecast(
     if prepared.plan.before is not None:
         prepared.plan.before.run.forget_arrivals()  # they are among the recorded outcomes
     pilot = None if directory is None else read_pilot(directory, prepared)
-    usage_pilot = pilot or _dry_run(own_directory, prepared)
+    answers_of, stored = ("the pilot", pilot) if pilot is not None else _stored_answers(own_directory, prepared)
     continued = pilot if is_continued else None
-    usage, guesses = _usage(prepared, usage_pilot)
-    source = "the pilot" if pilot is not None else "the dry run"
-    grade = expected_grade(prepared, usage, None if usage_pilot is None else usage_pilot.grading, source)
+    usage, guesses = _usage(prepared, stored)
+    grade = expected_grade(prepared, usage, None if stored is None else stored.grading, answers_of)
     measured = None if pilot is None else pilot.start_seconds
     scenario = _make_scenario(prepared, usage, continued, seed, grade, measured or GUESSED_START_SECONDS)
     watch(0.0, "drawing true scores")
@@ -78,7 +79,7 @@ def make_forecast(
     simulations = simulate_all(scenario, worlds, budget, watch)
     basis = (
         *_basis(pilot, is_continued, len(bench.recorded)),
-        *([DRY_RUN_BASIS.format(int(usage_pilot.counts.sum()))] if pilot is None and usage_pilot is not None else []),
+        *([STORED_BASIS.format(int(stored.counts.sum()), answers_of)] if pilot is None and stored is not None else []),
         *guesses,
         *grade.remarks,
         *_server_starts(prepared, scenario, measured=measured is not None),
@@ -96,15 +97,20 @@ def make_forecast(
     )
 
 
-DRY_RUN_BASIS = "tokens and times are those of {} answers of the dry run"
+STORED_BASIS = "tokens and times are those of {:,} answers of {}"
 
 
-def _dry_run(directory: Path, prepared: PreparedRun) -> Pilot | None:
-    """The answers of a dry run under the same settings, for their tokens and times; None if none has a grade."""
+def _stored_answers(directory: Path, prepared: PreparedRun) -> tuple[str, Pilot | None]:
+    """The answers of the run, or else of its dry run, under the same settings, for their tokens and times, and where
+    they are from; none if none has a grade."""
+    with suppress(ConfigError, RunChanged, StoreError), RunReader.if_begun(directory) as reader:
+        if reader is not None:
+            require_same_meaning(reader.header(), prepared.header, directory)
+            return "the run so far", read_pilot(directory, prepared)
     with suppress(ConfigError, RunChanged):
         folder = matching_dry_run(directory, prepared.header)
-        return None if folder is None else read_pilot(folder, prepared)
-    return None
+        return "the dry run", None if folder is None else read_pilot(folder, prepared)
+    return "the dry run", None
 
 
 def _starting_point(prepared: PreparedRun, directory: Path | None) -> StartingPoint:

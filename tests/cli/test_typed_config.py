@@ -169,10 +169,16 @@ def test_a_key_in_place_of_its_variable_is_refused_and_not_shown(given: str) -> 
     assert given.rpartition("=")[2] == "" or given.rpartition("=")[2] not in message or given == "=LARGE_KEY"
 
 
+def test_missing_file_is_reported_before_a_server_is_asked() -> None:
+    message = refused("--model", SMALL.partition("#")[0], "--model", LARGE, file="nope.jsonl")
+    assert "nope.jsonl does not exist" in message and "localhost" not in message
+
+
 def test_a_variable_that_is_not_set_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LARGE_KEY", raising=False)
     options = ("--model", SMALL, "--model", LARGE, "--key", "large=LARGE_KEY")
-    assert "the variable LARGE_KEY is not set" in refused(*options)
+    message = refused(*options)
+    assert "the variable LARGE_KEY is not set" in message and "must be a model's name" not in message
     Path(".env").write_text("LARGE_KEY=abc")
     assert run(*options, "--print-config").exit_code == 0
 

@@ -879,7 +879,12 @@ def commands_end_as_they_should(record: Record) -> Iterator[Fault]:
             if "Traceback (most recent call last)" in done.err + done.out or "killed: it hung" in done.err:
                 yield Fault(name, stage.name, f"{done.line}: {done.err[-1500:]}")
         # what was in flight has ended it
-        finished = re.search("inished:|inished without|Stopped by an alarm", stage.done.out) is not None
+        finished = (
+            re.search(
+                "inished:|Stopped by (an alarm|the budget|the time limit)|Stopped without a ranking", stage.done.out
+            )
+            is not None
+        )
         if stage.interrupted == "stopped" and stage.done.code != STOPPED and not finished:
             yield Fault(name, stage.name, f"exit code {stage.done.code} after Ctrl-C")
         for kind, done in (stage.outputs.printed if stage.outputs else {}).items():

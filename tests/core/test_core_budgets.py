@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, exact, plans, straight
+from core_runs import Answers, Shell, after, exact, plans, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
@@ -92,6 +92,21 @@ def test_trials_bought_under_other_settings_count_towards_caps(plan: Plan, seed:
     assert not beyond or len(shell.outcomes) == len(earlier)  # then nothing is asked
 
 
+@settings(max_examples=examples(80), deadline=None)
+@given(plans(), seeds)
+def test_run_goes_on_once_caps_cover_the_next_round(plan: Plan, seed: int) -> None:
+    controller = straight(plan, Answers(plan, seed))
+    assert bool(controller.short_caps) is (controller.finished is Reason.BUDGET)
+    if controller.finished is Reason.BUDGET:
+        caps = {key: getattr(plan.budget, key) for key in controller.short_caps}
+        assert all(caps[key] < total for key, total in controller.short_caps.items())
+        larger = {key: math.ceil(total) for key, total in controller.short_caps.items()}
+        raised = replace(plan, budget=replace(plan.budget, **larger))
+        going_on = Controller(after(controller, raised)) if controller.looks else Controller(raised)
+        going_on.restore([])
+        assert going_on.ask(1) or going_on.finished is not Reason.BUDGET
+
+
 def test_a_joining_model_is_left_out_if_the_budget_is_already_spent() -> None:
     """The others still get their looks, and with a larger budget the model takes part."""
     bench = Bench(3, 5, np.array([0.0, 1.0]))
@@ -111,6 +126,7 @@ def test_a_joining_model_is_left_out_if_the_budget_is_already_spent() -> None:
     assert len(controller.restore(outcomes)) == 7
     assert controller.set_aside == {2: Lost(Cause.BUDGET, UNPAID)}
     assert controller.finished is Reason.BUDGET and controller.looks[-1].trials == (40, 40, 0)
+    assert controller.short_caps == {"trials": 90.0}
     assert {pair.verdict for pair in controller.looks[-1].comparisons} == {Verdict.OUT_OF_REACH, Verdict.BLOCKED}
     raised = Controller(replace(plan, budget=Budget(trials=90)))
     assert raised.restore(outcomes) == [] and len(raised.ask(99)) == 10

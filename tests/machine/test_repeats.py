@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from adaptive_eval.core.answer_kinds import answer_kinds
-from adaptive_eval.endpoints.types import Sampling
+from adaptive_eval.endpoints.types import Answer, Sampling
+from adaptive_eval.machine.facts import answer_digest
 from adaptive_eval.machine.repeats import (
     MAX_QUESTIONS,
     AnswerWatch,
@@ -200,3 +201,9 @@ def test_what_is_watched_is_read_in_order_and_up_to_a_trial() -> None:
 )
 def test_how_freely_answers_are_drawn(sampling: dict[str, object], drawn: SamplingFreedom | None) -> None:
     assert SamplingFreedom.from_sampling(Sampling.model_validate(sampling)) == drawn
+
+
+@pytest.mark.parametrize(("text", "reasoning", "counts"), [("\n", None, False), ("", " ", False), ("", "hm", True)])
+def test_blank_answers_have_no_digest(text: str, reasoning: str | None, counts: bool) -> None:
+    answer = Answer(text, "stop", 1, "", 0.1, reasoning)
+    assert (answer_digest(answer) is not None) is counts

@@ -238,6 +238,11 @@ STORED = [
         {"error": "Rejected", "reason": "401", "exit_code": 5},
     ),
     (RunFinished(Reason.SETTLED), "finished", {"reason": "settled"}),
+    (
+        RunFinished(Reason.BUDGET, short_caps={"trials": 90.0}),
+        "finished",
+        {"reason": "budget", "short_caps": {"trials": 90.0}},
+    ),
 ]
 
 

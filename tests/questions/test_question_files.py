@@ -95,7 +95,7 @@ class TestJsonl:
             3: "is a list, not an object",
             4: "the prompt is empty",
             5: "has no answer",
-            6: "has no field 'answer'",
+            6: "has no field 'answer', which other rows have; add it, or leave the row out",
             7: "the id 'a' was used before, by line 1",
             8: "the id is empty",
             9: "half of a surrogate pair",
@@ -127,7 +127,7 @@ class TestJsonl:
             jsonl(tmp_path, *[{"prompt": str(n), "answer": "1"} for n in range(50)]), fields={"prompt": "q"}
         )
         assert message.splitlines()[1:] == [
-            "  every row: has no field 'q' (prompt); its fields are prompt, answer: set questions.fields.prompt"
+            "  every row: has no field 'q'; its fields are prompt, answer: set questions.fields.prompt"
         ]
         assert message.startswith(f"{tmp_path / 'questions.jsonl'}: 50 problems")
 

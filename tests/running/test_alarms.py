@@ -118,7 +118,7 @@ def test_a_run_ends_after_its_first_look_if_nothing_can_be_read_of_any_model(
     assert "hold no answer that the grader can parse" in report.stdout
     # no ranking, and no result, is made of such answers; the same command would end as this one has
     assert "No ranking: all answers of every model are empty, identical, unreadable or wrong." in report.stdout
-    assert "start over:\n" in report.stdout and " --fresh\n" in report.stdout and "same command" not in report.stdout
+    assert "start over:\n" in report.stdout and "/run-2'\n" in report.stdout and "same command" not in report.stdout
     text = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "md", "-o", "-"]).stdout
     assert not re.search("equal to|better than|worse than|[1-9] of \\d comparisons", report.stdout + text)
 
@@ -198,7 +198,7 @@ def test_a_model_with_mostly_empty_answers_ends_the_run_and_is_not_called_worse(
     for text in texts:
         assert f"bob: {alarm['text']}" in text.replace("\\", "")
         assert not re.search("better than|worse than|cut off|trials.max", text)
-    assert "start over" in ended.stdout and " --fresh" in ended.stdout
+    assert "start over" in ended.stdout and f" --run-dir {place.run_dir}-2\n" in ended.stdout
     asked = len(server.requests)
     assert place.run().exit_code == ExitCode.SPENT and len(server.requests) == asked  # it buys nothing more
 
@@ -383,6 +383,27 @@ def test_a_cache_that_starts_in_the_middle_is_found_by_short_answers(
         for text in (again.stdout, place.report("md"), place.report("summary")):
             assert not re.search("better than|worse than|[1-9] of \\d comparisons", text)
         assert {pair["verdict"] for pair in place.results["pairs"]} == {"blocked"}
+
+
+@pytest.mark.slow
+def test_blank_answers_of_a_changed_server_are_no_repeats(place: Place, server: ScriptedServer) -> None:
+    server.answer = Declining(100)
+    ended = place.run(trials={"min": 4, "max": 60, "optimize": "cost"}, stopping={"delta": 0.01})
+    assert ended.exit_code == ExitCode.SPENT and {alarm["kind"] for alarm in place.results["alarms"]} == {"empty"}
+    assert "word for word" not in ended.stdout and "repeats" not in dict(place.warnings())
+    assert "uncounted" not in dict(place.warnings()), "the run does not go on"
+
+
+class Declining:
+    """Answers of a server that sends blank ones after a number of requests."""
+
+    def __init__(self, requests: int) -> None:
+        self._left, self._lock = requests, Lock()
+
+    def __call__(self, model: str, question: str, seed: int) -> str:
+        with self._lock:
+            self._left -= 1
+            return "\n" if self._left < 0 else short(model, question, seed)
 
 
 @pytest.mark.slow

@@ -97,7 +97,7 @@ def test_a_model_whose_answers_are_cut_off_is_called_worse_by_no_display(place: 
     assert headline in ended.stdout and "% of ada; their grades decide nothing." in ended.stdout
     assert "worse than" not in ended.stdout and "better than ada" not in ended.stdout
     steps = ended.stdout[ended.stdout.index("to do") :]
-    assert "raise sampling.max_tokens" in steps and "--fresh" in steps and "trials." not in steps
+    assert "raise sampling.max_tokens" in steps and f"{place.run_dir}-2" in steps and "trials." not in steps
     (alarm,) = place.results["alarms"]  # type: ignore[misc]
     assert (alarm["model"], alarm["kind"], alarm["since"]) == ("ada", "truncated", None)
     assert place.results["run"]["reason"] == "alarm"  # type: ignore[index]
@@ -161,7 +161,11 @@ def test_labels_may_decide_what_cut_answers_block(place: Place, server: Scripted
     ended = place.run(**changes)
     assert ended.exit_code == ExitCode.SPENT, ended.stdout
     steps = ended.stdout[ended.stdout.index("to do") :]
-    assert steps.index("adaptive-eval regrade") < steps.index("raise sampling.max_tokens") < steps.index("--fresh")
+    assert (
+        steps.index("adaptive-eval regrade")
+        < steps.index("raise sampling.max_tokens")
+        < steps.index(f"{place.run_dir}-2")
+    )
     with closing(RunReader.open(place.run_dir)) as reader:
         rows = [
             (trial.model, trial.question, trial.trial, "correct" if trial.model == "ada" else "wrong")

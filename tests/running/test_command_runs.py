@@ -169,9 +169,15 @@ def test_a_command_that_always_fails_ends_the_run_after_its_first_trials(site: S
     assert FIRST_ATTEMPTS <= len(ledger(site)) <= FIRST_IN_FLIGHT * FIRST_ATTEMPTS
     tried = site.run(config, "--dry-run", "--run-dir", str(site.directory("dry")))
     assert tried.exit_code == ExitCode.ENDPOINTS and "no such skill: v2" in tried.output
+    assert "max_tokens" not in tried.output
     assert "score 1: correct (1)" in tried.output or "score 0: wrong (0)" in tried.output
-    fixed = site.run(write(site, model("bad", "./agent.sh", 30) | {"name": "mended"}, shell("new", 90)))
+    fixed = site.run(write(site, shell("bad", 30), shell("new", 90)))
     assert fixed.exit_code in (ExitCode.REACHED, ExitCode.SPENT), fixed.output
+    assert report(site)["bad"].trials and report(site)["new"].trials
+    again = site.run(write(site, shell("bad", 30), shell("new", 90)))
+    assert again.exit_code == fixed.exit_code, "its settings are stored"
+    changed = site.run(write(site, shell("bad", 31), shell("new", 90)))
+    assert changed.exit_code == ExitCode.CONFIGURATION and "models.bad.command" in changed.stderr
 
 
 def test_a_question_on_which_it_always_fails_has_no_answer_and_is_never_wrong(site: Site) -> None:

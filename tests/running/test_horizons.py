@@ -87,7 +87,16 @@ def test_the_first_look_stays_as_large_as_it_was(site: Site) -> None:
     refused = site.run(site.write(trials={"min": 2, "max": 20, "optimize": "time"}))
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "first look came after 2 trials per question" in refused.stderr
-    assert "cannot move to 3, as with trials.optimize time; keep trials.optimize cost, or" in refused.stderr
+    assert "trials.optimize time would place it at 3; keep trials.optimize cost, or" in refused.stderr
+
+
+@pytest.mark.slow
+def test_another_pace_with_the_same_first_look_is_accepted_after_the_horizon_was_raised(site: Site) -> None:
+    """The raised maximum would have placed the first look of `time` later, where it never was."""
+    for trials in ({"max": 10, "optimize": "time"}, {"max": 20, "optimize": "time"}, {"max": 20, "optimize": "cost"}):
+        ended = site.run(site.write(trials={"min": 2, **trials}))
+        assert ended.exit_code in FINISHED, ended.stderr
+    assert "trials.optimize" in ended.stderr + ended.stdout
 
 
 @pytest.mark.slow

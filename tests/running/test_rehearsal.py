@@ -83,7 +83,7 @@ def test_a_new_dry_run_replaces_the_answers_of_an_earlier_one(site: Site) -> Non
 
 
 @pytest.mark.slow
-def test_a_plan_takes_tokens_and_times_of_the_dry_run(site: Site) -> None:
+def test_a_plan_takes_tokens_and_times_of_the_dry_run_and_then_of_the_run(site: Site) -> None:
     """Answers have 200 words where max_tokens lets one guess 5,000."""
     site.write(sampling={"temperature": 0.6, "max_tokens": 20_000}, store=str(site.directory().parent))
     config = site.folder / "run.yaml"
@@ -100,6 +100,9 @@ def test_a_plan_takes_tokens_and_times_of_the_dry_run(site: Site) -> None:
     measured, after = tokens()
     assert guessed > 3000 and 100 < measured < 1000
     assert "the dry run" not in before and "tokens and times are those of 6 answers of the dry run" in after
+    assert CliRunner().invoke(app, ["run", str(config), "--display", "plain"]).exit_code in ENDED
+    measured, after = tokens()
+    assert 100 < measured < 1000 and re.search("tokens and times are those of [0-9,]+ answers of the run so far", after)
 
 
 def test_the_most_tokens_are_those_of_the_trials_that_are_allowed(site: Site) -> None:

@@ -471,6 +471,17 @@ def test_the_advice_after_a_horizon_is_a_larger_horizon(site: Site) -> None:
     assert again.exit_code in (0, 3) and "stopping.delta" not in again.output.partition("to do")[0], again.output
 
 
+@pytest.mark.slow
+def test_run_goes_on_with_the_budget_that_it_advises(site: Site) -> None:
+    ended = site.run(site.write(trials={"min": 2, "max": 30}), "--set", "budget.trials=3", "--set", "stopping.delta=0")
+    trials_before = 0
+    for _ in range(2):
+        assert ended.exit_code == ExitCode.SPENT and "the budget" in ended.stdout
+        trials_before, (_, command) = trials_in(site.directory()), _advice(ended.stdout)
+        ended = CliRunner().invoke(app, [*shlex.split(command)[1:], "--display", "plain"])
+        assert trials_in(site.directory()) > trials_before
+
+
 def _advice(printed: str) -> tuple[str, str]:
     """What there is to do, and the command that does it."""
     lines = printed.splitlines()
@@ -480,14 +491,15 @@ def _advice(printed: str) -> tuple[str, str]:
 
 @pytest.mark.slow
 def test_the_advice_after_a_cap_is_to_raise_it_too_or_to_start_over(site: Site) -> None:
-    config = site.write(trials={"min": 2, "max": 30}, budget={"trials": 60}, store=str(site.folder / "more"))
+    config = site.write(trials={"min": 2, "max": 30}, budget={"trials": 60})
     ended = site.run(config, "--set", "trials.max=2")
     for action, fresh in (("raise budget.trials to ", False), ("set budget.trials to ", True)):
         assert ended.exit_code == ExitCode.SPENT
         advice, command = _advice(ended.stdout)
         assert action in advice and " and trials.max to " in advice
         words = shlex.split(command)
-        assert any(word.startswith("budget.trials=") for word in words) and ("--fresh" in words) == fresh
+        assert any(word.startswith("budget.trials=") for word in words) and "--fresh" not in words
+        beside = f"{site.directory()}-2"
+        assert words[words.index("--run-dir") + 1] == (beside if fresh else str(site.directory()))
         ended = CliRunner().invoke(app, [*words[1:], "--display", "plain"])
-    (directory,) = (site.folder / "more").iterdir()
-    assert trials_in(directory) > trials_in(site.directory()), ended.output
+    assert trials_in(Path(beside)) > trials_in(site.directory()), ended.output

@@ -110,7 +110,7 @@ def test_a_cap_on_gpu_hours_ends_the_run_when_servers_were_held_for_so_long(site
     assert ended.exit_code == ExitCode.SPENT, ended.output
     (finished,) = events(site.directory(), RunFinished)
     assert finished.reason is Reason.GPU_TIME
-    assert "servers were held for all GPU hours of the budget" in ended.stdout
+    assert "Stopped by the budget: servers were held for all its GPU hours." in ended.stdout
     held = sum(held_time.gpu_seconds for held_time in held_of(site.directory()).values())
     assert held >= 3 * gpus * seconds, "they were told to end with just the seconds left that they may take for it"
     before = len(events(site.directory(), ServerLaunched))

@@ -19,6 +19,7 @@ from rich.console import Console
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.core import Controller
+from adaptive_eval.core.objectives import PrecisionOf
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
 from adaptive_eval.machine.driver import Driver
@@ -160,7 +161,7 @@ async def test_plain_prints_a_line_a_look_and_the_summary(tmp_path: Path, monkey
     lines = out.getvalue().splitlines()
     looks = [line for line in lines if line.startswith("look ")]
     assert len(looks) == len(bed.controller.looks)
-    assert looks[0].startswith("look 1: 54 trials, ") and "; no order yet; " in looks[0], "nothing is decided"
+    assert looks[0].startswith("look 1: 54 trials, ") and "leading" not in looks[0], "nothing is decided"
     assert "; leading: ada; " in looks[-1]
     assert "Finished: every comparison is resolved or tied." in lines
     assert any(line.split()[:3] == ["1", "ada", f"{100 * bed.controller.looks[-1].scores[0]:.1f}%"] for line in lines)
@@ -173,6 +174,16 @@ async def test_plain_prints_a_line_a_look_and_the_summary(tmp_path: Path, monkey
 TEN = tuple(f"model-{number:02}" for number in range(10))
 LONG = tuple(f"organisation/a-long-name-{'instruct' * (number % 2)}-step-{number:02}000" for number in range(10))
 WIDE = tuple(f"通义千问二点五七十二亿参数指令{number}" for number in range(10))
+
+
+async def test_plain_names_no_leaders_if_no_order_is_sought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(displays, "MIN_LOOK_SECONDS", 0.0)
+    out, bed = io.StringIO(), Watched(tmp_path)
+    bed.plan = replace(bed.plan, objective=PrecisionOf(0.08))
+    await bed.show(PlainDisplay(out))
+    assert any(len(set(look.tiers)) > 1 for look in bed.controller.looks)
+    looks = [line for line in out.getvalue().splitlines() if line.startswith("look ")]
+    assert looks and not any("first " in line for line in looks)
 
 
 def ten_models(names: tuple[str, ...] = TEN) -> Results:
@@ -202,7 +213,7 @@ async def test_results_of_ten_models_fit_on_the_last_screen_of_a_small_terminal(
     assert [row[-1] for row in rows[:-1]] == [row[1] for row in rows[1:]], "each is abbreviated in one way"
     assert (rows[0][1] == names[0]) == (names is TEN)
     assert lines[-5].startswith("warning   a warning") and lines[-5].endswith(" …, 2 more")
-    assert lines[-4].startswith("to do     raise trials.max to 400 (enough in half of all cases)")
+    assert lines[-4].startswith("to do     raise trials.max to 400 (at least twice the need: an even chance)")
     assert lines[-3:] == [
         "          adaptive-eval run 'my run.yaml' --set trials.max=400",
         "          write a report:",

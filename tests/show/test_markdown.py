@@ -64,6 +64,15 @@ def test_the_ranking_has_what_a_decision_needs_and_the_details_have_the_rest(vie
         assert f"{pair.z:.2f}" in line and f"{pair.rho:.4f}" in line and difference_text(results, pair) in line
 
 
+def test_report_of_a_run_that_a_limit_ended_says_so(view: RunView) -> None:
+    results = view.results
+    assert results is not None
+    for reason, words in (("budget", "stopped by the budget"), ("wall_time", "stopped by the time limit")):
+        run = replace(results.run, status="finished", reason=reason)
+        text = markdown(replace(view, results=replace(results, run=run)))
+        assert f"({words}; " in text and "finished: " not in text
+
+
 def test_a_summary_is_text_for_a_mail(view: RunView) -> None:
     text, results = summary(view), view.results
     assert results is not None and view.ended is not None
@@ -354,9 +363,7 @@ def test_the_report_says_which_answers_count_where_more_were_asked(view: RunView
     complete = replace(results, looks=(*looks, replace(last, trials=counted)))
     assert counted_sentence(complete) is None
     ahead = replace(results, looks=(*looks, replace(last, trials=counted - 1)))
-    ahead_sentence = (
-        "Scores include 1 answer requested ahead of the last look (their number depends on timing, verdicts do not)."
-    )
+    ahead_sentence = "Scores include 1 answer requested ahead of the last look. No verdict uses them."
     assert counted_sentence(ahead) == ahead_sentence
     shown = replace(view, results=ahead)
     assert all(ahead_sentence in write(shown) for write in (markdown, summary, pull_request))
@@ -366,16 +373,11 @@ def test_the_report_says_which_answers_count_where_more_were_asked(view: RunView
     killed = replace(
         complete, models=(late, *complete.models[1:]), decisions={**complete.decisions, **decisions}, run=finished
     )
-    incomplete_sentence = "Scores leave out 2 answers of rounds that are incomplete."
+    stored = sum(row.stored_trials for row in killed.models)
+    incomplete_sentence = f"Scores leave out 2 of {stored:,} stored answers: no complete round includes them."
     assert counted_sentence(killed) == incomplete_sentence
     kills = replace(killed, run=replace(finished, kills=2))
-    assert counted_sentence(kills) == incomplete_sentence.replace(
-        "incomplete", "incomplete, since the run was killed 2 times"
-    )
-    changed = replace(killed, warnings=(Caution("uncounted", None, "1 of 9 stored trials are in no score yet"),))
-    assert counted_sentence(changed) == incomplete_sentence.replace(
-        "incomplete", "incomplete, or requested under earlier settings"
-    )
+    assert counted_sentence(kills) == f"{incomplete_sentence} The run was killed 2 times."
     assert counted_sentence(replace(killed, run=replace(finished, status="stopped"))) == incomplete_sentence
     for optimize, seeds in (("time", "coupled"), ("cost", "hashed")):
         pace = {**killed.decisions, "trials": {"optimize": optimize, "seeds": seeds}}

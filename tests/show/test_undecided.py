@@ -1,8 +1,11 @@
 """The undecided pair in the headline: which one it is, what it would take, and that the next steps say the same."""
 
+import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from types import MappingProxyType
 
 import pytest
 from page_views import simulated, world
@@ -39,10 +42,17 @@ def ended(
     return replace(results, pairs=pairs, run=replace(results.run, status="finished", reason=str(reason)))
 
 
-def advice(results: Results) -> Advice:
-    """The first next step of a run that was started by `mine.yaml`."""
+def advice(results: Results, *arguments: str, short_caps: Mapping[str, float] = MappingProxyType({})) -> Advice:
+    """The first next step of a run that was started by `mine.yaml`, or with these arguments."""
     assert results.run.reason is not None
-    ending = Ending(reason=Reason(results.run.reason), results=results, trials=9, arguments=("mine.yaml",))
+    ending = Ending(
+        reason=Reason(results.run.reason),
+        results=results,
+        trials=9,
+        caps={"trials": 60},
+        short_caps=short_caps,
+        arguments=arguments or ("mine.yaml",),
+    )
     return next(iter(next_steps(ending, "RUN")))
 
 
@@ -96,12 +106,23 @@ def test_budget_that_ended_a_run_is_raised_by_what_open_pairs_need() -> None:
     rows = {row.name: row for row in results.models}
     further = sum(10 * 6 - rows[name].stored_trials for name in (last.first, str(last.second)))
     sentence, step = undecided_sentence(results), advice(results)
-    assert sentence is not None and f"About {further} more answers would decide it if the difference stays" in sentence
-    settings = sentence.partition("(budget.trials from 60 to ")[2].removesuffix(").")
-    assert int(settings) >= results.cost.trials + further
-    assert step.text == f"raise budget.trials to {settings}:"
+    assert sentence is not None and " not decided yet, since the budget ended the run: 25.0 points apart" in sentence
+    assert sentence.endswith(f"About {further} more answers would decide it if the difference stays.")
+    raised = step.text.removeprefix("raise budget.trials to ").removesuffix(":")
+    assert int(raised) >= results.cost.trials + further
     beyond = undecided_sentence(replace(results, pairs=(*results.pairs[:3], replace(last, trials_needed=99.0))))
     assert beyond is not None and "that trials.max allows would decide it only if the difference grows" in beyond
+
+
+def test_raised_budget_covers_the_next_round() -> None:
+    """However few answers the open pair seems to need: with less the run would not go on."""
+    results = ended("rrro", Reason.BUDGET, 10.0, budget=60)
+    step = advice(results, short_caps={"trials": 5000})
+    _, _, raised = (step.command or "").partition("--set budget.trials=")
+    assert 5000 < int(raised) < 5500 and step.text == f"raise budget.trials to {int(raised):,}:"
+    unknown = replace(results, pairs=tuple(replace(pair, verdict="blocked") for pair in results.pairs))
+    step = advice(unknown, short_caps={"trials": 5000})
+    assert step.text == "raise budget.trials to 5,000, as the next round needs:"
 
 
 def test_pair_that_no_plausible_number_of_answers_decides_is_said_to_be_so() -> None:
@@ -110,7 +131,12 @@ def test_pair_that_no_plausible_number_of_answers_decides_is_said_to_be_so() -> 
     assert sentence is not None and sentence.endswith(
         " At this difference no plausible number of answers would decide it (about 5,000 trials per question)."
     )
-    assert "larger stopping.delta" in step.text and "trials.max" not in (step.command or "")
+    width = results.pairs[3].certifiable_delta
+    assert width is not None and step.text.startswith("this comparison is too close for any plausible number")
+    (delta,) = re.findall(r"--fresh --set stopping\.delta=([0-9.]+)$", step.command or "")
+    assert width <= float(delta) <= 1.1 * width and "trials.max" not in (step.command or "")
+    elsewhere = advice(results, "mine.yaml", "--run-dir", "runs/b3", "--set", "stopping.delta=0.01")
+    assert elsewhere.command == f"adaptive-eval run mine.yaml --run-dir runs/b3-2 --set stopping.delta={delta}"
     both = ended("rruu", needs=20.0)
     both = replace(both, pairs=(*both.pairs[:3], replace(both.pairs[3], trials_needed=5000.0)))
     assert advice(both).text == "raise trials.max to 40 (1 comparison would stay too close to call):"
