@@ -200,6 +200,7 @@ def test_an_address_may_name_a_host() -> None:
 
 
 def test_without_the_extra_it_says_what_to_install(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(site.folder)
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     monkeypatch.delitem(sys.modules, "adaptive_eval.show.serve.metrics")
     result = CliRunner().invoke(app, ["run", str(site.write()), "--metrics-port", "9100"])
