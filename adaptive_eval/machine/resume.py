@@ -4,7 +4,7 @@ The past is rewritten only here, and before the log is replayed, so that this st
 
     1. the note that a start has begun
     2. requests without an answer, of models that were set aside for that, are forgotten, to be asked again, unless all
-       comparisons of the model are decided
+       comparisons of the model are decided, or no server of it can be reached
     3. stored answers without a grade are graded, in their places
     4. the log is replayed, stage by stage
     5. what earlier starts had in flight is claimed by its supply, or charged (`Opened`)
@@ -178,7 +178,9 @@ async def begin(
         if (machine := await _replay(driver, reader, stages)) is None:
             driver.tell(store.append(Note(STOPPED)))
             return None, []
-        if forgotten := [*_unanswered(reader, aside - _decided_models(machine), store.last_seq)]:
+        aside -= _decided_models(machine)
+        aside -= (await driver.unreachable([*aside])).keys()
+        if not driver.stops and (forgotten := [*_unanswered(reader, aside, store.last_seq)]):
             driver.tell(store.append(*forgotten))
     await _regrade(driver, store, reader, setting, reserve_of, verdicts)
     if (machine := await _replay(driver, reader, stages)) is None:

@@ -164,3 +164,17 @@ def test_a_resume_keeps_a_decision_after_which_the_run_was_killed(tmp_path: Path
         code, output = run(config)
         assert code == ExitCode.REACHED, output
     assert outcomes_of(tmp_path / "run") == before and len(server.statuses) == asked
+
+
+def test_a_resume_keeps_the_answers_of_a_model_whose_server_is_gone(tmp_path: Path) -> None:
+    def alike(asked: Asked) -> Reply | None:
+        return failing("bob", 4)(asked) or Reply(body=answer(replace(asked, model="ada")))
+
+    with listening(alike) as server:
+        config = write_config(tmp_path, server)
+        code, output = run(config)
+        assert code == ExitCode.SPENT, output
+        before = outcomes_of(tmp_path / "run")
+    code, output = run(config)
+    assert code == ExitCode.SPENT and "were asked again" not in output, output
+    assert outcomes_of(tmp_path / "run") == before
