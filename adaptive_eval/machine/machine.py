@@ -470,7 +470,7 @@ class Machine:
                 self._write(*dropped)
         for model, number in event.in_flight.items():
             if number and event.killed:
-                self._write(self._charge(ChargeKind.KILLED, model, [self._reserve(model)] * number))
+                self._write(self._charge_in_flight(model, number))
         if is_unjudged and not (self._stop or self._is_out_of_time):  # the caps do not pay for their verdicts
             self.controller.end_over_budget()
         self._note_settled()
@@ -744,6 +744,14 @@ class Machine:
         for reserve in reserved if self.is_capped else [self.account.mean_cost(model)] * len(reserved):
             cost = cost.plus(reserve)
         charge = Charge(kind, "answer", model, len(reserved), cost, estimated=not self.is_capped)
+        self.account.charge(charge)
+        return charge
+
+    def _charge_in_flight(self, model: int, number: int) -> Charge:
+        """Charge trials without a row that a killed start had in flight; a model that was removed has no reserve."""
+        is_reserved = self.is_capped and model in self._worst
+        each = self._reserve(model) if is_reserved else self.account.mean_cost(model)
+        charge = Charge(ChargeKind.KILLED, "answer", model, number, each.times(number), estimated=not self.is_capped)
         self.account.charge(charge)
         return charge
 

@@ -3,7 +3,8 @@
 The past is rewritten only here, and before the log is replayed, so that this start and all later ones read the same:
 
     1. the note that a start has begun
-    2. requests without an answer, of models that were set aside for that, are forgotten, to be asked again
+    2. requests without an answer, of models that were set aside for that, are forgotten, to be asked again, unless all
+       comparisons of the model are decided, or no server of it can be reached
     3. stored answers without a grade are graded, in their places
     4. the log is replayed, stage by stage
     5. what earlier starts had in flight is claimed by its supply, or charged (`Opened`)
@@ -19,7 +20,7 @@ from typing import Any, Protocol
 
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.rounds import enough_answers
-from adaptive_eval.core.types import NO_COST, Cause, Cost, Reason
+from adaptive_eval.core.types import NO_COST, Cause, Cost, Reason, Verdict
 from adaptive_eval.machine.charges import Charge, ChargeKind
 from adaptive_eval.machine.driver import Aborted, Driver
 from adaptive_eval.machine.events import Abort, AbortKind, Event, Opened, Regrade, Setting, Ungraded
@@ -29,7 +30,6 @@ from adaptive_eval.machine.records import (
     BEGUN,
     CORE_SET_ASIDE,
     DISCARDED,
-    FINISHED,
     REGRADED,
     REGRADING,
     RESUMED,
@@ -41,7 +41,7 @@ from adaptive_eval.machine.records import (
     Record,
     Row,
 )
-from adaptive_eval.machine.replay import Stage, Steps, replay_steps
+from adaptive_eval.machine.replay import Stage, replay_steps
 from adaptive_eval.machine.trial import JUDGING, Key, Trial
 
 RETAKES_LOOKS = frozenset({SET_ASIDE, CORE_SET_ASIDE, REGRADED, DISCARDED})
@@ -173,15 +173,17 @@ async def begin(
     driver.tell(store.append(Note(kind, None, about)))
     if ask_again and (discarded := [*_since_alarms(reader, setting)]):
         driver.tell(store.append(*discarded))
-    is_decided = _is_decided(reader.notes(), since=stages[-2].until or 0 if len(stages) > 1 else 0)
-    if not is_decided and (forgotten := [*_unanswered(reader, setting, store.last_seq)]):
-        driver.tell(store.append(*forgotten))
+    machine: Machine | None = None
+    if aside := _models_without_answers(reader, setting, store.last_seq):
+        if (machine := await _replay(driver, reader, stages)) is None:
+            driver.tell(store.append(Note(STOPPED)))
+            return None, []
+        aside -= _decided_models(machine)
+        aside -= (await driver.unreachable([*aside])).keys()
+        if not driver.stops and (forgotten := [*_unanswered(reader, aside, store.last_seq)]):
+            driver.tell(store.append(*forgotten))
     await _regrade(driver, store, reader, setting, reserve_of, verdicts)
-    steps = replay_steps(
-        lambda in_commits: reader.log(in_whole_commits=in_commits), stages, reader.notes(), reader.known_answers
-    )
-    machine = await _replay(driver, steps)
-    if machine is None:
+    if (machine := await _replay(driver, reader, stages)) is None:
         driver.tell(store.append(Note(STOPPED)))
         return None, []
     is_explained = any(note.kind in RETAKES_LOOKS for _, note in reader.notes())
@@ -197,8 +199,11 @@ async def begin(
     return machine, [driver.tick(machine), opened]
 
 
-async def _replay(driver: Driver, steps: Steps) -> Machine | None:
+async def _replay(driver: Driver, reader: StoredLog, stages: Sequence[Stage]) -> Machine | None:
     """The machine at the end of the log; None if the run is to stop at once meanwhile."""
+    steps = replay_steps(
+        lambda in_commits: reader.log(in_whole_commits=in_commits), stages, reader.notes(), reader.known_answers
+    )
     while driver.stops < 2:
         try:
             next(steps)
@@ -249,19 +254,31 @@ def _since_alarms(reader: StoredLog, setting: Setting) -> Iterator[Record]:
         yield Note(DISCARDED, model, {"answers": number, "discarded": True})
 
 
-def _is_decided(notes: Iterable[tuple[int, Note]], since: int) -> bool:
-    """Whether every comparison was decided, under settings that decide as those since a sequence number: asking again
-    could undo a verdict."""
-    ends = [note for seq, note in notes if seq > since and note.kind in (FINISHED, STOPPED, REGRADED, DISCARDED)]
-    return bool(ends) and ends[-1].kind == FINISHED and ends[-1].body.get("reason") == Reason.SETTLED.value
+def _decided_models(machine: Machine) -> set[int]:
+    """Models with comparisons at the newest look of which each is decided: asking again could undo a verdict."""
+    controller, roster = machine.controller, machine.setting.roster
+    look = controller.latest_look()
+    if look is None or controller.finished is Reason.SETTLED:
+        return set() if look is None else {*roster}
+    decided, others = set[int](), set[int]()
+    for pair in look.comparisons:
+        models = {roster[position] for position in (pair.first, pair.second) if position is not None}
+        (decided if pair.verdict in (Verdict.RESOLVED, Verdict.TIED) else others).update(models)
+    return decided - others
 
 
-def _unanswered(reader: StoredLog, setting: Setting, last: int) -> Iterator[Record]:
-    """Records that forget the requests which were not answered, of models that were set aside: time-outs of rounds with
-    too few answers, and requests that fail every time. What they have cost stays charged."""
+def _models_without_answers(reader: StoredLog, setting: Setting, last: int) -> set[int]:
+    """Models that were set aside, with requests that were not answered."""
     notes = (note for _, note in reader.notes() if note.kind in (SET_ASIDE, CORE_SET_ASIDE))
     aside = {note.model for note in notes if note.model is not None and note.body.get("cause") != Cause.ANSWERS}
     aside.intersection_update(setting.roster)
+    missing = AnswerKind.UNANSWERED | AnswerKind.TIMED_OUT
+    return {trial.model for trial in reader.known_answers(aside, last + 1) if trial.kinds & missing} if aside else set()
+
+
+def _unanswered(reader: StoredLog, aside: Collection[int], last: int) -> Iterator[Record]:
+    """Records that forget the requests which these models did not answer: time-outs of rounds with too few answers, and
+    requests that fail every time. What they have cost stays charged."""
     rounds: defaultdict[tuple[int, int], list[Trial]] = defaultdict(list)
     for trial in reader.known_answers(aside, last + 1) if aside else ():
         rounds[trial.model, trial.round].append(trial)

@@ -54,11 +54,11 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
         yield from _after_alarm(ending, regrade)
     elif has_cut_answers(ending.results):
         yield from _whole_answers(ending, run, regrade)
-    elif ending.ungraded and reason is not Reason.SETTLED and any(row.signals.get("unanswered") for row in models):
+    elif ending.ungraded and reason is not Reason.SETTLED and _needs_answers(ending.results):
         yield _step(ending, "fix the servers that fail some requests every time, then")
         again = "this retries models that were set aside; for the other models, start over"
         yield _step(ending, again, fresh=True)
-    elif ending.ungraded:
+    elif ending.ungraded and (not models or any(row.ungraded > row.signals.get("unanswered", 0) for row in models)):
         yield _step(ending, "raise grader.timeout, or fix the server of the judge or verifier, then")
         again = "this grades the stored answers again; after a change of the grader, or to do only this:"
         yield Advice(again, regrade)
@@ -80,6 +80,17 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
         yield Advice(f"fill in the addresses in {file}, then:", f"adaptive-eval run {file} --run-dir {run}")
     else:
         yield Advice(AGAIN) if ending.arguments is None else _step(ending, "to continue")
+
+
+def _needs_answers(results: Results | None) -> bool:
+    """Whether an undecided comparison lacks answers to requests that fail every time: a resume asks for these again."""
+    if results is None:
+        return False
+    undecided = {Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED}
+    compared = {name for pair in results.pairs for name in (pair.first, pair.second)}
+    open_models = {name for pair in results.pairs if pair.verdict in undecided for name in (pair.first, pair.second)}
+    models = (row for row in results.models if row.signals.get("unanswered"))
+    return any(row.name in open_models or row.name not in compared for row in models)
 
 
 def _after_alarm(ending: Ending, regrade: str) -> Iterator[Advice]:

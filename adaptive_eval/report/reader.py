@@ -58,6 +58,13 @@ class NamedTrial(NamedTuple):
     trial: Trial
 
 
+class _Names(dict[int, str]):
+    """Names of models or questions, by number."""
+
+    def __missing__(self, number: int) -> str:
+        raise DamagedValue(f"a stored row is about model or question {number}, which the run does not have")
+
+
 class RunReader:
     """Reads everything that is stored of a run, as immutable values."""
 
@@ -126,11 +133,11 @@ class RunReader:
     @cached_property
     def model_names(self) -> dict[int, str]:
         """Names of the models by number; a charge may belong to none."""
-        return {NO_MODEL: "", **{number: name for name, number in self.ids("models", "name").items()}}
+        return _Names({NO_MODEL: "", **{number: name for name, number in self.ids("models", "name").items()}})
 
     @cached_property
     def _questions(self) -> dict[int, str]:
-        return {number: key for key, number in self.ids("questions", "key").items()}
+        return _Names({number: key for key, number in self.ids("questions", "key").items()})
 
     @property
     def created(self) -> float:

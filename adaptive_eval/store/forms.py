@@ -4,6 +4,7 @@ stranger's."""
 import sqlite3
 from collections.abc import Iterator
 
+from adaptive_eval.machine.charges import NO_MODEL
 from adaptive_eval.machine.trial import TrialState
 from adaptive_eval.store.schema import DECLARED, DamagedRow
 
@@ -42,6 +43,10 @@ def _conditions(table: str) -> Iterator[str]:
     if is_trial:
         yield f"state IN ({', '.join(repr(state.value) for state in TrialState)})"
         yield "category IS NULL OR state = 'done'"
+        yield "question IN (SELECT id FROM questions)"
+    if "model" in DECLARED[table]:
+        none = {"charges": f"model = {NO_MODEL} OR ", "notes": "model IS NULL OR "}
+        yield f"{none.get(table, '')}model IN (SELECT id FROM models)"
 
 
 _CHECKED = {table: next(iter(DECLARED[table])) for table in ("trials", "charges", "looks", "reports", "cells", "notes")}

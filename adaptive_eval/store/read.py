@@ -22,6 +22,8 @@ from adaptive_eval.store.schema import ANSWER_FIELDS, COVERED
 
 LATEST_ANSWERS = 16_384
 """Answers whose times tell how long those of a later start may take."""
+MOST_IN_FLIGHT = 10_000_000
+"""Trials of a model in flight: a larger number was never written."""
 BLOCK = 16_384
 """Rows that a machine is given at a time where commits do not matter."""
 STATES = {state.value: state for state in TrialState}
@@ -241,10 +243,13 @@ class LogReader:
     def in_flight(self) -> dict[int, int]:
         """By model: trials that have no row and are in flight, or were when a start ended."""
         counts = parse_object(self._value("in_flight"), "what is in flight")
-        try:
-            return {int(model): _whole_number(number) for model, number in counts.items()}
-        except ValueError as error:
-            raise DamagedValue("what is in flight is not counted by model") from error
+        models = {str(model): model for model in self.models().values()}
+        if not models.keys() >= counts.keys():
+            raise DamagedValue("what is in flight is not counted by model")
+        numbers = {models[model]: _whole_number(number) for model, number in counts.items()}
+        if not all(type(number) is int and 0 <= number <= MOST_IN_FLIGHT for number in numbers.values()):
+            raise DamagedValue(f"what is in flight is not between 0 and {MOST_IN_FLIGHT:,} trials")
+        return numbers
 
     def has_grades(self) -> bool:
         """Whether any answer has a grade."""

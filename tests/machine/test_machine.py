@@ -320,6 +320,23 @@ def test_trials_that_a_killed_start_sent_before_there_was_a_cap_are_charged_at_t
     assert charge.cost == Cost(10).times(in_flight[charge.model]) and not charge.estimated
 
 
+def test_trials_that_a_killed_start_sent_to_a_removed_model_are_charged_at_its_mean_under_a_cap() -> None:
+    played = Played(setting())
+    played.do(Opened())
+    request = played.sent.pop()
+    played.do(*played.answer(request))
+    removed, others = request.model, tuple(model for model in range(3) if model != request.model)
+    capped = setting(budget=Budget(tokens=10_000))
+    bench = Bench(2, 3, np.array([0.0, 1.0]), worst_cost=(Cost(10),) * 2)
+    machine = Machine(replace(capped, plan=replace(capped.plan, bench=bench), roster=others))
+    for rows in played.disk.log():
+        machine.handle(Replayed(rows))
+    actions = machine.handle(Opened(in_flight={removed: 3}))
+    written = [record for action in actions if isinstance(action, Write) for _, record in action.rows]
+    (charge,) = [record for record in written if isinstance(record, Charge)]
+    assert charge == Charge(ChargeKind.KILLED, "answer", removed, 3, Cost(30))
+
+
 def test_replay_in_any_blocks_is_the_same() -> None:
     played = Played(setting())
     played.do(Opened())

@@ -1,6 +1,8 @@
 """Whole runs against a server that always fails some requests: no model is set aside, no answer counts as wrong."""
 
 import json
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,12 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints import settings
+from adaptive_eval.machine.records import FINISHED, Note, Row
+from adaptive_eval.store.read import LogReader
+from adaptive_eval.store.write import RunStore
 
 RUNNER = CliRunner()
+COMMIT = RunStore.commit
 WORDS = "The model produced output that does not match the expected format"
 
 
@@ -27,6 +33,18 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(config: Path) -> tuple[int, str]:
     result = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(config.parent / "run")])
     return result.exit_code, result.output
+
+
+def killed_once_decided(store: RunStore, rows: Sequence[Row], **more: Any) -> list[Row]:
+    """Write rows as a process does that is killed before it notes the end of the run."""
+    if any(isinstance(record, Note) and record.kind == FINISHED for _, record in rows):
+        raise OSError("killed")
+    return COMMIT(store, rows, **more)
+
+
+def notes_of(directory: Path) -> list[tuple[int, Note]]:
+    with closing(LogReader.open(directory)) as reader:
+        return reader.notes()
 
 
 def rows(folder: Path) -> dict[str, dict[str, Any]]:
@@ -91,7 +109,7 @@ def test_a_resume_of_a_decided_run_asks_no_missing_answer_again(tmp_path: Path) 
         code, output = run(config)
         assert code == ExitCode.REACHED, output  # bob has 25% at most
         assert "6 of its 24 trials have no grade, more than 5%" in rows(tmp_path)["bob"]["set_aside"]
-        assert "fix the servers" not in output
+        assert "fix the server" not in output
         before, asked = outcomes_of(tmp_path / "run"), len(server.statuses)
         assert run(config)[0] == code
     assert outcomes_of(tmp_path / "run") == before and len(server.statuses) == asked
@@ -119,3 +137,44 @@ def test_a_model_that_lacks_too_many_answers_is_asked_again_once_its_server_is_r
         assert code == ExitCode.SPENT, output  # too close, but for no missing answer
     assert "6 of its requests had no answer when it was set aside, and were asked again" in output
     assert rows(tmp_path)["bob"]["set_aside"] is None and None not in outcomes_of(tmp_path / "run").values()
+
+
+def test_a_resume_keeps_the_decided_comparison_of_a_run_that_is_not_decided_as_a_whole(tmp_path: Path) -> None:
+    with listening(failing("bob", 4)) as server:
+        names = {"ada": "ada", "carl": "ada", "bob": "bob"}
+        models = [{"name": name, "base_url": server.base_url, "model": model} for name, model in names.items()]
+        config = write_config(tmp_path, server, models=models)
+        code, output = run(config)
+        assert code == ExitCode.SPENT, output
+        assert "6 of its 24 trials have no grade, more than 5%" in rows(tmp_path)["bob"]["set_aside"]
+        assert "fix the server" not in output and "raise trials.max" in output
+        before, asked = outcomes_of(tmp_path / "run"), len(server.statuses)
+        assert run(config)[0] == code
+    assert outcomes_of(tmp_path / "run") == before and len(server.statuses) == asked
+
+
+def test_a_resume_keeps_a_decision_after_which_the_run_was_killed(tmp_path: Path) -> None:
+    with listening(failing("bob", 4)) as server:
+        config = write_config(tmp_path, server)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(RunStore, "commit", killed_once_decided)
+            run(config)
+        assert not any(note.kind == FINISHED for _, note in notes_of(tmp_path / "run"))
+        before, asked = outcomes_of(tmp_path / "run"), len(server.statuses)
+        code, output = run(config)
+        assert code == ExitCode.REACHED, output
+    assert outcomes_of(tmp_path / "run") == before and len(server.statuses) == asked
+
+
+def test_a_resume_keeps_the_answers_of_a_model_whose_server_is_gone(tmp_path: Path) -> None:
+    def alike(asked: Asked) -> Reply | None:
+        return failing("bob", 4)(asked) or Reply(body=answer(replace(asked, model="ada")))
+
+    with listening(alike) as server:
+        config = write_config(tmp_path, server)
+        code, output = run(config)
+        assert code == ExitCode.SPENT, output
+        before = outcomes_of(tmp_path / "run")
+    code, output = run(config)
+    assert code == ExitCode.SPENT and "were asked again" not in output, output
+    assert outcomes_of(tmp_path / "run") == before

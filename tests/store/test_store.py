@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from two_by_two import HEADER, LARGE, Q1, Q2, SMALL, make_trial
 
-from adaptive_eval.base.errors import RunLocked, StoreError, StoreFull
+from adaptive_eval.base.errors import DamagedValue, RunLocked, StoreError, StoreFull
 from adaptive_eval.base.files import read_holder
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import AnswerLogprobs, EarlierTimes, Signal
-from adaptive_eval.machine.charges import Charge, ChargeKind
+from adaptive_eval.machine.charges import NO_MODEL, Charge, ChargeKind
 from adaptive_eval.machine.facts import facts_of
 from adaptive_eval.machine.records import Dropped, LooksForgotten, LookTaken, Note, Record
 from adaptive_eval.machine.trial import JUDGING, RESERVED, GradeDetails, Trial
@@ -71,6 +71,33 @@ def test_everything_comes_back_as_it_was(open_store: OpenStore, directory: Path)
         for trial in trials:
             total = total.plus(trial.total)
         assert reader.spent() == pytest.approx(total.plus(LOST.cost))
+
+
+@pytest.mark.parametrize("forged", [{9: 1}, {-1: 1}, {SMALL: True}, {SMALL: -1}, {SMALL: 10**12}])
+def test_a_number_in_flight_that_no_run_has_written_is_damage(
+    open_store: OpenStore, directory: Path, forged: dict[int, int]
+) -> None:
+    store = open_store()
+    store.commit([], in_flight={SMALL: 2, LARGE: 0})
+    assert store.reader.in_flight() == {SMALL: 2, LARGE: 0}
+    store.commit([], in_flight=forged)
+    with pytest.raises(DamagedValue, match="in flight"):
+        store.reader.in_flight()
+
+
+@pytest.mark.parametrize(
+    "forged", [make_trial(9), make_trial(question=9), LOST._replace(model=9), NOTE._replace(model=9)]
+)
+def test_a_row_of_no_model_or_question_of_the_run_is_damage(
+    open_store: OpenStore, directory: Path, forged: Record
+) -> None:
+    store = open_store()
+    store.append(make_trial(), LOST._replace(model=NO_MODEL), NOTE._replace(model=None))
+    assert not Integrity.check(directory).damages
+    store.append(forged)
+    assert len(Integrity.check(directory).damages) == 1
+    with pytest.raises(StoreError, match="is not what was written"), RunReader.intact(directory):
+        pass
 
 
 def test_reading_without_texts_keeps_what_is_known_of_them(open_store: OpenStore) -> None:
