@@ -173,7 +173,6 @@ async def begin(
     driver.tell(store.append(Note(kind, None, about)))
     if ask_again and (discarded := [*_since_alarms(reader, setting)]):
         driver.tell(store.append(*discarded))
-    machine: Machine | None = None
     if aside := _models_without_answers(reader, setting, store.last_seq):
         if (machine := await _replay(driver, reader, stages)) is None:
             driver.tell(store.append(Note(STOPPED)))
