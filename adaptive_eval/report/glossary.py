@@ -16,8 +16,8 @@ GLOSSARY: Mapping[str, Term] = {
     "tier": Term(
         "Tier",
         "A tier holds adjacent models with no proven difference. A new tier begins with a model that is worse than "
-        "the model above it. The first and last model of a long tier may differ; then a column Alike shows which "
-        "do.",
+        "the model above it. Only neighbours are compared, so the first and last model of a long tier may differ: then "
+        "a column Alike has letters, and models without a common letter differ.",
     ),
     "letters": Term(
         "Alike",
@@ -85,8 +85,8 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "out_of_reach": Term(
         "Out of reach",
-        "Your budget is probably too small to tell, so the pair gets no more trials. It does not mean that the two "
-        "are equal.",
+        "`trials.max`, or the budget, is probably too small to tell, so the pair gets no more trials. It does not mean "
+        "that the two are equal.",
     ),
     "blocked": Term(
         "Blocked",
