@@ -643,8 +643,8 @@ def test_a_sandbox_that_does_not_start_is_reported_by_a_dry_run(site: Site) -> N
     result = run(site, config, "--dry-run")
     assert result.exit_code == ExitCode.ENDPOINTS, result.output
     for skill in SKILLS:
-        asked = re.findall(rf"^answer  {skill}  (\S+)  .*\n +(wrote|no answer)", result.output, re.MULTILINE)
-        expected = [("sums/1", "wrote"), ("sums/2", "wrote"), ("code/1", "no answer"), ("code/2", "no answer")]
+        asked = re.findall(rf"^answer  {skill}  (\S+)  .*\n +(response|no answer)", result.output, re.MULTILINE)
+        expected = [("sums/1", "response"), ("sums/2", "response"), ("code/1", "no answer"), ("code/2", "no answer")]
         assert asked == expected, result.output
     lost = "benchmark code: RuntimeError: the daemon of the sandbox is not running; Inspect's log has more"
     assert f"no answer: {lost}" in result.output

@@ -229,7 +229,7 @@ def test_a_cap_on_usd_counts_what_commands_report(site: Site) -> None:
         write(site, silent, shell("new", 50), budget={"usd": 9.8}), "--run-dir", str(site.directory("silent"))
     )
     assert refused.exit_code == ExitCode.ENDPOINTS
-    assert 'silent: its command has no "usd" in its last line, which budget.usd needs' in refused.output
+    assert 'silent: its command has no "usd" in its last line, which budget.usd counts' in refused.output
 
 
 def test_the_cheapest_is_chosen_by_what_commands_report(site: Site) -> None:
@@ -241,9 +241,9 @@ def test_the_cheapest_is_chosen_by_what_commands_report(site: Site) -> None:
     tried = site.run(config, "--dry-run")
     assert tried.exit_code == ExitCode.REACHED and "max_tokens" not in tried.output
     ended = site.run(config)
-    assert ended.exit_code == ExitCode.REACHED and "cheap (100.0%) is the cheapest that will do" in ended.output
+    assert ended.exit_code == ExitCode.REACHED and "cheap (100.0%) is the cheapest within" in ended.output
     refused = site.run(write(site, silent, cheap, objective=objective), "--run-dir", str(site.directory("silent")))
-    assert "silent: its command reports no usd, by which the cheapest is chosen" in refused.output
+    assert 'silent: its command has no "usd" in its last line, by which the cheapest is chosen' in refused.output
 
 
 def test_credit_between_needs_a_rubric_and_regrading_finds_it_in_what_is_stored(site: Site) -> None:

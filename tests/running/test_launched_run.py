@@ -359,7 +359,7 @@ def test_a_dry_run_may_start_every_server_ask_it_and_stop_it(site: Site, monkeyp
     assert "exited with status 1 before it was ready" in result.stdout and "CUDA out of memory" in result.stdout
     assert "its server has no model 'eve', only ada, bob, cyd" in result.stdout
     assert not servers(site)
-    (log,) = re.findall(r"\(log: (\S+bob\.log)\)", result.stdout)
+    (log,) = set(re.findall(r"\(log: (\S+bob\.log)\)", result.stdout))
     assert "CUDA out of memory" in Path(log).read_text()
     CliRunner().invoke(app, ["run", str(site.write(models=models[:1])), *STARTING])
     assert len(list(site.folder.glob("adaptive-eval-check-*"))) == 1, "where all is well, nothing is kept"
