@@ -881,7 +881,8 @@ def commands_end_as_they_should(record: Record) -> Iterator[Fault]:
         # what was in flight has ended it
         finished = (
             re.search(
-                "inished:|Stopped by (an alarm|the budget|the time limit)|Stopped without a ranking", stage.done.out
+                "inished:|[Ss]topped by (an alarm|the budget|the time limit)|Stopped without a ranking",
+                stage.done.out + stage.done.err,
             )
             is not None
         )
