@@ -10,7 +10,13 @@ from types import MappingProxyType
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason, Verdict
-from adaptive_eval.report.alarms import has_changed_server, has_cut_answers, has_silent_answers, limit_to_raise
+from adaptive_eval.report.alarms import (
+    has_changed_server,
+    has_cut_answers,
+    has_silent_answers,
+    limit_to_raise,
+    unread_answers,
+)
 from adaptive_eval.report.ending import EXIT_CODES, UNDECIDED_REASONS, Ending
 from adaptive_eval.report.labelled import MIN_LABELS
 from adaptive_eval.report.lines import safe_name, several
@@ -96,6 +102,8 @@ def _needs_answers(results: Results | None) -> bool:
 def _after_alarm(ending: Ending, regrade: str) -> Iterator[Advice]:
     """Next steps after an alarm: a server has changed, or too many answers were cut off or are empty."""
     results = ending.results
+    if (unread := unread_answers(results)) is not None:
+        yield Advice(f"{unread}: fix it before you start over; this grades the stored answers again:", regrade)
     if has_changed_server(results):
         again = "fix the server; then discard its answers since the change, and request them again"
         yield _step(ending, again, flag="--ask-again")

@@ -113,12 +113,11 @@ class PlainDisplay(Display):
         eta = self._rates.eta(status.trials_to_go)
         remaining = "" if eta is None else f", about {duration(eta)} left"
         for look in looks[-1:] if status.gate else looks:
-            states = (
-                status.states if status.gate else count_states(comparison.verdict for comparison in look.comparisons)
-            )
-            if not self._deserves_line(look, states):
+            of_report = status.gate or (status.is_blocked and look is looks[-1])  # an alarm lets no verdict stand
+            states = status.states if of_report else count_states(pair.verdict for pair in look.comparisons)
+            leaders = "" if of_report else self._leaders(look)
+            if not self._deserves_line(states, leaders):
                 continue
-            leaders = "" if status.gate else self._leaders(look)
             first = f"{leaders}; " if leaders else ""
             self._print(
                 f"look {look.index + 1}: {count(sum(look.trials))} trials, {states}; {first}"
@@ -136,9 +135,9 @@ class PlainDisplay(Display):
             return ""
         return f"leading: {first_few([safe_name(self._models[model], 40) for model in first], MAX_LEADERS)}"
 
-    def _deserves_line(self, look: Look, states: str) -> bool:
+    def _deserves_line(self, states: str, leaders: str) -> bool:
         """Whether a look differs from the last printed one, or that was long ago; looks may be frequent."""
-        now = (states, self._leaders(look))
+        now = (states, leaders)
         if now == self._printed_states and time.monotonic() - self._printed_states_at < MIN_LOOK_SECONDS:
             return False
         self._printed_states, self._printed_states_at = now, time.monotonic()
