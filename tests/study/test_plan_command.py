@@ -248,9 +248,9 @@ def test_an_unknown_time_relative_to_the_fixed_design_is_stated_in_words() -> No
 def test_the_chosen_pace_is_shown_with_its_reason() -> None:
     result = forecast(str(write_config(Path())), timed=True)
     pace = result["decisions"]["trials"]["optimize"]
-    assert f"pace      {pace}, since {result['why_optimized']}" in result["shown"]
+    assert f"optimize  {pace}: {result['why_optimized']}" in result["shown"]
     given = forecast(str(write_config(Path())), "--set", "trials.optimize=cost", timed=True)
-    assert given["why_optimized"] is None and "pace      cost\n" in given["shown"]
+    assert given["why_optimized"] is None and "optimize  cost\n" in given["shown"]
 
 
 @pytest.mark.slow
