@@ -115,7 +115,7 @@ class PlainDisplay(Display):
         for look in looks[-1:] if status.gate else looks:
             of_report = status.gate or (status.is_blocked and look is looks[-1])  # an alarm lets no verdict stand
             states = status.states if of_report else count_states(pair.verdict for pair in look.comparisons)
-            leaders = "" if of_report else self._leaders(look)
+            leaders = "" if status.gate else self._leaders(look, is_blocked=bool(of_report))
             if not self._deserves_line(states, leaders):
                 continue
             first = f"{leaders}; " if leaders else ""
@@ -124,14 +124,14 @@ class PlainDisplay(Display):
                 f"{duration(status.elapsed)}{remaining}"
             )
 
-    def _leaders(self, look: Look) -> str:
-        """Names of the first tier; "" if it has every model, or the objective orders none."""
+    def _leaders(self, look: Look, *, is_blocked: bool) -> str:
+        """Names of the first tier; "" if it has every model, the objective orders none, or nothing is decided."""
         scored = [model for model in look.order if not math.isnan(look.scores[model])]
         if not scored:
             return "no model has a score"
         first = [model for model in scored if look.tiers[model] == look.tiers[scored[0]]]
         orders_none = all(math.isnan(comparison.z) for comparison in look.comparisons)
-        if orders_none or len(first) == len(scored) > 1:
+        if is_blocked or orders_none or len(first) == len(scored) > 1:
             return ""
         return f"leading: {first_few([safe_name(self._models[model], 40) for model in first], MAX_LEADERS)}"
 
